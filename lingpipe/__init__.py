@@ -1,0 +1,1 @@
+"""lingpipe: giant neural networks by pipeline parallelism, on TensorFlow."""

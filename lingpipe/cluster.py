@@ -1,0 +1,63 @@
+"""Cluster: the devices that cells run on, and TensorFlow's settings that must be made before its first op."""
+from __future__ import annotations
+
+import re
+
+import tensorflow as tf
+
+
+def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_threads: int = 0) -> None:
+    """Makes logical CPU devices and sets thread counts; call it before TensorFlow runs its first op.
+
+    Args:
+      num_cpu_devices: how many logical devices the CPU is split into; 0 leaves it as it is.
+      intra_op_threads: threads of one op. It changes the last bits of results, so it is part of an experiment.
+      inter_op_threads: ops that run at once; on emulated devices at least one a device (the default).
+
+    Raises:
+      ValueError: TensorFlow has started already with other settings.
+    """
+    cpu = tf.config.list_physical_devices('CPU')[0]
+    try:
+        if num_cpu_devices:
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num_cpu_devices)
+        tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
+        tf.config.threading.set_inter_op_parallelism_threads(inter_op_threads or max(2, num_cpu_devices))
+        for gpu in tf.config.list_physical_devices('GPU'):
+            tf.config.experimental.set_memory_growth(gpu, True)
+    except RuntimeError as e:
+        raise ValueError(f'TensorFlow has started before {num_cpu_devices} CPU devices and {intra_op_threads} threads were set ({e}); call '
+                         f'lingpipe.cluster.configure before anything else that uses TensorFlow.') from e
+
+
+def default_devices(num_cells: int) -> list[str]:
+    """The first K GPUs, or else the first K logical CPU devices, as tf.device strings.
+
+    Raises:
+      ValueError: there are fewer than K.
+    """
+    for kind in ('GPU', 'CPU'):
+        found = [device.name for device in tf.config.list_logical_devices(kind)]
+        if len(found) >= num_cells:
+            return found[:num_cells]
+    raise ValueError(f'num_cells={num_cells} needs {num_cells} devices, but there are {len(found)} CPU devices and '
+                     f'{len(tf.config.list_logical_devices("GPU"))} GPUs; call lingpipe.cluster.configure(num_cpu_devices={num_cells}) '
+                     f'first, name the devices, or use fewer cells.')
+
+
+def check_devices(devices: list[str]) -> None:
+    """Raises ValueError for a device that does not exist, naming those that do."""
+    known = [device.name for device in tf.config.list_logical_devices()]
+    canonical = {re.sub(r'^/job:\w+/replica:\d+/task:\d+', '', name).lower(): name for name in known}
+    for device in devices:
+        if device not in known and device.lower() not in canonical and f'/device:{device}'.lower() not in canonical:
+            raise ValueError(f'device {device!r} does not exist; there are {", ".join(known)}.')
+
+
+def set_graph_optimizer(is_on: bool) -> None:
+    """Turns TensorFlow's graph optimizer (Grappler) on or off for functions traced from now on.
+
+    Off, a task computes the same bits wherever the partition ends; on, rewrites such as folding a batch-norm into a
+    convolution depend on what else is in the function.
+    """
+    tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': not is_on})

@@ -1,0 +1,84 @@
+"""Context: all that fprop may know besides its weights and inputs, and where it puts what is not an output.
+
+Nothing here is global: the pipeline makes one context for each call of a cell and reads the emissions when the
+call returns. A recomputation gets a context with the same seeds, and its emissions are thrown away, so that
+losses and statistics count exactly once (ARCHITECTURE: D6, D7 in WORKSPACE.md).
+"""
+from __future__ import annotations
+
+import dataclasses
+import zlib
+
+import tensorflow as tf
+
+
+@dataclasses.dataclass
+class Emissions:
+    """What layers emit during one call, each keyed by (layer path, name).
+
+    Attributes:
+      losses: float32 scalars, sums over the examples (or tokens) of the micro-batch; all are added up and divided
+        by the mini-batch's total weight.
+      weights: float32 scalars, the summed weight of the micro-batch; at most one layer of a network emits one.
+      metrics: (sum, weight) pairs of float32 scalars; reported as sum / weight over the mini-batch.
+      moments: (mean, variance) pairs of float32 tensors over the micro-batch; merged over the mini-batch.
+      means: float32 tensors that are averaged over the micro-batches.
+    """
+    losses: dict[tuple[str, str], tf.Tensor] = dataclasses.field(default_factory=dict)
+    weights: dict[tuple[str, str], tf.Tensor] = dataclasses.field(default_factory=dict)
+    metrics: dict[tuple[str, str], tuple[tf.Tensor, tf.Tensor]] = dataclasses.field(default_factory=dict)
+    moments: dict[tuple[str, str], tuple[tf.Tensor, tf.Tensor]] = dataclasses.field(default_factory=dict)
+    means: dict[tuple[str, str], tf.Tensor] = dataclasses.field(default_factory=dict)
+
+
+class Context:
+    """The explicit context of one call of fprop.
+
+    Attributes:
+      training: whether dropout drops and BatchNorm uses the micro-batch's own statistics.
+      step: int64 scalar tensor, the number of updates made before this one.
+      emissions: see Emissions.
+    """
+
+    def __init__(self, training: bool = False, experiment_seed: int = 0, step: tf.Tensor | int = 0,
+                 micro_batch: tf.Tensor | int = 0):
+        """micro_batch: the index of the micro-batch in the whole mini-batch, over all replicas (int scalar)."""
+        self.training = training
+        self.step = tf.cast(step, tf.int64)
+        self.emissions = Emissions()
+        self._experiment_seed = experiment_seed
+        # 2^20 micro-batches a step and 2^43 steps have distinct keys.
+        self._position = self.step * (1 << 20) + tf.cast(micro_batch, tf.int64)
+
+    def seed(self, path: str, name: str = '') -> tf.Tensor:
+        """An int64 [2] seed for tf.random.stateless_*: equal in forward and recomputation, whatever the partition.
+
+        It depends on the experiment's seed, the step, the micro-batch and the layer's path (and name, for a layer
+        that draws more than once), and on nothing else.
+        """
+        key = zlib.crc32(f'{self._experiment_seed}/{path}/{name}'.encode())
+        return tf.stack([tf.constant(key, tf.int64), self._position])
+
+    def emit_loss(self, path: str, name: str, loss_sum: tf.Tensor, weight_sum: tf.Tensor | None = None) -> None:
+        """Adds a loss: a sum over the micro-batch. The network's main loss gives weight_sum too; others leave it out.
+
+        The objective of a mini-batch is (sum of all losses) / (sum of the main loss's weights).
+        """
+        self.emissions.losses[path, name] = tf.cast(loss_sum, tf.float32)
+        if weight_sum is not None:
+            self.emissions.weights[path, name] = tf.cast(weight_sum, tf.float32)
+
+    def emit_metric(self, path: str, name: str, value_sum: tf.Tensor, weight_sum: tf.Tensor) -> None:
+        """Reports value_sum / weight_sum over the mini-batch under `name`."""
+        self.emissions.metrics[path, name] = (tf.cast(value_sum, tf.float32), tf.cast(weight_sum, tf.float32))
+
+    def emit_moments(self, path: str, name: str, mean: tf.Tensor, variance: tf.Tensor) -> None:
+        """Hands a micro-batch's mean and variance to the moving averages, which see the mini-batch's, once a step.
+
+        `name` is given to Layer.updated_state with the merged (mean, variance).
+        """
+        self.emissions.moments[path, name] = (tf.cast(mean, tf.float32), tf.cast(variance, tf.float32))
+
+    def emit_mean(self, path: str, name: str, value: tf.Tensor) -> None:
+        """Averages `value` over the micro-batches of a mini-batch; Layer.updated_state gets the average, once a step."""
+        self.emissions.means[path, name] = tf.cast(value, tf.float32)

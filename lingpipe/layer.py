@@ -1,0 +1,189 @@
+"""Layer: Params, weights, and fprop, a pure function of the weights it is given, its inputs and a Context.
+
+A layer that is built owns no variable: it declares its weights (path, shape, initialiser), so that a network of
+billions of weights can be counted, priced and partitioned in a second. Who runs it makes the variables, where it wants
+them, and passes their values as theta.
+
+    class Scale(Layer):
+        class Params(Layer.Params):
+            dim: int = field(REQUIRED, 'Channels of the input.')
+
+        def __init__(self, params, path=''):
+            super().__init__(params, path)
+            self.add_weight('scale', [self.params.dim], 'ones')
+
+        def fprop(self, theta, ctx, x):
+            return x * tf.cast(theta.scale, x.dtype)
+
+        def cost(self, x):                                    # optional: without it, fprop is traced
+            return Cost(flops=x.shape.num_elements(), num_weights=self.num_weights, activation_bytes=0, outputs=x)
+
+In a network every layer reads named values and writes named values (Params.reads, Params.writes); see
+layers/sequential.py.
+"""
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from lingpipe.cost import Cost
+from lingpipe.hyperparams import Configurable, field
+from lingpipe.nested import NestedMap
+
+Initializer = str | keras.initializers.Initializer
+
+
+@dataclasses.dataclass(frozen=True)
+class Weight:
+    """A weight that a layer declares; nothing is allocated.
+
+    Attributes:
+      path: the layer's path, '/', the name: the key of checkpoints, summaries and regular expressions.
+      shape: its dimensions.
+      dtype: float32, unless it is not a number to be trained.
+      initializer: a Keras initializer or the name of one; `initial_value` gives it the seed.
+      is_trainable: whether gradients update it; otherwise Layer.updated_state may.
+      shared_with: the path of the weight it stands for (tied weights), or None.
+    """
+    path: str
+    shape: tuple[int, ...]
+    initializer: Initializer
+    dtype: tf.DType = tf.float32
+    is_trainable: bool = True
+    shared_with: str | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of scalars."""
+        return int(tf.TensorShape(self.shape).num_elements() or 0)
+
+    def initial_value(self, experiment_seed: int) -> tf.Tensor:
+        """The first value: a function of the experiment's seed and the path alone, whatever the partition."""
+        initializer = keras.initializers.get(self.initializer)
+        config = initializer.get_config()
+        if 'seed' in config:
+            config['seed'] = zlib.crc32(f'{experiment_seed}/{self.path}'.encode()) & 0x7fffffff
+            initializer = type(initializer).from_config(config)
+        return tf.cast(tf.convert_to_tensor(initializer(self.shape, dtype='float32')), self.dtype)
+
+
+class Layer(Configurable):
+    """The base of all layers. Subclasses: Params, __init__ (children and weights), fprop, and optionally cost."""
+
+    class Params(Configurable.Params):
+        name: str = field('', 'Name among its siblings, part of the path of every weight; made from the class if empty.')
+        reads: dict[str, str] = field({}, "In a network: argument of fprop -> name of the value it is given; an argument "
+                                          "without default that is not named here reads the value of its own name.")
+        writes: str | dict[str, str] = field('x', 'In a network: the name of the value that fprop returns, or, when it '
+                                                  'returns a dict, key -> name of the value.')
+        share: dict[str, str] = field({}, 'Weights that are another layer\'s (tied): own name -> path of the other weight.')
+
+    def __init__(self, params: Any, path: str = ''):
+        """Declares the layer under `path`, its own name included; default: Params.name, or the class's name."""
+        super().__init__(params)
+        self.path = path or self.params.name or type(self).__name__.lower()
+        self.children: dict[str, Layer] = {}
+        self.own_weights: dict[str, Weight] = {}
+
+    # Declaring.
+
+    def add_weight(self, name: str, shape: Sequence[int], initializer: Initializer = 'glorot_uniform', *,
+                   is_trainable: bool = True, dtype: tf.DType = tf.float32) -> None:
+        """Declares theta.<name>."""
+        assert name not in self.own_weights and name not in self.children, name
+        self.own_weights[name] = Weight(f'{self.path}/{name}', tuple(int(n) for n in shape), initializer, dtype,
+                                        is_trainable, self.params.share.get(name))
+
+    def add_child(self, params: Layer.Params, name: str = '') -> Any:
+        """Makes the layer of `params` under this one's path and returns it; its weights are theta.<name>."""
+        name = name or params.name
+        assert name and name not in self.own_weights and name not in self.children, name
+        self.children[name] = params.instantiate(f'{self.path}/{name}')
+        return self.children[name]
+
+    def weights(self) -> Iterator[Weight]:
+        """All weights, the children's included, in the order of declaration."""
+        yield from self.own_weights.values()
+        for child in self.children.values():
+            yield from child.weights()
+
+    def layers(self) -> Iterator[Layer]:
+        """This layer and all below it."""
+        yield self
+        for child in self.children.values():
+            yield from child.layers()
+
+    def theta(self, values: dict[str, tf.Tensor]) -> NestedMap:
+        """The nested theta of fprop from tensors by weight path."""
+        theta = NestedMap({name: values[weight.path] for name, weight in self.own_weights.items()})
+        for name, child in self.children.items():
+            theta[name] = child.theta(values)
+        return theta
+
+    def initial_theta(self, experiment_seed: int = 0) -> NestedMap:
+        """theta of the first values of all weights: for tests and notebooks, no pipeline needed."""
+        return self.theta({w.path: w.initial_value(experiment_seed) for w in self.weights()})
+
+    @property
+    def num_weights(self) -> int:
+        """The number of trainable scalars, a shared weight counted where it is owned."""
+        return sum(w.size for w in self.weights() if w.is_trainable and w.shared_with is None)
+
+    # Running.
+
+    def fprop(self, theta: NestedMap, ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        """The layer's function; arguments after ctx are tensors or nested values. It must be a pure function of them."""
+        raise NotImplementedError(f'{type(self).__name__} has no fprop')
+
+    def cost(self, *args: Any, **kwargs: Any) -> Cost:
+        """The cost for inputs given as tf.TensorSpec, as fprop takes them. The default traces fprop (tracing.py)."""
+        from lingpipe import tracing  # The one import that goes up: tracing knows layers, and is only the default.
+        return tracing.traced_cost(self, *args, **kwargs)
+
+    def updated_state(self, name: str, state: NestedMap, value: Any) -> dict[str, tf.Tensor]:
+        """New values of non-trainable weights from what fprop emitted as `name`, merged over the mini-batch.
+
+        Args:
+          name: as given to ctx.emit_moments or ctx.emit_mean.
+          state: the layer's own weights (tensors by name), as they are now.
+          value: the merged (mean, variance), or the mean.
+
+        Returns:
+          Tensors by the names of own weights; called once a training step.
+        """
+        raise NotImplementedError(f'{type(self).__name__} emits {name!r} but has no updated_state')
+
+    # Wiring.
+
+    def reads(self) -> dict[str, str]:
+        """Argument of fprop -> name of the value it reads in a network."""
+        declared = dict(self.params.reads)
+        parameters = list(inspect.signature(self.fprop).parameters.values())[2:]  # after theta, ctx
+        known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        for argument in declared:
+            if argument not in known:
+                raise ValueError(f'{self.path}: reads names the argument {argument!r}, but fprop of {type(self).__name__} '
+                                 f'takes {", ".join(known) or "none"}; correct the name in Params.reads.')
+        for parameter in parameters:
+            if parameter.name in known and parameter.default is parameter.empty:
+                declared.setdefault(parameter.name, parameter.name)
+        return {argument: declared[argument] for argument in known if argument in declared}
+
+    def written(self, result: Any) -> dict[str, Any]:
+        """Value name -> value, from what fprop returned. A result of None writes nothing."""
+        writes = self.params.writes
+        if result is None:
+            return {}
+        if isinstance(writes, str):
+            return {writes: result}
+        missing = [key for key in writes if key not in result]
+        if missing:
+            raise ValueError(f'{self.path}: writes names the output {missing[0]!r}, but fprop of {type(self).__name__} '
+                             f'returns {", ".join(sorted(result))}; correct the name in Params.writes.')
+        return {name: result[key] for key, name in writes.items()}

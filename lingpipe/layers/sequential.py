@@ -1,0 +1,118 @@
+"""Sequential: layers in order, wired by named values; the network that a pipeline partitions is one.
+
+Every layer reads values by name and writes values by name; a name written again stands for the newer value from there
+on. The inputs of the network (the mini-batch) are values too. So a skip connection is a value read late, and nothing else:
+
+    layers            reads             writes
+    conv              x=image           x
+    block1            x                 x, skip
+    block2            x                 x
+    merge             x, skip           x          the pipeline sends skip straight from block1's device to merge's
+    loss              x, label, weight  (nothing)  label and weight go straight from the mini-batch to the last cell
+
+A Sequential inside a Sequential shares its parent's names, and the pipeline may cut it anywhere.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lingpipe import cost as cost_lib
+from lingpipe.cost import Cost
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layer import Layer
+from lingpipe.nested import NestedMap
+
+
+class Sequential(Layer):
+    """Layers in order; fprop takes the values that are read before they are written and returns all that are written."""
+
+    class Params(Layer.Params):
+        layers: tuple[Layer.Params, ...] = field(REQUIRED, 'The layers, in order; names must differ (made when empty).')
+
+    def __init__(self, params: Any, path: str = ''):
+        super().__init__(params, path)
+        for i, layer in enumerate(self.params.layers):
+            name = layer.name or f'{type(layer).owner.__name__.lower()}_{i}'
+            if name in self.children:
+                raise ValueError(f'{self.path}: two layers are named {name!r}; names of a Sequential must differ, since they '
+                                 f'are the keys of checkpoints: rename layers[{i}].')
+            self.add_child(layer, name)
+
+    def elements(self) -> Iterator[Layer]:
+        """The layers that a partition may separate: nested Sequentials are opened."""
+        for child in self.children.values():
+            if isinstance(child, Sequential):
+                yield from child.elements()
+            else:
+                yield child
+
+    def reads(self) -> dict[str, str]:
+        needed: dict[str, str] = {}
+        written: set[str] = set()
+        for child in self.children.values():
+            needed.update({name: name for name in child.reads().values() if name not in written})
+            written |= _written_names(child)
+        return needed
+
+    def written(self, result: dict[str, Any]) -> dict[str, Any]:
+        return dict(result)
+
+    def fprop(self, theta: NestedMap, ctx: Any, **values: Any) -> NestedMap:
+        written = NestedMap()
+        for name, child in self.children.items():
+            new = run(child, theta[name], ctx, values)
+            values.update(new)
+            written.update(new)
+        return written
+
+    def cost(self, **values: Any) -> Cost:
+        costs, written = [], NestedMap()
+        for child in self.children.values():
+            cost = child.cost(**arguments(child, values))
+            new = child.written(cost.outputs)
+            values.update(new)
+            written.update(new)
+            costs.append(cost)
+        summed = cost_lib.total(costs)
+        return Cost(summed.flops, summed.num_weights, summed.activation_bytes, written)
+
+
+class Repeat(Sequential):
+    """The same layer `times` over, each with weights of its own: layers of a Transformer, cells of an AmoebaNet."""
+
+    class Params(Sequential.Params):
+        layers: tuple[Layer.Params, ...] = field((), 'Made from body and times; leave empty.')
+        body: Layer.Params = field(REQUIRED, 'The layer to repeat.')
+        times: int = field(REQUIRED, 'How often.')
+
+    def __init__(self, params: Any, path: str = ''):
+        p = params.copy()
+        if p.layers:
+            raise ValueError('Repeat.layers is made from body and times; leave it empty.')
+        if p.times < 1:
+            raise ValueError(f'Repeat.times={p.times}; it must be at least 1.')
+        p.layers = tuple(p.body.copy().set(name=f'{p.body.name or "layer"}_{i}') for i in range(p.times))
+        super().__init__(p, path)
+
+
+def arguments(layer: Layer, values: dict[str, Any]) -> dict[str, Any]:
+    """What the layer's fprop takes, from the named values; a value that is not there is a ValueError with what is."""
+    reads = layer.reads()
+    for argument, name in reads.items():
+        if name not in values:
+            raise ValueError(f'{layer.path} reads {name!r} (its argument {argument!r}), which no layer before it writes and the '
+                             f'mini-batch does not have; there are: {", ".join(sorted(values)) or "none"}.')
+    return {argument: values[name] for argument, name in reads.items()}
+
+
+def run(layer: Layer, theta: NestedMap, ctx: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """Runs one layer on named values and returns the values it writes."""
+    return layer.written(layer.fprop(theta, ctx, **arguments(layer, values)))
+
+
+def _written_names(layer: Layer) -> set[str]:
+    if isinstance(layer, Sequential):
+        return set().union(*[_written_names(child) for child in layer.children.values()])
+    writes = layer.params.writes
+    return {writes} if isinstance(writes, str) else set(writes.values())

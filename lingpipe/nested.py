@@ -1,0 +1,58 @@
+"""Nested named values: what layers read and write, and what theta is made of.
+
+A nested value is a tensor (or any leaf) or a dict of nested values with string keys. tf.nest agrees with
+the functions here on the order of leaves (sorted keys), but this file needs no TensorFlow.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+class NestedMap(dict[str, Any]):
+    """A dict whose entries are attributes too: theta.attention.w is theta['attention']['w']."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f'no entry {name!r}; there are: {", ".join(sorted(self)) or "none"}') from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+
+def flatten(value: Any, path: str = '') -> Iterator[tuple[str, Any]]:
+    """Yields (path, leaf) in sorted order of keys; the path of a bare leaf is ''. None and {} have no leaves."""
+    if isinstance(value, dict):
+        for key in sorted(value):
+            yield from flatten(value[key], f'{path}/{key}' if path else key)
+    elif value is not None:
+        yield path, value
+
+
+def leaves(value: Any) -> list[Any]:
+    """The leaves of a nested value, in the order of `flatten`."""
+    return [leaf for _, leaf in flatten(value)]
+
+
+def map_leaves(fn: Callable[..., Any], value: Any, *others: Any) -> Any:
+    """The same structure with fn(leaf, *leaves of others at the same place) in place of every leaf."""
+    if isinstance(value, dict):
+        return type(value)((key, map_leaves(fn, value[key], *[other[key] for other in others])) for key in value)
+    return None if value is None else fn(value, *others)
+
+
+def pack_like(structure: Any, flat: list[Any]) -> Any:
+    """The structure with its leaves replaced by `flat`, in the order of `flatten`."""
+    items = iter(flat)
+
+    def build(value: Any) -> Any:
+        if isinstance(value, dict):
+            made = {key: build(value[key]) for key in sorted(value)}
+            return type(value)((key, made[key]) for key in value)
+        return None if value is None else next(items)
+
+    packed = build(structure)
+    assert next(items, items) is items, 'more leaves than the structure has'
+    return packed

@@ -1,0 +1,1 @@
+"""The pipeline: partitioner, schedules, cells and the step that runs them."""

@@ -1,0 +1,104 @@
+"""Accumulators: what the micro-batches of a mini-batch add up on one device: gradients, losses, statistics.
+
+They are variables that the tasks of a cell add to in place, in the order of micro-batches: nothing that grows with the
+number of weights crosses the graph of the step, and a gradient needs no second buffer.
+
+Moments are merged as in Chan, Golub and LeVeque (1983), eq. 2.1, for groups of equal size: with n groups merged before,
+f = 1 / (n + 1) and delta = mean' - mean,
+
+    mean <- mean + f delta,     variance <- variance + f (variance' - variance) + f (1 - f) delta^2
+
+which, unlike E[x^2] - E[x]^2, loses nothing when the mean is large.
+"""
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.context import Emissions
+
+Key = tuple[str, str]  # (layer path, name), as emitted
+
+
+@dataclasses.dataclass
+class Merged:
+    """What was emitted over a whole mini-batch, by (layer path, name); every tensor float32."""
+    losses: dict[Key, tf.Tensor]
+    weights: dict[Key, tf.Tensor]
+    metrics: dict[Key, tuple[tf.Tensor, tf.Tensor]]
+    moments: dict[Key, tuple[tf.Tensor, tf.Tensor]]
+    means: dict[Key, tf.Tensor]
+
+
+class Accumulators:
+    """The accumulators of one cell."""
+
+    def __init__(self, device: str, gradient_shapes: dict[str, tuple[int, ...]]):
+        """gradient_shapes: weight path (as used, not as owned) -> shape."""
+        self._device = device
+        with tf.device(device):
+            self.gradients = {path: tf.Variable(tf.zeros(shape), trainable=False, name='gradient')
+                              for path, shape in gradient_shapes.items()}
+        self._emitted = Emissions()  # Only its keys and shapes are used after tracing.
+        self._scalars: tf.Variable | None = None
+        self._running: tf.Variable | None = None  # means, then means of moments, then variances of moments
+
+    # In the tasks.
+
+    def add_gradient(self, path: str, gradient: tf.Tensor) -> tf.Operation:
+        """The op that adds a micro-batch's gradient."""
+        accumulator = self.gradients[path]
+        return tf.raw_ops.AssignAddVariableOp(resource=accumulator.handle, value=tf.cast(gradient, accumulator.dtype))
+
+    def add_emissions(self, emitted: Emissions, micro_batch: tf.Tensor) -> list[tf.Operation]:
+        """The ops that add a micro-batch's emissions; micro_batch is its index, int scalar. Traced once."""
+        self._emitted = emitted
+        updates = []
+        scalars = [*emitted.losses.values(), *emitted.weights.values(), *[t for pair in emitted.metrics.values() for t in pair]]
+        if scalars:
+            self._scalars = self._variable([len(scalars)])
+            updates.append(tf.raw_ops.AssignAddVariableOp(resource=self._scalars.handle, value=tf.stack(scalars)))
+        first = list(emitted.means.values()) + [mean for mean, _ in emitted.moments.values()]
+        if first:
+            firsts = tf.concat([tf.reshape(t, [-1]) for t in first], 0)
+            variances = tf.concat([tf.reshape(v, [-1]) for _, v in emitted.moments.values()] or [tf.zeros([0])], 0)
+            num_means = sum(t.shape.num_elements() for t in emitted.means.values())
+            self._running = self._variable([firsts.shape[0] + variances.shape[0]])
+            old = tf.raw_ops.ReadVariableOp(resource=self._running.handle, dtype=tf.float32)
+            old_firsts, old_variances = tf.split(old, [firsts.shape[0], variances.shape[0]])
+            f = 1.0 / (tf.cast(micro_batch, tf.float32) + 1.0)
+            delta = firsts - old_firsts
+            new = tf.concat([old_firsts + f * delta, old_variances + f * (variances - old_variances) +
+                             f * (1.0 - f) * tf.square(delta[num_means:])], 0)
+            updates.append(tf.raw_ops.AssignVariableOp(resource=self._running.handle, value=new))
+        return updates
+
+    # After the tasks.
+
+    def merged(self) -> Merged:
+        """Everything emitted since the last reset."""
+        emitted = self._emitted
+        scalars = iter(tf.unstack(self._scalars.read_value()) if self._scalars is not None else [])
+        losses = {key: next(scalars) for key in emitted.losses}
+        weights = {key: next(scalars) for key in emitted.weights}
+        metrics = {key: (next(scalars), next(scalars)) for key in emitted.metrics}
+        like: list[Any] = [*emitted.means.values(), *[m for m, _ in emitted.moments.values()], *[v for _, v in emitted.moments.values()]]
+        parts = iter([])
+        if self._running is not None:
+            split = tf.split(self._running.read_value(), [t.shape.num_elements() for t in like])
+            parts = iter([tf.reshape(part, t.shape) for part, t in zip(split, like, strict=True)])
+        means = {key: next(parts) for key in emitted.means}
+        first = {key: next(parts) for key in emitted.moments}
+        return Merged(losses, weights, metrics, {key: (mean, next(parts)) for key, mean in first.items()}, means)
+
+    def reset_emissions(self) -> None:
+        """Sets all but the gradients to zero."""
+        for variable in (self._scalars, self._running):
+            if variable is not None:
+                variable.assign(tf.zeros(variable.shape))
+
+    def _variable(self, shape: list[int]) -> tf.Variable:
+        with tf.init_scope(), tf.device(self._device):
+            return tf.Variable(tf.zeros(shape), trainable=False, name='emissions')

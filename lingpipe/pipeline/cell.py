@@ -1,0 +1,369 @@
+"""Cell: a span of layers on one device, traced once and cut into its forward and backward tasks.
+
+The obvious way is a tape around the forward function of every cell. It fails here in three ways: gradients of values
+with many readers are summed in an order that depends on where the cells end; gradient ops land on the device of
+whoever asks; and all gradients of a cell exist at once before they are added to the accumulators. Instead a cell is
+traced once, forward and backward, with a tape around each layer by itself, in one graph:
+
+    read weights -> layer 0 -> layer 1 -> ... -> outputs, emissions added to accumulators   (the forward task's fetches)
+    gradients of the outputs -> ... -> layer 1' -> layer 0' -> gradients of the inputs      (the backward task's fetches)
+                                          |           |
+                                          accumulator += gradient, in place, as soon as it is made
+
+A task is a part of that graph (WrappedFunction.prune), so F and B of every recomputation mode come from the same ops:
+
+    none    F gives what B needs of its tensors (the residuals); B starts from them.
+    cell    B is the whole graph: it runs the cell again from the cell's inputs.
+    layer   as cell, but keeping only the inputs of the layers, and each layer runs once more, in turn, for its gradient.
+
+Gradients that meet at a value are added one by one, from the last reader to the first, across cells too: a cell gets the sum
+so far, adds its own and passes it on towards the maker. So no sum depends on K.
+
+Weights are read and accumulators added to inside the tasks. Such tasks are stateful; what keeps TensorFlow from chaining
+them all is that neither they nor the step have automatic control dependencies: the schedule gives the order.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe import nested
+from lingpipe.context import Context, Emissions
+from lingpipe.pipeline.accumulators import Accumulators
+from lingpipe.pipeline.wiring import Element, Value
+
+RECOMPUTE_MODES = ('none', 'cell', 'layer')
+
+# A leaf of a value: what tasks are given and give.
+Leaf = tuple[Value, int]
+
+# Stateful ops that a task may hold: its own, and a user's that change nothing.
+_ALLOWED_STATEFUL = frozenset(['ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp', 'VarIsInitializedOp', 'Placeholder',
+                               'PrintV2', 'Print', 'Assert'])
+
+
+@dataclasses.dataclass(eq=False)
+class Task:
+    """One traced task: what it takes, in order, and what it gives, in order, before the residuals and a token.
+
+    Attributes:
+      function: a not-inlined tf.function of [step, micro_batch] + the tensors of everything below, in that order.
+      inputs: leaves of values.
+      shared: paths of weights owned by other cells.
+      gradients_in: leaves whose gradient so far it takes.
+      num_residuals_in: tensors from the forward task, for a backward task.
+      outputs: leaves of values it makes for others.
+      gradients_out: leaves whose gradient so far it gives.
+      num_residuals_out: tensors for the backward task.
+    """
+    function: Callable[..., list[tf.Tensor]]
+    inputs: list[Leaf]
+    shared: list[str]
+    gradients_in: list[Leaf]
+    num_residuals_in: int
+    outputs: list[Leaf]
+    gradients_out: list[Leaf]
+    num_residuals_out: int
+    residual_bytes: int = 0
+
+
+@dataclasses.dataclass(eq=False)
+class Cell:
+    """A span of elements on a device.
+
+    Attributes:
+      index: k.
+      elements: its layers, in order.
+      device: the tf.device string.
+      inputs: values that it reads and does not make, the mini-batch's included.
+      outputs: values that it makes and later cells read.
+    """
+    index: int
+    elements: Sequence[Element]
+    device: str
+
+    def __post_init__(self) -> None:
+        first, last = self.elements[0].index, self.elements[-1].index
+        read = [v for e in self.elements for v in e.reads.values() if v.maker < first]
+        self.inputs: list[Value] = list(dict.fromkeys(read))
+        self.outputs: list[Value] = [v for e in self.elements for v in e.writes.values() if any(r > last for r in v.readers)]
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether any layer of it is asked for a gradient."""
+        return any(e.has_backward for e in self.elements)
+
+    @property
+    def gradients_wanted(self) -> list[Leaf]:
+        """The leaves of inputs whose gradient it must pass on."""
+        return [leaf for leaf in leaves_of(self.inputs) if leaf[0].carries_gradient[leaf[1]]]
+
+
+def leaves_of(values: Iterable[Value]) -> list[Leaf]:
+    """All leaves of values."""
+    return [(value, i) for value in values for i in range(len(value.specs))]
+
+
+class CellTracer:
+    """Traces the tasks of one cell."""
+
+    def __init__(self, cell: Cell, read_weight: Callable[[str], tf.Tensor | None], accumulators: Accumulators,
+                 experiment_seed: int, recompute: str, training: bool):
+        """read_weight: makes the op that reads a weight of this cell; None if the weight is another cell's.
+
+        accumulators: where emissions and gradients are added to.
+        """
+        self._cell, self._read_weight, self._accumulators = cell, read_weight, accumulators
+        self._seed, self._recompute, self._training = experiment_seed, recompute, training
+
+    def trace(self, gradients_in: list[Leaf], is_fused: bool) -> tuple[Task | None, Task | None]:
+        """Returns (forward task, backward task).
+
+        Args:
+          gradients_in: the leaves (of inputs and outputs) for which later cells have a gradient.
+          is_fused: the last cell of training: no forward task; the backward task makes loss and emissions.
+
+        The forward task is None if fused, the backward task if nothing here has a gradient and it is not fused.
+        """
+        cell = self._cell
+        inputs = leaves_of(cell.inputs)
+        shared = self._shared_paths()
+        specs = ([tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int32)] + [v.specs[i] for v, i in inputs] +
+                 [self._weight_spec(path) for path in shared] + [v.specs[i] for v, i in gradients_in])
+        made: dict[str, Any] = {}
+
+        def body(*args: tf.Tensor) -> list[tf.Tensor]:
+            step, micro_batch, *rest = args
+            given = dict(zip(inputs, rest, strict=False))
+            weights = dict(zip(shared, rest[len(inputs):], strict=False))
+            gradients = dict(zip(gradients_in, rest[len(inputs) + len(shared):], strict=True))
+            self._build(made, step, micro_batch, given, weights, gradients)
+            return [made['forward_token'], made['backward_token']]
+
+        graph_function = tf.compat.v1.wrap_function(body, specs)
+        graph = graph_function.graph
+        self._refuse_stateful(graph)
+        args = list(graph.inputs[:len(specs)])
+        names: list[Any] = ['step', 'micro_batch', *inputs, *shared, *[('gradient', leaf) for leaf in gradients_in]]
+        keys: dict[str, Any] = {arg.name: name for arg, name in zip(args, names, strict=True)}
+        outputs = leaves_of(cell.outputs)
+        gradients_out = [leaf for leaf in cell.gradients_wanted if leaf in made['gradients']]
+        forward_fetches = [made['values'][leaf] for leaf in outputs] + [made['forward_token']]
+        backward_fetches = [made['gradients'][leaf] for leaf in gradients_out] + [made['backward_token']]
+
+        def task(fetches: list[tf.Tensor], residuals_in: list[tf.Tensor], residuals_out: list[tf.Tensor],
+                 outputs: list[Leaf], gradients_out: list[Leaf]) -> Task:
+            feeds = args + residuals_in
+            used = _used(fetches + residuals_out, feeds)
+            kept = [arg for i, arg in enumerate(args) if i < 2 or arg.name in used]
+            pruned = graph_function.prune(feeds=kept + residuals_in, fetches=fetches[:-1] + residuals_out + fetches[-1:])
+            function = tf.function(lambda *a: pruned(*a), autograph=False, experimental_attributes={'_noinline': True})
+            function = function.get_concrete_function(*[tf.TensorSpec(t.shape, t.dtype) for t in kept + residuals_in])
+            named = [keys[arg.name] for arg in kept[2:]]
+            return Task(function, [n for n in named if isinstance(n, tuple) and n[0] != 'gradient'],
+                        [n for n in named if isinstance(n, str)], [n[1] for n in named if isinstance(n, tuple) and n[0] == 'gradient'],
+                        len(residuals_in), outputs, gradients_out, len(residuals_out),
+                        sum((t.shape.num_elements() or 0) * t.dtype.size for t in residuals_out))
+
+        if is_fused:
+            return None, task(forward_fetches[:-1] + backward_fetches[:-1] + [_both(graph, made)], [], [], outputs, gradients_out)
+        if not cell.has_backward or not self._training:
+            return task(forward_fetches, [], [], outputs, []), None
+        residuals = []
+        if self._recompute == 'none':
+            residuals = residual_tensors(forward_fetches, backward_fetches, args, [args[0], args[1]] + args[2:2 + len(inputs)])
+        return (task(forward_fetches, [], residuals, outputs, []), task(backward_fetches, residuals, [], [], gradients_out))
+
+    # Building the graph.
+
+    def _build(self, made: dict[str, Any], step: tf.Tensor, micro_batch: tf.Tensor, given: dict[Leaf, tf.Tensor],
+               shared: dict[str, tf.Tensor], gradients: dict[Leaf, tf.Tensor]) -> None:
+        values: dict[Value, Any] = {v: nested.pack_like(v.spec, [given[v, i] for i in range(len(v.specs))]) for v in self._cell.inputs}
+        emitted = Emissions()
+        runs = []
+        for element in self._cell.elements:
+            run = _Run(element, self._weights_of(element, shared), values, step, micro_batch, self._seed, self._training)
+            run.forward(with_tape=self._training and self._recompute != 'layer' and element.has_backward)
+            for name, new in run.written.items():
+                values[element.writes[name]] = new
+            _merge(emitted, run.emissions)
+            runs.append(run)
+        made['values'] = {(v, i): tf.identity(t) for v in self._cell.outputs for i, t in enumerate(nested.leaves(values[v]))}
+        updates = self._accumulators.add_emissions(emitted, micro_batch)
+        with tf.control_dependencies(updates):
+            made['forward_token'] = tf.constant(0, name='forward_token')
+        sums = dict(gradients)
+        updates = []
+        if self._training:
+            for run in reversed(runs):
+                if run.element.has_backward:
+                    if self._recompute == 'layer':
+                        run.repeat(after=[sums[leaf] for leaf in leaves_of(run.element.writes.values()) if leaf in sums])
+                    for path, gradient in run.backward(sums).items():
+                        updates.append(self._accumulators.add_gradient(path, gradient))
+        made['gradients'] = {leaf: tf.identity(t) for leaf, t in sums.items()}
+        with tf.control_dependencies(updates):
+            made['backward_token'] = tf.constant(0, name='backward_token')
+
+    def _weights_of(self, element: Element, shared: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        weights = {}
+        for weight in element.layer.weights():
+            path = weight.shared_with or weight.path
+            value = shared.get(path)
+            weights[weight.path] = self._read_weight(path) if value is None else value
+        return weights
+
+    def _shared_paths(self) -> list[str]:
+        paths = [w.shared_with for e in self._cell.elements for w in e.layer.weights() if w.shared_with is not None]
+        own = {w.path for e in self._cell.elements for w in e.layer.weights()}
+        return [path for path in dict.fromkeys(paths) if path not in own]
+
+    def _weight_spec(self, path: str) -> tf.TensorSpec:
+        weight = next(w for e in self._cell.elements for w in e.layer.weights() if w.shared_with == path)
+        return tf.TensorSpec(weight.shape, weight.dtype)
+
+    def _refuse_stateful(self, graph: tf.Graph) -> None:
+        for op in graph.get_operations():
+            if op.op_def is not None and op.op_def.is_stateful and op.type not in _ALLOWED_STATEFUL:
+                path = next((e.layer.path for e in self._cell.elements if op.name.startswith(_scope(e.layer.path))), f'cell {self._cell.index}')
+                raise ValueError(
+                    f'{path} makes the stateful op {op.type} ({op.name}); tasks of a pipeline must be pure functions, or recomputation '
+                    f'and resuming would give other results: use tf.random.stateless_* with ctx.seed(self.path), and emit '
+                    f'what is to be kept through the context.')
+
+
+class _Run:
+    """One layer's forward and backward inside the trace of its cell."""
+
+    def __init__(self, element: Element, weights: dict[str, tf.Tensor], values: dict[Value, Any], step: tf.Tensor,
+                 micro_batch: tf.Tensor, seed: int, training: bool):
+        self.element, self._weights = element, weights
+        self._inputs = {argument: values[value] for argument, value in element.reads.items()}
+        self._context = lambda: Context(training, seed, step, micro_batch)
+        self._tape: tf.GradientTape | None = None
+        self._sources = ([weights[w.path] for w in element.trained] +
+                         [t for v, x in zip(element.reads.values(), self._inputs.values(), strict=True)
+                          for carries, t in zip(v.carries_gradient, nested.leaves(x), strict=True) if carries])
+
+    def forward(self, with_tape: bool) -> None:
+        """Runs fprop; sets `written` and `emissions`."""
+        self._tape = tf.GradientTape(watch_accessed_variables=False) if with_tape else None
+        with tf.name_scope(_scope(self.element.layer.path)):
+            if self._tape is None:
+                self._fprop()
+            else:
+                with self._tape:
+                    self._tape.watch(self._sources)
+                    self._fprop()
+
+    def repeat(self, after: list[tf.Tensor]) -> None:
+        """Runs fprop again under a tape, not before the tensors in `after` exist; emissions are thrown away."""
+        with tf.control_dependencies(after):
+            self.forward(with_tape=True)
+
+    def _fprop(self) -> None:
+        layer, ctx = self.element.layer, self._context()
+        result = layer.fprop(layer.theta(self._weights), ctx, **self._inputs)
+        self.written, self.emissions = layer.written(result), ctx.emissions
+        for name, value in self.element.writes.items():
+            found = [tf.TensorSpec(t.shape, t.dtype) for t in nested.leaves(self.written[name])]
+            expected = value.specs
+            if [(f.dtype, f.shape.as_list()) for f in found] != [(e.dtype, e.shape.as_list()) for e in expected]:
+                raise ValueError(f'{layer.path} writes {name!r} as {found}, but its cost says {expected}; correct {type(layer).__name__}.cost.')
+
+    def backward(self, sums: dict[Leaf, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Adds the gradients of the inputs to `sums`, takes the outputs' out of it, and returns those of the weights by path."""
+        assert self._tape is not None
+        targets, seeds = [], []
+        for name, value in self.element.writes.items():
+            for i, tensor in enumerate(nested.leaves(self.written[name])):
+                if (value, i) in sums and value.carries_gradient[i]:
+                    targets.append(tensor)
+                    seeds.append(sums[value, i])
+        for _, loss in sorted(self.emissions.losses.items()):
+            targets.append(loss)
+            seeds.append(tf.ones_like(loss))
+        if not targets:
+            return {}
+        with tf.name_scope(_scope(self.element.layer.path) + '_backward'):
+            found = self._tape.gradient(targets, self._sources, output_gradients=seeds)
+            found = [None if g is None else tf.convert_to_tensor(g) for g in found]
+            num_weights = len(self.element.trained)
+            read = [(v, i) for v in self.element.reads.values() for i, carries in enumerate(v.carries_gradient) if carries]
+            for leaf, gradient in zip(read, found[num_weights:], strict=True):
+                if gradient is not None:
+                    sums[leaf] = sums[leaf] + gradient if leaf in sums else gradient
+        return {w.path: g for w, g in zip(self.element.trained, found[:num_weights], strict=True) if g is not None}
+
+
+def residual_tensors(forward: list[tf.Tensor], backward: list[tf.Tensor], args: list[tf.Tensor],
+                     micro_batch_args: list[tf.Tensor]) -> list[tf.Tensor]:
+    """The tensors made by the forward pass that the backward pass starts from.
+
+    What depends on weights alone (a weight cast to bfloat16, say) is made again instead: it would be kept once for every
+    micro-batch in flight.
+    """
+    stop = {t.name for t in args}
+    forward_ops = _ancestors(forward, stop)
+    dependent = {t.op.name for t in micro_batch_args}
+    if forward_ops:
+        graph = next(iter(forward_ops.values())).graph
+        for op in graph.get_operations():  # in the order of making, so inputs come first
+            if op.name in forward_ops and any(t.op.name in dependent for t in op.inputs):
+                dependent.add(op.name)
+    residuals: dict[str, tf.Tensor] = {}
+    seen: set[str] = set()
+    stack = list(backward)
+    while stack:
+        tensor = stack.pop()
+        if tensor.name in stop:
+            continue
+        op = tensor.op
+        if op.name in forward_ops and op.name in dependent:
+            residuals[tensor.name] = tensor
+        elif op.name not in seen:
+            seen.add(op.name)
+            stack.extend(op.inputs)
+            for control in op.control_inputs:
+                stack.extend(control.outputs[:1] or control.inputs)
+    return [residuals[name] for name in sorted(residuals)]
+
+
+def _ancestors(tensors: list[tf.Tensor], stop: set[str]) -> dict[str, tf.Operation]:
+    """The ops (by name) that the tensors need, data and control, not going past the tensors named in `stop`."""
+    seen: dict[str, tf.Operation] = {}
+    stack = [t.op for t in tensors if t.name not in stop]
+    while stack:
+        op = stack.pop()
+        if op.name not in seen:
+            seen[op.name] = op
+            stack.extend(t.op for t in op.inputs if t.name not in stop)
+            stack.extend(op.control_inputs)
+    return seen
+
+
+def _used(fetches: list[tf.Tensor], feeds: list[tf.Tensor]) -> set[str]:
+    """Names of the feeds that the fetches depend on."""
+    stop = {t.name for t in feeds}
+    used = {t.name for t in fetches} & stop
+    for op in _ancestors(fetches, stop).values():
+        used |= {t.name for t in op.inputs} & stop
+    return used
+
+
+def _both(graph: tf.Graph, made: dict[str, Any]) -> tf.Tensor:
+    with graph.as_default(), tf.control_dependencies([made['forward_token'], made['backward_token']]):
+        return tf.constant(0, name='token')
+
+
+def _merge(into: Emissions, new: Emissions) -> None:
+    for kind in dataclasses.fields(Emissions):
+        getattr(into, kind.name).update(getattr(new, kind.name))
+
+
+def _scope(path: str) -> str:
+    """A layer's path as a name scope, unambiguous as a prefix of the names of its ops."""
+    return path.replace(' ', '_').replace('[', '_').replace(']', '_') + '.'

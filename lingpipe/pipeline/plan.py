@@ -1,0 +1,205 @@
+"""Plan: a network cut into cells on devices, with the schedule, priced and predicted before anything is built."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import tensorflow as tf
+
+from lingpipe import cost as cost_lib
+from lingpipe import nested
+from lingpipe.hyperparams import Params, field
+from lingpipe.layers.sequential import Sequential
+from lingpipe.pipeline import partitioner
+from lingpipe.pipeline.cell import Cell
+from lingpipe.pipeline.schedule import Schedule, Task, make_schedule, validate
+from lingpipe.pipeline.simulator import Simulation, simulate
+from lingpipe.pipeline.wiring import BATCH, Element, wire
+
+
+class PipelineParams(Params):
+    """How a network is run on devices. Nothing here but num_micro_batches changes a result."""
+    num_cells: int = field(1, 'K: how many cells the layers are cut into, one a device.')
+    num_micro_batches: int = field(1, 'M: how many micro-batches a mini-batch is split into; must divide its size.')
+    schedule: Literal['gpipe', '1f1b'] = field('1f1b', 'Order of the tasks on each device; see pipeline/schedule.py.')
+    recompute: Literal['none', 'cell', 'layer'] = field(
+        'cell', 'What runs again in the backward pass: nothing; the cell; the cell, and then every layer in turn. Less memory, more time.')
+    partition: Literal['bottleneck', 'variance'] = field('bottleneck', 'What the partitioner minimises: the slowest cell, or the variance.')
+    layers_per_cell: tuple[int, ...] = field((), 'A partition by hand: how many layers each cell has. Empty: the partitioner decides.')
+    layer_seconds: tuple[float, ...] = field((), 'Measured seconds of each layer (tools.show_partition --measure prints them), used as '
+                                                 'costs in place of FLOPs.')
+    device_bytes: float | None = field(None, 'Memory limit of a device; the partitioner keeps weights, slots and activations below it.')
+    devices: tuple[str, ...] = field((), 'tf.device strings, one a cell. Empty: the GPUs, or else the logical CPU devices.')
+    use_graph_optimizer: bool = field(False, "TensorFlow's Grappler rewrites graphs for speed; its rewrites depend on where cells end, so "
+                                             'that with it results differ in the last bits between partitions.')
+
+    def check(self) -> None:
+        for name in ('num_cells', 'num_micro_batches'):
+            if getattr(self, name) < 1:
+                raise ValueError(f'{name}={getattr(self, name)}; it must be at least 1.')
+        if self.layers_per_cell and len(self.layers_per_cell) != self.num_cells:
+            raise ValueError(f'layers_per_cell={list(self.layers_per_cell)} names {len(self.layers_per_cell)} cells, but num_cells='
+                             f'{self.num_cells}; make them equal, or leave layers_per_cell empty.')
+        if self.devices and len(self.devices) != self.num_cells:
+            raise ValueError(f'devices names {len(self.devices)} devices, but num_cells={self.num_cells}; name one for each cell.')
+
+
+@dataclasses.dataclass(eq=False)
+class Plan:
+    """What will run where, and what it should take.
+
+    Attributes:
+      params: as given.
+      elements: all layers, wired and priced for one micro-batch.
+      cells: spans of elements on devices.
+      edges: (maker cell, reader cell) of all values.
+      schedule: the training schedule.
+      micro_batch_spec: name -> nested TensorSpec of a micro-batch.
+      slot_bytes: bytes of optimizer slots, gradient and weight a parameter.
+    """
+    params: PipelineParams
+    elements: list[Element]
+    cells: list[Cell]
+    edges: frozenset[tuple[int, int]]
+    schedule: Schedule
+    micro_batch_spec: dict[str, Any]
+    bytes_a_weight: float
+
+    def seconds(self, element: Element) -> tuple[float, float]:
+        """Relative time of a layer's forward and backward for one micro-batch: measured, or FLOPs at one FLOP/s."""
+        if self.params.layer_seconds:
+            both = self.params.layer_seconds[element.index]
+            return (both / 3, both * 2 / 3) if element.has_backward else (both, 0.0)
+        return element.cost.flops, 2 * element.cost.flops if element.has_backward else 0.0
+
+    def forward_cost(self, k: int) -> float:
+        """Relative time of F(k, m)."""
+        return sum(self.seconds(e)[0] for e in self.cells[k].elements)
+
+    def backward_cost(self, k: int) -> float:
+        """Relative time of B(k, m) without recomputation."""
+        return sum(self.seconds(e)[1] for e in self.cells[k].elements)
+
+    def weight_bytes(self, k: int) -> float:
+        """Bytes of weights, gradients and slots of cell k."""
+        return self.bytes_a_weight * sum(e.cost.num_weights for e in self.cells[k].elements)
+
+    def held_bytes(self, k: int) -> float:
+        """Bytes that cell k holds for one micro-batch between forward and backward."""
+        cell = self.cells[k]
+        inputs = sum(v.num_bytes for v in cell.inputs)
+        return inputs if self.params.recompute != 'none' else inputs + sum(e.cost.activation_bytes for e in cell.elements)
+
+    def simulate(self, fixed_forward_s: float | None = None) -> Simulation:
+        """Predicts step time (in units of the costs), bubble and memory."""
+        k = range(len(self.cells))
+        return simulate(self.schedule, [self.forward_cost(i) for i in k], [self.backward_cost(i) for i in k], edges=self.edges,
+                        held_bytes=[self.held_bytes(i) for i in k], fixed_bytes=[self.weight_bytes(i) for i in k],
+                        recompute=self.params.recompute != 'none')
+
+    @property
+    def balance(self) -> float:
+        """Mean cost of a cell / the largest; 1 is perfect."""
+        costs = [self.forward_cost(k) + self.backward_cost(k) for k in range(len(self.cells))]
+        return sum(costs) / len(costs) / max(costs) if max(costs) > 0 else 1.0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table of cells: one dict a cell, for programs."""
+        simulation = self.simulate()
+        busy = [self.forward_cost(k) + self.backward_cost(k) for k in range(len(self.cells))]
+        rows = []
+        for k, cell in enumerate(self.cells):
+            cost = cost_lib.total([e.cost for e in cell.elements])
+            rows.append({'cell': k, 'device': cell.device, 'num_layers': len(cell.elements),
+                         'layers': f'{cell.elements[0].layer.path} .. {cell.elements[-1].layer.path}',
+                         'gflops_per_micro_batch': cost.flops / 1e9, 'num_weights': cost.num_weights,
+                         'weight_mb': self.weight_bytes(k) / 1e6, 'activation_mb': cost.activation_bytes / 1e6,
+                         'peak_mb': simulation.peak_bytes[k] / 1e6,
+                         'sent_mb_per_micro_batch': sum(v.num_bytes for v in cell.outputs) / 1e6,
+                         'step_share': busy[k] / sum(busy) if sum(busy) else 0.0})
+        return rows
+
+
+def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineParams, devices: Sequence[str],
+              is_frozen: Callable[[str], bool] = lambda path: False, bytes_a_weight: float = 8.0) -> Plan:
+    """Cuts a network into cells.
+
+    Args:
+      network: the layers.
+      batch_spec: name -> nested tf.TensorSpec of a whole mini-batch, batch dimension first and known.
+      params: K, M and the rest.
+      devices: [K] tf.device strings.
+      is_frozen: whether the weight of a path does not train.
+      bytes_a_weight: memory a weight takes with its gradient and slots.
+
+    Raises:
+      ValueError: M does not divide the batch, more cells than layers, a partition by hand that does not add up, layers
+        that do not fit, a value that nobody writes.
+    """
+    params.validate()
+    micro_spec = split_spec(batch_spec, params.num_micro_batches)
+    elements = wire(network, micro_spec, is_frozen)
+    if params.layer_seconds and len(params.layer_seconds) != len(elements):
+        raise ValueError(f'layer_seconds has {len(params.layer_seconds)} numbers, but the network has {len(elements)} layers; measure again.')
+    spans = _spans(elements, params, bytes_a_weight)
+    cells = [Cell(k, [elements[i] for i in span], devices[k]) for k, span in enumerate(spans)]
+    cell_of = {i: k for k, span in enumerate(spans) for i in span}
+    edges = frozenset((cell_of[v.maker], cell_of[r]) for e in elements for v in e.writes.values() for r in v.readers
+                      if cell_of[v.maker] != cell_of[r])
+    backward = [k for k, cell in enumerate(cells) if cell.has_backward]
+    schedule = make_schedule(params.schedule, params.num_cells, params.num_micro_batches, {*backward, params.num_cells - 1})
+    validate(schedule, edges)
+    return Plan(params, elements, cells, edges, schedule, micro_spec, bytes_a_weight)
+
+
+def split_spec(batch_spec: dict[str, Any], num_micro_batches: int) -> dict[str, Any]:
+    """The spec of one micro-batch from that of a mini-batch; a batch that M does not divide is a ValueError."""
+    sizes = {}
+    for path, spec in nested.flatten(batch_spec):
+        if spec.shape.rank in (None, 0) or spec.shape[0] is None:
+            raise ValueError(f'{path!r} of the mini-batch has shape {spec.shape}; the first dimension must be the batch size, a number.')
+        sizes[path] = spec.shape[0]
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f'the tensors of a mini-batch have different first dimensions, {sizes}; all must be the batch size.')
+    size, m = next(iter(sizes.values())), num_micro_batches
+    if size % m:
+        divisors = [str(d) for d in range(1, size + 1) if size % d == 0]
+        listed = ', '.join(divisors[:-1]) + ' or ' + divisors[-1] if len(divisors) > 1 else divisors[0]
+        raise ValueError(f'num_micro_batches={m} does not divide the batch of {size} examples; use {listed}, or change train_input.batch_size.')
+    return nested.map_leaves(lambda spec: tf.TensorSpec([size // m, *spec.shape[1:]], spec.dtype), batch_spec)
+
+
+def _spans(elements: list[Element], params: PipelineParams, bytes_a_weight: float) -> Sequence[range]:
+    if params.layers_per_cell:
+        counts = params.layers_per_cell
+        if sum(counts) != len(elements) or min(counts) < 1:
+            raise ValueError(f'layers_per_cell={list(counts)} adds up to {sum(counts)}, but the network has {len(elements)} layers; '
+                             f'every cell needs at least one, and together they must hold all.')
+        starts = [sum(counts[:k]) for k in range(len(counts) + 1)]
+        return [range(a, b) for a, b in zip(starts[:-1], starts[1:], strict=True)]
+    repeat = 0 if params.recompute == 'none' else 1
+    if params.layer_seconds:
+        costs = list(params.layer_seconds)
+    else:
+        costs = [e.cost.flops * (1 + (2 + repeat) * e.has_backward) for e in elements]
+    kept = [e.cost.activation_bytes * (params.num_micro_batches if params.recompute == 'none' else 1) +
+            sum(v.num_bytes for v in e.writes.values()) * repeat for e in elements]
+    return partitioner.partition(costs, params.num_cells, rule=params.partition,
+                                 layer_bytes=[bytes_a_weight * e.cost.num_weights + k for e, k in zip(elements, kept, strict=True)],
+                                 device_bytes=params.device_bytes)
+
+
+def transfers(plan: Plan) -> dict[tuple[int, int], int]:
+    """Bytes sent forward between cells for one micro-batch: (maker cell, reader cell) -> bytes; the mini-batch left out."""
+    cell_of = {e.index: cell.index for cell in plan.cells for e in cell.elements}
+    sent: dict[tuple[int, int], int] = {}
+    for cell in plan.cells:
+        for value in cell.inputs:
+            if value.maker != BATCH:
+                edge = (cell_of[value.maker], cell.index)
+                sent[edge] = sent.get(edge, 0) + value.num_bytes
+    return sent
+
+
+__all__ = ['PipelineParams', 'Plan', 'Task', 'make_plan', 'split_spec', 'transfers']

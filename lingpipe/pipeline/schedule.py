@@ -1,0 +1,348 @@
+"""A schedule: for each device, the ordered list of tasks it runs in one step.
+
+One representation serves every schedule, so one validator, one simulator and one runtime do too. A
+list per device is all there is: when a task starts follows from the order on its device and from
+what it needs from other devices.
+
+Three rules hold for every schedule here:
+  * The last cell's forward and backward are one task, its B: nothing lies between them. So a training
+    schedule has no F for cell K-1, and K = 1 is M tasks B.
+  * A cell's backwards run in ascending order of micro-batches. So gradients are summed in one order
+    whatever the schedule, and the last cell never waits for a later micro-batch.
+  * Cells before the first trainable layer may have no B at all. The last cell always has: its B
+    computes the loss.
+
+K cells, M micro-batches, k a cell, m a micro-batch. In grids a row is a device, a column a slot of time;
+F and B take a slot each, the last cell's B (which is both) takes two: `B0 --`.
+"""
+
+import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+Edges = Collection[tuple[int, int]]
+"""Pairs (maker cell, reader cell), maker < reader: the reader's forward reads what the maker's made."""
+
+Span = tuple[float, float]
+"""Start and end of a task, in seconds."""
+
+
+class Task(NamedTuple):
+    """One piece of work of one cell on one micro-batch."""
+
+    kind: str  # 'F' forward, 'B' backward (with the forward, in the last cell)
+    cell: int
+    micro_batch: int
+
+    def __str__(self) -> str:
+        return f'{self.kind}(cell {self.cell}, micro-batch {self.micro_batch})'
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What each device runs, in order."""
+
+    name: str
+    num_cells: int
+    num_micro_batches: int
+    devices: tuple[tuple[Task, ...], ...]
+    backward_cells: frozenset[int]  # cells that have B tasks; none in a schedule without backward
+
+    @cached_property
+    def device_of(self) -> Mapping[Task, int]:
+        """The device of each task."""
+        return {task: device for device, tasks in enumerate(self.devices) for task in tasks}
+
+    def is_fused(self, task: Task) -> bool:
+        """Whether the task is a forward and a backward in one: the B of the last cell."""
+        return task.kind == 'B' and task.cell == self.num_cells - 1
+
+    def tasks_of(self, cell: int) -> tuple[Task, ...]:
+        """The tasks that a complete schedule has for the cell, each exactly once."""
+        has_backward = cell in self.backward_cells
+        is_fused = has_backward and cell == self.num_cells - 1
+        kinds = ('F',) * (not is_fused) + ('B',) * has_backward
+        return tuple(Task(kind, cell, m) for kind in kinds for m in range(self.num_micro_batches))
+
+
+# gpipe, K = 3, M = 4:    F0 F1 F2 F3 .. .. B0 B1 .. B2 .. B3
+#                         .. F0 F1 F2 F3 B0 B1 .. B2 .. B3 ..
+#                         .. .. B0 -- B1 -- B2 -- B3 -- .. ..
+def gpipe(num_cells: int, num_micro_batches: int, backward_cells: Collection[int] | None = None) -> Schedule:
+    """All forwards, then all backwards (arXiv 1811.06965, figure 2c, with backwards in ascending order).
+
+    A cell holds up to M micro-batches. With the same cost f of every F and b of every B, and free
+    transfers, a step takes (M + K - 1)(f + b) and the bubble's share is (K - 1)/(M + K - 1).
+    """
+    return _training('gpipe', num_cells, num_micro_batches, backward_cells, lambda k: num_micro_batches)
+
+
+# 1f1b, K = 3, M = 4:     F0 F1 F2 .. .. B0 F3 B1 .. B2 .. B3
+#                         .. F0 F1 .. B0 F2 B1 F3 B2 .. B3 ..
+#                         .. .. B0 -- B1 -- B2 -- B3 -- .. ..
+def one_f_one_b(num_cells: int, num_micro_batches: int, backward_cells: Collection[int] | None = None) -> Schedule:
+    """One forward, one backward (PipeDream-flush, arXiv 2006.09503; arXiv 2104.04473, section 2.2).
+
+    Cell k runs min(K - k, M) forwards and then, in turn, a backward and a forward until the forwards
+    run out. So it never holds more than K - k micro-batches, and for equal costs and free transfers
+    the step takes as long as gpipe's. Transfers that take time, or recomputation, cost it more than
+    gpipe, which has more forwards to run while it waits. A cell without B is not held back: it runs
+    all its forwards at once.
+    """
+    return _training('1f1b', num_cells, num_micro_batches, backward_cells, lambda k: num_cells - k)
+
+
+# forward, K = 3, M = 4:  F0 F1 F2 F3 .. ..
+#                         .. F0 F1 F2 F3 ..
+#                         .. .. F0 F1 F2 F3
+def forward_only(num_cells: int, num_micro_batches: int) -> Schedule:
+    """Forwards of all cells, the last included, and no backward: evaluation and decoding."""
+    _check_sizes(num_cells, num_micro_batches)
+    devices = tuple(tuple(Task('F', k, m) for m in range(num_micro_batches)) for k in range(num_cells))
+    return Schedule('forward', num_cells, num_micro_batches, devices, frozenset())
+
+
+def make_schedule(name: str, num_cells: int, num_micro_batches: int, backward_cells: Collection[int] | None = None) -> Schedule:
+    """Builds the schedule of that name: 'gpipe', '1f1b' or 'forward'.
+
+    Args:
+      name: which schedule.
+      num_cells: K, at least 1.
+      num_micro_batches: M, at least 1; fewer than K is allowed.
+      backward_cells: the cells that have a backward, all by default; the last always has.
+        'forward' has none and does not look at it.
+
+    Raises:
+      ValueError: an unknown name, a size below 1, or a backward cell that does not exist.
+    """
+    builders: dict[str, Callable[[], Schedule]] = {
+        'gpipe': lambda: gpipe(num_cells, num_micro_batches, backward_cells),
+        '1f1b': lambda: one_f_one_b(num_cells, num_micro_batches, backward_cells),
+        'forward': lambda: forward_only(num_cells, num_micro_batches),
+    }
+    if name not in builders:
+        nearest = difflib.get_close_matches(str(name), builders, n=1, cutoff=0.0)[0]
+        raise ValueError(f'schedule {name!r} is unknown; did you mean {nearest!r}? Use one of {", ".join(builders)}.')
+    return builders[name]()
+
+
+def chain(num_cells: int) -> frozenset[tuple[int, int]]:
+    """The edges of a plain sequence: each cell reads the one before it."""
+    return frozenset((k, k + 1) for k in range(num_cells - 1))
+
+
+def dependency_graph(schedule: Schedule, edges: Edges | None = None) -> dict[Task, tuple[Task, ...]]:
+    """Returns what each task needs before it can start, besides its turn on its device.
+
+    F(k, m), and B(k, m) where it is fused with F, needs F(j, m) for every edge (j, k). B(k, m) needs its
+    own F(k, m) unless fused, and B(j, m) for every edge (k, j) whose reader j has a backward.
+
+    Args:
+      schedule: any schedule.
+      edges: all pairs (maker, reader), skip connections included; the chain by default.
+
+    Raises:
+      ValueError: an edge does not go from a cell to a later one.
+    """
+    makers: list[list[int]] = [[] for _ in range(schedule.num_cells)]
+    readers: list[list[int]] = [[] for _ in range(schedule.num_cells)]
+    for maker, reader in sorted(chain(schedule.num_cells) if edges is None else set(edges)):
+        if not 0 <= maker < reader < schedule.num_cells:
+            raise ValueError(
+                f'edge ({maker}, {reader}) does not go from a cell to a later one of {schedule.num_cells}; '
+                f'give (maker, reader) with maker < reader < {schedule.num_cells}.'
+            )
+        makers[reader].append(maker)
+        readers[maker].append(reader)
+
+    def needs(task: Task) -> Iterable[Task]:
+        kind, k, m = task
+        is_fused = schedule.is_fused(task)
+        if kind == 'F' or is_fused:
+            yield from (Task('F', j, m) for j in makers[k])
+        if kind == 'B' and not is_fused:
+            yield Task('F', k, m)
+            yield from (Task('B', j, m) for j in readers[k] if j in schedule.backward_cells)
+
+    return {task: tuple(needs(task)) for k in range(schedule.num_cells) for task in schedule.tasks_of(k)}
+
+
+def dependencies(task: Task, schedule: Schedule, edges: Edges | None = None) -> tuple[Task, ...]:
+    """Returns the tasks that must end before `task` starts; see `dependency_graph` for many tasks."""
+    graph = dependency_graph(schedule, edges)
+    if task not in graph:
+        raise ValueError(_unexpected(task, schedule))
+    return graph[task]
+
+
+def play(
+    schedule: Schedule,
+    duration_of: Callable[[Task], float],
+    edges: Edges | None = None,
+    delay_of: Callable[[Task, Task], float] = lambda maker, reader: 0.0,
+) -> dict[Task, Span]:
+    """Runs the schedule on paper: each task starts when its device is free and what it needs has arrived.
+
+    Args:
+      schedule: which tasks each device runs, in order.
+      duration_of: how long a task takes.
+      edges: pairs (maker, reader); the chain by default.
+      delay_of: how long after the end of the first task its result is there for the second. It delays
+        only that second task: devices compute while they send.
+
+    Returns:
+      The start and the end of each task.
+
+    Raises:
+      ValueError: the devices wait for each other for ever; names the first task that is stuck.
+    """
+    graph = dependency_graph(schedule, edges)
+    spans: dict[Task, Span] = {}
+    position = [0] * len(schedule.devices)
+    free_at = [0.0] * len(schedule.devices)
+    waiting: dict[Task, list[int]] = {}  # task -> devices whose next task needs it
+    runnable = list(range(len(schedule.devices)))
+    while runnable:
+        device = runnable.pop()
+        for task in schedule.devices[device][position[device] :]:
+            missing = next((need for need in graph[task] if need not in spans), None)
+            if missing is not None:
+                waiting.setdefault(missing, []).append(device)
+                break
+            start = max([free_at[device], *(spans[need][1] + delay_of(need, task) for need in graph[task])])
+            free_at[device] = start + duration_of(task)
+            spans[task] = (start, free_at[device])
+            position[device] += 1
+            runnable += waiting.pop(task, ())
+
+    for device, tasks in enumerate(schedule.devices):
+        if position[device] < len(tasks):
+            task = tasks[position[device]]
+            missing = next(need for need in graph[task] if need not in spans)
+            raise ValueError(
+                f'schedule {schedule.name!r} deadlocks: device {device} waits at {task} for {missing}, '
+                f'which can never start; run {missing} on device {schedule.device_of.get(missing)} before what waits for it.'
+            )
+    return spans
+
+
+def validate(schedule: Schedule, edges: Edges | None = None) -> None:
+    """Proves that the schedule is complete, on one device a cell, in order and free of deadlock.
+
+    Args:
+      schedule: any schedule, of this file or made by hand.
+      edges: pairs (maker, reader), skip connections included; the chain by default.
+
+    Raises:
+      ValueError: names the first task that is missing, doubled, unexpected, on another device than
+        its cell, out of order or stuck.
+    """
+    _check_sizes(schedule.num_cells, schedule.num_micro_batches)
+    _check_backward_cells(schedule.backward_cells, schedule.num_cells)
+    if schedule.backward_cells and schedule.num_cells - 1 not in schedule.backward_cells:
+        raise ValueError(f'backward_cells lacks the last cell, {schedule.num_cells - 1}, whose B computes the loss; add it.')
+    name = f'schedule {schedule.name!r}'
+    expected = [task for k in range(schedule.num_cells) for task in schedule.tasks_of(k)]
+    known, seen = set(expected), set()
+    device_of_cell: dict[int, int] = {}
+    next_backward = dict.fromkeys(range(schedule.num_cells), 0)
+    for device, tasks in enumerate(schedule.devices):
+        for task in tasks:
+            if task not in known:
+                raise ValueError(_unexpected(task, schedule))
+            if task in seen:
+                raise ValueError(f'{name} runs {task} twice, the second time on device {device}; run every task once.')
+            if device_of_cell.setdefault(task.cell, device) != device:
+                home = device_of_cell[task.cell]
+                raise ValueError(f'{name} runs {task} on device {device}, but its cell is on device {home}; keep a cell on one device.')
+            seen.add(task)
+    for task in expected:
+        if task not in seen:
+            raise ValueError(f'{name} lacks {task}; run every task once.')
+    for tasks in schedule.devices:
+        for task in tasks:
+            if task.kind == 'B':
+                if task.micro_batch != next_backward[task.cell]:
+                    raise ValueError(
+                        f'{name} runs {task} before micro-batch {next_backward[task.cell]}; backwards run in '
+                        f'ascending order, so that gradients are always summed in the same one.'
+                    )
+                next_backward[task.cell] += 1
+    play(schedule, lambda task: 1, edges)
+
+
+def grid(schedule: Schedule, slots: Callable[[Task], int] | None = None, edges: Edges | None = None) -> str:
+    """Draws the schedule: a row a device, a column a slot of time, `..` where the device is idle.
+
+    Args:
+      schedule: a valid schedule.
+      slots: how many slots a task takes, at least 1; by default 1, and 2 for the last cell's B, which is
+        a forward and a backward. The slots after a task's first show `--`.
+      edges: pairs (maker, reader); the chain by default.
+
+    Returns:
+      Lines such as `F0 F1 .. B0`: kind and micro-batch, with the cell between (`F2.0`: cell 2,
+      micro-batch 0) if a device has several cells.
+    """
+    spans = play(schedule, slots or (lambda task: 2 if schedule.is_fused(task) else 1), edges)
+    num_slots = int(max(end for _, end in spans.values()))
+    shows_cell = any(len({task.cell for task in tasks}) > 1 for tasks in schedule.devices)
+    rows = []
+    for tasks in schedule.devices:
+        row = ['..'] * num_slots
+        for task in tasks:
+            start, end = (int(time) for time in spans[task])
+            cell = f'{task.cell}.' if shows_cell else ''
+            row[start:end] = [f'{task.kind}{cell}{task.micro_batch}', *['--'] * (end - start - 1)]
+        rows.append(row)
+    width = max(len(text) for row in rows for text in row)
+    return '\n'.join(' '.join(text.ljust(width) for text in row).rstrip() for row in rows)
+
+
+def _training(
+    name: str,
+    num_cells: int,
+    num_micro_batches: int,
+    backward_cells: Collection[int] | None,
+    ahead: Callable[[int], int],
+) -> Schedule:
+    """A schedule whose cell k runs `ahead(k)` forwards before its first backward, then takes turns."""
+    _check_sizes(num_cells, num_micro_batches)
+    last = num_cells - 1
+    cells = frozenset(range(num_cells) if backward_cells is None else backward_cells) | {last}
+    _check_backward_cells(cells, num_cells)
+
+    def tasks(k: int) -> Iterable[Task]:
+        if k not in cells:
+            yield from (Task('F', k, m) for m in range(num_micro_batches))
+            return
+        if k < last:
+            yield from (Task('F', k, m) for m in range(min(ahead(k), num_micro_batches)))
+        for m in range(num_micro_batches):
+            yield Task('B', k, m)
+            if k < last and m + ahead(k) < num_micro_batches:
+                yield Task('F', k, m + ahead(k))
+
+    return Schedule(name, num_cells, num_micro_batches, tuple(tuple(tasks(k)) for k in range(num_cells)), cells)
+
+
+def _check_sizes(num_cells: int, num_micro_batches: int) -> None:
+    for name, number in (('num_cells', num_cells), ('num_micro_batches', num_micro_batches)):
+        if number < 1:
+            raise ValueError(f'{name}={number} makes no pipeline; use 1 or more.')
+
+
+def _check_backward_cells(cells: Collection[int], num_cells: int) -> None:
+    for k in sorted(cells):
+        if not 0 <= k < num_cells:
+            raise ValueError(f'backward_cells has cell {k} of {num_cells}; use cells 0 to {num_cells - 1}.')
+
+
+def _unexpected(task: Task, schedule: Schedule) -> str:
+    kinds = {'F': 'is the last, whose B is its F too', 'B': 'is not in backward_cells'}
+    why = f'there are {schedule.num_cells} cells and {schedule.num_micro_batches} micro-batches, of kinds F and B'
+    if 0 <= task.cell < schedule.num_cells and 0 <= task.micro_batch < schedule.num_micro_batches and task.kind in kinds:
+        why = f'cell {task.cell} ' + kinds[task.kind]
+    return f'schedule {schedule.name!r} has no place for {task}: {why}; remove it.'

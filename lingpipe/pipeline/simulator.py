@@ -1,0 +1,142 @@
+"""Predicts the time, the bubble and the peak memory of one step from the costs of each cell.
+
+The model is that of a device which runs one task at a time, in the order of its schedule, and sends
+what it made while it computes on. K cells, M micro-batches, k a cell, m a micro-batch.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lingpipe.pipeline.schedule import Edges, Schedule, Span, Task, play, validate
+from lingpipe.pipeline.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What `simulate` predicts for one step."""
+
+    timeline: Timeline
+    peak_live: tuple[int, ...]  # [K] most micro-batches of the cell held at once
+    peak_bytes: tuple[float, ...]  # [devices]
+
+    @property
+    def spans(self) -> dict[Task, Span]:
+        """Start and end of every task, in seconds."""
+        return dict(self.timeline.spans)
+
+    @property
+    def step_s(self) -> float:
+        return self.timeline.step_s
+
+    @property
+    def busy_share(self) -> float:
+        return self.timeline.busy_share
+
+    @property
+    def bubble_share(self) -> float:
+        return self.timeline.bubble_share
+
+    def to_trace(self) -> list[dict[str, Any]]:
+        """Returns the events of a Chrome or Perfetto trace; see `Timeline.to_chrome_trace`."""
+        return self.timeline.to_chrome_trace()
+
+
+def simulate(
+    schedule: Schedule,
+    forward_s: Sequence[float],
+    backward_s: Sequence[float],
+    *,
+    edges: Edges | None = None,
+    transfer_s: Callable[[int, int], float] | float = 0.0,
+    held_bytes: Sequence[float] | None = None,
+    fixed_bytes: Sequence[float] | None = None,
+    recompute: bool = False,
+) -> Simulation:
+    """Simulates one step.
+
+    A micro-batch is live in a cell from the start of its F to the end of its B: from start to end of
+    its only task in the last cell, whose B is both, and in a cell without backward.
+
+    Args:
+      schedule: any valid schedule.
+      forward_s: [K] seconds of a cell's forward for one micro-batch.
+      backward_s: [K] seconds of its backward, without recomputation; not read for a cell without B.
+      edges: pairs (maker cell, reader cell), skip connections included; the chain by default.
+      transfer_s: seconds from the end of a task until a task on another device can use its result: one
+        number, or a function of (sending cell, receiving cell), which is asked for activations along
+        an edge and for gradients against it. It delays only the receiving task; links are never full.
+      held_bytes: [K] bytes a cell holds for each live micro-batch. With recomputation, its inputs.
+      fixed_bytes: [K] bytes a cell holds throughout: weights, optimizer slots, gradient sums.
+      recompute: each B runs its cell's forward again, but for the last cell's, which has just run it.
+
+    Returns:
+      Times, shares and peaks. With several cells on a device, `peak_bytes` is the peak of their sum.
+
+    Raises:
+      ValueError: an invalid schedule or edge, or costs that are not K finite numbers of 0 or more.
+    """
+    num_cells = schedule.num_cells
+    held = _per_cell('held_bytes', held_bytes if held_bytes is not None else [0.0] * num_cells, num_cells)
+    fixed = _per_cell('fixed_bytes', fixed_bytes if fixed_bytes is not None else [0.0] * num_cells, num_cells)
+    forward_s = _per_cell('forward_s', forward_s, num_cells)
+    backward_s = _per_cell('backward_s', backward_s, num_cells)
+    validate(schedule, edges)
+
+    def duration_of(task: Task) -> float:
+        if task.kind == 'F':
+            return forward_s[task.cell]
+        runs_forward = recompute or schedule.is_fused(task)
+        return backward_s[task.cell] + (forward_s[task.cell] if runs_forward else 0.0)
+
+    def delay_of(maker: Task, reader: Task) -> float:
+        if schedule.device_of[maker] == schedule.device_of[reader]:
+            return 0.0
+        seconds = transfer_s(maker.cell, reader.cell) if callable(transfer_s) else transfer_s
+        if not (math.isfinite(seconds) and seconds >= 0):
+            raise ValueError(f'transfer_s from cell {maker.cell} to cell {reader.cell} is {seconds}; give seconds, finite and 0 or more.')
+        return seconds
+
+    timeline = Timeline(play(schedule, duration_of, edges, delay_of), schedule.device_of)
+    peak_live, peak_bytes = _peaks(schedule, held, fixed)
+    return Simulation(timeline, peak_live, peak_bytes)
+
+
+def bound(num_cells: int, num_micro_batches: int) -> float:
+    """The most that K equal cells can speed up a step of M micro-batches: K M / (M + K - 1).
+
+    From the bubble's share (K - 1)/(M + K - 1) of GPipe, arXiv 1811.06965, section 2.3; it holds for
+    gpipe and 1f1b.
+    """
+    if num_cells < 1 or num_micro_batches < 1:
+        raise ValueError(f'num_cells={num_cells} and num_micro_batches={num_micro_batches} make no pipeline; use 1 or more of each.')
+    return num_cells * num_micro_batches / (num_micro_batches + num_cells - 1)
+
+
+def _peaks(schedule: Schedule, held: Sequence[float], fixed: Sequence[float]) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Follows each device through its tasks: they run one by one, so their order is all that matters."""
+    peak_live = [0] * schedule.num_cells
+    peak_bytes = []
+    for tasks in schedule.devices:
+        live = dict.fromkeys((task.cell for task in tasks), 0)
+        peak = 0.0
+        for task in tasks:
+            k = task.cell
+            if task.kind == 'F' or schedule.is_fused(task):
+                live[k] += 1
+                peak_live[k] = max(peak_live[k], live[k])
+                peak = max(peak, math.fsum(count * held[j] for j, count in live.items()))
+            if task.kind == 'B' or k not in schedule.backward_cells:
+                live[k] -= 1
+        peak_bytes.append(peak + math.fsum(fixed[k] for k in live))
+    return tuple(peak_live), tuple(peak_bytes)
+
+
+def _per_cell(name: str, amounts: Sequence[float], num_cells: int) -> Sequence[float]:
+    if len(amounts) != num_cells:
+        raise ValueError(f'{name} has {len(amounts)} entries for {num_cells} cells; give one a cell.')
+    for k, amount in enumerate(amounts):
+        if not (math.isfinite(amount) and amount >= 0):
+            raise ValueError(f'{name}[{k}]={amount} is not a finite number of 0 or more; correct the cost of cell {k}.')
+    return amounts

@@ -1,0 +1,110 @@
+"""Step: the tasks of all cells, called in the order of a schedule, as one graph.
+
+The graph holds a call for every task, the data between them and, for each device, control dependencies in the order of
+its list. It is traced by wrap_function, which unlike tf.function adds no automatic control dependencies: those would chain
+all tasks, which are stateful since they read weights and add to accumulators.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe import nested
+from lingpipe.pipeline import cell as cell_lib
+from lingpipe.pipeline.cell import Cell, Leaf, leaves_of
+from lingpipe.pipeline.schedule import Schedule, Task, play
+from lingpipe.pipeline.wiring import BATCH, Value
+
+
+@dataclasses.dataclass
+class Ran:
+    """What running the tasks left in the graph.
+
+    Attributes:
+      last: the last op of every device, by cell: what comes after must wait for it.
+      values: value -> its leaves for each micro-batch, as long as the cells give them.
+      stamps: [num_tasks, 2] seconds, start and end, in the order of `tasks`, if asked for.
+      tasks: in the order of the calls.
+    """
+    last: list[tf.Operation]
+    values: dict[tuple[Leaf, int], tf.Tensor]
+    stamps: tf.Tensor | None
+    tasks: list[Task]
+
+
+def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, int], cell_lib.Task],
+              batch: dict[str, Any], step: tf.Tensor, first_micro_batch: tf.Tensor,
+              read_shared: Callable[[str], tf.Tensor], is_timed: bool = False) -> Ran:
+    """Adds the calls of all tasks to the graph being traced.
+
+    Args:
+      schedule: the order on each device.
+      cells: [K].
+      tasks: (kind, k) -> traced task.
+      batch: the mini-batch, nested tensors by name.
+      step: int64 scalar.
+      first_micro_batch: int32 scalar, the index of the first micro-batch among those that are accumulated for one update.
+      read_shared: makes the op that reads a weight, on the device of its owner.
+      is_timed: stamps the time before and after every task.
+    """
+    micro = _split(batch, _batch_values(cells), schedule.num_micro_batches)
+    values: dict[tuple[Leaf, int], tf.Tensor] = dict(micro)
+    sums: dict[tuple[Leaf, int], tf.Tensor] = {}
+    residuals: dict[tuple[int, int], list[tf.Tensor]] = {}
+    last: list[tf.Operation | None] = [None] * len(cells)
+    shared = {path: read_shared(path) for path in dict.fromkeys(p for t in tasks.values() for p in t.shared)}
+    order = list(play(schedule, lambda task: 1.0, _all_edges(cells)))
+    index = [first_micro_batch + m for m in range(schedule.num_micro_batches)]
+    stamps = []
+    for task in order:
+        kind, k, m = task
+        traced = tasks[kind, k]
+        given = [values[leaf, m] for leaf in traced.inputs] + [shared[path] for path in traced.shared]
+        given += [sums[leaf, m] for leaf in traced.gradients_in]
+        if traced.num_residuals_in:
+            given += residuals.pop((k, m))
+        with tf.device(cells[k].device):
+            before = [last[k]] if last[k] is not None else []
+            if is_timed:
+                with tf.control_dependencies(before + given):
+                    start = tf.timestamp()
+                before = [start.op]
+            with tf.control_dependencies(before):
+                results = traced.function(step, index[m], *given)
+            last[k] = results[0].op
+            if is_timed:
+                with tf.control_dependencies(results):
+                    end = tf.timestamp()
+                last[k] = end.op
+                stamps.append((start, end))
+        num_values, num_gradients = len(traced.outputs), len(traced.gradients_out)
+        values.update({(leaf, m): t for leaf, t in zip(traced.outputs, results, strict=False)})
+        sums.update({(leaf, m): t for leaf, t in zip(traced.gradients_out, results[num_values:], strict=False)})
+        residuals[k, m] = results[num_values + num_gradients:-1]
+    return Ran([op for op in last if op is not None], values, tf.stack([tf.stack(pair) for pair in stamps]) if stamps else None, order)
+
+
+def _split(batch: dict[str, Any], wanted: Iterable[Value], num_micro_batches: int) -> dict[tuple[Leaf, int], tf.Tensor]:
+    made = {}
+    for value in wanted:
+        for i, tensor in enumerate(nested.leaves(batch[value.name])):
+            for m, part in enumerate(tf.split(tensor, num_micro_batches)):
+                made[(value, i), m] = part
+    return made
+
+
+def _batch_values(cells: Sequence[Cell]) -> list[Value]:
+    return list(dict.fromkeys(v for cell in cells for v in cell.inputs if v.maker == BATCH))
+
+
+def _all_edges(cells: Sequence[Cell]) -> set[tuple[int, int]]:
+    """(maker, reader), and each reader with the next one of the same value, from which it takes the gradient so far."""
+    touched: dict[Value, list[int]] = {}
+    for cell in cells:
+        for value, _ in leaves_of([*cell.inputs, *cell.outputs]):
+            if value.maker != BATCH and cell.index not in touched.setdefault(value, []):
+                touched[value].append(cell.index)
+    return {(a, b) for chain in touched.values() for a, b in zip(chain[:-1], chain[1:], strict=True)}

@@ -1,0 +1,124 @@
+"""Wiring: which layer makes each named value, which layers read it, and which values carry gradients.
+
+Names may be written many times (most layers write 'x'); here every writing gets an identity of its own, a Value, so
+that a cell knows exactly what it must be sent and from where. All of it is known before anything is traced.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe import nested
+from lingpipe.cost import Cost
+from lingpipe.layer import Layer, Weight
+from lingpipe.layers.sequential import Sequential, arguments
+
+BATCH = -1  # The maker of the values of the mini-batch.
+
+
+@dataclasses.dataclass(eq=False)
+class Value:
+    """One writing of a name.
+
+    Attributes:
+      name: as layers call it.
+      maker: index of the element that writes it, or BATCH.
+      spec: nested tf.TensorSpec for one micro-batch.
+      needs_gradient: whether a trainable weight lies before it.
+      readers: indices of the elements that read it, ascending.
+    """
+    name: str
+    maker: int
+    spec: Any
+    needs_gradient: bool
+    readers: list[int] = dataclasses.field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f'{self.name}@{self.maker}'
+
+    @property
+    def specs(self) -> list[tf.TensorSpec]:
+        """The leaves of spec."""
+        return nested.leaves(self.spec)
+
+    @property
+    def carries_gradient(self) -> list[bool]:
+        """For every leaf, whether it carries a gradient: floating, and a trainable weight before it."""
+        return [self.needs_gradient and spec.dtype.is_floating for spec in self.specs]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of one micro-batch of it."""
+        return sum((spec.shape.num_elements() or 0) * spec.dtype.size for spec in self.specs)
+
+
+@dataclasses.dataclass(eq=False)
+class Element:
+    """A layer of the network that a partition may separate from its neighbours.
+
+    Attributes:
+      index: its place in the sequence.
+      layer: the layer.
+      reads: argument of fprop -> Value.
+      writes: name -> Value.
+      cost: of one micro-batch.
+      trained: its weights that gradients update (frozen ones left out), shared ones included.
+      has_backward: whether a gradient is asked of it at all.
+    """
+    index: int
+    layer: Layer
+    reads: dict[str, Value]
+    writes: dict[str, Value]
+    cost: Cost
+    trained: list[Weight]
+    has_backward: bool
+
+
+def wire(network: Sequential, batch_spec: dict[str, Any], is_frozen: Callable[[str], bool] = lambda path: False) -> list[Element]:
+    """The elements of a network, wired.
+
+    Args:
+      network: the layers.
+      batch_spec: name -> nested tf.TensorSpec of one micro-batch.
+      is_frozen: whether the weight of a path is kept as it is.
+
+    Raises:
+      ValueError: a layer reads what nobody writes, or shares a weight that does not exist or has another shape.
+    """
+    values = {name: Value(name, BATCH, spec, needs_gradient=False) for name, spec in batch_spec.items()}
+    by_path = {weight.path: weight for weight in network.weights()}
+    elements = []
+    for index, layer in enumerate(network.elements()):
+        reads = arguments(layer, values)
+        trained = [w for w in layer.weights() if owner(w, by_path).is_trainable and not is_frozen(owner(w, by_path).path)]
+        try:
+            cost = layer.cost(**{argument: value.spec for argument, value in reads.items()})
+        except ValueError as e:
+            given = ', '.join(f'{a}: {nested.map_leaves(lambda s: (s.dtype.name, tuple(s.shape)), v.spec)}' for a, v in reads.items())
+            raise ValueError(f'{e} (while pricing {layer.path} for {given})') from e
+        needs_gradient = bool(trained) or any(value.needs_gradient for value in reads.values())
+        for value in set(reads.values()):
+            value.readers.append(index)
+        writes = {name: Value(name, index, spec, needs_gradient) for name, spec in layer.written(cost.outputs).items()}
+        values.update(writes)
+        elements.append(Element(index, layer, reads, writes, cost, trained, needs_gradient))
+    return elements
+
+
+def owner(weight: Weight, by_path: dict[str, Weight]) -> Weight:
+    """The weight itself, or the one it shares."""
+    if weight.shared_with is None:
+        return weight
+    if weight.shared_with not in by_path:
+        raise ValueError(f'{weight.path} shares {weight.shared_with!r}, which is no weight of this network; there are '
+                         f'{", ".join(sorted(by_path)[:20])}.')
+    other = by_path[weight.shared_with]
+    if other.shape != weight.shape:
+        raise ValueError(f'{weight.path} of shape {weight.shape} shares {other.path} of shape {other.shape}; shared weights must '
+                         f'have one shape: set transpose_w, or make the dimensions equal.')
+    if other.shared_with is not None:
+        raise ValueError(f'{weight.path} shares {other.path}, which itself shares {other.shared_with}; share that one.')
+    return other

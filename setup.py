@@ -1,0 +1,29 @@
+"""Installs lingpipe. Only the framework is packaged; an editable install puts params, tasks and tools on the path too.
+
+TensorFlow's builds exclude each other, so an extra chooses one: pip install -e '.[cpu]' or '.[gpu]'.
+"""
+import setuptools
+
+setuptools.setup(
+    name='lingpipe',
+    version='0.1.0',
+    description='Trains giant neural networks by pipeline parallelism, on TensorFlow.',
+    license='Apache-2.0',
+    python_requires='>=3.11',
+    package_dir={'': '.'},
+    packages=setuptools.find_packages(include=['lingpipe', 'lingpipe.*']),
+    install_requires=[
+        'absl-py>=2.0',                  # flags and logging
+        'importlib_resources>=6.0',      # tensorflow-datasets imports it without requiring it
+        'matplotlib>=3.8',               # pictures of timelines and partitions
+        'numpy>=1.26',                   # data in memory
+        'rich>=13.0',                    # tables and progress
+        'tensorboard>=2.18',             # reads the summaries
+        'tensorflow-datasets>=4.9.7',    # data; imported only when an input asks for it
+    ],
+    extras_require={
+        'cpu': ['tensorflow-cpu>=2.18'],             # 2.18 is the first that runs with NumPy 2
+        'gpu': ['tensorflow[and-cuda]>=2.18'],
+        'test': ['hypothesis>=6.100', 'mypy>=1.10', 'pytest>=8.0', 'pytest-xdist>=3.5', 'ruff>=0.5'],
+    },
+)

@@ -1,0 +1,208 @@
+"""The partitioner against brute force, and the sentences of its errors."""
+
+import random
+import re
+from fractions import Fraction
+from itertools import accumulate, combinations, pairwise
+
+import numpy as np
+import pytest
+
+from lingpipe.pipeline.partitioner import balance, partition
+
+
+def all_partitions(num_layers, num_cells):
+    for cuts in combinations(range(1, num_layers), num_cells - 1):
+        yield tuple(range(start, stop) for start, stop in pairwise((0, *cuts, num_layers)))
+
+
+def brute_force(costs, num_cells, rule, layer_bytes=None, limits=None):
+    """Tries every partition; costs are integers or fractions, so the comparison is exact."""
+    cost_sum = [0, *accumulate(costs)]
+    byte_sum = [0, *accumulate(layer_bytes or [0] * len(costs))]
+
+    def fits(cells):
+        return limits is None or all(
+            byte_sum[cell.stop] - byte_sum[cell.start] <= limit for cell, limit in zip(cells, limits, strict=True)
+        )
+
+    def worth(cells):
+        sums = [cost_sum[cell.stop] - cost_sum[cell.start] for cell in cells]
+        return (
+            max(sums) if rule == 'bottleneck' else 0,
+            sum(c * c for c in sums),
+            sum(c * len(cell) for c, cell in zip(sums, cells, strict=True)),  # an infinitesimal more a layer
+            sum(len(cell) ** 2 for cell in cells),
+            [cell.start for cell in reversed(cells)],  # later cells get more layers
+        )
+
+    return min((cells for cells in all_partitions(len(costs), num_cells) if fits(cells)), key=worth, default=None)
+
+
+def draw_costs(rng, num_layers):
+    kind = rng.randrange(5)
+    if kind == 0:
+        return [rng.randrange(3) for _ in range(num_layers)]  # zeros and ties
+    if kind == 1:
+        return [rng.choice([0, 5])] * num_layers
+    if kind == 2:
+        return [rng.choice([1, 1, 1, 50]) for _ in range(num_layers)]
+    return [rng.randrange(1000) for _ in range(num_layers)]
+
+
+@pytest.mark.parametrize('rule', ['bottleneck', 'variance'])
+@pytest.mark.parametrize('memory', ['no limit', 'one limit', 'a limit a device'])
+def test_agrees_with_brute_force(rule, memory):
+    """6 x 1,700 cases, tie-breaks included."""
+    rng = random.Random(f'{rule} {memory}')
+    num_refused = 0
+    for _ in range(1700):
+        num_layers = rng.randint(1, 9)
+        num_cells = rng.randint(1, min(num_layers, 5))
+        costs = draw_costs(rng, num_layers)
+        layer_bytes = [rng.randrange(6) for _ in range(num_layers)]
+        fair = sum(layer_bytes) // num_cells
+        limits = [max(0, fair + rng.randint(-1, 5)) for _ in range(num_cells)]
+        device_bytes = limits
+        if memory == 'one limit':
+            device_bytes, limits = limits[0], limits[:1] * num_cells
+        if memory == 'no limit':
+            device_bytes = limits = None
+        expected = brute_force(costs, num_cells, rule, layer_bytes, limits)
+        if expected is None:
+            num_refused += 1
+            with pytest.raises(ValueError, match='device_bytes'):
+                partition(costs, num_cells, rule=rule, layer_bytes=layer_bytes, device_bytes=device_bytes)
+        else:
+            found = partition(costs, num_cells, rule=rule, layer_bytes=layer_bytes, device_bytes=device_bytes)
+            assert found == expected, (costs, num_cells, layer_bytes, limits)
+    assert num_refused < 1000
+
+
+@pytest.mark.parametrize('rule', ['bottleneck', 'variance'])
+def test_agrees_with_brute_force_on_floats(rule):
+    """Floats are compared as the fractions they are, without rounding."""
+    rng = random.Random(1)
+    for _ in range(300):
+        num_layers = rng.randint(1, 8)
+        num_cells = rng.randint(1, min(num_layers, 4))
+        costs = [rng.choice([0.1, 0.3, rng.random(), 1e-300, 1e9 * rng.random()]) for _ in range(num_layers)]
+        assert partition(costs, num_cells, rule=rule) == brute_force([Fraction(c) for c in costs], num_cells, rule)
+
+
+def lengths(cells):
+    return [len(cell) for cell in cells]
+
+
+@pytest.mark.parametrize(
+    'costs, num_cells, expected',
+    [
+        ([1] * 4, 4, [1, 1, 1, 1]),  # Lingvo's leaves the first cell empty
+        ([1] * 7, 4, [1, 2, 2, 2]),  # torchgpipe: 1, 1, 1, 4
+        ([1] * 11, 6, [1, 2, 2, 2, 2, 2]),  # torchgpipe: 1, 1, 1, 1, 1, 6
+        ([1, 1, 50, 50], 3, [2, 1, 1]),  # torchgpipe leaves a cell empty
+        ([1, 1, 1, 1, 50, 50], 5, [1, 1, 2, 1, 1]),  # torchgpipe never returns
+    ],
+)
+def test_cases_that_other_balancers_get_wrong(costs, num_cells, expected):
+    assert lengths(partition(costs, num_cells)) == expected
+
+
+@pytest.mark.parametrize('rule', ['bottleneck', 'variance'])
+def test_layers_without_cost_are_shared_out_evenly(rule):
+    assert lengths(partition([0.0] * 8, 3, rule=rule)) == [2, 3, 3]
+    assert lengths(partition([0, 0, 0, 9, 0, 0], 2, rule=rule)) == [3, 3]
+
+
+@@def test_one_tenth_ten_times_is_ten_equal_costs():
+    """Sums of floats differ in the last bit, which must not decide a tie."""
+    assert lengths(partition([0.1] * 12, 4)) == [3, 3, 3, 3]
+
+
+def test_numpy_costs_and_limits_are_welcome():
+    cells = partition(np.array([1, 2, 3], np.float32), 2, layer_bytes=np.array([1, 1, 1]), device_bytes=np.array([1, 2]))
+    assert cells == (range(0, 1), range(1, 3))
+
+
+def test_no_limit_is_an_infinite_one_and_bytes_without_a_limit_do_not_matter():
+    plain = partition([1, 2, 3, 4], 2)
+    assert partition([1, 2, 3, 4], 2, layer_bytes=[9, 9, 9, 9], device_bytes=float('inf')) == plain
+    assert partition([1, 2, 3, 4], 2, layer_bytes=[9, 9, 9, 9]) == plain
+
+
+def test_a_small_device_in_the_middle_gets_the_layer_that_fits_it():
+    """Filling the first device first would leave the second one nothing that fits."""
+    assert lengths(partition([1, 1, 1], 3, layer_bytes=[1, 1, 10], device_bytes=[10, 1, 10])) == [1, 1, 1]
+
+
+def test_2000_layers_in_128_cells():
+    rng = random.Random(2)
+    costs = [rng.randint(1, 10**9) for _ in range(2000)]
+    cells = partition(costs, 128)
+    largest = max(sum(costs[i] for i in cell) for cell in cells)
+    assert [i for cell in cells for i in cell] == list(range(2000))
+    assert fewest_cells(costs, largest) <= 128 < fewest_cells(costs, largest - 1)
+
+
+def fewest_cells(costs, ceiling):
+    """Greedily; with a ceiling on cost alone, greedy is optimal."""
+    num_cells, held = 1, 0
+    for cost in costs:
+        if held + cost > ceiling:
+            num_cells, held = num_cells + 1, 0
+        held += cost
+    return num_cells
+
+
+def test_the_variance_of_a_large_case_agrees_with_the_full_dynamic_programme():
+    rng = np.random.default_rng(3)
+    costs = rng.integers(0, 100, 400)
+    sums = np.concatenate([[0], np.cumsum(costs)])
+    squares = (sums[None, :] - sums[:, None]) ** 2
+    squares[np.tril_indices(401)] = 10**12  # [start, stop] of an empty cell
+    best = np.where(np.arange(401) == 0, 0, 10**12)
+    for _ in range(32):
+        best = (best[:, None] + squares).min(axis=0)
+    cells = partition(costs.tolist(), 32, rule='variance')
+    assert sum(int(sums[cell.stop] - sums[cell.start]) ** 2 for cell in cells) == best[400]
+
+
+@pytest.mark.parametrize(
+    'arguments, sentence',
+    [
+        (dict(costs=[1, 2], num_cells=3), 'num_cells=3 is more than the 2 layers, and a cell cannot be empty; use at most 2 cells'),
+        (dict(costs=[1, 2], num_cells=0), 'num_cells=0 is not a number of cells; use 1 to 2'),
+        (dict(costs=[1, -2], num_cells=1), 'costs[1]=-2 is not a finite number of 0 or more; correct the estimate for layer 1'),
+        (dict(costs=[float('nan')], num_cells=1), 'costs[0]=nan is not a finite number'),
+        (dict(costs=[1, float('inf')], num_cells=1), 'costs[1]=inf is not a finite number'),
+        (dict(costs=[1, 2], num_cells=1, rule='varience'), "rule='varience' is not a rule; use 'bottleneck' or 'variance'"),
+        (dict(costs=[1, 2], num_cells=1, layer_bytes=[1]), 'layer_bytes has 1 entries for 2 costs; give one a layer'),
+        (dict(costs=[1, 2], num_cells=1, layer_bytes=[1, -1]), 'layer_bytes[1]=-1 is not a finite number'),
+        (dict(costs=[1, 2], num_cells=1, device_bytes=4), 'layer_bytes is missing; give the bytes of each layer'),
+        (dict(costs=[1, 2], num_cells=2, layer_bytes=[1, 1], device_bytes=[4]), 'device_bytes has 1 limits for 2 cells; give one a cell'),
+        (dict(costs=[1, 2], num_cells=1, layer_bytes=[1, 1], device_bytes=-4), 'device_bytes of cell 0 is -4, not a number of bytes'),
+        (
+            dict(costs=[1, 2], num_cells=2, layer_bytes=[1, 5000], device_bytes=[4000, 3000]),
+            'layer 1 alone needs 5,000 bytes and the largest device holds 4,000; a layer cannot be cut, so split it',
+        ),
+        (
+            dict(costs=[1] * 5, num_cells=2, layer_bytes=[3] * 5, device_bytes=8),
+            'no partition of 5 layers into 2 cells fits device_bytes: the best needs 9 bytes on a device that holds 8; use more cells',
+        ),
+        (
+            dict(costs=[1] * 5, num_cells=2, layer_bytes=[3] * 5, device_bytes=[8, 6.5]),
+            'the best needs 1 bytes more than device_bytes on each device',
+        ),
+    ],
+)
+def test_errors_say_what_was_found_the_rule_and_the_remedy(arguments, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        partition(**arguments)
+
+
+def test_balance_is_the_mean_cell_over_the_largest():
+    assert balance([1, 1, 2, 4], [range(0, 3), range(3, 4)]) == 1.0
+    assert balance([1, 1, 2, 4], [range(0, 2), range(2, 4)]) == 4 / 6
+    assert balance([0, 0], [range(0, 1), range(1, 2)]) == 1.0
+    with pytest.raises(ValueError, match='balance of no cells; give at least one range'):
+        balance([1], [])
