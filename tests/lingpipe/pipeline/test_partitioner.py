@@ -114,7 +114,13 @@ def test_layers_without_cost_are_shared_out_evenly(rule):
     assert lengths(partition([0, 0, 0, 9, 0, 0], 2, rule=rule)) == [3, 3]
 
 
-@@def test_one_tenth_ten_times_is_ten_equal_costs():
+def test_the_rules_differ_where_a_small_cell_costs_more_variance_than_a_slow_one():
+    costs = [1, 5, 2, 3]
+    assert lengths(partition(costs, 3, rule='bottleneck')) == [1, 1, 2]  # 1, 5, 5
+    assert lengths(partition(costs, 3, rule='variance')) == [2, 1, 1]  # 6, 2, 3
+
+
+def test_one_tenth_ten_times_is_ten_equal_costs():
     """Sums of floats differ in the last bit, which must not decide a tie."""
     assert lengths(partition([0.1] * 12, 4)) == [3, 3, 3, 3]
 
