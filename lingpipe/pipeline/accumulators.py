@@ -58,14 +58,14 @@ class Accumulators:
         updates = []
         scalars = [*emitted.losses.values(), *emitted.weights.values(), *[t for pair in emitted.metrics.values() for t in pair]]
         if scalars:
-            self._scalars = self._variable([len(scalars)])
+            self._scalars = self._variable([len(scalars)], 'emitted_scalars')
             updates.append(tf.raw_ops.AssignAddVariableOp(resource=self._scalars.handle, value=tf.stack(scalars)))
         first = list(emitted.means.values()) + [mean for mean, _ in emitted.moments.values()]
         if first:
             firsts = tf.concat([tf.reshape(t, [-1]) for t in first], 0)
             variances = tf.concat([tf.reshape(v, [-1]) for _, v in emitted.moments.values()] or [tf.zeros([0])], 0)
             num_means = sum(t.shape.num_elements() for t in emitted.means.values())
-            self._running = self._variable([firsts.shape[0] + variances.shape[0]])
+            self._running = self._variable([firsts.shape[0] + variances.shape[0]], 'emitted_means')
             old = tf.raw_ops.ReadVariableOp(resource=self._running.handle, dtype=tf.float32)
             old_firsts, old_variances = tf.split(old, [firsts.shape[0], variances.shape[0]])
             f = 1.0 / (tf.cast(micro_batch, tf.float32) + 1.0)
@@ -93,12 +93,18 @@ class Accumulators:
         first = {key: next(parts) for key in emitted.moments}
         return Merged(losses, weights, metrics, {key: (mean, next(parts)) for key, mean in first.items()}, means)
 
-    def reset_emissions(self) -> None:
-        """Sets all but the gradients to zero."""
-        for variable in (self._scalars, self._running):
+    def reset(self) -> tf.Tensor:
+        """Sets everything to zero, one variable after the other, and returns a tensor that is there when it is done."""
+        done = tf.constant(0)
+        for variable in [*self.gradients.values(), self._scalars, self._running]:
             if variable is not None:
-                variable.assign(tf.zeros(variable.shape))
+                with tf.control_dependencies([done]):
+                    zeroed = tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tf.zeros(variable.shape))
+                with tf.control_dependencies([zeroed]):
+                    done = tf.constant(0)
+        return done
 
-    def _variable(self, shape: list[int]) -> tf.Variable:
+    def _variable(self, shape: list[int], name: str) -> tf.Variable:
+        """`name` must be the only one of its kind in a trace: wrap_function keeps variables by name."""
         with tf.init_scope(), tf.device(self._device):
-            return tf.Variable(tf.zeros(shape), trainable=False, name='emissions')
+            return tf.Variable(tf.zeros(shape), trainable=False, name=name)

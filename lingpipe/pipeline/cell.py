@@ -10,7 +10,7 @@ traced once, forward and backward, with a tape around each layer by itself, in o
                                           |           |
                                           accumulator += gradient, in place, as soon as it is made
 
-A task is a part of that graph (WrappedFunction.prune), so F and B of every recomputation mode come from the same ops:
+A task is a part of that graph (subgraph.py), so F and B of every recomputation mode come from the same ops:
 
     none    F gives what B needs of its tensors (the residuals); B starts from them.
     cell    B is the whole graph: it runs the cell again from the cell's inputs.
@@ -33,6 +33,7 @@ import tensorflow as tf
 from lingpipe import nested
 from lingpipe.context import Context, Emissions
 from lingpipe.pipeline.accumulators import Accumulators
+from lingpipe.pipeline.subgraph import Subgraphs, residual_tensors, used_feeds
 from lingpipe.pipeline.wiring import Element, Value
 
 RECOMPUTE_MODES = ('none', 'cell', 'layer')
@@ -67,7 +68,7 @@ class Task:
     outputs: list[Leaf]
     gradients_out: list[Leaf]
     num_residuals_out: int
-    residual_bytes: int = 0
+    residual_bytes: int = 0  # of num_residuals_out
 
 
 @dataclasses.dataclass(eq=False)
@@ -143,8 +144,7 @@ class CellTracer:
             self._build(made, step, micro_batch, given, weights, gradients)
             return [made['forward_token'], made['backward_token']]
 
-        graph_function = tf.compat.v1.wrap_function(body, specs)
-        graph = graph_function.graph
+        graph = tf.compat.v1.wrap_function(body, specs).graph
         self._refuse_stateful(graph)
         args = list(graph.inputs[:len(specs)])
         names: list[Any] = ['step', 'micro_batch', *inputs, *shared, *[('gradient', leaf) for leaf in gradients_in]]
@@ -157,19 +157,19 @@ class CellTracer:
         def task(fetches: list[tf.Tensor], residuals_in: list[tf.Tensor], residuals_out: list[tf.Tensor],
                  outputs: list[Leaf], gradients_out: list[Leaf]) -> Task:
             feeds = args + residuals_in
-            used = _used(fetches + residuals_out, feeds)
+            used = used_feeds(fetches + residuals_out, feeds)
             kept = [arg for i, arg in enumerate(args) if i < 2 or arg.name in used]
-            pruned = graph_function.prune(feeds=kept + residuals_in, fetches=fetches[:-1] + residuals_out + fetches[-1:])
-            function = tf.function(lambda *a: pruned(*a), autograph=False, experimental_attributes={'_noinline': True})
-            function = function.get_concrete_function(*[tf.TensorSpec(t.shape, t.dtype) for t in kept + residuals_in])
+            function = subgraphs.function(kept + residuals_in, fetches[:-1] + residuals_out + fetches[-1:])
             named = [keys[arg.name] for arg in kept[2:]]
             return Task(function, [n for n in named if isinstance(n, tuple) and n[0] != 'gradient'],
                         [n for n in named if isinstance(n, str)], [n[1] for n in named if isinstance(n, tuple) and n[0] == 'gradient'],
                         len(residuals_in), outputs, gradients_out, len(residuals_out),
                         sum((t.shape.num_elements() or 0) * t.dtype.size for t in residuals_out))
 
+        token = _both(graph, made)
+        subgraphs = Subgraphs(graph)
         if is_fused:
-            return None, task(forward_fetches[:-1] + backward_fetches[:-1] + [_both(graph, made)], [], [], outputs, gradients_out)
+            return None, task(forward_fetches[:-1] + backward_fetches[:-1] + [token], [], [], outputs, gradients_out)
         if not cell.has_backward or not self._training:
             return task(forward_fetches, [], [], outputs, []), None
         residuals = []
@@ -245,8 +245,8 @@ class _Run:
         self._context = lambda: Context(training, seed, step, micro_batch)
         self._tape: tf.GradientTape | None = None
         self._sources = ([weights[w.path] for w in element.trained] +
-                         [t for v, x in zip(element.reads.values(), self._inputs.values(), strict=True)
-                          for carries, t in zip(v.carries_gradient, nested.leaves(x), strict=True) if carries])
+                         [t for v in dict.fromkeys(element.reads.values())  # once, also where two arguments read it
+                          for carries, t in zip(v.carries_gradient, nested.leaves(values[v]), strict=True) if carries])
 
     def forward(self, with_tape: bool) -> None:
         """Runs fprop; sets `written` and `emissions`."""
@@ -292,66 +292,11 @@ class _Run:
             found = self._tape.gradient(targets, self._sources, output_gradients=seeds)
             found = [None if g is None else tf.convert_to_tensor(g) for g in found]
             num_weights = len(self.element.trained)
-            read = [(v, i) for v in self.element.reads.values() for i, carries in enumerate(v.carries_gradient) if carries]
+            read = [(v, i) for v in dict.fromkeys(self.element.reads.values()) for i, carries in enumerate(v.carries_gradient) if carries]
             for leaf, gradient in zip(read, found[num_weights:], strict=True):
                 if gradient is not None:
                     sums[leaf] = sums[leaf] + gradient if leaf in sums else gradient
         return {w.path: g for w, g in zip(self.element.trained, found[:num_weights], strict=True) if g is not None}
-
-
-def residual_tensors(forward: list[tf.Tensor], backward: list[tf.Tensor], args: list[tf.Tensor],
-                     micro_batch_args: list[tf.Tensor]) -> list[tf.Tensor]:
-    """The tensors made by the forward pass that the backward pass starts from.
-
-    What depends on weights alone (a weight cast to bfloat16, say) is made again instead: it would be kept once for every
-    micro-batch in flight.
-    """
-    stop = {t.name for t in args}
-    forward_ops = _ancestors(forward, stop)
-    dependent = {t.op.name for t in micro_batch_args}
-    if forward_ops:
-        graph = next(iter(forward_ops.values())).graph
-        for op in graph.get_operations():  # in the order of making, so inputs come first
-            if op.name in forward_ops and any(t.op.name in dependent for t in op.inputs):
-                dependent.add(op.name)
-    residuals: dict[str, tf.Tensor] = {}
-    seen: set[str] = set()
-    stack = list(backward)
-    while stack:
-        tensor = stack.pop()
-        if tensor.name in stop:
-            continue
-        op = tensor.op
-        if op.name in forward_ops and op.name in dependent:
-            residuals[tensor.name] = tensor
-        elif op.name not in seen:
-            seen.add(op.name)
-            stack.extend(op.inputs)
-            for control in op.control_inputs:
-                stack.extend(control.outputs[:1] or control.inputs)
-    return [residuals[name] for name in sorted(residuals)]
-
-
-def _ancestors(tensors: list[tf.Tensor], stop: set[str]) -> dict[str, tf.Operation]:
-    """The ops (by name) that the tensors need, data and control, not going past the tensors named in `stop`."""
-    seen: dict[str, tf.Operation] = {}
-    stack = [t.op for t in tensors if t.name not in stop]
-    while stack:
-        op = stack.pop()
-        if op.name not in seen:
-            seen[op.name] = op
-            stack.extend(t.op for t in op.inputs if t.name not in stop)
-            stack.extend(op.control_inputs)
-    return seen
-
-
-def _used(fetches: list[tf.Tensor], feeds: list[tf.Tensor]) -> set[str]:
-    """Names of the feeds that the fetches depend on."""
-    stop = {t.name for t in feeds}
-    used = {t.name for t in fetches} & stop
-    for op in _ancestors(fetches, stop).values():
-        used |= {t.name for t in op.inputs} & stop
-    return used
 
 
 def _both(graph: tf.Graph, made: dict[str, Any]) -> tf.Tensor:

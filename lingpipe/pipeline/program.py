@@ -55,7 +55,7 @@ class Program:
         cluster.check_devices(devices)
         self.network, self.learner, self.seed = network, learner, seed
         self.batch_spec = batch_spec
-        self.plan = plan_lib.make_plan(network, batch_spec, params, devices, learner.is_frozen, 8.0 + getattr(learner, "slot_bytes", 0))
+        self.plan = plan_lib.make_plan(network, batch_spec, params, devices, learner.is_frozen, 8.0 + learner.slot_bytes)
         self.weights: dict[str, tf.Variable] = {}
         self._cell_of_weight: dict[str, Cell] = {}
         self._learners: dict[str, Any] = {}
@@ -81,8 +81,8 @@ class Program:
     def variables(self) -> dict[str, tf.Variable]:
         """All that a checkpoint keeps, by keys that do not depend on the partition."""
         made = {f'weights/{path}': variable for path, variable in self.weights.items()}
-        for path, layer_learner in self._learners.items():
-            made.update({f'learner/{path}/{name}': v for name, v in layer_learner.variables().items()})
+        for layer_learner in self._learners.values():
+            made.update(layer_learner.variables())
         return made
 
     # Training.
@@ -105,9 +105,9 @@ class Program:
         """Runs mini-batch `index` of an update and only adds to the accumulators; train_step takes the last one."""
         self._call('accumulate', batch, step, index)
 
-    def timed_step(self, batch: dict[str, Any], step: int) -> tuple[dict[str, tf.Tensor], Timeline]:
+    def timed_step(self, batch: dict[str, Any], step: int, index: int = 0) -> tuple[dict[str, tf.Tensor], Timeline]:
         """A train_step that also measures when every task ran."""
-        results = dict(self._call('timed', batch, step, 0))
+        results = dict(self._call('timed', batch, step, index))
         stamps = results.pop('stamps').numpy()
         order = self.timed_tasks
         spans = {task: (float(a), float(b)) for task, (a, b) in zip(order, stamps - stamps.min(), strict=True)}
@@ -324,24 +324,17 @@ class _Update:
         program, accumulators = self._program, self._accumulators[cell.index]
 
         def apply() -> tf.Tensor:
-            token = tf.constant(0)
+            done: list[Any] = []
             for layer_path, paths in self._owned(cell):
-                with tf.control_dependencies([token]):
-                    # A scale of its own for every layer: nothing of a layer starts before the one before it ends.
-                    own_scale = tf.identity(scale)
-                    program._learners[layer_path].apply({path: self._gradient(path, own_scale, given) for path in paths})
-                    token = tf.constant(0)
+                with tf.control_dependencies(done[-1:]):  # one weight after the other, so that the temporaries of one exist at a time
+                    done.append(program._learners[layer_path].apply({path: lambda path=path: self._gradient(path, scale, given) for path in paths}))
             self._update_state(cell, accumulators.merged())
-            return token
+            with tf.control_dependencies(done[-1:]):
+                return tf.constant(0)
 
         token = tf.cond(is_finite, apply, lambda: tf.constant(0))
-        for accumulator in accumulators.gradients.values():
-            with tf.control_dependencies([token]):
-                accumulator.assign(tf.zeros(accumulator.shape))
-                token = tf.constant(0)
         with tf.control_dependencies([token]):
-            accumulators.reset_emissions()
-            return tf.constant(0)
+            return accumulators.reset()
 
     def _update_state(self, cell: Cell, merged: Merged) -> None:
         layers = {layer.path: layer for e in cell.elements for layer in e.layer.layers()}
@@ -361,7 +354,7 @@ def _read(accumulators: Accumulators) -> dict[str, dict[str, tf.Tensor]]:
 
 def _read_and_reset(accumulators: Accumulators) -> dict[str, dict[str, tf.Tensor]]:
     read = nested.map_leaves(lambda t: [tf.identity(x) for x in t] if isinstance(t, tuple) else tf.identity(t), _read(accumulators))
-    accumulators.reset_emissions()
+    accumulators.reset()
     return read
 
 

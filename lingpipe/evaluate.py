@@ -1,0 +1,85 @@
+"""Evaluate: losses and metrics of a whole data set, forward only, through the same cells as the training."""
+from __future__ import annotations
+
+import collections
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lingpipe.input import Input
+from lingpipe.pipeline.program import Evaluator, Program
+
+Metrics = dict[str, float]
+
+
+class Evaluations:
+    """The evaluations of a program on its eval inputs. The step of each is traced once, when it is first needed."""
+
+    def __init__(self, program: Program, inputs: Mapping[str, Input]):
+        self.inputs = inputs
+        self._program = program
+        self._evaluators: dict[str, Evaluator] = {}
+
+    def run(self, name: str, is_stopping: Callable[[], bool] = lambda: False) -> Metrics | None:
+        """Metrics on the eval input `name`; None if is_stopping() became true before its end.
+
+        Raises:
+          ValueError: it has no examples.
+        """
+        one = self.inputs[name]
+        if name not in self._evaluators:
+            self._evaluators[name] = self._program.evaluator(one.spec())
+        sums: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
+        for batch in one.dataset():
+            results, _ = self._evaluators[name].step(batch)
+            for metric, (value, weight) in results.items():
+                sums[metric].append((float(value), float(weight)))
+            if is_stopping():
+                return None
+        if not sums:
+            raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
+        return {metric: mean(pairs) for metric, pairs in sums.items()}
+
+
+def mean(pairs: list[tuple[float, float]]) -> float:
+    """Sum of values / sum of weights, over (value sum, weight sum) of all mini-batches: padding, of weight 0, does not count."""
+    weight = math.fsum(weight for _, weight in pairs)
+    total = sum(value for value, _ in pairs)   # fsum refuses inf - inf
+    return total / weight if weight else math.nan
+
+
+def metrics_text(metrics: Mapping[str, float]) -> str:
+    """'loss 0.1234  accuracy 0.9876'."""
+    return '  '.join(f'{name} {value:.4g}' for name, value in metrics.items())
+
+
+class EvaluationLog:
+    """LOGDIR/evaluations.jsonl: a line for every evaluation, so that one that a kill cut short is known to be missing."""
+
+    def __init__(self, logdir: str):
+        self._path = os.path.join(logdir, 'evaluations.jsonl')
+
+    def add(self, step: int, name: str, metrics: Mapping[str, float]) -> None:
+        """Appends an evaluation."""
+        with open(self._path, 'a+b') as file:
+            if file.tell() and (file.seek(-1, os.SEEK_END), file.read())[1] != b'\n':
+                file.write(b'\n')   # the line before was cut short
+            file.write((json.dumps({'step': step, 'input': name, **metrics}) + '\n').encode())
+
+    def read(self) -> list[dict[str, Any]]:
+        """All evaluations, oldest first; a line that a kill cut short is left out."""
+        found = []
+        if os.path.exists(self._path):
+            with open(self._path, encoding='utf-8') as file:
+                for line in file:
+                    try:
+                        found.append(json.loads(line))
+                    except ValueError:
+                        continue
+        return found
+
+    def has(self, step: int, name: str) -> bool:
+        """Whether that evaluation ended."""
+        return any(line['step'] == step and line['input'] == name for line in self.read())

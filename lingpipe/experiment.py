@@ -1,0 +1,105 @@
+"""Experiment: all that a training is: task, inputs, pipeline, lengths and seed. Its Params, as text, are the whole description.
+
+    p = registry.get('image.digits.AmoebaNet')
+    p.override('pipeline.num_cells', '4')
+    experiment = p.instantiate()              # layers, learner and inputs; no variable yet
+    program = experiment.make_program()       # on its devices
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from lingpipe.hyperparams import REQUIRED, Configurable, Params, diff, field
+from lingpipe.input import Input
+from lingpipe.pipeline import plan as plan_lib
+from lingpipe.pipeline.plan import PipelineParams, Plan
+from lingpipe.pipeline.program import Program
+from lingpipe.task import Task
+from lingpipe.train_loop import TrainLoop
+
+# What may differ when a training goes on: where and how long it runs, not what it learns.
+MAY_CHANGE = re.compile(r'(pipeline(?!\.num_micro_batches$)|train|eval_inputs|initialize_from)\b.*')
+
+
+class InitializeFrom(Params):
+    """The weights that a new training starts from; see checkpoint.initialize."""
+    directory: str = field('', "Another experiment's logdir, its checkpoints, or one of them; empty: all weights start anew.")
+    rules: tuple[tuple[str, str | None], ...] = field(
+        (('weights/(.*)', r'weights/\1'),),
+        "(regular expression, replacement) pairs; the first that matches the whole of a variable's key says which of theirs is taken "
+        r"('weights/encoder/(.*)' -> 'weights/model/encoder/\1'); none takes nothing.")
+
+    def check(self) -> None:
+        for pattern, _ in self.rules:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f'rules: {pattern!r} is not a regular expression: {error}; correct it') from error
+
+
+class Experiment(Configurable):
+    """Task and inputs, made; variables only in make_program.
+
+    Attributes:
+      task: the Task.
+      train_input: the Input that is trained on.
+      eval_inputs: name -> Input.
+    """
+
+    class Params(Configurable.Params):
+        task: Task.Params = field(REQUIRED, 'Network and learner.')
+        train_input: Input.Params = field(REQUIRED, 'What is trained on.')
+        eval_inputs: dict[str, Input.Params] = field({}, 'What is evaluated on, by name.')
+        pipeline: PipelineParams = field(PipelineParams(), 'Cells, micro-batches, schedule, recomputation.')
+        train: TrainLoop.Params = field(TrainLoop.Params(), 'Number of steps, and how often there is a checkpoint, an evaluation, a line.')
+        seed: int = field(0, 'Of initial weights and of all randomness in layers; inputs may have their own.')
+        intra_op_threads: int = field(1, 'Threads of one op, 0: all processors. Sums are split among them, so they change the last bits.')
+        initialize_from: InitializeFrom = field(InitializeFrom(), "Another experiment's weights to start from.")
+
+        def check(self) -> None:
+            if self.intra_op_threads < 0:
+                raise ValueError(f'intra_op_threads={self.intra_op_threads}; use 1 or more, or 0 for all processors')
+            for name, one in self.eval_inputs.items():
+                if one.num_epochs is None:
+                    raise ValueError(f'eval_inputs.{name}.num_epochs is none, so that an evaluation would not end; set it to 1')
+                if not re.fullmatch(r'[\w.-]+', name):
+                    raise ValueError(f'eval_inputs has the name {name!r}, which is to name a directory too; use letters, digits, "_" and "-"')
+
+    params: Params
+
+    def __init__(self, params: Any):
+        super().__init__(params)
+        p = self.params
+        self.task: Task = p.task.instantiate()
+        self.train_input: Input = p.train_input.instantiate()
+        self.eval_inputs: Mapping[str, Input] = {name: one.instantiate() for name, one in p.eval_inputs.items()}
+
+    @property
+    def examples_per_step(self) -> int:
+        """Examples that one update is made from."""
+        return self.params.train_input.batch_size * self.params.task.learner.accumulate
+
+    def make_program(self) -> Program:
+        """The network on its devices, with its variables. cluster.configure comes before it."""
+        p = self.params
+        self.train_input.check_keys(self.task.network.reads().values())
+        return Program(self.task.network, self.train_input.spec(), p.pipeline, self.task.learner, p.seed)
+
+    def make_plan(self) -> Plan:
+        """The plan alone: no device is looked for and no variable made, however big the network is."""
+        p, learner = self.params.pipeline, self.task.learner
+        self.train_input.check_keys(self.task.network.reads().values())
+        devices = p.devices or [f'device {k}' for k in range(p.num_cells)]
+        return plan_lib.make_plan(self.task.network, self.train_input.spec(), p, devices, learner.is_frozen,
+                                  8.0 + getattr(learner, 'slot_bytes', 0))
+
+
+def check_resumable(stored: Any, now: Any) -> None:
+    """Raises ValueError if a training that began with the Params `stored` cannot go on with `now`."""
+    changed = [(path, a, b) for path, a, b in diff(stored, now) if not MAY_CHANGE.fullmatch(path)]
+    if changed:
+        listed = ', '.join(f'{path} (was {a!r}, is {b!r})' for path, a, b in changed[:5])
+        raise ValueError(f'it holds a training whose {listed}{" and others" if len(changed) > 5 else ""} differ; its checkpoints would not '
+                         f'mean the same. Set them back, or choose another logdir (initialize_from takes its weights along).')

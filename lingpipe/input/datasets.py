@@ -1,0 +1,91 @@
+"""TFDSInput: data sets of tensorflow-datasets, by name; the package is imported when one is used.
+
+The prepared files are TFRecords, so they are read by index as in records.py, whatever the slice of the split. Nothing is downloaded
+unless asked for: without a network tensorflow-datasets tries for minutes before it says so.
+"""
+from __future__ import annotations
+
+import difflib
+import functools
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.input.base import Input
+from lingpipe.input.records import RecordFiles
+
+
+class TFDSInput(Input):
+    """A data set of tensorflow-datasets. Examples are as the set's own features say; images may need a static shape by preprocess."""
+
+    class Params(Input.Params):
+        name: str = field(REQUIRED, "As tensorflow-datasets calls it: 'cifar10', 'wmt14_translate/de-en:1.0.0'.")
+        split: str = field('train', "A split or a part of one: 'train', 'train[:90%]'.")
+        data_dir: str | None = field(None, 'Where sets are prepared; none: ~/tensorflow_datasets.')
+        download: bool = field(False, 'Whether a set that is not prepared is downloaded and prepared.')
+
+    params: Params
+
+    def num_examples(self) -> int:
+        return len(self._records)
+
+    def read(self, index: tf.Tensor) -> dict[str, Any]:
+        records = self._records
+        if isinstance(records, RecordFiles):
+            return {'record': records.read(index)}
+        return {'record': tf.gather(records, index)}
+
+    def decode(self, example: dict[str, Any]) -> dict[str, Any]:
+        return dict(self.builder.info.features.deserialize_example(example['record']))
+
+    @functools.cached_property
+    def builder(self) -> Any:
+        """The tfds.core.DatasetBuilder."""
+        try:
+            import tensorflow_datasets as tfds
+        except ImportError as error:
+            raise ValueError(f'{type(self).__name__} needs tensorflow-datasets: pip install tensorflow-datasets importlib_resources '
+                             f'({error}).') from error
+        p = self.params
+        try:
+            builder = tfds.builder(p.name, data_dir=p.data_dir)
+        except (tfds.core.DatasetNotFoundError, ValueError) as error:
+            near = difflib.get_close_matches(p.name.split('/')[0], tfds.list_builders(), 3)
+            what = str(error).strip().splitlines()[0]
+            hint = f' Is it {" or ".join(near)}?' if near else ''
+            raise ValueError(f'tensorflow-datasets has no {p.name!r}: {what}{hint} A set of your own is found by data_dir, or by its name '
+                             'when its module has been imported.') from error
+        if p.download:
+            builder.download_and_prepare()
+        return builder
+
+    @functools.cached_property
+    def _records(self) -> RecordFiles | tf.Tensor:
+        p, builder = self.params, self.builder
+        if not builder.is_prepared():
+            return self._in_memory()
+        if builder.info.file_format.value != 'tfrecord':
+            raise ValueError(f'{p.name} is prepared as {builder.info.file_format.value}, and is read by index from tfrecord only; prepare '
+                             "it with file_format='tfrecord'.")
+        try:
+            instructions = builder.info.splits[p.split].file_instructions
+        except (KeyError, ValueError) as error:
+            raise ValueError(f'{p.name} has no split {p.split!r}; it has {", ".join(sorted(builder.info.splits))}.') from error
+        spans = [(i.skip, None if i.take < 0 else i.skip + i.take) for i in instructions]
+        return RecordFiles([str(i.filename) for i in instructions], spans)
+
+    def _in_memory(self) -> tf.Tensor:
+        """All records of a set that has no files of its own, as under tfds.testing.mock_data: strings [n]."""
+        p = self.params
+        try:
+            examples = self.builder.as_dataset(split=p.split, shuffle_files=False)
+        except AssertionError as error:
+            raise ValueError(f'{p.name} is not prepared in {self.builder.data_dir}. Where there is a network, run python -c "import '
+                             f"tensorflow_datasets as tfds; tfds.builder('{p.name}', data_dir={p.data_dir!r}).download_and_prepare()\", "
+                             'or set download=True; and copy the directory to machines without one.') from error
+        features = self.builder.info.features
+        records = [features.serialize_example(tf.nest.map_structure(lambda t: t.numpy(), example)) for example in examples]
+        with tf.device('CPU:0'):
+            return tf.constant(np.array(records, object), tf.string, shape=[len(records)])

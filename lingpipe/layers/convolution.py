@@ -1,0 +1,162 @@
+"""Conv2D, DepthwiseConv2D, SeparableConv2D on images [b, height, width, channels].
+
+A dilated convolution runs as dense ones on the phases of the image (tf.nn.convolution, space_to_batch): the kernels of a CPU have
+no gradient for dilation. The phases are padded to one size, and the cost counts that.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.cost import Cost
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layer import Layer
+from lingpipe.layers.dense import activation_cost, activation_fn
+from lingpipe.layers.shapes import check_last_dim
+from lingpipe.nested import NestedMap
+from lingpipe.tracing import static_shape
+
+
+class _Conv(Layer):
+    """What the convolutions share."""
+
+    class Params(Layer.Params):
+        input_dim: int = field(REQUIRED, 'Channels of the input.')
+        kernel_size: tuple[int, int] = field((3, 3), 'Height and width of the kernel.')
+        strides: int = field(1, 'Pixels from one output to the next, both ways.')
+        padding: str = field('same', "'same': output size = input size / strides, rounded up; 'valid': whole kernels only.")
+        dilation: int = field(1, 'Pixels from one kernel element to the next, both ways.')
+        use_bias: bool = field(True, 'Whether a bias is added.')
+        activation: str = field('linear', 'Name in keras.activations.')
+        kernel_initializer: str = field('he_normal', 'Name of the Keras initializer of the kernel.')
+
+        def check(self) -> None:
+            check_padding(self.padding)
+            activation_fn(self.activation)
+            if self.strides > 1 and self.dilation > 1:
+                raise ValueError(f'strides={self.strides} and dilation={self.dilation}: only one of them can be above 1; '
+                                 'set the other to 1.')
+
+    def _biased(self, theta: NestedMap, y: tf.Tensor) -> tf.Tensor:
+        """activation(y + b)."""
+        if self.params.use_bias:
+            y = tf.nn.bias_add(y, tf.cast(theta.b, y.dtype))
+        return activation_fn(self.params.activation)(y)
+
+    def _cost(self, x: tf.TensorSpec, channels: int, flops_per_value: float, flops_per_output: float = 0., kept: float = 0.) -> Cost:
+        """The cost given FLOPs for each value that the (first) convolution computes, and for each output."""
+        p = self.params
+        check_last_dim(x, p.input_dim, self.path)
+        b, height, width, _ = static_shape(x, self.path, 'x')
+        y = tf.TensorSpec([b, *[output_size(n, k, p.strides, p.padding, p.dilation)
+                                for n, k in zip((height, width), p.kernel_size, strict=True)], channels], x.dtype)
+        computed = b * math.prod(self._sizes((height, width))[0]) if p.dilation > 1 else b * math.prod(y.shape[1:3])
+        flops, activations = activation_cost(p.activation, y)
+        flops += computed * flops_per_value + math.prod(y.shape) * (flops_per_output + p.use_bias)
+        if p.dilation > 1:  # the padded phases
+            kept += b * math.prod(self._sizes((height, width))[1]) * p.input_dim * x.dtype.size
+        return Cost(flops, self.num_weights, kept + activations, y)
+
+    def _sizes(self, sizes: tuple[int, int]) -> tuple[list[int], list[int]]:
+        """Heights and widths of what all phases of a dilated convolution compute and read, together."""
+        p = self.params
+        phases = [math.ceil(n / p.dilation) for n in sizes]
+        halos = [k - 1 for k in p.kernel_size]
+        if p.padding == 'same':
+            return [n * p.dilation for n in phases], [(n + h) * p.dilation for n, h in zip(phases, halos, strict=True)]
+        return [(n - h) * p.dilation for n, h in zip(phases, halos, strict=True)], [n * p.dilation for n in phases]
+
+
+class Conv2D(_Conv):
+    """Convolution, bias, activation; x [b, h, w, input_dim] -> [b, h', w', filters]."""
+
+    class Params(_Conv.Params):
+        filters: int = field(REQUIRED, 'Channels of the output.')
+
+    def __init__(self, params: Any, path: str = ''):
+        super().__init__(params, path)
+        p = self.params
+        self.add_weight('w', [*p.kernel_size, p.input_dim, p.filters], p.kernel_initializer)
+        if p.use_bias:
+            self.add_weight('b', [p.filters], 'zeros')
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        p = self.params
+        check_last_dim(x, p.input_dim, self.path)
+        w, padding = tf.cast(theta.w, x.dtype), p.padding.upper()
+        if p.dilation > 1:
+            return self._biased(theta, tf.nn.convolution(x, w, padding=padding, dilations=p.dilation))
+        return self._biased(theta, tf.nn.conv2d(x, w, p.strides, padding))
+
+    def cost(self, x: tf.TensorSpec) -> Cost:
+        p = self.params
+        return self._cost(x, p.filters, 2. * math.prod(p.kernel_size) * p.input_dim * p.filters)
+
+
+class DepthwiseConv2D(_Conv):
+    """A kernel for each channel; x [b, h, w, C] -> [b, h', w', C * multiplier]."""
+
+    class Params(_Conv.Params):
+        multiplier: int = field(1, 'Outputs of each channel.')
+
+    def __init__(self, params: Any, path: str = ''):
+        super().__init__(params, path)
+        p = self.params
+        self.add_weight('w', [*p.kernel_size, p.input_dim, p.multiplier], p.kernel_initializer)
+        if p.use_bias:
+            self.add_weight('b', [p.input_dim * p.multiplier], 'zeros')
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        check_last_dim(x, self.params.input_dim, self.path)
+        return self._biased(theta, _depthwise(x, theta.w, self.params))
+
+    def cost(self, x: tf.TensorSpec) -> Cost:
+        p = self.params
+        channels = p.input_dim * p.multiplier
+        return self._cost(x, channels, 2. * math.prod(p.kernel_size) * channels)
+
+
+class SeparableConv2D(_Conv):
+    """A depthwise and then a 1x1 convolution, with no activation between; x [b, h, w, C] -> [b, h', w', filters]."""
+
+    class Params(_Conv.Params):
+        filters: int = field(REQUIRED, 'Channels of the output.')
+        multiplier: int = field(1, 'Outputs of each channel in the depthwise part.')
+
+    def __init__(self, params: Any, path: str = ''):
+        super().__init__(params, path)
+        p = self.params
+        self.add_weight('w_depthwise', [*p.kernel_size, p.input_dim, p.multiplier], p.kernel_initializer)
+        self.add_weight('w_pointwise', [1, 1, p.input_dim * p.multiplier, p.filters], p.kernel_initializer)
+        if p.use_bias:
+            self.add_weight('b', [p.filters], 'zeros')
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        check_last_dim(x, self.params.input_dim, self.path)
+        y = _depthwise(x, theta.w_depthwise, self.params)
+        return self._biased(theta, tf.nn.conv2d(y, tf.cast(theta.w_pointwise, x.dtype), 1, 'VALID'))
+
+    def cost(self, x: tf.TensorSpec) -> Cost:
+        p = self.params
+        channels = p.input_dim * p.multiplier
+        cost = self._cost(x, p.filters, 2. * math.prod(p.kernel_size) * channels, 2. * channels)
+        between = math.prod(cost.outputs.shape[:-1]) * channels * x.dtype.size
+        return cost + Cost(0., 0, between, cost.outputs)
+
+
+def _depthwise(x: tf.Tensor, w: tf.Tensor, p: Any) -> tf.Tensor:
+    return tf.nn.depthwise_conv2d(x, tf.cast(w, x.dtype), [1, p.strides, p.strides, 1], p.padding.upper(),
+                                  dilations=[p.dilation, p.dilation])
+
+
+def check_padding(padding: str) -> None:
+    """Raises ValueError unless it is 'same' or 'valid'."""
+    if padding not in ('same', 'valid'):
+        raise ValueError(f"padding={padding!r} is unknown; write 'same' or 'valid'.")
+
+
+def output_size(size: int, kernel: int, stride: int, padding: str, dilation: int = 1) -> int:
+    """The height or width that a convolution or pooling makes of one of `size`."""
+    return math.ceil(size / stride) if padding == 'same' else math.ceil((size - (kernel - 1) * dilation) / stride)

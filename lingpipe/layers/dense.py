@@ -1,0 +1,146 @@
+"""Dense and Activation: a matrix product over the last axis, and elementwise functions by name.
+
+Shapes: D input channels, U units, rows = the product of all other dimensions.
+"""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from lingpipe.cost import Cost
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layer import Layer
+from lingpipe.layers.shapes import as_rows, check_last_dim, dims, num_rows
+from lingpipe.nested import NestedMap
+from lingpipe.tracing import as_spec, num_elements, static_shape, traced_cost
+
+
+@tf.custom_gradient
+def gelu(x: tf.Tensor) -> Any:
+    """x * P(X <= x), X normal (Hendrycks and Gimpel, 2016), exact.
+
+    Only x is kept for backward. TensorFlow's own gradient keeps four tensors.
+    """
+    def gradient(dy: tf.Tensor) -> tf.Tensor:
+        return dy * (_normal_cdf(x) + x * tf.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi)))
+
+    return x * _normal_cdf(x), gradient
+
+
+def _normal_cdf(x: tf.Tensor) -> tf.Tensor:
+    return 0.5 * (1 + tf.math.erf(x * math.sqrt(0.5)))
+
+
+# What Keras has by the same names, without its dispatch, or kept smaller for backward.
+_ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    'linear': lambda x: x, 'relu': tf.nn.relu, 'relu6': tf.nn.relu6, 'gelu': gelu, 'tanh': tf.tanh, 'sigmoid': tf.sigmoid,
+    'softmax': lambda x: tf.cast(tf.nn.softmax(tf.cast(x, tf.float32)), x.dtype)}
+
+
+def activation_fn(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
+    """The function of a Keras activation's name; gelu is the exact one.
+
+    Raises:
+      ValueError: Keras has no such activation.
+    """
+    if name in _ACTIVATIONS:
+        return _ACTIVATIONS[name]
+    try:
+        return keras.activations.get(name)
+    except ValueError:
+        raise ValueError(f'activation={name!r} is no activation of Keras; write linear, relu, gelu, silu, tanh, sigmoid, or '
+                         'another name in keras.activations.') from None
+
+
+class Activation(Layer):
+    """An elementwise function (or a softmax of the last axis) by its Keras name."""
+
+    class Params(Layer.Params):
+        activation: str = field('relu', "Name in keras.activations: 'relu', 'gelu', 'silu', 'tanh', 'softmax', ...")
+
+        def check(self) -> None:
+            activation_fn(self.activation)
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        return activation_fn(self.params.activation)(x)
+
+    def cost(self, x: tf.TensorSpec) -> Cost:
+        last = static_shape(x, self.path, 'x')[-1]
+        flops, per_row, _ = _per_row(self.params.activation, last, tf.as_dtype(x.dtype))
+        rows = num_elements(x) / last
+        return Cost(rows * flops, 0, rows * per_row, as_spec(x))
+
+
+def activation_cost(name: str, x: Any) -> tuple[float, float]:
+    """(FLOPs, bytes kept for backward) of an activation of x, x itself included in the bytes where it has to be kept."""
+    flops, _, per_row = _per_row(name, x.shape[-1], tf.as_dtype(x.dtype))
+    rows = num_elements(x) / x.shape[-1]
+    return rows * flops, rows * per_row
+
+
+class _Inner(Activation):
+    """The activation of a tensor that is no input, so that it counts where backward reads it."""
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        return super().fprop(theta, ctx, tf.abs(x))
+
+
+@functools.cache
+def _per_row(name: str, dim: int, dtype: tf.DType) -> tuple[float, float, float]:
+    """FLOPs, bytes kept besides the input, and bytes kept with it, of one row."""
+    if name == 'linear':
+        return 0., 0., 0.
+    row = tf.TensorSpec([1, dim], dtype)
+    alone = traced_cost(Activation(Activation.Params(activation=name)), row)
+    inside = traced_cost(_Inner(_Inner.Params(activation=name)), row)
+    return alone.flops, alone.activation_bytes, inside.activation_bytes
+
+
+class Dense(Layer):
+    """activation(x @ w + b) over the last axis; x [..., D] -> [..., U]."""
+
+    class Params(Layer.Params):
+        input_dim: int = field(REQUIRED, 'D, the channels of the input.')
+        units: int = field(REQUIRED, 'U, the channels of the output.')
+        activation: str = field('linear', 'Name in keras.activations.')
+        use_bias: bool = field(True, 'Whether b is added.')
+        kernel_initializer: str = field('glorot_uniform', 'Name of the Keras initializer of w.')
+
+        def check(self) -> None:
+            activation_fn(self.activation)
+
+    def __init__(self, params: Any, path: str = ''):
+        super().__init__(params, path)
+        p = self.params
+        self.add_weight('w', [p.input_dim, p.units], p.kernel_initializer)
+        if p.use_bias:
+            self.add_weight('b', [p.units], 'zeros')
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        check_last_dim(x, self.params.input_dim, self.path)
+        y = project(x, theta.w, theta.get('b'))
+        y = activation_fn(self.params.activation)(y)
+        return y if x.shape.rank == 2 else tf.reshape(y, [*dims(x)[:-1], self.params.units])  # [..., U]
+
+    def cost(self, x: tf.TensorSpec) -> Cost:
+        p = self.params
+        check_last_dim(x, p.input_dim, self.path)
+        y = tf.TensorSpec([*static_shape(x, self.path, 'x')[:-1], p.units], x.dtype)
+        flops, kept = activation_cost(p.activation, y)
+        return Cost(projection_flops(num_rows(x, self.path), p.input_dim, p.units, p.use_bias) + flops, self.num_weights, kept, y)
+
+
+def project(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor | None = None) -> tf.Tensor:
+    """x @ w + b as one plain matrix product, in the dtype of x; x [..., D], w [D, U] -> [rows, U]."""
+    y = tf.matmul(as_rows(x), tf.cast(w, x.dtype))
+    return y if b is None else tf.nn.bias_add(y, tf.cast(b, x.dtype))
+
+
+def projection_flops(rows: int, input_dim: int, units: int, has_bias: bool = True) -> float:
+    """FLOPs of `project`."""
+    return float(rows) * units * (2 * input_dim + has_bias)

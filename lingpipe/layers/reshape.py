@@ -1,0 +1,65 @@
+"""Flatten, Reshape, Cast: the same numbers in another shape or dtype."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.cost import Cost
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layer import Layer
+from lingpipe.layers.shapes import dims
+from lingpipe.nested import NestedMap
+from lingpipe.tracing import static_shape
+
+
+class Flatten(Layer):
+    """[b, ...] -> [b, product of the rest]."""
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(x, [dims(x)[0], math.prod(static_shape(x[0], self.path, 'an example of x'))])
+
+    def cost(self, x: tf.TensorSpec) -> Cost:
+        b, *rest = static_shape(x, self.path, 'x')
+        return Cost(0., 0, 0., tf.TensorSpec([b, math.prod(rest)], x.dtype))
+
+
+class Reshape(Layer):
+    """[b, ...] -> [b, *shape]."""
+
+    class Params(Layer.Params):
+        shape: tuple[int, ...] = field(REQUIRED, 'The dimensions of one example.')
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        self._check(static_shape(x[0], self.path, 'an example of x'))
+        return tf.reshape(x, [dims(x)[0], *self.params.shape])
+
+    def cost(self, x: tf.TensorSpec) -> Cost:
+        b, *rest = static_shape(x, self.path, 'x')
+        self._check(rest)
+        return Cost(0., 0, 0., tf.TensorSpec([b, *self.params.shape], x.dtype))
+
+    def _check(self, example: list[int]) -> None:
+        if math.prod(example) != math.prod(self.params.shape):
+            raise ValueError(f'{self.path}: an example of x is {example}, which is no {list(self.params.shape)}: the products must '
+                             'be equal; correct Params.shape.')
+
+
+class Cast(Layer):
+    """x in another dtype: bfloat16 from here on, or float32 again."""
+
+    class Params(Layer.Params):
+        dtype: str = field('bfloat16', "Name of the dtype: 'bfloat16', 'float32', ...")
+
+        def check(self) -> None:
+            try:
+                tf.as_dtype(self.dtype)
+            except TypeError:
+                raise ValueError(f"dtype={self.dtype!r} is no dtype of TensorFlow; write 'bfloat16' or 'float32'.") from None
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        return tf.cast(x, self.params.dtype)
+
+    def cost(self, x: tf.TensorSpec) -> Cost:
+        return Cost(0., 0, 0., tf.TensorSpec(static_shape(x, self.path, 'x'), self.params.dtype))

@@ -1,0 +1,227 @@
+"""Learner: how gradients become new weights. Optimizer, learning rate, decay, clipping, averages, frozen weights.
+
+The pipeline sums the gradients of a mini-batch, and in one step does, in this order:
+
+    g = learner.regularized(path, g, w)          every weight that is not frozen
+    norm = global norm of all g, over all cells;  g = g * learner.clip_factor(norm)
+    layer_learner.apply({path: g, ...})          every layer, on its own device
+
+There is one Keras optimizer for each layer, and not one for all: its slots are created beside the layer's weights,
+whichever device they live on, and a layer takes its slots with it when another partition puts it elsewhere.
+"""
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import keras
+import tensorflow as tf
+
+from lingpipe import optimizers, schedules
+from lingpipe.hyperparams import Configurable, field
+
+Gradient: TypeAlias = tf.Tensor | Callable[[], tf.Tensor | None] | None
+
+
+class Learner(Configurable):
+    """What is the same for all layers. It owns no variable; `for_layer` makes those that do."""
+
+    class Params(Configurable.Params):
+        optimizer: optimizers.Optimizer.Params = field(optimizers.SGD.Params(), 'The optimizer: see lingpipe/optimizers.py.')
+        learning_rate: schedules.Schedule.Params = field(schedules.Constant.Params(), 'The schedule: see lingpipe/schedules.py.')
+        weight_decay: float = field(0.0, 'Decoupled: every update also subtracts learning_rate * weight_decay * w.')
+        l2: float = field(0.0, 'Coupled: l2 * w is added to the gradient before clipping, as if l2/2 * |w|^2 were in the loss.')
+        no_decay: str = field('', 'Regular expression, found in paths of weights without weight_decay and l2; empty: none.')
+        decay_vectors: bool = field(False, 'Whether weights of rank 0 and 1 (biases, scales of normalisation) decay too.')
+        clip_norm: float | None = field(None, 'Largest global norm of the gradients of all weights; none: no clipping.')
+        ema_decay: float | None = field(None, 'Decay of the moving average of weights used for evaluation; none: no average.')
+        ema_warmup: bool = field(True, 'Whether the decay after n updates is at most (1 + n) / (10 + n), to forget the start.')
+        frozen: str = field('', 'Regular expression, found in paths of weights that do not train; empty: none.')
+        accumulate: int = field(1, 'Mini-batches whose gradients are summed up for one update.')
+        max_nonfinite_steps: int = field(10, 'Steps in a row with an infinite or nan loss or gradient, which are skipped, that '
+                                             'stop the training.')
+
+        def check(self) -> None:
+            for name in ('no_decay', 'frozen'):
+                try:
+                    re.compile(getattr(self, name))
+                except re.error as error:
+                    raise ValueError(f'{name}={getattr(self, name)!r} is not a regular expression: {error}; correct it') from error
+            for name, least in (('weight_decay', 0), ('l2', 0), ('accumulate', 1), ('max_nonfinite_steps', 1)):
+                if not getattr(self, name) >= least:
+                    raise ValueError(f'{name}={getattr(self, name)} is below {least}; use {least} or more')
+            if self.clip_norm is not None and not self.clip_norm > 0:
+                raise ValueError(f'clip_norm={self.clip_norm} leaves no gradient; use a positive norm, or none for no clipping')
+            if self.ema_decay is not None and not 0 < self.ema_decay < 1:
+                raise ValueError(f'ema_decay={self.ema_decay} is not between 0 and 1; use one like 0.9999, or none for no average')
+
+    params: Params
+
+    def __init__(self, params: Any):
+        super().__init__(params)
+        self._optimizer: optimizers.Optimizer = self.params.optimizer.instantiate()
+        self._schedule: schedules.Schedule = self.params.learning_rate.instantiate()
+        self._optimizer.check_decay(self.params.weight_decay)
+        self._optimizer.make()   # what Keras refuses is refused now, not in the first step
+
+    @property
+    def slot_bytes(self) -> float:
+        """Bytes of optimizer slots and averages that a weight of a matrix takes, besides the weight and its gradient."""
+        matrix = tf.Variable(tf.zeros([16, 16]))
+        optimizer = self._optimizer.make(0.0, self.params.weight_decay)
+        optimizer.build([keras.Variable(matrix, name='matrix')])
+        slots = sum(math.prod(v.shape) for v in optimizer.variables if len(v.shape) == 2)
+        return 4.0 * (slots / 256 + (self.params.ema_decay is not None))
+
+    def is_frozen(self, path: str) -> bool:
+        """Whether the weight does not train, so that no gradient need be computed."""
+        return _finds(self.params.frozen, path)
+
+    def decays(self, path: str, rank: int) -> bool:
+        """Whether weight_decay and l2 reach the weight."""
+        return (rank > 1 or self.params.decay_vectors) and not _finds(self.params.no_decay, path)
+
+    def check_paths(self, paths: Iterable[str]) -> None:
+        """Refuses a regular expression that no weight of the network matches, as it is surely misspelt.
+
+        Raises:
+          ValueError: `frozen` or `no_decay` finds nothing, or `frozen` leaves nothing to train.
+        """
+        paths = list(paths)
+        for name in ('frozen', 'no_decay'):
+            pattern = getattr(self.params, name)
+            if pattern and not any(_finds(pattern, path) for path in paths):
+                raise ValueError(f'learner.{name}={pattern!r} is found in no path of the {len(paths)} weights; paths look like '
+                                 f'{", ".join(paths[:3])}: correct it, or leave it empty.')
+        if paths and all(map(self.is_frozen, paths)):
+            raise ValueError(f'learner.frozen={self.params.frozen!r} freezes all {len(paths)} weights; leave some to train.')
+
+    def regularized(self, path: str, gradient: tf.Tensor | None, weight: tf.Tensor) -> tf.Tensor | None:
+        """gradient + l2 * weight; a gradient of None stays None."""
+        if gradient is None or not self.params.l2 or not self.decays(path, weight.shape.rank):
+            return gradient
+        return gradient + self.params.l2 * tf.cast(weight, gradient.dtype)
+
+    def clip_factor(self, global_norm: tf.Tensor) -> tf.Tensor:
+        """What every gradient is multiplied by: min(1, clip_norm / global_norm)."""
+        if self.params.clip_norm is None:
+            return tf.ones_like(global_norm)
+        return tf.minimum(1., self.params.clip_norm / global_norm)
+
+    def learning_rate(self, step: tf.Tensor | int) -> tf.Tensor:
+        """The rate of the update that comes after `step` updates."""
+        return self._schedule(step)
+
+    def for_layer(self, layer_path: str, weights: dict[str, tf.Variable]) -> LayerLearner:
+        """The learner of one layer's trainable weights (by path). Slots and averages are created on the weights' device.
+
+        Frozen weights may be among them; they get no slot and no average.
+        """
+        trained = {path: weight for path, weight in weights.items() if not self.is_frozen(path)}
+        return LayerLearner(self, self._optimizer.make, layer_path, trained)
+
+
+class LayerLearner:
+    """Slots, averages and updates of one layer. Made by Learner.for_layer.
+
+    Attributes:
+      weights: the weights that it trains, by path.
+    """
+
+    def __init__(self, learner: Learner, make_optimizer: Callable[[], Any], layer_path: str, weights: dict[str, tf.Variable]):
+        self.weights = weights
+        self._learner, self._layer_path = learner, layer_path
+        self._decaying = {path for path, w in weights.items() if learner.params.weight_decay and learner.decays(path, w.shape.rank)}
+        self._optimizer: Any = None
+        self._ema: dict[str, tf.Variable] = {}
+        if not weights:
+            return
+        self._device = next(iter(weights.values())).device
+        with tf.device(self._device):
+            # keras.Variable holds the given tf.Variable itself. Keras makes the names of slots from its name, where '/' is forbidden.
+            wrapped = [keras.Variable(w, dtype=w.dtype.name, name=path.replace('/', '_')) for path, w in weights.items()]
+            assert all(v.value is w for v, w in zip(wrapped, weights.values(), strict=True))
+            self._optimizer = make_optimizer()
+            self._optimizer.build(wrapped)
+            if learner.params.ema_decay is not None:
+                self._ema = {path: tf.Variable(w.read_value(), trainable=False, name=f'ema/{path}') for path, w in weights.items()}
+
+    def apply(self, gradients: Mapping[str, Gradient], learning_rate: tf.Tensor | None = None) -> tf.Tensor | None:
+        """One update of weights, slots and averages; may be traced in a tf.function, also in a branch of tf.cond.
+
+        Args:
+          gradients: by path, already regularised and clipped, or functions that make them and are called when it is the weight's
+            turn, so that their temporary tensors come and go too. A weight whose gradient is None or missing stays as it is, slots
+            included; gradients of frozen weights are ignored.
+          learning_rate: of this update; default: the schedule at the number of updates made, which checkpoints restore.
+
+        Returns:
+          The number of updates made, known when all is done: a control dependency for the next layer's. None without weights.
+        """
+        if not self.weights:
+            return None
+        with tf.device(self._device):
+            num_updates = tf.identity(self._optimizer.iterations.value)
+            rate = self._learner.learning_rate(num_updates) if learning_rate is None else learning_rate
+            ema_decay = self._ema_decay(num_updates) if self._ema else None
+            # One weight after the other. Keras' own apply leaves the order to TensorFlow, which begins with the first operation of
+            # all updates and so holds the temporary tensors of all weights at once.
+            done = [num_updates]
+            for path, weight in self.weights.items():
+                with tf.control_dependencies(done):
+                    given = gradients.get(path)
+                    gradient = given() if callable(given) else given
+                    if gradient is not None:
+                        if path in self._decaying:
+                            weight.assign_sub(weight * self._learner.params.weight_decay * rate)
+                        self._optimizer.update_step(gradient, weight, rate)
+                    if path in self._ema:
+                        average = self._ema[path]
+                        average.assign(weight + ema_decay * (average - weight))
+                        done = [average.read_value()]
+                    elif gradient is not None:
+                        done = [weight.read_value()]
+            with tf.control_dependencies(done):
+                return self._optimizer.iterations.value.assign_add(1, read_value=True) + 0
+
+    def _ema_decay(self, num_updates: tf.Tensor) -> tf.Tensor:
+        """The decay of the average in the update after `num_updates`. The first forgets the initial weights, as in Keras."""
+        n = tf.cast(num_updates, tf.float32)
+        decay = tf.constant(self._learner.params.ema_decay, tf.float32)
+        if self._learner.params.ema_warmup:
+            decay = tf.minimum(decay, (1. + n) / (10. + n))
+        return tf.where(n > 0., decay, 0.)
+
+    def reset_ema(self) -> None:
+        """Sets the averages to the weights: to be called when other code has assigned the weights."""
+        for path, average in self._ema.items():
+            average.assign(self.weights[path])
+
+    def ema(self) -> dict[str, tf.Variable]:
+        """The moving averages by path of the weight; empty if ema_decay is none."""
+        return dict(self._ema)
+
+    def variables(self) -> dict[str, tf.Variable]:
+        """All that a checkpoint must hold besides the weights, by stable names:
+
+            optimizer/<weight path>/<slot>, as velocities;  optimizer/<layer path>/iterations;  ema/<weight path>
+        """
+        found = {f'ema/{path}': average for path, average in self._ema.items()}
+        if self._optimizer is None:
+            return found
+        rest = {id(v): v for v in self._optimizer.variables}
+        rest.pop(id(self._optimizer.iterations))
+        found[f'optimizer/{self._layer_path}/iterations'] = self._optimizer.iterations.value
+        for attribute, slots in vars(self._optimizer).items():   # Keras keeps a slot of all weights as one list
+            if isinstance(slots, list) and len(slots) == len(self.weights) and attribute not in ('_variables', '_trainable_variables'):
+                for path, slot in zip(self.weights, slots, strict=True):
+                    if rest.pop(id(slot), None) is not None:
+                        found[f'optimizer/{path}/{attribute.strip("_")}'] = slot.value
+        found.update({f'optimizer/{self._layer_path}/{i}_{v.name}': v.value for i, v in enumerate(rest.values())})
+        return found
+
+
+def _finds(pattern: str, path: str) -> bool:
+    return bool(pattern) and re.search(pattern, path) is not None

@@ -1,0 +1,57 @@
+"""Experiments on 1,797 handwritten digits of 8x8 pixels (tasks/image/data/README.md); no download."""
+from __future__ import annotations
+
+from lingpipe import layers, optimizers, schedules
+from lingpipe.experiment import Experiment
+from lingpipe.layers import Flatten, Sequential
+from lingpipe.learner import Learner
+from lingpipe.pipeline.plan import PipelineParams
+from lingpipe.registry import register
+from lingpipe.train_loop import TrainLoop
+from tasks.image.amoebanet import AmoebaNet as AmoebaNetLayers
+from tasks.image.blocks import Norm
+from tasks.image.classifier import classifier
+from tasks.image.inputs import DigitsInput
+
+
+@register
+class AmoebaNet:
+    """AmoebaNet-D (3, 16) on the digits, in 2 cells."""
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        num_steps = 300
+        network = AmoebaNetLayers.Params(name='amoebanet', num_layers=3, num_filters=16, num_classes=10, image_channels=1, stem='small',
+                                         stem_filters=16, batch_norm=Norm(decay=0.95), drop_path_keep=0.9, drop_path_by_depth=True)
+        learner = Learner.Params(
+            optimizer=optimizers.RMSProp.Params(rho=0.9, momentum=0.9, epsilon=1e-3),
+            learning_rate=schedules.Cosine.Params(rate=0.005, warmup_steps=20, decay_steps=num_steps - 20),
+            l2=4e-5, clip_norm=10.)
+        return Experiment.Params(
+            task=classifier(network, learner),
+            train_input=DigitsInput.Params(batch_size=128, max_shift=1),
+            eval_inputs={'test': DigitsInput.Params(batch_size=72, split='test', shuffle=False, num_epochs=1)},
+            pipeline=PipelineParams(num_cells=2, num_micro_batches=4),
+            train=TrainLoop.Params(num_steps=num_steps))
+
+
+@register
+class Dense:
+    """Three dense layers on the digits, in 2 cells: the smallest experiment, for tests and first tries."""
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        num_steps = 200
+        network = Sequential.Params(name='dense', layers=(
+            Flatten.Params(name='flatten', reads={'x': 'image'}),
+            layers.Dense.Params(name='hidden_0', input_dim=64, units=128, activation='relu'),
+            layers.Dense.Params(name='hidden_1', input_dim=128, units=128, activation='relu'),
+            layers.Dense.Params(name='logits', input_dim=128, units=10)))
+        learner = Learner.Params(optimizer=optimizers.Adam.Params(),
+                                 learning_rate=schedules.Cosine.Params(rate=0.003, decay_steps=num_steps))
+        return Experiment.Params(
+            task=classifier(network, learner),
+            train_input=DigitsInput.Params(batch_size=128),
+            eval_inputs={'test': DigitsInput.Params(batch_size=72, split='test', shuffle=False, num_epochs=1)},
+            pipeline=PipelineParams(num_cells=2, num_micro_batches=4),
+            train=TrainLoop.Params(num_steps=num_steps))

@@ -1,0 +1,1 @@
+"""What a domain needs: models, inputs, metrics. Imports lingpipe."""

@@ -1,0 +1,1 @@
+"""Image classification: AmoebaNet, its inputs and its recipe."""

@@ -1,0 +1,207 @@
+"""AmoebaNet (L, F): a stack of L normal cells, found by evolution (Real et al., arXiv:1802.01548).
+
+    stem     convolution, and for large images two reduction cells of F/4 and F/2 filters
+    cells    L/3 normal cells of F filters, reduction cell, L/3 of 2F, reduction cell, L/3 of 4F
+    head     rectifier, mean over the image, dropout, dense
+
+Every cell reads the outputs of the two cells before it. Here cell i writes the value `cell_i` and its states `cell_i.s0`,
+`cell_i.s1`, ...: each is read by name by whoever needs it, so the pipeline may cut between any two combinations and
+sends exactly what is read beyond the cut.
+
+The parameters that the GPipe paper counts (Table 1) are those of this build, with 1000 classes:
+
+    AmoebaNet-D   (18, 208) 81,137,437   (18, 416) 317,541,696   (18, 544) 540,196,240   (36, 544) 1,053,293,776
+                  (72, 512) 1,842,610,248
+"""
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from lingpipe.hyperparams import REQUIRED, Params, field
+from lingpipe.layer import Layer
+from lingpipe.layers.dense import Activation, Dense
+from lingpipe.layers.dropout import Dropout
+from lingpipe.layers.pooling import GlobalAvgPool2D
+from lingpipe.layers.sequential import Sequential
+from tasks.image.blocks import AuxiliaryHead, Concat, FactorizedReduction, Norm, conv_norm
+from tasks.image.cells import ARCHITECTURES, CellTable
+from tasks.image.operations import Combination, Operation
+
+
+class State(Params):
+    """A value that cells read: images with many channels."""
+    name: str = field(REQUIRED, 'Name of the value.')
+    dim: int = field(REQUIRED, 'Its channels.')
+    reduction: int = field(REQUIRED, 'Pixels of the image to one of its own, per side.')
+
+
+class AmoebaCell(Sequential):
+    """One cell; reads two values, and writes its states and, under its name, its output [b, h, w, states * F]."""
+
+    class Params(Sequential.Params):
+        layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
+        architecture: Literal['A', 'B', 'C', 'D'] = field('D', 'Which AmoebaNet; see cells.py.')
+        is_reduction: bool = field(False, 'Whether it is a reduction cell, which halves the resolution.')
+        dim: int = field(REQUIRED, 'F, the filters of every state.')
+        previous: State = field(REQUIRED, 'The output of the cell before.')
+        before_previous: State = field(REQUIRED, 'The output of the cell before that.')
+        is_first: bool = field(False, 'Whether there is no cell before the one before: before_previous is then read as it is.')
+        batch_norm: Norm = field(Norm(), 'Of every convolution.')
+        drop_path_rate: float = field(0., 'Probability that an operation is left out for an example in training.')
+        drop_path_steps: int = field(0, 'Updates in which that rate grows from 0; 0: it is constant.')
+        is_torchgpipe: bool = field(False, 'See AmoebaNet.Params.')
+
+    def __init__(self, params: Any, path: str = ''):
+        super().__init__(_with_layers(params, _cell_layers(params)), path)
+
+    @staticmethod
+    def table(p: Any) -> CellTable:
+        """The table of the cell that the Params describe."""
+        architecture = ARCHITECTURES[p.architecture]
+        return architecture.reduction if p.is_reduction else architecture.normal
+
+    @classmethod
+    def output(cls, p: Any) -> State:
+        """What the cell writes."""
+        return State(name=p.name, dim=p.dim * len(cls.table(p).outputs), reduction=p.previous.reduction * (2 if p.is_reduction else 1))
+
+
+class AmoebaNet(Sequential):
+    """The network; image [b, h, w, channels] -> logits [b, num_classes]. It can be cut anywhere."""
+
+    class Params(Sequential.Params):
+        layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
+        architecture: Literal['A', 'B', 'C', 'D'] = field('D', 'Which AmoebaNet; see cells.py.')
+        num_layers: int = field(REQUIRED, 'L, the number of normal cells, in three groups.')
+        num_filters: int = field(REQUIRED, 'F, the filters of the first group; the others have 2F and 4F.')
+        num_classes: int = field(REQUIRED, 'Number of classes.')
+        image: str = field('image', 'Name of the value that holds the images.')
+        image_channels: int = field(3, 'Channels of the images.')
+        stem: Literal['large', 'small'] = field('large', "'large': the stem divides the resolution by 8, for images of 224 pixels and "
+                                                         "more; 'small': it keeps it, for images of 8 to 64 pixels.")
+        stem_filters: int = field(32, "Filters of the stem's convolution.")
+        batch_norm: Norm = field(Norm(), 'Of every convolution.')
+        drop_path_keep: float = field(1., 'Probability that an operation is kept for an example in training.')
+        drop_path_by_depth: bool = field(False, 'Whether that falls linearly with the depth of the cell, and only the last cell has it.')
+        drop_path_steps: int = field(0, 'Updates in which it falls from 1; 0: it is constant.')
+        dropout_rate: float = field(0., 'Of the dropout before the last layer.')
+        auxiliary_image_size: int = field(0, 'Height and width of the images, for an auxiliary head that writes `auxiliary_logits`; 0: no '
+                                             'such head.')
+        is_torchgpipe: bool = field(False, "Whether to build the model of torchgpipe's benchmarks: a stem of F/4, F/2 and F filters, no "
+                                           'state that is read as it is, an average pool where the table says max_pool_3x3, and a '
+                                           'factorized reduction for a strided none.')
+
+        def check(self) -> None:
+            if self.num_layers is not REQUIRED and self.num_layers < 3:
+                raise ValueError(f'num_layers={self.num_layers} does not fill three groups; use 3 or more.')
+            if not 0 < self.drop_path_keep <= 1:
+                raise ValueError(f'drop_path_keep={self.drop_path_keep} is no probability above 0; 1 is without drop path.')
+
+    def __init__(self, params: Any, path: str = ''):
+        super().__init__(_with_layers(params, _network_layers(params.validate())), path)
+
+
+def _with_layers(params: Any, layers: list[Layer.Params]) -> Any:
+    """A copy of the Params with the layers that its other fields stand for."""
+    if params.layers:
+        raise ValueError(f'{type(params).__qualname__}.layers is made from the other fields; leave it empty.')
+    return params.copy().set(layers=tuple(layers))
+
+
+def _cell_layers(p: Any) -> list[Layer.Params]:
+    table = AmoebaCell.table(p)
+    layers: list[Layer.Params] = [
+        conv_norm(p.previous.dim, p.dim, p.batch_norm, name='previous', reads={'x': p.previous.name}, writes=f'{p.name}.s0')]
+    states = [State(name=f'{p.name}.s0', dim=p.dim, reduction=p.previous.reduction), p.before_previous]
+    older = p.before_previous
+    wiring = {'name': 'before_previous', 'reads': {'x': older.name}, 'writes': f'{p.name}.s1'}
+    if older.reduction != p.previous.reduction:
+        layers.append(FactorizedReduction.Params(input_dim=older.dim, dim=p.dim, batch_norm=p.batch_norm, **wiring))
+        states[1] = State(name=f'{p.name}.s1', dim=p.dim, reduction=p.previous.reduction)
+    elif older.dim != p.dim and not p.is_first:
+        layers.append(conv_norm(older.dim, p.dim, p.batch_norm, **wiring))
+        states[1] = State(name=f'{p.name}.s1', dim=p.dim, reduction=p.previous.reduction)
+    reduction = p.previous.reduction * (2 if p.is_reduction else 1)
+    for i, combination in enumerate(table.combinations):
+        sides = {side: (states[state], _operation(p, kind, states[state], reduction)) for side, (state, kind) in
+                 combination._asdict().items()}
+        name = f'{p.name}.s{i + 2}'
+        layers.append(Combination.Params(name=f'combination_{i}', writes=name, reads={side: s.name for side, (s, _) in sides.items()},
+                                         **{side: operation for side, (_, operation) in sides.items()}))
+        states.append(State(name=name, dim=p.dim, reduction=reduction))
+    outputs = {}
+    for i in table.outputs:
+        outputs[f's{i}'] = states[i].name
+        if (states[i].dim, states[i].reduction) != (p.dim, reduction):
+            outputs[f's{i}'] = f'{p.name}.reduced_s{i}'
+            layers.append(_reduced(p, states[i], reduction, f'reduced_s{i}'))
+    return [*layers, Concat.Params(name='output', reads=outputs, writes=p.name)]
+
+
+def _operation(p: Any, kind: str, state: State, reduction: int) -> Operation.Params:
+    return Operation.Params(kind=kind, input_dim=state.dim, dim=p.dim, stride=reduction // state.reduction, batch_norm=p.batch_norm,
+                            drop_path_rate=p.drop_path_rate, drop_path_steps=p.drop_path_steps, is_torchgpipe=p.is_torchgpipe)
+
+
+def _reduced(p: Any, state: State, reduction: int, name: str) -> Layer.Params:
+    """Brings a state that the cell puts out to the size of the others."""
+    wiring = {'name': name, 'reads': {'x': state.name}, 'writes': f'{p.name}.{name}'}
+    if state.reduction != reduction:
+        return FactorizedReduction.Params(input_dim=state.dim, dim=p.dim, batch_norm=p.batch_norm, has_relu=False, **wiring)
+    return conv_norm(state.dim, p.dim, p.batch_norm, has_relu=False, **wiring)
+
+
+def _network_layers(p: Any) -> list[Layer.Params]:
+    layers, outputs = _stem(p)
+    plan = _cell_plan(p)
+    for depth, (name, dim, is_reduction) in enumerate(plan):
+        keep_loss = (1 - p.drop_path_keep) * ((depth + 1) / len(plan) if p.drop_path_by_depth else 1.)
+        is_first = len(outputs) == 1 and not p.is_torchgpipe
+        cell = AmoebaCell.Params(name=name, architecture=p.architecture, is_reduction=is_reduction, dim=dim, previous=outputs[-1],
+                                 before_previous=outputs[-2:][0], is_first=is_first, batch_norm=p.batch_norm, drop_path_rate=keep_loss,
+                                 drop_path_steps=p.drop_path_steps, is_torchgpipe=p.is_torchgpipe)
+        layers.append(cell)
+        outputs.append(AmoebaCell.output(cell))
+        if p.auxiliary_image_size and name == f'cell_{2 * p.num_layers // 3 - 1}':
+            layers.append(AuxiliaryHead.Params(
+                name='auxiliary_head', input_dim=outputs[-1].dim, input_size=_size(p, outputs[-1].reduction), num_classes=p.num_classes,
+                batch_norm=p.batch_norm, reads={'x': outputs[-1].name}, writes='auxiliary_logits'))
+    return [*layers,
+            Activation.Params(name='relu', activation='relu', reads={'x': outputs[-1].name}),
+            GlobalAvgPool2D.Params(name='mean'),
+            *([Dropout.Params(name='dropout', rate=p.dropout_rate)] if p.dropout_rate else []),
+            Dense.Params(name='dense', input_dim=outputs[-1].dim, units=p.num_classes)]
+
+
+def _stem(p: Any) -> tuple[list[Layer.Params], list[State]]:
+    is_large = p.stem == 'large'
+    filters = p.num_filters // 4 if p.is_torchgpipe and is_large else p.stem_filters
+    conv = conv_norm(p.image_channels, filters, p.batch_norm, (3, 3), strides=2 if is_large else 1, has_relu=False, name='stem',
+                     reads={'x': p.image}, writes='stem')
+    if is_large and not p.is_torchgpipe:
+        conv['conv.padding'] = 'valid'
+    return [conv], [State(name='stem', dim=filters, reduction=2 if is_large else 1)]
+
+
+def _cell_plan(p: Any) -> list[tuple[str, int, bool]]:
+    """(name, filters, whether it is a reduction cell) of all cells in order."""
+    plan = []
+    if p.stem == 'large':
+        scale = 2 if p.is_torchgpipe else 1
+        plan = [(f'stem_cell_{i}', p.num_filters * scale // (4, 2)[i], True) for i in range(2)]
+    bounds = [p.num_layers // 3, 2 * p.num_layers // 3]
+    dim = p.num_filters
+    for i in range(p.num_layers):
+        if i in bounds:
+            dim *= 2
+            plan.append((f'reduction_cell_{bounds.index(i)}', dim, True))
+        plan.append((f'cell_{i}', dim, False))
+    return plan
+
+
+def _size(p: Any, reduction: int) -> int:
+    """Height and width of a value at a reduction of the image."""
+    size = p.auxiliary_image_size
+    if p.stem == 'large':
+        size, reduction = (size - 1) // 2 if not p.is_torchgpipe else -(-size // 2), reduction // 2
+    return -(-size // reduction)

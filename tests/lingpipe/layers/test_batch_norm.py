@@ -1,0 +1,62 @@
+"""BatchNorm: statistics against NumPy, also far from zero, and moving averages."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe.context import Context
+from lingpipe.layers import BatchNorm
+from lingpipe.nested import NestedMap
+
+
+@pytest.mark.parametrize('jit_compile', [False, True])
+@pytest.mark.parametrize('mean', [0., 1e2, 1e4])
+@pytest.mark.parametrize('shape', [(8, 6, 5, 3), (64, 3), (8, 10, 3)])
+def test_moments_are_numpy_s_however_far_from_zero(shape: tuple[int, ...], mean: float, jit_compile: bool) -> None:
+    """E[x^2] - E[x]^2, as torchgpipe, Lingvo and XLA compute it, has no correct digit of the variance at 1e4 +- 1."""
+    x = (mean + np.random.default_rng(0).normal(size=shape)).astype(np.float32)
+    rows = x.reshape(-1, 3).astype(np.float64)
+    layer = BatchNorm.Params(dim=3, epsilon=1e-3).instantiate()
+    theta = layer.initial_theta()
+
+    @tf.function(jit_compile=jit_compile)
+    def run() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        ctx = Context(training=True)
+        return layer.fprop(theta, ctx, tf.constant(x)), *ctx.emissions.moments['batchnorm', 'moments']
+
+    y, found_mean, found_variance = run()
+    np.testing.assert_allclose(found_mean, rows.mean(0), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found_variance, rows.var(0), rtol=1e-4)
+    np.testing.assert_allclose(y, ((rows - rows.mean(0)) / np.sqrt(rows.var(0) + 1e-3)).reshape(shape), atol=2e-3 if mean > 1e3 else 1e-4)
+
+
+def test_one_row_has_variance_0() -> None:
+    layer = BatchNorm.Params(dim=2).instantiate()
+    ctx = Context(training=True)
+    layer.fprop(layer.initial_theta(), ctx, tf.constant([[3., 4.]]))
+    mean, variance = ctx.emissions.moments['batchnorm', 'moments']
+    np.testing.assert_array_equal(mean, [3, 4])
+    np.testing.assert_array_equal(variance, [0, 0])
+
+
+def test_evaluation_uses_the_moving_averages_and_emits_nothing() -> None:
+    layer = BatchNorm.Params(dim=2, epsilon=0.).instantiate()
+    theta = NestedMap(scale=tf.constant([2., 1.]), offset=tf.constant([0., 5.]), moving_mean=tf.constant([1., 2.]),
+                      moving_variance=tf.constant([4., 9.]))
+    ctx = Context()
+    np.testing.assert_allclose(layer.fprop(theta, ctx, tf.constant([[3., 8.]])), [[2., 7.]])
+    assert not ctx.emissions.moments
+
+
+def test_moving_averages_move_by_one_minus_decay() -> None:
+    layer = BatchNorm.Params(dim=1, decay=0.75).instantiate()
+    state = NestedMap(moving_mean=tf.constant([4.]), moving_variance=tf.constant([8.]))
+    new = layer.updated_state('moments', state, (tf.constant([8.]), tf.constant([0.])))
+    assert {name: float(value[0]) for name, value in new.items()} == {'moving_mean': 5., 'moving_variance': 6.}
+
+
+def test_moving_averages_are_no_parameters() -> None:
+    layer = BatchNorm.Params(dim=7).instantiate()
+    assert layer.num_weights == 14
+    assert [w.path for w in layer.weights() if not w.is_trainable] == ['batchnorm/moving_mean', 'batchnorm/moving_variance']

@@ -1,0 +1,262 @@
+"""Every contract of a layer, run over one table of all layers.
+
+To add a layer, add a line to TABLE. An input is (shape, kind): 'float' values of a network, which take the dtype under test;
+'data' floats from the mini-batch; 'mask' zeros and ones; an int n for ids below n.
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe import layers, tracing
+from lingpipe.context import Context
+from lingpipe.hyperparams import Params
+from lingpipe.nested import flatten, map_leaves
+
+IMAGE = {'x': ((2, 7, 6, 4), 'float')}
+SEQUENCE = {'x': ((2, 5, 8), 'float')}
+MASK = {'mask': ((2, 5), 'mask')}
+MEMORY = {'memory': ((2, 3, 6), 'float')}
+TOKENS = {'x': ((2, 5, 11), 'float'), 'labels': ((2, 5), 11), 'weight': ((2, 5), 'mask')}
+ATTENTION: dict[str, Any] = {'input_dim': 8, 'num_heads': 2}
+TRANSFORMER: dict[str, Any] = {'model_dim': 8, 'num_heads': 2, 'hidden_dim': 16}
+DROPS: dict[str, Any] = {'dropout_rate': 0.3, 'attention_dropout_rate': 0.2, 'hidden_dropout_rate': 0.4}
+
+
+def keras_layer(class_name: str, shape: tuple[int, ...], **config: Any) -> layers.KerasLayer.Params:
+    return layers.KerasLayer.Params(class_name=class_name, config=json.dumps(config), input_shape=shape)
+
+
+TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
+    'Dense': (layers.Dense.Params(input_dim=8, units=6), SEQUENCE),
+    'Dense relu': (layers.Dense.Params(input_dim=8, units=6, activation='relu', use_bias=False), {'x': ((4, 8), 'float')}),
+    'Dense gelu': (layers.Dense.Params(input_dim=8, units=6, activation='gelu'), SEQUENCE),
+    'Dense silu': (layers.Dense.Params(input_dim=8, units=6, activation='silu'), SEQUENCE),
+    'Activation gelu': (layers.Activation.Params(activation='gelu'), SEQUENCE),
+    'Activation softmax': (layers.Activation.Params(activation='softmax'), SEQUENCE),
+    'LayerNorm': (layers.LayerNorm.Params(dim=8), SEQUENCE),
+    'BatchNorm': (layers.BatchNorm.Params(dim=4), IMAGE),
+    'BatchNorm of rows': (layers.BatchNorm.Params(dim=8), {'x': ((9, 8), 'float')}),
+    'MultiHeadAttention': (layers.MultiHeadAttention.Params(**ATTENTION), SEQUENCE),
+    'MultiHeadAttention masked': (layers.MultiHeadAttention.Params(**ATTENTION, is_causal=True, dropout_rate=0.3), SEQUENCE | MASK),
+    'MultiHeadAttention cross': (layers.MultiHeadAttention.Params(**ATTENTION, head_dim=5, memory_dim=6, use_bias=False),
+                                 SEQUENCE | MEMORY | {'mask': ((2, 3), 'mask')}),
+    'FeedForward': (layers.FeedForward.Params(input_dim=8, hidden_dim=16, dropout_rate=0.2), SEQUENCE),
+    'TransformerEncoderLayer': (layers.TransformerEncoderLayer.Params(**TRANSFORMER), SEQUENCE),
+    'TransformerEncoderLayer drops': (layers.TransformerEncoderLayer.Params(**TRANSFORMER, **DROPS, activation='gelu'), SEQUENCE | MASK),
+    'TransformerDecoderLayer': (layers.TransformerDecoderLayer.Params(**TRANSFORMER), SEQUENCE),
+    'TransformerDecoderLayer cross': (layers.TransformerDecoderLayer.Params(**TRANSFORMER, memory_dim=6),
+                                      SEQUENCE | MASK | MEMORY | {'memory_mask': ((2, 3), 'mask')}),
+    'Conv2D': (layers.Conv2D.Params(input_dim=4, filters=5, activation='relu'), IMAGE),
+    'Conv2D strided': (layers.Conv2D.Params(input_dim=4, filters=5, strides=2, kernel_size=(3, 2), padding='valid'), IMAGE),
+    'Conv2D dilated': (layers.Conv2D.Params(input_dim=4, filters=5, dilation=2, use_bias=False), IMAGE),
+    'DepthwiseConv2D': (layers.DepthwiseConv2D.Params(input_dim=4, multiplier=2, strides=2), IMAGE),
+    'DepthwiseConv2D dilated': (layers.DepthwiseConv2D.Params(input_dim=4, dilation=2, padding='valid'), IMAGE),
+    'SeparableConv2D': (layers.SeparableConv2D.Params(input_dim=4, filters=5, kernel_size=(5, 5)), IMAGE),
+    'MaxPool2D': (layers.MaxPool2D.Params(pool_size=(3, 3)), IMAGE),
+    'AvgPool2D': (layers.AvgPool2D.Params(pool_size=(3, 3), strides=1), IMAGE),
+    'AvgPool2D valid': (layers.AvgPool2D.Params(padding='valid'), IMAGE),
+    'GlobalAvgPool2D': (layers.GlobalAvgPool2D.Params(), IMAGE),
+    'Flatten': (layers.Flatten.Params(), IMAGE),
+    'Reshape': (layers.Reshape.Params(shape=(14, 12)), IMAGE),
+    'Dropout': (layers.Dropout.Params(rate=0.4), SEQUENCE),
+    'DropPath': (layers.DropPath.Params(rate=0.4), SEQUENCE),
+    'Embedding': (layers.Embedding.Params(vocab_size=11, dim=8, is_scaled=True), {'ids': ((2, 5), 11)}),
+    'PositionEmbedding': (layers.PositionEmbedding.Params(dim=8), SEQUENCE),
+    'PositionEmbedding learned': (layers.PositionEmbedding.Params(dim=8, kind='learned', max_length=7), SEQUENCE),
+    'Cast': (layers.Cast.Params(dtype='float32'), SEQUENCE),
+    'Logits': (layers.Logits.Params(input_dim=8, vocab_size=11), SEQUENCE),
+    'Logits tied': (layers.Logits.Params(input_dim=8, vocab_size=11, transpose_w=True, use_bias=False, max_abs=1.), SEQUENCE),
+    'CrossEntropyLoss': (layers.CrossEntropyLoss.Params(has_top5=True), TOKENS),
+    'CrossEntropyLoss smoothed': (layers.CrossEntropyLoss.Params(label_smoothing=0.1, scale=0.4, is_auxiliary=True),
+                                  {'x': ((4, 11), 'float'), 'labels': ((4,), 11), 'weight': ((4,), 'mask')}),
+    'MeanSquaredErrorLoss': (layers.MeanSquaredErrorLoss.Params(), {'x': ((2, 5), 'float'), 'target': ((2, 5), 'data')}),
+    'MeanSquaredErrorLoss weighted': (layers.MeanSquaredErrorLoss.Params(),
+                                      {'x': ((4, 5), 'float'), 'target': ((4, 5), 'data'), 'weight': ((4,), 'mask')}),
+    'KerasLayer Dense': (keras_layer('Dense', (8,), units=6, activation='tanh', activity_regularizer='l2'), {'x': ((4, 8), 'float')}),
+    'KerasLayer BatchNormalization': (keras_layer('BatchNormalization', (7, 6, 4)), IMAGE),
+    'KerasLayer Dropout': (keras_layer('Dropout', (5, 8), rate=0.4), SEQUENCE),
+    'KerasLayer GRU': (keras_layer('GRU', (5, 8), units=3, recurrent_dropout=0.2, return_sequences=True), SEQUENCE),
+    'Sequential': (layers.Sequential.Params(layers=(
+        layers.Dense.Params(input_dim=8, units=6), layers.Repeat.Params(body=layers.LayerNorm.Params(dim=6), times=2))), SEQUENCE),
+}
+
+# float32, central differences: truncation and rounding together stay below this part of the gradient's norm.
+GRADIENT_TOLERANCE = 5e-3
+# Norm of the difference as a part of the norm: a bfloat16 has 8 bits.
+BFLOAT16_TOLERANCE = 0.03
+JIT_TOLERANCE = 1e-5
+
+# Relu, max pooling and clipping have kinks: a step this small crosses one rarely, and rounding still matters little.
+STEP = 5e-4
+# Keras leaves the generator of random numbers to TensorFlow, which has another one under XLA.
+HAS_OTHER_NUMBERS_UNDER_XLA = ('KerasLayer Dropout', 'KerasLayer GRU')
+
+
+@dataclasses.dataclass(frozen=True)
+class Built:
+    """A layer of the table with values for its weights, by path, and for its inputs, by name."""
+    layer: Any
+    weights: dict[str, tf.Tensor]
+    inputs: dict[str, tf.Tensor]
+    kinds: dict[str, Any]
+
+    def specs(self) -> dict[str, tf.TensorSpec]:
+        return map_leaves(tracing.as_spec, self.inputs)
+
+    def variables(self) -> dict[str, tf.Tensor]:
+        """What is differentiated: trainable weights and the floats of the network."""
+        return {**{w.path: self.weights[w.path] for w in self.layer.weights() if w.is_trainable},
+                **{name: t for name, t in self.inputs.items() if self.kinds[name] == 'float'}}
+
+    def call(self, values: dict[str, tf.Tensor] | None = None, training: bool = True, micro_batch: int = 1) -> dict[str, tf.Tensor]:
+        """All that fprop gives: outputs, losses, metrics, statistics, by name; `values` replace weights and inputs."""
+        values = values or {}
+        ctx = Context(training, 5, 7, micro_batch)
+        inputs = {name: values.get(name, t) for name, t in self.inputs.items()}
+        outputs = self.layer.fprop(self.layer.theta({**self.weights, **values}), ctx, **inputs)
+        emitted = {f'{kind}/{"/".join(key)}/{i}': t
+                   for kind in ('losses', 'weights', 'metrics', 'moments', 'means')
+                   for key, value in getattr(ctx.emissions, kind).items()
+                   for i, t in enumerate(value if isinstance(value, tuple) else [value])}
+        return {**{f'outputs/{path}': t for path, t in flatten(outputs)}, **emitted}
+
+
+def objective(results: dict[str, tf.Tensor]) -> tf.Tensor:
+    """A float64 scalar that depends on all float outputs, each element with a weight of its own, and on all losses."""
+    total = tf.constant(0., tf.float64)
+    for name, value in results.items():
+        if name.startswith('losses/'):
+            total += tf.cast(value, tf.float64)
+        elif name.startswith('outputs/') and value.dtype.is_floating:
+            total += tf.reduce_sum(tf.cast(value, tf.float64) * np.cos(1.7 * np.arange(np.prod(value.shape))).reshape(value.shape))
+    return total
+
+
+@functools.cache
+def build(name: str) -> Built:
+    params, inputs = TABLE[name]
+    layer = params.instantiate()
+    rng = np.random.default_rng(0)
+
+    def value(shape: tuple[int, ...], kind: Any) -> tf.Tensor:
+        if isinstance(kind, int):
+            return tf.constant(rng.integers(0, kind, shape), tf.int32)
+        return tf.constant(rng.integers(0, 2, shape) if kind == 'mask' else rng.normal(size=shape), tf.float32)
+
+    # Biases begin at 0 and scales at 1, where errors in them hide.
+    weights = {w.path: w.initial_value(3) + 0.1 * rng.normal(size=w.shape) ** 2 for w in layer.weights()}
+    return Built(layer, weights, {n: value(*spec) for n, spec in inputs.items()}, {n: kind for n, (_, kind) in inputs.items()})
+
+
+@functools.cache
+def results(name: str) -> dict[str, tf.Tensor]:
+    return tf.function(build(name).call)()
+
+
+@functools.cache
+def with_gradients(name: str, jit_compile: bool = False) -> Any:
+    """fn(values) -> (results, objective, gradients), compiled."""
+    built = build(name)
+
+    @tf.function(jit_compile=jit_compile, autograph=False)
+    def fn(values: dict[str, tf.Tensor]) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            results = built.call(values)
+            total = objective(results)
+        gradients = tape.gradient(total, values, unconnected_gradients='zero')
+        return results, total, {n: tf.convert_to_tensor(g) for n, g in gradients.items()}
+
+    return fn
+
+
+@pytest.fixture(params=TABLE)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def test_the_table_has_every_layer() -> None:
+    covered = {type(params).owner.__name__ for params, _ in TABLE.values()} | {'Repeat'}
+    assert covered == set(layers.__all__)
+
+
+def test_params_survive_their_text(name: str) -> None:
+    params, _ = TABLE[name]
+    assert type(params).from_text(params.to_text()) == params
+
+
+def test_cost_predicts_shapes_and_weights(name: str) -> None:
+    built = build(name)
+    cost = built.layer.cost(**built.specs())
+    real = {path: tracing.as_spec(t) for path, t in results(name).items() if path.startswith('outputs/')}
+    assert {f'outputs/{path}': tracing.as_spec(spec) for path, spec in flatten(cost.outputs)} == real
+    assert cost.num_weights == sum(int(tf.size(built.weights[w.path])) for w in built.layer.weights() if w.is_trainable)
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.bfloat16])
+def test_cost_predicts_flops_and_activations_of_the_graph(name: str, dtype: tf.DType) -> None:
+    built = build(name)
+    specs = {n: tf.TensorSpec(s.shape, dtype) if built.kinds[n] == 'float' else s for n, s in built.specs().items()}
+    cost, traced = built.layer.cost(**specs), tracing.traced_cost(built.layer, **specs)
+    assert cost.flops == pytest.approx(traced.flops, rel=0.05)
+    if name != 'Sequential':  # what its layers read of each other is nobody's activation
+        assert cost.activation_bytes == pytest.approx(traced.activation_bytes, rel=0.3)
+
+
+def test_gradients_agree_with_differences(name: str) -> None:
+    fn, values = with_gradients(name), build(name).variables()
+    gradients = fn(values)[2]
+    rng = np.random.default_rng(1)
+    for path, value in values.items():
+        direction = rng.normal(size=value.shape).astype(np.float32)
+        up, down = (float(fn({**values, path: value + sign * STEP * direction})[1]) for sign in (1, -1))
+        expected = (up - down) / (2 * STEP)
+        norm = float(tf.norm(gradients[path]))
+        assert np.sum(gradients[path] * direction) == pytest.approx(expected, abs=GRADIENT_TOLERANCE * (norm + 1)), path
+
+
+def test_bfloat16_comes_out_of_bfloat16(name: str) -> None:
+    built = build(name)
+    halves = {n: tf.cast(t, tf.bfloat16) for n, t in built.inputs.items() if built.kinds[n] == 'float'}
+    found = tf.function(built.call)(halves)
+    for path, expected in results(name).items():
+        is_output = path.startswith('outputs/') and bool(halves) and name != 'Cast'
+        assert found[path].dtype == (tf.bfloat16 if is_output else expected.dtype), path
+        if not path.startswith('metrics/'):  # which of two near logits is larger
+            difference = tf.norm(tf.cast(found[path], tf.float32) - expected)
+            assert difference <= BFLOAT16_TOLERANCE * (tf.norm(expected) + 1e-3), path
+
+
+def test_unknown_batch_size_runs_but_has_no_cost(name: str) -> None:
+    built = build(name)
+    specs = {n: tf.TensorSpec([None, *t.shape[1:]], t.dtype) for n, t in built.inputs.items()}
+    found = tf.function(lambda inputs: built.call(inputs), input_signature=[specs])(built.inputs)
+    tf.nest.map_structure(np.testing.assert_array_equal, found, results(name))
+    with pytest.raises(ValueError, match=r'is \[\?.*\], but every dimension must be known .*; give the shape of one micro-batch'):
+        built.layer.cost(**specs)
+
+
+def test_xla_agrees_forward_and_backward(name: str) -> None:
+    values = build(name).variables()
+    if name in HAS_OTHER_NUMBERS_UNDER_XLA:
+        assert np.isfinite(with_gradients(name, jit_compile=True)(values)[1])
+        return
+    plain, compiled = with_gradients(name)(values), with_gradients(name, jit_compile=True)(values)
+    for expected, found in zip(tf.nest.flatten(plain), tf.nest.flatten(compiled), strict=True):
+        np.testing.assert_allclose(found, expected, atol=JIT_TOLERANCE * (1 + np.max(np.abs(expected))), rtol=0)
+
+
+def test_no_op_is_stateful_forward_or_backward(name: str) -> None:
+    assert tracing.stateful_ops(with_gradients(name).get_concrete_function(build(name).variables()).graph) == []
+
+
+def test_evaluation_is_deterministic(name: str) -> None:
+    evaluate = tf.function(lambda micro_batch: build(name).call(training=False, micro_batch=micro_batch))
+    tf.nest.map_structure(np.testing.assert_array_equal, evaluate(tf.constant(0)), evaluate(tf.constant(3)))

@@ -1,0 +1,105 @@
+"""Losses: sums and weights against NumPy, and garbage where the weight is 0."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe.context import Context, Emissions
+from lingpipe.layers import CrossEntropyLoss, MeanSquaredErrorLoss
+from lingpipe.nested import NestedMap
+
+LOGITS = np.random.default_rng(0).normal(size=[4, 7]).astype(np.float32)
+LABELS = np.array([1, 6, 0, 3])
+WEIGHT = np.array([1., 0., 2., .5], np.float32)
+
+
+def emissions(params: Any, *inputs: Any) -> Emissions:
+    ctx = Context(training=True)
+    assert params.instantiate('loss').fprop(NestedMap(), ctx, *map(tf.constant, inputs)) is None
+    return ctx.emissions
+
+
+def by_name(found: dict[tuple[str, str], Any]) -> dict[str, Any]:
+    return {name: [float(v) for v in value] if isinstance(value, tuple) else float(value) for (_, name), value in found.items()}
+
+
+def cross_entropies(smoothing: float = 0.) -> np.ndarray:
+    log_p = LOGITS - np.log(np.exp(LOGITS).sum(-1, keepdims=True))
+    targets = (1 - smoothing) * np.eye(7)[LABELS] + smoothing / 7
+    return -(targets * log_p).sum(-1)
+
+
+@pytest.mark.parametrize('smoothing', [0., 0.1])
+def test_the_loss_is_a_weighted_sum_and_so_is_its_weight(smoothing: float) -> None:
+    found = emissions(CrossEntropyLoss.Params(label_smoothing=smoothing), LOGITS, LABELS, WEIGHT)
+    assert by_name(found.losses) == {'loss': pytest.approx(cross_entropies(smoothing) @ WEIGHT)}
+    assert by_name(found.weights) == {'loss': 3.5}
+
+
+def test_tokens_are_rows_of_one_batch() -> None:
+    flat = emissions(CrossEntropyLoss.Params(), LOGITS, LABELS, WEIGHT)
+    nested = emissions(CrossEntropyLoss.Params(), LOGITS.reshape(2, 2, 7), LABELS.reshape(2, 2), WEIGHT.reshape(2, 2))
+    assert by_name(flat.losses) == by_name(nested.losses)
+
+
+def test_accuracy_and_top5_are_weighted_counts() -> None:
+    logits = np.array([[9, 8, 7, 6, 5, 4, 3]] * 4, np.float32)
+    found = emissions(CrossEntropyLoss.Params(has_top5=True), logits, np.array([0, 4, 5, 0]), np.array([1., 2., 4., 8.], np.float32))
+    assert by_name(found.metrics) == {'accuracy': [9., 15.], 'top5': [11., 15.]}
+
+
+def test_equal_logits_are_no_hit() -> None:
+    """A network that writes zeros knows nothing; counting larger logits alone would call it perfect."""
+    found = emissions(CrossEntropyLoss.Params(has_top5=True), np.zeros([7, 7], np.float32), np.arange(7), np.ones(7, np.float32))
+    assert by_name(found.metrics) == {'accuracy': [1., 7.], 'top5': [5., 7.]}
+
+
+@pytest.mark.parametrize('params', [CrossEntropyLoss.Params(has_top5=True), CrossEntropyLoss.Params(label_smoothing=0.1)])
+@pytest.mark.parametrize('garbage', [np.nan, np.inf, -1e38])
+def test_an_example_of_weight_0_may_hold_anything(params: Any, garbage: float) -> None:
+    dirty_logits, dirty_labels = LOGITS.copy(), LABELS.copy()
+    dirty_logits[1], dirty_labels[1] = garbage, 12345
+
+    def run(logits: np.ndarray, labels: np.ndarray) -> list[Any]:
+        x = tf.constant(logits)
+        ctx = Context(training=True)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            params.instantiate('loss').fprop(NestedMap(), ctx, x, tf.constant(labels), tf.constant(WEIGHT))
+            loss = ctx.emissions.losses['loss', 'loss']
+        return [by_name(ctx.emissions.losses), by_name(ctx.emissions.metrics), tape.gradient(loss, x).numpy()]
+
+    (*clean, clean_gradient), (*dirty, dirty_gradient) = run(LOGITS, LABELS), run(dirty_logits, dirty_labels)
+    assert clean == dirty
+    np.testing.assert_array_equal(clean_gradient, dirty_gradient)
+    assert not dirty_gradient[1].any()
+
+
+def test_an_auxiliary_loss_is_scaled_and_has_no_weight() -> None:
+    found = emissions(CrossEntropyLoss.Params(is_auxiliary=True, scale=0.4), LOGITS, LABELS, WEIGHT)
+    assert by_name(found.losses) == {'loss': pytest.approx(0.4 * (cross_entropies() @ WEIGHT))}
+    assert found.weights == {}
+
+
+def test_squares_are_summed_over_elements() -> None:
+    found = emissions(MeanSquaredErrorLoss.Params(), np.array([[1., 2.], [3., 4.]], np.float32), np.zeros([2, 2], np.float32))
+    assert (by_name(found.losses), by_name(found.weights)) == ({'loss': 30.}, {'loss': 4.})
+
+
+def test_weighted_squares_count_their_elements_and_ignore_nan_at_weight_0() -> None:
+    x = tf.constant([[1., 2.], [np.nan, 4.]])
+    ctx = Context(training=True)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        MeanSquaredErrorLoss.Params().instantiate('loss').fprop(NestedMap(), ctx, x, tf.zeros([2, 2]), tf.constant([3., 0.]))
+        loss = ctx.emissions.losses['loss', 'loss']
+    assert (by_name(ctx.emissions.losses), by_name(ctx.emissions.weights)) == ({'loss': 15.}, {'loss': 6.})
+    np.testing.assert_array_equal(tape.gradient(loss, x), [[6., 12.], [0., 0.]])
+
+
+def test_labels_of_another_shape_are_refused() -> None:
+    with pytest.raises(ValueError, match=r'loss: labels is \(4, 1\), but x is \(4, 7\): there must be one for each row of logits, \(4,\)'):
+        emissions(CrossEntropyLoss.Params(), LOGITS, LABELS[:, np.newaxis], WEIGHT)

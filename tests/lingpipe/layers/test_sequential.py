@@ -1,0 +1,82 @@
+"""Sequential and Repeat: wiring by name, and what they say when it is wrong."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe.context import Context
+from lingpipe.layer import Layer
+from lingpipe.layers import Activation, CrossEntropyLoss, Dense, Repeat, Sequential
+
+
+class Split(Layer):
+    """The halves of x."""
+
+    def fprop(self, theta: Any, ctx: Any, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        left, right = tf.split(x, 2, -1)
+        return {'left': left, 'right': right}
+
+
+class Add(Layer):
+    """x + skip."""
+
+    def fprop(self, theta: Any, ctx: Any, x: tf.Tensor, skip: tf.Tensor) -> tf.Tensor:
+        return x + skip
+
+
+def dense(name: str = '', **values: Any) -> Dense.Params:
+    return Dense.Params(name=name, input_dim=4, units=4, **values)
+
+
+def network(*layers: Any) -> Any:
+    return Sequential.Params(layers=layers).instantiate('net')
+
+
+def test_values_are_read_by_name_and_written_again() -> None:
+    net = network(dense('a', writes='skip'), dense('b', reads={'x': 'skip'}), Add.Params())
+    assert net.reads() == {'x': 'x'}
+    theta = net.initial_theta()
+    x = tf.ones([2, 4])
+    found = net.fprop(theta, Context(), x=x)
+    skip = x @ theta.a.w
+    np.testing.assert_allclose(found['x'], skip @ theta.b.w + skip, rtol=1e-5)
+    assert set(found) == {'x', 'skip'}
+
+
+def test_several_outputs_get_names_of_their_own() -> None:
+    net = network(Split.Params(writes={'left': 'x', 'right': 'skip'}), Add.Params())
+    np.testing.assert_array_equal(net.fprop(net.initial_theta(), Context(), x=tf.constant([[1., 2.]]))['x'], [[3.]])
+
+
+def test_a_loss_reads_the_mini_batch_and_writes_nothing() -> None:
+    net = network(dense(), CrossEntropyLoss.Params())
+    assert net.reads() == {'x': 'x', 'labels': 'labels', 'weight': 'weight'}
+    found = net.fprop(net.initial_theta(), Context(), x=tf.ones([2, 4]), labels=tf.constant([0, 1]), weight=tf.ones([2]))
+    assert set(found) == {'x'}
+
+
+def test_nested_networks_share_names_and_are_opened() -> None:
+    net = network(Sequential.Params(name='inner', layers=(dense('a', writes='skip'),)), Add.Params(name='add'))
+    assert [layer.path for layer in net.elements()] == ['net/inner/a', 'net/add']
+    assert net.reads() == {'x': 'x'}
+
+
+def test_a_repeated_layer_has_weights_of_its_own() -> None:
+    net = network(Repeat.Params(name='stack', body=dense(), times=2))
+    assert [w.path for w in net.weights()] == ['net/stack/layer_0/w', 'net/stack/layer_0/b', 'net/stack/layer_1/w', 'net/stack/layer_1/b']
+
+
+@pytest.mark.parametrize('layers, message', [
+    ((dense('a'), dense('a')), r"net: two layers are named 'a'; .*: rename layers\[1\]"),
+    ((Add.Params(name='add'),), r"net/add reads 'skip' \(its argument 'skip'\), .*; there are: x"),
+    ((Activation.Params(name='act', reads={'y': 'x'}),), "net/act: reads names the argument 'y', but fprop of Activation takes x"),
+    ((Split.Params(name='split', writes={'middle': 'x'}),), "net/split: writes names the output 'middle', .* returns left, right"),
+    ((Repeat.Params(body=dense(), times=0),), 'Repeat.times=0; it must be at least 1'),
+    ((Repeat.Params(body=dense(), times=1, layers=(dense(),)),), 'Repeat.layers is made from body and times; leave it empty')])
+def test_wrong_wiring_is_explained(layers: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        net = network(*layers)
+        net.fprop(net.initial_theta(), Context(), x=tf.ones([2, 4]))

@@ -1,0 +1,351 @@
+"""Program: the same weights for every K, schedule and recomputation; equal to one plain tape; and what must never happen."""
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe import layers, optimizers, schedules
+from lingpipe.context import Context
+from lingpipe.cost import Cost
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layer import Layer
+from lingpipe.layers import Sequential
+from lingpipe.learner import Learner
+from lingpipe.pipeline.plan import PipelineParams
+from lingpipe.pipeline.program import Program
+
+BATCH, M = 16, 4
+
+
+class Add(Layer):
+    """x + skip."""
+
+    def fprop(self, theta, ctx, x, skip):
+        return x + skip
+
+    def cost(self, x, skip):
+        return Cost(x.shape.num_elements(), 0, 0, x)
+
+
+class Tied(Layer):
+    """x @ w^T, where w is another layer's."""
+
+    class Params(Layer.Params):
+        shape: tuple[int, ...] = field(REQUIRED, 'Of w.')
+
+    def __init__(self, params, path=''):
+        super().__init__(params, path)
+        self.add_weight('w', self.params.shape)
+
+    def fprop(self, theta, ctx, x):
+        return tf.matmul(x, theta.w, transpose_b=True)
+
+    def cost(self, x):
+        return Cost(2 * x.shape[0] * np.prod(self.params.shape), self.num_weights, 0, tf.TensorSpec([x.shape[0], self.params.shape[0]]))
+
+
+class Poison(Layer):
+    """Gives nan to whom may never read it, and x to whom may."""
+
+    class Params(Layer.Params):
+        writes: str | dict[str, str] = field({'x': 'x', 'poison': 'poison'})
+
+    def fprop(self, theta, ctx, x):
+        return {'x': x, 'poison': x * np.nan}
+
+    def cost(self, x):
+        return Cost(0, 0, 0, {'x': x, 'poison': x})
+
+
+class EmitPenalty(Layer):
+    """An extra loss of an inner layer: 0.01 * sum(x^2)."""
+
+    def fprop(self, theta, ctx, x):
+        ctx.emit_loss(self.path, 'penalty', 0.01 * tf.reduce_sum(x * x))
+        return x
+
+    def cost(self, x):
+        return Cost(2 * x.shape.num_elements(), 0, 0, x)
+
+
+class StatefulRandom(Layer):
+    """What no layer may do."""
+
+    def fprop(self, theta, ctx, x):
+        return x * tf.random.uniform([])
+
+    def cost(self, x):
+        return Cost(0, 0, 0, x)
+
+
+def network() -> Sequential:
+    """Dropout, drop path, BatchNorm, skip tensors with several readers, a tied weight, an extra loss."""
+    def dense(name, **kwargs):
+        return layers.Dense.Params(name=name, input_dim=12, units=12, activation='tanh', **kwargs)
+    skip = {'skip': 'skip'}
+    return Sequential.Params(name='model', layers=(
+        layers.Dense.Params(name='in', input_dim=8, units=12, reads={'x': 'image'}, writes='skip'),
+        dense('d1', reads={'x': 'skip'}),
+        layers.BatchNorm.Params(name='bn', dim=12),
+        layers.Dropout.Params(name='dropout', rate=0.2),
+        EmitPenalty.Params(name='penalty'),
+        Add.Params(name='add1', reads=skip),
+        dense('d2'),
+        layers.DropPath.Params(name='drop_path', rate=0.3),
+        Add.Params(name='add2', reads=skip),
+        dense('d3'),
+        Add.Params(name='add3', reads=skip),
+        Tied.Params(name='tied', shape=(8, 12), share={}),
+        Tied.Params(name='again', shape=(12, 8)),
+        Tied.Params(name='tied2', shape=(8, 12), share={'w': 'model/tied/w'}),
+        layers.CrossEntropyLoss.Params(name='loss', label_smoothing=0.1),
+    )).instantiate('model')
+
+
+def learner(**kwargs) -> Learner:
+    defaults = {'optimizer': optimizers.RMSProp.Params(momentum=0.9, epsilon=1e-3), 'learning_rate': schedules.Constant.Params(rate=0.01),
+                'clip_norm': 1.0}
+    return Learner.Params(**{**defaults, **kwargs}).instantiate()
+
+
+def batches(n: int, batch: int = BATCH) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    return [{'image': rng.standard_normal((batch, 8)).astype(np.float32), 'labels': rng.integers(0, 8, batch).astype(np.int32),
+             'weight': rng.integers(0, 2, batch).astype(np.float32) + 0.5} for _ in range(n)]
+
+
+def spec_of(batch) -> dict[str, tf.TensorSpec]:
+    return {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
+
+
+def program_of(net=None, num_micro_batches=M, learn=None, **params) -> Program:
+    params = PipelineParams(num_micro_batches=num_micro_batches, **params)
+    return Program(net or network(), spec_of(batches(1)[0]), params, learn or learner(), seed=7)
+
+
+def weights_of(program: Program) -> dict[str, np.ndarray]:
+    return {path: v.numpy() for path, v in program.variables().items()}
+
+
+def trained(program: Program, steps: int = 5) -> dict[str, np.ndarray]:
+    for step, batch in enumerate(batches(steps)):
+        assert program.train_step(batch, step)['is_finite']
+    return weights_of(program)
+
+
+@pytest.fixture(scope='module')
+def reference() -> dict[str, np.ndarray]:
+    return trained(program_of(num_cells=1, recompute='none', schedule='gpipe'))
+
+
+@pytest.mark.parametrize(('num_cells', 'schedule', 'recompute'), list(itertools.product([1, 2, 4], ['gpipe', '1f1b'], ['none', 'cell', 'layer'])))
+def test_weights_are_bitwise_equal_for_every_partition_schedule_and_recomputation(num_cells, schedule, recompute, reference):
+    found = trained(program_of(num_cells=num_cells, schedule=schedule, recompute=recompute))
+    assert found.keys() == reference.keys()
+    for path, value in reference.items():
+        np.testing.assert_array_equal(found[path], value, err_msg=path)
+
+
+def test_one_step_equals_a_plain_tape_over_the_whole_sequence():
+    net, batch = network(), batches(1)[0]
+    program = program_of(net, num_cells=4, num_micro_batches=1, recompute='cell', learn=learner(
+        optimizer=optimizers.SGD.Params(), learning_rate=schedules.Constant.Params(rate=1.0), clip_norm=None))
+    values = {w.path: w.initial_value(7) for w in net.weights()}
+    values['model/tied2/w'] = values['model/tied/w']
+    trainable = [p for p in program.weights if not p.startswith('model/bn/moving')]
+    with tf.GradientTape() as tape:
+        tape.watch([values[p] for p in trainable])
+        ctx = Context(True, 7, 0, 0)
+        net.fprop(net.theta({**values, 'model/tied2/w': values['model/tied/w']}), ctx, **{k: tf.constant(v) for k, v in batch.items()})
+        loss = tf.add_n(list(ctx.emissions.losses.values())) / tf.add_n(list(ctx.emissions.weights.values()))
+    gradients = tape.gradient(loss, [values[p] for p in trainable])
+    results = program.train_step(batch, 0)
+    assert results['loss'].numpy() == pytest.approx(float(loss), rel=1e-6)
+    for path, gradient in zip(trainable, gradients, strict=True):
+        moved = values[path].numpy() - program.weights[path].numpy()
+        np.testing.assert_allclose(moved, gradient.numpy(), atol=1e-6 * max(1.0, np.abs(gradient.numpy()).max()), err_msg=path)
+
+
+def test_micro_batches_of_a_network_without_batch_statistics_give_the_gradient_of_the_mini_batch():
+    def net():
+        return Sequential.Params(name='model', layers=(
+            layers.Dense.Params(name='in', input_dim=8, units=12, activation='tanh', reads={'x': 'image'}),
+            layers.Dense.Params(name='out', input_dim=12, units=8), layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
+    found = [trained(program_of(net(), num_micro_batches=m, num_cells=2)) for m in (1, 2, 4, 8)]
+    for other in found[1:]:
+        for path, value in found[0].items():
+            np.testing.assert_allclose(other[path], value, atol=2e-6, err_msg=path)
+
+
+def test_moving_averages_take_the_moments_of_the_whole_mini_batch_once():
+    net = Sequential.Params(name='model', layers=(
+        layers.BatchNorm.Params(name='bn', dim=8, decay=0.0, reads={'x': 'image'}),
+        layers.Dense.Params(name='out', input_dim=8, units=8), layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
+    for recompute in ('none', 'cell', 'layer'):
+        program = program_of(net, num_cells=2, recompute=recompute)
+        batch = batches(1)[0]
+        batch['image'] += 1000.0  # E[x^2] - E[x]^2 would lose all digits
+        program.train_step(batch, 0)
+        np.testing.assert_allclose(program.weights['model/bn/moving_mean'], batch['image'].mean(0), rtol=1e-6)
+        np.testing.assert_allclose(program.weights['model/bn/moving_variance'], batch['image'].astype(np.float64).var(0), rtol=1e-3)
+
+
+@pytest.mark.parametrize('recompute', ['none', 'cell', 'layer'])
+def test_values_that_nobody_reads_are_not_sent_and_do_no_harm(recompute):
+    net = Sequential.Params(name='model', layers=(
+        layers.Dense.Params(name='in', input_dim=8, units=8, reads={'x': 'image'}), Poison.Params(name='poison'),
+        layers.Dense.Params(name='out', input_dim=8, units=8), layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
+    program = program_of(net, num_cells=4, recompute=recompute)
+    assert [v.name for cell in program.plan.cells for v in cell.outputs] == ['x', 'x', 'x']
+    assert all(np.isfinite(value).all() for value in trained(program, 2).values())
+
+
+def test_examples_of_weight_zero_may_hold_nan():
+    net = Sequential.Params(name='model', layers=(
+        layers.Dense.Params(name='out', input_dim=8, units=8, reads={'x': 'image'}),
+        layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
+    program = program_of(net, num_cells=2)
+    evaluator = program.evaluator(spec_of(batches(1)[0]))
+    batch = batches(1)[0]
+    batch['weight'][3:] = 0.0
+    clean = evaluator.step(batch)[0]['loss']
+    batch['image'][3:] = np.nan
+    poisoned = evaluator.step(batch)[0]['loss']
+    assert [float(t) for t in clean] == [float(t) for t in poisoned]
+
+
+@pytest.mark.parametrize('where', ['image', 'label weight'])
+def test_a_step_that_is_not_finite_updates_nothing_anywhere_and_the_next_goes_on(where):
+    program = program_of(num_cells=4)
+    first, bad, second = batches(3)
+    if where == 'image':
+        bad['image'][5, 2] = np.inf
+    else:
+        bad['weight'][5] = np.nan
+    program.train_step(first, 0)
+    before = weights_of(program)
+    assert not program.train_step(bad, 1)['is_finite']
+    for path, value in weights_of(program).items():
+        np.testing.assert_array_equal(value, before[path], err_msg=path)
+    program.train_step(second, 2)
+    clean = program_of(num_cells=2)
+    clean.train_step(first, 0)
+    clean.train_step(second, 2)
+    for path, value in weights_of(clean).items():
+        np.testing.assert_array_equal(weights_of(program)[path], value, err_msg=path)
+
+
+def test_clipping_uses_the_norm_over_all_cells():
+    plain = {'optimizer': optimizers.SGD.Params(), 'learning_rate': schedules.Constant.Params(rate=1.0)}
+    free, clipped = (program_of(num_cells=4, learn=learner(clip_norm=clip, **plain)) for clip in (None, 0.01))
+    start = weights_of(free)
+    norm = float(free.train_step(batches(1)[0], 0)['gradient_norm'])
+    clipped.train_step(batches(1)[0], 0)
+    trained_paths = [p for p in free.weights if 'moving' not in p]
+    steps = np.concatenate([(free.weights[p].numpy() - start[f'weights/{p}']).ravel() for p in trained_paths])
+    small = np.concatenate([(clipped.weights[p].numpy() - start[f'weights/{p}']).ravel() for p in trained_paths])
+    assert np.linalg.norm(steps) == pytest.approx(norm, rel=1e-5)
+    assert np.linalg.norm(small) == pytest.approx(0.01, rel=1e-4)
+
+
+def test_accumulated_mini_batches_equal_one_of_their_sum():
+    first, second = batches(2)
+    both = {name: np.concatenate([first[name], second[name]]) for name in first}
+    small = program_of(num_cells=2)
+    small.accumulate(first, 0, 0)
+    small.train_step(second, 0, index=1)
+    large = Program(network(), spec_of(both), PipelineParams(num_cells=4, num_micro_batches=2 * M), learner(), seed=7)
+    large.train_step(both, 0)
+    for path, value in weights_of(large).items():
+        np.testing.assert_array_equal(weights_of(small)[path], value, err_msg=path)
+
+
+def test_frozen_weights_cost_no_backward_before_the_first_trainable_layer():
+    program = program_of(num_cells=4, learn=learner(frozen='model/(in|d1|bn|d2)/'))
+    start = weights_of(program)
+    assert sorted(program.plan.schedule.backward_cells) == [k for k, cell in enumerate(program.plan.cells) if
+                                                            any(e.layer.path >= 'model/d3' for e in cell.elements if e.trained)]
+    found = trained(program, 2)
+    moved = {path for path in start if not np.array_equal(start[path], found[path]) and path.startswith('weights/')}
+    assert {p.split('/')[2] for p in moved} == {'bn', 'd3', 'tied', 'again'}  # of bn only the moving averages
+    assert {p for p in moved if '/bn/' in p} == {'weights/model/bn/moving_mean', 'weights/model/bn/moving_variance'}
+
+
+def test_evaluation_uses_the_moving_average_of_weights_and_any_batch_size():
+    program = program_of(num_cells=4, learn=learner(ema_decay=0.5, ema_warmup=False))
+    trained(program, 3)
+    batch = batches(1)[0]
+    whole = {k: float(v[0]) for k, v in program.evaluator(spec_of(batch)).step(batch)[0].items()}
+    ema = program.evaluator(spec_of(batch), num_micro_batches=1, fetch=['x']).step(batch)
+    assert {k: pytest.approx(float(v[0]), rel=1e-5) for k, v in ema[0].items()} == whole
+    assert ema[1]['x'].shape == (BATCH, 8)
+    part = {k: v[:6] for k, v in batch.items()}
+    rest = {k: v[6:] for k, v in batch.items()}
+    sums = [program.evaluator(spec_of(b)).step(b)[0]['loss'] for b in (part, rest)]
+    assert float(sums[0][0] + sums[1][0]) == pytest.approx(whole['loss'], rel=1e-5)
+
+
+def test_a_measured_step_is_a_training_step_and_gives_every_task_a_time():
+    timed, plain = program_of(num_cells=2), program_of(num_cells=2)
+    results, timeline = timed.timed_step(batches(1)[0], 0)
+    plain.train_step(batches(1)[0], 0)
+    assert set(timeline.spans) == {task for tasks in timed.plan.schedule.devices for task in tasks}
+    for path, value in weights_of(plain).items():
+        np.testing.assert_array_equal(weights_of(timed)[path], value, err_msg=path)
+    for tasks in timed.plan.schedule.devices:  # tasks of a device follow each other in the order of the schedule
+        ends = [timeline.spans[task] for task in tasks]
+        assert all(a[1] <= b[0] + 1e-5 for a, b in itertools.pairwise(ends))
+
+
+@pytest.mark.parametrize(('change', 'sentence'), [
+    ({'num_micro_batches': 6}, r'num_micro_batches=6 does not divide the batch of 16 examples; use 1, 2, 4, 8 or 16, or change train_input.batch_size.'),
+    ({'num_cells': 0}, r'num_cells=0; it must be at least 1.'),
+    ({'num_cells': 40, 'devices': ('CPU:0',) * 40}, r'num_cells=40 is more than the 15 layers'),
+    ({'num_cells': 9}, r'num_cells=9 needs 9 devices, but there are 4 CPU devices'),
+    ({'num_cells': 2, 'devices': ('CPU:0', 'GPU:7')}, r"device 'GPU:7' does not exist; there are .*CPU:0"),
+    ({'num_cells': 2, 'layers_per_cell': (3, 4)}, r'layers_per_cell=\[3, 4\] adds up to 7, but the network has 15 layers'),
+    ({'num_cells': 2, 'device_bytes': 100.0}, r'device_bytes'),
+])
+def test_a_partition_that_cannot_exist_is_one_clear_sentence(change, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        program_of(**change)
+
+
+def _with(*extra) -> Sequential:
+    return Sequential.Params(name='model', layers=(
+        layers.Dense.Params(name='in', input_dim=8, units=8, reads={'x': 'image'}), *extra,
+        layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
+
+
+def test_a_stateful_op_is_refused_with_the_layer_named():
+    with pytest.raises(ValueError, match=r'model/rand makes the stateful op RandomUniform .*use tf.random.stateless_\*'):
+        program_of(_with(StatefulRandom.Params(name='rand'))).train_step(batches(1)[0], 0)
+
+
+def test_a_value_that_nobody_writes_is_refused_with_what_there_is():
+    with pytest.raises(ValueError, match=r"model/add reads 'skip' \(its argument 'skip'\), which no layer before it writes and the mini-batch "
+                                         r"does not have; there are: image, labels, weight, x."):
+        program_of(_with(Add.Params(name='add')))
+
+
+def test_a_shared_weight_must_exist_and_fit():
+    with pytest.raises(ValueError, match="model/t/w shares 'model/nothing/w', which is no weight of this network"):
+        program_of(_with(Tied.Params(name='t', shape=(8, 8), share={'w': 'model/nothing/w'})))
+    with pytest.raises(ValueError, match=r'model/t/w of shape \(4, 8\) shares model/in/w of shape \(8, 8\)'):
+        program_of(_with(Tied.Params(name='t', shape=(4, 8), share={'w': 'model/in/w'})))
+
+
+def test_a_network_needs_exactly_one_main_loss():
+    two = _with(layers.CrossEntropyLoss.Params(name='first'))
+    with pytest.raises(ValueError, match=r'2 layers give a loss with a weight \(model/first, model/loss\); exactly one must'):
+        program_of(two).train_step(batches(1)[0], 0)
+
+
+def test_a_mini_batch_of_another_shape_is_refused():
+    program = program_of(num_cells=2)
+    small = batches(1, batch=12)[0]
+    with pytest.raises(ValueError, match=r"'image' of the mini-batch is float32 \(12, 8\), but the network was built for float32 \(16, 8\)"):
+        program.train_step(small, 0)

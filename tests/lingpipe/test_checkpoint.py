@@ -1,0 +1,341 @@
+"""The checkpoint's promises: whole or not at all, what is damaged is passed over, errors name the keys, nothing good is deleted."""
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe.checkpoint import Checkpointer, initialize
+
+
+def make_variables(value: float = 0.) -> dict[str, tf.Variable]:
+    """Weights and a count on three devices."""
+    value = float(value)
+    with tf.device('CPU:0'):
+        kernel = tf.Variable(tf.fill([2, 3], value))
+    with tf.device('CPU:1'):
+        bias = tf.Variable(tf.fill([300], value))
+    with tf.device('CPU:2'):
+        count = tf.Variable(int(value), dtype=tf.int64)
+    return {'model/block.1/kernel': kernel, 'model/block.1/bias': bias, 'optimizer/model/iterations': count}
+
+
+def values_of(variables: dict[str, tf.Variable]) -> set[float]:
+    return {float(x) for v in variables.values() for x in np.ravel(v.numpy())}
+
+
+def saved(directory: Path, *steps: int, keep: int = 9) -> Checkpointer:
+    """A checkpointer that has saved the value 1. at step 1, and so on."""
+    checkpointer = Checkpointer(str(directory), keep)
+    for step in steps:
+        checkpointer.save(step, make_variables(step), {'position': 10 * step})
+    return checkpointer
+
+
+def data_file(directory: Path, step: int, pattern: str) -> Path:
+    return next(directory.glob(f'step-{step:08d}/{pattern}'))
+
+
+# Saving and restoring.
+
+def test_what_is_saved_is_restored_on_any_device(tmp_path):
+    checkpointer = saved(tmp_path, 7)
+    variables = make_variables()
+    assert checkpointer.restore(variables) == {'position': 70, 'step': 7}
+    assert values_of(variables) == {7.}
+    assert variables['model/block.1/bias'].device.endswith('CPU:1')
+
+
+def test_variables_may_move_to_other_devices(tmp_path):
+    checkpointer = saved(tmp_path, 7)
+    with tf.device('CPU:3'):
+        variables = {key: tf.Variable(tf.zeros_like(v)) for key, v in make_variables().items()}
+    checkpointer.restore(variables)
+    assert values_of(variables) == {7.}
+
+
+def test_the_newest_is_restored(tmp_path):
+    checkpointer = saved(tmp_path, 100_000_000, 9, 10)
+    variables = make_variables()
+    assert checkpointer.restore(variables) == {'position': 1_000_000_000, 'step': 100_000_000}
+
+
+def test_another_step_may_be_asked_for(tmp_path):
+    checkpointer = saved(tmp_path, 1, 2)
+    assert checkpointer.restore(make_variables(), step=1) == {'position': 10, 'step': 1}
+    with pytest.raises(ValueError, match='has no checkpoint of step 3; it has 1, 2'):
+        checkpointer.restore(make_variables(), step=3)
+
+
+def test_without_checkpoints_there_is_nothing_to_restore(tmp_path):
+    assert Checkpointer(str(tmp_path / 'new')).restore(make_variables()) is None
+    assert Checkpointer(str(tmp_path / 'none'), is_writer=False).restore(make_variables()) is None
+    assert not (tmp_path / 'none').exists()
+
+
+def test_bfloat16_and_scalars_and_files_of_the_controller(tmp_path):
+    variables = {'a': tf.Variable(tf.constant([1.5, -2.], tf.bfloat16)), 'b': tf.Variable(True)}
+    checkpointer = Checkpointer(str(tmp_path), io_device='/job:localhost')
+    checkpointer.save(1, variables)
+    variables['a'].assign([0., 0.])
+    variables['b'].assign(False)
+    checkpointer.restore(variables)
+    assert variables['a'].numpy().tolist() == [1.5, -2.]
+    assert variables['b'].numpy()
+
+
+def test_the_same_step_saved_again_is_replaced(tmp_path):
+    checkpointer = saved(tmp_path, 5)
+    checkpointer.save(5, make_variables(6.), {})
+    variables = make_variables()
+    checkpointer.restore(variables)
+    assert values_of(variables) == {6.}
+    assert sorted(os.listdir(tmp_path)) == ['step-00000005']
+
+
+def test_the_metadata_file_says_what_is_in_it(tmp_path):
+    saved(tmp_path, 5)
+    facts = json.loads((tmp_path / 'step-00000005' / 'metadata.json').read_text())
+    assert facts.pop('checksum') > 0
+    assert facts == {'format': 1, 'step': 5, 'metadata': {'position': 50}, 'variables': {
+        'model/block.1/kernel': {'shape': [2, 3], 'dtype': 'float32'}, 'model/block.1/bias': {'shape': [300], 'dtype': 'float32'},
+        'optimizer/model/iterations': {'shape': [], 'dtype': 'int64'}}}
+
+
+# Damage.
+
+DAMAGES = ['flip data', 'cut data', 'flip index', 'cut index', 'no data', 'no index', 'no metadata', 'flip metadata', 'cut metadata']
+
+
+def damage(directory: Path, step: int, how: str) -> None:
+    what, part = how.split()
+    path = data_file(directory, step, {'data': 'variables.data*', 'index': 'variables.index', 'metadata': 'metadata.json'}[part])
+    content = bytearray(path.read_bytes())
+    if what == 'no':
+        path.unlink()
+    elif what == 'cut':
+        path.write_bytes(content[:len(content) // 2])
+    else:
+        at = content.index(b'50') if part == 'metadata' else len(content) // 2
+        content[at] ^= 1
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize('how', DAMAGES)
+def test_a_damaged_newest_is_reported_in_one_line_and_passed_over(tmp_path, caplog, how):
+    checkpointer = saved(tmp_path, 4, 5)
+    damage(tmp_path, 5, how)
+    variables = make_variables()
+    with caplog.at_level('WARNING'):
+        assert checkpointer.restore(variables) == {'position': 40, 'step': 4}
+    assert values_of(variables) == {4.}
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[1:] == []
+    assert re.match(r'checkpoint .*/step-00000005 is damaged and not used: .', lines[0])
+    assert '\n' not in lines[0]
+
+
+def test_if_all_are_damaged_it_says_so(tmp_path):
+    checkpointer = saved(tmp_path, 4, 5)
+    damage(tmp_path, 4, 'cut data')
+    damage(tmp_path, 5, 'no metadata')
+    with pytest.raises(ValueError, match='none of the 2 checkpoints can be read; .* choose another logdir to start anew'):
+        checkpointer.restore(make_variables())
+
+
+def test_a_damaged_newest_does_not_push_out_good_ones(tmp_path):
+    """With keep=1 the damaged step 5 counted as the newest, and saving step 4 would have deleted steps 3 and 4."""
+    checkpointer = saved(tmp_path, 3, 5, keep=2)
+    damage(tmp_path, 5, 'cut data')
+    checkpointer = Checkpointer(str(tmp_path), keep=1)
+    checkpointer.restore(make_variables())
+    checkpointer.save(4, make_variables(4.))
+    assert checkpointer.steps() == [4]
+    assert sorted(os.listdir(tmp_path)) == ['bad-step-00000005', 'step-00000004']
+
+
+# Keys.
+
+def test_other_keys_and_shapes_are_named(tmp_path):
+    checkpointer = saved(tmp_path, 1)
+    variables = make_variables()
+    variables['model/head/kernel'] = variables.pop('model/block.1/bias')
+    variables['model/block.1/kernel'] = tf.Variable(tf.zeros([2, 4]))
+    with pytest.raises(ValueError, match=re.escape(
+            'does not fit: it lacks model/head/kernel; the experiment lacks model/block.1/bias; '
+            'model/block.1/kernel is float32[2, 3] in it and float32[2, 4] here. A checkpoint restores only into the network and the '
+            'learner that wrote it')):
+        checkpointer.restore(variables)
+
+
+def test_a_checkpoint_that_does_not_fit_changes_nothing(tmp_path):
+    checkpointer = saved(tmp_path, 1)
+    variables = make_variables(9.)
+    variables['more'] = tf.Variable(9.)
+    with pytest.raises(ValueError, match='it lacks more'):
+        checkpointer.restore(variables)
+    assert values_of(variables) == {9.}
+
+
+def test_a_newer_format_is_refused_and_not_called_damaged(tmp_path):
+    checkpointer = saved(tmp_path, 1)
+    path = data_file(tmp_path, 1, 'metadata.json')
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(ValueError, match='has format 2, and this lingpipe reads up to 1; use a newer one'):
+        checkpointer.restore(make_variables())
+
+
+# Keeping.
+
+def test_the_last_ones_and_the_best_are_kept(tmp_path):
+    checkpointer = saved(tmp_path, 1, keep=2)
+    for step, value in ((1, 0.5), (2, 0.9), (3, 0.7), (4, 0.9), (5, float('nan'))):
+        checkpointer.save(step, make_variables(step))
+        assert checkpointer.mark_best(step, value) == (step <= 2)
+    assert checkpointer.steps() == [2, 4, 5]
+    assert Checkpointer(str(tmp_path)).best() == (2, 0.9)
+
+
+def test_the_best_may_be_the_lowest(tmp_path):
+    checkpointer = saved(tmp_path, 1, 2, 3)
+    assert [checkpointer.mark_best(step, value, higher_is_better=False) for step, value in ((1, 3.), (2, 2.), (3, 4.))] == [
+        True, True, False]
+    assert checkpointer.best() == (2, 2.)
+
+
+def test_a_step_that_is_gone_cannot_be_the_best(tmp_path):
+    checkpointer = saved(tmp_path, 1, 2, keep=1)
+    assert not checkpointer.mark_best(1, 5.)
+    assert checkpointer.best() is None
+
+
+def test_an_earlier_step_that_was_just_saved_is_kept(tmp_path):
+    checkpointer = saved(tmp_path, 8, 9, keep=1)
+    checkpointer.save(4, make_variables())
+    assert checkpointer.steps() == [4, 9]
+
+
+# Kills and disks.
+
+def test_leftovers_of_a_kill_are_removed_at_the_start(tmp_path):
+    saved(tmp_path, 1)
+    (tmp_path / 'tmp-step-00000002').mkdir()
+    (tmp_path / 'tmp-step-00000002' / 'variables.index').write_text('half')
+    (tmp_path / 'step-00000001').rename(tmp_path / 'old-step-00000001')   # killed between the two renames of a replacement
+    assert Checkpointer(str(tmp_path)).steps() == [1]
+    assert os.listdir(tmp_path) == ['step-00000001']
+
+
+def test_a_reader_leaves_the_directory_alone(tmp_path):
+    saved(tmp_path, 1)
+    (tmp_path / 'tmp-step-00000002').mkdir()
+    assert Checkpointer(str(tmp_path), is_writer=False).restore(make_variables()) == {'position': 10, 'step': 1}
+    assert (tmp_path / 'tmp-step-00000002').exists()
+
+
+def test_a_kill_in_the_middle_of_saving_leaves_a_whole_checkpoint(tmp_path):
+    program = ('import sys, tensorflow as tf\n'
+               'from lingpipe.checkpoint import Checkpointer\n'
+               'checkpointer, variable = Checkpointer(sys.argv[1]), tf.Variable(tf.zeros([1 << 20]))\n'
+               'for step in range(1, 10**6):\n'
+               '    variable.assign(tf.fill([1 << 20], float(step)))\n'
+               '    checkpointer.save(step, {"w": variable})\n'
+               '    print(step, flush=True)\n')
+    process = subprocess.Popen([sys.executable, '-c', program, str(tmp_path)], stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path)})
+    assert process.stdout is not None
+    last = 0
+    while last < 5:
+        last = int(process.stdout.readline())
+    time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    last = int((process.stdout.read().split() or [str(last)])[-1])
+    process.wait()
+    process.stdout.close()
+    variable = tf.Variable(tf.zeros([1 << 20]))
+    restored = Checkpointer(str(tmp_path)).restore({'w': variable})
+    assert restored is not None and restored['step'] in (last, last + 1)
+    assert set(variable.numpy().tolist()) == {float(restored['step'])}
+
+
+def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path):
+    checkpointer = saved(tmp_path, 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))   # no file may be longer than 1000 bytes
+    try:
+        with pytest.raises(OSError, match=r'the checkpoint of step 2 cannot be written to .*; that of step 1 is still whole\. Make room'):
+            checkpointer.save(2, make_variables(2.))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert os.listdir(tmp_path) == ['step-00000001']
+    checkpointer.save(2, make_variables(2.))
+    assert checkpointer.restore(make_variables()) == {'step': 2}
+
+
+def test_a_directory_that_cannot_be_written_is_one_clear_error(tmp_path):
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(OSError, match='checkpoints cannot be kept in .*/file/checkpoints: .*; choose a logdir that can be written'):
+        Checkpointer(str(tmp_path / 'file' / 'checkpoints'))
+
+
+def test_metadata_that_is_not_json_is_refused(tmp_path):
+    with pytest.raises(ValueError, match='metadata of step 1 cannot be saved as JSON: .*; use numbers, texts, lists and dicts'):
+        Checkpointer(str(tmp_path)).save(1, make_variables(), {'position': tf.constant(1)})
+
+
+def test_keeping_none_is_refused(tmp_path):
+    with pytest.raises(ValueError, match='keep=0 would keep no checkpoint; use 1 or more'):
+        Checkpointer(str(tmp_path), keep=0)
+
+
+# Taking weights from another experiment.
+
+@pytest.mark.parametrize('below', ['', 'checkpoints', 'checkpoints/step-00000003'])
+def test_weights_are_taken_by_rules(tmp_path, below):
+    saved(tmp_path / 'checkpoints', 3)
+    ours = {'net/a/kernel': tf.Variable(tf.zeros([2, 3])), 'net/a/bias': tf.Variable(tf.zeros([4])),
+            'net/head/kernel': tf.Variable(tf.zeros([2, 3])), 'net/b/kernel': tf.Variable(tf.zeros([2, 3])),
+            'step': tf.Variable(0, dtype=tf.int64)}
+    report = initialize(ours, str(tmp_path / below), [(r'net/head/.*', None), (r'net/a/(\w+)', r'model/block.1/\1'),
+                                                      (r'net/b/kernel', 'model/b/kernel')])
+    assert report.taken == {'net/a/kernel': 'model/block.1/kernel'}
+    assert report.shapes == {'net/a/bias': ([4], [300])}
+    assert report.not_taken == {'net/a/bias': 'its shape is [4], and [300] there', 'net/head/kernel': 'by a rule',
+                                'net/b/kernel': 'there is no model/b/kernel', 'step': 'no rule for it'}
+    assert report.text().splitlines()[0] == f'1 of 5 variables are taken from {report.source}.'
+    assert '  taken      net/a/kernel from model/block.1/kernel' in report.text().splitlines()
+    assert values_of({'': ours['net/a/kernel']}) == {3.}
+    assert values_of({'': ours['net/head/kernel']}) == {0.}
+
+
+def test_a_damaged_newest_is_not_taken_from(tmp_path):
+    saved(tmp_path, 1, 2)
+    damage(tmp_path, 2, 'no metadata')
+    ours = make_variables()
+    initialize(ours, str(tmp_path), [('(.*)', r'\1')])
+    assert values_of(ours) == {1.}
+
+
+@pytest.mark.parametrize(('rules', 'sentence'), [
+    ([('net/.*', 'x')], "the rule 'net/.*' matches none of the 3 variables; they look like model/block.1/kernel"),
+    ([('model/.*', None)], 'nothing could be taken from '),
+])
+def test_rules_without_effect_are_refused(tmp_path, rules, sentence):
+    saved(tmp_path, 1)
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        initialize(make_variables(), str(tmp_path), rules)
+
+
+def test_a_source_without_checkpoints_is_refused(tmp_path):
+    with pytest.raises(ValueError, match='has no checkpoint that can be read; name a logdir, its checkpoints or one step-'):
+        initialize(make_variables(), str(tmp_path), [('.*', 'x')])

@@ -1,0 +1,246 @@
+"""The train loop's promises: exact resume, evaluation, best checkpoint, bad numbers, pictures."""
+import glob
+import io
+import json
+import os
+import pathlib
+import re
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe import registry
+from lingpipe.checkpoint import Checkpointer
+from lingpipe.evaluate import mean
+from lingpipe.train_loop import NonFiniteError
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch):
+    monkeypatch.syspath_prepend(os.path.dirname(__file__))
+
+
+def make_params(**overrides):
+    return registry.get('tiny_experiment.Tiny').set(**{name.replace('__', '.'): value for name, value in overrides.items()})
+
+
+def make_loop(params, logdir, **kwargs):
+    experiment = params.instantiate()
+    return experiment.params.train.instantiate(experiment, str(logdir), out=kwargs.pop('out', io.StringIO()), **kwargs)
+
+
+def train(params, logdir, **kwargs):
+    """The loop and its outcome."""
+    loop = make_loop(params, logdir, **kwargs)
+    return loop, loop.run()
+
+
+def values_of(loop):
+    return {key: variable.numpy() for key, variable in loop.program.variables().items()}
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for key in expected:
+        np.testing.assert_array_equal(found[key], expected[key], err_msg=key)
+
+
+def test_training_learns(tmp_path):
+    loop, outcome = train(make_params(train__num_steps=60, train__checkpoint_every_steps=60), tmp_path)
+    assert outcome.step == 60
+    assert outcome.metrics['test']['error'] < 0.15
+
+
+def test_resumed_training_has_the_bits_of_an_uninterrupted_one_whatever_the_cells(tmp_path):
+    whole, _ = train(make_params(train__num_steps=9), tmp_path / 'whole', has_evaluation=False)
+    for steps, num_cells, schedule in ((2, 1, 'gpipe'), (5, 4, '1f1b'), (9, 2, 'gpipe')):
+        parts, outcome = train(make_params(train__num_steps=steps, pipeline__num_cells=num_cells, pipeline__schedule=schedule),
+                               tmp_path / 'parts', has_evaluation=False)
+        assert outcome.step == steps
+    assert_same(values_of(parts), values_of(whole))
+
+
+def test_accumulated_mini_batches_resume_at_the_right_example(tmp_path):
+    accumulate = {'task__learner__accumulate': 3, 'train_input__batch_size': 4}
+    whole, _ = train(make_params(train__num_steps=5, **accumulate), tmp_path / 'whole', has_evaluation=False)
+    train(make_params(train__num_steps=2, **accumulate), tmp_path / 'parts', has_evaluation=False)
+    parts, _ = train(make_params(train__num_steps=5, **accumulate), tmp_path / 'parts', has_evaluation=False)
+    assert_same(values_of(parts), values_of(whole))
+
+
+def test_timed_step_is_a_normal_step_and_is_drawn(tmp_path):
+    plain, _ = train(make_params(train__num_steps=6), tmp_path / 'plain', has_evaluation=False)
+    out = io.StringIO()
+    timed, outcome = train(make_params(train__num_steps=6, train__timeline_step=4), tmp_path / 'timed', has_evaluation=False, out=out)
+    assert_same(values_of(timed), values_of(plain))
+    report = outcome.timeline
+    assert report.step == 4
+    assert 0 <= report.measured_bubble < 1 and 0 <= report.replayed_bubble < 1
+    assert report.predicted_bubble == timed.program.plan.simulate().bubble_share
+    assert re.search(r'bubble of step 4: measured [\d.]+%, predicted [\d.]+% from FLOPs and [\d.]+% from the measured', out.getvalue())
+    assert pathlib.Path(report.png).read_bytes().startswith(b'\x89PNG')
+    events = json.loads(pathlib.Path(report.trace).read_text())['traceEvents']
+    tasks = [event for event in events if event['ph'] == 'X' and event['pid'] == 0]
+    assert len(tasks) == 6   # two micro-batches: F and B of cell 0, B of cell 1
+
+
+def test_timeline_is_made_of_a_step_with_accumulation_too(tmp_path):
+    accumulate = {'task__learner__accumulate': 2, 'train_input__batch_size': 4, 'train__num_steps': 4}
+    plain, _ = train(make_params(**accumulate), tmp_path / 'plain', has_evaluation=False)
+    timed, outcome = train(make_params(train__timeline_step=3, **accumulate), tmp_path / 'timed', has_evaluation=False)
+    assert outcome.timeline is not None
+    assert_same(values_of(timed), values_of(plain))
+
+
+def test_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path):
+    whole, _ = train(make_params(train__num_steps=8), tmp_path / 'whole', has_evaluation=False)
+    train(make_params(train__num_steps=5), tmp_path / 'parts', has_evaluation=False)
+    for name in glob.glob(f'{tmp_path}/parts/checkpoints/step-00000005/variables.data*'):
+        pathlib.Path(name).write_bytes(bytes(os.path.getsize(name)))
+    out = io.StringIO()
+    parts, _ = train(make_params(train__num_steps=8), tmp_path / 'parts', has_evaluation=False, out=out)
+    assert 'going on after step 4' in out.getvalue()
+    assert_same(values_of(parts), values_of(whole))
+
+
+def test_checkpoint_of_other_batches_is_refused(tmp_path):
+    train(make_params(train__num_steps=2), tmp_path, has_evaluation=False)
+    with pytest.raises(ValueError, match=r'the checkpoint of step 2 was written after 16 examples, but 2 steps of 4 are 8; set '
+                                         r'train_input\.batch_size and task\.learner\.accumulate back, or choose another logdir\.'):
+        train(make_params(train__num_steps=4, train_input__batch_size=4), tmp_path, has_evaluation=False)
+
+
+# Numbers that are not finite.
+
+def test_nan_loss_stops_the_training_and_names_the_step(tmp_path):
+    params = make_params(train__num_steps=20, train__checkpoint_every_steps=2, train_input__shuffle=False,
+                         train_input__nan_at=tuple(range(24, 40)), task__learner__max_nonfinite_steps=2)
+    loop = make_loop(params, tmp_path, has_evaluation=False)
+    with pytest.raises(NonFiniteError, match=r'step 5 has loss nan and gradient norm nan, and 2 steps in a row were not finite; '
+                                             r'the checkpoint of step 4 is kept: lower the learning rate'):
+        loop.run()
+    assert all(np.isfinite(value).all() for value in values_of(loop).values())
+
+
+def test_skipped_step_updates_nothing_but_counts_and_resumes_exactly(tmp_path):
+    bad = {'train_input__shuffle': False, 'train_input__nan_at': (20,), 'task__learner__max_nonfinite_steps': 2}
+    before, _ = train(make_params(train__num_steps=2, **bad), tmp_path / 'before', has_evaluation=False)
+    out = io.StringIO()
+    after, outcome = train(make_params(train__num_steps=3, **bad), tmp_path / 'after', has_evaluation=False, out=out)
+    assert outcome.step == 3
+    assert 'step 3 is skipped: loss nan and gradient norm nan (1 in a row)' in out.getvalue()
+    assert_same(values_of(after), values_of(before))
+    whole, _ = train(make_params(train__num_steps=7, **bad), tmp_path / 'whole', has_evaluation=False)
+    resumed, _ = train(make_params(train__num_steps=7, **bad), tmp_path / 'after', has_evaluation=False)
+    assert_same(values_of(resumed), values_of(whole))
+
+
+def test_nonfinite_steps_in_a_row_are_counted_across_a_restart(tmp_path):
+    bad = {'train_input__shuffle': False, 'train_input__nan_at': tuple(range(16, 40)), 'task__learner__max_nonfinite_steps': 2}
+    train(make_params(train__num_steps=3, **bad), tmp_path, has_evaluation=False)
+    with pytest.raises(NonFiniteError, match='step 4 has'):
+        train(make_params(train__num_steps=9, **bad), tmp_path, has_evaluation=False)
+
+
+# Evaluation.
+
+def test_padding_of_the_last_batch_does_not_count(tmp_path):
+    one_by_one = make_params(train__num_steps=1)
+    one_by_one['eval_inputs.test.batch_size'] = 1
+    padded = train(make_params(train__num_steps=1), tmp_path / 'padded')[1].metrics['test']   # 13 examples, batches of 8
+    exact = train(one_by_one, tmp_path / 'exact')[1].metrics['test']
+    assert padded == pytest.approx(exact, rel=1e-5)
+
+
+def test_mean_weighs_mini_batches_by_their_weight():
+    assert mean([(8.0, 8.0), (1.0, 2.0)]) == 0.9
+
+
+def test_best_checkpoint_is_kept_besides_the_newest(tmp_path):
+    params = make_params(train__num_steps=6, train__eval_every_steps=1, train__keep=1, task__best_metric='error',
+                         task__best_is_largest=True)
+    _, outcome = train(params, tmp_path)   # the largest error is that of the first step
+    assert outcome.best[0] == 1
+    assert Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False).steps() == [1, 6]
+
+
+def test_evaluation_that_a_kill_cut_short_is_made_up_for(tmp_path):
+    train(make_params(train__num_steps=4, train__eval_every_steps=2), tmp_path)
+    lines = (tmp_path / 'evaluations.jsonl').read_text().splitlines(keepends=True)
+    (tmp_path / 'evaluations.jsonl').write_text(lines[0] + lines[1][:10])
+    os.remove(tmp_path / 'checkpoints' / 'best.json')
+    _, outcome = train(make_params(train__num_steps=4, train__eval_every_steps=2), tmp_path)
+    assert outcome.metrics['test'] == {name: value for name, value in json.loads(lines[1]).items() if name in ('loss', 'error')}
+    assert outcome.best[0] == 4
+
+
+def test_wrong_best_metric_says_which_there_are_and_loses_nothing(tmp_path):
+    with pytest.raises(ValueError, match=r"task\.best_metric='accuracy' is not among the metrics of test: loss, error; name one of them"):
+        train(make_params(train__num_steps=2, task__best_metric='accuracy'), tmp_path)
+    assert Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False).steps() == [1, 2]
+
+
+def test_endless_eval_input_is_refused():
+    with pytest.raises(ValueError, match=r'eval_inputs\.test\.num_epochs is none, so that an evaluation would not end; set it to 1'):
+        params = make_params()
+        params['eval_inputs.test.num_epochs'] = None
+        params.instantiate()
+
+
+# Start and end.
+
+def test_input_that_ends_says_where_and_saves(tmp_path):
+    with pytest.raises(ValueError, match=r'train_input ends in step 6 of 10; let it repeat \(train_input\.num_epochs=none\), or lower'):
+        train(make_params(train_input__num_epochs=1, train__checkpoint_every_steps=100), tmp_path, has_evaluation=False)
+    assert Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False).steps() == [5]
+
+
+def test_signal_finishes_the_step_and_saves(tmp_path):
+    loop = make_loop(make_params(train__num_steps=50, train__checkpoint_every_steps=100), tmp_path, out=(out := io.StringIO()))
+    train_step = loop.program.train_step
+
+    def interrupted(batch, step, index):
+        if step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return train_step(batch, step, index)
+
+    loop.program.train_step = interrupted
+    before = signal.getsignal(signal.SIGTERM)
+    outcome = loop.run()
+    assert (outcome.signal, outcome.step) == ('SIGTERM', 4)
+    assert 'SIGTERM: stopped after step 4, whose checkpoint is saved; the same command goes on from there' in out.getvalue()
+    assert Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False).steps() == [4]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_weights_are_taken_from_another_training(tmp_path):
+    source, _ = train(make_params(train__num_steps=2), tmp_path / 'source', has_evaluation=False)
+    out = io.StringIO()
+    params = make_params(train__num_steps=0, seed=1)
+    params['initialize_from.directory'] = str(tmp_path / 'source')
+    loop, _ = train(params, tmp_path / 'new', has_evaluation=False, out=out)
+    np.testing.assert_array_equal(loop.program.weights['model/dense_0/w'], source.program.weights['model/dense_0/w'])
+    assert f'a new training; 4 of 16 variables are taken from {tmp_path}/source/checkpoints/step-00000002' in out.getvalue()
+    assert '  taken      weights/model/dense_0/w\n' in (tmp_path / 'new' / 'initialization.txt').read_text()
+
+
+def test_summaries_and_lines_are_written(tmp_path):
+    out = io.StringIO()
+    train(make_params(train__num_steps=10), tmp_path, out=out)
+    lines = out.getvalue()
+    assert lines == (tmp_path / 'train.log').read_text()
+    assert re.search(r'^predicted bubble [\d.]+%, balance 90\.0%', lines, re.MULTILINE)
+    assert re.search(r'^step 10/10  loss [\d.]+  learning rate 0\.0496  [\d.e+]+ examples/s  ETA 0:00:00$', lines, re.MULTILINE)
+    found: dict[str, list[int]] = {}
+    for run in ('train', 'eval_test'):
+        for file in glob.glob(f'{tmp_path}/tensorboard/{run}/*'):
+            for record in tf.data.TFRecordDataset(file):
+                event = tf.compat.v1.Event.FromString(record.numpy())
+                for value in event.summary.value:
+                    found.setdefault(f'{run}/{value.tag}', []).append(event.step)
+    assert found['train/loss'] == [1, 5, 10]
+    assert found['train/params'] == [0]
+    assert found['eval_test/error'] == [10]
+    assert {'train/gradient_norm', 'train/learning_rate', 'train/examples_per_s', 'train/input_wait_share'} <= found.keys()

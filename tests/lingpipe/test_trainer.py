@@ -1,0 +1,192 @@
+"""The trainer's promises: its flags, its errors, and what a kill, a signal or a restart does to a training."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe import trainer
+from lingpipe.layer import Weight
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+MODEL = '--model=tiny_experiment.Tiny'
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch):
+    monkeypatch.syspath_prepend(HERE)
+
+
+def environment():
+    return {**os.environ, 'PYTHONPATH': os.pathsep.join([ROOT, HERE]), 'TF_CPP_MIN_LOG_LEVEL': '2'}
+
+
+def run_here(monkeypatch, *flags):
+    """The trainer in this process, on the devices that it has already."""
+    monkeypatch.setattr(trainer, 'configure', lambda params: None)
+    return trainer.main(['trainer', *map(str, flags)])
+
+
+def error_of(capsys, monkeypatch, *flags):
+    """The one line that a wrong command prints."""
+    assert run_here(monkeypatch, *flags) in (1, 2)
+    captured = capsys.readouterr()
+    assert 'Traceback' not in captured.err
+    lines = [line for line in captured.err.splitlines() if line]
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+# Flags.
+
+def test_flags_are_these():
+    flags = trainer.define_flags()
+    assert sorted(flags) == ['h', 'help', 'list', 'logdir', 'mode', 'model', 'set', 'steps', 'timeline', 'traceback']
+    assert list(trainer.MODES) == ['train_and_eval', 'train', 'eval', 'inspect']
+
+
+def test_help_prints_every_flag(capsys):
+    assert trainer.main(['trainer', '--help']) == 0
+    out = capsys.readouterr().out
+    assert all(f'--{name}' in out or f'--[no]{name}' in out for name in trainer.define_flags() if len(name) > 1)
+
+
+@pytest.mark.parametrize('flags, error', [
+    (['--modle=x'], r"trainer: Unknown command line flag 'modle'\. Did you mean: mode, model"),
+    (['--mode=fly'], r'trainer: flag --mode=fly: value should be one of <train_and_eval\|train\|eval\|inspect>'),
+    (['model=x'], r"trainer: 'model=x' is no flag; write --model=NAME --logdir=DIR"),
+    ([], r'trainer: --model is missing; --list shows all experiments\.'),
+    ([MODEL], r'trainer: --logdir is missing; name a directory'),
+    (['--model=tiny_experiment.Tinny'], r"trainer: there is no experiment 'tiny_experiment.Tinny'"),
+    ([MODEL, '--set', 'pipeline.num_cells'], r'trainer: --set pipeline\.num_cells has no value; write --set path=value'),
+    ([MODEL, '--set', 'pipeline.num_cels=2'], r"pipeline\.num_cels does not exist: .*did you mean 'num_cells'\?"),
+    ([MODEL, '--set', 'pipeline.num_cells=two'], r'pipeline\.num_cells=two is not of type int; give a value of type int'),
+    ([MODEL, '--set', 'train.keep=0'], r'train: keep=0; use 1 or more'),
+    ([MODEL, '--set', 'pipeline.num_micro_batches=3', '--mode=inspect'], r'num_micro_batches=3 does not divide the batch of 8 examples'),
+    ([MODEL, '--set', 'pipeline.num_cells=9', '--mode=inspect'], r'num_cells=9'),
+    ([MODEL, '--logdir=/dev/null/x'], r'trainer: /dev/null/x cannot be written: .*choose another logdir\.'),
+    ([MODEL, '--logdir=/nowhere', '--mode=eval'], r'trainer: /nowhere/checkpoints has no checkpoint; train first, or correct --logdir\.'),
+])
+def test_mistake_is_one_sentence(capsys, monkeypatch, flags, error):
+    assert re.search(error, error_of(capsys, monkeypatch, *flags))
+
+
+def test_list_prints_names_and_first_lines(capsys, monkeypatch, tmp_path):
+    (tmp_path / 'params').mkdir()
+    (tmp_path / 'params' / '__init__.py').write_text('')
+    (tmp_path / 'params' / 'tiny.py').write_text(pathlib.Path(HERE, 'tiny_experiment.py').read_text())
+    (tmp_path / 'params' / 'bad.py').write_text('1 / 0')
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in list(sys.modules):
+        if name == 'params' or name.startswith('params.'):
+            monkeypatch.delitem(sys.modules, name)
+    before = set(sys.modules)
+    try:
+        assert trainer.main(['trainer', '--list']) == 1
+    finally:
+        for name in {name for name in sys.modules if name == 'params' or name.startswith('params.')} - before:
+            del sys.modules[name]
+    captured = capsys.readouterr()
+    assert captured.out == 'tiny.Tiny  Four dense layers learn a linear map.\n'
+    assert captured.err == 'trainer: params.bad cannot be imported: division by zero\n'
+
+
+def test_inspect_makes_no_weight_and_needs_no_device(capsys, monkeypatch):
+    monkeypatch.setattr(Weight, 'initial_value', None)
+    monkeypatch.setattr(tf.config, 'list_logical_devices', None)
+    billion = [f'--set=task.model.layers[{i}].dim=16384' for i in range(4)]
+    assert trainer.main(['trainer', MODEL, '--mode=inspect', '--set=pipeline.num_cells=5', '--set=pipeline.schedule=gpipe', *billion]) == 0
+    out = capsys.readouterr().out
+    assert '1,073,741,824 parameters in 5 cells; 2 micro-batches of 4 examples; schedule gpipe, recompute cell.' in out
+    assert re.search(r'predicted bubble [\d.]+%, balance 80\.0% \(mean cell / slowest cell\)', out)
+    assert re.search(r'^4 +device 4 +model/loss +model/loss +1 ', out, re.MULTILINE)
+    assert out.endswith('F0 F1 .. .. .. .. .. .. .. B0 .. B1\n'
+                        '.. F0 F1 .. .. .. .. .. B0 .. B1 ..\n'
+                        '.. .. F0 F1 .. .. .. B0 .. B1 .. ..\n'
+                        '.. .. .. F0 F1 .. B0 .. B1 .. .. ..\n'
+                        '.. .. .. .. B0 -- B1 -- .. .. .. ..\n')
+
+
+# Logdirs.
+
+def test_train_and_eval_prints_results_and_places(capsys, monkeypatch, tmp_path):
+    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=6', '--timeline') == 0
+    end = capsys.readouterr().out.split('done after 6 steps\n')[1]
+    assert re.search(r'^  test +loss [\d.]+  error [\d.]+$', end, re.MULTILINE)
+    assert re.search(r'^  timeline +bubble of step 5: measured [\d.]+%, predicted [\d.]+% from FLOPs', end, re.MULTILINE)
+    for place in ('timeline/step-00000005.png', 'timeline/step-00000005.json', 'checkpoints', 'tensorboard', 'params.txt'):
+        assert (tmp_path / place).exists() and (place in end or place == 'params.txt')
+
+
+def test_eval_gives_the_numbers_of_the_end_of_the_training(capsys, monkeypatch, tmp_path):
+    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=3')
+    trained: Any = re.search(r'^  test +(loss .*)$', capsys.readouterr().out, re.MULTILINE)
+    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--mode=eval', '--set=pipeline.num_cells=1') == 0
+    assert capsys.readouterr().out == f'step 3 on test: {trained[1]}\n'
+
+
+def test_logdir_of_another_experiment_is_refused_and_kept(capsys, monkeypatch, tmp_path):
+    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
+    capsys.readouterr()
+    before = (tmp_path / 'params.txt').read_text()
+    for override in ('seed=3', 'task.learner.clip_norm=1', 'train_input.seed=1', 'pipeline.num_micro_batches=4', 'intra_op_threads=2'):
+        path, value = override.split('=')
+        error = error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=4', f'--set={override}')
+        assert re.search(rf'{tmp_path} cannot be gone on with: it holds a training whose {re.escape(path)} \(was [\w.]+, is {value}[.0]*\) '
+                         rf'differ.* Set them back, or choose another logdir', error)
+    assert (tmp_path / 'params.txt').read_text() == before
+
+
+def test_cells_schedule_and_lengths_may_change(monkeypatch, tmp_path):
+    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
+    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=3', '--set=pipeline.num_cells=4', '--set=pipeline.schedule=gpipe',
+                    '--set=pipeline.recompute=none', '--set=train.keep=1') == 0
+    assert 'pipeline.num_cells : 4\n' in (tmp_path / 'params.txt').read_text()
+
+
+# Processes.
+
+def checkpoint_of(logdir, step):
+    """name -> array."""
+    reader = tf.train.load_checkpoint(f'{logdir}/checkpoints/step-{step:08d}/variables')
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if name.startswith('variables/')}
+
+
+def test_training_killed_ten_times_has_the_bits_of_an_uninterrupted_one(tmp_path):
+    def train(name, num_kills):
+        return subprocess.run([sys.executable, f'{HERE}/kill_often.py', f'{tmp_path}/{name}', str(num_kills), '0', MODEL, '--mode=train',
+                               '--steps=60'], env=environment(), capture_output=True, text=True, timeout=200)
+    killed, whole = train('killed', 10), train('whole', 0)
+    assert killed.returncode == whole.returncode == 0, killed.stderr + whole.stderr
+    assert killed.stdout.count('killed at') == 10
+    found, expected = checkpoint_of(tmp_path / 'killed', 60), checkpoint_of(tmp_path / 'whole', 60)
+    assert found.keys() == expected.keys() and len(found) == 16
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def test_sigterm_saves_and_the_same_command_goes_on(tmp_path):
+    command = [sys.executable, '-m', 'lingpipe.trainer', MODEL, '--logdir=log', '--mode=train', '--set=train.checkpoint_every_steps=100000']
+    process = subprocess.Popen([*command, '--steps=100000'], env=environment(), cwd=tmp_path, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    log, deadline = tmp_path / 'log' / 'train.log', time.monotonic() + 60
+    while not (log.exists() and 'step 2/' in log.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    stopped: Any = re.search(r'SIGTERM: stopped after step (\d+), whose checkpoint is saved; the same command goes on from there\n', out)
+    assert process.returncode == 143, err
+    assert err == ''   # TensorFlow is quiet
+    step = int(stopped[1])
+    done = subprocess.run([*command, f'--steps={step + 2}'], env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert f'going on after step {step}, from log/checkpoints' in done.stdout
+    assert f'done after {step + 2} steps' in done.stdout

@@ -1,0 +1,169 @@
+"""Times pipelined training steps, against the same work on one device.
+
+    python -m tools.bench_pipeline --stack=transformer --layers=8 --dim=256 --heads=4 --seq=64 --batch=32 \\
+        --num_cells=2 --num_micro_batches=8 --schedule=1f1b --recompute=none --steps=10 --json
+
+Every measurement is a process of its own, with one intra-op thread and one inter-op thread a device. The pipeline and the
+same work on one device (K = 1, same M, one thread) take turns, --rounds times, and medians are compared, since machines are
+noisy. --device_ms=10,20 replaces all compute by emulated devices on which a forward takes 10 ms and a backward 20 ms.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+WARMUP_STEPS = 2
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """The flags."""
+    p = argparse.ArgumentParser(prog='python -m tools.bench_pipeline', description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--stack', choices=['transformer', 'amoebanet', 'delay'], default='transformer')
+    p.add_argument('--layers', type=int, default=8, help='L: Transformer layers; normal cells of AmoebaNet-D; emulated layers')
+    p.add_argument('--dim', type=int, default=256, help='channels of the Transformer')
+    p.add_argument('--heads', type=int, default=4)
+    p.add_argument('--seq', type=int, default=64, help='T of the Transformer')
+    p.add_argument('--filters', type=int, default=32, help='F of AmoebaNet-D')
+    p.add_argument('--image', type=int, default=64, help='height and width of the images of AmoebaNet-D')
+    p.add_argument('--batch', type=int, default=32, help='examples in a mini-batch')
+    p.add_argument('--num_cells', type=int, default=2, help='K')
+    p.add_argument('--num_micro_batches', type=int, default=8, help='M')
+    p.add_argument('--schedule', choices=['gpipe', '1f1b'], default='1f1b')
+    p.add_argument('--recompute', choices=['none', 'cell', 'layer'], default='none')
+    p.add_argument('--dtype', choices=['float32', 'bfloat16'], default='float32', help='of activations')
+    p.add_argument('--optimizer', choices=['SGD', 'RMSProp'], default='SGD', help='RMSProp has momentum')
+    p.add_argument('--device_ms', default='', help='F,B: emulated devices with these milliseconds a task')
+    p.add_argument('--graph_optimizer', action='store_true', help="leave TensorFlow's Grappler on")
+    p.add_argument('--steps', type=int, default=10, help='timed steps; the median counts')
+    p.add_argument('--rounds', type=int, default=1, help='how often pipeline and one device take turns')
+    p.add_argument('--threads', type=int, default=1, help='intra-op threads of one device')
+    p.add_argument('--no_baseline', action='store_true', help='measure the pipeline alone, in this process')
+    p.add_argument('--losses', action='store_true', help='also print the losses of the first steps')
+    p.add_argument('--timeline', default='', help='save a measured timeline to this path (.png)')
+    p.add_argument('--json', action='store_true', help='print one JSON object')
+    return p.parse_args(argv)
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """Builds and times one configuration in this process."""
+    from lingpipe import cluster
+    cluster.configure(args.num_cells, args.threads, max(1, args.num_cells))
+    import tensorflow as tf
+
+    from lingpipe import optimizers, schedules
+    from lingpipe.learner import Learner
+    from lingpipe.pipeline.plan import PipelineParams
+    from lingpipe.pipeline.program import Program
+    from tools import stacks
+
+    network, batch, layers_per_cell = _work(args)
+    optimizer = optimizers.SGD.Params() if args.optimizer == 'SGD' else optimizers.RMSProp.Params(momentum=0.9)
+    learner = Learner.Params(optimizer=optimizer, learning_rate=schedules.Constant.Params(rate=0.003)).instantiate()
+    params = PipelineParams(num_cells=args.num_cells, num_micro_batches=args.num_micro_batches, schedule=args.schedule,
+                            recompute=args.recompute, use_graph_optimizer=args.graph_optimizer, layers_per_cell=layers_per_cell)
+    tensors = {name: tf.constant(value) for name, value in batch.items()}
+    spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
+    tf.zeros([1]).numpy()
+    _reset_peak()
+    before_mb = _status_mb('VmRSS')
+    start = time.perf_counter()
+    program = Program(network.instantiate('model'), spec, params, learner)
+    if args.stack == 'transformer':
+        stacks.assign_transformer_weights(program, args.layers, args.dim)
+    losses, times, first_step_s = [], [], 0.0
+    for step in range(WARMUP_STEPS + args.steps):
+        began = time.perf_counter()
+        losses.append(float(program.train_step(tensors, step)['loss']))
+        if step == 0:
+            first_step_s = time.perf_counter() - start
+        if step >= WARMUP_STEPS:
+            times.append(time.perf_counter() - began)
+    step_s = statistics.median(times)
+    num_weights = program.network.num_weights
+    peak_mb = _status_mb('VmHWM')
+    num_tasks = sum(len(tasks) for tasks in program.plan.schedule.devices)
+    if args.timeline:
+        _, timeline = program.timed_step(tensors, len(losses))
+        timeline.save_png(args.timeline, f'{args.stack}, K={args.num_cells}, M={args.num_micro_batches}, {args.schedule}')
+    return {'step_ms': step_s * 1e3, 'examples_s': args.batch / step_s, 'first_step_s': first_step_s, 'num_tasks': num_tasks,
+            'us_a_task': step_s * 1e6 / num_tasks, 'num_weights': num_weights, 'start_mb': before_mb, 'peak_mb': peak_mb,
+            'bytes_a_weight': (peak_mb - before_mb) * 2 ** 20 / num_weights, 'losses': losses[:4]}
+
+
+def _work(args: argparse.Namespace) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
+    """(network, mini-batch, layers per cell or ()) of the flags."""
+    from tools import stacks
+    if args.device_ms or args.stack == 'delay':
+        forward_ms, backward_ms = (float(ms) for ms in (args.device_ms or '0,0').split(','))
+        k = args.num_cells
+        return stacks.delays(k, forward_ms, backward_ms), stacks.delay_batch(args.num_micro_batches), (*[1] * (k - 1), 2)
+    if args.stack == 'transformer':
+        return (stacks.transformer(args.layers, args.dim, args.heads, args.dtype), stacks.transformer_batch(args.batch, args.seq, args.dim), ())
+    return stacks.amoebanet(args.layers, args.filters, args.dtype), stacks.image_batch(args.batch, args.image), ()
+
+
+def compare(args: argparse.Namespace) -> dict[str, Any]:
+    """Runs the pipeline and one device in turn, each in a process of its own."""
+    from lingpipe.pipeline.simulator import bound
+    flags = [f'--{name}={value}' for name, value in vars(args).items() if not isinstance(value, bool) and value != '']
+    flags += [f'--{name}' for name, value in vars(args).items() if value is True]
+    runs: dict[str, list[dict[str, Any]]] = {'pipeline': [], 'one_device': []}
+    for _ in range(args.rounds):
+        runs['pipeline'].append(_child(flags))
+        if not args.device_ms:
+            runs['one_device'].append(_child([*flags, '--num_cells=1', '--timeline=']))
+    k, m = args.num_cells, args.num_micro_batches
+    result = {**runs['pipeline'][-1], 'step_ms': statistics.median(r['step_ms'] for r in runs['pipeline'])}
+    result['examples_s'] = args.batch / result['step_ms'] * 1e3
+    if args.device_ms:
+        one_ms = k * m * sum(float(ms) for ms in args.device_ms.split(','))
+    else:
+        one_ms = statistics.median(r['step_ms'] for r in runs['one_device'])
+        result['one_device_peak_mb'] = runs['one_device'][-1]['peak_mb']
+    result.update(one_device_step_ms=one_ms, speedup=one_ms / result['step_ms'], bound=bound(k, m),
+                  share_of_bound=one_ms / result['step_ms'] / bound(k, m))
+    return result
+
+
+def _child(flags: list[str]) -> dict[str, Any]:
+    command = [sys.executable, '-m', 'tools.bench_pipeline', *flags, '--no_baseline', '--json']
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f'{" ".join(command)} failed:\n{done.stderr[-4000:]}')
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _status_mb(name: str) -> float:
+    with open('/proc/self/status') as status:
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith(name))
+
+
+def _reset_peak() -> None:
+    """Starts VmHWM anew from what is resident now."""
+    with open('/proc/self/clear_refs', 'w') as refs:
+        refs.write('5')
+
+
+def main() -> None:
+    args = parse()
+    result = measure(args) if args.no_baseline else compare(args)
+    if not args.losses:
+        result.pop('losses', None)
+    if args.json:
+        print(json.dumps(result))
+        return
+    for name, value in result.items():
+        print(f'{name:22} {value:,.3f}' if isinstance(value, float) else f'{name:22} {value}')
+
+
+if __name__ == '__main__':
+    main()

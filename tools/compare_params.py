@@ -1,0 +1,42 @@
+"""Prints how two experiments differ; each is a registered name or a file of Params as text (LOGDIR/params.txt).
+
+    python -m tools.compare_params image.digits.AmoebaNet /tmp/digits/params.txt
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from typing import Any
+
+from lingpipe import registry
+from lingpipe.hyperparams import Params, diff, diff_text
+
+
+def read(name: str) -> Any:
+    """The Params of a registered experiment or of a file."""
+    if os.path.exists(name):
+        with open(name, encoding='utf-8') as file:
+            return Params.from_text(file.read())
+    return registry.get(name)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parses the arguments and prints."""
+    p = argparse.ArgumentParser(prog='python -m tools.compare_params', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('first')
+    p.add_argument('second')
+    p.add_argument('--json', action='store_true', help='print one JSON object: path -> [first, second]')
+    args = p.parse_args(argv)
+    try:
+        first, second = read(args.first), read(args.second)
+    except ValueError as e:
+        raise SystemExit(f'compare_params: {e}') from e
+    if args.json:
+        print(json.dumps({path: [repr(a), repr(b)] for path, a, b in diff(first, second)}))
+    else:
+        print(diff_text(first, second) or 'no difference')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,47 @@
+"""Prints a schedule as a grid, with its bubble and memory.
+
+    python -m tools.show_schedule --schedule=1f1b --num_cells=4 --num_micro_batches=8
+"""
+from __future__ import annotations
+
+import argparse
+import json
+
+from lingpipe.pipeline.schedule import grid, make_schedule, validate
+from lingpipe.pipeline.simulator import bound, simulate
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parses the flags and prints."""
+    p = argparse.ArgumentParser(prog='python -m tools.show_schedule', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--schedule', default='1f1b', help='gpipe, 1f1b or forward')
+    p.add_argument('--num_cells', type=int, default=4, help='K')
+    p.add_argument('--num_micro_batches', type=int, default=8, help='M')
+    p.add_argument('--forward', type=float, default=1.0, help='time of a forward')
+    p.add_argument('--backward', type=float, default=2.0, help='time of a backward without recomputation')
+    p.add_argument('--recompute', action='store_true', help='every cell but the last runs its forward again')
+    p.add_argument('--transfer', type=float, default=0.0, help='time of a transfer between cells')
+    p.add_argument('--png', default='', help='save a picture to this path')
+    p.add_argument('--json', action='store_true', help='print one JSON object')
+    args = p.parse_args(argv)
+    k, m = args.num_cells, args.num_micro_batches
+    try:
+        schedule = make_schedule(args.schedule, k, m)
+        validate(schedule)
+    except ValueError as e:
+        raise SystemExit(f'show_schedule: {e}') from e
+    simulation = simulate(schedule, [args.forward] * k, [args.backward] * k, transfer_s=args.transfer, recompute=args.recompute)
+    if args.png:
+        simulation.timeline.save_png(args.png, f'{args.schedule}, K={k}, M={m}')
+    if args.json:
+        print(json.dumps({'schedule': args.schedule, 'num_cells': k, 'num_micro_batches': m, 'step': simulation.step_s,
+                          'bubble_share': simulation.bubble_share, 'peak_live_micro_batches': list(simulation.peak_live), 'bound': bound(k, m),
+                          'devices': [[str(task) for task in tasks] for tasks in schedule.devices]}))
+        return
+    print(grid(schedule))
+    print(f'step {simulation.step_s:g}   bubble {simulation.bubble_share:.1%}   speed-up {(1 - simulation.bubble_share) * k:.2f} of {k} '
+          f'(K M / (M + K - 1) = {bound(k, m):.2f})   most micro-batches held, by cell: {", ".join(map(str, simulation.peak_live))}')
+
+
+if __name__ == '__main__':
+    main()
