@@ -1,9 +1,17 @@
 """Cluster: the devices that cells run on, and TensorFlow's settings that must be made before its first op."""
 from __future__ import annotations
 
+import ctypes
 import re
+import sys
 
 import tensorflow as tf
+
+# glibc keeps freed tensors for reuse but, before 2.38, rarely finds one that fits an aligned request: the process grows to twice what
+# it uses. Larger tensors than this get pages of their own, given back when freed. Measured: 8.7 bytes a weight in place of 20.7 (SGD,
+# 100 M weights), and no slower on Transformers, whose activations are smaller; at 256 kB a step took 1.6 times as long.
+_MMAP_THRESHOLD_BYTES = 2 << 20
+_M_MMAP_THRESHOLD = -3  # of malloc.h
 
 
 def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_threads: int = 0) -> None:
@@ -17,6 +25,8 @@ def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_thre
     Raises:
       ValueError: TensorFlow has started already with other settings.
     """
+    if sys.platform == 'linux' and hasattr(libc := ctypes.CDLL(None), 'mallopt'):
+        libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
     cpu = tf.config.list_physical_devices('CPU')[0]
     try:
         if num_cpu_devices:

@@ -65,7 +65,7 @@ class Experiment(Configurable):
                 if one.num_epochs is None:
                     raise ValueError(f'eval_inputs.{name}.num_epochs is none, so that an evaluation would not end; set it to 1')
                 if not re.fullmatch(r'[\w.-]+', name):
-                    raise ValueError(f'eval_inputs has the name {name!r}, which is to name a directory too; use letters, digits, "_" and "-"')
+                    raise ValueError(f'eval_inputs has the name {name!r}, which must do for a directory; use letters, digits, _ and -')
 
     params: Params
 

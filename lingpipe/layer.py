@@ -27,7 +27,7 @@ import dataclasses
 import inspect
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -36,7 +36,7 @@ from lingpipe.cost import Cost
 from lingpipe.hyperparams import Configurable, field
 from lingpipe.nested import NestedMap
 
-Initializer = str | keras.initializers.Initializer
+Initializer: TypeAlias = str | keras.initializers.Initializer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,7 +70,7 @@ class Learner(Configurable):
     def slot_bytes(self) -> float:
         """Bytes of optimizer slots and averages that a weight of a matrix takes, besides the weight and its gradient."""
         matrix = tf.Variable(tf.zeros([16, 16]))
-        optimizer = self._optimizer.make(0.0, self.params.weight_decay)
+        optimizer = self._optimizer.make()
         optimizer.build([keras.Variable(matrix, name='matrix')])
         slots = sum(math.prod(v.shape) for v in optimizer.variables if len(v.shape) == 2)
         return 4.0 * (slots / 256 + (self.params.ema_decay is not None))

@@ -81,7 +81,9 @@ class Progress:
     def _facts(self, results: Mapping[str, float]) -> str:
         parts = [f'loss {results["loss"]:.4g}', f'learning rate {results["learning_rate"]:.3g}']
         if self.examples_per_s and self.seconds_per_step:
-            parts += [f'{self.examples_per_s:.4g} examples/s', f'ETA {duration((self._num_steps - self._step) * self.seconds_per_step)}']
+            digits = 0 if self.examples_per_s >= 100 else 2
+            parts.append(f'{self.examples_per_s:,.{digits}f} examples/s')
+            parts.append(f'ETA {duration((self._num_steps - self._step) * self.seconds_per_step)}')
         return '  '.join(parts)
 
     def _write(self, text: str, is_on_terminal: bool) -> None:

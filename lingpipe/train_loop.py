@@ -273,8 +273,8 @@ class TrainLoop(Configurable):
         self._state = state = _State(metadata['step'], metadata['num_nonfinite'], metadata['num_nonfinite_in_a_row'])
         self._last_saved = state.step
         if metadata['position'] != self._position:
-            raise ValueError(f'the checkpoint of step {state.step} was written after {metadata["position"]} examples, but {state.step} steps '
-                             f'of {self._experiment.examples_per_step} are {self._position}; set train_input.batch_size and '
+            raise ValueError(f'the checkpoint of step {state.step} was written after {metadata["position"]} examples, but {state.step} '
+                             f'steps of {self._experiment.examples_per_step} are {self._position}; set train_input.batch_size and '
                              f'task.learner.accumulate back, or choose another logdir.')
         return f'going on after step {state.step}, from {self._checkpointer.directory}'
 
@@ -291,8 +291,8 @@ class TrainLoop(Configurable):
             self._save()
         outcome.step, outcome.signal, outcome.best = state.step, stop.name, self._checkpointer.best()
         if stop.name:
-            self._progress.message(f'{stop.name}: stopped after step {state.step}, whose checkpoint is saved; the same command goes on from '
-                                   f'there')
+            self._progress.message(f'{stop.name}: stopped after step {state.step}, whose checkpoint is saved; the same command goes on '
+                                   f'from there')
         for line in self._log.read():
             if line['step'] == state.step:
                 outcome.metrics[line['input']] = {name: value for name, value in line.items() if name not in ('step', 'input')}

@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
         print(f'trainer: {error}; --help lists all flags.', file=sys.stderr)
         return 2
     if values.help:
-        print(f'{__doc__}\n{values.main_module_help() or values.get_help()}')
+        print(__doc__ + ''.join(line for line in values.get_help().splitlines(True) if line.startswith(' ')))
         return 0
     try:
         return run(values)

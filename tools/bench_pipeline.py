@@ -79,14 +79,15 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     program = Program(network.instantiate('model'), spec, params, learner)
     if args.stack == 'transformer':
         stacks.assign_transformer_weights(program, args.layers, args.dim)
-    losses, times, first_step_s = [], [], 0.0
+    losses, times, cpu_times, first_step_s = [], [], [], 0.0
     for step in range(WARMUP_STEPS + args.steps):
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         losses.append(float(program.train_step(tensors, step)['loss']))
         if step == 0:
             first_step_s = time.perf_counter() - start
         if step >= WARMUP_STEPS:
             times.append(time.perf_counter() - began)
+            cpu_times.append(time.process_time() - cpu_began)
     step_s = statistics.median(times)
     num_weights = program.network.num_weights
     peak_mb = _status_mb('VmHWM')
@@ -94,7 +95,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     if args.timeline:
         _, timeline = program.timed_step(tensors, len(losses))
         timeline.save_png(args.timeline, f'{args.stack}, K={args.num_cells}, M={args.num_micro_batches}, {args.schedule}')
-    return {'step_ms': step_s * 1e3, 'examples_s': args.batch / step_s, 'first_step_s': first_step_s, 'num_tasks': num_tasks,
+    return {'step_ms': step_s * 1e3, 'cpu_ms': statistics.median(cpu_times) * 1e3, 'examples_s': args.batch / step_s, 'first_step_s': first_step_s, 'num_tasks': num_tasks,
             'us_a_task': step_s * 1e6 / num_tasks, 'num_weights': num_weights, 'start_mb': before_mb, 'peak_mb': peak_mb,
             'bytes_a_weight': (peak_mb - before_mb) * 2 ** 20 / num_weights, 'losses': losses[:4]}
 

@@ -99,7 +99,9 @@ class Accumulators:
         for variable in [*self.gradients.values(), self._scalars, self._running]:
             if variable is not None:
                 with tf.control_dependencies([done]):
-                    zeroed = tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tf.zeros(variable.shape))
+                    # Zeros like a value and not of a shape: TensorFlow would fold those into constants, one for every weight.
+                    zeros = tf.raw_ops.ZerosLike(x=tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype))
+                    zeroed = tf.raw_ops.AssignVariableOp(resource=variable.handle, value=zeros)
                 with tf.control_dependencies([zeroed]):
                     done = tf.constant(0)
         return done

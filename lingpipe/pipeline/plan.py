@@ -56,7 +56,7 @@ class Plan:
       edges: (maker cell, reader cell) of all values.
       schedule: the training schedule.
       micro_batch_spec: name -> nested TensorSpec of a micro-batch.
-      slot_bytes: bytes of optimizer slots, gradient and weight a parameter.
+      bytes_a_weight: bytes of weight, gradient and slots of a parameter.
     """
     params: PipelineParams
     elements: list[Element]
@@ -91,11 +91,20 @@ class Plan:
         inputs = sum(v.num_bytes for v in cell.inputs)
         return inputs if self.params.recompute != 'none' else inputs + sum(e.cost.activation_bytes for e in cell.elements)
 
-    def simulate(self, fixed_forward_s: float | None = None) -> Simulation:
+    def working_bytes(self, k: int) -> float:
+        """Bytes of activations that a running backward of cell k makes again, once, whatever the number of micro-batches."""
+        activations = [e.cost.activation_bytes for e in self.cells[k].elements]
+        if self.params.recompute == 'none':
+            return 0.0
+        if self.params.recompute == 'cell':
+            return sum(activations)
+        return max(activations) + sum(v.num_bytes for e in self.cells[k].elements for v in e.writes.values())
+
+    def simulate(self) -> Simulation:
         """Predicts step time (in units of the costs), bubble and memory."""
         k = range(len(self.cells))
         return simulate(self.schedule, [self.forward_cost(i) for i in k], [self.backward_cost(i) for i in k], edges=self.edges,
-                        held_bytes=[self.held_bytes(i) for i in k], fixed_bytes=[self.weight_bytes(i) for i in k],
+                        held_bytes=[self.held_bytes(i) for i in k], fixed_bytes=[self.weight_bytes(i) + self.working_bytes(i) for i in k],
                         recompute=self.params.recompute != 'none')
 
     @property

@@ -265,6 +265,7 @@ class _Update:
             sums = _named_sums(_joined(emitted))
             loss_sum, weight = sums['loss']
             inverse_weight = tf.math.reciprocal_no_nan(weight)
+            learning_rate = tf.cast(program.learner.learning_rate(step), tf.float32)
         squares = []
         for cell, op in zip(cells, last, strict=True):
             with tf.device(cell.device), tf.control_dependencies([op]):
@@ -278,13 +279,13 @@ class _Update:
         done = []
         for cell in cells:
             with tf.device(cell.device), tf.control_dependencies(squares):  # every cell has read what it needs of the others
-                done.append(tf.function(lambda s, f, given, c=cell: self._update(c, s, f, given), autograph=False)(
-                    scale, is_finite, self._foreign_of(cell, foreign)))
+                done.append(tf.function(lambda *a, c=cell: self._update(c, *a), autograph=False)(
+                    scale, learning_rate, is_finite, self._foreign_of(cell, foreign)))
         with tf.device(cells[0].device), tf.control_dependencies(done):
             results = {name: tf.math.divide_no_nan(total, w) if name != 'loss' else total * inverse_weight for name, (total, w) in sums.items()}
             results['loss'] = tf.where(tf.math.is_finite(loss_sum), results['loss'], loss_sum)
             results.update(weight=tf.identity(weight), gradient_norm=tf.identity(norm), is_finite=tf.identity(is_finite),
-                           learning_rate=tf.cast(program.learner.learning_rate(step), tf.float32))
+                           learning_rate=tf.identity(learning_rate))
             return results
 
     def _read_gradient(self, use: tuple[int, str], last: Sequence[tf.Operation]) -> tf.Tensor:
@@ -296,7 +297,7 @@ class _Update:
         return {f'{path}\n{use[1]}': foreign[use] for path, uses in self._uses.items() for use in uses
                 if self._program._cell_of_weight[path] is cell and use in foreign}
 
-    def _gradient(self, path: str, scale: tf.Tensor, given: dict[str, tf.Tensor], with_regularization: bool = True) -> tf.Tensor:
+    def _gradient(self, path: str, scale: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
         """The gradient of an owned weight: its uses summed in the order of the network, scaled, plus the learner's regularization."""
         owner_cell = self._program._cell_of_weight[path].index
         total = None
@@ -320,14 +321,15 @@ class _Update:
                     halves.append(tf.nn.l2_loss(self._gradient(path, inverse_weight, given)))
         return tf.stack(halves) if halves else tf.zeros([0])
 
-    def _update(self, cell: Cell, scale: tf.Tensor, is_finite: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
+    def _update(self, cell: Cell, scale: tf.Tensor, learning_rate: tf.Tensor, is_finite: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
         program, accumulators = self._program, self._accumulators[cell.index]
 
         def apply() -> tf.Tensor:
             done: list[Any] = []
             for layer_path, paths in self._owned(cell):
                 with tf.control_dependencies(done[-1:]):  # one weight after the other, so that the temporaries of one exist at a time
-                    done.append(program._learners[layer_path].apply({path: lambda path=path: self._gradient(path, scale, given) for path in paths}))
+                    done.append(program._learners[layer_path].apply(
+                        {path: lambda path=path: self._gradient(path, scale, given) for path in paths}, learning_rate))
             self._update_state(cell, accumulators.merged())
             with tf.control_dependencies(done[-1:]):
                 return tf.constant(0)

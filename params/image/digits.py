@@ -20,12 +20,12 @@ class AmoebaNet:
 
     @classmethod
     def params(cls) -> Experiment.Params:
-        num_steps = 300
+        num_steps = 240
         network = AmoebaNetLayers.Params(name='amoebanet', num_layers=3, num_filters=16, num_classes=10, image_channels=1, stem='small',
                                          stem_filters=16, batch_norm=Norm(decay=0.95), drop_path_keep=0.9, drop_path_by_depth=True)
         learner = Learner.Params(
             optimizer=optimizers.RMSProp.Params(rho=0.9, momentum=0.9, epsilon=1e-3),
-            learning_rate=schedules.Cosine.Params(rate=0.005, warmup_steps=20, decay_steps=num_steps - 20),
+            learning_rate=schedules.Cosine.Params(rate=0.01, warmup_steps=20, decay_steps=num_steps - 20),
             l2=4e-5, clip_norm=10.)
         return Experiment.Params(
             task=classifier(network, learner),

@@ -114,7 +114,7 @@ def _cell_layers(p: Any) -> list[Layer.Params]:
         conv_norm(p.previous.dim, p.dim, p.batch_norm, name='previous', reads={'x': p.previous.name}, writes=f'{p.name}.s0')]
     states = [State(name=f'{p.name}.s0', dim=p.dim, reduction=p.previous.reduction), p.before_previous]
     older = p.before_previous
-    wiring = {'name': 'before_previous', 'reads': {'x': older.name}, 'writes': f'{p.name}.s1'}
+    wiring: dict[str, Any] = {'name': 'before_previous', 'reads': {'x': older.name}, 'writes': f'{p.name}.s1'}
     if older.reduction != p.previous.reduction:
         layers.append(FactorizedReduction.Params(input_dim=older.dim, dim=p.dim, batch_norm=p.batch_norm, **wiring))
         states[1] = State(name=f'{p.name}.s1', dim=p.dim, reduction=p.previous.reduction)
@@ -123,11 +123,11 @@ def _cell_layers(p: Any) -> list[Layer.Params]:
         states[1] = State(name=f'{p.name}.s1', dim=p.dim, reduction=p.previous.reduction)
     reduction = p.previous.reduction * (2 if p.is_reduction else 1)
     for i, combination in enumerate(table.combinations):
-        sides = {side: (states[state], _operation(p, kind, states[state], reduction)) for side, (state, kind) in
-                 combination._asdict().items()}
+        (left, left_kind), (right, right_kind) = combination
         name = f'{p.name}.s{i + 2}'
-        layers.append(Combination.Params(name=f'combination_{i}', writes=name, reads={side: s.name for side, (s, _) in sides.items()},
-                                         **{side: operation for side, (_, operation) in sides.items()}))
+        layers.append(Combination.Params(
+            name=f'combination_{i}', reads={'left': states[left].name, 'right': states[right].name}, writes=name,
+            left=_operation(p, left_kind, states[left], reduction), right=_operation(p, right_kind, states[right], reduction)))
         states.append(State(name=name, dim=p.dim, reduction=reduction))
     outputs = {}
     for i in table.outputs:
@@ -145,7 +145,7 @@ def _operation(p: Any, kind: str, state: State, reduction: int) -> Operation.Par
 
 def _reduced(p: Any, state: State, reduction: int, name: str) -> Layer.Params:
     """Brings a state that the cell puts out to the size of the others."""
-    wiring = {'name': name, 'reads': {'x': state.name}, 'writes': f'{p.name}.{name}'}
+    wiring: dict[str, Any] = {'name': name, 'reads': {'x': state.name}, 'writes': f'{p.name}.{name}'}
     if state.reduction != reduction:
         return FactorizedReduction.Params(input_dim=state.dim, dim=p.dim, batch_norm=p.batch_norm, has_relu=False, **wiring)
     return conv_norm(state.dim, p.dim, p.batch_norm, has_relu=False, **wiring)

@@ -20,10 +20,11 @@ def classifier(network: Any, learner: Learner.Params, label_smoothing: float = 0
       has_top5: whether the metric 'top5' is reported besides 'accuracy'.
       auxiliary_weight: factor on the loss of `auxiliary_logits`; 0: the network writes none.
     """
-    losses: list[Any] = [CrossEntropyLoss.Params(name='loss', label_smoothing=label_smoothing, has_top5=has_top5, reads={'labels': 'label'})]
+    loss = CrossEntropyLoss.Params(name='loss', label_smoothing=label_smoothing, has_top5=has_top5, reads={'labels': 'label'})
+    losses = [loss]
     if auxiliary_weight:
-        losses.append(CrossEntropyLoss.Params(name='auxiliary_loss', label_smoothing=label_smoothing, scale=auxiliary_weight,
-                                              is_auxiliary=True, reads={'x': 'auxiliary_logits', 'labels': 'label'}))
+        losses.append(loss.copy().set(name='auxiliary_loss', scale=auxiliary_weight, is_auxiliary=True,
+                                      reads={'x': 'auxiliary_logits', 'labels': 'label'}))
     return Task.Params(model=Sequential.Params(name='model', layers=(network, *losses)), learner=learner, best_metric='accuracy',
                        best_is_largest=True)
 

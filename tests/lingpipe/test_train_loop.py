@@ -232,7 +232,7 @@ def test_summaries_and_lines_are_written(tmp_path):
     lines = out.getvalue()
     assert lines == (tmp_path / 'train.log').read_text()
     assert re.search(r'^predicted bubble [\d.]+%, balance 90\.0%', lines, re.MULTILINE)
-    assert re.search(r'^step 10/10  loss [\d.]+  learning rate 0\.0496  [\d.e+]+ examples/s  ETA 0:00:00$', lines, re.MULTILINE)
+    assert re.search(r'^step 10/10  loss [\d.]+  learning rate 0\.0496  [\d.,]+ examples/s  ETA 0:00:00$', lines, re.MULTILINE)
     found: dict[str, list[int]] = {}
     for run in ('train', 'eval_test'):
         for file in glob.glob(f'{tmp_path}/tensorboard/{run}/*'):

@@ -23,7 +23,8 @@ def test_a_convolution_is_a_sum_over_windows(stride: int, dilation: int) -> None
     layer = Conv2D.Params(input_dim=3, filters=4, strides=stride, dilation=dilation, padding='valid', use_bias=False).instantiate()
     theta = layer.initial_theta()
     x = np.random.default_rng(0).normal(size=[2, 9, 8, 3]).astype(np.float32)
-    np.testing.assert_allclose(layer.fprop(theta, Context(), tf.constant(x)), direct_convolution(x, theta.w.numpy(), stride, dilation), atol=1e-5)
+    expected = direct_convolution(x, theta.w.numpy(), stride, dilation)
+    np.testing.assert_allclose(layer.fprop(theta, Context(), tf.constant(x)), expected, atol=1e-5)
 
 
 def test_a_separable_convolution_is_a_convolution_of_rank_one_kernels() -> None:
