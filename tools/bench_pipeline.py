@@ -50,7 +50,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     p.add_argument('--losses', action='store_true', help='also print the losses of the first steps')
     p.add_argument('--timeline', default='', help='save a measured timeline to this path (.png)')
     p.add_argument('--json', action='store_true', help='print one JSON object')
-    return p.parse_args(argv)
+    args = p.parse_args(argv)
+    if args.device_ms:
+        args.stack = 'delay'
+    return args
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
@@ -103,7 +106,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 def _work(args: argparse.Namespace) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
     """(network, mini-batch, layers per cell or ()) of the flags."""
     from tools import stacks
-    if args.device_ms or args.stack == 'delay':
+    if args.stack == 'delay':
         forward_ms, backward_ms = (float(ms) for ms in (args.device_ms or '0,0').split(','))
         k = args.num_cells
         return stacks.delays(k, forward_ms, backward_ms), stacks.delay_batch(args.num_micro_batches), (*[1] * (k - 1), 2)

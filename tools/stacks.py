@@ -25,6 +25,7 @@ from lingpipe.layer import Layer
 from lingpipe.layers.sequential import Sequential
 from lingpipe.nested import NestedMap
 from lingpipe.pipeline.program import Program
+from tasks.image.amoebanet import AmoebaNet
 
 SEED = 1234
 
@@ -100,3 +101,18 @@ def assign_transformer_weights(program: Program, num_layers: int, dim: int) -> N
         mine = {path.rsplit('/', 1)[1]: v for path, v in program.weights.items() if path.startswith(f'model/layer_{i}/')}
         for name, shape in shapes.items():
             mine[name].assign((rng.standard_normal(shape) / math.sqrt(shape[0])).astype(np.float32))
+
+
+def amoebanet(num_layers: int, num_filters: int, dtype: str = 'float32') -> Sequential.Params:
+    """AmoebaNet-D (L, F) as torchgpipe's benchmarks build it, 1000 classes, cross-entropy."""
+    cast = (layers.Cast.Params(name='cast', dtype=dtype, reads={'x': 'image'}, writes='image'),) if dtype != 'float32' else ()
+    return Sequential.Params(name='model', layers=(
+        *cast, AmoebaNet.Params(name='amoebanet', num_layers=num_layers, num_filters=num_filters, num_classes=1000, is_torchgpipe=True),
+        layers.CrossEntropyLoss.Params(name='loss', reads={'labels': 'label'})))
+
+
+def image_batch(batch: int, size: int) -> dict[str, np.ndarray]:
+    """image [B, size, size, 3] in [0, 1), label [B] below 1000, weight [B]."""
+    rng = np.random.default_rng(SEED + 1)
+    return {'image': rng.random((batch, size, size, 3), np.float32), 'label': rng.integers(0, 1000, batch).astype(np.int32),
+            'weight': np.ones(batch, np.float32)}

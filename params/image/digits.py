@@ -1,4 +1,4 @@
-"""Experiments on 1,797 handwritten digits of 8x8 pixels (tasks/image/data/README.md); no download."""
+"""Experiments on 1,797 handwritten digits of 8x8 pixels, which are in tasks/image/data: no download."""
 from __future__ import annotations
 
 from lingpipe import layers, optimizers, schedules
@@ -16,7 +16,17 @@ from tasks.image.inputs import DigitsInput
 
 @register
 class AmoebaNet:
-    """AmoebaNet-D (3, 16) on the digits, in 2 cells."""
+    """AmoebaNet-D (3, 16) on the digits, in 2 cells.
+
+        python -m lingpipe.trainer --model=image.digits.AmoebaNet --logdir=/tmp/digits
+
+    The GPipe paper's image model and recipe (arXiv:1811.06965v1, section 4) made small: RMSProp, warm-up and decay, L2, label
+    smoothing, BatchNorm over micro-batches, drop path by depth; 97,082 parameters, 1,442 images moved by up to a pixel.
+
+    To expect (2026-11-21, 2 cores): 50 s on a machine with nothing else to do, 20 s of them start and building the graph; then 1,300
+    examples/s. Test accuracy 99.4 %, 98.6 % and 99.4 % with seeds 0, 1 and 2 (355 images: one is 0.3 %). Bubble 26 to 28 % measured,
+    22.6 % predicted.
+    """
 
     @classmethod
     def params(cls) -> Experiment.Params:
@@ -37,7 +47,12 @@ class AmoebaNet:
 
 @register
 class Dense:
-    """Three dense layers on the digits, in 2 cells: the smallest experiment, for tests and first tries."""
+    """Three dense layers on the digits, in 2 cells: the smallest experiment, for tests and first tries.
+
+        python -m lingpipe.trainer --model=image.digits.Dense --logdir=/tmp/digits
+
+    To expect (2026-11-21, 2 cores): 10 s, most of them the start. Test accuracy 98.3 %, 97.7 % and 98.3 % with seeds 0, 1 and 2.
+    """
 
     @classmethod
     def params(cls) -> Experiment.Params:
