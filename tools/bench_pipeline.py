@@ -98,8 +98,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     if args.timeline:
         _, timeline = program.timed_step(tensors, len(losses))
         timeline.save_png(args.timeline, f'{args.stack}, K={args.num_cells}, M={args.num_micro_batches}, {args.schedule}')
-    return {'step_ms': step_s * 1e3, 'cpu_ms': statistics.median(cpu_times) * 1e3, 'examples_s': args.batch / step_s, 'first_step_s': first_step_s, 'num_tasks': num_tasks,
-            'us_a_task': step_s * 1e6 / num_tasks, 'num_weights': num_weights, 'start_mb': before_mb, 'peak_mb': peak_mb,
+    return {'step_ms': step_s * 1e3, 'cpu_ms': statistics.median(cpu_times) * 1e3, 'examples_s': args.batch / step_s,
+            'first_step_s': first_step_s, 'num_tasks': num_tasks, 'us_a_task': step_s * 1e6 / num_tasks,
+            'num_weights': num_weights, 'start_mb': before_mb, 'peak_mb': peak_mb,
             'bytes_a_weight': (peak_mb - before_mb) * 2 ** 20 / num_weights, 'losses': losses[:4]}
 
 
@@ -111,7 +112,8 @@ def _work(args: argparse.Namespace) -> tuple[Any, dict[str, Any], tuple[int, ...
         k = args.num_cells
         return stacks.delays(k, forward_ms, backward_ms), stacks.delay_batch(args.num_micro_batches), (*[1] * (k - 1), 2)
     if args.stack == 'transformer':
-        return (stacks.transformer(args.layers, args.dim, args.heads, args.dtype), stacks.transformer_batch(args.batch, args.seq, args.dim), ())
+        network = stacks.transformer(args.layers, args.dim, args.heads, args.dtype)
+        return network, stacks.transformer_batch(args.batch, args.seq, args.dim), ()
     return stacks.amoebanet(args.layers, args.filters, args.dtype), stacks.image_batch(args.batch, args.image), ()
 
 

@@ -23,7 +23,8 @@ def read(name: str) -> Any:
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the arguments and prints."""
-    p = argparse.ArgumentParser(prog='python -m tools.compare_params', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(prog='python -m tools.compare_params', description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('first')
     p.add_argument('second')
     p.add_argument('--json', action='store_true', help='print one JSON object: path -> [first, second]')

@@ -17,7 +17,8 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags and prints."""
-    p = argparse.ArgumentParser(prog='python -m tools.show_partition', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(prog='python -m tools.show_partition', description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('--model', required=True, help='name of an experiment')
     p.add_argument('--num_cells', type=int, default=0, help="K; default: the experiment's")
     p.add_argument('--set', action='append', default=[], help='path=value, as for the trainer')
@@ -55,11 +56,10 @@ def partition(args: argparse.Namespace) -> dict[str, Any]:
                'num_weights': e.cost.num_weights, 'activation_mb': e.cost.activation_bytes / 1e6,
                'reads': sorted({v.name for v in e.reads.values()}), **({'ms': seconds[e.index] * 1e3} if seconds else {})}
               for cell in plan.cells for e in cell.elements]
-    lines = []
-    for row in layers:
-        if not lines or row['cell'] != last:
+    lines: list[str] = []
+    for i, row in enumerate(layers):
+        if i == 0 or row['cell'] != layers[i - 1]['cell']:
             lines.append(f'-- cell {row["cell"]}')
-        last = row['cell']
         time = f'{row["ms"]:8.2f} ms' if seconds else ''
         lines.append(f'   {row["layer"]:60} {row["kind"]:22} {row["gflops"]:9.4f} GFLOP {row["num_weights"]:12,} weights '
                      f'{row["activation_mb"]:8.2f} MB {time}   reads {", ".join(row["reads"])}')

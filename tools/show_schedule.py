@@ -13,7 +13,8 @@ from lingpipe.pipeline.simulator import bound, simulate
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags and prints."""
-    p = argparse.ArgumentParser(prog='python -m tools.show_schedule', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(prog='python -m tools.show_schedule', description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('--schedule', default='1f1b', help='gpipe, 1f1b or forward')
     p.add_argument('--num_cells', type=int, default=4, help='K')
     p.add_argument('--num_micro_batches', type=int, default=8, help='M')
@@ -35,7 +36,8 @@ def main(argv: list[str] | None = None) -> None:
         simulation.timeline.save_png(args.png, f'{args.schedule}, K={k}, M={m}')
     if args.json:
         print(json.dumps({'schedule': args.schedule, 'num_cells': k, 'num_micro_batches': m, 'step': simulation.step_s,
-                          'bubble_share': simulation.bubble_share, 'peak_live_micro_batches': list(simulation.peak_live), 'bound': bound(k, m),
+                          'bubble_share': simulation.bubble_share, 'bound': bound(k, m),
+                          'peak_live_micro_batches': list(simulation.peak_live),
                           'devices': [[str(task) for task in tasks] for tasks in schedule.devices]}))
         return
     print(grid(schedule))

@@ -13,6 +13,7 @@ which, unlike E[x^2] - E[x]^2, loses nothing when the mean is large.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -85,7 +86,7 @@ class Accumulators:
         weights = {key: next(scalars) for key in emitted.weights}
         metrics = {key: (next(scalars), next(scalars)) for key in emitted.metrics}
         like: list[Any] = [*emitted.means.values(), *[m for m, _ in emitted.moments.values()], *[v for _, v in emitted.moments.values()]]
-        parts = iter([])
+        parts: Iterator[tf.Tensor] = iter([])
         if self._running is not None:
             split = tf.split(self._running.read_value(), [t.shape.num_elements() for t in like])
             parts = iter([tf.reshape(part, t.shape) for part, t in zip(split, like, strict=True)])

@@ -228,7 +228,8 @@ class CellTracer:
     def _refuse_stateful(self, graph: tf.Graph) -> None:
         for op in graph.get_operations():
             if op.op_def is not None and op.op_def.is_stateful and op.type not in _ALLOWED_STATEFUL:
-                path = next((e.layer.path for e in self._cell.elements if op.name.startswith(_scope(e.layer.path))), f'cell {self._cell.index}')
+                path = next((e.layer.path for e in self._cell.elements if op.name.startswith(_scope(e.layer.path))),
+                            f'cell {self._cell.index}')
                 raise ValueError(
                     f'{path} makes the stateful op {op.type} ({op.name}); tasks of a pipeline must be pure functions, or recomputation '
                     f'and resuming would give other results: use tf.random.stateless_* with ctx.seed(self.path), and emit '
@@ -272,7 +273,8 @@ class _Run:
             found = [tf.TensorSpec(t.shape, t.dtype) for t in nested.leaves(self.written[name])]
             expected = value.specs
             if [(f.dtype, f.shape.as_list()) for f in found] != [(e.dtype, e.shape.as_list()) for e in expected]:
-                raise ValueError(f'{layer.path} writes {name!r} as {found}, but its cost says {expected}; correct {type(layer).__name__}.cost.')
+                raise ValueError(f'{layer.path} writes {name!r} as {found}, but its cost says {expected}; '
+                                 f'correct {type(layer).__name__}.cost.')
 
     def backward(self, sums: dict[Leaf, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Adds the gradients of the inputs to `sums`, takes the outputs' out of it, and returns those of the weights by path."""

@@ -150,7 +150,8 @@ def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineP
     micro_spec = split_spec(batch_spec, params.num_micro_batches)
     elements = wire(network, micro_spec, is_frozen)
     if params.layer_seconds and len(params.layer_seconds) != len(elements):
-        raise ValueError(f'layer_seconds has {len(params.layer_seconds)} numbers, but the network has {len(elements)} layers; measure again.')
+        raise ValueError(f'layer_seconds has {len(params.layer_seconds)} numbers, but the network has {len(elements)} layers; '
+                         f'measure again.')
     spans = _spans(elements, params, bytes_a_weight)
     cells = [Cell(k, [elements[i] for i in span], devices[k]) for k, span in enumerate(spans)]
     cell_of = {i: k for k, span in enumerate(spans) for i in span}
@@ -175,7 +176,8 @@ def split_spec(batch_spec: dict[str, Any], num_micro_batches: int) -> dict[str, 
     if size % m:
         divisors = [str(d) for d in range(1, size + 1) if size % d == 0]
         listed = ', '.join(divisors[:-1]) + ' or ' + divisors[-1] if len(divisors) > 1 else divisors[0]
-        raise ValueError(f'num_micro_batches={m} does not divide the batch of {size} examples; use {listed}, or change train_input.batch_size.')
+        raise ValueError(f'num_micro_batches={m} does not divide the batch of {size} examples; use {listed}, '
+                         f'or change train_input.batch_size.')
     return nested.map_leaves(lambda spec: tf.TensorSpec([size // m, *spec.shape[1:]], spec.dtype), batch_spec)
 
 

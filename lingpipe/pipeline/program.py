@@ -65,7 +65,8 @@ class Program:
                 for element in cell.elements:
                     for weight in element.layer.weights():
                         if owner(weight, by_path) is weight:
-                            self.weights[weight.path] = tf.Variable(weight.initial_value(seed), trainable=weight.is_trainable, name='weight')
+                            self.weights[weight.path] = tf.Variable(weight.initial_value(seed), trainable=weight.is_trainable,
+                                                                    name='weight')
                             self._cell_of_weight[weight.path] = cell
                     own = {w.path: self.weights[w.path] for w in element.trained if w.shared_with is None}
                     if own:
@@ -282,8 +283,8 @@ class _Update:
                 done.append(tf.function(lambda *a, c=cell: self._update(c, *a), autograph=False)(
                     scale, learning_rate, is_finite, self._foreign_of(cell, foreign)))
         with tf.device(cells[0].device), tf.control_dependencies(done):
-            results = {name: tf.math.divide_no_nan(total, w) if name != 'loss' else total * inverse_weight for name, (total, w) in sums.items()}
-            results['loss'] = tf.where(tf.math.is_finite(loss_sum), results['loss'], loss_sum)
+            results = {name: tf.math.divide_no_nan(total, w) for name, (total, w) in sums.items()}
+            results['loss'] = tf.where(tf.math.is_finite(loss_sum), loss_sum * inverse_weight, loss_sum)
             results.update(weight=tf.identity(weight), gradient_norm=tf.identity(norm), is_finite=tf.identity(is_finite),
                            learning_rate=tf.identity(learning_rate))
             return results
@@ -321,7 +322,8 @@ class _Update:
                     halves.append(tf.nn.l2_loss(self._gradient(path, inverse_weight, given)))
         return tf.stack(halves) if halves else tf.zeros([0])
 
-    def _update(self, cell: Cell, scale: tf.Tensor, learning_rate: tf.Tensor, is_finite: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
+    def _update(self, cell: Cell, scale: tf.Tensor, learning_rate: tf.Tensor, is_finite: tf.Tensor,
+                given: dict[str, tf.Tensor]) -> tf.Tensor:
         program, accumulators = self._program, self._accumulators[cell.index]
 
         def apply() -> tf.Tensor:

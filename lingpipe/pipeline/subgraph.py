@@ -44,8 +44,8 @@ class Subgraphs:
             given = dict(zip(fed, args, strict=True))
             capture = tf.compat.v1.get_default_graph().capture
             captured = {name: capture(outside) for name, outside in self._captures if name in used}
-            known = {**given, **captured}
-            made = tf.import_graph_def(kept, {name: t for name, t in known.items() if name in used}, [n for n in names if n not in given], name='')
+            known = {name: t for name, t in {**given, **captured}.items() if name in used}
+            made = tf.import_graph_def(kept, known, [n for n in names if n not in given], name='')
             results = iter(made)
             return [given[name] if name in given else next(results) for name in names]
 

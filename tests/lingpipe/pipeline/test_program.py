@@ -141,7 +141,8 @@ def reference() -> dict[str, np.ndarray]:
     return trained(program_of(num_cells=1, recompute='none', schedule='gpipe'))
 
 
-@pytest.mark.parametrize(('num_cells', 'schedule', 'recompute'), list(itertools.product([1, 2, 4], ['gpipe', '1f1b'], ['none', 'cell', 'layer'])))
+@pytest.mark.parametrize(('num_cells', 'schedule', 'recompute'),
+                         list(itertools.product([1, 2, 4], ['gpipe', '1f1b'], ['none', 'cell', 'layer'])))
 def test_weights_are_bitwise_equal_for_every_partition_schedule_and_recomputation(num_cells, schedule, recompute, reference):
     found = trained(program_of(num_cells=num_cells, schedule=schedule, recompute=recompute))
     assert found.keys() == reference.keys()
@@ -301,7 +302,8 @@ def test_a_measured_step_is_a_training_step_and_gives_every_task_a_time():
 
 
 @pytest.mark.parametrize(('change', 'sentence'), [
-    ({'num_micro_batches': 6}, r'num_micro_batches=6 does not divide the batch of 16 examples; use 1, 2, 4, 8 or 16, or change train_input.batch_size.'),
+    ({'num_micro_batches': 6}, r'num_micro_batches=6 does not divide the batch of 16 examples; use 1, 2, 4, 8 or 16, '
+                              r'or change train_input.batch_size.'),
     ({'num_cells': 0}, r'num_cells=0; it must be at least 1.'),
     ({'num_cells': 40, 'devices': ('CPU:0',) * 40}, r'num_cells=40 is more than the 15 layers'),
     ({'num_cells': 9}, r'num_cells=9 needs 9 devices, but there are 4 CPU devices'),
@@ -326,8 +328,8 @@ def test_a_stateful_op_is_refused_with_the_layer_named():
 
 
 def test_a_value_that_nobody_writes_is_refused_with_what_there_is():
-    with pytest.raises(ValueError, match=r"model/add reads 'skip' \(its argument 'skip'\), which no layer before it writes and the mini-batch "
-                                         r"does not have; there are: image, labels, weight, x."):
+    with pytest.raises(ValueError, match=r"model/add reads 'skip' \(its argument 'skip'\), which no layer before it writes and the "
+                                         r"mini-batch does not have; there are: image, labels, weight, x."):
         program_of(_with(Add.Params(name='add')))
 
 
@@ -347,5 +349,6 @@ def test_a_network_needs_exactly_one_main_loss():
 def test_a_mini_batch_of_another_shape_is_refused():
     program = program_of(num_cells=2)
     small = batches(1, batch=12)[0]
-    with pytest.raises(ValueError, match=r"'image' of the mini-batch is float32 \(12, 8\), but the network was built for float32 \(16, 8\)"):
+    with pytest.raises(ValueError, match=r"'image' of the mini-batch is float32 \(12, 8\), but the network was built for "
+                                         r"float32 \(16, 8\)"):
         program.train_step(small, 0)
