@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
+from typing import Any
 
 import tensorflow as tf
 
@@ -64,21 +65,35 @@ class Context:
 
         The objective of a mini-batch is (sum of all losses) / (sum of the main loss's weights).
         """
-        self.emissions.losses[path, name] = tf.cast(loss_sum, tf.float32)
+        _put(self.emissions.losses, path, name, _scalar(path, name, loss_sum))
         if weight_sum is not None:
-            self.emissions.weights[path, name] = tf.cast(weight_sum, tf.float32)
+            _put(self.emissions.weights, path, name, _scalar(path, name, weight_sum))
 
     def emit_metric(self, path: str, name: str, value_sum: tf.Tensor, weight_sum: tf.Tensor) -> None:
         """Reports value_sum / weight_sum over the mini-batch under `name`."""
-        self.emissions.metrics[path, name] = (tf.cast(value_sum, tf.float32), tf.cast(weight_sum, tf.float32))
+        _put(self.emissions.metrics, path, name, (_scalar(path, name, value_sum), _scalar(path, name, weight_sum)))
 
     def emit_moments(self, path: str, name: str, mean: tf.Tensor, variance: tf.Tensor) -> None:
         """Hands a micro-batch's mean and variance to the moving averages, which see the mini-batch's, once a step.
 
         `name` is given to Layer.updated_state with the merged (mean, variance).
         """
-        self.emissions.moments[path, name] = (tf.cast(mean, tf.float32), tf.cast(variance, tf.float32))
+        _put(self.emissions.moments, path, name, (tf.cast(mean, tf.float32), tf.cast(variance, tf.float32)))
 
     def emit_mean(self, path: str, name: str, value: tf.Tensor) -> None:
         """Averages `value` over the micro-batches of a mini-batch; Layer.updated_state gets the average, once a step."""
-        self.emissions.means[path, name] = tf.cast(value, tf.float32)
+        _put(self.emissions.means, path, name, tf.cast(value, tf.float32))
+
+
+def _put(emitted: dict[tuple[str, str], Any], path: str, name: str, value: Any) -> None:
+    if (path, name) in emitted:
+        raise ValueError(f'{path} emits {name!r} twice in one call, and only one would count; add them up first, or give them two names.')
+    emitted[path, name] = value
+
+
+def _scalar(path: str, name: str, value: Any) -> tf.Tensor:
+    value = tf.cast(value, tf.float32)
+    if value.shape.rank != 0:
+        raise ValueError(f'{path} emits {name!r} of shape {value.shape}, but losses, metrics and their weights are scalars, sums over '
+                         f'the micro-batch; use tf.reduce_sum.')
+    return value

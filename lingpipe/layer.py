@@ -182,6 +182,9 @@ class Layer(Configurable):
             return {}
         if isinstance(writes, str):
             return {writes: result}
+        if writes and not isinstance(result, dict):
+            raise ValueError(f'{self.path}: writes names the outputs {", ".join(writes)}, but fprop of {type(self).__name__} returns one '
+                             f"value without a name; set writes to the value's name.")
         missing = [key for key in writes if key not in result]
         if missing:
             raise ValueError(f'{self.path}: writes names the output {missing[0]!r}, but fprop of {type(self).__name__} '

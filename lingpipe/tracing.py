@@ -124,6 +124,14 @@ def stateful_ops(graph: Any) -> list[str]:
     return found
 
 
+def stateful_types(op: tf.Operation) -> list[str]:
+    """Types of the stateful ops that an op is, or runs: those in the branches of a cond, the body of a loop, a function."""
+    if op.op_def is None or not op.op_def.is_stateful:
+        return []
+    inner = [name.split()[0] for body in _bodies(op) for name in stateful_ops(body)]
+    return inner or ([] if op.type in _HARMLESS else [op.type])
+
+
 def _placeholder(spec: Any) -> tf.Tensor:
     return tf.compat.v1.placeholder(tf.as_dtype(spec.dtype), tf.TensorShape(spec.shape))
 

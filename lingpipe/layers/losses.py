@@ -57,6 +57,8 @@ class CrossEntropyLoss(_Loss):
         weight_sum = tf.reduce_sum(weight)
         self._emit(ctx, tf.reduce_sum(self._losses(logits, labels) * weight), weight_sum)
         logits = tf.stop_gradient(logits)
+        if self.params.is_auxiliary:
+            return  # metrics are the main loss's
         is_right = tf.argmax(logits, -1, output_type=labels.dtype) == labels
         ctx.emit_metric(self.path, 'accuracy', tf.reduce_sum(tf.cast(is_right, tf.float32) * weight), weight_sum)
         if self.params.has_top5:

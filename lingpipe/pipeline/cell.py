@@ -25,6 +25,7 @@ them all is that neither they nor the step have automatic control dependencies: 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -35,15 +36,16 @@ from lingpipe.context import Context, Emissions
 from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.subgraph import Subgraphs, residual_tensors, used_feeds
 from lingpipe.pipeline.wiring import Element, Value
+from lingpipe.tracing import as_spec, stateful_types
 
 RECOMPUTE_MODES = ('none', 'cell', 'layer')
 
 # A leaf of a value: what tasks are given and give.
 Leaf = tuple[Value, int]
 
-# Stateful ops that a task may hold: its own, and a user's that change nothing.
-_ALLOWED_STATEFUL = frozenset(['ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp', 'VarIsInitializedOp', 'Placeholder',
-                               'PrintV2', 'Print', 'Assert'])
+# Stateful ops that a task may hold: its own, and a layer's that change nothing.
+_OWN_STATEFUL = frozenset(['ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp', 'VarIsInitializedOp', 'Placeholder'])
+_REMARKS = frozenset(['PrintV2', 'Print', 'Assert'])
 
 
 @dataclasses.dataclass(eq=False)
@@ -182,18 +184,20 @@ class CellTracer:
     def _build(self, made: dict[str, Any], step: tf.Tensor, micro_batch: tf.Tensor, given: dict[Leaf, tf.Tensor],
                shared: dict[str, tf.Tensor], gradients: dict[Leaf, tf.Tensor]) -> None:
         values: dict[Value, Any] = {v: nested.pack_like(v.spec, [given[v, i] for i in range(len(v.specs))]) for v in self._cell.inputs}
+        taken = {tensor.name for tensor in given.values()}
         emitted = Emissions()
         runs = []
         for element in self._cell.elements:
             run = _Run(element, self._weights_of(element, shared), values, step, micro_batch, self._seed, self._training)
             run.forward(with_tape=self._training and self._recompute != 'layer' and element.has_backward)
             for name, new in run.written.items():
-                values[element.writes[name]] = new
+                values[element.writes[name]] = nested.map_leaves(lambda tensor: _distinct(tensor, taken), new)
             _merge(emitted, run.emissions)
             runs.append(run)
+        remarks = [op for op in micro_batch.graph.get_operations() if set(stateful_types(op)) & _REMARKS]
         made['values'] = {(v, i): tf.identity(t) for v in self._cell.outputs for i, t in enumerate(nested.leaves(values[v]))}
         updates = self._accumulators.add_emissions(emitted, micro_batch)
-        with tf.control_dependencies(updates):
+        with tf.control_dependencies([*updates, *remarks]):  # nothing else makes a task print, or check an assertion
             made['forward_token'] = tf.constant(0, name='forward_token')
         sums = dict(gradients)
         updates = []
@@ -213,7 +217,8 @@ class CellTracer:
         for weight in element.layer.weights():
             path = weight.shared_with or weight.path
             value = shared.get(path)
-            weights[weight.path] = self._read_weight(path) if value is None else value
+            # Every use is a tensor of its own: a tape asked twice for one tensor's gradient gives the sum of all uses twice.
+            weights[weight.path] = self._read_weight(path) if value is None else tf.identity(value)
         return weights
 
     def _shared_paths(self) -> list[str]:
@@ -227,13 +232,15 @@ class CellTracer:
 
     def _refuse_stateful(self, graph: tf.Graph) -> None:
         for op in graph.get_operations():
-            if op.op_def is not None and op.op_def.is_stateful and op.type not in _ALLOWED_STATEFUL:
-                path = next((e.layer.path for e in self._cell.elements if op.name.startswith(_scope(e.layer.path))),
-                            f'cell {self._cell.index}')
+            kinds = [kind for kind in stateful_types(op) if kind not in _REMARKS]
+            if kinds:
+                path = next((e.layer.path for e in self._cell.elements if op.name.startswith(_scope(e.layer.path))), '')
+                if not path and set(kinds) <= _OWN_STATEFUL:
+                    continue
                 raise ValueError(
-                    f'{path} makes the stateful op {op.type} ({op.name}); tasks of a pipeline must be pure functions, or recomputation '
-                    f'and resuming would give other results: use tf.random.stateless_* with ctx.seed(self.path), and emit '
-                    f'what is to be kept through the context.')
+                    f'{path or f"cell {self._cell.index}"} makes the stateful op {kinds[0]} ({op.name}); tasks of a pipeline must '
+                    f'be pure functions, or recomputation and resuming would give other results: use tf.random.stateless_* with '
+                    f'ctx.seed(self.path), declare weights with add_weight, and emit what is to be kept through the context.')
 
 
 class _Run:
@@ -268,13 +275,16 @@ class _Run:
     def _fprop(self) -> None:
         layer, ctx = self.element.layer, self._context()
         result = layer.fprop(layer.theta(self._weights), ctx, **self._inputs)
-        self.written, self.emissions = layer.written(result), ctx.emissions
-        for name, value in self.element.writes.items():
-            found = [tf.TensorSpec(t.shape, t.dtype) for t in nested.leaves(self.written[name])]
-            expected = value.specs
-            if [(f.dtype, f.shape.as_list()) for f in found] != [(e.dtype, e.shape.as_list()) for e in expected]:
-                raise ValueError(f'{layer.path} writes {name!r} as {found}, but its cost says {expected}; '
-                                 f'correct {type(layer).__name__}.cost.')
+        for where, leaf in nested.flatten(result):
+            if not hasattr(leaf, 'dtype'):
+                raise ValueError(f'{layer.path} returns {type(leaf).__name__}{where and f" as {where!r}"}; fprop of {type(layer).__name__} '
+                                 f'must return a tensor, or a dict of tensors with names.')
+        self.written, self.emissions = nested.map_leaves(tf.convert_to_tensor, layer.written(result)), ctx.emissions
+        found = {path: as_spec(tensor) for path, tensor in nested.flatten(self.written)}
+        expected = {path: as_spec(spec) for path, spec in nested.flatten({name: value.spec for name, value in self.element.writes.items()})}
+        if found != expected:
+            raise ValueError(f'{layer.path} writes {_listed(found)}, but its cost says {_listed(expected)}; '
+                             f'correct {type(layer).__name__}.cost.')
 
     def backward(self, sums: dict[Leaf, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Adds the gradients of the inputs to `sums`, takes the outputs' out of it, and returns those of the weights by path."""
@@ -311,6 +321,17 @@ def _merge(into: Emissions, new: Emissions) -> None:
         getattr(into, kind.name).update(getattr(new, kind.name))
 
 
+def _distinct(tensor: tf.Tensor, taken: set[str]) -> tf.Tensor:
+    """The tensor, or a copy if another value has it already (a layer may return its input): a tape would take the two for one."""
+    tensor = tf.identity(tensor) if tensor.name in taken else tensor
+    taken.add(tensor.name)
+    return tensor
+
+
+def _listed(specs: dict[str, tf.TensorSpec]) -> str:
+    return ', '.join(f'{path} {spec.dtype.name} {spec.shape}' for path, spec in specs.items()) or 'nothing'
+
+
 def _scope(path: str) -> str:
     """A layer's path as a name scope, unambiguous as a prefix of the names of its ops."""
-    return path.replace(' ', '_').replace('[', '_').replace(']', '_') + '.'
+    return re.sub(r'^[^A-Za-z0-9.]|[^A-Za-z0-9_./-]', '.', path) + '.'

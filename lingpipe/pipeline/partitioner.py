@@ -71,6 +71,38 @@ def partition(
     return _least_squares(cells, ceiling)
 
 
+def partition_fused(costs: Sequence[float], fused_costs: Sequence[float], num_cells: int) -> tuple[range, ...]:
+    """As `partition` by bottleneck, where a layer in the last cell costs something else: the fused last cell recomputes nothing.
+
+    The slowest of the cells before it can only grow with the number of layers they hold, and the last can only shrink, so the best
+    place to cut lies where the two cross.
+
+    Args:
+      costs: [L] cost of each layer in any cell but the last.
+      fused_costs: [L] its cost in the last cell.
+      num_cells: K, from 1 to L.
+    """
+    if num_cells == 1 or num_cells > len(costs):
+        return partition(fused_costs, num_cells)
+
+    def cut(stop: int) -> tuple[float, tuple[range, ...]]:
+        cells = partition(costs[:stop], num_cells - 1)
+        return max(sum(costs[i] for i in cell) for cell in cells), (*cells, range(stop, len(costs)))
+
+    low, high = num_cells - 1, len(costs) - 1
+    while low < high:  # the first stop at which the cells before the last are no faster than it
+        middle = (low + high) // 2
+        if cut(middle)[0] < sum(fused_costs[middle:]):
+            low = middle + 1
+        else:
+            high = middle
+    found = []
+    for stop in {low, max(low - 1, num_cells - 1)}:
+        slowest, cells = cut(stop)
+        found.append((max(slowest, sum(fused_costs[stop:])), -stop, cells))
+    return min(found)[2]
+
+
 def balance(costs: Sequence[float], cells: Sequence[range]) -> float:
     """Returns the mean cost of a cell over the largest: 1 is perfect, 1/K is one cell doing all the work.
 

@@ -107,16 +107,21 @@ class Plan:
                         held_bytes=[self.held_bytes(i) for i in k], fixed_bytes=[self.weight_bytes(i) + self.working_bytes(i) for i in k],
                         recompute=self.params.recompute != 'none')
 
+    def step_cost(self, k: int) -> float:
+        """Relative time of a device's work for one micro-batch: forward, backward and, but for the last cell, recomputation."""
+        repeats = self.params.recompute != 'none' and k < len(self.cells) - 1 and self.cells[k].has_backward
+        return self.forward_cost(k) * (1 + repeats) + self.backward_cost(k)
+
     @property
     def balance(self) -> float:
         """Mean cost of a cell / the largest; 1 is perfect."""
-        costs = [self.forward_cost(k) + self.backward_cost(k) for k in range(len(self.cells))]
+        costs = [self.step_cost(k) for k in range(len(self.cells))]
         return sum(costs) / len(costs) / max(costs) if max(costs) > 0 else 1.0
 
     def rows(self) -> list[dict[str, Any]]:
         """The table of cells: one dict a cell, for programs."""
         simulation = self.simulate()
-        busy = [self.forward_cost(k) + self.backward_cost(k) for k in range(len(self.cells))]
+        busy = [self.step_cost(k) for k in range(len(self.cells))]
         rows = []
         for k, cell in enumerate(self.cells):
             cost = cost_lib.total([e.cost for e in cell.elements])
@@ -190,10 +195,10 @@ def _spans(elements: list[Element], params: PipelineParams, bytes_a_weight: floa
         starts = [sum(counts[:k]) for k in range(len(counts) + 1)]
         return [range(a, b) for a, b in zip(starts[:-1], starts[1:], strict=True)]
     repeat = 0 if params.recompute == 'none' else 1
-    if params.layer_seconds:
-        costs = list(params.layer_seconds)
-    else:
-        costs = [e.cost.flops * (1 + (2 + repeat) * e.has_backward) for e in elements]
+    fused = list(params.layer_seconds) or [e.cost.flops * (1 + 2 * e.has_backward) for e in elements]
+    costs = [c * (4 / 3 if repeat and e.has_backward else 1) for c, e in zip(fused, elements, strict=True)]  # and a forward once more
+    if repeat and params.partition == 'bottleneck' and params.device_bytes is None:
+        return partitioner.partition_fused(costs, fused, params.num_cells)
     kept = [e.cost.activation_bytes * (params.num_micro_batches if params.recompute == 'none' else 1) +
             sum(v.num_bytes for v in e.writes.values()) * repeat for e in elements]
     return partitioner.partition(costs, params.num_cells, rule=params.partition,

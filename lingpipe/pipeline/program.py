@@ -35,6 +35,10 @@ from lingpipe.pipeline.timeline import Timeline
 from lingpipe.pipeline.wiring import owner
 
 
+# What a training step returns besides metrics.
+_RESULTS = ('loss', 'weight', 'gradient_norm', 'learning_rate', 'is_finite', 'stamps')
+
+
 class Program:
     """A network on its devices."""
 
@@ -75,6 +79,7 @@ class Program:
                               for cell in self.plan.cells]
         self._tasks: dict[tuple[str, int], TracedTask] = {}
         self._steps: dict[str, Any] = {}
+        self._is_broken = False
         self.timed_tasks: list[Any] = []
 
     # What a checkpoint holds.
@@ -123,8 +128,20 @@ class Program:
         _check_batch(batch, self.batch_spec)
         if kind not in self._steps:
             self._steps[kind] = self._build(kind)
-        m = self.plan.params.num_micro_batches
-        return self._steps[kind](*nested.leaves(batch), tf.constant(step, tf.int64), tf.constant(index * m, tf.int32))
+        if self._is_broken:
+            for accumulators in self._accumulators:
+                accumulators.reset()
+        position = (tf.constant(step, tf.int64), tf.constant(index * self.plan.params.num_micro_batches, tf.int32))
+        self._is_broken = True  # unless it comes to its end, its tasks have added what the next step must not see
+        try:
+            results = self._steps[kind](*nested.leaves(batch), *position)
+        except tf.errors.CancelledError:  # what devices say that were cut off when another failed, and often all that is said
+            if all(tf.DeviceSpec.from_string(cell.device).job in (None, 'localhost') for cell in self.plan.cells):
+                run_tasks(self.plan.schedule, self.plan.cells, self._tasks, nested.map_leaves(tf.convert_to_tensor, batch), *position,
+                          self._read_shared)  # one by one, up to the one that fails
+            raise
+        self._is_broken = False
+        return results
 
     def _build(self, kind: str) -> Any:
         if not self._tasks:
@@ -149,16 +166,18 @@ class Program:
 
     def _trace_tasks(self) -> None:
         available: set[Leaf] = set()
+        tasks: dict[tuple[str, int], TracedTask] = {}
         for cell in reversed(self.plan.cells):
             tracer = CellTracer(cell, self._reader(cell, self.weights), self._accumulators[cell.index], self.seed,
                                 self.plan.params.recompute, training=True)
             gradients_in = [leaf for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
             forward, backward = tracer.trace(gradients_in, is_fused=cell is self.plan.cells[-1])
             if forward is not None:
-                self._tasks['F', cell.index] = forward
+                tasks['F', cell.index] = forward
             if backward is not None:
-                self._tasks['B', cell.index] = backward
+                tasks['B', cell.index] = backward
                 available.update(backward.gradients_out)
+        self._tasks = tasks  # all or none: a layer that fails is asked again by the next step
 
     def _reader(self, cell: Cell, variables: dict[str, tf.Variable]) -> Any:
         def read(path: str) -> tf.Tensor | None:
@@ -197,7 +216,7 @@ class Evaluator:
         params.num_micro_batches, params.recompute = m, 'none'
         params.layers_per_cell = tuple(len(cell.elements) for cell in program.plan.cells)
         plan = plan_lib.make_plan(program.network, batch_spec, params, [c.device for c in program.plan.cells])
-        self._batch_spec, self._m = batch_spec, m
+        self._batch_spec, self._m, self._is_broken = batch_spec, m, False
         self._fetched = {name: value for element in plan.elements for name, value in element.writes.items() if name in fetch}
         for name in fetch:
             if name not in self._fetched:
@@ -237,7 +256,12 @@ class Evaluator:
         """Returns ({name: (sum, weight)} of losses and metrics, {name: value} of what is fetched, for the whole mini-batch)."""
         batch = {name: batch[name] for name in self._batch_spec if name in batch}
         _check_batch(batch, self._batch_spec)
+        if self._is_broken:
+            for accumulators in self._accumulators:
+                accumulators.reset()
+        self._is_broken = True  # until it comes to its end
         results = self._step(*nested.leaves(batch))
+        self._is_broken = False
         return results['sums'], results['outputs']
 
 
@@ -380,6 +404,9 @@ def _named_sums(emitted: dict[str, dict[str, Any]]) -> dict[str, tuple[tf.Tensor
         total = value if total is None else total + value
     assert total is not None
     named = {'loss': (total, weight)}
+    for path, name in (key.split('\n') for key in emitted['metrics']):
+        if name in _RESULTS:
+            raise ValueError(f'{path} emits a metric named {name!r}, which is the name of a result of every step; give it another.')
     if len(losses) > 1:
         named.update({'loss/' + key.replace('\n', '/'): (value, weight) for key, value in losses.items()})
     metrics = emitted['metrics']
@@ -396,7 +423,7 @@ def _check_batch(batch: dict[str, Any], batch_spec: dict[str, Any]) -> None:
     if set(found) != set(expected):
         raise ValueError(f'the mini-batch has {", ".join(sorted(found))}, but the network was built for {", ".join(sorted(expected))}.')
     for path, spec in expected.items():
-        value = found[path]
+        value = found[path] if hasattr(found[path], 'dtype') else np.asarray(found[path])
         shape, dtype = tuple(np.shape(value)), tf.as_dtype(value.dtype)
         if shape != tuple(spec.shape) or dtype != spec.dtype:
             raise ValueError(f'{path!r} of the mini-batch is {dtype.name} {shape}, but the network was built for {spec.dtype.name} '

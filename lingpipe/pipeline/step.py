@@ -38,7 +38,7 @@ class Ran:
 def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, int], cell_lib.Task],
               batch: dict[str, Any], step: tf.Tensor, first_micro_batch: tf.Tensor,
               read_shared: Callable[[str], tf.Tensor], is_timed: bool = False) -> Ran:
-    """Adds the calls of all tasks to the graph being traced.
+    """Adds the calls of all tasks to the graph being traced; or, called eagerly, runs them one after the other.
 
     Args:
       schedule: the order on each device.
@@ -74,7 +74,7 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
                 before = [start.op]
             with tf.control_dependencies(before):
                 results = traced.function(step, index[m], *given)
-            last[k] = results[0].op
+            last[k] = None if tf.executing_eagerly() else results[0].op
             if is_timed:
                 with tf.control_dependencies(results):
                     end = tf.timestamp()

@@ -46,8 +46,8 @@ class Value:
 
     @property
     def carries_gradient(self) -> list[bool]:
-        """For every leaf, whether it carries a gradient: floating, and a trainable weight before it."""
-        return [self.needs_gradient and spec.dtype.is_floating for spec in self.specs]
+        """For every leaf, whether it carries a gradient: floating or complex, and a trainable weight before it."""
+        return [self.needs_gradient and (spec.dtype.is_floating or spec.dtype.is_complex) for spec in self.specs]
 
     @property
     def num_bytes(self) -> int:
@@ -91,6 +91,11 @@ def wire(network: Sequential, batch_spec: dict[str, Any], is_frozen: Callable[[s
     values = {name: Value(name, BATCH, spec, needs_gradient=False) for name, spec in batch_spec.items()}
     by_path = {weight.path: weight for weight in network.weights()}
     elements = []
+    for layer in network.layers():
+        for name in layer.params.share:
+            if name not in layer.own_weights:
+                raise ValueError(f'{layer.path}: share names the weight {name!r}, but {type(layer).__name__} has '
+                                 f'{", ".join(layer.own_weights) or "none of its own"}; correct the name in Params.share.')
     for index, layer in enumerate(network.elements()):
         reads = arguments(layer, values)
         trained = [w for w in layer.weights() if owner(w, by_path).is_trainable and not is_frozen(owner(w, by_path).path)]
@@ -119,6 +124,8 @@ def owner(weight: Weight, by_path: dict[str, Weight]) -> Weight:
     if other.shape != weight.shape:
         raise ValueError(f'{weight.path} of shape {weight.shape} shares {other.path} of shape {other.shape}; shared weights must '
                          f'have one shape: set transpose_w, or make the dimensions equal.')
+    if other.dtype != weight.dtype:
+        raise ValueError(f'{weight.path} of {weight.dtype.name} shares {other.path} of {other.dtype.name}; shared weights must have one dtype.')
     if other.shared_with is not None:
         raise ValueError(f'{weight.path} shares {other.path}, which itself shares {other.shared_with}; share that one.')
     return other

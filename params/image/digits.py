@@ -23,9 +23,9 @@ class AmoebaNet:
     The GPipe paper's image model and recipe (arXiv:1811.06965v1, section 4) made small: RMSProp, warm-up and decay, L2, label
     smoothing, BatchNorm over micro-batches, drop path by depth; 97,082 parameters, 1,442 images moved by up to a pixel.
 
-    To expect (2026-11-21, 2 cores): 50 s on a machine with nothing else to do, 20 s of them start and building the graph; then 1,300
-    examples/s. Test accuracy 99.4 %, 98.6 % and 99.4 % with seeds 0, 1 and 2 (355 images: one is 0.3 %). Bubble 26 to 28 % measured,
-    22.6 % predicted.
+    To expect (2026-11-21, 2 cores that other work had a share of): 53 to 76 s, 65 s of processor time; 20 s of it start and building the
+    graph; then 600 to 1,300 examples/s. Test accuracy 99.4 %, 98.6 % and 99.4 % with seeds 0, 1 and 2 (355 images: one is 0.3 %).
+    Bubble 26 to 28 % measured, 22.6 % predicted.
     """
 
     @classmethod

@@ -8,7 +8,7 @@ from itertools import accumulate, combinations, pairwise
 import numpy as np
 import pytest
 
-from lingpipe.pipeline.partitioner import balance, partition
+from lingpipe.pipeline.partitioner import balance, partition, partition_fused
 
 
 def all_partitions(num_layers, num_cells):
@@ -212,3 +212,24 @@ def test_balance_is_the_mean_cell_over_the_largest():
     assert balance([0, 0], [range(0, 1), range(1, 2)]) == 1.0
     with pytest.raises(ValueError, match='balance of no cells; give at least one range'):
         balance([1], [])
+
+
+def test_the_fused_last_cell_gets_what_its_missing_recomputation_leaves_room_for():
+    assert partition_fused([4] * 7, [3] * 7, 2) == (range(0, 3), range(3, 7))
+    assert partition_fused([4, 4], [3, 3], 2) == (range(0, 1), range(1, 2))
+    assert partition_fused([5, 1], [3, 1], 1) == (range(0, 2),)
+
+
+def test_the_fused_partition_agrees_with_brute_force():
+    rng = random.Random(3)
+    for _ in range(2000):
+        costs = [rng.randrange(0, 20) for _ in range(rng.randrange(1, 9))]
+        fused = [c * 0.75 for c in costs]
+        k = rng.randrange(1, len(costs) + 1)
+        best = min(_slowest(costs, fused, cells) for cells in all_partitions(len(costs), k))
+        found = partition_fused(costs, fused, k)
+        assert len(found) == k and all(found) and _slowest(costs, fused, found) == best, (costs, k)
+
+
+def _slowest(costs, fused, cells):
+    return max([sum(costs[i] for i in cell) for cell in cells[:-1]] + [sum(fused[i] for i in cells[-1])])
