@@ -31,6 +31,7 @@ class Subgraphs:
         for name in needed:
             node = kept.node.add()
             node.CopyFrom(self._nodes[name])
+            node.attr.pop('_class', None)  # colocation with ops that may lie in another part; all of a task is on one device
             del node.input[:]
             for read in self._nodes[name].input:
                 if not read.startswith('^'):
