@@ -34,7 +34,6 @@ from lingpipe.pipeline.step import run_tasks
 from lingpipe.pipeline.timeline import Timeline
 from lingpipe.pipeline.wiring import owner
 
-
 # What a training step returns besides metrics.
 _RESULTS = ('loss', 'weight', 'gradient_norm', 'learning_rate', 'is_finite', 'stamps')
 

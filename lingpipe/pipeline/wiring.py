@@ -125,7 +125,8 @@ def owner(weight: Weight, by_path: dict[str, Weight]) -> Weight:
         raise ValueError(f'{weight.path} of shape {weight.shape} shares {other.path} of shape {other.shape}; shared weights must '
                          f'have one shape: set transpose_w, or make the dimensions equal.')
     if other.dtype != weight.dtype:
-        raise ValueError(f'{weight.path} of {weight.dtype.name} shares {other.path} of {other.dtype.name}; shared weights must have one dtype.')
+        raise ValueError(f'{weight.path} of {weight.dtype.name} shares {other.path} of {other.dtype.name}; shared weights must '
+                         f'have one dtype.')
     if other.shared_with is not None:
         raise ValueError(f'{weight.path} shares {other.path}, which itself shares {other.shared_with}; share that one.')
     return other
