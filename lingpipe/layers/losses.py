@@ -76,8 +76,10 @@ class CrossEntropyLoss(_Loss):
         self._check(x, labels, weight)
         *batch, num_classes = static_shape(x, self.path, 'x')
         rows = math.prod(batch)
-        # select, softmax with loss, argmax; of ranks two comparisons
-        flops = rows * num_classes * (1. + 7 + 1 + 2 * p.has_top5) + rows * (6 + 2 * p.has_top5)
+        # select, softmax with loss; for metrics argmax, and of ranks two comparisons
+        flops = rows * num_classes * 8. + rows * 3
+        if not p.is_auxiliary:
+            flops += rows * num_classes * (1 + 2 * p.has_top5) + rows * (3 + 2 * p.has_top5)
         return Cost(flops, 0, 4. * rows * num_classes + rows, None)  # the op's own gradient; the mask
 
     def _check(self, x: Any, labels: Any, weight: Any) -> None:
