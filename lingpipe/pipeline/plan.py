@@ -13,9 +13,9 @@ from lingpipe.hyperparams import Params, field
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline import partitioner
 from lingpipe.pipeline.cell import Cell
-from lingpipe.pipeline.schedule import Schedule, Task, make_schedule, validate
+from lingpipe.pipeline.schedule import Schedule, make_schedule, validate
 from lingpipe.pipeline.simulator import Simulation, simulate
-from lingpipe.pipeline.wiring import BATCH, Element, wire
+from lingpipe.pipeline.wiring import Element, wire
 
 
 class PipelineParams(Params):
@@ -204,18 +204,3 @@ def _spans(elements: list[Element], params: PipelineParams, bytes_a_weight: floa
     return partitioner.partition(costs, params.num_cells, rule=params.partition,
                                  layer_bytes=[bytes_a_weight * e.cost.num_weights + k for e, k in zip(elements, kept, strict=True)],
                                  device_bytes=params.device_bytes)
-
-
-def transfers(plan: Plan) -> dict[tuple[int, int], int]:
-    """Bytes sent forward between cells for one micro-batch: (maker cell, reader cell) -> bytes; the mini-batch left out."""
-    cell_of = {e.index: cell.index for cell in plan.cells for e in cell.elements}
-    sent: dict[tuple[int, int], int] = {}
-    for cell in plan.cells:
-        for value in cell.inputs:
-            if value.maker != BATCH:
-                edge = (cell_of[value.maker], cell.index)
-                sent[edge] = sent.get(edge, 0) + value.num_bytes
-    return sent
-
-
-__all__ = ['PipelineParams', 'Plan', 'Task', 'make_plan', 'split_spec', 'transfers']

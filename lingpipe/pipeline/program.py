@@ -14,7 +14,6 @@ Everything that is added up is added in an order that does not depend on K.
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -298,8 +297,7 @@ class _Update:
         with tf.device(cells[0].device):
             norm = tf.sqrt(2.0 * tf.reduce_sum(tf.concat(squares, 0)))
             is_finite = tf.math.is_finite(norm) & tf.math.is_finite(loss_sum)
-            clip = program.learner.params.clip_norm
-            scale = inverse_weight if clip is None else inverse_weight * tf.minimum(1.0, clip / tf.maximum(norm, 1e-30))
+            scale = inverse_weight * program.learner.clip_factor(norm)
         done = []
         for cell in cells:
             with tf.device(cell.device), tf.control_dependencies(squares):  # every cell has read what it needs of the others
@@ -427,8 +425,3 @@ def _check_batch(batch: dict[str, Any], batch_spec: dict[str, Any]) -> None:
         if shape != tuple(spec.shape) or dtype != spec.dtype:
             raise ValueError(f'{path!r} of the mini-batch is {dtype.name} {shape}, but the network was built for {spec.dtype.name} '
                              f'{tuple(spec.shape)}; all mini-batches must be alike: drop or pad the last one.')
-
-
-def weight_total(network: Sequential) -> int:
-    """The number of trainable scalars of a network, from Params alone."""
-    return sum(math.prod(w.shape) for w in network.weights() if w.is_trainable and w.shared_with is None)
