@@ -2,45 +2,73 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lingpipe.input import Input
-from lingpipe.pipeline.program import Evaluator, Program
+from lingpipe.pipeline.evaluator import Evaluator
+from lingpipe.pipeline.program import Program
+
+if TYPE_CHECKING:
+    from lingpipe.task import Task
 
 Metrics = dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """What a task's review drew of an evaluation: its name, the file, and a few words."""
+    name: str
+    path: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Losses and metrics by name, and the picture, if the task draws one."""
+    metrics: Metrics
+    picture: Picture | None = None
 
 
 class Evaluations:
     """The evaluations of a program on its eval inputs. The step of each is traced once, when it is first needed."""
 
-    def __init__(self, program: Program, inputs: Mapping[str, Input]):
+    def __init__(self, program: Program, inputs: Mapping[str, Input], task: Task, logdir: str):
         self.inputs = inputs
-        self._program = program
+        self._program, self._task, self._logdir = program, task, logdir
         self._evaluators: dict[str, Evaluator] = {}
 
-    def run(self, name: str, is_stopping: Callable[[], bool] = lambda: False) -> Metrics | None:
-        """Metrics on the eval input `name`; None if is_stopping() became true before its end.
+    def run(self, name: str, step: int, is_stopping: Callable[[], bool] = lambda: False) -> Evaluation | None:
+        """The evaluation after `step` on the eval input `name`; None if is_stopping() became true before its end.
 
         Raises:
           ValueError: it has no examples.
         """
         one = self.inputs[name]
+        review = self._task.review(one)
         if name not in self._evaluators:
-            self._evaluators[name] = self._program.evaluator(one.spec())
+            self._evaluators[name] = self._program.evaluator(one.spec(), fetch=review.fetch if review else ())
         sums: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
         for batch in one.dataset():
-            results, _ = self._evaluators[name].step(batch)
+            results, fetched = self._evaluators[name].step(batch)
             for metric, (value, weight) in results.items():
                 sums[metric].append((float(value), float(weight)))
+            if review:
+                review.see(batch, fetched)
             if is_stopping():
                 return None
         if not sums:
             raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
-        return {metric: mean(pairs) for metric, pairs in sums.items()}
+        picture = None
+        if review:
+            os.makedirs(os.path.join(self._logdir, 'pictures'), exist_ok=True)
+            picture = Picture(review.name, os.path.join(self._logdir, 'pictures', f'{review.name}-{name}.png'), review.text())
+            review.save_png(picture.path, f'{name} after step {step}')
+        return Evaluation({metric: mean(pairs) for metric, pairs in sums.items()}, picture)
 
 
 def mean(pairs: list[tuple[float, float]]) -> float:

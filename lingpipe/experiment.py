@@ -32,6 +32,7 @@ class InitializeFrom(Params):
         r"('weights/encoder/(.*)' -> 'weights/model/encoder/\1'); none takes nothing.")
 
     def check(self) -> None:
+        """Raises ValueError for a rule that is no regular expression."""
         for pattern, _ in self.rules:
             try:
                 re.compile(pattern)
@@ -49,6 +50,7 @@ class Experiment(Configurable):
     """
 
     class Params(Configurable.Params):
+        """The whole experiment; its text is LOGDIR/params.txt."""
         task: Task.Params = field(REQUIRED, 'Network and learner.')
         train_input: Input.Params = field(REQUIRED, 'What is trained on.')
         eval_inputs: dict[str, Input.Params] = field({}, 'What is evaluated on, by name.')
@@ -59,6 +61,7 @@ class Experiment(Configurable):
         initialize_from: InitializeFrom = field(InitializeFrom(), "Another experiment's weights to start from.")
 
         def check(self) -> None:
+            """Raises ValueError for a negative intra_op_threads, or for an eval input that never ends or has no name for a directory."""
             if self.intra_op_threads < 0:
                 raise ValueError(f'intra_op_threads={self.intra_op_threads}; use 1 or more, or 0 for all processors')
             for name, one in self.eval_inputs.items():
@@ -85,7 +88,7 @@ class Experiment(Configurable):
         """The network on its devices, with its variables. cluster.configure comes before it."""
         p = self.params
         self.train_input.check_keys(self.task.network.reads().values())
-        return Program(self.task.network, self.train_input.spec(), p.pipeline, self.task.learner, p.seed)
+        return Program(self.task.network, self.train_input.specs(), p.pipeline, self.task.learner, p.seed)
 
     def make_plan(self) -> Plan:
         """The plan alone: no device is looked for and no variable made, however big the network is."""

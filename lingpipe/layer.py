@@ -39,6 +39,24 @@ from lingpipe.nested import NestedMap
 Initializer: TypeAlias = str | keras.initializers.Initializer
 
 
+def initializer_named(name: Initializer) -> keras.initializers.Initializer:
+    """The initializer of a name, Keras' or the one it lacks; what is an initializer already is returned.
+
+    'he_normal_fan_out' keeps the variance of gradients where Keras' he_normal, whose fan is the inputs, keeps that of activations
+    (He et al., 2015, arXiv:1502.01852, eq. 14 and 10): the usual one for ImageNet.
+
+    Raises:
+      ValueError: there is no such initializer.
+    """
+    if name == 'he_normal_fan_out':
+        return keras.initializers.VarianceScaling(2., 'fan_out', 'truncated_normal')
+    try:
+        return keras.initializers.get(name)
+    except ValueError:
+        raise ValueError(f'{name!r} is no initializer; write he_normal, he_normal_fan_out, glorot_uniform, zeros, or another name in '
+                         'keras.initializers.') from None
+
+
 @dataclasses.dataclass(frozen=True)
 class Weight:
     """A weight that a layer declares; nothing is allocated.
@@ -47,7 +65,7 @@ class Weight:
       path: the layer's path, '/', the name: the key of checkpoints, summaries and regular expressions.
       shape: its dimensions.
       dtype: float32, unless it is not a number to be trained.
-      initializer: a Keras initializer or the name of one; `initial_value` gives it the seed.
+      initializer: a Keras initializer or a name of `initializer_named`; `initial_value` gives it the seed.
       is_trainable: whether gradients update it; otherwise Layer.updated_state may.
       shared_with: the path of the weight it stands for (tied weights), or None.
     """
@@ -65,7 +83,7 @@ class Weight:
 
     def initial_value(self, experiment_seed: int) -> tf.Tensor:
         """The first value: a function of the experiment's seed and the path alone, whatever the partition."""
-        initializer = keras.initializers.get(self.initializer)
+        initializer = initializer_named(self.initializer)
         config = initializer.get_config()
         if 'seed' in config:
             config['seed'] = zlib.crc32(f'{experiment_seed}/{self.path}'.encode()) & 0x7fffffff
@@ -77,6 +95,7 @@ class Layer(Configurable):
     """The base of all layers. Subclasses: Params, __init__ (children and weights), fprop, and optionally cost."""
 
     class Params(Configurable.Params):
+        """Name and wiring, which every layer has."""
         name: str = field('', 'Name among its siblings, part of the path of every weight; made from the class if empty.')
         reads: dict[str, str] = field({}, "In a network: argument of fprop -> name of the value it is given; an argument "
                                           "without default that is not named here reads the value of its own name.")
@@ -142,7 +161,7 @@ class Layer(Configurable):
         raise NotImplementedError(f'{type(self).__name__} has no fprop')
 
     def cost(self, *args: Any, **kwargs: Any) -> Cost:
-        """The cost for inputs given as tf.TensorSpec, as fprop takes them. The default traces fprop (tracing.py)."""
+        """The cost for inputs given as tf.TensorSpec, as fprop takes them. The default traces fprop (tracing/)."""
         from lingpipe import tracing  # The one import that goes up: tracing knows layers, and is only the default.
         return tracing.traced_cost(self, *args, **kwargs)
 

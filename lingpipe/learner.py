@@ -148,6 +148,11 @@ class LayerLearner:
             if learner.params.ema_decay is not None:
                 self._ema = {path: tf.Variable(w.read_value(), trainable=False, name=f'ema/{path}') for path, w in weights.items()}
 
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """Equal for layers whose updates are the same computation on other variables."""
+        return tuple((tuple(w.shape), w.dtype.name, self._learner.decays(path, w.shape.rank)) for path, w in self.weights.items())
+
     def apply(self, gradients: Mapping[str, Gradient], learning_rate: tf.Tensor | None = None) -> tf.Tensor | None:
         """One update of weights, slots and averages; may be traced in a tf.function, also in a branch of tf.cond.
 

@@ -41,6 +41,7 @@ class SGD(Optimizer):
     keras_class = keras.optimizers.SGD
 
     class Params(Optimizer.Params):
+        """The arguments of keras.optimizers.SGD."""
         momentum: float = field(0.0, 'Part of the last update that the next one keeps, in [0, 1].')
         nesterov: bool = field(False, 'Whether the momentum is Nesterov\'s.')
 
@@ -51,6 +52,7 @@ class RMSProp(Optimizer):
     keras_class = keras.optimizers.RMSprop
 
     class Params(Optimizer.Params):
+        """The arguments of keras.optimizers.RMSprop."""
         rho: float = field(0.9, 'Decay of the moving average of squared gradients.')
         momentum: float = field(0.0, 'Part of the last update that the next one keeps.')
         epsilon: float = field(1e-7, 'Added to the average of squared gradients, inside the square root.')
@@ -63,6 +65,7 @@ class Adam(Optimizer):
     keras_class = keras.optimizers.Adam
 
     class Params(Optimizer.Params):
+        """The arguments of keras.optimizers.Adam."""
         beta_1: float = field(0.9, 'Decay of the first moment.')
         beta_2: float = field(0.999, 'Decay of the second moment.')
         epsilon: float = field(1e-7, "Added to the square root of the second moment (the paper's epsilon hat).")
@@ -75,6 +78,7 @@ class AdamW(Adam):
     keras_class = keras.optimizers.AdamW
 
     def check_decay(self, weight_decay: float) -> None:
+        """Raises ValueError for a weight decay of 0."""
         if not weight_decay:
             raise ValueError('AdamW with weight_decay=0 is Adam; set weight_decay of the learner (Keras: 0.004), or use Adam')
 
@@ -85,6 +89,7 @@ class Adafactor(Optimizer):
     keras_class = keras.optimizers.Adafactor
 
     class Params(Optimizer.Params):
+        """The arguments of keras.optimizers.Adafactor."""
         beta_2_decay: float = field(-0.8, 'Exponent of the step in the decay of the second moment.')
         epsilon_1: float = field(1e-30, 'Added to squared gradients.')
         epsilon_2: float = field(1e-3, 'Least root mean square of a weight that scales its updates.')
@@ -97,5 +102,6 @@ class Lion(Optimizer):
     keras_class = keras.optimizers.Lion
 
     class Params(Optimizer.Params):
+        """The arguments of keras.optimizers.Lion."""
         beta_1: float = field(0.9, 'Part of the momentum in the update, in (0, 1].')
         beta_2: float = field(0.99, 'Decay of the momentum.')

@@ -23,9 +23,11 @@ class Schedule(Configurable):
     """The base of schedules. Subclasses give `peak` and `decay`, or override `__call__`."""
 
     class Params(Configurable.Params):
+        """The warm-up, which every schedule has."""
         warmup_steps: int = field(0, 'Updates of linear warm-up; 0: none.')
 
         def check(self) -> None:
+            """Raises ValueError for a negative warm-up."""
             if self.warmup_steps < 0:
                 raise ValueError(f'warmup_steps={self.warmup_steps} is negative; use 0 for no warm-up')
 
@@ -51,13 +53,16 @@ class Constant(Schedule):
     """The same rate for all updates, after the warm-up."""
 
     class Params(Schedule.Params):
+        """The rate."""
         rate: float = field(REQUIRED, 'The learning rate.')
 
     @property
     def peak(self) -> float:
+        """The rate."""
         return self.params.rate
 
     def decay(self) -> Any:
+        """None: a function that returns the rate for every step."""
         return lambda s: tf.fill(tf.shape(s), self.peak)
 
 
@@ -65,16 +70,19 @@ class _Decaying(Schedule):
     """The fields of schedules that fall from a peak in a given time."""
 
     class Params(Schedule.Params):
+        """Where the decay begins and how long it takes."""
         rate: float = field(REQUIRED, 'The peak of the learning rate, where the decay begins.')
         decay_steps: int = field(REQUIRED, 'Updates, after the warm-up, that the decay takes.')
 
         def check(self) -> None:
+            """Raises ValueError for a decay of no steps."""
             super().check()
             if self.decay_steps < 1:
                 raise ValueError(f'decay_steps={self.decay_steps} leaves no time for the decay; use 1 or more, or Constant')
 
     @property
     def peak(self) -> float:
+        """The rate."""
         return self.params.rate
 
 
@@ -82,9 +90,11 @@ class Cosine(_Decaying):
     """Half a cosine from `rate` to `final_fraction * rate` (Loshchilov and Hutter, arXiv:1608.03983, without restarts)."""
 
     class Params(_Decaying.Params):
+        """Where the cosine ends."""
         final_fraction: float = field(0.0, 'The rate after the decay, as a fraction of the peak.')
 
     def decay(self) -> Any:
+        """Keras' CosineDecay."""
         p = self.params
         return keras_schedules.CosineDecay(p.rate, p.decay_steps, alpha=p.final_fraction)
 
@@ -93,10 +103,12 @@ class Exponential(_Decaying):
     """rate * decay_factor^(s / decay_steps); in stairs, the exponent is rounded down."""
 
     class Params(_Decaying.Params):
+        """The factor, and whether it comes at once."""
         decay_factor: float = field(REQUIRED, 'The factor that `decay_steps` updates multiply the rate by.')
         staircase: bool = field(False, 'Whether the rate falls once every decay_steps updates, not a little in each.')
 
     def decay(self) -> Any:
+        """Keras' ExponentialDecay."""
         p = self.params
         return keras_schedules.ExponentialDecay(p.rate, p.decay_steps, p.decay_factor, p.staircase)
 
@@ -105,10 +117,12 @@ class Polynomial(_Decaying):
     """(rate - final_rate) * (1 - s / decay_steps)^power + final_rate; then final_rate."""
 
     class Params(_Decaying.Params):
+        """Where the curve ends, and its form."""
         final_rate: float = field(0.0, 'The rate after the decay.')
         power: float = field(1.0, 'The exponent; 1 is a straight line.')
 
     def decay(self) -> Any:
+        """Keras' PolynomialDecay."""
         p = self.params
         return keras_schedules.PolynomialDecay(p.rate, p.decay_steps, p.final_rate, p.power)
 
@@ -117,9 +131,11 @@ class Linear(_Decaying):
     """A straight line from `rate` to `final_rate`."""
 
     class Params(_Decaying.Params):
+        """Where the line ends."""
         final_rate: float = field(0.0, 'The rate after the decay.')
 
     def decay(self) -> Any:
+        """Keras' PolynomialDecay of power 1."""
         return keras_schedules.PolynomialDecay(self.params.rate, self.params.decay_steps, self.params.final_rate)
 
 
@@ -130,10 +146,12 @@ class InverseSquareRoot(Schedule):
     """
 
     class Params(Schedule.Params):
+        """The peak, and a warm-up that is not 0."""
         rate: float = field(REQUIRED, 'The peak of the learning rate, at the end of the warm-up.')
         warmup_steps: int = field(4000)
 
         def check(self) -> None:
+            """Raises ValueError for a warm-up below 1."""
             if self.warmup_steps < 1:
                 raise ValueError(f'warmup_steps={self.warmup_steps} leaves the peak undefined; use 1 or more')
 
@@ -146,10 +164,12 @@ class Piecewise(Schedule):
     """rates[0] at first, and rates[i + 1] from step boundaries[i] on; steps count from the start of the training."""
 
     class Params(Schedule.Params):
+        """The rates, and the steps between them."""
         boundaries: tuple[int, ...] = field(REQUIRED, 'Numbers of updates after which the rate changes, growing.')
         rates: tuple[float, ...] = field(REQUIRED, 'The rates: one more than boundaries.')
 
         def check(self) -> None:
+            """Raises ValueError unless boundaries grow, begin after the warm-up, and are one fewer than rates."""
             super().check()
             if len(self.rates) != len(self.boundaries) + 1 or not self.boundaries:
                 raise ValueError(f'{len(self.boundaries)} boundaries and {len(self.rates)} rates: give one boundary or more, and one '
@@ -159,9 +179,11 @@ class Piecewise(Schedule):
 
     @property
     def peak(self) -> float:
+        """The first rate."""
         return self.params.rates[0]
 
     def decay(self) -> Any:
+        """Keras' PiecewiseConstantDecay."""
         # Keras changes the rate after a boundary, we at it; Keras sees the steps since the end of the warm-up.
         boundaries = [float(b - 1 - self.params.warmup_steps) for b in self.params.boundaries]
         return keras_schedules.PiecewiseConstantDecay(boundaries, list(self.params.rates))

@@ -4,11 +4,36 @@ A domain's task extends it with what the domain needs (how to decode, what to sh
 """
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lingpipe.hyperparams import REQUIRED, Configurable, field
+from lingpipe.input import Input
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learner import Learner
+
+
+class Review:
+    """Sees every mini-batch of one evaluation and draws what a person should see of it; keeps little, however long that is.
+
+    Attributes:
+      name: of the picture: LOGDIR/pictures/NAME-INPUT.png.
+      fetch: names of the network's values that `see` is given.
+    """
+    name = 'review'
+    fetch: Sequence[str] = ()
+
+    def see(self, batch: Mapping[str, Any], fetched: Mapping[str, Any]) -> None:
+        """Looks at a mini-batch, and at the values of `fetch` for all of its examples, padding included (its weight is 0)."""
+        raise NotImplementedError(f'{type(self).__name__} has no see')
+
+    def text(self) -> str:
+        """What was seen, in a few words."""
+        raise NotImplementedError(f'{type(self).__name__} has no text')
+
+    def save_png(self, path: str, title: str) -> None:
+        """Writes the picture, also where there is nothing to show, so that none of an earlier evaluation is left."""
+        raise NotImplementedError(f'{type(self).__name__} has no save_png')
 
 
 class Task(Configurable):
@@ -20,6 +45,7 @@ class Task(Configurable):
     """
 
     class Params(Configurable.Params):
+        """What is learned, and by which measure it is judged."""
         model: Sequential.Params = field(REQUIRED, 'The network: layers in order, the loss the last.')
         learner: Learner.Params = field(Learner.Params(), 'Optimizer, learning rate, clipping, averages.')
         best_metric: str = field('loss', 'The metric of the evaluation by which the best checkpoint is kept.')
@@ -37,3 +63,7 @@ class Task(Configurable):
     def images(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Pictures of a mini-batch for TensorBoard: name -> [n, height, width, 1, 3 or 4], uint8 or floats from 0 to 1; none here."""
         return {}
+
+    def review(self, source: Input) -> Review | None:
+        """A new review of an evaluation on `source`; none here."""
+        return None

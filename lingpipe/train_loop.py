@@ -6,9 +6,10 @@ from (experiment seed, step, micro-batch, layer). A step whose loss or gradient 
 so that this stays true.
 
     LOGDIR/params.txt            the Params (written by the trainer)
-    LOGDIR/checkpoints/          see checkpoint.py
+    LOGDIR/checkpoints/          see checkpoint/
     LOGDIR/tensorboard/          train, and eval_NAME for every eval input
     LOGDIR/timeline/             a picture and a trace of a measured step
+    LOGDIR/pictures/             what the task draws of the newest evaluation of each eval input
     LOGDIR/evaluations.jsonl, train.log, initialization.txt
 """
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from lingpipe import checkpoint
 from lingpipe.checkpoint import Checkpointer
-from lingpipe.evaluate import EvaluationLog, Evaluations, Metrics, metrics_text
+from lingpipe.evaluate import EvaluationLog, Evaluations, Metrics, Picture, metrics_text
 from lingpipe.hyperparams import Configurable, field
 from lingpipe.input import InputMeter
 from lingpipe.overview import overview
@@ -50,12 +51,14 @@ class Outcome:
       metrics: of the evaluation at the end, by eval input.
       best: (step, value) of the best checkpoint, if any.
       timeline: of the measured step, if asked for.
+      pictures: of the evaluation at the end, if it was made now, by eval input.
     """
     step: int
     signal: str = ''
     metrics: dict[str, Metrics] = dataclasses.field(default_factory=dict)
     best: tuple[int, float] | None = None
     timeline: TimelineReport | None = None
+    pictures: dict[str, Picture] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -70,6 +73,7 @@ class TrainLoop(Configurable):
     """Trains an experiment in a logdir. Made once for each run."""
 
     class Params(Configurable.Params):
+        """Lengths and intervals, in steps unless the name says otherwise."""
         num_steps: int = field(1000, 'Updates, those of earlier runs in the logdir included.')
         checkpoint_every_steps: int = field(1000, 'Steps between two checkpoints; there is one at the end anyway.')
         keep: int = field(3, 'How many of the newest checkpoints stay; the best stays besides.')
@@ -80,6 +84,7 @@ class TrainLoop(Configurable):
         best_input: str = field('', 'The eval input whose best_metric says which checkpoint is best; empty: the first by name.')
 
         def check(self) -> None:
+            """Raises ValueError for a length or an interval that is too small."""
             for name, least in (('num_steps', 0), ('checkpoint_every_steps', 1), ('keep', 1), ('eval_every_steps', 0),
                                 ('summary_every_steps', 1), ('log_every_s', 0), ('timeline_step', 1)):
                 value = getattr(self, name)
@@ -113,7 +118,7 @@ class TrainLoop(Configurable):
         self._log = EvaluationLog(logdir)
         self._summaries = {name: Summaries(os.path.join(logdir, 'tensorboard', name)) for name in ['train', *(f'eval_{n}' for n in inputs)]}
         self._program = experiment.make_program()
-        self._evaluations = Evaluations(self._program, inputs)
+        self._evaluations = Evaluations(self._program, inputs, experiment.task, logdir)
         self._last_saved = -1
         self._has_warned = False
 
@@ -233,14 +238,20 @@ class TrainLoop(Configurable):
         step = self._state.step
         for name in sorted(self._evaluations.inputs):
             start_s = time.perf_counter()
-            metrics = self._evaluations.run(name, lambda: bool(stop.name))
-            if metrics is None:
+            evaluation = self._evaluations.run(name, step, lambda: bool(stop.name))
+            if evaluation is None:
                 return
+            metrics, picture = evaluation.metrics, evaluation.picture
             self._summaries[f'eval_{name}'].scalars(step, metrics)
+            if picture:
+                self._outcome.pictures[name] = picture
+                self._summaries[f'eval_{name}'].png(step, picture.name, picture.path)
             note = self._mark_best(metrics) if name == self._best_input else ''
             self._log.add(step, name, metrics)
             took = f'{time.perf_counter() - start_s:.1f} s'
             self._progress.message(f'evaluation after step {step} on {name}: {metrics_text(metrics)} ({took}){note}')
+            if picture:
+                self._progress.message(f'{picture.text}: {picture.path}')
 
     def _mark_best(self, metrics: Metrics) -> str:
         task = self._experiment.params.task

@@ -175,7 +175,7 @@ def claim(logdir: str, params: Any) -> None:
 
 
 def evaluate(params: Any, logdir: str) -> int:
-    """Evaluates the newest checkpoint on every eval input; reads the logdir and writes only summaries."""
+    """Evaluates the newest checkpoint on every eval input; reads the logdir and writes only summaries and pictures."""
     from lingpipe.checkpoint import Checkpointer
     from lingpipe.evaluate import Evaluations, metrics_text
     from lingpipe.summaries import Summaries
@@ -189,14 +189,19 @@ def evaluate(params: Any, logdir: str) -> int:
     program = experiment.make_program()
     metadata = checkpointer.restore(program.variables())
     assert metadata is not None
-    evaluations = Evaluations(program, experiment.eval_inputs)
+    evaluations = Evaluations(program, experiment.eval_inputs, experiment.task, logdir)
     for name in experiment.eval_inputs:
-        metrics = evaluations.run(name)
-        assert metrics is not None
+        evaluation = evaluations.run(name, metadata['step'])
+        assert evaluation is not None
+        picture = evaluation.picture
         summaries = Summaries(os.path.join(logdir, 'tensorboard', f'eval_{name}'))
-        summaries.scalars(metadata['step'], metrics)
+        summaries.scalars(metadata['step'], evaluation.metrics)
+        if picture:
+            summaries.png(metadata['step'], picture.name, picture.path)
         summaries.close()
-        print(f'step {metadata["step"]} on {name}: {metrics_text(metrics)}')
+        print(f'step {metadata["step"]} on {name}: {metrics_text(evaluation.metrics)}')
+        if picture:
+            print(f'{picture.text}: {picture.path}')
     return 0
 
 
@@ -209,6 +214,7 @@ def print_outcome(outcome: Any, logdir: str) -> None:
         rows.append(('  best', f'{outcome.best[1]:.4g} at step {outcome.best[0]}'))
     if outcome.timeline:
         rows += [('  timeline', outcome.timeline.text()), ('  pictures', f'{outcome.timeline.png}, {outcome.timeline.trace}')]
+    rows += [('  picture', f'{picture.text}: {picture.path}') for picture in outcome.pictures.values()]
     rows.append(('  checkpoints', os.path.join(logdir, 'checkpoints')))
     rows.append(('  TensorBoard', f'tensorboard --logdir={os.path.join(logdir, "tensorboard")}'))
     width = max(len(name) for name, _ in rows)

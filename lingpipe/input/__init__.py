@@ -6,7 +6,8 @@ batches that it would have had, without any state of tf.data in the checkpoint a
 
     order.py    position -> epoch, index, seed        arrays.py    arrays in memory
     base.py     Input: positions -> batches           records.py   TFRecord files
-    meter.py    how long the training waits           datasets.py  tensorflow-datasets
+    batches.py  the iterator over them                datasets.py  tensorflow-datasets
+    meter.py    how long the training waits
 """
 from lingpipe.input.arrays import ArrayInput
 from lingpipe.input.base import Input

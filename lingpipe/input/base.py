@@ -7,13 +7,14 @@ A source says how many examples it has and reads them by index, many at once; `d
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import order
+from lingpipe.input.batches import Batches
 from lingpipe.nested import flatten
 
 _ENDLESS = 1 << 62   # positions
@@ -65,6 +66,11 @@ class Input(Configurable):
         """
         return example
 
+    @property
+    def class_names(self) -> Sequence[str]:
+        """What the classes are called, label 0 first; empty where there are no classes or they have only numbers."""
+        return ()
+
     # For users.
 
     def dataset(self, position: int = 0) -> tf.data.Dataset:
@@ -109,6 +115,10 @@ class Input(Configurable):
         options.deterministic = True
         return dataset.prefetch(p.prefetch).with_options(options) if p.prefetch else dataset.with_options(options)
 
+    def batches(self, position: int = 0) -> Batches:
+        """The batches of dataset(position), one after the other; what the source finds wrong on the way is a ValueError too."""
+        return Batches(self.dataset(position))
+
     def num_batches(self, position: int = 0) -> int | None:
         """How many batches `dataset(position)` has; None if it has no end."""
         if self.params.num_epochs is None:
@@ -119,6 +129,10 @@ class Input(Configurable):
     def spec(self) -> dict[str, Any]:
         """The tf.TensorSpec of every entry of a batch; at most the first example is read."""
         return self.dataset().element_spec   # type: ignore[no-any-return]
+
+    def specs(self) -> list[dict[str, Any]]:
+        """The spec of every shape that batches may have, the largest first: one, unless a source says otherwise."""
+        return [self.spec()]
 
     def check_keys(self, needed: Iterable[str]) -> None:
         """Raises ValueError unless a batch has all of the entries that a network reads."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,12 @@ class TFDSInput(Input):
         return {'record': tf.gather(records, index)}
 
     def decode(self, example: dict[str, Any]) -> dict[str, Any]:
-        return dict(self.builder.info.features.deserialize_example(example['record']))
+        return dict(self.features.deserialize_example(example['record']))
+
+    @property
+    def class_names(self) -> Sequence[str]:
+        features = self.features
+        return (getattr(features['label'], 'names', None) or ()) if 'label' in features else ()
 
     @functools.cached_property
     def builder(self) -> Any:
@@ -60,6 +66,11 @@ class TFDSInput(Input):
         if p.download:
             builder.download_and_prepare()
         return builder
+
+    @functools.cached_property
+    def features(self) -> Any:
+        """The tfds.features.FeaturesDict of what is decoded of an example; a subclass may leave some of the set's out."""
+        return self.builder.info.features
 
     @functools.cached_property
     def _records(self) -> RecordFiles | tf.Tensor:
@@ -85,7 +96,8 @@ class TFDSInput(Input):
             raise ValueError(f'{p.name} is not prepared in {self.builder.data_dir}. Where there is a network, run python -c "import '
                              f"tensorflow_datasets as tfds; tfds.builder('{p.name}', data_dir={p.data_dir!r}).download_and_prepare()\", "
                              'or set download=True; and copy the directory to machines without one.') from error
-        features = self.builder.info.features
-        records = [features.serialize_example(tf.nest.map_structure(lambda t: t.numpy(), example)) for example in examples]
+        features = self.features
+        wanted = [{name: example[name] for name in features} for example in examples]
+        records = [features.serialize_example(tf.nest.map_structure(lambda t: t.numpy(), example)) for example in wanted]
         with tf.device('CPU:0'):
             return tf.constant(np.array(records, object), tf.string, shape=[len(records)])

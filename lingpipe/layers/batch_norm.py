@@ -29,12 +29,14 @@ class BatchNorm(Layer):
     """
 
     class Params(Layer.Params):
+        """Channels, and how they are normalised."""
         dim: int = field(REQUIRED, 'C, the channels of the input.')
         decay: float = field(0.99, 'Of the moving averages: new = decay * old + (1 - decay) * value of the mini-batch.')
         epsilon: float = field(1e-3, 'Added to the variance.')
         scale_initializer: str = field('ones', "Name of the Keras initializer of scale; 'zeros' for the last one of a residual branch.")
 
         def check(self) -> None:
+            """Raises ValueError unless decay is in [0, 1]."""
             if not 0 <= self.decay <= 1:
                 raise ValueError(f'decay={self.decay} is no weight of a mean; give 0 <= decay <= 1, usually 0.9 to 0.999.')
 
@@ -47,6 +49,7 @@ class BatchNorm(Layer):
         self.add_weight('moving_variance', shape, 'ones', is_trainable=False)
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        """[..., C] -> [..., C] in the dtype of x. In training the micro-batch's moments are emitted; else the moving averages are used."""
         p = self.params
         check_last_dim(x, p.dim, self.path)
         if not ctx.training:
@@ -63,6 +66,7 @@ class BatchNorm(Layer):
         return tf.reshape(y, dims(x))
 
     def cost(self, x: tf.TensorSpec) -> Cost:
+        """9 operations an element, 2 a channel; keeps x less its pixel, and the statistics."""
         p = self.params
         check_last_dim(x, p.dim, self.path)
         num_rows(x, self.path)
@@ -70,6 +74,7 @@ class BatchNorm(Layer):
         return Cost(9. * num_elements(x) + 2. * p.dim, self.num_weights, num_bytes(x) + 8. * p.dim, as_spec(x))
 
     def updated_state(self, name: str, state: NestedMap, value: Any) -> dict[str, tf.Tensor]:
+        """The moving averages [C] one step on; value is the mini-batch's (mean, variance)."""
         mean, variance = value
         decay = self.params.decay
         return {'moving_mean': decay * state.moving_mean + (1 - decay) * mean,

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layer import Layer
+from lingpipe.layer import Layer, initializer_named
 from lingpipe.layers.dense import activation_cost, activation_fn
 from lingpipe.layers.shapes import check_last_dim
 from lingpipe.nested import NestedMap
@@ -25,17 +25,20 @@ class _Conv(Layer):
     class Params(Layer.Params):
         input_dim: int = field(REQUIRED, 'Channels of the input.')
         kernel_size: tuple[int, int] = field((3, 3), 'Height and width of the kernel.')
-        strides: int = field(1, 'Pixels from one output to the next, both ways.')
+        strides: int | tuple[int, int] = field(1, 'Pixels from one output to the next, both ways, or down and across.')
         padding: str = field('same', "'same': output size = input size / strides, rounded up; 'valid': whole kernels only.")
         dilation: int = field(1, 'Pixels from one kernel element to the next, both ways.')
         use_bias: bool = field(True, 'Whether a bias is added.')
         activation: str = field('linear', 'Name in keras.activations.')
-        kernel_initializer: str = field('he_normal', 'Name of the Keras initializer of the kernel.')
+        kernel_initializer: str = field('he_normal', "Name of the initializer of the kernel: Keras', or 'he_normal_fan_out'.")
 
         def check(self) -> None:
             check_padding(self.padding)
             activation_fn(self.activation)
-            if self.strides > 1 and self.dilation > 1:
+            initializer_named(self.kernel_initializer)
+            if min(pair(self.strides)) < 1:
+                raise ValueError(f'strides={self.strides}; an output is at least 1 pixel from the next: use 1 or more.')
+            if max(pair(self.strides)) > 1 and self.dilation > 1:
                 raise ValueError(f'strides={self.strides} and dilation={self.dilation}: only one of them can be above 1; '
                                  'set the other to 1.')
 
@@ -50,8 +53,8 @@ class _Conv(Layer):
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         b, height, width, _ = static_shape(x, self.path, 'x')
-        y = tf.TensorSpec([b, *[output_size(n, k, p.strides, p.padding, p.dilation)
-                                for n, k in zip((height, width), p.kernel_size, strict=True)], channels], x.dtype)
+        y = tf.TensorSpec([b, *[output_size(n, k, s, p.padding, p.dilation)
+                                for n, k, s in zip((height, width), p.kernel_size, pair(p.strides), strict=True)], channels], x.dtype)
         computed = b * math.prod(self._sizes((height, width))[0]) if p.dilation > 1 else b * math.prod(y.shape[1:3])
         flops, activations = activation_cost(p.activation, y)
         flops += computed * flops_per_value + math.prod(y.shape) * (flops_per_output + p.use_bias)
@@ -101,6 +104,10 @@ class DepthwiseConv2D(_Conv):
     class Params(_Conv.Params):
         multiplier: int = field(1, 'Outputs of each channel.')
 
+        def check(self) -> None:
+            super().check()
+            _check_square(self.strides)
+
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)
         p = self.params
@@ -125,6 +132,10 @@ class SeparableConv2D(_Conv):
         filters: int = field(REQUIRED, 'Channels of the output.')
         multiplier: int = field(1, 'Outputs of each channel in the depthwise part.')
 
+        def check(self) -> None:
+            super().check()
+            _check_square(self.strides)
+
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)
         p = self.params
@@ -147,8 +158,19 @@ class SeparableConv2D(_Conv):
 
 
 def _depthwise(x: tf.Tensor, w: tf.Tensor, p: Any) -> tf.Tensor:
-    return tf.nn.depthwise_conv2d(x, tf.cast(w, x.dtype), [1, p.strides, p.strides, 1], p.padding.upper(),
+    return tf.nn.depthwise_conv2d(x, tf.cast(w, x.dtype), [1, *pair(p.strides), 1], p.padding.upper(),
                                   dilations=[p.dilation, p.dilation])
+
+
+def _check_square(strides: int | tuple[int, int]) -> None:
+    if len(set(pair(strides))) > 1:
+        raise ValueError(f"strides={strides} of a depthwise convolution: TensorFlow's kernels need the same number down and across; use "
+                         f'strides={max(pair(strides))}, or a Conv2D.')
+
+
+def pair(value: int | tuple[int, int]) -> tuple[int, int]:
+    """(down, across) of a number that may stand for both."""
+    return (value, value) if isinstance(value, int) else value
 
 
 def check_padding(padding: str) -> None:

@@ -61,15 +61,19 @@ class Activation(Layer):
     """An elementwise function (or a softmax of the last axis) by its Keras name."""
 
     class Params(Layer.Params):
+        """The name of the function."""
         activation: str = field('relu', "Name in keras.activations: 'relu', 'gelu', 'silu', 'tanh', 'softmax', ...")
 
         def check(self) -> None:
+            """Raises ValueError for a name that Keras does not know."""
             activation_fn(self.activation)
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        """The function of x, of the same shape [..., D]."""
         return activation_fn(self.params.activation)(x)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
+        """That of one row, traced, times the rows: TensorFlow decides what an activation keeps."""
         last = static_shape(x, self.path, 'x')[-1]
         flops, per_row, _ = _per_row(self.params.activation, last, tf.as_dtype(x.dtype))
         rows = num_elements(x) / last
@@ -105,6 +109,7 @@ class Dense(Layer):
     """activation(x @ w + b) over the last axis; x [..., D] -> [..., U]."""
 
     class Params(Layer.Params):
+        """Channels, activation and initializer."""
         input_dim: int = field(REQUIRED, 'D, the channels of the input.')
         units: int = field(REQUIRED, 'U, the channels of the output.')
         activation: str = field('linear', 'Name in keras.activations.')
@@ -112,6 +117,7 @@ class Dense(Layer):
         kernel_initializer: str = field('glorot_uniform', 'Name of the Keras initializer of w.')
 
         def check(self) -> None:
+            """Raises ValueError for an activation that Keras does not know."""
             activation_fn(self.activation)
 
     def __init__(self, params: Any, path: str = ''):
@@ -122,12 +128,14 @@ class Dense(Layer):
             self.add_weight('b', [p.units], 'zeros')
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        """[..., D] -> [..., U] in the dtype of x. Raises ValueError unless the last dimension of x is D."""
         check_last_dim(x, self.params.input_dim, self.path)
         y = project(x, theta.w, theta.get('b'))
         y = activation_fn(self.params.activation)(y)
         return y if x.shape.rank == 2 else tf.reshape(y, [*dims(x)[:-1], self.params.units])  # [..., U]
 
     def cost(self, x: tf.TensorSpec) -> Cost:
+        """rows * U * (2 D + 1) and the activation; keeps what the activation reads."""
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         y = tf.TensorSpec([*static_shape(x, self.path, 'x')[:-1], p.units], x.dtype)

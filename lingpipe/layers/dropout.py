@@ -67,15 +67,19 @@ class Dropout(Layer):
     """Zeros single elements in training (Srivastava et al., 2014); the identity otherwise."""
 
     class Params(Layer.Params):
+        """How much is dropped."""
         rate: float = field(0.1, 'Probability that an element becomes zero.')
 
         def check(self) -> None:
+            """Raises ValueError unless 0 <= rate < 1."""
             check_rate('rate', self.rate)
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        """x with zeros in training, or x itself; any shape."""
         return drop(x, self.params.rate, ctx.seed(self.path)) if ctx.training else x
 
     def cost(self, x: tf.TensorSpec) -> Cost:
+        """2 operations an element; keeps the mask, 1 byte an element."""
         static_shape(x, self.path, 'x')
         return Cost(drop_flops(x, self.params.rate), 0, drop_bytes(x, self.params.rate), as_spec(x))
 
@@ -84,17 +88,21 @@ class DropPath(Layer):
     """Zeros whole examples of a residual branch in training (stochastic depth: Huang et al., 2016, arXiv 1603.09382)."""
 
     class Params(Layer.Params):
+        """How much is dropped."""
         rate: float = field(0.1, 'Probability that an example becomes zero.')
 
         def check(self) -> None:
+            """Raises ValueError unless 0 <= rate < 1."""
             check_rate('rate', self.rate)
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        """[b, ...] with whole examples of zeros in training, or x itself."""
         if not ctx.training:
             return x
         return drop(x, self.params.rate, ctx.seed(self.path), [dims(x)[0]] + [1] * (x.shape.rank - 1))
 
     def cost(self, x: tf.TensorSpec) -> Cost:
+        """1 operation an element and 1 an example; keeps the mask, 1 byte an example."""
         b = static_shape(x, self.path, 'x')[0]
         is_active = bool(round(self.params.rate * _RANGE))
         return Cost(float(num_elements(x) + b) * is_active, 0, float(b) * is_active, as_spec(x))

@@ -31,12 +31,14 @@ class KerasLayer(Layer):
     """
 
     class Params(Layer.Params):
+        """The Keras layer, and what it is given."""
         class_name: str = field(REQUIRED, "Class in keras.layers, or one registered with Keras as 'package>Name'.")
         config: str = field('{}', 'Its configuration as JSON: {"units": 64}.')
         input_shape: tuple[int | None, ...] = field(REQUIRED, 'Shape of one example, None for a dimension that varies.')
         input_dtype: str = field('float32', 'Dtype of the input.')
 
         def check(self) -> None:
+            """Raises ValueError for a class that Keras does not know, or a config that is no JSON object."""
             _class_of(self.class_name)
             _parsed(self.config)
 
@@ -59,6 +61,7 @@ class KerasLayer(Layer):
                             dtype=tf.as_dtype(variable.dtype))
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        """[b, *input_shape] through the Keras layer; emits its losses and, in training, its other state."""
         mapping = [(variable, theta[name]) for name, variable in self._variables.items()]
         for i, variable in enumerate(self._seeds):
             seed = tf.random.stateless_uniform(variable.shape, ctx.seed(self.path, str(i)), maxval=2**31 - 2, dtype=tf.int64, alg='philox')
@@ -75,6 +78,7 @@ class KerasLayer(Layer):
         return tf.cast(y, x.dtype) if x.dtype.is_floating and y.dtype.is_floating else y
 
     def updated_state(self, name: str, state: NestedMap, value: Any) -> dict[str, tf.Tensor]:
+        """The non-trainable weight `name`, which becomes its mean over the micro-batches."""
         return {name: tf.cast(value, state[name].dtype)}
 
 

@@ -44,6 +44,7 @@ class LayerNorm(Layer):
     """Normalises the last axis to mean `offset` and standard deviation `scale`, both trained."""
 
     class Params(Layer.Params):
+        """Channels and epsilon."""
         dim: int = field(REQUIRED, 'Channels of the input.')
         epsilon: float = field(1e-5, 'Added to the variance.')
 
@@ -53,10 +54,12 @@ class LayerNorm(Layer):
         self.add_weight('offset', [self.params.dim], 'zeros')
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        """[..., D] -> [..., D] in the dtype of x. Raises ValueError unless the last dimension of x is `dim`."""
         check_last_dim(x, self.params.dim, self.path)
         return layer_norm(x, theta.scale, theta.offset, self.params.epsilon)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
+        """7 operations an element, 2 a row; keeps h and 1/std in float32."""
         check_last_dim(x, self.params.dim, self.path)
         rows, n = num_rows(x, self.path), num_elements(x)
         # mean, subtract, square, mean, normalise, scale, shift; epsilon and rsqrt a row. h and 1/std in float32 are kept.

@@ -18,6 +18,7 @@ class _Pool(Layer):
     """What the poolings share."""
 
     class Params(Layer.Params):
+        """The window, and how it moves."""
         pool_size: tuple[int, int] = field((2, 2), 'Height and width of the window.')
         strides: int = field(2, 'Pixels from one output to the next, both ways.')
         padding: str = field('same', "'same': output size = input size / strides, rounded up; 'valid': whole windows only.")
@@ -36,9 +37,11 @@ class MaxPool2D(_Pool):
     """The maximum of every window and channel."""
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        """[b, height, width, C] -> [b, height / strides, width / strides, C]; see Params.padding."""
         return tf.nn.max_pool2d(x, self.params.pool_size, self.params.strides, self.params.padding.upper())
 
     def cost(self, x: tf.TensorSpec) -> Cost:
+        """The window for each output; keeps the output."""
         y = self._output(x)
         return Cost(num_elements(y) * float(math.prod(self.params.pool_size)), 0, num_bytes(y), y)
 
@@ -47,9 +50,11 @@ class AvgPool2D(_Pool):
     """The mean of every window and channel; of a window that reaches beyond the image, the mean of what is inside."""
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        """[b, height, width, C] -> [b, height / strides, width / strides, C]; see Params.padding."""
         return tf.nn.avg_pool2d(x, self.params.pool_size, self.params.strides, self.params.padding.upper())
 
     def cost(self, x: tf.TensorSpec) -> Cost:
+        """The window for each output; keeps nothing."""
         y = self._output(x)
         return Cost(num_elements(y) * float(math.prod(self.params.pool_size)), 0, 0., y)
 
@@ -58,8 +63,10 @@ class GlobalAvgPool2D(Layer):
     """The mean of every channel, summed in float32; x [b, h, w, C] -> [b, C]."""
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        """[b, h, w, C] -> [b, C] in the dtype of x."""
         return tf.cast(tf.reduce_mean(tf.cast(x, tf.float32), [1, 2]), x.dtype)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
+        """1 operation an element; keeps nothing."""
         b, _, _, channels = static_shape(x, self.path, 'x')
         return Cost(float(num_elements(x)), 0, 0., tf.TensorSpec([b, channels], x.dtype))

@@ -10,7 +10,8 @@ on. The inputs of the network (the mini-batch) are values too. So a skip connect
     merge             x, skip           x          the pipeline sends skip straight from block1's device to merge's
     loss              x, label, weight  (nothing)  label and weight go straight from the mini-batch to the last cell
 
-A Sequential inside a Sequential shares its parent's names, and the pipeline may cut it anywhere.
+A Sequential inside a Sequential shares its parent's names, and the pipeline may cut it anywhere, unless it `is_unit`. Layers are traced
+one by one all the same, so that where a network may be cut changes no bit of a result and no key of a checkpoint.
 """
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ class Sequential(Layer):
     """Layers in order; fprop takes the values that are read before they are written and returns all that are written."""
 
     class Params(Layer.Params):
+        """The layers, which may be Sequentials themselves."""
         layers: tuple[Layer.Params, ...] = field(REQUIRED, 'The layers, in order; names must differ (made when empty).')
+        is_unit: bool = field(False, 'Whether a pipeline must not cut between its layers. The whole network may always be cut.')
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)
@@ -40,14 +43,22 @@ class Sequential(Layer):
             self.add_child(layer, name)
 
     def elements(self) -> Iterator[Layer]:
-        """The layers that a partition may separate: nested Sequentials are opened."""
+        """The layers that run one by one: nested Sequentials are opened."""
+        for unit in self.units():
+            yield from unit
+
+    def units(self) -> Iterator[list[Layer]]:
+        """The elements in the groups that a partition may separate: most alone, those of a Sequential that is a unit together."""
         for child in self.children.values():
-            if isinstance(child, Sequential):
-                yield from child.elements()
+            if not isinstance(child, Sequential):
+                yield [child]
+            elif child.params.is_unit:
+                yield list(child.elements())
             else:
-                yield child
+                yield from child.units()
 
     def reads(self) -> dict[str, str]:
+        """The values that are read before one of the layers writes them, each by its own name."""
         needed: dict[str, str] = {}
         written: set[str] = set()
         for child in self.children.values():
@@ -56,9 +67,11 @@ class Sequential(Layer):
         return needed
 
     def written(self, result: dict[str, Any]) -> dict[str, Any]:
+        """What fprop returned: it has names already."""
         return dict(result)
 
     def fprop(self, theta: NestedMap, ctx: Any, **values: Any) -> NestedMap:
+        """All values that the layers write, by name, the last writing of each; `values` are those that `reads` names."""
         written = NestedMap()
         for name, child in self.children.items():
             new = run(child, theta[name], ctx, values)
@@ -67,6 +80,7 @@ class Sequential(Layer):
         return written
 
     def cost(self, **values: Any) -> Cost:
+        """The sum of the layers; its outputs are the specs of all values they write, by name."""
         costs, written = [], NestedMap()
         for child in self.children.values():
             cost = child.cost(**arguments(child, values))
@@ -82,6 +96,7 @@ class Repeat(Sequential):
     """The same layer `times` over, each with weights of its own: layers of a Transformer, cells of an AmoebaNet."""
 
     class Params(Sequential.Params):
+        """The layer, and how often; `layers` is made from them."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from body and times; leave empty.')
         body: Layer.Params = field(REQUIRED, 'The layer to repeat.')
         times: int = field(REQUIRED, 'How often.')

@@ -54,19 +54,24 @@ class Accumulators:
         return tf.raw_ops.AssignAddVariableOp(resource=accumulator.handle, value=tf.cast(gradient, accumulator.dtype))
 
     def add_emissions(self, emitted: Emissions, micro_batch: tf.Tensor) -> list[tf.Operation]:
-        """The ops that add a micro-batch's emissions; micro_batch is its index, int scalar. Traced once."""
+        """The ops that add a micro-batch's emissions; micro_batch is its index, int scalar.
+
+        It is traced once for every shape of a mini-batch; what is emitted, and its shapes, are the same in all.
+        """
         self._emitted = emitted
         updates = []
         scalars = [*emitted.losses.values(), *emitted.weights.values(), *[t for pair in emitted.metrics.values() for t in pair]]
         if scalars:
-            self._scalars = self._variable([len(scalars)], 'emitted_scalars')
+            if self._scalars is None:
+                self._scalars = self._variable([len(scalars)], 'emitted_scalars')
             updates.append(tf.raw_ops.AssignAddVariableOp(resource=self._scalars.handle, value=tf.stack(scalars)))
         first = list(emitted.means.values()) + [mean for mean, _ in emitted.moments.values()]
         if first:
             firsts = tf.concat([tf.reshape(t, [-1]) for t in first], 0)
             variances = tf.concat([tf.reshape(v, [-1]) for _, v in emitted.moments.values()] or [tf.zeros([0])], 0)
             num_means = sum(t.shape.num_elements() for t in emitted.means.values())
-            self._running = self._variable([firsts.shape[0] + variances.shape[0]], 'emitted_means')
+            if self._running is None:
+                self._running = self._variable([firsts.shape[0] + variances.shape[0]], 'emitted_means')
             old = tf.raw_ops.ReadVariableOp(resource=self._running.handle, dtype=tf.float32)
             old_firsts, old_variances = tf.split(old, [firsts.shape[0], variances.shape[0]])
             f = 1.0 / (tf.cast(micro_batch, tf.float32) + 1.0)

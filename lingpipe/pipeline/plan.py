@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -197,10 +198,18 @@ def _spans(elements: list[Element], params: PipelineParams, bytes_a_weight: floa
     repeat = 0 if params.recompute == 'none' else 1
     fused = list(params.layer_seconds) or [e.cost.flops * (1 + 2 * e.has_backward) for e in elements]
     costs = [c * (4 / 3 if repeat and e.has_backward else 1) for c, e in zip(fused, elements, strict=True)]  # and a forward once more
+    starts = [i for i, e in enumerate(elements) if i == 0 or e.unit != elements[i - 1].unit] + [len(elements)]
+
+    def by_unit(amounts: Sequence[float]) -> list[float]:
+        return [sum(amounts[a:b]) for a, b in itertools.pairwise(starts)]
+
+    def opened(units: Sequence[range]) -> list[range]:
+        return [range(starts[span.start], starts[span.stop]) for span in units]
+
     if repeat and params.partition == 'bottleneck' and params.device_bytes is None:
-        return partitioner.partition_fused(costs, fused, params.num_cells)
+        return opened(partitioner.partition_fused(by_unit(costs), by_unit(fused), params.num_cells))
     kept = [e.cost.activation_bytes * (params.num_micro_batches if params.recompute == 'none' else 1) +
             sum(v.num_bytes for v in e.writes.values()) * repeat for e in elements]
-    return partitioner.partition(costs, params.num_cells, rule=params.partition,
-                                 layer_bytes=[bytes_a_weight * e.cost.num_weights + k for e, k in zip(elements, kept, strict=True)],
-                                 device_bytes=params.device_bytes)
+    layer_bytes = [bytes_a_weight * e.cost.num_weights + k for e, k in zip(elements, kept, strict=True)]
+    return opened(partitioner.partition(by_unit(costs), params.num_cells, rule=params.partition, layer_bytes=by_unit(layer_bytes),
+                                        device_bytes=params.device_bytes))

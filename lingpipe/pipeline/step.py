@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from lingpipe import nested
@@ -85,6 +86,35 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
         sums.update({(leaf, m): t for leaf, t in zip(traced.gradients_out, results[num_values:], strict=False)})
         residuals[k, m] = results[num_values + num_gradients:-1]
     return Ran([op for op in last if op is not None], values, tf.stack([tf.stack(pair) for pair in stamps]) if stamps else None, order)
+
+
+def check_batch(batch: dict[str, Any], batch_spec: dict[str, Any]) -> dict[str, Any]:
+    """The values of a mini-batch that batch_spec names.
+
+    Raises:
+      ValueError: one is missing, or has another shape or dtype.
+    """
+    batch = {name: batch[name] for name in batch_spec if name in batch}
+    expected = dict(nested.flatten(batch_spec))
+    found = dict(nested.flatten(batch))
+    if set(found) != set(expected):
+        raise ValueError(f'the mini-batch has {", ".join(sorted(found))}, but the network was built for {", ".join(sorted(expected))}.')
+    for path, spec in expected.items():
+        value = found[path] if hasattr(found[path], 'dtype') else np.asarray(found[path])
+        shape, dtype = tuple(np.shape(value)), tf.as_dtype(value.dtype)
+        if shape != tuple(spec.shape) or dtype != spec.dtype:
+            raise ValueError(f'{path!r} of the mini-batch is {dtype.name} {shape}, but the network was built for {spec.dtype.name} '
+                             f'{tuple(spec.shape)}; all mini-batches must be alike: drop or pad the last one.')
+    return batch
+
+
+def is_of_spec(batch: dict[str, Any], batch_spec: dict[str, Any]) -> bool:
+    """Whether check_batch would say nothing."""
+    try:
+        check_batch(batch, batch_spec)
+    except ValueError:
+        return False
+    return True
 
 
 def _split(batch: dict[str, Any], wanted: Iterable[Value], num_micro_batches: int) -> dict[tuple[Leaf, int], tf.Tensor]:

@@ -44,7 +44,7 @@ class Subgraphs:
         def body(*args: tf.Tensor) -> list[tf.Tensor]:
             given = dict(zip(fed, args, strict=True))
             capture = tf.compat.v1.get_default_graph().capture
-            captured = {name: capture(outside) for name, outside in self._captures if name in used}
+            captured = {name: capture(outside) for name, outside in self._captures if name in used and name not in given}
             known = {name: t for name, t in {**given, **captured}.items() if name in used}
             made = tf.import_graph_def(kept, known, [n for n in names if n not in given], name='')
             results = iter(made)

@@ -57,7 +57,7 @@ class Value:
 
 @dataclasses.dataclass(eq=False)
 class Element:
-    """A layer of the network that a partition may separate from its neighbours.
+    """A layer of the network; a partition may separate it from its neighbours of other units.
 
     Attributes:
       index: its place in the sequence.
@@ -67,6 +67,7 @@ class Element:
       cost: of one micro-batch.
       trained: its weights that gradients update (frozen ones left out), shared ones included.
       has_backward: whether a gradient is asked of it at all.
+      unit: which of Sequential.units it belongs to, counted in order; a partition does not cut inside one.
     """
     index: int
     layer: Layer
@@ -75,6 +76,7 @@ class Element:
     cost: Cost
     trained: list[Weight]
     has_backward: bool
+    unit: int
 
 
 def wire(network: Sequential, batch_spec: dict[str, Any], is_frozen: Callable[[str], bool] = lambda path: False) -> list[Element]:
@@ -96,7 +98,8 @@ def wire(network: Sequential, batch_spec: dict[str, Any], is_frozen: Callable[[s
             if name not in layer.own_weights:
                 raise ValueError(f'{layer.path}: share names the weight {name!r}, but {type(layer).__name__} has '
                                  f'{", ".join(layer.own_weights) or "none of its own"}; correct the name in Params.share.')
-    for index, layer in enumerate(network.elements()):
+    numbered = [(unit, layer) for unit, layers in enumerate(network.units()) for layer in layers]
+    for index, (unit, layer) in enumerate(numbered):
         reads = arguments(layer, values)
         trained = [w for w in layer.weights() if owner(w, by_path).is_trainable and not is_frozen(owner(w, by_path).path)]
         try:
@@ -109,7 +112,7 @@ def wire(network: Sequential, batch_spec: dict[str, Any], is_frozen: Callable[[s
             value.readers.append(index)
         writes = {name: Value(name, index, spec, needs_gradient) for name, spec in layer.written(cost.outputs).items()}
         values.update(writes)
-        elements.append(Element(index, layer, reads, writes, cost, trained, needs_gradient))
+        elements.append(Element(index, layer, reads, writes, cost, trained, needs_gradient, unit))
     return elements
 
 

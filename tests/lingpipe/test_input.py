@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import itertools
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -320,6 +322,7 @@ def test_sets_of_tensorflow_datasets_are_read_by_name(name, source, shape):
         whole = batches_of(data, 6, key='label')
         assert batches_of(data, 2, position=16, key='label') == whole[4:6]
         assert data.num_examples() == 10
+        assert len(data.class_names) == {'cifar10': 10, 'imagenet2012': 1000}[name]
 
 
 class Tiny(tfds.core.GeneratorBasedBuilder):
@@ -351,6 +354,7 @@ def test_prepared_files_are_read_by_index_whatever_the_slice(tiny, split, num_ex
     plain = tfds.load('tiny', data_dir=tiny, split=split, download=False)
     assert sum(batches_of(data), []) == [int(example['x']) for example in plain]
     assert data.num_examples() == num_examples
+    assert data.class_names == ()
 
 
 def test_a_split_that_is_not_there_is_named(tiny):
@@ -369,6 +373,52 @@ def test_an_unknown_set_is_refused_in_one_line(tmp_path):
     with pytest.raises(ValueError, match="tensorflow-datasets has no 'cifar11': .* Is it cifar10") as caught:
         TFDSInput.Params(name='cifar11', data_dir=str(tmp_path), batch_size=1).instantiate().dataset()
     assert '\n' not in str(caught.value)
+
+
+# Batches in Python.
+
+def test_batches_are_those_of_the_dataset_from_any_position():
+    source = numbers(batch_size=4, num_epochs=2)
+    assert [batch['x'].numpy().tolist() for batch in source.batches(8)] == batches_of(source, position=8)
+
+
+def test_what_a_source_finds_wrong_while_it_reads_is_one_sentence(record_files):
+    source = records(record_files / '*.tfrecord', num_epochs=1)
+    assert source.num_examples() == 10
+    (record_files / 'b.tfrecord').write_bytes(bytes(1000))
+    with pytest.raises(ValueError, match='^.*b.tfrecord has a broken record at byte 0: .* Write the file again, or leave it out.$') as e:
+        list(source.batches())
+    assert '\n' not in str(e.value)
+
+
+LIVES_AT_EXIT = """
+import atexit
+atexit.register(lambda: print('ended' if iterator() is None else 'alive'))   # the first is called last
+
+import weakref
+import numpy as np
+from lingpipe.input import ArrayInput
+
+class Zeros(ArrayInput):
+    def load(self):
+        return {'x': np.zeros([10])}
+
+batches = Zeros.Params(batch_size=1).instantiate().batches()
+next(batches)
+iterator = weakref.ref(batches._held[0])
+"""
+
+
+def test_the_iterator_ends_before_python_does():
+    """A process with a pipeline of images, alive in a global, hung at its end once in six times: Python had stopped tf.data's threads."""
+    done = subprocess.run([sys.executable, '-c', LIVES_AT_EXIT], check=True, timeout=60, cwd=Path(__file__).parents[2], text=True,
+                          stdout=subprocess.PIPE)
+    assert done.stdout == 'ended\n'
+
+
+def test_a_position_that_is_wrong_is_refused_before_the_first_batch():
+    with pytest.raises(ValueError, match='position=-4 is negative'):
+        numbers(batch_size=4).batches(-4)
 
 
 # The meter.

@@ -123,6 +123,26 @@ def test_an_unknown_batch_size_is_refused_with_the_layer_s_path() -> None:
         Traced(tf.exp).cost(tf.TensorSpec([None, 8]))
 
 
+@pytest.mark.parametrize('outputs, found', [
+    (lambda x: (x, x), 'tuple'), (lambda x: {'y': {'z': [x]}}, "list as 'y/z'"), (lambda x: 3., 'float')])
+def test_what_is_no_tensor_is_refused_as_an_output(outputs: Callable[..., Any], found: str) -> None:
+    with pytest.raises(ValueError, match=f'^traced: fprop of Traced returns a value of type {found}, but a layer returns a tensor or a '
+                                         "dict of tensors; return several as {'key': tensor, ...} and name them in Params.writes.$"):
+        Traced(outputs).cost(tf.TensorSpec([2, 8]))
+
+
+@pytest.mark.parametrize('name, found', [(None, ''), ('scale', " 'scale'")])
+@pytest.mark.parametrize('initial_value', [lambda x: 2., tf.exp])   # of a constant TensorFlow makes one silently
+def test_a_variable_made_in_fprop_is_refused(initial_value: Callable[..., Any], name: str | None, found: str) -> None:
+    with pytest.raises(ValueError, match=f'^traced: fprop of Traced makes the tf.Variable{found}, but a layer owns no variable; declare '
+                                         'the weight in __init__ with add_weight, and read it from theta.$'):
+        Traced(lambda x: x * tf.Variable(initial_value(x), name=name)).cost(tf.TensorSpec([2, 8]))
+
+
+def stateful(graph: Any) -> list[str]:
+    return [kind for op in graph.get_operations() for kind in tracing.stateful_types(op)]
+
+
 def test_stateful_ops_are_found_at_any_depth() -> None:
     @tf.function
     def noisy(x: tf.Tensor) -> tf.Tensor:
@@ -130,5 +150,5 @@ def test_stateful_ops_are_found_at_any_depth() -> None:
         return x + tf.random.uniform([2])
 
     graph = tf.function(lambda x: noisy(x)).get_concrete_function(tf.TensorSpec([2])).graph
-    assert sorted(name.split()[0] for name in tracing.stateful_ops(graph)) == ['PrintV2', 'RandomUniform']
-    assert tracing.stateful_ops(tracing.trace(Traced(tf.exp), tf.TensorSpec([2])).graph) == []
+    assert sorted(stateful(graph)) == ['PrintV2', 'RandomUniform']
+    assert stateful(tracing.trace(Traced(tf.exp), tf.TensorSpec([2])).graph) == []

@@ -10,6 +10,7 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lingpipe import registry
 from lingpipe.checkpoint import Checkpointer
@@ -245,3 +246,23 @@ def test_summaries_and_lines_are_written(tmp_path):
     assert found['train/params'] == [0]
     assert found['eval_test/error'] == [10]
     assert {'train/gradient_norm', 'train/learning_rate', 'train/examples_per_s', 'train/input_wait_share'} <= found.keys()
+
+
+def test_every_number_of_a_training_is_a_scalar_in_tensorboard(tmp_path):
+    loop, _ = train(make_params(train__num_steps=10), tmp_path)
+    found = {run: EventAccumulator(f'{tmp_path}/tensorboard/{run}').Reload() for run in ('train', 'eval_test')}
+
+    def scalars(run):
+        """tag -> [(step, value)]"""
+        tags = [tag for tag in found[run].Tags()['tensors'] if found[run].SummaryMetadata(tag).plugin_data.plugin_name == 'scalars']
+        return {tag: [(event.step, tf.make_ndarray(event.tensor_proto).item()) for event in found[run].Tensors(tag)] for tag in tags}
+
+    trained, evaluated = scalars('train'), scalars('eval_test')
+    assert trained.keys() == {'loss', 'error', 'weight', 'gradient_norm', 'learning_rate', 'nonfinite_steps', 'examples_per_s',
+                              'input_wait_share'}
+    assert trained['learning_rate'] == [(step, pytest.approx(0.05 * (1 - (step - 1) / 1000))) for step in (1, 5, 10)]
+    assert trained['weight'] == [(1, 8), (5, 8), (10, 8)]
+    assert trained['nonfinite_steps'] == [(1, 0), (5, 0), (10, 0)]
+    assert trained['loss'][0][1] > trained['loss'][2][1] > 0 and trained['gradient_norm'][0][1] > 0
+    line = json.loads((tmp_path / 'evaluations.jsonl').read_text())
+    assert evaluated == {name: [(10, pytest.approx(line[name]))] for name in ('loss', 'error')}

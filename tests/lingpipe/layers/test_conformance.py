@@ -55,10 +55,16 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
                                       SEQUENCE | MASK | MEMORY | {'memory_mask': ((2, 3), 'mask')}),
     'Conv2D': (layers.Conv2D.Params(input_dim=4, filters=5, activation='relu'), IMAGE),
     'Conv2D strided': (layers.Conv2D.Params(input_dim=4, filters=5, strides=2, kernel_size=(3, 2), padding='valid'), IMAGE),
+    'Conv2D strided by a pair': (layers.Conv2D.Params(input_dim=4, filters=5, strides=(1, 3), kernel_initializer='he_normal_fan_out'),
+                                 IMAGE),
+    'Conv2D strided by a pair, valid': (layers.Conv2D.Params(input_dim=4, filters=5, strides=(3, 2), kernel_size=(3, 2), padding='valid'),
+                                        IMAGE),
     'Conv2D dilated': (layers.Conv2D.Params(input_dim=4, filters=5, dilation=2, use_bias=False), IMAGE),
     'DepthwiseConv2D': (layers.DepthwiseConv2D.Params(input_dim=4, multiplier=2, strides=2), IMAGE),
+    'DepthwiseConv2D strided by a pair': (layers.DepthwiseConv2D.Params(input_dim=4, strides=(2, 2), padding='valid'), IMAGE),
     'DepthwiseConv2D dilated': (layers.DepthwiseConv2D.Params(input_dim=4, dilation=2, padding='valid'), IMAGE),
     'SeparableConv2D': (layers.SeparableConv2D.Params(input_dim=4, filters=5, kernel_size=(5, 5)), IMAGE),
+    'SeparableConv2D strided': (layers.SeparableConv2D.Params(input_dim=4, filters=5, strides=(2, 2), use_bias=False), IMAGE),
     'MaxPool2D': (layers.MaxPool2D.Params(pool_size=(3, 3)), IMAGE),
     'AvgPool2D': (layers.AvgPool2D.Params(pool_size=(3, 3), strides=1), IMAGE),
     'AvgPool2D valid': (layers.AvgPool2D.Params(padding='valid'), IMAGE),
@@ -76,6 +82,9 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'CrossEntropyLoss': (layers.CrossEntropyLoss.Params(has_top5=True), TOKENS),
     'CrossEntropyLoss smoothed': (layers.CrossEntropyLoss.Params(label_smoothing=0.1, scale=0.4, is_auxiliary=True),
                                   {'x': ((4, 11), 'float'), 'labels': ((4,), 11), 'weight': ((4,), 'mask')}),
+    'CrossEntropyLoss mixed': (layers.CrossEntropyLoss.Params(reads={'other_labels': 'other_labels', 'share': 'share'}),
+                               {'x': ((4, 11), 'float'), 'labels': ((4,), 11), 'weight': ((4,), 'mask'), 'other_labels': ((4,), 11),
+                                'share': ((4,), 'data')}),
     'MeanSquaredErrorLoss': (layers.MeanSquaredErrorLoss.Params(), {'x': ((2, 5), 'float'), 'target': ((2, 5), 'data')}),
     'MeanSquaredErrorLoss weighted': (layers.MeanSquaredErrorLoss.Params(),
                                       {'x': ((4, 5), 'float'), 'target': ((4, 5), 'data'), 'weight': ((4,), 'mask')}),
@@ -254,7 +263,8 @@ def test_xla_agrees_forward_and_backward(name: str) -> None:
 
 
 def test_no_op_is_stateful_forward_or_backward(name: str) -> None:
-    assert tracing.stateful_ops(with_gradients(name).get_concrete_function(build(name).variables()).graph) == []
+    graph = with_gradients(name).get_concrete_function(build(name).variables()).graph
+    assert [kind for op in graph.get_operations() for kind in tracing.stateful_types(op)] == []
 
 
 def test_evaluation_is_deterministic(name: str) -> None:

@@ -39,6 +39,30 @@ def test_the_loss_is_a_weighted_sum_and_so_is_its_weight(smoothing: float) -> No
     assert by_name(found.weights) == {'loss': 3.5}
 
 
+MIXED = {'other_labels': 'other_labels', 'share': 'share'}
+
+
+@pytest.mark.parametrize('smoothing', [0., 0.1])
+def test_mixed_labels_share_the_loss(smoothing: float) -> None:
+    params, others, share = CrossEntropyLoss.Params(label_smoothing=smoothing, reads=MIXED), LABELS[::-1].copy(), [1., .5, .25, 0.]
+    found = emissions(params, LOGITS, LABELS, WEIGHT, others, np.array(share, np.float32))
+    own, other = (emissions(CrossEntropyLoss.Params(label_smoothing=smoothing), LOGITS, labels, WEIGHT * part)
+                  for labels, part in ((LABELS, np.array(share, np.float32)), (others, 1 - np.array(share, np.float32))))
+    assert by_name(found.losses)['loss'] == pytest.approx(by_name(own.losses)['loss'] + by_name(other.losses)['loss'])
+    assert by_name(found.weights) == {'loss': 3.5}
+
+
+def test_an_example_of_weight_0_may_have_any_share_and_other_label() -> None:
+    share = np.array([1., np.nan, 1., 1.], np.float32)
+    found = emissions(CrossEntropyLoss.Params(reads=MIXED), LOGITS, LABELS, WEIGHT, np.array([0, 99, 0, 0]), share)
+    assert by_name(found.losses) == by_name(emissions(CrossEntropyLoss.Params(), LOGITS, LABELS, WEIGHT).losses)
+
+
+def test_other_labels_without_share_are_refused() -> None:
+    with pytest.raises(ValueError, match='loss: reads names only one of other_labels and share; name both, or neither'):
+        emissions(CrossEntropyLoss.Params(), LOGITS, LABELS, WEIGHT, LABELS)
+
+
 def test_tokens_are_rows_of_one_batch() -> None:
     flat = emissions(CrossEntropyLoss.Params(), LOGITS, LABELS, WEIGHT)
     nested = emissions(CrossEntropyLoss.Params(), LOGITS.reshape(2, 2, 7), LABELS.reshape(2, 2), WEIGHT.reshape(2, 2))

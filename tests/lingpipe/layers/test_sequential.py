@@ -64,6 +64,13 @@ def test_nested_networks_share_names_and_are_opened() -> None:
     assert net.reads() == {'x': 'x'}
 
 
+def test_a_unit_is_one_group_of_layers_that_run_one_by_one() -> None:
+    inner = Sequential.Params(name='inner', layers=(dense('b'), dense('c')))
+    net = network(dense('a'), Sequential.Params(name='unit', is_unit=True, layers=(inner, dense('d'))), inner)
+    assert [[layer.path for layer in unit] for unit in net.units()] == [
+        ['net/a'], ['net/unit/inner/b', 'net/unit/inner/c', 'net/unit/d'], ['net/inner/b'], ['net/inner/c']]
+
+
 def test_a_repeated_layer_has_weights_of_its_own() -> None:
     net = network(Repeat.Params(name='stack', body=dense(), times=2))
     assert [w.path for w in net.weights()] == ['net/stack/layer_0/w', 'net/stack/layer_0/b', 'net/stack/layer_1/w', 'net/stack/layer_1/b']

@@ -264,6 +264,64 @@ def test_accumulated_mini_batches_equal_one_of_their_sum():
         np.testing.assert_array_equal(weights_of(small)[path], value, err_msg=path)
 
 
+def test_mini_batches_may_be_of_several_shapes_in_any_partition():
+    both = [spec_of(batches(1, batch=size)[0]) for size in (BATCH, BATCH // 2)]
+
+    def weights(num_cells: int, specs) -> dict[str, np.ndarray]:
+        program = Program(network(), specs, PipelineParams(num_cells=num_cells, num_micro_batches=M), learner(), seed=3)
+        for step, size in enumerate((BATCH, BATCH // 2, BATCH // 2, BATCH)[:len(specs) * 2]):
+            program.train_step(batches(step + 1, batch=size)[step], step)
+        return weights_of(program)
+
+    reference = weights(1, both)
+    for path, value in weights(2, both).items():
+        np.testing.assert_array_equal(value, reference[path], err_msg=path)
+    alone = Program(network(), both[1], PipelineParams(num_cells=2, num_micro_batches=M), learner(), seed=3)
+    among = Program(network(), both, PipelineParams(num_cells=2, num_micro_batches=M), learner(), seed=3)
+    for program in (alone, among):
+        program.train_step(batches(1, batch=BATCH // 2)[0], 0)
+    for path, value in weights_of(alone).items():
+        np.testing.assert_array_equal(value, weights_of(among)[path], err_msg=path)
+
+
+def test_layers_that_are_alike_share_an_update_and_each_gets_its_own():
+    twins = Sequential.Params(name='model', layers=(
+        *[layers.Dense.Params(name=f'dense_{i}', input_dim=8, units=8) for i in range(3)],
+        layers.MeanSquaredErrorLoss.Params(name='loss'))).instantiate('model')
+    batch = {name: np.random.default_rng(i).standard_normal((BATCH, 8)).astype(np.float32) for i, name in enumerate(('x', 'target'))}
+    learn = Learner.Params(optimizer=optimizers.Lion.Params(), ema_decay=0.9, weight_decay=0.1,
+                           learning_rate=schedules.Constant.Params(rate=0.01)).instantiate()
+    program = Program(twins, spec_of(batch), PipelineParams(), learn)
+    first = {path: variable.numpy() for path, variable in program.weights.items()}
+    others = learn.for_layer('plain', {path: tf.Variable(value) for path, value in first.items()})
+    for step in range(3):
+        with tf.GradientTape() as tape:
+            tape.watch(values := {p: tf.convert_to_tensor(v) for p, v in others.weights.items()})
+            ctx = Context(True, 0, step)
+            twins.fprop(twins.theta(values), ctx, **{name: tf.constant(value) for name, value in batch.items()})
+            loss = sum(ctx.emissions.losses.values()) / sum(ctx.emissions.weights.values())
+        others.apply(tape.gradient(loss, values))
+        program.train_step(batch, step)
+    for path, variable in others.weights.items():
+        assert not np.array_equal(variable.numpy(), first[path])
+        np.testing.assert_allclose(program.weights[path].numpy(), variable.numpy(), atol=1e-6, err_msg=path)
+    slots = {key.split('/', 2)[-1]: v.numpy() for key, v in others.variables().items() if 'momentum' in key}
+    mine = {key.split('/', 2)[-1]: v.numpy() for key, v in program.variables().items() if 'momentum' in key}
+    assert len(mine) == len(slots) == 6
+    for key, value in slots.items():
+        np.testing.assert_allclose(mine[key], value, atol=1e-6, err_msg=key)
+
+
+def test_a_mini_batch_after_a_failed_one_of_the_same_update_is_refused():
+    program = program_of()
+    good, = batches(1)
+    program.accumulate(good, 0, 0)
+    program._is_broken = True   # as a mini-batch leaves it that ends in an error
+    with pytest.raises(ValueError, match=r'mini-batch 1 of the update of step 0 comes after one that failed.*index 0'):
+        program.train_step(good, 0, 1)
+    program.train_step(good, 0, 0)
+
+
 def test_frozen_weights_cost_no_backward_before_the_first_trainable_layer():
     program = program_of(num_cells=4, learn=learner(frozen='model/(in|d1|bn|d2)/'))
     start = weights_of(program)

@@ -1,0 +1,180 @@
+"""Checkpointer: the checkpoints of one experiment, which of them are kept, and which is restored."""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from lingpipe.checkpoint import files
+
+STEP_NAME = re.compile(r'step-(\d{8,})')
+
+
+class Checkpointer:
+    """Saves and restores the checkpoints of one experiment.
+
+    Attributes:
+      directory: where they are.
+    """
+
+    def __init__(self, directory: str, keep: int = 3, is_writer: bool = True, io_device: str | None = None):
+        """
+        Args:
+          directory: made if it is not there.
+          keep: how many of the newest stay; the best stays besides.
+          is_writer: whether this process may save. Only one does: an evaluation beside a training sets it to False.
+          io_device: the device whose process writes and reads the files, as '/job:localhost'; default: each variable's own process,
+            which on several machines needs a file system that all share.
+
+        Raises:
+          ValueError: keep is below 1.
+          OSError: the directory cannot be made or cleaned up.
+        """
+        if keep < 1:
+            raise ValueError(f'keep={keep} would keep no checkpoint; use 1 or more.')
+        self.directory = directory
+        self._keep, self._is_writer = keep, is_writer
+        self._options = tf.train.CheckpointOptions(experimental_io_device=io_device)
+        self._damaged: set[int] = set()
+        if is_writer:
+            try:
+                os.makedirs(directory, exist_ok=True)
+                self._clean_up()
+            except OSError as error:
+                raise OSError(f'checkpoints cannot be kept in {directory}: {error}; choose a logdir that can be written.') from error
+
+    def steps(self) -> list[int]:
+        """The steps that are saved, oldest first."""
+        names = os.listdir(self.directory) if os.path.isdir(self.directory) else []
+        return sorted(int(match[1]) for name in names if (match := STEP_NAME.fullmatch(name)))
+
+    # Saving.
+
+    def save(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any] | None = None) -> str:
+        """Writes the variables, on whatever devices they are, and the metadata; then removes checkpoints that are not kept.
+
+        Args:
+          step: the number of updates made. A checkpoint of the same step is replaced.
+          variables: by key: the path of the weight, or a name that tells what it is to which weight.
+          metadata: whatever JSON can hold; `restore` returns it.
+
+        Returns:
+          The directory of the checkpoint.
+
+        Raises:
+          ValueError: metadata that is not JSON.
+          OSError: it cannot be written; what was saved before is still there.
+        """
+        assert self._is_writer, 'this Checkpointer only reads'
+        facts = files.facts_of(step, variables, metadata or {})
+        final, temporary = self.path(step), self.path(step, 'tmp-')
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            files.write(temporary, facts, variables, self._options)
+            for damaged in self._damaged & set(self.steps()):   # or they would count as the newest
+                os.replace(self.path(damaged), self.path(damaged, 'bad-'))
+            if os.path.exists(final):
+                os.replace(final, self.path(step, 'old-'))
+            os.replace(temporary, final)
+            files.sync(self.directory)
+        except (OSError, tf.errors.OpError) as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            saved = self.steps()
+            raise OSError(f'the checkpoint of step {step} cannot be written to {self.directory}: {files.sentence(error)}; '
+                          f'{f"that of step {saved[-1]} is still whole" if saved else "there is none before it"}. Make room or '
+                          'choose another logdir, and start again.') from error
+        self._damaged.clear()
+        self._clean_up()
+        self._prune(step)
+        return final
+
+    def mark_best(self, step: int, value: float, higher_is_better: bool = True) -> bool:
+        """Keeps the checkpoint of `step`, if value is better than that of the best so far; returns whether it is."""
+        best = self.best()
+        if not value == value or best is not None and not (value > best[1] if higher_is_better else value < best[1]):
+            return False
+        if step not in self.steps():
+            logging.warning('step %d has the best value, %g, but its checkpoint is gone; keep more of them', step, value)
+            return False
+        path = os.path.join(self.directory, 'best.json')
+        with open(f'{path}.new', 'w') as file:
+            json.dump({'step': step, 'value': value}, file)
+        files.sync(f'{path}.new')
+        os.replace(f'{path}.new', path)
+        files.sync(self.directory)
+        return True
+
+    def best(self) -> tuple[int, float] | None:
+        """(step, value) of the best checkpoint, or None."""
+        try:
+            with open(os.path.join(self.directory, 'best.json')) as file:
+                best = json.load(file)
+            return (int(best['step']), float(best['value'])) if int(best['step']) in self.steps() else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    # Restoring.
+
+    def restore(self, variables: Mapping[str, tf.Variable], step: int | None = None) -> dict[str, Any] | None:
+        """Assigns all variables from the newest checkpoint that is whole; each that is not is reported in the log.
+
+        Args:
+          variables: exactly those that were saved.
+          step: of another checkpoint than the newest, as for an evaluation.
+
+        Returns:
+          The metadata that was saved, with 'step'; None if there is no checkpoint.
+
+        Raises:
+          ValueError: keys, shapes or dtypes differ; `step` is not there; or checkpoints are there and none is whole.
+        """
+        steps = self.steps()
+        if step is not None and step not in steps:
+            raise ValueError(f'{self.directory} has no checkpoint of step {step}; it has {", ".join(map(str, steps)) or "none"}.')
+        failures = []
+        for candidate in [step] if step is not None else reversed(steps):
+            path = self.path(candidate)
+            try:
+                facts = files.read_facts(path)
+                files.check_same(path, facts['variables'], variables)
+                files.assign(path, ((variable, key) for key, variable in variables.items()))
+                return {**facts['metadata'], 'step': facts['step']}
+            except files.DamagedError as error:
+                failures.append(f'{path}: {error}')
+                self._damaged.add(candidate)
+                logging.warning('checkpoint %s is damaged and not used: %s', path, error)
+        if failures:
+            raise ValueError(f'none of the {len(failures)} checkpoints can be read; variables may be changed in part. Restore the files '
+                             f'from a copy, or choose another logdir to start anew. {" ".join(failures)}')
+        return None
+
+    # The directory.
+
+    def path(self, step: int, prefix: str = '') -> str:
+        """The directory of a step's checkpoint; of one that is not in use, with a prefix."""
+        return os.path.join(self.directory, f'{prefix}step-{step:08d}')
+
+    def _clean_up(self) -> None:
+        """Removes what a kill has left, and finishes a replacement that it has interrupted."""
+        for name in sorted(os.listdir(self.directory)):
+            path = os.path.join(self.directory, name)
+            if name.startswith('old-') and not os.path.exists(os.path.join(self.directory, name[4:])):
+                os.replace(path, os.path.join(self.directory, name[4:]))
+            elif name.startswith(('tmp-', 'old-')):
+                shutil.rmtree(path)
+
+    def _prune(self, saved: int) -> None:
+        best = self.best()
+        kept = {saved, *self.steps()[-self._keep:], *([best[0]] if best else [])}
+        for step in self.steps():
+            if step not in kept:
+                with contextlib.suppress(OSError):   # an evaluation may be reading it; the next save tries again
+                    os.replace(self.path(step), self.path(step, 'tmp-gone-'))
+                    shutil.rmtree(self.path(step, 'tmp-gone-'))

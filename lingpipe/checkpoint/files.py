@@ -1,0 +1,134 @@
+"""The files of one checkpoint: written and put on the disk, read and checked."""
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+FORMAT = 1
+
+
+class DamagedError(Exception):
+    """A checkpoint that cannot be read; the message says why."""
+
+
+def facts_of(step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What metadata.json holds.
+
+    Raises:
+      ValueError: metadata that is not JSON.
+    """
+    facts = {'format': FORMAT, 'step': step, 'metadata': dict(metadata), 'variables': _kinds(variables)}
+    try:
+        return {**facts, 'checksum': _checksum(facts)}
+    except TypeError as error:
+        raise ValueError(f'metadata of step {step} cannot be saved as JSON: {error}; use numbers, texts, lists and dicts.') from error
+
+
+def write(path: str, facts: Mapping[str, Any], variables: Mapping[str, tf.Variable], options: tf.train.CheckpointOptions) -> None:
+    """Makes the directory `path` with all files in it on the disk.
+
+    Raises:
+      OSError, tf.errors.OpError: it cannot be written.
+    """
+    os.makedirs(path)
+    tf.train.Checkpoint(variables=dict(variables)).write(os.path.join(path, 'variables'), options=options)
+    with open(os.path.join(path, 'metadata.json'), 'w') as file:
+        json.dump(facts, file, indent=1)
+    for name in [*os.listdir(path), '.']:
+        sync(os.path.join(path, name))
+
+
+def read_facts(path: str) -> dict[str, Any]:
+    """What `facts_of` made, without its checksum.
+
+    Raises:
+      DamagedError: metadata.json is not there or not whole.
+      ValueError: it was written by a later version.
+    """
+    try:
+        with open(os.path.join(path, 'metadata.json')) as file:
+            facts = json.load(file)
+        if facts['format'] > FORMAT:
+            raise ValueError
+        is_whole = facts.pop('checksum') == _checksum(facts)
+    except (OSError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DamagedError(f'metadata.json cannot be read: {type(error).__name__}: {error}') from error
+    except ValueError:
+        raise ValueError(f'{path} has format {facts["format"]}, and this lingpipe reads up to {FORMAT}; use a newer one.') from None
+    if not is_whole:
+        raise DamagedError('metadata.json does not have its checksum')
+    return facts   # type: ignore[no-any-return]
+
+
+def check_same(path: str, saved: Mapping[str, Any], variables: Mapping[str, tf.Variable]) -> None:
+    """Raises ValueError unless the same keys are there, of the same shapes and dtypes."""
+    here = _kinds(variables)
+    differences = [f'{what} {", ".join(keys[:10])}{f" and {len(keys) - 10} more" if len(keys) > 10 else ""}'
+                   for what, keys in (('it lacks', sorted(here.keys() - saved.keys())),
+                                      ('the experiment lacks', sorted(saved.keys() - here.keys()))) if keys]
+    differences += [f'{key} is {saved[key]["dtype"]}{saved[key]["shape"]} in it and {here[key]["dtype"]}{here[key]["shape"]} here'
+                    for key in sorted(here.keys() & saved.keys()) if here[key] != saved[key]]
+    if differences:
+        raise ValueError(f'{path} does not fit: {"; ".join(differences)}. A checkpoint restores only into the network and the learner '
+                         'that wrote it: set them back, choose another logdir, or take the weights that fit by init rules.')
+
+
+def tensors(path: str, keys: Iterable[str]) -> Iterator[np.ndarray]:
+    """The tensors saved under the keys, one after the other: never two copies of a whole network.
+
+    Raises:
+      DamagedError: one cannot be read.
+    """
+    reader: Any = None
+    for key in keys:
+        try:
+            reader = reader or tf.train.load_checkpoint(os.path.join(path, 'variables'))
+            value = reader.get_tensor(_saved_name(key))
+        except Exception as error:   # IndexError, RuntimeError, ValueError, tf.errors.OpError: whatever the reader meets
+            raise DamagedError(sentence(error)) from error
+        yield value
+
+
+def assign(path: str, pairs: Iterable[tuple[tf.Variable, str]]) -> None:
+    """Assigns to each variable the tensor saved under a key.
+
+    Raises:
+      DamagedError: a tensor cannot be read; those before it are assigned.
+    """
+    pairs = list(pairs)
+    for (variable, _), value in zip(pairs, tensors(path, [key for _, key in pairs]), strict=True):
+        with tf.device(variable.device):
+            variable.assign(tf.cast(value, variable.dtype))
+
+
+def _saved_name(key: str) -> str:
+    """The name that tf.train.Checkpoint(variables={key: ...}) gives to a tensor."""
+    return f'variables/{key.replace(".", "..").replace("/", ".S")}/.ATTRIBUTES/VARIABLE_VALUE'
+
+
+def _kinds(variables: Mapping[str, tf.Variable]) -> dict[str, dict[str, Any]]:
+    return {key: {'shape': v.shape.as_list(), 'dtype': v.dtype.name} for key, v in variables.items()}
+
+
+def _checksum(facts: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(facts, sort_keys=True).encode())
+
+
+def sync(path: str) -> None:
+    """Puts a file or directory on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sentence(error: Exception) -> str:
+    """The first line of an error, TensorFlow's or another."""
+    return str(getattr(error, 'message', '') or error).strip().split('\n')[0].rstrip('.') or type(error).__name__

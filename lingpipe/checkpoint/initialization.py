@@ -1,0 +1,95 @@
+"""Initialization: weights taken from another experiment's checkpoint."""
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from lingpipe.checkpoint import files
+from lingpipe.checkpoint.checkpointer import STEP_NAME, Checkpointer
+
+
+@dataclasses.dataclass(frozen=True)
+class Initialization:
+    """What `initialize` did. Keys are ours; theirs are those of the source.
+
+    Attributes:
+      source: the directory of the checkpoint.
+      taken: ours -> theirs.
+      not_taken: ours -> why not.
+    """
+    source: str
+    taken: dict[str, str]
+    not_taken: dict[str, str]
+
+    def text(self) -> str:
+        """One line for every variable, those that were not taken first."""
+        lines = [f'{len(self.taken)} of {len(self.taken) + len(self.not_taken)} variables are taken from {self.source}.']
+        lines += [f'  not taken  {key}: {why}' for key, why in self.not_taken.items()]
+        lines += [f'  taken      {key}' + (f' from {theirs}' if theirs != key else '') for key, theirs in self.taken.items()]
+        return '\n'.join(lines) + '\n'
+
+
+def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Sequence[tuple[str, str | None]]) -> Initialization:
+    """Assigns some variables from another experiment's checkpoint.
+
+    Args:
+      variables: ours, by key.
+      source_dir: the other's logdir, its directory of checkpoints (the newest whole one is used), or one checkpoint.
+      rules: (regular expression, replacement): the first that matches the whole of our key says which of theirs is taken,
+        with groups as in re.sub (r'encoder/(.*)', r'model/encoder/\\1'); a replacement of None takes nothing. Keys without a rule
+        stay as they are.
+
+    Raises:
+      ValueError: no checkpoint there, a rule that matches no key, or nothing that could be taken.
+    """
+    for pattern, _ in rules:
+        if not any(re.fullmatch(pattern, key) for key in variables):
+            raise ValueError(f'the rule {pattern!r} matches none of the {len(variables)} variables; they look like '
+                             f'{", ".join(list(variables)[:3])}. A rule must match the whole path: correct or remove it.')
+    path, facts = find_whole(source_dir)
+    report = Initialization(path, {}, {})
+    for key, variable in variables.items():
+        match, replacement = next(((m, r) for p, r in rules if (m := re.fullmatch(p, key))), (None, None))
+        if match is None or replacement is None:
+            report.not_taken[key] = 'no rule for it' if match is None else 'by a rule'
+            continue
+        theirs = match.expand(replacement)
+        there = facts['variables'].get(theirs)
+        if there is None:
+            report.not_taken[key] = f'there is no {theirs}'
+        elif there['shape'] != variable.shape.as_list():
+            report.not_taken[key] = f'its shape is {variable.shape.as_list()}, and {there["shape"]} there'
+        else:
+            report.taken[key] = theirs
+    if not report.taken:
+        raise ValueError(f'nothing could be taken from {path}: correct the rules. {report.text()}')
+    try:
+        files.assign(path, ((variables[key], theirs) for key, theirs in report.taken.items()))
+    except files.DamagedError as error:
+        raise ValueError(f'{path} is damaged: {error}; name another checkpoint.') from error
+    return report
+
+
+def find_whole(source_dir: str) -> tuple[str, dict[str, Any]]:
+    """A checkpoint's directory and facts, from a logdir, a directory of checkpoints or the directory itself."""
+    if STEP_NAME.fullmatch(os.path.basename(os.path.normpath(source_dir))):
+        candidates = [source_dir]
+    else:
+        below = os.path.join(source_dir, 'checkpoints')
+        reader = Checkpointer(below if os.path.isdir(below) else source_dir, is_writer=False)
+        candidates = [reader.path(step) for step in reversed(reader.steps())]
+    failures = []
+    for path in candidates:
+        try:
+            return path, files.read_facts(path)
+        except files.DamagedError as error:
+            failures.append(f'{path}: {error}')
+            logging.warning('checkpoint %s is damaged and not used: %s', path, error)
+    raise ValueError(f'{source_dir} has no checkpoint that can be read; name a logdir, its checkpoints or one step-... in it. '
+                     f'{" ".join(failures)}'.rstrip())

@@ -1,0 +1,77 @@
+"""Evaluator: a program's network forward only, pipelined over the same devices."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from lingpipe import nested
+from lingpipe.pipeline import plan as plan_lib
+from lingpipe.pipeline import results
+from lingpipe.pipeline.accumulators import Accumulators
+from lingpipe.pipeline.cell import Cell, CellTracer, Task
+from lingpipe.pipeline.schedule import forward_only
+from lingpipe.pipeline.step import check_batch, run_tasks
+
+if TYPE_CHECKING:
+    from lingpipe.pipeline.program import Program
+
+
+class Evaluator:
+    """The evaluation step of a Program; with the moving averages of the weights where the learner keeps them."""
+
+    def __init__(self, program: Program, batch_spec: dict[str, Any], num_micro_batches: int, fetch: Sequence[str]):
+        """As Program.evaluator."""
+        size = nested.leaves(batch_spec)[0].shape[0]
+        m = program.plan.params.num_micro_batches
+        m = num_micro_batches or (m if size and size % m == 0 else 1)
+        params = program.plan.params.copy()
+        params.num_micro_batches, params.recompute = m, 'none'
+        params.layers_per_cell = tuple(len(cell.elements) for cell in program.plan.cells)
+        plan = plan_lib.make_plan(program.network, batch_spec, params, [c.device for c in program.plan.cells])
+        fetched = {name: value for element in plan.elements for name, value in element.writes.items() if name in fetch}
+        for name in fetch:
+            if name not in fetched:
+                raise ValueError(f'no layer writes {name!r}; there are {", ".join(sorted({n for e in plan.elements for n in e.writes}))}.')
+            fetched[name].readers.append(len(plan.elements))
+        cells = [Cell(c.index, c.elements, c.device) for c in plan.cells]
+        variables = program.placed.averaged()
+        self._batch_spec, self._is_broken = batch_spec, False
+        self._accumulators = [Accumulators(cell.device, {}) for cell in cells]
+        tasks: dict[tuple[str, int], Task] = {}
+        for cell, accumulators in zip(cells, self._accumulators, strict=True):
+            tracer = CellTracer(cell, program.placed.reader(cell, variables), accumulators, program.seed, 'none', training=False)
+            forward, _ = tracer.trace([], is_fused=False)
+            assert forward is not None
+            tasks['F', cell.index] = forward
+
+        def body(*flat: tf.Tensor) -> Any:
+            ran = run_tasks(forward_only(len(cells), m), cells, tasks, nested.pack_like(batch_spec, list(flat)), tf.constant(0, tf.int64),
+                            tf.constant(0), lambda path: program.placed.read_for_others(path, variables))
+            outputs = {name: nested.pack_like(value.spec, [tf.concat([ran.values[(value, i), j] for j in range(m)], 0)
+                                                           for i in range(len(value.specs))]) for name, value in fetched.items()}
+            emitted = []
+            for cell, accumulators, last in zip(cells, self._accumulators, ran.last, strict=True):
+                with tf.device(cell.device), tf.control_dependencies([last]):
+                    emitted.append(tf.function(lambda a=accumulators: _read_and_reset(a), autograph=False)())
+            return {'sums': results.named_sums(emitted), 'outputs': outputs}
+
+        self._step = tf.compat.v1.wrap_function(body, nested.leaves(batch_spec))
+
+    def step(self, batch: dict[str, Any]) -> tuple[dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, Any]]:
+        """Returns ({name: (sum, weight)} of losses and metrics, {name: value} of what is fetched, for the whole mini-batch)."""
+        batch = check_batch(batch, self._batch_spec)
+        if self._is_broken:
+            for accumulators in self._accumulators:
+                accumulators.reset()
+        self._is_broken = True  # until it comes to its end
+        made = self._step(*nested.leaves(batch))
+        self._is_broken = False
+        return made['sums'], made['outputs']
+
+
+def _read_and_reset(accumulators: Accumulators) -> results.Emitted:
+    read = nested.map_leaves(lambda t: [tf.identity(x) for x in t] if isinstance(t, tuple) else tf.identity(t), results.read(accumulators))
+    accumulators.reset()
+    return read

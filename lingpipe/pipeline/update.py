@@ -1,0 +1,177 @@
+"""Update: the end of a training step: normalise, clip, optimise, reset.
+
+    sums of all devices -> total weight W -> on each device sum of squares of every gradient / W -> global norm, finite?
+                                          -> on each device, layer by layer: gradient x clip / W -> optimizer; moving averages; reset
+
+Tracing an optimizer takes Keras 25 ms for every weight, so layers that are alike (a Transformer's) share one traced function,
+which takes the variables' handles as arguments.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe import nested
+from lingpipe.learner import LayerLearner, Learner
+from lingpipe.pipeline import results
+from lingpipe.pipeline.accumulators import Accumulators, Merged
+from lingpipe.pipeline.cell import Cell
+from lingpipe.pipeline.subgraph import Subgraphs
+from lingpipe.pipeline.variables import Variables
+
+# A gradient: index of the cell that made it, and the path of the weight as it is called there.
+Use = tuple[int, str]
+
+
+class Update:
+    """Adds the update to the graph of a step."""
+
+    def __init__(self, cells: Sequence[Cell], accumulators: Sequence[Accumulators], variables: Variables, learner: Learner):
+        self._cells, self._accumulators, self._variables, self._learner = cells, accumulators, variables, learner
+        self._uses: dict[str, list[Use]] = {}  # path of an owned weight -> its gradients, in the order of the network
+        for cell in cells:
+            for element in cell.elements:
+                for weight in element.trained:
+                    self._uses.setdefault(weight.shared_with or weight.path, []).append((cell.index, weight.path))
+        self._alike: dict[Any, Callable[..., tf.Tensor]] = {}
+
+    def run(self, last: Sequence[tf.Operation], step: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Adds the update after the last op of every device, and returns the results of the step by name."""
+        cells = self._cells
+        emitted = []
+        for cell, accumulators, op in zip(cells, self._accumulators, last, strict=True):
+            with tf.device(cell.device), tf.control_dependencies([op]):
+                emitted.append(tf.function(lambda a=accumulators: results.read(a), autograph=False)())
+        foreign = {use: self._read_gradient(use, last) for path, uses in self._uses.items() for use in uses if self._is_foreign(path, use)}
+        with tf.device(cells[0].device):
+            sums = results.named_sums(emitted)
+            loss_sum, weight = sums['loss']
+            inverse_weight = tf.math.reciprocal_no_nan(weight)
+            learning_rate = tf.cast(self._learner.learning_rate(step), tf.float32)
+        squares = []
+        for cell, op in zip(cells, last, strict=True):
+            with tf.device(cell.device), tf.control_dependencies([op]):
+                squares.append(tf.function(lambda *a, c=cell: self._squares(c, *a), autograph=False)(
+                    inverse_weight, self._given(cell, foreign)))
+        with tf.device(cells[0].device):
+            norm = tf.sqrt(2.0 * tf.reduce_sum(tf.concat(squares, 0)))
+            is_finite = tf.math.is_finite(norm) & tf.math.is_finite(loss_sum)
+            scale = inverse_weight * self._learner.clip_factor(norm)
+        done = []
+        for cell in cells:
+            with tf.device(cell.device), tf.control_dependencies(squares):  # every cell has read what it needs of the others
+                done.append(tf.function(lambda *a, c=cell: self._update(c, *a), autograph=False)(
+                    scale, learning_rate, is_finite, self._given(cell, foreign)))
+        with tf.device(cells[0].device), tf.control_dependencies(done):
+            made = {name: tf.math.divide_no_nan(total, w) for name, (total, w) in sums.items()}
+            made['loss'] = tf.where(tf.math.is_finite(loss_sum), loss_sum * inverse_weight, loss_sum)
+            made.update(weight=tf.identity(weight), gradient_norm=tf.identity(norm), is_finite=tf.identity(is_finite),
+                        learning_rate=tf.identity(learning_rate))
+            return made
+
+    # Gradients.
+
+    def _is_foreign(self, path: str, use: Use) -> bool:
+        return use[0] != self._variables.cell_of[path]
+
+    def _read_gradient(self, use: Use, last: Sequence[tf.Operation]) -> tf.Tensor:
+        k, path = use
+        with tf.device(self._cells[k].device), tf.control_dependencies([last[k]]):
+            return tf.identity(self._accumulators[k].gradients[path].read_value())
+
+    def _given(self, cell: Cell, foreign: dict[Use, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The gradients that other cells made of this one's weights."""
+        return {f'{path}\n{use[1]}': foreign[use] for path, uses in self._uses.items() for use in uses
+                if self._variables.cell_of[path] == cell.index and use in foreign}
+
+    def _gradient(self, path: str, scale: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
+        """The gradient of an owned weight: its uses summed in the order of the network, scaled, plus the learner's regularization."""
+        total = None
+        for use in self._uses[path]:
+            part = given[f'{path}\n{use[1]}'] if self._is_foreign(path, use) else self._accumulators[use[0]].gradients[use[1]].read_value()
+            total = part if total is None else total + part
+        assert total is not None
+        return self._learner.regularized(path, total * scale, self._variables.weights[path])
+
+    # On one device.
+
+    def _layers(self, cell: Cell) -> list[LayerLearner]:
+        learners = self._variables.learners
+        return [learners[e.layer.path] for e in cell.elements if e.layer.path in learners]
+
+    def _squares(self, cell: Cell, inverse_weight: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
+        """[n] half the sum of squares of every owned gradient, one after the other so that one is in memory at a time."""
+
+        def squares(layer: LayerLearner, scale: tf.Tensor) -> tf.Tensor:
+            halves: list[tf.Tensor] = []
+            for path in layer.weights:
+                with tf.control_dependencies(halves[-1:]):
+                    halves.append(tf.nn.l2_loss(self._gradient(path, scale, given)))
+            return tf.stack(halves)
+
+        made: list[tf.Tensor] = []
+        for layer in self._layers(cell):
+            with tf.control_dependencies(made[-1:]):
+                made.append(self._call(squares, layer, inverse_weight))
+        return tf.concat(made, 0) if made else tf.zeros([0])
+
+    def _update(self, cell: Cell, scale: tf.Tensor, learning_rate: tf.Tensor, is_finite: tf.Tensor,
+                given: dict[str, tf.Tensor]) -> tf.Tensor:
+        accumulators = self._accumulators[cell.index]
+
+        def update(layer: LayerLearner, scale: tf.Tensor, learning_rate: tf.Tensor) -> tf.Tensor:
+            done = layer.apply({path: lambda path=path: self._gradient(path, scale, given) for path in layer.weights}, learning_rate)
+            assert done is not None
+            return done
+
+        def apply() -> tf.Tensor:
+            done: list[tf.Tensor] = []
+            for layer in self._layers(cell):
+                with tf.control_dependencies(done[-1:]):  # one weight after the other, so that the temporaries of one exist at a time
+                    done.append(self._call(update, layer, scale, learning_rate))
+            self._update_state(cell, accumulators.merged())
+            with tf.control_dependencies(done[-1:]):
+                return tf.constant(0)
+
+        token = tf.cond(is_finite, apply, lambda: tf.constant(0))
+        with tf.control_dependencies([token]):
+            return accumulators.reset()
+
+    def _update_state(self, cell: Cell, merged: Merged) -> None:
+        layers = {layer.path: layer for e in cell.elements for layer in e.layer.layers()}
+        weights = self._variables.weights
+        for (path, name), value in [*merged.moments.items(), *merged.means.items()]:
+            layer = layers[path]
+            state = nested.NestedMap({own: weights[w.shared_with or w.path].read_value() for own, w in layer.own_weights.items()
+                                      if (w.shared_with or w.path) in weights})
+            for own, new in layer.updated_state(name, state, value).items():
+                weights[layer.own_weights[own].path].assign(new)
+
+    # Layers that are alike.
+
+    def _call(self, body: Callable[..., tf.Tensor], layer: LayerLearner, *args: tf.Tensor) -> tf.Tensor:
+        """body(layer, *args), traced once for all layers whose weights are alike."""
+        if any(len(self._uses[path]) > 1 for path in layer.weights):
+            return body(layer, *args)
+        key = (body.__name__, layer.kind)
+        if key not in self._alike:
+            self._alike[key] = self._traced(body, layer, args)
+        return self._alike[key](self._handles(layer), *args)
+
+    def _handles(self, layer: LayerLearner) -> list[tf.Tensor]:
+        """The handles of all variables that an update touches, in the same order for layers that are alike."""
+        gradients = [self._accumulators[k].gradients[path] for own in layer.weights for k, path in self._uses[own]]
+        return [variable.handle for variable in (*layer.weights.values(), *layer.variables().values(), *gradients)]
+
+    def _traced(self, body: Callable[..., tf.Tensor], layer: LayerLearner, args: Sequence[tf.Tensor]) -> Callable[..., tf.Tensor]:
+        graph = tf.function(lambda *a: body(layer, *a), autograph=False).get_concrete_function(
+            *[tf.TensorSpec(a.shape, a.dtype) for a in args]).graph
+        with graph.as_default(), tf.control_dependencies(graph.control_outputs):
+            result = tf.identity(graph.outputs[0])
+        outside = {id(handle): i for i, handle in enumerate(self._handles(layer))}
+        order = [outside[id(captured)] for captured, _ in graph.captures]
+        feeds = [*graph.inputs[:len(args)], *[inside for _, inside in graph.captures]]
+        function = Subgraphs(graph).function(feeds, [result])
+        return lambda handles, *a: function(*a, *[handles[i] for i in order])[0]
