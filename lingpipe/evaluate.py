@@ -53,7 +53,7 @@ class Evaluations:
         if name not in self._evaluators:
             self._evaluators[name] = self._program.evaluator(one.spec(), fetch=review.fetch if review else ())
         sums: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
-        for batch in one.dataset():
+        for batch in one.batches():
             results, fetched = self._evaluators[name].step(batch)
             for metric, (value, weight) in results.items():
                 sums[metric].append((float(value), float(weight)))

@@ -88,6 +88,8 @@ class Experiment(Configurable):
         """The network on its devices, with its variables. cluster.configure comes before it."""
         p = self.params
         self.train_input.check_keys(self.task.network.reads().values())
+        for source in (self.train_input, *self.eval_inputs.values()):
+            self.task.check_input(source)
         return Program(self.task.network, self.train_input.specs(), p.pipeline, self.task.learner, p.seed)
 
     def make_plan(self) -> Plan:

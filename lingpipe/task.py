@@ -64,6 +64,9 @@ class Task(Configurable):
         """Pictures of a mini-batch for TensorBoard: name -> [n, height, width, 1, 3 or 4], uint8 or floats from 0 to 1; none here."""
         return {}
 
+    def check_input(self, source: Input) -> None:
+        """Raises ValueError for an input that the network cannot learn from, or be evaluated on; anything goes here."""
+
     def review(self, source: Input) -> Review | None:
         """A new review of an evaluation on `source`; none here."""
         return None

@@ -155,7 +155,7 @@ class TrainLoop(Configurable):
         p, state = self.params, self._state
         if state.step >= p.num_steps:
             return
-        batches = InputMeter(self._experiment.train_input.dataset(self._position))
+        batches = InputMeter(self._experiment.train_input.batches(self._position))
         while state.step < p.num_steps and not stop.name:
             start_s = time.perf_counter()
             results = self._step(iter(batches))

@@ -73,7 +73,8 @@ def check_same(path: str, saved: Mapping[str, Any], variables: Mapping[str, tf.V
                    for what, keys in (('it lacks', sorted(here.keys() - saved.keys())),
                                       ('the experiment lacks', sorted(saved.keys() - here.keys()))) if keys]
     differences += [f'{key} is {saved[key]["dtype"]}{saved[key]["shape"]} in it and {here[key]["dtype"]}{here[key]["shape"]} here'
-                    for key in sorted(here.keys() & saved.keys()) if here[key] != saved[key]]
+                    for key in sorted(here.keys() & saved.keys(), key=lambda key: (not key.startswith('weights/'), key))
+                    if here[key] != saved[key]]
     if differences:
         raise ValueError(f'{path} does not fit: {"; ".join(differences)}. A checkpoint restores only into the network and the learner '
                          'that wrote it: set them back, choose another logdir, or take the weights that fit by init rules.')

@@ -8,6 +8,7 @@ which takes the variables' handles as arguments.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -122,7 +123,7 @@ class Update:
         accumulators = self._accumulators[cell.index]
 
         def update(layer: LayerLearner, scale: tf.Tensor, learning_rate: tf.Tensor) -> tf.Tensor:
-            done = layer.apply({path: lambda path=path: self._gradient(path, scale, given) for path in layer.weights}, learning_rate)
+            done = layer.apply({path: functools.partial(self._gradient, path, scale, given) for path in layer.weights}, learning_rate)
             assert done is not None
             return done
 

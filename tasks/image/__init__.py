@@ -1,1 +1,1 @@
-"""Image classification: AmoebaNet, its inputs and its recipe."""
+"""Image classification: AmoebaNet and ResNet, inputs and a recipe."""

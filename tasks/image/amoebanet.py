@@ -5,8 +5,16 @@
     head     rectifier, mean over the image, dropout, dense
 
 Every cell reads the outputs of the two cells before it. Here cell i writes the value `cell_i` and its states `cell_i.s0`,
-`cell_i.s1`, ...: each is read by name by whoever needs it, so the pipeline may cut between any two combinations and
-sends exactly what is read beyond the cut.
+`cell_i.s1`, ...: each is read by name by whoever needs it, so the pipeline may cut between any two layers, inside an operation too, and
+sends exactly what is read beyond the cut. `granularity` forbids it to cut inside combinations or cells; it changes no weight's
+path and no bit of a result. Mean cost of a cell / the largest, by FLOPs, for K = 2, 4, 8 cells of (18, 256), 224 pixels:
+
+    granularity    AmoebaNet-D             -A                      -B                      -C
+    cell           0.965  0.902  0.869     0.977  0.895  0.845     0.967  0.911  0.867     0.974  0.891  0.845
+    combination    0.999  0.970  0.982     0.999  0.985  0.976     0.998  0.978  0.962     0.997  0.988  0.977
+    layer          0.999  0.970  0.982     0.999  0.994  0.991     0.998  0.978  0.983     0.997  0.993  0.979
+
+What is left is due to the two 1x1 convolutions at the start of a cell, from 4F channels to F: each has 29 % of the FLOPs of a cell of -D.
 
 The parameters that the GPipe paper counts (Table 1) are those of this build, with 1000 classes:
 
@@ -15,15 +23,22 @@ The parameters that the GPipe paper counts (Table 1) are those of this build, wi
 """
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any, Literal
 
+import tensorflow as tf
+
+from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, Params, field
 from lingpipe.layer import Layer
+from lingpipe.layers.convolution import Conv2D
 from lingpipe.layers.dense import Activation, Dense
 from lingpipe.layers.dropout import Dropout
 from lingpipe.layers.pooling import GlobalAvgPool2D
 from lingpipe.layers.sequential import Sequential
-from tasks.image.blocks import AuxiliaryHead, Concat, FactorizedReduction, Norm, conv_norm
+from lingpipe.nested import NestedMap
+from tasks.image.blocks import AUXILIARY_SIZE, AuxiliaryHead, Concat, ConvNorm, FactorizedReduction, Norm, conv_norm, with_layers
 from tasks.image.cells import ARCHITECTURES, CellTable
 from tasks.image.operations import Combination, Operation
 
@@ -33,6 +48,27 @@ class State(Params):
     name: str = field(REQUIRED, 'Name of the value.')
     dim: int = field(REQUIRED, 'Its channels.')
     reduction: int = field(REQUIRED, 'Pixels of the image to one of its own, per side.')
+
+
+class Stem(ConvNorm):
+    """The convolution that reads the images. It is the first to see their size, and refuses what the cells could not halve."""
+
+    class Params(ConvNorm.Params):
+        min_size: int = field(1, 'Least height and width of the images.')
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        self._check(x)
+        return super().fprop(theta, ctx, x)
+
+    def cost(self, x: tf.TensorSpec) -> Cost:
+        self._check(x)
+        return super().cost(x)
+
+    def _check(self, x: Any) -> None:
+        if x.shape.rank != 4 or min(x.shape[1:3]) < self.params.min_size:
+            raise ValueError(f"{self.path}: the images are {x.shape}, but the network's strides need [b, h, w, channels] with h and w "
+                             f"of {self.params.min_size} or more; use larger images, or a stem that reduces them less: stem='small', "
+                             'stem_strides=1.')
 
 
 class AmoebaCell(Sequential):
@@ -49,10 +85,11 @@ class AmoebaCell(Sequential):
         batch_norm: Norm = field(Norm(), 'Of every convolution.')
         drop_path_rate: float = field(0., 'Probability that an operation is left out for an example in training.')
         drop_path_steps: int = field(0, 'Updates in which that rate grows from 0; 0: it is constant.')
+        has_whole_combinations: bool = field(False, 'Whether a pipeline must not cut inside a combination.')
         is_torchgpipe: bool = field(False, 'See AmoebaNet.Params.')
 
     def __init__(self, params: Any, path: str = ''):
-        super().__init__(_with_layers(params, _cell_layers(params)), path)
+        super().__init__(with_layers(params, _cell_layers(params)), path)
 
     @staticmethod
     def table(p: Any) -> CellTable:
@@ -67,7 +104,7 @@ class AmoebaCell(Sequential):
 
 
 class AmoebaNet(Sequential):
-    """The network; image [b, h, w, channels] -> logits [b, num_classes]. It can be cut anywhere."""
+    """The network; image [b, h, w, channels] -> logits [b, num_classes]."""
 
     class Params(Sequential.Params):
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
@@ -78,15 +115,21 @@ class AmoebaNet(Sequential):
         image: str = field('image', 'Name of the value that holds the images.')
         image_channels: int = field(3, 'Channels of the images.')
         stem: Literal['large', 'small'] = field('large', "'large': the stem divides the resolution by 8, for images of 224 pixels and "
-                                                         "more; 'small': it keeps it, for images of 8 to 64 pixels.")
+                                                         "more; 'small': by stem_strides, for images of 8 to 64 pixels.")
         stem_filters: int = field(32, "Filters of the stem's convolution.")
+        stem_strides: int = field(1, "For the small stem: pixels of the image to one of its output, per side; the large one has 2.")
         batch_norm: Norm = field(Norm(), 'Of every convolution.')
         drop_path_keep: float = field(1., 'Probability that an operation is kept for an example in training.')
-        drop_path_by_depth: bool = field(False, 'Whether that falls linearly with the depth of the cell, and only the last cell has it.')
-        drop_path_steps: int = field(0, 'Updates in which it falls from 1; 0: it is constant.')
+        drop_path_schedule: Literal['constant', 'v1', 'v2', 'v3'] = field(
+            'constant', "Where and when it is so low; the names are the reference implementation's. 'v1': it falls linearly from 1 in "
+                        "drop_path_steps updates; 'v2': it falls linearly with the depth of the cell, and only the last cell has it; "
+                        "'v3': both.")
+        drop_path_steps: int = field(0, "For 'v1' and 'v3': updates in which it falls; the reference takes all of the training.")
         dropout_rate: float = field(0., 'Of the dropout before the last layer.')
         auxiliary_image_size: int = field(0, 'Height and width of the images, for an auxiliary head that writes `auxiliary_logits`; 0: no '
                                              'such head.')
+        auxiliary_loss: Layer.Params | None = field(None, 'The layer that reads `auxiliary_logits`, right after them; see classifier.py.')
+        granularity: Literal['cell', 'combination', 'layer'] = field('layer', "What a pipeline may cut between; 'layer': anywhere.")
         is_torchgpipe: bool = field(False, "Whether to build the model of torchgpipe's benchmarks: a stem of F/4, F/2 and F filters, no "
                                            'state that is read as it is, an average pool where the table says max_pool_3x3, and a '
                                            'factorized reduction for a strided none.')
@@ -96,16 +139,17 @@ class AmoebaNet(Sequential):
                 raise ValueError(f'num_layers={self.num_layers} does not fill three groups; use 3 or more.')
             if not 0 < self.drop_path_keep <= 1:
                 raise ValueError(f'drop_path_keep={self.drop_path_keep} is no probability above 0; 1 is without drop path.')
+            if (self.drop_path_steps > 0) != (self.drop_path_schedule in ('v1', 'v3')):
+                raise ValueError(f'drop_path_schedule={self.drop_path_schedule!r} with drop_path_steps={self.drop_path_steps}; v1 and v3 '
+                                 'need the number of updates in which the probability falls, constant and v2 have none: set it, or to 0.')
+            if self.auxiliary_image_size and (size := _auxiliary_size(self, self.auxiliary_image_size)) < AUXILIARY_SIZE:
+                enough = next(n for n in itertools.count(1) if _auxiliary_size(self, n) >= AUXILIARY_SIZE)
+                raise ValueError(f'auxiliary_image_size={self.auxiliary_image_size} leaves {size}x{size} pixels to the auxiliary head, '
+                                 f'which averages windows of {AUXILIARY_SIZE}x{AUXILIARY_SIZE}; use images of {enough} pixels or more, or '
+                                 'auxiliary_image_size=0: no such head.')
 
     def __init__(self, params: Any, path: str = ''):
-        super().__init__(_with_layers(params, _network_layers(params.validate())), path)
-
-
-def _with_layers(params: Any, layers: list[Layer.Params]) -> Any:
-    """A copy of the Params with the layers that its other fields stand for."""
-    if params.layers:
-        raise ValueError(f'{type(params).__qualname__}.layers is made from the other fields; leave it empty.')
-    return params.copy().set(layers=tuple(layers))
+        super().__init__(with_layers(params, _network_layers(params.validate())), path)
 
 
 def _cell_layers(p: Any) -> list[Layer.Params]:
@@ -126,7 +170,8 @@ def _cell_layers(p: Any) -> list[Layer.Params]:
         (left, left_kind), (right, right_kind) = combination
         name = f'{p.name}.s{i + 2}'
         layers.append(Combination.Params(
-            name=f'combination_{i}', reads={'left': states[left].name, 'right': states[right].name}, writes=name,
+            name=f'combination_{i}', is_unit=p.has_whole_combinations,
+            reads={'left': states[left].name, 'right': states[right].name}, writes=name,
             left=_operation(p, left_kind, states[left], reduction), right=_operation(p, right_kind, states[right], reduction)))
         states.append(State(name=name, dim=p.dim, reduction=reduction))
     outputs = {}
@@ -155,17 +200,21 @@ def _network_layers(p: Any) -> list[Layer.Params]:
     layers, outputs = _stem(p)
     plan = _cell_plan(p)
     for depth, (name, dim, is_reduction) in enumerate(plan):
-        keep_loss = (1 - p.drop_path_keep) * ((depth + 1) / len(plan) if p.drop_path_by_depth else 1.)
+        keep_loss = (1 - p.drop_path_keep) * ((depth + 1) / len(plan) if p.drop_path_schedule in ('v2', 'v3') else 1.)
         is_first = len(outputs) == 1 and not p.is_torchgpipe
-        cell = AmoebaCell.Params(name=name, architecture=p.architecture, is_reduction=is_reduction, dim=dim, previous=outputs[-1],
-                                 before_previous=outputs[-2:][0], is_first=is_first, batch_norm=p.batch_norm, drop_path_rate=keep_loss,
-                                 drop_path_steps=p.drop_path_steps, is_torchgpipe=p.is_torchgpipe)
+        cell = AmoebaCell.Params(name=name, is_unit=p.granularity == 'cell', architecture=p.architecture, is_reduction=is_reduction,
+                                 dim=dim, previous=outputs[-1], before_previous=outputs[-2:][0], is_first=is_first, batch_norm=p.batch_norm,
+                                 drop_path_rate=keep_loss, drop_path_steps=p.drop_path_steps,
+                                 has_whole_combinations=p.granularity == 'combination', is_torchgpipe=p.is_torchgpipe)
         layers.append(cell)
         outputs.append(AmoebaCell.output(cell))
         if p.auxiliary_image_size and name == f'cell_{2 * p.num_layers // 3 - 1}':
             layers.append(AuxiliaryHead.Params(
-                name='auxiliary_head', input_dim=outputs[-1].dim, input_size=_size(p, outputs[-1].reduction), num_classes=p.num_classes,
-                batch_norm=p.batch_norm, reads={'x': outputs[-1].name}, writes='auxiliary_logits'))
+                name='auxiliary_head', input_dim=outputs[-1].dim, num_classes=p.num_classes,
+                input_size=_auxiliary_size(p, p.auxiliary_image_size), batch_norm=p.batch_norm, reads={'x': outputs[-1].name},
+                writes='auxiliary_logits'))
+            if p.auxiliary_loss is not None:
+                layers.append(p.auxiliary_loss)
     return [*layers,
             Activation.Params(name='relu', activation='relu', reads={'x': outputs[-1].name}),
             GlobalAvgPool2D.Params(name='mean'),
@@ -175,12 +224,14 @@ def _network_layers(p: Any) -> list[Layer.Params]:
 
 def _stem(p: Any) -> tuple[list[Layer.Params], list[State]]:
     is_large = p.stem == 'large'
+    strides = 2 if is_large else p.stem_strides
     filters = p.num_filters // 4 if p.is_torchgpipe and is_large else p.stem_filters
-    conv = conv_norm(p.image_channels, filters, p.batch_norm, (3, 3), strides=2 if is_large else 1, has_relu=False, name='stem',
-                     reads={'x': p.image}, writes='stem')
-    if is_large and not p.is_torchgpipe:
-        conv['conv.padding'] = 'valid'
-    return [conv], [State(name='stem', dim=filters, reduction=2 if is_large else 1)]
+    conv = Conv2D.Params(input_dim=p.image_channels, filters=filters, kernel_size=(3, 3), strides=strides,
+                         padding='valid' if is_large and not p.is_torchgpipe else 'same', use_bias=False)
+    enough = next(n for n in itertools.count(1) if _auxiliary_size(p, n) >= 2)  # the last reduction cell has something to halve
+    stem = Stem.Params(name='stem', conv=conv, batch_norm=p.batch_norm, has_relu=False, min_size=enough, reads={'x': p.image},
+                       writes='stem')
+    return [stem], [State(name='stem', dim=filters, reduction=strides)]
 
 
 def _cell_plan(p: Any) -> list[tuple[str, int, bool]]:
@@ -199,9 +250,9 @@ def _cell_plan(p: Any) -> list[tuple[str, int, bool]]:
     return plan
 
 
-def _size(p: Any, reduction: int) -> int:
-    """Height and width of a value at a reduction of the image."""
-    size = p.auxiliary_image_size
-    if p.stem == 'large':
-        size, reduction = (size - 1) // 2 if not p.is_torchgpipe else -(-size // 2), reduction // 2
-    return -(-size // reduction)
+def _auxiliary_size(p: Any, image_size: int) -> int:
+    """Height and width of what the auxiliary head, and the last reduction cell, read."""
+    if p.stem == 'small':
+        return math.ceil(math.ceil(image_size / p.stem_strides) / 2)
+    after_stem = math.ceil(image_size / 2) if p.is_torchgpipe else (image_size - 1) // 2
+    return math.ceil(after_stem / 8)  # two stem cells, one reduction cell

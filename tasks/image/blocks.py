@@ -2,7 +2,7 @@
 
 Shapes: b micro-batch, h and w height and width, C input channels, F output channels.
 
-A block is one layer to the partitioner, which cuts between blocks and never inside one.
+A block is one layer to the partitioner, which cuts between blocks and never inside one; operations.py has what it may cut.
 """
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from lingpipe.layers.pooling import AvgPool2D
 from lingpipe.layers.reshape import Flatten
 from lingpipe.nested import NestedMap
 
+AUXILIARY_SIZE = 5  # pixels that the auxiliary head averages over, each way
+
 
 class Norm(Params):
     """What all BatchNorms of a network have in common."""
@@ -30,6 +32,13 @@ class Norm(Params):
     def of(self, dim: int) -> BatchNorm.Params:
         """A BatchNorm of `dim` channels."""
         return BatchNorm.Params(dim=dim, decay=self.decay, epsilon=self.epsilon)
+
+
+def with_layers(params: Any, layers: list[Layer.Params]) -> Any:
+    """A copy of the Params of a Sequential with the layers that its other fields stand for."""
+    if params.layers:
+        raise ValueError(f'{type(params).__qualname__}.layers is made from the other fields; leave it empty.')
+    return params.copy().set(layers=tuple(layers))
 
 
 class Chain(Layer):
@@ -70,8 +79,8 @@ class ConvNorm(Layer):
         return _relu_cost(x, self.params.has_relu) + conv + self.batch_norm.cost(conv.outputs)
 
 
-def conv_norm(input_dim: int, dim: int, batch_norm: Norm, kernel_size: tuple[int, int] = (1, 1), strides: int = 1,
-              has_relu: bool = True, name: str = '', **fields: Any) -> ConvNorm.Params:
+def conv_norm(input_dim: int, dim: int, batch_norm: Norm, kernel_size: tuple[int, int] = (1, 1),
+              strides: int | tuple[int, int] = 1, has_relu: bool = True, name: str = '', **fields: Any) -> ConvNorm.Params:
     """ConvNorm.Params of a Conv2D [b, h, w, input_dim] -> [b, h / strides, w / strides, dim]."""
     conv = Conv2D.Params(input_dim=input_dim, filters=dim, kernel_size=kernel_size, strides=strides, use_bias=False)
     return ConvNorm.Params(name=name, conv=conv, batch_norm=batch_norm, has_relu=has_relu, **fields)
@@ -159,24 +168,34 @@ class AuxiliaryHead(Chain):
         num_classes: int = field(REQUIRED, 'Number of classes.')
         batch_norm: Norm = field(Norm(), 'After both convolutions.')
 
-        def check(self) -> None:
-            if self.input_size < 5:
-                raise ValueError(f'input_size={self.input_size}; the auxiliary head averages windows of 5x5 pixels: use larger images, '
-                                 'or no auxiliary head.')
-
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)
         p = self.params
-        size = output_size(p.input_size, 5, 3, 'valid')
+        assert p.input_size >= AUXILIARY_SIZE, p.input_size
+        size = output_size(p.input_size, AUXILIARY_SIZE, 3, 'valid')
         few, many = int(128 * 0.4), int(768 * 0.4)
         self.add_child(Activation.Params(activation='relu'), 'relu_0')
-        self.add_child(AvgPool2D.Params(pool_size=(5, 5), strides=3, padding='valid'), 'pool')
+        self.add_child(AvgPool2D.Params(pool_size=(AUXILIARY_SIZE, AUXILIARY_SIZE), strides=3, padding='valid'), 'pool')
         self.add_child(conv_norm(p.input_dim, few, p.batch_norm, has_relu=False), 'project')
         conv = Conv2D.Params(input_dim=few, filters=many, kernel_size=(size, size), padding='valid', use_bias=False)
         self.add_child(ConvNorm.Params(conv=conv, batch_norm=p.batch_norm), 'whole')
         self.add_child(Activation.Params(activation='relu'), 'relu_1')
         self.add_child(Flatten.Params(), 'flatten')
         self.add_child(Dense.Params(input_dim=many, units=p.num_classes), 'dense')
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        self._check(x)
+        return super().fprop(theta, ctx, x)
+
+    def cost(self, x: tf.TensorSpec) -> Cost:
+        self._check(x)
+        return super().cost(x)
+
+    def _check(self, x: Any) -> None:
+        size = self.params.input_size
+        if tuple(x.shape[1:3]) != (size, size):
+            raise ValueError(f'{self.path}: x is {x.shape}, but the auxiliary head is built for {size}x{size} pixels; set '
+                             'auxiliary_image_size to the height and width of the images.')
 
 
 def _relu_cost(x: tf.TensorSpec, has_relu: bool) -> Cost:

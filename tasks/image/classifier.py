@@ -1,16 +1,62 @@
-"""Classifiers: the Task of a network that writes logits, and the recipe that the GPipe paper trains one with."""
+"""Classifiers: the Task of a network that writes logits, and the recipe that the GPipe paper trains one with.
+
+Shapes: b micro-batch.
+"""
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
 from lingpipe import optimizers, schedules
-from lingpipe.layers import CrossEntropyLoss, Sequential
+from lingpipe.hyperparams import field
+from lingpipe.input import Input
+from lingpipe.layers import CrossEntropyLoss, Dense, Sequential
 from lingpipe.learner import Learner
+from lingpipe.nested import NestedMap
 from lingpipe.task import Task
+from tasks.image.misclassified import Misclassified, picture
+from tasks.image.mixup import MIXUP_READS, Mixup
+
+
+class ImageClassification(Task):
+    """The Task of `classifier`: shows in TensorBoard what it trains on, and after an evaluation the images that it is wrong about."""
+
+    class Params(Task.Params):
+        """Those of Task."""
+
+    def images(self, batch: dict[str, Any]) -> dict[str, Any]:
+        return {'image': picture(np.asarray(batch['image'][:8]))} if 'image' in batch else {}
+
+    def check_input(self, source: Input) -> None:
+        num_classes = len(source.class_names)
+        last = [layer for layer in self.network.elements() if isinstance(layer, Dense)][-1:]
+        for layer in last:
+            if num_classes > layer.params.units:
+                raise ValueError(f'{type(source).__name__} has {num_classes} classes, and {layer.path} has {layer.params.units} outputs; '
+                                 f'set num_classes of the network to {num_classes}, or choose fewer by subset.classes of the input.')
+
+    def review(self, source: Input) -> Misclassified | None:
+        return Misclassified(image='image', label='label', logits='x', class_names=source.class_names) if 'image' in source.spec() else None
+
+
+class AuxiliaryLoss(CrossEntropyLoss):
+    """The loss of an auxiliary head (Szegedy et al., 2014, arXiv:1409.4842, section 5): added in training, nothing in an evaluation."""
+
+    class Params(CrossEntropyLoss.Params):
+        is_auxiliary: bool = field(True)
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor, labels: tf.Tensor, weight: tf.Tensor,
+              other_labels: tf.Tensor | None = None, share: tf.Tensor | None = None) -> None:
+        if ctx.training:
+            super().fprop(theta, ctx, x, labels, weight, other_labels, share)
 
 
 def classifier(network: Any, learner: Learner.Params, label_smoothing: float = 0.1, has_top5: bool = False,
-               auxiliary_weight: float = 0.) -> Task.Params:
+               auxiliary_weight: float = 0.4, preprocess: Sequence[Any] = ()) -> ImageClassification.Params:
     """A Task: the network, which reads `image` and writes logits, and the loss, which reads `label` and `weight`.
 
     Args:
@@ -18,15 +64,18 @@ def classifier(network: Any, learner: Learner.Params, label_smoothing: float = 0
       learner: how it is trained.
       label_smoothing: part of the label that is spread over all classes.
       has_top5: whether the metric 'top5' is reported besides 'accuracy'.
-      auxiliary_weight: factor on the loss of `auxiliary_logits`; 0: the network writes none.
+      auxiliary_weight: factor on the loss of the auxiliary head, if the network has one (auxiliary_image_size is set). The loss is a
+        layer right after the head: the label is sent to the head's cell, and nothing from there to the last one.
+      preprocess: Params of layers before the network, Normalize and Mixup; with Mixup the losses are mixed too.
     """
-    loss = CrossEntropyLoss.Params(name='loss', label_smoothing=label_smoothing, has_top5=has_top5, reads={'labels': 'label'})
-    losses = [loss]
-    if auxiliary_weight:
-        losses.append(loss.copy().set(name='auxiliary_loss', scale=auxiliary_weight, is_auxiliary=True,
-                                      reads={'x': 'auxiliary_logits', 'labels': 'label'}))
-    return Task.Params(model=Sequential.Params(name='model', layers=(network, *losses)), learner=learner, best_metric='accuracy',
-                       best_is_largest=True)
+    mixed = MIXUP_READS if any(isinstance(layer, Mixup.Params) for layer in preprocess) else {}
+    loss = CrossEntropyLoss.Params(name='loss', label_smoothing=label_smoothing, has_top5=has_top5, reads={'labels': 'label', **mixed})
+    if auxiliary_weight and getattr(network, 'auxiliary_image_size', 0):
+        network = network.copy().set(auxiliary_loss=AuxiliaryLoss.Params(
+            name='auxiliary_loss', scale=auxiliary_weight, label_smoothing=label_smoothing,
+            reads={'x': 'auxiliary_logits', 'labels': 'label', **mixed}))
+    return ImageClassification.Params(model=Sequential.Params(name='model', layers=(*preprocess, network, loss)), learner=learner,
+                                      best_metric='accuracy', best_is_largest=True)
 
 
 def imagenet_learner(batch_size: int, num_examples: int = 1_281_167) -> Learner.Params:
@@ -41,3 +90,14 @@ def imagenet_learner(batch_size: int, num_examples: int = 1_281_167) -> Learner.
         learning_rate=schedules.Exponential.Params(rate=0.015 * batch_size / 32, warmup_steps=round(3 * steps_an_epoch),
                                                    decay_steps=round(2.4 * steps_an_epoch), decay_factor=0.97, staircase=True),
         l2=4e-5, clip_norm=10., ema_decay=0.9999)
+
+
+def initialized_but_last(last: str, is_averaged: bool = False) -> tuple[tuple[str, str | None], ...]:
+    """Rules of InitializeFrom for transfer: every layer starts from the other network's, but the last one, whose classes are others.
+
+    Args:
+      last: path of the last layer.
+      is_averaged: whether the moving averages of weights are taken, where the other's learner kept them.
+    """
+    trained = r'ema/\1' if is_averaged else r'weights/\1'
+    return ((f'weights/{re.escape(last)}/.*', None), (r'weights/(.*/moving_(?:mean|variance))', r'weights/\1'), ('weights/(.*)', trained))

@@ -8,6 +8,13 @@
     none                    nothing; where the size or C changes, relu, 1x1 convolution
 
 Every convolution has BatchNorm after it, and every operation but none ends with DropPath.
+
+An operation and a combination of two are Sequentials, so the pipeline may cut inside them: each of the lines above is layers of its
+own. Combination i of a cell reads two states and writes state s, where a cut sends what is read beyond it, and no more:
+
+    left/layer_0     reads a state          writes s.left           left/layer_1 reads and writes s.left, and so on
+    right/layer_0    reads a state          writes s.right
+    sum              reads s.left, s.right  writes s                an operation without layers: sum reads its state
 """
 from __future__ import annotations
 
@@ -22,14 +29,16 @@ from lingpipe.layer import Layer
 from lingpipe.layers.convolution import SeparableConv2D
 from lingpipe.layers.dropout import DropPath
 from lingpipe.layers.pooling import AvgPool2D, MaxPool2D
+from lingpipe.layers.sequential import Sequential
 from lingpipe.nested import NestedMap
-from tasks.image.blocks import Chain, ConvNorm, FactorizedReduction, Norm, RampedDropPath, conv_norm
+from tasks.image.blocks import ConvNorm, FactorizedReduction, Norm, RampedDropPath, conv_norm, with_layers
 
 
-class Operation(Chain):
-    """One operation of a table."""
+class Operation(Sequential):
+    """One operation of a table; its layers read Params.reads['x'] and write Params.writes."""
 
-    class Params(Chain.Params):
+    class Params(Sequential.Params):
+        layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
         kind: str = field(REQUIRED, "Its name in the tables: '1x1', 'max_pool_3x3', ...")
         input_dim: int = field(REQUIRED, 'C, the channels of the input.')
         dim: int = field(REQUIRED, 'F, the channels of the output.')
@@ -40,44 +49,63 @@ class Operation(Chain):
         is_torchgpipe: bool = field(False, "As torchgpipe's benchmark has it: see AmoebaNet.Params.is_torchgpipe.")
 
     def __init__(self, params: Any, path: str = ''):
-        super().__init__(params, path)
-        p = self.params
-        layers = _layers(p)
-        if p.drop_path_rate and p.kind != 'none':
-            drop_path: Layer.Params = DropPath.Params(rate=p.drop_path_rate)
-            if p.drop_path_steps:
-                drop_path = RampedDropPath.Params(rate=p.drop_path_rate, ramp_steps=p.drop_path_steps)
-            layers.append(drop_path.set(name='drop_path'))
-        for i, layer in enumerate(layers):
-            self.add_child(layer, layer.name or f'layer_{i}')
+        value = params.reads.get('x', 'x')
+        layers = []
+        for i, layer in enumerate(operation_layers(params)):
+            layers.append(layer.set(name=layer.name or f'layer_{i}', reads={'x': value}, writes=params.writes))
+            value = params.writes
+        super().__init__(with_layers(params, layers), path)
 
 
-class Combination(Layer):
-    """The sum of an operation on one state and an operation on another; left and right [b, h, w, C] -> [b, h', w', F]."""
+class Combination(Sequential):
+    """The sum of an operation on the value Params.reads['left'] and one on Params.reads['right'], written as Params.writes."""
 
-    class Params(Layer.Params):
+    class Params(Sequential.Params):
+        layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
         left: Operation.Params = field(REQUIRED, 'What is done to the left state.')
         right: Operation.Params = field(REQUIRED, 'What is done to the right state.')
 
     def __init__(self, params: Any, path: str = ''):
-        super().__init__(params, path)
-        self.left = self.add_child(self.params.left, 'left')
-        self.right = self.add_child(self.params.right, 'right')
+        layers: list[Layer.Params] = []
+        summands = {}
+        for side in ('left', 'right'):
+            state, result = params.reads.get(side, side), f'{params.writes}.{side}'
+            operation = params[side].copy().set(name=side, reads={'x': state}, writes=result)
+            has_layers = bool(operation_layers(operation))
+            layers += [operation] if has_layers else []
+            summands[side] = result if has_layers else state
+        layers.append(Sum.Params(name='sum', reads=summands, writes=params.writes))
+        super().__init__(with_layers(params, layers), path)
+
+
+class Sum(Layer):
+    """left + right, both [b, h, w, F]."""
 
     def fprop(self, theta: NestedMap, ctx: Any, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-        return self.left.fprop(theta.left, ctx, left) + self.right.fprop(theta.right, ctx, right)
+        return left + right
 
     def cost(self, left: tf.TensorSpec, right: tf.TensorSpec) -> Cost:
-        left_cost, right_cost = self.left.cost(left), self.right.cost(right)
-        y = left_cost.outputs
-        if y != right_cost.outputs:
-            raise ValueError(f'{self.path}: {self.params.left.kind} gives {y.shape} and {self.params.right.kind} '
-                             f'{right_cost.outputs.shape}, which cannot be added; correct the strides.')
-        return left_cost + right_cost + Cost(float(y.shape.num_elements()), 0, 0., y)
+        if left != right:
+            raise ValueError(f'{self.path}: the left operation gives {left.shape} and the right one {right.shape}, which cannot be added; '
+                             'correct the strides.')
+        return Cost(float(left.shape.num_elements()), 0, 0., left)
 
 
-def _layers(p: Any) -> list[Layer.Params]:
-    """The layers of an operation, without DropPath."""
+def operation_layers(p: Any) -> list[Layer.Params]:
+    """The layers of an operation; none if it is the identity.
+
+    Raises:
+      ValueError: there is no operation of that name, or a bottleneck without filters.
+    """
+    layers = _layers_without_drop_path(p)
+    if not p.drop_path_rate or p.kind == 'none':
+        return layers
+    if p.drop_path_steps:
+        return [*layers, RampedDropPath.Params(name='drop_path', rate=p.drop_path_rate, ramp_steps=p.drop_path_steps)]
+    return [*layers, DropPath.Params(name='drop_path', rate=p.drop_path_rate)]
+
+
+def _layers_without_drop_path(p: Any) -> list[Layer.Params]:
     kind, norm = p.kind, p.batch_norm
     if kind == 'none':
         if p.stride == 1 and p.input_dim == p.dim:
@@ -86,8 +114,10 @@ def _layers(p: Any) -> list[Layer.Params]:
             return [FactorizedReduction.Params(input_dim=p.input_dim, dim=p.dim, batch_norm=norm)]
     if kind in ('1x1', 'none'):
         return [conv_norm(p.input_dim, p.dim, norm, strides=p.stride)]
-    if kind in ('3x3', '1x7_7x1'):
-        return _bottleneck(p, [(3, 3)] if kind == '3x3' else [(1, 7), (7, 1)])
+    if kind == '3x3':
+        return _bottleneck(p, {(3, 3): (p.stride, p.stride)})
+    if kind == '1x7_7x1':
+        return _bottleneck(p, {(1, 7): (1, p.stride), (7, 1): (p.stride, 1)})
     if found := re.fullmatch(r'(avg|max)_pool_(\d)x\2', kind):
         return _pool(p, found[1], int(found[2]))
     if found := re.fullmatch(r'(?:dil_(\d)_)?separable_(\d)x\2_(\d)', kind):
@@ -96,15 +126,13 @@ def _layers(p: Any) -> list[Layer.Params]:
                      "size, any number of times; dil_2_ before it), none.")
 
 
-def _bottleneck(p: Any, kernels: list[tuple[int, int]]) -> list[Layer.Params]:
-    few = p.dim // 4
+def _bottleneck(p: Any, strides: dict[tuple[int, int], tuple[int, int]]) -> list[Layer.Params]:
+    """1x1 to a quarter of the filters, a convolution of every kernel with its strides, 1x1 back."""
+    few, norm = p.dim // 4, p.batch_norm
     if few == 0:
         raise ValueError(f'dim={p.dim} of a {p.kind} leaves no filter in its bottleneck of a quarter; use at least 4.')
-    norm = p.batch_norm
-    layers = [conv_norm(p.input_dim, few, norm)]
-    for i, kernel in enumerate(kernels):
-        layers.append(conv_norm(few, few, norm, kernel, strides=p.stride if i == len(kernels) - 1 else 1))
-    return [*layers, conv_norm(few, p.dim, norm)]
+    inner = [conv_norm(few, few, norm, kernel, down_and_across) for kernel, down_and_across in strides.items()]
+    return [conv_norm(p.input_dim, few, norm), *inner, conv_norm(few, p.dim, norm)]
 
 
 def _pool(p: Any, which: str, size: int) -> list[Layer.Params]:

@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from tools import bench_pipeline, compare_params, show_partition, show_schedule
+from lingpipe.checkpoint import Checkpointer
+from tools import bench_pipeline, compare_checkpoints, compare_params, plot_partition, repeat, show_partition, show_schedule
 
 
 def printed(capsys, tool, *flags):
@@ -44,6 +48,55 @@ def test_show_partition_refuses_more_cells_than_layers():
         show_partition.main(['--model=image.digits.Dense', '--num_cells=99'])
 
 
+def test_plot_partition_draws_what_show_partition_prints(capsys, tmp_path):
+    flags = ['--model=image.digits.AmoebaNet', '--num_cells=3', '--json']
+    found = json.loads(printed(capsys, plot_partition, *flags, f'--output={tmp_path}/one.png'))
+    assert pathlib.Path(found.pop('output')).read_bytes().startswith(b'\x89PNG')
+    assert found == json.loads(printed(capsys, show_partition, *flags))
+
+
+def test_plot_partition_has_the_sums_of_its_title(capsys, tmp_path):
+    found = json.loads(printed(capsys, plot_partition, '--model=image.digits.Dense', f'--output={tmp_path}/one.png', '--json'))
+    layers, cells = found['layers'], found['cells']
+    # A dense layer is x w + b of 32 examples, and may have a rectifier; its weights have a gradient and two slots of Adam.
+    assert [(row['layer'].split('/')[-1], row['cell']) for row in layers] == [
+        ('flatten', 0), ('hidden_0', 0), ('hidden_1', 1), ('logits', 1), ('loss', 1)]
+    assert [row['gflops'] * 1e9 for row in layers[:4]] == pytest.approx([
+        0, 32 * (2 * 64 * 128 + 2 * 128), 32 * (2 * 128 * 128 + 2 * 128), 32 * (2 * 128 * 10 + 10)])
+    assert [row['weight_mb'] * 1e6 for row in layers] == pytest.approx([0, 16 * 65 * 128, 16 * 129 * 128, 16 * 129 * 10, 0])
+    for name, total in (('gflops', 'gflops_per_micro_batch'), ('weight_mb', 'weight_mb'), ('activation_mb', 'activation_mb')):
+        for cell in cells:
+            assert cell[total] == pytest.approx(sum(row[name] for row in layers if row['cell'] == cell['cell']))
+    # Forward, recomputation and twice as much backward in cell 0; no recomputation in the last.
+    costs = [4 * cells[0]['gflops_per_micro_batch'], 3 * cells[1]['gflops_per_micro_batch']]
+    assert [cell['step_share'] for cell in cells] == pytest.approx([cost / sum(costs) for cost in costs], rel=1e-2)
+    assert found['balance'] == pytest.approx(1 / 2 / max(cell['step_share'] for cell in cells))
+    assert plot_partition.heading(found).startswith(f'balance {found["balance"]:.1%} (mean cell / slowest cell), predicted bubble ')
+
+
+def test_plot_partition_draws_measured_seconds(capsys, tmp_path):
+    found = json.loads(printed(capsys, plot_partition, '--model=image.digits.Dense', '--measure', f'--output={tmp_path}/one.png', '--json'))
+    assert all(row['ms'] > 0 for row in found['layers'])
+
+
+@pytest.mark.parametrize('num_layers, num_cells', [(1, 1), (8, 3), (600, 40)])
+def test_plot_partition_has_room_for_names_and_sums(tmp_path, num_layers, num_cells):
+    layers = [{'cell': i * num_cells // num_layers, 'layer': f'model/block_{i // 10}/layer_{i % 10}', 'gflops': 1.0 + i, 'weight_mb': 0.0}
+              for i in range(num_layers)]
+    cells = [{'step_share': 1 / num_cells, 'num_layers': 1, 'weight_mb': 0.0} for _ in range(num_cells)]
+    plot_partition.save_png(str(tmp_path / 'one.png'), {'layers': layers, 'cells': cells}, 'title')
+    assert (tmp_path / 'one.png').stat().st_size > 10_000
+    named = plot_partition.names(layers)
+    expected = [(i, f'block_{i // 10}/layer_{i % 10}') for i in range(num_layers)] if num_layers <= 40 else [
+        (10 * i, f'block_{i}') for i in range(60)]
+    assert named == expected
+
+
+def test_plot_partition_refuses_where_it_cannot_write():
+    with pytest.raises(SystemExit, match=r'plot_partition: /dev/null/one\.png cannot be written: .*; name another file with --output\.'):
+        plot_partition.main(['--model=image.digits.Dense', '--output=/dev/null/one.png'])
+
+
 def test_compare_params_shows_what_differs(capsys, tmp_path):
     assert 'pipeline.num_cells' not in printed(capsys, compare_params, 'image.digits.AmoebaNet', 'image.digits.Dense')
     from lingpipe import registry
@@ -68,3 +121,34 @@ def test_bench_pipeline_compares_with_one_device():
     found = bench_pipeline.compare(args)
     assert found['bound'] == pytest.approx(4 / 3)
     assert found['speedup'] == pytest.approx(found['one_device_step_ms'] / found['step_ms'])
+
+
+def test_compare_checkpoints_finds_the_bit_that_differs(capsys, tmp_path):
+    values = {'weights/a': tf.Variable([1., 2.]), 'weights/b': tf.Variable(0.)}
+    Checkpointer(str(tmp_path / 'one')).save(3, values)
+    Checkpointer(str(tmp_path / 'same')).save(7, values)
+    values['weights/a'].assign([1., np.nextafter(np.float32(2), np.float32(3))])
+    values['weights/b'].assign(np.float32(-0.))
+    Checkpointer(str(tmp_path / 'other')).save(3, values)
+    assert printed(capsys, compare_checkpoints, f'{tmp_path}/one', f'{tmp_path}/same') == '2 of 2 variables are equal to the last bit\n'
+    with pytest.raises(SystemExit) as ended:
+        compare_checkpoints.main([f'{tmp_path}/one', f'{tmp_path}/other', '--keys=.*a', '--json'])
+    found = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 1 and found['num_compared'] == 1
+    assert found['differing'] == [{'key': 'weights/a', 'is_same': False, 'difference': 2 ** -22}]
+    with pytest.raises(SystemExit):
+        compare_checkpoints.main([f'{tmp_path}/one', f'{tmp_path}/other', '--keys=.*b'])
+    assert 'weights/b: differs by up to 0' in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"--keys='c' matches no key; they look like weights/a, weights/b"):
+        compare_checkpoints.main([f'{tmp_path}/one', f'{tmp_path}/other', '--keys=c'])
+
+
+def test_repeat_gives_mean_and_spread_of_runs_with_other_seeds(capsys, tmp_path):
+    flags = ['--model=image.digits.Dense', f'--logdir={tmp_path}', '--runs=2', '--set', 'train.num_steps=2', '--json']
+    found = json.loads(printed(capsys, repeat, *flags))['metrics']['test/loss']
+    assert len(set(found['values'])) == 2
+    assert found['mean'] == pytest.approx(sum(found['values']) / 2)
+    assert found['std'] == pytest.approx(abs(found['values'][0] - found['values'][1]) / 2 ** 0.5)
+    assert '\ntrain_input.seed : 1\n' in (tmp_path / 'run_1' / 'params.txt').read_text()
+    with pytest.raises(SystemExit, match=r'repeat: .*sed.*'):
+        repeat.main(['--model=image.digits.Dense', f'--logdir={tmp_path}', '--seeds=sed'])

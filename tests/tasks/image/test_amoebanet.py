@@ -1,4 +1,4 @@
-"""AmoebaNet's promises: the papers' parameter counts to the last one, shapes, cells that can be cut anywhere without changing a bit."""
+"""AmoebaNet's promises: the papers' parameter counts to the last one, shapes, a network that can be cut anywhere without changing a bit."""
 from __future__ import annotations
 
 import functools
@@ -11,13 +11,14 @@ import tensorflow as tf
 
 from lingpipe import optimizers, schedules
 from lingpipe.context import Context
+from lingpipe.layers import CrossEntropyLoss
 from lingpipe.learner import Learner
 from lingpipe.pipeline import plan as plan_lib
 from lingpipe.pipeline.plan import PipelineParams
 from lingpipe.pipeline.program import Program
 from lingpipe.pipeline.wiring import BATCH
 from tasks.image.amoebanet import AmoebaNet
-from tasks.image.blocks import Norm
+from tasks.image.blocks import FactorizedReduction, Norm, RampedDropPath
 from tasks.image.cells import ARCHITECTURES
 from tasks.image.classifier import classifier, imagenet_learner
 from tasks.image.operations import Operation
@@ -29,10 +30,15 @@ NUM_PARAMETERS = {(18, 208): 81_137_437, (18, 416): 317_541_696, (18, 544): 540_
 NUM_PARAMETERS_OF_TORCHGPIPE = {(18, 208): 81_505_540, (18, 416): 319_024_120, (18, 544): 542_734_840, (36, 544): 1_055_832_376,
                                 (72, 512): 1_844_858_344}
 COUNTING_S = 5.
+GRANULARITIES = ('cell', 'combination', 'layer')
+
+
+FIXED_RATE = Learner.Params(learning_rate=schedules.Constant.Params(rate=0.1))
+TOLERANCE = 1e-5
 
 
 def imagenet(num_layers: int, num_filters: int, **values: Any) -> AmoebaNet:
-    return AmoebaNet.Params(num_layers=num_layers, num_filters=num_filters, **{'num_classes': 1000, **values}).instantiate()
+    return AmoebaNet.Params(num_layers=num_layers, num_filters=num_filters, **{'num_classes': 1000, **values}).instantiate('amoebanet')
 
 
 def tiny(**values: Any) -> AmoebaNet.Params:
@@ -69,8 +75,28 @@ def test_amoebanet_b_of_the_paper_has_557_million_parameters():
 
 
 def test_amoebanet_c_of_the_paper_has_155_3_million_parameters():
-    # 57 more than the reference formula: it has 28 + 28 filters where a factorized reduction has 57.
-    assert imagenet(18, 228, architecture='C', num_classes=1001).num_weights == 155_277_171 + 57
+    """155,277,171 is what the formula of the reference build gives, and no network has that.
+
+    Its first stem cell has 228 / 4 = 57 filters and puts out state 0, halved by a factorized reduction of 57 channels: two convolutions
+    of 57 / 2 filters each, so one has 28 and the other 29. The formula has 28 and 28 for them, but 57 for their BatchNorm and for all
+    that reads them: one filter of 57 weights is missing. The reference code refuses an odd number ('Need even number of filters').
+    """
+    network = imagenet(18, 228, architecture='C', num_classes=1001)
+    odd = [layer for layer in network.layers() if isinstance(layer, FactorizedReduction) and layer.params.dim % 2]
+    assert [(layer.path, layer.params.input_dim) for layer in odd] == [('amoebanet/stem_cell_0/reduced_s0', 57)]
+    assert network.num_weights == 155_277_171 + 57
+
+
+@pytest.mark.parametrize('num_classes, num_parameters', [(1001, 81_140_766), (1000, 81_137_437)])
+def test_a_class_more_is_a_row_and_a_bias_more(num_classes, num_parameters):
+    assert imagenet(18, 208, num_classes=num_classes).num_weights == num_parameters
+
+
+def test_the_variables_are_those_that_were_counted():
+    task = classifier(tiny(), Learner.Params(learning_rate=schedules.Constant.Params(rate=0.1))).instantiate()
+    program = Program(task.network, image_spec(8, 8, 1), PipelineParams(num_micro_batches=2), task.learner)
+    trained = [variable for path, variable in program.weights.items() if '/moving_' not in path]
+    assert sum(int(np.prod(v.shape)) for v in trained) == task.network.num_weights == sum(e.cost.num_weights for e in program.plan.elements)
 
 
 def test_the_auxiliary_head_adds_0_8_million_parameters():
@@ -106,13 +132,64 @@ def test_fprop_gives_what_cost_says(architecture, size):
     assert cost.num_weights == network.num_weights
 
 
-def test_the_auxiliary_head_is_trained_with_the_network():
-    network = tiny(auxiliary_image_size=16)
-    task = classifier(network, Learner.Params(learning_rate=schedules.Constant.Params(rate=0.1)), auxiliary_weight=0.4).instantiate()
+def test_the_auxiliary_loss_is_in_the_cell_of_the_auxiliary_head():
+    task = classifier(tiny(auxiliary_image_size=16), FIXED_RATE).instantiate()
     elements = plan_lib.wire(task.network, image_spec(16, 4, 1))
-    writes = {name: value for e in elements for name, value in e.writes.items()}
-    assert writes['auxiliary_logits'].spec.shape == (4, 10)
-    assert [elements[reader].layer.path for reader in writes['auxiliary_logits'].readers] == ['model/auxiliary_loss']
+    head = next(e for e in elements if 'auxiliary_logits' in e.writes)
+    logits = head.writes['auxiliary_logits']
+    assert logits.spec.shape == (4, 10)
+    assert logits.readers == [head.index + 1] and head.index + 1 < len(elements) - 10
+    loss = elements[head.index + 1].layer.params
+    assert (loss.scale, loss.label_smoothing) == (0.4, 0.1)
+
+
+def test_a_network_without_auxiliary_head_has_one_loss():
+    task = classifier(tiny(), FIXED_RATE).instantiate()
+    assert [layer.path for layer in task.network.layers() if isinstance(layer, CrossEntropyLoss)] == ['model/loss']
+
+
+def test_losses_and_metrics_of_training_and_evaluation():
+    """The objective is the smoothed loss plus 0.4 times the auxiliary one; an evaluation has no auxiliary loss."""
+    task = classifier(tiny(auxiliary_image_size=16), FIXED_RATE, has_top5=True).instantiate()
+    spec = image_spec(16, 8, 1)
+    program = Program(task.network, spec, PipelineParams(num_cells=2, num_micro_batches=2), task.learner)
+    rng = np.random.default_rng(0)
+    batch = {'image': tf.constant(rng.normal(size=[8, 16, 16, 1]), tf.float32), 'label': tf.constant(rng.integers(10, size=[8]), tf.int32),
+             'weight': tf.ones([8])}
+    sums, outputs = program.evaluator(spec, fetch=['x', 'auxiliary_logits']).step(batch)
+    smoothed = np.full([8, 10], 0.01) + 0.9 * np.eye(10)[batch['label']]
+    expected = -np.sum(smoothed * tf.nn.log_softmax(outputs['x']).numpy())
+    np.testing.assert_allclose(sums['loss'][0], expected, rtol=TOLERANCE)
+    assert {name: float(weight) for name, (_, weight) in sums.items()} == {'loss': 8, 'accuracy': 8, 'top5': 8}
+    in_top5 = np.any(np.argsort(-outputs['x'].numpy(), -1)[:, :5] == batch['label'].numpy()[:, np.newaxis], -1)
+    assert float(sums['top5'][0]) == np.sum(in_top5)
+    found = program.train_step(batch, 0)
+    main, auxiliary = found['loss/model/loss/loss'], found['loss/model/amoebanet/auxiliary_loss/loss']
+    np.testing.assert_allclose(found['loss'], main + auxiliary, rtol=TOLERANCE)
+    assert auxiliary > 0.4 * 0.5 * np.log(10)
+
+
+# Drop path.
+
+@pytest.mark.parametrize('schedule, steps, first_and_last, kinds', [
+    ('constant', 0, (0.3, 0.3), {'DropPath'}),
+    ('v1', 9, (0.3, 0.3), {'RampedDropPath'}),
+    ('v2', 0, (0.3 / 5, 0.3), {'DropPath'}),
+    ('v3', 9, (0.3 / 5, 0.3), {'RampedDropPath'})])
+def test_drop_path_schedules_are_those_of_the_reference(schedule, steps, first_and_last, kinds):
+    """Five cells, reduction cells included: v2 and v3 have 1/5 of the loss in the first, all of it in the last."""
+    network = tiny(drop_path_keep=0.7, drop_path_schedule=schedule, drop_path_steps=steps).instantiate('model')
+    found = [layer for layer in network.layers() if layer.path.endswith('/drop_path')]
+    np.testing.assert_allclose((found[0].params.rate, found[-1].params.rate), first_and_last)
+    assert {type(layer).__name__ for layer in found} == kinds
+    assert {layer.params.ramp_steps for layer in found if 'Ramped' in type(layer).__name__} == ({steps} if steps else set())
+
+
+def test_v1_keeps_all_at_first_and_drops_at_last():
+    drop_path = RampedDropPath.Params(rate=0.5, ramp_steps=10).instantiate('drop_path')
+    x = tf.ones([4000, 1])
+    kept = [float(np.mean(drop_path.fprop(drop_path.theta({}), Context(True, step=step), x) != 0)) for step in (0, 5, 10, 20)]
+    np.testing.assert_allclose(kept, [1, 0.75, 0.5, 0.5], atol=0.03)  # four standard deviations
 
 
 def test_pixels_of_a_factorized_reduction_are_all_used():
@@ -141,49 +218,88 @@ def test_a_cell_reads_the_two_cells_before_it_and_nothing_older():
 
 def test_every_value_is_written_once_and_read():
     elements = plan_lib.wire(imagenet(18, 208), image_spec(224))
-    names = [name for e in elements for name in e.writes if name != 'x']
+    names = [name for e in elements for name in e.writes if name != 'x' and not name.endswith(('.left', '.right'))]
     assert len(names) == len(set(names))
     assert [v for e in elements[:-1] for v in e.writes.values() if not v.readers] == []
 
 
 # The pipeline.
 
+@functools.cache
+def plan_of_table_2(granularity: str, num_cells: int) -> plan_lib.Plan:
+    """AmoebaNet-D (18, 256) at 224 pixels, micro-batches of 4."""
+    network = AmoebaNet.Params(name='amoebanet', num_layers=18, num_filters=256, num_classes=1000, granularity=granularity)
+    task = classifier(network, imagenet_learner(batch_size=128)).instantiate()
+    return plan_lib.make_plan(task.network, image_spec(224, 128), PipelineParams(num_cells=num_cells, num_micro_batches=32),
+                              [f'device {k}' for k in range(num_cells)])
+
+
+@pytest.mark.parametrize('granularity, num_cells, balance', [
+    ('cell', 2, 0.965), ('cell', 4, 0.902), ('cell', 8, 0.869),
+    ('combination', 2, 0.999), ('combination', 4, 0.970), ('combination', 8, 0.982),
+    ('layer', 2, 0.999), ('layer', 4, 0.970), ('layer', 8, 0.982)])
+def test_the_model_of_table_2_is_cut_into_balanced_cells(granularity, num_cells, balance):
+    assert round(plan_of_table_2(granularity, num_cells).balance, 3) == balance
+
+
 @pytest.mark.parametrize('num_cells', [2, 4, 8])
-def test_the_model_of_table_2_is_cut_into_balanced_cells(num_cells):
-    params = PipelineParams(num_cells=num_cells, num_micro_batches=32)
-    task = classifier(AmoebaNet.Params(name='amoebanet', num_layers=18, num_filters=256, num_classes=1000),
-                      imagenet_learner(batch_size=128)).instantiate()
-    plan = plan_lib.make_plan(task.network, image_spec(224, 128), params, [f'device {k}' for k in range(num_cells)])
-    print(f'balance of AmoebaNet-D (18, 256) in {num_cells} cells: {plan.balance:.4f}')
-    assert plan.balance >= 0.9
+def test_a_finer_cut_is_never_slower(num_cells):
+    slowest = [max(plan.step_cost(k) for k in range(num_cells)) for plan in (plan_of_table_2(g, num_cells) for g in GRANULARITIES)]
+    assert slowest == sorted(slowest, reverse=True)
+
+
+@pytest.mark.parametrize('granularity, inside', [('cell', 2), ('combination', 3)])
+def test_a_coarse_cut_leaves_cells_or_combinations_whole(granularity, inside):
+    for cell in plan_of_table_2(granularity, 8).cells[1:]:
+        first, before = cell.elements[0], plan_of_table_2(granularity, 8).elements[cell.elements[0].index - 1]
+        assert first.layer.path.split('/')[:inside + 1] != before.layer.path.split('/')[:inside + 1]
+
+
+def test_granularity_changes_no_key_of_a_checkpoint():
+    programs = [Program(classifier(tiny(granularity=g), FIXED_RATE).instantiate().network, image_spec(8, 8, 1),
+                        PipelineParams(num_micro_batches=2), FIXED_RATE.instantiate()) for g in ('cell', 'layer')]
+    assert list(programs[0].variables()) == list(programs[1].variables())
+
+
+def trained_task(granularity: str = 'layer') -> Any:
+    """What `train` trains."""
+    learner = Learner.Params(optimizer=optimizers.RMSProp.Params(momentum=0.9, epsilon=1e-3),
+                             learning_rate=schedules.Constant.Params(rate=0.01), l2=4e-5, clip_norm=1.)
+    network = tiny(drop_path_keep=0.7, drop_path_schedule='v1', drop_path_steps=2, dropout_rate=0.2, granularity=granularity)
+    return classifier(network, learner).instantiate()
 
 
 @functools.cache
-def train(layers_per_cell: tuple[int, ...], num_steps: int = 2) -> dict[str, np.ndarray]:
-    """The weights after some steps; layers_per_cell as in PipelineParams, whose sum is the number of layers."""
-    learner = Learner.Params(optimizer=optimizers.RMSProp.Params(momentum=0.9, epsilon=1e-3),
-                             learning_rate=schedules.Constant.Params(rate=0.01), l2=4e-5, clip_norm=1.)
-    task = classifier(tiny(drop_path_keep=0.7, drop_path_steps=2, dropout_rate=0.2), learner).instantiate()
-    pipeline = PipelineParams(num_cells=len(layers_per_cell), num_micro_batches=2, layers_per_cell=layers_per_cell)
+def train(num_cells: int, layers_per_cell: tuple[int, ...] = (), granularity: str = 'layer') -> dict[str, np.ndarray]:
+    """The weights after two steps."""
+    task = trained_task(granularity)
+    pipeline = PipelineParams(num_cells=num_cells, num_micro_batches=2, layers_per_cell=layers_per_cell)
     program = Program(task.network, image_spec(8, 8, 1), pipeline, task.learner)
     rng = np.random.default_rng(0)
-    for step in range(num_steps):
+    for step in range(2):
         program.train_step({'image': tf.constant(rng.normal(size=[8, 8, 8, 1]), tf.float32),
                             'label': tf.constant(rng.integers(10, size=[8]), tf.int32), 'weight': tf.ones([8])}, step)
     return {path: variable.numpy() for path, variable in program.weights.items()}
 
 
-NUM_LAYERS_OF_TINY = 45
-
-
-@pytest.mark.parametrize('cut', [
-    13,   # inside a reduction cell, between two combinations: five values cross
-    24,   # between two cells
+@pytest.mark.parametrize('first_of_second', [
+    'cell_1/combination_2/right/layer_2',  # between 1x7 and 7x1 of a bottleneck
+    'reduction_cell_1/combination_3/sum',  # between an operation and its sum
 ])
-def test_a_cut_anywhere_changes_no_bit(cut):
-    one, two = train((NUM_LAYERS_OF_TINY,)), train((cut, NUM_LAYERS_OF_TINY - cut))
-    assert one.keys() == two.keys()
-    assert [path for path in one if not np.array_equal(one[path], two[path])] == []
+def test_a_cut_inside_an_operation_changes_no_bit(first_of_second):
+    paths = [layer.path for layer in trained_task().network.elements()]
+    cut = paths.index(f'model/amoebanet/{first_of_second}')
+    assert_same(train(1), train(2, (cut, len(paths) - cut)))
+
+
+@pytest.mark.parametrize('granularity', ['cell', 'combination'])
+def test_granularity_changes_no_bit(granularity):
+    assert_same(train(1), train(2, granularity=granularity))
+
+
+def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    assert one.keys() == other.keys()
+    assert [path for path in one if not np.array_equal(one[path], other[path])] == []
     assert all(np.all(np.isfinite(value)) for value in one.values())
 
 
@@ -194,6 +310,36 @@ def test_an_unknown_operation_is_named():
         Operation.Params(kind='5x5', input_dim=4, dim=4).instantiate()
 
 
-def test_too_few_layers_are_refused():
-    with pytest.raises(ValueError, match='num_layers=2 does not fill three groups; use 3 or more'):
-        imagenet(2, 16)
+@pytest.mark.parametrize('values, message', [
+    ({'num_layers': 2}, 'num_layers=2 does not fill three groups; use 3 or more'),
+    ({'architecture': 'E'}, "architecture='E' is not one of .* use one of A, B, C, D"),
+    ({'granularity': 'operation'}, "granularity='operation' is not one of .*cell.*combination.*layer"),
+    ({'drop_path_keep': 0.}, 'drop_path_keep=0.0 is no probability above 0'),
+    ({'drop_path_schedule': 'v1'}, "drop_path_schedule='v1' with drop_path_steps=0; v1 and v3 need the number of updates"),
+    ({'drop_path_schedule': 'v2', 'drop_path_steps': 9}, "drop_path_schedule='v2' with drop_path_steps=9; .* constant and v2 have none"),
+    ({'auxiliary_image_size': 64}, 'auxiliary_image_size=64 leaves 4x4 pixels to the auxiliary head, .* 5x5; use images of 67 pixels'),
+    ({'auxiliary_image_size': 8, 'stem': 'small'}, 'leaves 4x4 pixels .* use images of 9 pixels or more'),
+    ({'layers': (Norm.of(Norm(), 3),)}, 'layers is made from the other fields; leave it empty')])
+def test_what_cannot_be_built_is_explained(values, message):
+    with pytest.raises(ValueError, match=message):
+        imagenet(**{'num_layers': 3, 'num_filters': 16, **values})
+
+
+STRIDED = {'stem': 'small', 'stem_strides': 2}
+
+
+@pytest.mark.parametrize('values, too_small', [({}, 18), ({'is_torchgpipe': True}, 16), ({'stem': 'small'}, 2),
+                                                (STRIDED, 4)])
+def test_images_too_small_for_the_strides_are_refused(values, too_small):
+    network = imagenet(3, 16, **values)
+    network.cost(image=tf.TensorSpec([1, too_small + 1, too_small + 1, 3]))
+    message = rf"amoebanet/stem: the images are \(1, {too_small}, {too_small}, 3\), but .* h and w of {too_small + 1} or more; use larger"
+    with pytest.raises(ValueError, match=message):
+        network.cost(image=tf.TensorSpec([1, too_small, too_small, 3]))
+    with pytest.raises(ValueError, match=message):
+        network.fprop(network.initial_theta(), Context(), image=tf.zeros([1, too_small, too_small, 3]))
+
+
+def test_images_of_another_size_than_the_auxiliary_head_are_refused():
+    with pytest.raises(ValueError, match='amoebanet/auxiliary_head: x is .* is built for 14x14 pixels; set auxiliary_image_size'):
+        imagenet(3, 16, auxiliary_image_size=224).cost(image=tf.TensorSpec([1, 128, 128, 3]))

@@ -1,4 +1,4 @@
-"""Inputs of images. All give image [B, h, w, channels] float32, label [B] int32 and weight [B] float32."""
+"""DigitsInput: handwritten digits that are in tasks/image/data."""
 from __future__ import annotations
 
 import gzip
@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import field
 from lingpipe.input import ArrayInput
+from tasks.image.inputs.subset import Subset
 
-DIGITS_FILE = pathlib.Path(__file__).parent / 'data' / 'digits.csv.gz'
+DIGITS_FILE = pathlib.Path(__file__).parent.parent / 'data' / 'digits.csv.gz'
 NUM_DIGITS = 1797
 TEST_EVERY = 5
 
@@ -21,19 +22,26 @@ class DigitsInput(ArrayInput):
 
     The split is ours: in the order of the file, every fifth image of each digit (the 5th, 10th, ...) is a test image, so that
     both parts hold all digits alike: 1,442 images to train on, 355 to test with. The same 13 people wrote both. Pixels, 0 to 16
-    in the file, are scaled to [-1, 1].
+    in the file, are scaled to [-1, 1]: image [B, 8, 8, 1] float32.
     """
 
     class Params(ArrayInput.Params):
         split: Literal['train', 'test'] = field('train', 'Which part.')
+        subset: Subset = field(Subset(), 'Which classes, and how many examples of each.')
         max_shift: int = field(0, 'Each image is moved by up to so many pixels both ways, at random; what moves in is empty.')
 
     params: Params
 
     def load(self) -> dict[str, np.ndarray]:
         images, labels = read_digits()
-        is_mine = is_test(labels) == (self.params.split == 'test')
-        return {'image': images[is_mine].astype(np.float32)[..., np.newaxis] / 8 - 1, 'label': labels[is_mine].astype(np.int32)}
+        mine = np.flatnonzero(is_test(labels) == (self.params.split == 'test'))
+        chosen, label = self.params.subset.of(labels[mine])
+        return {'image': images[mine[chosen]].astype(np.float32)[..., np.newaxis] / 8 - 1, 'label': label}
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The digits."""
+        return self.params.subset.names([str(digit) for digit in range(10)])
 
     def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
         shift = self.params.max_shift

@@ -1,11 +1,12 @@
-"""The inputs' promises: all images, in two parts that share none."""
+"""The promises of DigitsInput: all images, in two parts that share none."""
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-from tasks.image.inputs import DigitsInput, is_test, read_digits
+from tasks.image.inputs import DigitsInput, Subset
+from tasks.image.inputs.digits import is_test, read_digits
 
 
 def examples(split: Any, **values) -> tuple[np.ndarray, np.ndarray]:
@@ -53,3 +54,15 @@ def test_shifted_images_are_the_images_moved_by_at_most_a_pixel():
     is_shift = np.all(candidates == moved, axis=(2, 3, 4))  # [shifts, examples]
     assert np.all(is_shift.any(0))
     assert np.all(is_shift.any(1))
+
+
+def test_a_subset_has_the_chosen_classes_relabelled():
+    images, labels = examples('test', subset=Subset(classes=(7, 3), examples_per_class=5))
+    assert np.bincount(labels).tolist() == [5, 5]
+    sevens = {image.tobytes() for image in examples('test', subset=Subset(classes=(7,)))[0]}
+    assert [image.tobytes() in sevens for image in images] == (labels == 0).tolist()
+
+
+def test_classes_are_called_by_their_digits():
+    assert DigitsInput.Params(batch_size=1).instantiate().class_names == tuple('0123456789')
+    assert DigitsInput.Params(batch_size=1, subset=Subset(classes=(7, 3))).instantiate().class_names == ('7', '3')

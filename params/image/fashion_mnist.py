@@ -1,0 +1,92 @@
+"""Experiments on Fashion-MNIST: 70,000 grey pictures of clothes, 28x28 pixels, 10 classes (Xiao et al., 2017, arXiv:1708.07747).
+
+    apt-get install dataset-fashion-mnist          Debian; elsewhere tensorflow-datasets has it; what is missing says how
+"""
+from __future__ import annotations
+
+from lingpipe import optimizers, schedules
+from lingpipe.experiment import Experiment, InitializeFrom
+from lingpipe.learner import Learner
+from lingpipe.pipeline.plan import PipelineParams
+from lingpipe.registry import register
+from lingpipe.train_loop import TrainLoop
+from tasks.image.amoebanet import AmoebaNet as AmoebaNetLayers
+from tasks.image.blocks import Norm
+from tasks.image.classifier import classifier, initialized_but_last
+from tasks.image.inputs import FashionMNISTInput, Subset, Transform
+from tasks.image.normalize import Normalize
+
+TRAIN = Transform.Params(size=28, fill=0, flip=True, max_shift=2)
+TEST = Transform.Params(size=28, fill=0)
+
+
+def amoebanet(num_classes: int, num_steps: int, learning_rate: float, batch_size: int, subset: Subset) -> Experiment.Params:
+    """AmoebaNet-D (3, 16) on some of the classes, in 2 cells."""
+    network = AmoebaNetLayers.Params(name='amoebanet', num_layers=3, num_filters=16, num_classes=num_classes, image_channels=1,
+                                     stem='small', stem_filters=16, stem_strides=2, batch_norm=Norm(decay=0.97), drop_path_keep=0.9,
+                                     drop_path_schedule='v2')
+    learner = Learner.Params(
+        optimizer=optimizers.RMSProp.Params(rho=0.9, momentum=0.9, epsilon=1e-3),
+        learning_rate=schedules.Cosine.Params(rate=learning_rate, warmup_steps=num_steps // 20, decay_steps=num_steps - num_steps // 20),
+        l2=4e-5, clip_norm=10.)
+
+    train = FashionMNISTInput.Params(batch_size=batch_size, transform=TRAIN, subset=subset)
+    test = FashionMNISTInput.Params(split='test', batch_size=200, transform=TEST, shuffle=False, num_epochs=1,
+                                    subset=Subset(classes=subset.classes))
+    return Experiment.Params(
+        task=classifier(network, learner, preprocess=(Normalize.Params(name='normalize', mean=(0.286,), std=(0.353,)),)),
+        train_input=train, eval_inputs={'test': test},
+        pipeline=PipelineParams(num_cells=2, num_micro_batches=4, recompute='none'),
+        train=TrainLoop.Params(num_steps=num_steps))
+
+
+@register
+class AmoebaNet:
+    """AmoebaNet-D (3, 16) on Fashion-MNIST, in 2 cells.
+
+        python -m lingpipe.trainer --model=image.fashion_mnist.AmoebaNet --logdir=/tmp/fashion
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return amoebanet(num_classes=10, num_steps=2000, learning_rate=0.01, batch_size=128, subset=Subset())
+
+
+@register
+class Pretraining:
+    """The same on classes 0 to 4 alone: what Transfer starts from.
+
+        python -m lingpipe.trainer --model=image.fashion_mnist.Pretraining --logdir=/tmp/pretraining
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return amoebanet(num_classes=5, num_steps=600, learning_rate=0.01, batch_size=128, subset=Subset(classes=(0, 1, 2, 3, 4)))
+
+
+@register
+class FromScratch:
+    """Classes 5 to 9 from 10 examples of each, without any transfer.
+
+        python -m tools.repeat --model=image.fashion_mnist.FromScratch --logdir=/tmp/scratch --runs=5
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return amoebanet(num_classes=5, num_steps=100, learning_rate=0.003, batch_size=40,
+                         subset=Subset(classes=(5, 6, 7, 8, 9), examples_per_class=10))
+
+
+@register
+class Transfer:
+    """Classes 5 to 9 from 10 examples of each; every layer but the last starts from Pretraining.
+
+        python -m tools.repeat --model=image.fashion_mnist.Transfer --logdir=/tmp/transfer --runs=5 \\
+            --set initialize_from.directory=/tmp/pretraining
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        made = FromScratch.params()
+        made.initialize_from = InitializeFrom(rules=initialized_but_last('model/amoebanet/dense'))
+        return made

@@ -1,0 +1,186 @@
+"""Experiments on ImageNet-2012: 1,281,167 images to train on, 50,000 to test with, 1000 classes.
+
+The images must be had by oneself: the archives ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar go to
+~/tensorflow_datasets/downloads/manual, then
+
+    python -c "import tensorflow_datasets as tfds; tfds.builder('imagenet2012').download_and_prepare()"
+
+None of these was trained where they were written, which had two cores and no ImageNet: their layers, numbers of weights, partitions
+and predictions are tested (`--mode=inspect` prints them without any data), and the same code trains image.fashion_mnist.
+
+The first six are the models of the GPipe paper's Tables 1 and 2 (arXiv:1811.06965): 224x224 pixels, 128 examples, K accelerators; no
+auxiliary head, as in its parameter counts.
+"""
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from lingpipe import optimizers, schedules
+from lingpipe.experiment import Experiment
+from lingpipe.learner import Learner
+from lingpipe.pipeline.plan import PipelineParams
+from lingpipe.registry import register
+from lingpipe.train_loop import TrainLoop
+from tasks.image.amoebanet import AmoebaNet
+from tasks.image.blocks import Norm
+from tasks.image.classifier import classifier, imagenet_learner
+from tasks.image.inputs import TFDSImageInput, Transform
+from tasks.image.normalize import Normalize
+from tasks.image.resnet import ResNet
+
+NUM_CLASSES = 1000
+NUM_TRAIN = 1_281_167
+# The colours of Inception's preprocessing.
+COLOURS = {'brightness': 0.125, 'contrast': 0.5, 'saturation': 0.5, 'hue': 0.2}
+
+
+def images(batch_size: int, size: int, is_training: bool, **augmentation: Any) -> TFDSImageInput.Params:
+    """ImageNet at size x size pixels: random windows, flipped, to train on; the centres, once, to test with."""
+    if is_training:
+        return TFDSImageInput.Params(name='imagenet2012', split='train', batch_size=batch_size,
+                                     transform=Transform.Params(size=size, window='random', flip=True, **augmentation))
+    return TFDSImageInput.Params(name='imagenet2012', split='validation', batch_size=batch_size, shuffle=False, num_epochs=1,
+                                 transform=Transform.Params(size=size, window='centre'))
+
+
+def amoebanet_d(num_layers: int, num_filters: int, num_cells: int, num_micro_batches: int,
+                recompute: Literal['none', 'cell'] = 'cell') -> Experiment.Params:
+    """AmoebaNet-D (L, F) of Tables 1 and 2, 128 images of 224x224 pixels an update, for 90 epochs."""
+    batch_size = 128
+    network = AmoebaNet.Params(name='amoebanet', num_layers=num_layers, num_filters=num_filters, num_classes=NUM_CLASSES)
+    return Experiment.Params(
+        task=classifier(network, imagenet_learner(batch_size), has_top5=True, preprocess=(Normalize.Params(name='normalize'),)),
+        train_input=images(batch_size, 224, is_training=True, **COLOURS),
+        eval_inputs={'validation': images(batch_size, 224, is_training=False)},
+        pipeline=PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches, recompute=recompute, schedule='gpipe'),
+        train=TrainLoop.Params(num_steps=90 * NUM_TRAIN // batch_size, checkpoint_every_steps=2000, eval_every_steps=10_000))
+
+
+@register
+class AmoebaNetD18x208:
+    """AmoebaNet-D (18, 208), 81 M weights, K = 1, no micro-batches, no recomputation: Table 1, Naive-1.
+
+        python -m lingpipe.trainer --model=image.imagenet.AmoebaNetD18x208 --logdir=/tmp/imagenet
+
+    The largest that one accelerator of 8 GB trains by itself.
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return amoebanet_d(18, 208, num_cells=1, num_micro_batches=1, recompute='none')
+
+
+@register
+class AmoebaNetD18x256:
+    """AmoebaNet-D (18, 256), 122 M weights, K = 8, M = 32: the throughput of Table 2.
+
+        python -m lingpipe.trainer --model=image.imagenet.AmoebaNetD18x256 --logdir=/tmp/imagenet
+
+    The paper's throughput, with K = 2, M = 1 as 1: 1.21, 1.84, 3.48 for K = 2, 4, 8 at M = 32.
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return amoebanet_d(18, 256, num_cells=8, num_micro_batches=32)
+
+
+@register
+class AmoebaNetD18x416:
+    """AmoebaNet-D (18, 416), 318 M weights, K = 1 with micro-batches and recomputation: Table 1, Pipeline-1.
+
+        python -m lingpipe.trainer --model=image.imagenet.AmoebaNetD18x416 --logdir=/tmp/imagenet
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return amoebanet_d(18, 416, num_cells=1, num_micro_batches=32)
+
+
+@register
+class AmoebaNetD18x544:
+    """AmoebaNet-D (18, 544), 540 M weights, K = 2: Table 1, Pipeline-2.
+
+        python -m lingpipe.trainer --model=image.imagenet.AmoebaNetD18x544 --logdir=/tmp/imagenet
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return amoebanet_d(18, 544, num_cells=2, num_micro_batches=32)
+
+
+@register
+class AmoebaNetD36x544:
+    """AmoebaNet-D (36, 544), 1.05 G weights, K = 4: Table 1, Pipeline-4.
+
+        python -m lingpipe.trainer --model=image.imagenet.AmoebaNetD36x544 --logdir=/tmp/imagenet
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return amoebanet_d(36, 544, num_cells=4, num_micro_batches=32)
+
+
+@register
+class AmoebaNetD72x512:
+    """AmoebaNet-D (72, 512), 1.84 G weights, K = 8: Table 1, Pipeline-8, 25 times what one accelerator trains by itself.
+
+        python -m lingpipe.trainer --model=image.imagenet.AmoebaNetD72x512 --logdir=/tmp/imagenet
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return amoebanet_d(72, 512, num_cells=8, num_micro_batches=32)
+
+
+@register
+class AmoebaNetB18x512:
+    """AmoebaNet-B (18, 512), 557 M weights, 480x480 pixels, K = 4: the GPipe paper's 84.4 % top-1, with its whole recipe.
+
+        python -m lingpipe.trainer --model=image.imagenet.AmoebaNetB18x512 --logdir=/tmp/imagenet
+
+    RMSProp, L2, label smoothing, an auxiliary head, drop path, dropout, a staircase schedule, moving averages of the weights, clipping,
+    bfloat16 activations over float32 weights. The paper names these; the numbers are those of AmoebaNet's reference implementation.
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        batch_size, size = 2048, 480
+        num_steps = 350 * NUM_TRAIN // batch_size
+        network = AmoebaNet.Params(
+            name='amoebanet', architecture='B', num_layers=18, num_filters=512, num_classes=NUM_CLASSES, drop_path_keep=0.7,
+            drop_path_schedule='v1', drop_path_steps=num_steps, dropout_rate=0.5, auxiliary_image_size=size)
+        return Experiment.Params(
+            task=classifier(network, imagenet_learner(batch_size), label_smoothing=0.1, has_top5=True, auxiliary_weight=0.4,
+                            preprocess=(Normalize.Params(name='normalize', dtype='bfloat16'),)),
+            train_input=images(batch_size, size, is_training=True, **COLOURS),
+            eval_inputs={'validation': images(batch_size, size, is_training=False)},
+            pipeline=PipelineParams(num_cells=4, num_micro_batches=32),
+            train=TrainLoop.Params(num_steps=num_steps, checkpoint_every_steps=500, eval_every_steps=2000))
+
+
+@register
+class ResNet101:
+    """ResNet-101, 44.5 M weights, K = 4: the second network of the GPipe paper's first version.
+
+        python -m lingpipe.trainer --model=image.imagenet.ResNet101 --logdir=/tmp/imagenet
+
+    The recipe is Goyal et al.'s (2017, arXiv:1706.02677), 90 epochs: Nesterov momentum, 0.1 for 256 examples, 5 epochs of warm-up, x 0.1
+    after epochs 30, 60 and 80; about 77.5 % top-1 there.
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        batch_size = 1024
+        epoch = NUM_TRAIN / batch_size
+        rate = 0.1 * batch_size / 256
+        rates = schedules.Piecewise.Params(warmup_steps=round(5 * epoch), boundaries=tuple(round(n * epoch) for n in (30, 60, 80)),
+                                           rates=tuple(rate * 0.1 ** i for i in range(4)))
+        learner = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9, nesterov=True), l2=1e-4, learning_rate=rates)
+        network = ResNet.Params(name='resnet', depth=101, num_classes=NUM_CLASSES, batch_norm=Norm(decay=0.9, epsilon=1e-5),
+                                is_branch_silent=True)
+        return Experiment.Params(
+            task=classifier(network, learner, label_smoothing=0.1, has_top5=True, preprocess=(Normalize.Params(name='normalize'),)),
+            train_input=images(batch_size, 224, is_training=True),
+            eval_inputs={'validation': images(batch_size, 224, is_training=False)},
+            pipeline=PipelineParams(num_cells=4, num_micro_batches=16),
+            train=TrainLoop.Params(num_steps=round(90 * epoch), checkpoint_every_steps=1000, eval_every_steps=5000))

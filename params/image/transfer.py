@@ -1,0 +1,148 @@
+"""Transfer: AmoebaNet-B (18, 512), trained on ImageNet, goes on with seven smaller sets (arXiv:1811.06965v1, section 4, Table 4).
+
+Every layer but the last starts from image.imagenet.AmoebaNetB18x512, from the moving averages of its weights; the last one is new.
+480x480 pixels, flips, cutout, Nesterov SGD, 256 examples. Where the paper gives no numbers (learning rate, length, side of cutout)
+they are those of Kornblith et al. (2018, arXiv:1805.08974: 20,000 updates, half a cosine) and of DeVries and Taylor (2017,
+arXiv:1708.04552).
+
+    python -m lingpipe.trainer --model=image.transfer.CIFAR10 --logdir=/tmp/cifar10 --set initialize_from.directory=/tmp/imagenet
+    python -m tools.repeat --model=image.transfer.CIFAR10 --logdir=/tmp/cifar10 --runs=5 --set initialize_from.directory=/tmp/imagenet
+
+the second five times with other seeds, for mean and spread. Like those on ImageNet, these were not trained where they were written;
+image.fashion_mnist.Transfer is the same made small, and was.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from lingpipe import optimizers, schedules
+from lingpipe.experiment import Experiment, InitializeFrom
+from lingpipe.learner import Learner
+from lingpipe.pipeline.plan import PipelineParams
+from lingpipe.registry import register
+from lingpipe.train_loop import TrainLoop
+from tasks.image.amoebanet import AmoebaNet
+from tasks.image.classifier import classifier, initialized_but_last
+from tasks.image.inputs import FolderInput, TFDSImageInput, Transform
+from tasks.image.normalize import Normalize
+
+SIZE = 480
+NUM_STEPS = 20_000
+TRAIN = Transform.Params(size=SIZE, flip=True, cutout=160)
+TEST = Transform.Params(size=SIZE)
+
+
+def fine_tuned(num_classes: int, train_input: Any, eval_inputs: dict[str, Any]) -> Experiment.Params:
+    """The network with a new last layer, and how it is trained."""
+    network = AmoebaNet.Params(name='amoebanet', architecture='B', num_layers=18, num_filters=512, num_classes=num_classes)
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9, nesterov=True), l2=4e-5, clip_norm=10.,
+                             learning_rate=schedules.Cosine.Params(rate=0.01, decay_steps=NUM_STEPS))
+    return Experiment.Params(
+        task=classifier(network, learner, has_top5=True, preprocess=(Normalize.Params(name='normalize', dtype='bfloat16'),)),
+        train_input=train_input, eval_inputs=eval_inputs,
+        pipeline=PipelineParams(num_cells=4, num_micro_batches=32),
+        train=TrainLoop.Params(num_steps=NUM_STEPS, eval_every_steps=2000),
+        initialize_from=InitializeFrom(rules=initialized_but_last('model/amoebanet/dense', is_averaged=True)))
+
+
+def of_tfds(num_classes: int, name: str, train: str = 'train', test: str = 'test', label: str = 'label') -> Experiment.Params:
+    """A set of tensorflow-datasets."""
+    made = TFDSImageInput.Params(name=name, split=train, label=label, batch_size=256, transform=TRAIN)
+    return fine_tuned(num_classes, made, {'test': made.copy().set(split=test, shuffle=False, num_epochs=1, transform=TEST)})
+
+
+def of_folder(num_classes: int, directory: str) -> Experiment.Params:
+    """A folder of images, directory/train/class/*.jpg and directory/test/class/*.jpg."""
+    made = FolderInput.Params(directory=directory, split='train', batch_size=256, transform=TRAIN)
+    return fine_tuned(num_classes, made, {'test': made.copy().set(split='test', shuffle=False, num_epochs=1, transform=TEST)})
+
+
+@register
+class CIFAR10:
+    """CIFAR-10, 50,000 + 10,000 images, 10 classes; the paper: 99.0 %.
+
+        python -m lingpipe.trainer --model=image.transfer.CIFAR10 --logdir=/tmp/cifar10 --set initialize_from.directory=/tmp/imagenet
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return of_tfds(10, 'cifar10')
+
+
+@register
+class CIFAR100:
+    """CIFAR-100, 50,000 + 10,000 images, 100 classes; the paper: 91.3 %.
+
+        python -m lingpipe.trainer --model=image.transfer.CIFAR100 --logdir=/tmp/cifar100 --set initialize_from.directory=/tmp/imagenet
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return of_tfds(100, 'cifar100')
+
+
+@register
+class StanfordCars:
+    """Stanford Cars, 8,144 + 8,041 images, 196 classes; the paper: 94.6 %.
+
+        python -m lingpipe.trainer --model=image.transfer.StanfordCars --logdir=/tmp/cars --set initialize_from.directory=/tmp/imagenet
+
+    Its server is said to be gone: with the images from elsewhere, use a folder as FGVCAircraft does.
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return of_tfds(196, 'cars196')
+
+
+@register
+class OxfordPets:
+    """Oxford-IIIT Pets, 3,680 + 3,669 images, 37 classes; the paper: 95.9 %.
+
+        python -m lingpipe.trainer --model=image.transfer.OxfordPets --logdir=/tmp/pets --set initialize_from.directory=/tmp/imagenet
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return of_tfds(37, 'oxford_iiit_pet')
+
+
+@register
+class Food101:
+    """Food-101, 75,750 + 25,250 images, 101 classes; the paper: 93.0 %.
+
+        python -m lingpipe.trainer --model=image.transfer.Food101 --logdir=/tmp/food --set initialize_from.directory=/tmp/imagenet
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return of_tfds(101, 'food101', test='validation')
+
+
+@register
+class FGVCAircraft:
+    """FGVC Aircraft, 6,667 + 3,333 images, 100 classes, from a folder; the paper: 92.7 %.
+
+        python -m lingpipe.trainer --model=image.transfer.FGVCAircraft --logdir=/tmp/aircraft --set initialize_from.directory=/tmp/imagenet
+
+    Unpack the images to data/fgvc_aircraft/train/VARIANT/*.jpg and .../test/VARIANT/*.jpg, or say where they are by --set
+    train_input.directory=... --set eval_inputs.test.directory=...
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return of_folder(100, 'data/fgvc_aircraft')
+
+
+@register
+class Birdsnap:
+    """Birdsnap, 47,386 + 2,443 images, 500 classes, from a folder; the paper: 83.6 %.
+
+        python -m lingpipe.trainer --model=image.transfer.Birdsnap --logdir=/tmp/birdsnap --set initialize_from.directory=/tmp/imagenet
+
+    Unpack the images to data/birdsnap/train/SPECIES/*.jpg and data/birdsnap/test/SPECIES/*.jpg.
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return of_folder(500, 'data/birdsnap')

@@ -1,0 +1,102 @@
+"""FolderInput: images in folders, one for every class.
+
+    directory/train/boeing/1.jpg
+    directory/train/cessna/2.jpg      the layout of tfds.ImageFolder, whose examples however have no index to be read by
+    directory/test/boeing/3.jpg
+"""
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from lingpipe.hyperparams import REQUIRED, field
+from tasks.image.inputs.encoded import EncodedImageInput
+from tasks.image.inputs.subset import Subset
+
+SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp', '.gif')
+
+
+class FolderInput(EncodedImageInput):
+    """Images in directory/split/class. Labels count the classes of all splits by name, so that they agree in every split.
+
+    For Birdsnap, FGVC Aircraft and sets of one's own.
+    """
+
+    class Params(EncodedImageInput.Params):
+        """Where the images are."""
+        directory: str = field(REQUIRED, 'The folder that holds the splits.')
+        split: str = field('train', 'The folder in it that holds the classes.')
+        subset: Subset = field(Subset(), 'Which classes, and how many examples of each.')
+
+    params: Params
+
+    def num_examples(self) -> int:
+        """Files of the split that are used. Raises ValueError if there are none, or no such folder."""
+        return len(self._files[0])
+
+    def read(self, index: tf.Tensor) -> dict[str, Any]:
+        """The bytes of files and their labels: int64 [n] -> string [n], int32 [n]."""
+        paths, labels = self._files
+
+        def contents(indices: np.ndarray) -> np.ndarray:
+            return np.array([_content(paths[i]) for i in indices], object)
+
+        with tf.device('CPU:0'):
+            label = tf.gather(tf.constant(labels), index)
+        image = tf.ensure_shape(tf.numpy_function(contents, [index], tf.string, stateful=False), index.shape)
+        return {'image': image, 'label': label, 'index': index}
+
+    def name_of(self, index: int) -> str:
+        """The path."""
+        return self._files[0][index]
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the folders."""
+        return self.params.subset.names(self._all_classes)
+
+    @functools.cached_property
+    def _all_classes(self) -> list[str]:
+        p = self.params
+        if not os.path.isdir(p.directory):
+            raise ValueError(f'directory={p.directory!r} is no folder; name one that holds images as split/class/*.jpg (it is looked up '
+                             f'from {os.getcwd()}).')
+        splits = _folders(p.directory)
+        if p.split not in splits:
+            raise ValueError(f'{p.directory} has no split {p.split!r}; it has {", ".join(splits) or "no folder"}, and should hold images '
+                             'as split/class/*.jpg.')
+        return sorted({name for split in splits for name in _folders(os.path.join(p.directory, split))})
+
+    @functools.cached_property
+    def _files(self) -> tuple[list[str], np.ndarray]:
+        """(paths, labels int32 [n]), ordered by class, then by name."""
+        p = self.params
+        paths, labels = [], []
+        for label, name in enumerate(self._all_classes):
+            folder = os.path.join(p.directory, p.split, name)
+            if os.path.isdir(folder):
+                found = sorted(file for file in os.listdir(folder) if file.lower().endswith(SUFFIXES))
+                paths += [os.path.join(folder, file) for file in found]
+                labels += [label] * len(found)
+        if not paths:
+            raise ValueError(f'{os.path.join(p.directory, p.split)} holds no image in a folder of a class; put them there as '
+                             f'class/*.jpg ({", ".join(SUFFIXES)}).')
+        chosen, new_labels = p.subset.of(np.array(labels))
+        return [paths[i] for i in chosen], new_labels
+
+
+def _folders(directory: str) -> list[str]:
+    return sorted(entry.name for entry in os.scandir(directory) if entry.is_dir() and not entry.name.startswith('.'))
+
+
+def _content(path: str) -> bytes:
+    """The bytes of a file; none if it cannot be read, which the decoder counts as a broken image."""
+    try:
+        with open(path, 'rb') as file:
+            return file.read()
+    except OSError:
+        return b''

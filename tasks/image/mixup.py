@@ -1,0 +1,57 @@
+"""Mixup (Zhang et al., 2017, arXiv:1710.09412): images are mixed two by two, and so are their losses.
+
+    layers                   reads                                          writes
+    normalize                image                                          image
+    mixup                    image, label, weight                           image, other_label, share
+    network                  image                                          x
+    loss                     x, label, weight, other_label, share           (nothing)
+
+The loss is CrossEntropyLoss.Params(reads={'labels': 'label', **MIXUP_READS}). It is done on the device, within a micro-batch, since an
+input makes one example at a time.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.hyperparams import field
+from lingpipe.layer import Layer
+from lingpipe.layers.shapes import dims
+from lingpipe.nested import NestedMap
+
+MIXUP_READS = {'other_labels': 'other_label', 'share': 'share'}
+
+
+class Mixup(Layer):
+    """image = share * image + (1 - share) * the image before it in the micro-batch; share is Beta(alpha, alpha) for each example.
+
+    image [b, h, w, C] of floats, label [b], weight [b] -> image, other_label [b], share float32 [b]. An example whose partner has
+    weight 0, as padding has, stays as it is; so do all in an evaluation, with share 1.
+    """
+
+    class Params(Layer.Params):
+        """The distribution of shares."""
+        writes: str | dict[str, str] = field({'image': 'image', 'other_label': 'other_label', 'share': 'share'})
+        alpha: float = field(0.2, 'Of the distribution of shares: near 0 they are near 0 or 1, at 1 all are as likely.')
+
+        def check(self) -> None:
+            """Raises ValueError unless alpha is above 0."""
+            if not self.alpha > 0:
+                raise ValueError(f'alpha={self.alpha} is no parameter of a Beta distribution; give a number above 0, or leave Mixup out.')
+
+    def fprop(self, theta: NestedMap, ctx: Any, image: tf.Tensor, label: tf.Tensor, weight: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Raises ValueError if the image is not of floats, or alone in its micro-batch in training."""
+        num_examples = dims(image)[0]
+        if not image.dtype.is_floating:
+            raise ValueError(f'{self.path}: image is {image.dtype.name}, and only floats can be mixed; put Normalize before it.')
+        if not ctx.training:
+            return {'image': image, 'other_label': label, 'share': tf.ones([num_examples])}
+        if image.shape[0] == 1:
+            raise ValueError(f'{self.path}: a micro-batch has one example, which has none to be mixed with; use fewer micro-batches.')
+        own, other = tf.unstack(tf.random.stateless_gamma([2, num_examples], ctx.seed(self.path), self.params.alpha))
+        share = 1 - tf.math.divide_no_nan(other, own + other)  # [b]
+        share = tf.where(tf.roll(weight, 1, 0) == 0, 1., share)
+        of_image = tf.cast(tf.reshape(share, [-1, 1, 1, 1]), image.dtype)
+        mixed = of_image * image + (1 - of_image) * tf.roll(image, 1, 0)
+        return {'image': mixed, 'other_label': tf.roll(label, 1, 0), 'share': share}

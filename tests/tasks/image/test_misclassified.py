@@ -1,0 +1,113 @@
+"""The picture's promises: the surest mistakes and nothing else, little memory, and the same count as the accuracy."""
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from lingpipe import registry
+from tasks.image.misclassified import NUM_SHOWN, Misclassified, caption, picture
+
+
+def batch_of(labels, weight=None, size=4):
+    """Images [B, size, size, 3] whose first pixel says their number, with labels and weights [B]."""
+    image = np.zeros([len(labels), size, size, 3], np.float32)
+    image[:, 0, 0, 0] = 1 + np.arange(len(labels))
+    return {'image': image, 'label': np.array(labels, np.int32),
+            'weight': np.ones(len(labels), np.float32) if weight is None else np.array(weight, np.float32)}
+
+
+def logits_of(*probabilities):
+    """[B, V] whose softmax are the given rows."""
+    return {'x': tf.math.log(tf.constant(probabilities))}
+
+
+def make(class_names=()):
+    return Misclassified(image='image', label='label', logits='x', class_names=class_names)
+
+
+def test_the_surest_mistake_comes_first_and_what_is_right_not_at_all():
+    made = make()
+    made.see(batch_of([0, 1, 2]), logits_of([.1, .6, .3], [.2, .7, .1], [.9, .1, .0]))
+    made.see(batch_of([1]), logits_of([.8, .1, .1]))
+    assert made.rows() == [('2', '0', pytest.approx(.9)), ('1', '0', pytest.approx(.8)), ('0', '1', pytest.approx(.6))]
+    assert made.text() == '3 of 4 images are misclassified'
+
+
+def test_padding_is_never_shown_nor_counted():
+    made = make()
+    made.see(batch_of([1, 1, 1], weight=[1, 0, 0]), logits_of([.6, .4], [.9, .1], [.9, .1]))
+    assert made.rows() == [('1', '0', pytest.approx(.6))]
+    assert made.text() == '1 of 1 images are misclassified'
+
+
+def test_logits_that_are_not_finite_predict_nothing():
+    made = make()
+    made.see(batch_of([1, 1]), {'x': np.array([[np.nan, 0], [1, 0]], np.float32)})
+    assert [row[:2] for row in made.rows()] == [('1', '0')]
+
+
+def test_of_many_only_the_surest_are_kept():
+    made, rng = make(), np.random.default_rng(0)
+    sure = rng.uniform(0.5, 1, [10, 20])
+    for row in sure:
+        made.see(batch_of([1] * 20), logits_of(*[[p, 1 - p] for p in row]))
+    assert len(made._worst) == NUM_SHOWN
+    assert [p for *_, p in made.rows()] == pytest.approx(sorted(sure.flat, reverse=True)[:NUM_SHOWN])
+    assert made.text() == '200 of 200 images are misclassified'
+
+
+def test_classes_have_their_names():
+    made = make(['cat', 'dog'])
+    made.see(batch_of([0, 1]), logits_of([.0, .9, .1], [.0, .2, .8]))
+    assert [row[:2] for row in made.rows()] == [('cat', 'dog'), ('dog', '2')]
+
+
+@pytest.mark.parametrize('row, text', [
+    (('8', '1', 0.934), '8 -> 1 (0.93)'),
+    (('cat', 'a dog of any kind', 0.5), 'cat\n-> a dog of any ... (0.50)'),
+    (('black-footed ferret, polecat', 'cat', 1.0), 'black-footed ferret, po...\n-> cat (1.00)')])
+def test_a_long_name_is_cut(row, text):
+    assert caption(*row) == text
+
+
+@pytest.mark.parametrize('low, high', [(0, 1), (-1, 1), (-2.1, 2.6), (0, 255)])
+def test_an_image_is_seen_whatever_its_range(low, high):
+    image = np.array([[[low], [(low + high) / 2]], [[high], [np.nan if low < 0 else low]]], np.float32)   # [2, 2, 1]
+    found = picture(image)
+    assert found.shape == (2, 2, 3) and found.dtype == np.uint8
+    assert found[0, 0, 0] == 0 and found[1, 0, 0] == 255 and found[0, 1, 0] in (127, 128)
+
+
+def test_the_picture_shows_the_images(tmp_path):
+    made, image = make(['a$b', '$']), np.zeros([1, 8, 8, 3], np.float32)
+    image[..., 0] = 1   # red
+    made.see({**batch_of([0]), 'image': image}, logits_of([.1, .9]))
+    made.save_png(str(tmp_path / 'one.png'), 'test')
+    pixels = tf.io.decode_png((tmp_path / 'one.png').read_bytes(), channels=3).numpy()
+    assert (pixels == [255, 0, 0]).all(-1).sum() > 100 * 100
+
+
+def test_without_a_mistake_the_picture_of_before_is_replaced(tmp_path):
+    (tmp_path / 'one.png').write_text('old')
+    make().save_png(str(tmp_path / 'one.png'), 'test')
+    assert (tmp_path / 'one.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_a_training_leaves_the_picture_in_its_logdir_and_in_tensorboard(tmp_path):
+    params = registry.get('image.digits.Dense').set(**{'train.num_steps': 2})
+    experiment, out = params.instantiate(), io.StringIO()
+    outcome = experiment.params.train.instantiate(experiment, str(tmp_path), out=out).run()
+    num_wrong = round((1 - outcome.metrics['test']['accuracy']) * 355)
+    path = tmp_path / 'pictures' / 'misclassified-test.png'
+    assert f'{num_wrong} of 355 images are misclassified: {path}\n' in out.getvalue()
+    assert outcome.pictures['test'].path == str(path)
+    assert path.read_bytes().startswith(b'\x89PNG')
+    events = EventAccumulator(str(tmp_path / 'tensorboard' / 'eval_test')).Reload()
+    width, height, png = events.Tensors('misclassified')[0].tensor_proto.string_val
+    assert tf.io.decode_png(png).shape[:2] == (int(height), int(width)) == tf.io.decode_png(path.read_bytes()).shape[:2]
+    events = EventAccumulator(str(tmp_path / 'tensorboard' / 'train')).Reload()
+    assert len(events.Tensors('image')[0].tensor_proto.string_val) == 2 + 8   # width, height, images

@@ -1,0 +1,61 @@
+"""Fetches MediaWiki's messages in 500 languages from Debian's package, for tools.build_corpus; nothing is installed.
+
+    python -m tools.get_mediawiki --output=/tmp/mediawiki                       # apt-get download mediawiki, on Debian or Ubuntu
+    python -m tools.get_mediawiki --output=/tmp/mediawiki --package=FILE.deb    # of packages.debian.org/mediawiki, anywhere
+
+The messages are under GPL-2+. They are for training on your machine: do not put them into a repository of another licence.
+"""
+from __future__ import annotations
+
+import argparse
+import glob
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+from tasks.translation.corpus.mediawiki import unpack
+
+PAGE = 'https://packages.debian.org/mediawiki'
+
+
+def download(folder: str) -> str:
+    """The path of the package, fetched into the folder.
+
+    Raises:
+      ValueError: there is no apt-get, or it failed.
+    """
+    if not shutil.which('apt-get'):
+        raise ValueError(f'there is no apt-get here; download the package from {PAGE} and name it by --package.')
+    done = subprocess.run(['apt-get', 'download', 'mediawiki'], cwd=folder, capture_output=True, text=True, check=False)
+    found = glob.glob(os.path.join(folder, 'mediawiki_*.deb'))
+    if done.returncode or not found:
+        why = (done.stderr.strip().splitlines() or ['no package came'])[-1]
+        raise ValueError(f'apt-get download mediawiki failed ({why}); run apt-get update first, or download it from {PAGE} and name it by '
+                         '--package.')
+    return found[0]
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Fetches, unpacks and says how many files there are."""
+    p = argparse.ArgumentParser(prog='python -m tools.get_mediawiki', description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--output', required=True, help='folder that gets the i18n folders')
+    p.add_argument('--package', default='', help='a .deb that is there already')
+    p.add_argument('--json', action='store_true', help='print one JSON object')
+    args = p.parse_args(argv)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)   # apt's own user writes there
+            count = unpack(args.package or download(folder), args.output)
+    except (OSError, ValueError) as error:
+        raise SystemExit(f'get_mediawiki: {error}') from error
+    if args.json:
+        print(json.dumps({'output': args.output, 'files': count}))
+    else:
+        print(f'{count:,} files in {args.output} (GPL-2+); next: python -m tools.build_corpus --mediawiki={args.output} --output=CORPUS')
+
+
+if __name__ == '__main__':
+    main()

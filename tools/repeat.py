@@ -1,0 +1,78 @@
+"""Runs an experiment several times with other seeds, and says how much its results differ.
+
+    python -m tools.repeat --model=image.fashion_mnist.FromScratch --logdir=/tmp/scratch --runs=5 --json
+
+Run i trains in LOGDIR/run_i with every Param of --seeds set to i; a run that has ended is not run again, one that was stopped goes on.
+The metrics are those of the last evaluation of every run.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from typing import Any
+
+from lingpipe import registry
+from lingpipe.evaluate import EvaluationLog
+
+
+def run(args: argparse.Namespace, i: int) -> dict[str, float]:
+    """Trains with seed i; returns 'INPUT/METRIC' -> value of the last evaluation.
+
+    Raises:
+      ValueError: the trainer failed; it has said why.
+    """
+    logdir = os.path.join(args.logdir, f'run_{i}')
+    command = [sys.executable, '-m', 'lingpipe.trainer', f'--model={args.model}', f'--logdir={logdir}', '--mode=train_and_eval']
+    for setting in [*args.set, *[f'{path}={i}' for path in args.seeds.split(',')]]:
+        command += ['--set', setting]
+    done = subprocess.run(command, stdout=2, check=False)
+    if done.returncode:
+        raise ValueError(f'run {i} ended with exit code {done.returncode}: see above; runs that have ended are kept in {args.logdir}.')
+    lines = EvaluationLog(logdir).read()  # a later evaluation replaces an earlier one
+    return {f'{line["input"]}/{name}': value for line in lines for name, value in line.items() if name not in ('step', 'input')}
+
+
+def spread(runs: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
+    """Metric -> mean, sample standard deviation (0 of one run), least, most and the values in the order of runs."""
+    made = {}
+    for metric in runs[0]:
+        values = [one[metric] for one in runs]
+        made[metric] = {'mean': statistics.mean(values), 'std': statistics.stdev(values) if len(values) > 1 else 0.,
+                        'min': min(values), 'max': max(values), 'values': values}
+    return made
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Prints mean and spread of every metric."""
+    p = argparse.ArgumentParser(prog='python -m tools.repeat', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--model', required=True)
+    p.add_argument('--logdir', required=True, help='of all runs')
+    p.add_argument('--runs', type=int, default=5)
+    p.add_argument('--seeds', default='seed,train_input.seed', help='paths of the Params that are set to 0, 1, 2, ...')
+    p.add_argument('--set', action='append', default=[], metavar='PATH=VALUE', help='changes a Param, in all runs')
+    p.add_argument('--json', action='store_true', help='print one JSON object')
+    args = p.parse_args(argv)
+    try:
+        if args.runs < 1:
+            raise ValueError(f'--runs={args.runs}; use 1 or more.')
+        params = registry.get(args.model)
+        for path in args.seeds.split(','):
+            params.override(path, '0')
+        made = spread([run(args, i) for i in range(args.runs)])
+    except ValueError as error:
+        raise SystemExit(f'repeat: {error}') from error
+    if args.json:
+        print(json.dumps({'model': args.model, 'runs': args.runs, 'metrics': made}))
+        return
+    width = max(map(len, made))
+    print(f'{"metric".ljust(width)}  {"mean":>9}  {"std":>9}  {"min":>9}  {"max":>9}')
+    for metric, row in made.items():
+        print(f'{metric.ljust(width)}  ' + '  '.join(f'{row[name]:9.4f}' for name in ('mean', 'std', 'min', 'max')))
+
+
+if __name__ == '__main__':
+    main()
