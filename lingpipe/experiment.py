@@ -20,7 +20,7 @@ from lingpipe.task import Task
 from lingpipe.train_loop import TrainLoop
 
 # What may differ when a training goes on: where and how long it runs, not what it learns.
-MAY_CHANGE = re.compile(r'(pipeline(?!\.num_micro_batches$)|train|eval_inputs|initialize_from)\b.*')
+MAY_CHANGE = re.compile(r'(pipeline(?!\.num_(micro_batches|replicas)$)|train|eval_inputs|initialize_from)\b.*')
 
 
 class InitializeFrom(Params):
@@ -96,7 +96,7 @@ class Experiment(Configurable):
         """The plan alone: no device is looked for and no variable made, however big the network is."""
         p, learner = self.params.pipeline, self.task.learner
         self.train_input.check_keys(self.task.network.reads().values())
-        devices = p.devices or [f'device {k}' for k in range(p.num_cells)]
+        devices = p.devices or [f'device {k}' for k in range(p.num_devices)]
         return plan_lib.make_plan(self.task.network, self.train_input.spec(), p, devices, learner.is_frozen,
                                   8.0 + getattr(learner, 'slot_bytes', 0))
 

@@ -28,9 +28,10 @@ def overview(plan: Plan, batch_size: int) -> str:
                       f'{row["activation_mb"]:,.1f}', f'{row["peak_mb"]:,.1f}', f'{row["sent_mb_per_micro_batch"]:,.2f}',
                       f'{row["step_share"]:.1%}')
     weights = sum(row['num_weights'] for row in rows)
+    of_replicas = f', {p.num_replicas} replicas of them (the first is shown)' if p.num_replicas > 1 else ''
     lines = [
-        f'{weights:,} parameters in {p.num_cells} cells; {p.num_micro_batches} micro-batches of {batch_size // p.num_micro_batches} '
-        f'examples; schedule {p.schedule}, recompute {p.recompute}. GFLOPs, activations and sent are of one forward micro-batch, peak is '
+        f'{weights:,} parameters in {p.num_cells} cells{of_replicas}; {p.num_micro_batches} micro-batches of '
+        f'{batch_size // (p.num_micro_batches * p.num_replicas)} examples; schedule {p.schedule}, recompute {p.recompute}. GFLOPs, activations and sent are of one forward micro-batch, peak is '
         f'predicted for the step.',
         f'predicted bubble {simulation.bubble_share:.1%}, balance {plan.balance:.1%} (mean cell / slowest cell)',
     ]

@@ -80,6 +80,7 @@ class TrainLoop(Configurable):
         eval_every_steps: int = field(0, 'Steps between two evaluations; 0: only at the end.')
         summary_every_steps: int = field(100, 'Steps between two summaries for TensorBoard.')
         log_every_s: float = field(10.0, 'Seconds between two lines of progress.')
+        check_replicas_every_steps: int = field(0, 'Steps between two comparisons of all replicas, bit by bit; 0: none.')
         timeline_step: int | None = field(None, 'The step whose tasks are timed and drawn; none: no step.')
         best_input: str = field('', 'The eval input whose best_metric says which checkpoint is best; empty: the first by name.')
 
@@ -161,6 +162,8 @@ class TrainLoop(Configurable):
             results = self._step(iter(batches))
             state.step += 1
             self._check_finite(results)
+            if p.check_replicas_every_steps and state.step % p.check_replicas_every_steps == 0:
+                self._program.check_replicas()
             self._progress.update(state.step, time.perf_counter() - start_s, results)
             self._summarize(results, batches)
             is_evaluated = self._is_evaluated_at(state.step)

@@ -13,7 +13,7 @@ which, unlike E[x^2] - E[x]^2, loses nothing when the mean is large.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -36,9 +36,14 @@ class Merged:
 class Accumulators:
     """The accumulators of one cell."""
 
-    def __init__(self, device: str, gradient_shapes: dict[str, tuple[int, ...]]):
-        """gradient_shapes: weight path (as used, not as owned) -> shape."""
-        self._device = device
+    def __init__(self, device: str, gradient_shapes: dict[str, tuple[int, ...]], num_micro_batches: int = 1, num_replicas: int = 1):
+        """
+        Args:
+          device: of the variables.
+          gradient_shapes: weight path (as used, not as owned) -> shape.
+          num_micro_batches, num_replicas: M and R.
+        """
+        self._device, self._num_micro_batches, self._num_replicas = device, num_micro_batches, num_replicas
         with tf.device(device):
             self.gradients = {path: tf.Variable(tf.zeros(shape), trainable=False, name='gradient')
                               for path, shape in gradient_shapes.items()}
@@ -54,7 +59,7 @@ class Accumulators:
         return tf.raw_ops.AssignAddVariableOp(resource=accumulator.handle, value=tf.cast(gradient, accumulator.dtype))
 
     def add_emissions(self, emitted: Emissions, micro_batch: tf.Tensor) -> list[tf.Operation]:
-        """The ops that add a micro-batch's emissions; micro_batch is its index, int scalar.
+        """The ops that add a micro-batch's emissions; micro_batch is its index among all replicas', int scalar.
 
         It is traced once for every shape of a mini-batch; what is emitted, and its shapes, are the same in all.
         """
@@ -73,11 +78,11 @@ class Accumulators:
             if self._running is None:
                 self._running = self._variable([firsts.shape[0] + variances.shape[0]], 'emitted_means')
             old = tf.raw_ops.ReadVariableOp(resource=self._running.handle, dtype=tf.float32)
-            old_firsts, old_variances = tf.split(old, [firsts.shape[0], variances.shape[0]])
+            if self._num_replicas > 1:  # its index in this replica
+                m = self._num_micro_batches
+                micro_batch = micro_batch // (self._num_replicas * m) * m + micro_batch % m
             f = 1.0 / (tf.cast(micro_batch, tf.float32) + 1.0)
-            delta = firsts - old_firsts
-            new = tf.concat([old_firsts + f * delta, old_variances + f * (variances - old_variances) +
-                             f * (1.0 - f) * tf.square(delta[num_means:])], 0)
+            new = _merged_moments(old, tf.concat([firsts, variances], 0), f, num_means, variances.shape[0])
             updates.append(tf.raw_ops.AssignVariableOp(resource=self._running.handle, value=new))
         return updates
 
@@ -99,20 +104,45 @@ class Accumulators:
         first = {key: next(parts) for key in emitted.moments}
         return Merged(losses, weights, metrics, {key: (mean, next(parts)) for key, mean in first.items()}, means)
 
+    def variables(self) -> list[tf.Variable]:
+        """All that tasks add to, once they are traced."""
+        return [variable for variable in (*self.gradients.values(), self._scalars, self._running) if variable is not None]
+
+    def merge(self, variable: tf.Variable, values: Sequence[tf.Tensor]) -> tf.Tensor:
+        """What all replicas have added to `variable`, one of `variables`, from the values of each, of equally many micro-batches."""
+        total = values[0]
+        if variable is not self._running:
+            for value in values[1:]:
+                total = total + value
+            return total
+        num_means = sum(t.shape.num_elements() for t in self._emitted.means.values())
+        num_variances = sum(v.shape.num_elements() for _, v in self._emitted.moments.values())
+        for n, value in enumerate(values[1:], 1):
+            total = _merged_moments(total, value, 1.0 / (n + 1.0), num_means, num_variances)
+        return total
+
     def reset(self) -> tf.Tensor:
         """Sets everything to zero, one variable after the other, and returns a tensor that is there when it is done."""
         done = tf.constant(0)
-        for variable in [*self.gradients.values(), self._scalars, self._running]:
-            if variable is not None:
-                with tf.control_dependencies([done]):
-                    # Zeros like a value and not of a shape: TensorFlow would fold those into constants, one for every weight.
-                    zeros = tf.raw_ops.ZerosLike(x=tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype))
-                    zeroed = tf.raw_ops.AssignVariableOp(resource=variable.handle, value=zeros)
-                with tf.control_dependencies([zeroed]):
-                    done = tf.constant(0)
+        for variable in self.variables():
+            with tf.control_dependencies([done]):
+                # Zeros like a value and not of a shape: TensorFlow would fold those into constants, one for every weight.
+                zeros = tf.raw_ops.ZerosLike(x=tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype))
+                zeroed = tf.raw_ops.AssignVariableOp(resource=variable.handle, value=zeros)
+            with tf.control_dependencies([zeroed]):
+                done = tf.constant(0)
         return done
 
     def _variable(self, shape: list[int], name: str) -> tf.Variable:
         """`name` must be the only one of its kind in a trace: wrap_function keeps variables by name."""
         with tf.init_scope(), tf.device(self._device):
             return tf.Variable(tf.zeros(shape), trainable=False, name=name)
+
+
+def _merged_moments(old: tf.Tensor, new: tf.Tensor, f: Any, num_means: int, num_variances: int) -> tf.Tensor:
+    """The formula of the file's head: [means, means of moments, variances of moments], of which `new` has the part f of all groups."""
+    num_firsts = old.shape[0] - num_variances
+    delta = new[:num_firsts] - old[:num_firsts]
+    variances, old_variances = new[num_firsts:], old[num_firsts:]
+    return tf.concat([old[:num_firsts] + f * delta,
+                      old_variances + f * (variances - old_variances) + f * (1.0 - f) * tf.square(delta[num_means:])], 0)

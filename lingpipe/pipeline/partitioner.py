@@ -65,17 +65,20 @@ def partition(
     byte_sum, limits = _memory(num_layers, num_cells, layer_bytes, device_bytes)
 
     cells = _Cells(_sums(exact_costs), byte_sum, limits)
-    ceiling = sum(exact_costs)
-    if rule == 'bottleneck':
-        ceiling = _smallest(max(max(exact_costs), -(-ceiling // num_cells)), ceiling, cells.can_cover)
-    return _least_squares(cells, ceiling)
+    return _least_squares(cells, _bottleneck(cells, exact_costs) if rule == 'bottleneck' else sum(exact_costs))
+
+
+def _bottleneck(cells: '_Cells', exact_costs: list[int]) -> int:
+    """The cost of the slowest cell of the best partition."""
+    total = sum(exact_costs)
+    return _smallest(max(max(exact_costs), -(-total // len(cells.limits))), total, cells.can_cover)
 
 
 def partition_fused(costs: Sequence[float], fused_costs: Sequence[float], num_cells: int) -> tuple[range, ...]:
     """As `partition` by bottleneck, where a layer in the last cell costs something else: the fused last cell recomputes nothing.
 
     The slowest of the cells before it can only grow with the number of layers they hold, and the last can only shrink, so the best
-    place to cut lies where the two cross.
+    place to cut lies where the two cross. To find it, the cost of the slowest is enough, which is known long before the cells are.
 
     Args:
       costs: [L] cost of each layer in any cell but the last.
@@ -89,13 +92,15 @@ def partition_fused(costs: Sequence[float], fused_costs: Sequence[float], num_ce
         cells = partition(costs[:stop], num_cells - 1)
         return max(sum(costs[i] for i in cell) for cell in cells), (*cells, range(stop, len(costs)))
 
-    low, high = num_cells - 1, len(costs) - 1
-    while low < high:  # the first stop at which the cells before the last are no faster than it
-        middle = (low + high) // 2
-        if cut(middle)[0] < sum(fused_costs[middle:]):
-            low = middle + 1
-        else:
-            high = middle
+    def is_crossed(stop: int) -> bool:
+        exact_costs, unit = _as_integers(costs[:stop])
+        cells = _Cells(_sums(exact_costs), [0] * (stop + 1), [0] * (num_cells - 1))
+        slowest, last = float(_bottleneck(cells, exact_costs) * unit), sum(fused_costs[stop:])
+        # Where rounding decides, it is that of the sums which are compared in the end.
+        return (cut(stop)[0] if math.isclose(slowest, last) else slowest) >= last
+
+    # The first stop at which the cells before the last are no faster than it.
+    low = _smallest(num_cells - 1, len(costs) - 1, is_crossed)
     found = []
     for stop in {low, max(low - 1, num_cells - 1)}:
         slowest, cells = cut(stop)

@@ -20,9 +20,11 @@ from lingpipe.pipeline.wiring import Element, wire
 
 
 class PipelineParams(Params):
-    """How a network is run on devices. Nothing here but num_micro_batches changes a result."""
+    """How a network is run on devices. Nothing here but num_micro_batches and num_replicas changes a result."""
     num_cells: int = field(1, 'K: how many cells the layers are cut into, one a device.')
-    num_micro_batches: int = field(1, 'M: how many micro-batches a mini-batch is split into; must divide its size.')
+    num_micro_batches: int = field(1, 'M: how many micro-batches a mini-batch is split into, in each replica.')
+    num_replicas: int = field(1, 'R: pipelines that run side by side, each on its part of the mini-batch, with weights that stay equal to '
+                                 'the last bit. R M must divide the size of a mini-batch.')
     schedule: Literal['gpipe', '1f1b'] = field('1f1b', 'Order of the tasks on each device; see pipeline/schedule.py.')
     recompute: Literal['none', 'cell', 'layer'] = field(
         'cell', 'What runs again in the backward pass: nothing; the cell; the cell, and then every layer in turn. Less memory, more time.')
@@ -31,19 +33,27 @@ class PipelineParams(Params):
     layer_seconds: tuple[float, ...] = field((), 'Measured seconds of each layer (tools.show_partition --measure prints them), used as '
                                                  'costs in place of FLOPs.')
     device_bytes: float | None = field(None, 'Memory limit of a device; the partitioner keeps weights, slots and activations below it.')
-    devices: tuple[str, ...] = field((), 'tf.device strings, one a cell. Empty: the GPUs, or else the logical CPU devices.')
+    devices: tuple[str, ...] = field((), 'tf.device strings, one a cell, replica after replica. Empty: the GPUs, or else the logical CPU '
+                                         'devices.')
     use_graph_optimizer: bool = field(False, "TensorFlow's Grappler rewrites graphs for speed; its rewrites depend on where cells end, so "
                                              'that with it results differ in the last bits between partitions.')
 
     def check(self) -> None:
-        for name in ('num_cells', 'num_micro_batches'):
+        for name in ('num_cells', 'num_micro_batches', 'num_replicas'):
             if getattr(self, name) < 1:
                 raise ValueError(f'{name}={getattr(self, name)}; it must be at least 1.')
         if self.layers_per_cell and len(self.layers_per_cell) != self.num_cells:
             raise ValueError(f'layers_per_cell={list(self.layers_per_cell)} names {len(self.layers_per_cell)} cells, but num_cells='
                              f'{self.num_cells}; make them equal, or leave layers_per_cell empty.')
-        if self.devices and len(self.devices) != self.num_cells:
-            raise ValueError(f'devices names {len(self.devices)} devices, but num_cells={self.num_cells}; name one for each cell.')
+        if self.devices and len(self.devices) != self.num_devices:
+            of_replicas = f' and num_replicas={self.num_replicas}; name one for each cell of each replica.'
+            raise ValueError(f'devices names {len(self.devices)} devices, but num_cells={self.num_cells}'
+                             f'{of_replicas if self.num_replicas > 1 else "; name one for each cell."}')
+
+    @property
+    def num_devices(self) -> int:
+        """R K."""
+        return self.num_replicas * self.num_cells
 
 
 @dataclasses.dataclass(eq=False)
@@ -53,7 +63,8 @@ class Plan:
     Attributes:
       params: as given.
       elements: all layers, wired and priced for one micro-batch.
-      cells: spans of elements on devices.
+      cells: spans of elements on devices, of the first replica.
+      replicas: the cells of every replica, those of the first included.
       edges: (maker cell, reader cell) of all values.
       schedule: the training schedule.
       micro_batch_spec: name -> nested TensorSpec of a micro-batch.
@@ -62,6 +73,7 @@ class Plan:
     params: PipelineParams
     elements: list[Element]
     cells: list[Cell]
+    replicas: list[list[Cell]]
     edges: frozenset[tuple[int, int]]
     schedule: Schedule
     micro_batch_spec: dict[str, Any]
@@ -144,7 +156,7 @@ def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineP
       network: the layers.
       batch_spec: name -> nested tf.TensorSpec of a whole mini-batch, batch dimension first and known.
       params: K, M and the rest.
-      devices: [K] tf.device strings.
+      devices: [R K] tf.device strings, replica after replica.
       is_frozen: whether the weight of a path does not train.
       bytes_a_weight: memory a weight takes with its gradient and slots.
 
@@ -153,24 +165,26 @@ def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineP
         that do not fit, a value that nobody writes.
     """
     params.validate()
-    micro_spec = split_spec(batch_spec, params.num_micro_batches)
+    micro_spec = split_spec(batch_spec, params.num_micro_batches, params.num_replicas)
     elements = wire(network, micro_spec, is_frozen)
     if params.layer_seconds and len(params.layer_seconds) != len(elements):
         raise ValueError(f'layer_seconds has {len(params.layer_seconds)} numbers, but the network has {len(elements)} layers; '
                          f'measure again.')
     spans = _spans(elements, params, bytes_a_weight)
-    cells = [Cell(k, [elements[i] for i in span], devices[k]) for k, span in enumerate(spans)]
+    replicas = [[Cell(k, [elements[i] for i in span], devices[r * len(spans) + k]) for k, span in enumerate(spans)]
+                for r in range(params.num_replicas)]
+    cells = replicas[0]
     cell_of = {i: k for k, span in enumerate(spans) for i in span}
     edges = frozenset((cell_of[v.maker], cell_of[r]) for e in elements for v in e.writes.values() for r in v.readers
                       if cell_of[v.maker] != cell_of[r])
     backward = [k for k, cell in enumerate(cells) if cell.has_backward]
     schedule = make_schedule(params.schedule, params.num_cells, params.num_micro_batches, {*backward, params.num_cells - 1})
     validate(schedule, edges)
-    return Plan(params, elements, cells, edges, schedule, micro_spec, bytes_a_weight)
+    return Plan(params, elements, cells, replicas, edges, schedule, micro_spec, bytes_a_weight)
 
 
-def split_spec(batch_spec: dict[str, Any], num_micro_batches: int) -> dict[str, Any]:
-    """The spec of one micro-batch from that of a mini-batch; a batch that M does not divide is a ValueError."""
+def split_spec(batch_spec: dict[str, Any], num_micro_batches: int, num_replicas: int = 1) -> dict[str, Any]:
+    """The spec of one micro-batch from that of a mini-batch; a batch that R M does not divide is a ValueError."""
     sizes = {}
     for path, spec in nested.flatten(batch_spec):
         if spec.shape.rank in (None, 0) or spec.shape[0] is None:
@@ -179,12 +193,20 @@ def split_spec(batch_spec: dict[str, Any], num_micro_batches: int) -> dict[str, 
     if len(set(sizes.values())) > 1:
         raise ValueError(f'the tensors of a mini-batch have different first dimensions, {sizes}; all must be the batch size.')
     size, m = next(iter(sizes.values())), num_micro_batches
-    if size % m:
-        divisors = [str(d) for d in range(1, size + 1) if size % d == 0]
-        listed = ', '.join(divisors[:-1]) + ' or ' + divisors[-1] if len(divisors) > 1 else divisors[0]
-        raise ValueError(f'num_micro_batches={m} does not divide the batch of {size} examples; use {listed}, '
+    if size % num_replicas:
+        raise ValueError(f'num_replicas={num_replicas} does not divide the batch of {size} examples; use {_divisors(size)}, '
                          f'or change train_input.batch_size.')
-    return nested.map_leaves(lambda spec: tf.TensorSpec([size // m, *spec.shape[1:]], spec.dtype), batch_spec)
+    if size // num_replicas % m:
+        part = size // num_replicas
+        whose = f'the {part} examples of each of {num_replicas} replicas' if num_replicas > 1 else f'the batch of {size} examples'
+        raise ValueError(f'num_micro_batches={m} does not divide {whose}; use {_divisors(part)}, or change train_input.batch_size.')
+    return nested.map_leaves(lambda spec: tf.TensorSpec([size // (m * num_replicas), *spec.shape[1:]], spec.dtype), batch_spec)
+
+
+def _divisors(size: int) -> str:
+    """'1, 2 or 4'."""
+    *most, last = [str(d) for d in range(1, size + 1) if size % d == 0]
+    return f'{", ".join(most)} or {last}' if most else last
 
 
 def _spans(elements: list[Element], params: PipelineParams, bytes_a_weight: float) -> Sequence[range]:

@@ -19,10 +19,11 @@ from lingpipe.layers.sequential import Sequential
 from lingpipe.learner import Learner
 from lingpipe.pipeline import plan as plan_lib
 from lingpipe.pipeline.accumulators import Accumulators
-from lingpipe.pipeline.cell import CellTracer, Leaf, Task, leaves_of
+from lingpipe.pipeline.cell import Cell, CellTracer, Leaf, Task, leaves_of
 from lingpipe.pipeline.evaluator import Evaluator
 from lingpipe.pipeline.plan import PipelineParams, Plan
-from lingpipe.pipeline.step import check_batch, is_of_spec, run_tasks
+from lingpipe.pipeline.replicas import Replica, check_equal, copy_first, reduce
+from lingpipe.pipeline.step import Ran, check_batch, is_of_spec, run_tasks
 from lingpipe.pipeline.timeline import Timeline
 from lingpipe.pipeline.update import Update
 from lingpipe.pipeline.variables import Variables
@@ -33,7 +34,7 @@ class _Shape:
 
     def __init__(self, batch_spec: dict[str, Any], plan: Plan):
         self.batch_spec, self.plan = batch_spec, plan
-        self.tasks: dict[tuple[str, int], Task] = {}
+        self.tasks: list[dict[tuple[str, int], Task]] = []  # of every replica
         self.steps: dict[str, Any] = {}
         self.timed_tasks: list[Any] = []
 
@@ -44,7 +45,7 @@ class Program:
     Attributes:
       batch_spec: the first, or only, one.
       plan: of mini-batches of that shape, which decide where cells end.
-      placed: weights, slots and averages.
+      placed: weights, slots and averages, of the first replica.
     """
 
     def __init__(self, network: Sequential, batch_spec: dict[str, Any] | Sequence[dict[str, Any]], params: PipelineParams, learner: Learner,
@@ -58,28 +59,33 @@ class Program:
           params: K, M, schedule, recomputation.
           learner: optimizer and all that goes with it.
           seed: of the experiment: initial weights and all randomness in layers follow from it.
-          devices: [K] tf.device strings; default: params.devices, or else cluster.default_devices.
+          devices: [R K] tf.device strings, replica after replica; default: params.devices, or else cluster.default_devices.
         """
         cluster.set_graph_optimizer(params.use_graph_optimizer)
-        devices = list(devices or params.devices or cluster.default_devices(params.num_cells))
+        devices = list(devices or params.devices or cluster.default_devices(params.num_devices))
         cluster.check_devices(devices)
         self.network, self.learner, self.seed = network, learner, seed
         specs = [batch_spec] if isinstance(batch_spec, dict) else list(batch_spec)
         self.batch_spec = specs[0]
         self.plan = plan_lib.make_plan(network, specs[0], params, devices, learner.is_frozen, 8.0 + learner.slot_bytes)
         self._shapes = [_Shape(specs[0], self.plan), *[_Shape(spec, self._plan_like(spec)) for spec in specs[1:]]]
-        self.placed = Variables(network, self.plan.cells, learner, seed)
-        self._accumulators = [Accumulators(cell.device, {w.path: w.shape for e in cell.elements for w in e.trained})
-                              for cell in self.plan.cells]
-        self._update = Update(self.plan.cells, self._accumulators, self.placed, learner)
-        self._is_broken = False
+        self._replicas = [self._replica(r, cells) for r, cells in enumerate(self.plan.replicas)]
+        self.placed = self._replicas[0].placed
+        self._updates = [Update(one.cells, one.accumulators, one.placed, learner) for one in self._replicas]
+        self._is_broken = self._is_synchronised = False
+
+    def _replica(self, index: int, cells: Sequence[Cell]) -> Replica:
+        p = self.plan.params
+        accumulators = [Accumulators(cell.device, {w.path: w.shape for e in cell.elements for w in e.trained}, p.num_micro_batches,
+                                     p.num_replicas) for cell in cells]
+        return Replica(index, cells, Variables(self.network, cells, self.learner, self.seed), accumulators)
 
     def _plan_like(self, batch_spec: dict[str, Any]) -> Plan:
         """The plan of another mini-batch, cut at the same places."""
         params = self.plan.params.copy()
         params.layers_per_cell = tuple(len(cell.elements) for cell in self.plan.cells)
-        return plan_lib.make_plan(self.network, batch_spec, params, [cell.device for cell in self.plan.cells], self.learner.is_frozen,
-                                  self.plan.bytes_a_weight)
+        devices = [cell.device for cells in self.plan.replicas for cell in cells]
+        return plan_lib.make_plan(self.network, batch_spec, params, devices, self.learner.is_frozen, self.plan.bytes_a_weight)
 
     @property
     def weights(self) -> dict[str, tf.Variable]:
@@ -138,48 +144,67 @@ class Program:
             if index:
                 raise ValueError(f'mini-batch {index} of the update of step {step} comes after one that failed, and with it those before '
                                  f'were lost; begin the update again with index 0.')
-            for accumulators in self._accumulators:
-                accumulators.reset()
-        position = (tf.constant(step, tf.int64), tf.constant(index * self.plan.params.num_micro_batches, tf.int32))
+            for replica in self._replicas:
+                for accumulators in replica.accumulators:
+                    accumulators.reset()
+        if not self._is_synchronised:  # the first may have been restored from a checkpoint
+            copy_first(self._replicas)
+            self._is_synchronised = True
+        p = self.plan.params
+        position = (tf.constant(step, tf.int64), tf.constant(index * p.num_replicas * p.num_micro_batches, tf.int32))
         self._is_broken = True  # unless it comes to its end, its tasks have added what the next step must not see
         try:
             results = shape.steps[kind](*nested.leaves(batch), *position)
         except tf.errors.CancelledError:  # what devices say that were cut off when another failed, and often all that is said
-            if all(tf.DeviceSpec.from_string(cell.device).job in (None, 'localhost') for cell in self.plan.cells):
-                run_tasks(shape.plan.schedule, shape.plan.cells, shape.tasks, nested.map_leaves(tf.convert_to_tensor, batch), *position,
-                          self._read_shared)  # one by one, up to the one that fails
+            cells = [cell for replica in self._replicas for cell in replica.cells]
+            if all(tf.DeviceSpec.from_string(cell.device).job in (None, 'localhost') for cell in cells):
+                self._run_tasks(shape, nested.map_leaves(tf.convert_to_tensor, batch), *position)  # one by one, up to the one that fails
             raise
         self._is_broken = False
         return results
 
     def _build(self, kind: str, shape: _Shape) -> Any:
-        if not shape.tasks:
-            shape.tasks = self._traced_tasks(shape.plan)
+        if not shape.tasks:  # all or none: a layer that fails is asked again by the next step
+            shape.tasks = [self._traced_tasks(replica, cells, shape.plan) for replica, cells in
+                           zip(self._replicas, shape.plan.replicas, strict=True)]
         specs = [*nested.leaves(shape.batch_spec), tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int32)]
 
         def body(*args: tf.Tensor) -> Any:
             *flat, step, first = args
-            ran = run_tasks(shape.plan.schedule, shape.plan.cells, shape.tasks, nested.pack_like(shape.batch_spec, flat), step, first,
-                            self._read_shared, is_timed=kind == 'timed')
+            ran = self._run_tasks(shape, nested.pack_like(shape.batch_spec, flat), step, first, is_timed=kind == 'timed')
             if kind == 'accumulate':
-                with tf.control_dependencies(ran.last):
+                with tf.control_dependencies([op for one in ran for op in one.last]):
                     return {'done': tf.constant(True)}
-            results = self._update.run(ran.last, step)
+            last = reduce(self._replicas, [one.last for one in ran])
+            decision = self._updates[0].decide(last[0], step)
+            done = [tensor for update, ops in zip(self._updates, last, strict=True) for tensor in update.apply(decision, ops)]
+            with tf.device(self.plan.cells[0].device), tf.control_dependencies(done):
+                results = {name: tf.identity(value) for name, value in decision.results.items()}
             if kind == 'timed':
-                results['stamps'] = ran.stamps
-                shape.timed_tasks = ran.tasks
+                results['stamps'] = ran[0].stamps
+                shape.timed_tasks = ran[0].tasks
             return results
 
         return tf.compat.v1.wrap_function(body, specs)
 
-    def _traced_tasks(self, plan: Plan) -> dict[tuple[str, int], Task]:
+    def _run_tasks(self, shape: _Shape, batch: dict[str, Any], step: tf.Tensor, first: tf.Tensor, is_timed: bool = False) -> list[Ran]:
+        """Runs the tasks of all replicas, each on its part of the mini-batch."""
+        p, ran = self.plan.params, []
+        parts = [tf.split(tensor, p.num_replicas) for tensor in nested.leaves(batch)]
+        for replica, cells, tasks in zip(self._replicas, shape.plan.replicas, shape.tasks, strict=True):
+            mine = nested.pack_like(batch, [part[replica.index] for part in parts])
+            ran.append(run_tasks(shape.plan.schedule, cells, tasks, mine, step, first + replica.index * p.num_micro_batches,
+                                 replica.placed.shared_reader(replica.placed.weights), is_timed))
+        return ran
+
+    def _traced_tasks(self, replica: Replica, cells: Sequence[Cell], plan: Plan) -> dict[tuple[str, int], Task]:
         available: set[Leaf] = set()
         tasks: dict[tuple[str, int], Task] = {}
-        for cell in reversed(plan.cells):
-            tracer = CellTracer(cell, self.placed.reader(cell, self.weights), self._accumulators[cell.index], self.seed,
+        for cell in reversed(cells):
+            tracer = CellTracer(cell, replica.placed.reader(cell, replica.placed.weights), replica.accumulators[cell.index], self.seed,
                                 plan.params.recompute, training=True)
             gradients_in = [leaf for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
-            forward, backward = tracer.trace(gradients_in, is_fused=cell is plan.cells[-1])
+            forward, backward = tracer.trace(gradients_in, is_fused=cell is cells[-1])
             if forward is not None:
                 tasks['F', cell.index] = forward
             if backward is not None:
@@ -187,8 +212,9 @@ class Program:
                 available.update(backward.gradients_out)
         return tasks
 
-    def _read_shared(self, path: str) -> tf.Tensor:
-        return self.placed.read_for_others(path, self.weights)
+    def check_replicas(self) -> None:
+        """Raises ArithmeticError unless the weights, slots and averages of all replicas are equal to the last bit."""
+        check_equal(self._replicas)
 
     # Evaluation.
 

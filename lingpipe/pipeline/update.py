@@ -8,6 +8,7 @@ which takes the variables' handles as arguments.
 """
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,8 +27,20 @@ from lingpipe.pipeline.variables import Variables
 Use = tuple[int, str]
 
 
+@dataclasses.dataclass
+class Decision:
+    """What a step makes of the sums of all devices.
+
+    Attributes:
+      scale: what every gradient is multiplied by.
+      results: scalars by name: losses, metrics, 'weight', 'gradient_norm', 'learning_rate', 'is_finite' (False: nothing is updated).
+    """
+    scale: tf.Tensor
+    results: dict[str, tf.Tensor]
+
+
 class Update:
-    """Adds the update to the graph of a step."""
+    """Adds the update of one replica to the graph of a step."""
 
     def __init__(self, cells: Sequence[Cell], accumulators: Sequence[Accumulators], variables: Variables, learner: Learner):
         self._cells, self._accumulators, self._variables, self._learner = cells, accumulators, variables, learner
@@ -38,14 +51,14 @@ class Update:
                     self._uses.setdefault(weight.shared_with or weight.path, []).append((cell.index, weight.path))
         self._alike: dict[Any, Callable[..., tf.Tensor]] = {}
 
-    def run(self, last: Sequence[tf.Operation], step: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Adds the update after the last op of every device, and returns the results of the step by name."""
+    def decide(self, last: Sequence[tf.Operation], step: tf.Tensor) -> Decision:
+        """Adds to the graph, after the last op of every device, what all replicas must know before any updates."""
         cells = self._cells
         emitted = []
         for cell, accumulators, op in zip(cells, self._accumulators, last, strict=True):
             with tf.device(cell.device), tf.control_dependencies([op]):
                 emitted.append(tf.function(lambda a=accumulators: results.read(a), autograph=False)())
-        foreign = {use: self._read_gradient(use, last) for path, uses in self._uses.items() for use in uses if self._is_foreign(path, use)}
+        foreign = self._foreign(last)
         with tf.device(cells[0].device):
             sums = results.named_sums(emitted)
             loss_sum, weight = sums['loss']
@@ -59,18 +72,23 @@ class Update:
         with tf.device(cells[0].device):
             norm = tf.sqrt(2.0 * tf.reduce_sum(tf.concat(squares, 0)))
             is_finite = tf.math.is_finite(norm) & tf.math.is_finite(loss_sum)
-            scale = inverse_weight * self._learner.clip_factor(norm)
-        done = []
-        for cell in cells:
-            with tf.device(cell.device), tf.control_dependencies(squares):  # every cell has read what it needs of the others
-                done.append(tf.function(lambda *a, c=cell: self._update(c, *a), autograph=False)(
-                    scale, learning_rate, is_finite, self._given(cell, foreign)))
-        with tf.device(cells[0].device), tf.control_dependencies(done):
             made = {name: tf.math.divide_no_nan(total, w) for name, (total, w) in sums.items()}
             made['loss'] = tf.where(tf.math.is_finite(loss_sum), loss_sum * inverse_weight, loss_sum)
-            made.update(weight=tf.identity(weight), gradient_norm=tf.identity(norm), is_finite=tf.identity(is_finite),
-                        learning_rate=tf.identity(learning_rate))
-            return made
+            made.update(weight=weight, gradient_norm=norm, is_finite=is_finite, learning_rate=learning_rate)
+            return Decision(inverse_weight * self._learner.clip_factor(norm), made)
+
+    def apply(self, decision: Decision, last: Sequence[tf.Operation]) -> list[tf.Tensor]:
+        """Adds the update of all cells, and returns tensors that are there when it is done."""
+        cells, made = self._cells, decision.results
+        foreign = self._foreign(last)
+        # Every cell has read what it needs of the others, and the norm what it is made of.
+        before = [*foreign.values(), made['gradient_norm']]
+        done = []
+        for cell, op in zip(cells, last, strict=True):
+            with tf.device(cell.device), tf.control_dependencies([*before, op]):
+                done.append(tf.function(lambda *a, c=cell: self._update(c, *a), autograph=False)(
+                    decision.scale, made['learning_rate'], made['is_finite'], self._given(cell, foreign)))
+        return done
 
     # Gradients.
 
@@ -81,6 +99,10 @@ class Update:
         k, path = use
         with tf.device(self._cells[k].device), tf.control_dependencies([last[k]]):
             return tf.identity(self._accumulators[k].gradients[path].read_value())
+
+    def _foreign(self, last: Sequence[tf.Operation]) -> dict[Use, tf.Tensor]:
+        """The gradients of weights that other cells own."""
+        return {use: self._read_gradient(use, last) for path, uses in self._uses.items() for use in uses if self._is_foreign(path, use)}
 
     def _given(self, cell: Cell, foreign: dict[Use, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The gradients that other cells made of this one's weights."""

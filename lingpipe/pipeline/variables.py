@@ -56,10 +56,12 @@ class Variables:
         """A function that makes the op which reads a weight of `cell` out of `variables`, or None for another cell's."""
         return lambda path: _read(variables[path]) if self.cell_of[path] == cell.index else None
 
-    def read_for_others(self, path: str, variables: dict[str, tf.Variable]) -> tf.Tensor:
-        """The op that reads a shared weight, on its owner's device."""
-        with tf.device(self._cells[self.cell_of[path]].device):
-            return _read(variables[path])
+    def shared_reader(self, variables: dict[str, tf.Variable]) -> Callable[[str], tf.Tensor]:
+        """A function that makes the op which reads a shared weight out of `variables`, on its owner's device."""
+        def read(path: str) -> tf.Tensor:
+            with tf.device(self._cells[self.cell_of[path]].device):
+                return _read(variables[path])
+        return read
 
 
 def _read(variable: tf.Variable) -> tf.Tensor:

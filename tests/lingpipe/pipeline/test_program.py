@@ -284,6 +284,35 @@ def test_mini_batches_may_be_of_several_shapes_in_any_partition():
         np.testing.assert_array_equal(value, weights_of(among)[path], err_msg=path)
 
 
+@pytest.mark.parametrize('schedule', ['gpipe', '1f1b'])
+def test_replicas_stay_equal_and_give_the_result_of_one_pipeline_with_all_micro_batches(schedule):
+    """Same seeds, moments and sums; only the order of additions is another, so all is equal within rounding."""
+    one = program_of(num_micro_batches=4, learn=learner(ema_decay=0.9), schedule=schedule)
+    two = program_of(num_micro_batches=2, learn=learner(ema_decay=0.9), num_cells=2, num_replicas=2, schedule=schedule)
+    again = program_of(num_micro_batches=2, learn=learner(ema_decay=0.9), num_cells=1, num_replicas=2, schedule='gpipe')
+    for step, (first, second) in enumerate(zip(batches(6)[::2], batches(6)[1::2], strict=True)):
+        found = []
+        for program in (one, two, again):
+            program.accumulate(first, step, 0)
+            found.append({name: float(value) for name, value in program.train_step(second, step, 1).items()})
+        assert found[1] == pytest.approx(found[0], rel=1e-5) and found[1] == found[2]
+        two.check_replicas()
+    for path, value in weights_of(two).items():
+        np.testing.assert_allclose(value, weights_of(one)[path], rtol=2e-4, atol=2e-6, err_msg=path)
+        np.testing.assert_array_equal(value, weights_of(again)[path], err_msg=path)
+    two._replicas[1].placed.weights['model/d2/w'].assign_add(tf.ones([12, 12]))
+    with pytest.raises(ArithmeticError, match='weights/model/d2/w of replica 1 differs from that of replica 0'):
+        two.check_replicas()
+
+
+def test_replicas_start_from_what_the_first_was_restored_to():
+    program = program_of(num_micro_batches=2, num_replicas=2)
+    for variable in program.variables().values():
+        variable.assign(variable + tf.ones_like(variable))
+    program.train_step(batches(1)[0], 0)
+    program.check_replicas()
+
+
 def test_layers_that_are_alike_share_an_update_and_each_gets_its_own():
     twins = Sequential.Params(name='model', layers=(
         *[layers.Dense.Params(name=f'dense_{i}', input_dim=8, units=8) for i in range(3)],

@@ -1,0 +1,89 @@
+"""Replicas: pipelines side by side, each with weights of its own, which stay equal to the last bit.
+
+    replica 0    micro-batches 0 .. M-1       accumulators --+         +-- the sums of all --> update --> weights
+    replica 1    micro-batches M .. 2M-1      accumulators --+-- sum --+-- the sums of all --> update --> the same weights
+                                                        (per variable, as soon as the cell's last task is done)
+
+The sums of a variable are made on the devices of one replica and sent to the others; variables take turns, so that each replica
+sums 1/R of them: every device sends and receives 2 (R - 1) / R of its gradients, as in a ring. A cell is reduced while
+earlier cells still run backward. The order of a sum is that of the replicas, and all get the same one.
+
+On GPUs NCCL could do it; that was not written, since none was there to try it on.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from lingpipe.pipeline.accumulators import Accumulators
+from lingpipe.pipeline.cell import Cell
+from lingpipe.pipeline.variables import Variables
+
+
+@dataclasses.dataclass(eq=False)
+class Replica:
+    """One pipeline.
+
+    Attributes:
+      index: r.
+      cells: of mini-batches of the first shape, on the replica's devices.
+      placed: its weights, slots and averages.
+      accumulators: [K].
+    """
+    index: int
+    cells: Sequence[Cell]
+    placed: Variables
+    accumulators: Sequence[Accumulators]
+
+
+def reduce(replicas: Sequence[Replica], last: Sequence[Sequence[tf.Operation]]) -> list[list[tf.Operation]]:
+    """Sets all accumulators to the sums over all replicas.
+
+    Args:
+      replicas: [R].
+      last: [R][K] the op after which a cell's accumulators hold all of its micro-batches.
+
+    Returns:
+      [R][K] the op after which they hold the sums.
+    """
+    if len(replicas) == 1:
+        return [list(ops) for ops in last]
+    done: list[list[tf.Operation]] = [[] for _ in replicas]
+    for k in range(len(replicas[0].cells)):
+        assigned: list[list[tf.Operation]] = [[] for _ in replicas]
+        for i, variables in enumerate(zip(*[replica.accumulators[k].variables() for replica in replicas], strict=True)):
+            values = []
+            for replica, ops, variable in zip(replicas, last, variables, strict=True):
+                with tf.device(replica.cells[k].device), tf.control_dependencies([ops[k]]):
+                    values.append(tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype))
+            owner = replicas[i % len(replicas)]
+            with tf.device(owner.cells[k].device):
+                total = owner.accumulators[k].merge(variables[owner.index], values)
+            for replica, variable in zip(replicas, variables, strict=True):
+                with tf.device(replica.cells[k].device):
+                    assigned[replica.index].append(tf.raw_ops.AssignVariableOp(resource=variable.handle, value=total))
+        for replica, ops, after in zip(replicas, assigned, last, strict=True):
+            with tf.device(replica.cells[k].device), tf.control_dependencies([*ops, after[k]]):
+                done[replica.index].append(tf.no_op())
+    return done
+
+
+def copy_first(replicas: Sequence[Replica]) -> None:
+    """Gives all replicas the weights, slots and averages of the first."""
+    first = replicas[0].placed.by_key()
+    for replica in replicas[1:]:
+        for key, variable in replica.placed.by_key().items():
+            with tf.device(variable.device):
+                variable.assign(tf.identity(first[key]))
+
+
+def check_equal(replicas: Sequence[Replica]) -> None:
+    """Raises ArithmeticError, with the variable named, unless all replicas are equal to the last bit."""
+    first = replicas[0].placed.by_key()
+    for replica in replicas[1:]:
+        for key, variable in replica.placed.by_key().items():
+            if variable.numpy().tobytes() != first[key].numpy().tobytes():
+                raise ArithmeticError(f'{key} of replica {replica.index} differs from that of replica 0, and they must be equal to '
+                                      'the last bit: a device errs, or other code set a weight; go on from the last checkpoint.')
