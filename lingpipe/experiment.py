@@ -20,7 +20,7 @@ from lingpipe.task import Task
 from lingpipe.train_loop import TrainLoop
 
 # What may differ when a training goes on: where and how long it runs, not what it learns.
-MAY_CHANGE = re.compile(r'(pipeline(?!\.num_(micro_batches|replicas)$)|train|eval_inputs|initialize_from)\b.*')
+MAY_CHANGE = re.compile(r'(pipeline(?!\.(num_micro_batches|num_replicas|wire_dtype)$)|train|eval_inputs|initialize_from)\b.*')
 
 
 class InitializeFrom(Params):

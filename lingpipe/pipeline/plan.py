@@ -20,7 +20,7 @@ from lingpipe.pipeline.wiring import Element, wire
 
 
 class PipelineParams(Params):
-    """How a network is run on devices. Nothing here but num_micro_batches and num_replicas changes a result."""
+    """How a network is run on devices. Only num_micro_batches, num_replicas and wire_dtype change what is learned."""
     num_cells: int = field(1, 'K: how many cells the layers are cut into, one a device.')
     num_micro_batches: int = field(1, 'M: how many micro-batches a mini-batch is split into, in each replica.')
     num_replicas: int = field(1, 'R: pipelines that run side by side, each on its part of the mini-batch, with weights that stay equal to '
@@ -35,6 +35,8 @@ class PipelineParams(Params):
     device_bytes: float | None = field(None, 'Memory limit of a device; the partitioner keeps weights, slots and activations below it.')
     devices: tuple[str, ...] = field((), 'tf.device strings, one a cell, replica after replica. Empty: the GPUs, or else the logical CPU '
                                          'devices.')
+    wire_dtype: Literal['as_is', 'bfloat16'] = field('as_is', "What float32 values and gradients are sent to other devices as; with "
+                                                              "'bfloat16' half the bytes, and results that depend on where cells end.")
     use_graph_optimizer: bool = field(False, "TensorFlow's Grappler rewrites graphs for speed; its rewrites depend on where cells end, so "
                                              'that with it results differ in the last bits between partitions.')
 

@@ -25,6 +25,7 @@ from lingpipe.pipeline.plan import PipelineParams, Plan
 from lingpipe.pipeline.replicas import Replica, check_equal, copy_first, reduce
 from lingpipe.pipeline.step import Ran, check_batch, is_of_spec, run_tasks
 from lingpipe.pipeline.timeline import Timeline
+from lingpipe.pipeline.transfers import measured_bytes, predicted_bytes
 from lingpipe.pipeline.update import Update
 from lingpipe.pipeline.variables import Variables
 
@@ -194,7 +195,8 @@ class Program:
         for replica, cells, tasks in zip(self._replicas, shape.plan.replicas, shape.tasks, strict=True):
             mine = nested.pack_like(batch, [part[replica.index] for part in parts])
             ran.append(run_tasks(shape.plan.schedule, cells, tasks, mine, step, first + replica.index * p.num_micro_batches,
-                                 replica.placed.shared_reader(replica.placed.weights), is_timed))
+                                 replica.placed.shared_reader(replica.placed.weights), is_timed,
+                                 tf.bfloat16 if p.wire_dtype == 'bfloat16' else None))
         return ran
 
     def _traced_tasks(self, replica: Replica, cells: Sequence[Cell], plan: Plan) -> dict[tuple[str, int], Task]:
@@ -211,6 +213,15 @@ class Program:
                 tasks['B', cell.index] = backward
                 available.update(backward.gradients_out)
         return tasks
+
+    def sent_bytes(self) -> tuple[float, float]:
+        """(predicted, measured) bytes of values and gradients that cross between the devices of a replica in a training step; see
+        transfers.py. Measured is what the graph of the step sends, which is built for it."""
+        shape, p = self._shapes[0], self.plan.params
+        if 'train' not in shape.steps:
+            shape.steps['train'] = self._build('train', shape)
+        predicted = predicted_bytes(self.plan.cells, p.num_micro_batches, tf.bfloat16 if p.wire_dtype == 'bfloat16' else None)
+        return predicted, measured_bytes(shape.steps['train'].graph) / p.num_replicas
 
     def check_replicas(self) -> None:
         """Raises ArithmeticError unless the weights, slots and averages of all replicas are equal to the last bit."""

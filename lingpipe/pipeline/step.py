@@ -17,6 +17,7 @@ from lingpipe import nested
 from lingpipe.pipeline import cell as cell_lib
 from lingpipe.pipeline.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.schedule import Schedule, Task, play
+from lingpipe.pipeline.transfers import Wire
 from lingpipe.pipeline.wiring import BATCH, Value
 
 
@@ -38,7 +39,7 @@ class Ran:
 
 def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, int], cell_lib.Task],
               batch: dict[str, Any], step: tf.Tensor, first_micro_batch: tf.Tensor,
-              read_shared: Callable[[str], tf.Tensor], is_timed: bool = False) -> Ran:
+              read_shared: Callable[[str], tf.Tensor], is_timed: bool = False, wire_dtype: tf.DType | None = None) -> Ran:
     """Adds the calls of all tasks to the graph being traced; or, called eagerly, runs them one after the other.
 
     Args:
@@ -50,10 +51,14 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
       first_micro_batch: int32 scalar, the index of the first micro-batch among those that are accumulated for one update.
       read_shared: makes the op that reads a weight, on the device of its owner.
       is_timed: stamps the time before and after every task.
+      wire_dtype: what float32 values are sent to other devices as; None: as they are.
     """
+    wire = Wire(wire_dtype)
     micro = _split(batch, _batch_values(cells), schedule.num_micro_batches)
     values: dict[tuple[Leaf, int], tf.Tensor] = dict(micro)
     sums: dict[tuple[Leaf, int], tf.Tensor] = {}
+    makers: dict[tuple[Leaf, int], str] = {}  # the devices that values are on
+    adders: dict[tuple[Leaf, int], str] = {}  # and gradients
     residuals: dict[tuple[int, int], list[tf.Tensor]] = {}
     last: list[tf.Operation | None] = [None] * len(cells)
     shared = {path: read_shared(path) for path in dict.fromkeys(p for t in tasks.values() for p in t.shared)}
@@ -63,11 +68,13 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
     for task in order:
         kind, k, m = task
         traced = tasks[kind, k]
-        given = [values[leaf, m] for leaf in traced.inputs] + [shared[path] for path in traced.shared]
-        given += [sums[leaf, m] for leaf in traced.gradients_in]
+        device = cells[k].device
+        given = [wire.carried(values[leaf, m], makers.get((leaf, m), device), device) for leaf in traced.inputs]
+        given += [shared[path] for path in traced.shared]
+        given += [wire.carried(sums[leaf, m], adders[leaf, m], device) for leaf in traced.gradients_in]
         if traced.num_residuals_in:
             given += residuals.pop((k, m))
-        with tf.device(cells[k].device):
+        with tf.device(device):
             before = [last[k]] if last[k] is not None else []
             if is_timed:
                 with tf.control_dependencies(before + given):
@@ -83,7 +90,9 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
                 stamps.append((start, end))
         num_values, num_gradients = len(traced.outputs), len(traced.gradients_out)
         values.update({(leaf, m): t for leaf, t in zip(traced.outputs, results, strict=False)})
+        makers.update({(leaf, m): device for leaf in traced.outputs})
         sums.update({(leaf, m): t for leaf, t in zip(traced.gradients_out, results[num_values:], strict=False)})
+        adders.update({(leaf, m): device for leaf in traced.gradients_out})
         residuals[k, m] = results[num_values + num_gradients:-1]
     return Ran([op for op in last if op is not None], values, tf.stack([tf.stack(pair) for pair in stamps]) if stamps else None, order)
 

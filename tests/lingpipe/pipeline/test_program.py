@@ -313,6 +313,27 @@ def test_replicas_start_from_what_the_first_was_restored_to():
     program.check_replicas()
 
 
+@pytest.mark.parametrize(('num_cells', 'num_replicas'), [(1, 1), (2, 1), (4, 1), (2, 2)])
+def test_only_values_at_the_ends_of_cells_cross_and_as_many_bytes_as_predicted(num_cells, num_replicas):
+    found = {dtype: program_of(num_cells=num_cells, num_replicas=num_replicas, num_micro_batches=2, wire_dtype=dtype).sent_bytes()
+             for dtype in ('as_is', 'bfloat16')}
+    predicted, measured = found['as_is']
+    assert measured == predicted and found['bfloat16'] == (predicted / 2, predicted / 2)
+    assert (predicted > 0) == (num_cells > 1)
+    if (num_cells, num_replicas) == (2, 1):  # x and skip, and their gradients: 12 floats for each example
+        assert predicted == 2 * 2 * BATCH * 12 * 4
+
+
+def test_bfloat16_on_the_wire_is_close_to_float32_and_changes_nothing_in_one_cell():
+    as_is, rounded, alone, alone_rounded = (
+        trained(program_of(num_cells=num_cells, wire_dtype=dtype), 2) for num_cells in (3, 1) for dtype in ('as_is', 'bfloat16'))
+    assert any(not np.array_equal(rounded[path], value) for path, value in as_is.items())
+    for path, value in as_is.items():
+        if path.startswith('weights/'):
+            np.testing.assert_allclose(rounded[path], value, atol=0.02, err_msg=path)
+        np.testing.assert_array_equal(alone_rounded[path], alone[path], err_msg=path)
+
+
 def test_layers_that_are_alike_share_an_update_and_each_gets_its_own():
     twins = Sequential.Params(name='model', layers=(
         *[layers.Dense.Params(name=f'dense_{i}', input_dim=8, units=8) for i in range(3)],
