@@ -44,7 +44,9 @@ def amoebanet(num_classes: int, num_steps: int, learning_rate: float, batch_size
 class AmoebaNet:
     """AmoebaNet-D (3, 16) on Fashion-MNIST, in 2 cells.
 
-        python -m lingpipe.trainer --model=image.fashion_mnist.AmoebaNet --logdir=/tmp/fashion
+        python -m lingpipe.trainer --model=image.fashion_mnist.AmoebaNet --logdir=/tmp/fashion --mode=train_and_eval
+
+    To expect (2026-11-21, 2 cores that other work had a share of): 90.0 % test accuracy after 4.3 epochs, in 16 minutes.
     """
 
     @classmethod
@@ -57,6 +59,8 @@ class Pretraining:
     """The same on classes 0 to 4 alone: what Transfer starts from.
 
         python -m lingpipe.trainer --model=image.fashion_mnist.Pretraining --logdir=/tmp/pretraining
+
+    To expect: 4 minutes.
     """
 
     @classmethod
@@ -68,7 +72,10 @@ class Pretraining:
 class FromScratch:
     """Classes 5 to 9 from 10 examples of each, without any transfer.
 
-        python -m tools.repeat --model=image.fashion_mnist.FromScratch --logdir=/tmp/scratch --runs=5
+        python -m tools.repeat --model=image.fashion_mnist.FromScratch --logdir=/tmp/scratch --seeds=SEEDS
+
+    where SEEDS is seed,train_input.seed,train_input.subset.seed: every run has other examples too. To expect: 85.2 % +- 1.9 % (standard
+    deviation of 5 runs).
     """
 
     @classmethod
@@ -81,8 +88,10 @@ class FromScratch:
 class Transfer:
     """Classes 5 to 9 from 10 examples of each; every layer but the last starts from Pretraining.
 
-        python -m tools.repeat --model=image.fashion_mnist.Transfer --logdir=/tmp/transfer --runs=5 \\
+        python -m tools.repeat --model=image.fashion_mnist.Transfer --logdir=/tmp/transfer --seeds=SEEDS \\
             --set initialize_from.directory=/tmp/pretraining
+
+    with the SEEDS of FromScratch. To expect: 88.4 % +- 2.0 %; with the same examples 3.1 % +- 2.1 % above FromScratch, in every run above.
     """
 
     @classmethod
