@@ -4,6 +4,11 @@ TensorFlow's builds exclude each other, so an extra chooses one: pip install -e 
 """
 import setuptools
 
+TRANSLATION = [
+    'sacrebleu>=2.4',        # BLEU and chrF; 2.4 is the oldest that was tried
+    'sentencepiece>=0.2.0',  # vocabularies; 0.2.0 is the oldest that was tried
+]
+
 setuptools.setup(
     name='lingpipe',
     version='0.1.0',
@@ -24,6 +29,7 @@ setuptools.setup(
     extras_require={
         'cpu': ['tensorflow-cpu>=2.18'],             # 2.18 is the first that runs with NumPy 2
         'gpu': ['tensorflow[and-cuda]>=2.18'],
-        'test': ['hypothesis>=6.100', 'mypy>=1.10', 'pytest>=8.0', 'pytest-xdist>=3.5', 'ruff>=0.5'],
+        'test': ['hypothesis>=6.100', 'mypy>=1.10', 'pytest>=8.0', 'pytest-xdist>=3.5', 'ruff>=0.5', *TRANSLATION],
+        'translation': TRANSLATION,
     },
 )

@@ -76,7 +76,7 @@ class Input(Configurable):
     def dataset(self, position: int = 0) -> tf.data.Dataset:
         """Batches from `position` (examples consumed before) on: nested dicts of tensors [B, ...], and 'weight', float32 [B].
 
-        The weight is 1 (or what the source says), and 0 for the padding of the last batch.
+        The weight is 1, or what the source says, one an example or one for each of its tokens, [B, T]; 0 for the padding of the last batch.
 
         Raises:
           ValueError: the batch is larger than the data, an example is not of static shape, or what the source finds.
@@ -95,8 +95,11 @@ class Input(Configurable):
             return {'example': self.read(index), 'seed': order.example_seeds(index, epoch, p.seed), 'real': real}
 
         def finish(placed: dict[str, Any]) -> dict[str, Any]:
-            example = dict(placed['example'])
-            example['weight'] = tf.cast(example['weight'], tf.float32) * placed['real'] if 'weight' in example else placed['real']
+            example, real = dict(placed['example']), placed['real']
+            if 'weight' in example:   # of an example, or of each of its tokens
+                weight = tf.cast(example['weight'], tf.float32)
+                real = weight * tf.reshape(real, real.shape + [1] * (weight.shape.rank - real.shape.rank))
+            example['weight'] = real
             return example
 
         def of_one(placed: dict[str, Any]) -> dict[str, Any]:

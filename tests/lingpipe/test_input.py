@@ -122,6 +122,22 @@ def test_weights_of_the_data_are_kept_and_padding_weighs_nothing():
     assert batches_of(source, key='weight') == [[0.5, 0.25], [2., 0.]]
 
 
+@pytest.mark.parametrize('has_preprocess', [False, True])
+def test_weights_of_tokens_are_kept_and_padding_weighs_nothing(has_preprocess):
+    """An example's weight multiplies along the batch: of 2 examples with 2 tokens each it once went along the tokens."""
+    class Weighted(Numbers):
+        def load(self) -> dict[str, np.ndarray]:
+            return {'x': np.arange(3), 'weight': np.array([[1., 1.], [1., 0.], [1., 0.5]])}
+
+    class Copied(Weighted):
+        def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
+            return dict(example)
+
+    source = numbers(Copied if has_preprocess else Weighted, batch_size=2, shuffle=False, num_epochs=1)
+    assert source.spec()['weight'] == tf.TensorSpec([2, 2])
+    assert batches_of(source, key='weight') == [[[1., 1.], [1., 0.]], [[1., 0.5], [0., 0.]]]
+
+
 # Batches.
 
 def test_the_spec_is_that_of_a_batch():

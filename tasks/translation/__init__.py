@@ -1,0 +1,1 @@
+"""Translation: the Transformer and what it reads."""

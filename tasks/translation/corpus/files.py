@@ -1,0 +1,96 @@
+"""Files of sentence pairs: two plain texts with equal line counts, or one with tabs between the sides. UTF-8, or gzip of it.
+
+A line that is wrong is dropped and named in the report; a file that is wrong as a whole is refused.
+"""
+from __future__ import annotations
+
+import gzip
+import itertools
+import os
+from collections.abc import Iterator
+
+from tasks.translation.corpus.languages import checked
+from tasks.translation.corpus.pair import Pair, Place
+from tasks.translation.corpus.report import FOUND, Report
+
+MAX_BAD_SHARE = 0.5       # of the lines; with more the file is something else
+MIN_LINES_FOR_SHARE = 10
+NOT_UTF8, NO_PAIR, EMPTY = 'not UTF-8', 'not two columns', 'empty line'
+
+
+def text_pairs(code: str, text_path: str, english_path: str, report: Report) -> Iterator[Pair]:
+    """The pairs of two files, line by line.
+
+    Raises:
+      ValueError: an unknown language, a file that cannot be read, line counts that differ, or more than half of the lines wrong.
+    """
+    checked([code])
+    with _opened(text_path) as texts, _opened(english_path) as english:
+        numbers = [sum(1 for _ in file) for file in (texts, english)]
+    if numbers[0] != numbers[1]:
+        raise ValueError(f'{text_path} has {numbers[0]:,} lines and {english_path} has {numbers[1]:,}, but line n of one translates line n '
+                         f'of the other; they may be apart from any line up to {min(numbers) + 1:,} on: write both again from their pairs.')
+    with _opened(text_path) as texts, _opened(english_path) as english:
+        lines = ([text, other] for text, other in zip(texts, english, strict=True))
+        yield from _pairs(code, text_path, lines, report)
+
+
+def tab_pairs(code: str, path: str, report: Report, columns: tuple[int, int] = (0, 1)) -> Iterator[Pair]:
+    """The pairs of a file with columns between tabs.
+
+    Args:
+      code: the language.
+      path: the file.
+      report: counts lines that are no pair.
+      columns: of the sentence and of its English, from 0.
+
+    Raises:
+      ValueError: as text_pairs.
+    """
+    checked([code])
+    with _opened(path) as file:
+        rows = (line.rstrip(b'\r\n').split(b'\t') for line in file)
+        yield from _pairs(code, path, ([row[i] for i in columns] if max(columns) < len(row) else [] for row in rows), report)
+
+
+def _pairs(code: str, path: str, lines: Iterator[list[bytes]], report: Report) -> Iterator[Pair]:
+    source, num_bad, number = f'{code} {os.path.basename(path)}', 0, 0
+    for number, sides in enumerate(lines, 1):
+        place = Place(source, path, number)
+        why, texts = _decoded(sides)
+        if not why:
+            yield Pair(code, texts[0], texts[1], place)
+            continue
+        report.count(FOUND, place)
+        report.count(why, place)
+        num_bad += why != EMPTY
+    if num_bad > MAX_BAD_SHARE * max(number, MIN_LINES_FOR_SHARE):
+        kinds = '; '.join(f'{n:,} {why} (the first: {", ".join(report.places[source, why])})'
+                          for why in (NOT_UTF8, NO_PAIR) if (n := report.total(why, source)))
+        raise ValueError(f'{path}: {num_bad:,} of {number:,} lines are no pair of sentences in UTF-8: {kinds}. Convert it '
+                         '(iconv -t UTF-8), or name the columns that hold the sentence and its English.')
+    if not number:
+        raise ValueError(f'{path} is empty; name a file of sentences.')
+
+
+def _decoded(sides: list[bytes]) -> tuple[str, list[str]]:
+    """(what is wrong with a line, its two sides)."""
+    if len(sides) < 2:
+        return NO_PAIR, []
+    try:
+        texts = [side.decode('utf-8-sig').strip() for side in sides]
+    except UnicodeDecodeError:
+        return NOT_UTF8, []
+    if not all(texts):
+        return EMPTY, []
+    return ('', texts) if '\0' not in itertools.chain(*texts) else (NOT_UTF8, [])
+
+
+def _opened(path: str) -> gzip.GzipFile:
+    """The file for reading bytes; its lines end with b'\\n' alone, whatever else Unicode calls the end of a line."""
+    try:
+        with open(path, 'rb') as file:
+            is_compressed = file.read(2) == b'\x1f\x8b'
+        return gzip.open(path) if is_compressed else open(path, 'rb')   # type: ignore[return-value]
+    except OSError as error:
+        raise ValueError(f'{path} cannot be read ({error.strerror}); correct the path (it is looked up from {os.getcwd()}).') from error

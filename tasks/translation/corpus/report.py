@@ -1,0 +1,75 @@
+"""Report: what was found and what was dropped, by source and reason, with the first few places of each."""
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from tasks.translation.corpus.pair import Place
+
+NUM_PLACES = 5   # of every source and reason
+PLACES_WIDTH = 60
+FOUND, KEPT = 'found', 'kept'
+
+
+class Report:
+    """Counts of pairs. Every pair is found once, and kept or dropped for one reason.
+
+    Attributes:
+      counts: (source, reason) -> pairs; the reasons FOUND and KEPT among them.
+      places: (source, reason) -> the first few places.
+    """
+
+    def __init__(self) -> None:
+        self.counts: collections.Counter[tuple[str, str]] = collections.Counter()
+        self.places: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
+
+    def count(self, reason: str, place: Place) -> None:
+        """Counts a pair that was FOUND, KEPT, or dropped for a reason."""
+        key = (place.source, reason)
+        self.counts[key] += 1
+        if reason not in (FOUND, KEPT) and len(self.places[key]) < NUM_PLACES:
+            self.places[key].append(str(place))
+
+    def total(self, reason: str, source: str | None = None) -> int:
+        """Pairs of a reason, in one source or in all."""
+        return sum(n for (one, why), n in self.counts.items() if why == reason and source in (None, one))
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why pairs were dropped, in the order in which they first were."""
+        return list(dict.fromkeys(reason for _, reason in self.counts if reason not in (FOUND, KEPT)))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """For every source and reason the number of pairs and the first places: what corpus.json holds."""
+        return [{'source': source, 'reason': reason, 'pairs': n, 'places': self.places.get((source, reason), [])}
+                for (source, reason), n in self.counts.items()]
+
+    def text(self, width: int = 140) -> str:
+        """A table: a row for every source and reason."""
+        table = Table(box=box.SIMPLE_HEAD)
+        for name, justify in (('source', 'left'), ('pairs', 'left'), ('number', 'right'), ('share', 'right'), ('the first', 'left')):
+            table.add_column(name, justify=justify, overflow='fold')  # type: ignore[arg-type]
+        for source in dict.fromkeys(source for source, _ in self.counts):
+            found = self.total(FOUND, source)
+            for reason in [FOUND, *self.reasons, KEPT]:
+                if (n := self.total(reason, source)) or reason in (FOUND, KEPT):
+                    label = reason if reason in (FOUND, KEPT) else f'dropped: {reason}'
+                    table.add_row(source if reason == FOUND else '', label, f'{n:,}', f'{n / max(1, found):.1%}',
+                                  _some(self.places.get((source, reason), [])))
+        console = Console(width=width, color_system=None)
+        with console.capture() as capture:
+            console.print(table)
+        return '\n'.join(line.rstrip() for line in capture.get().splitlines() if line.strip())
+
+
+def _some(places: list[str]) -> str:
+    """As many of the places as have room in a line, one at least."""
+    shown = places[:1]
+    for place in places[1:]:
+        if len(', '.join([*shown, place])) <= PLACES_WIDTH:
+            shown.append(place)
+    return ', '.join(shown)

@@ -1,0 +1,134 @@
+"""Prepares a corpus of many languages and English from files, catalogues and data sets: cleaned, split by the English, in one folder.
+
+    python -m tools.build_corpus --output=CORPUS --mediawiki=/tmp/mediawiki
+    python -m tools.build_corpus --output=CORPUS --text=de:news.de:news.en --tab=cy:welsh.tsv:1,0 --gettext=/usr/share/locale
+    python -m tools.build_corpus --output=CORPUS --tfds=ted_multi_translate:train+validation --tfds=opus/de-en/EMEA --data_dir=DIR
+    python -m tools.train_vocabulary --corpus=CORPUS --size=16000
+
+Every flag of a source may come several times. What is dropped, and why, is printed as a table with the first places, and kept in
+CORPUS/corpus.json. Mind the licences of what you build from: MediaWiki's messages are under GPL-2+.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.progress import Progress
+
+from tasks.translation.corpus import catalogues, datasets, files, languages, mediawiki
+from tasks.translation.corpus.cleaning import Cleaner
+from tasks.translation.corpus.pair import Pair
+from tasks.translation.corpus.prepared import PreparedCorpus, write
+from tasks.translation.corpus.report import Report
+from tasks.translation.corpus.vocabulary import Vocabulary
+from tools.train_vocabulary import ids_text, write_ids
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+EVERY = 2000   # pairs between two updates of the bar
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The flags."""
+    p = argparse.ArgumentParser(prog='python -m tools.build_corpus', description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--output', required=True, help='folder of the corpus')
+    p.add_argument('--text', action='append', default=[], metavar='CODE:FILE:ENGLISH', help='two files, line for line')
+    p.add_argument('--tab', action='append', default=[], metavar='CODE:FILE[:I,J]', help='a file with tabs; columns from 0, default 0,1')
+    p.add_argument('--gettext', action='append', default=[], metavar='FOLDER', help='of .po and .mo files')
+    p.add_argument('--mediawiki', action='append', default=[], metavar='FOLDER', help='of i18n files; see tools.get_mediawiki')
+    p.add_argument('--tfds', action='append', default=[], metavar='NAME[:SPLIT]', help='a set of tensorflow-datasets')
+    p.add_argument('--data_dir', default=None, help='where sets of tensorflow-datasets are prepared')
+    p.add_argument('--download', action='store_true', help='download sets that are not prepared')
+    p.add_argument('--languages', default='listed', help="codes with commas; 'listed': 102 of a public translator; 'known': those and more")
+    p.add_argument('--max_words', type=int, default=60)
+    p.add_argument('--max_characters', type=int, default=400)
+    p.add_argument('--min_words', type=int, default=1, help='of the English')
+    p.add_argument('--test_share', type=float, default=0.09, help='the part of the English sentences that is never trained on')
+    p.add_argument('--vocabulary', default='', help='a sentencepiece model that is there: ids are written at once')
+    p.add_argument('--json', action='store_true', help='print one JSON object')
+    return p.parse_args(argv)
+
+
+def sources(args: argparse.Namespace, report: Report) -> Iterator[tuple[str, Iterator[Pair]]]:
+    """(what it is, its pairs) of every source that the flags name.
+
+    Raises:
+      ValueError: a flag that is not written as it must be.
+    """
+    for flag in args.text:
+        code, text, english = _parts(flag, '--text', 'CODE:FILE:ENGLISH', 3, 3)
+        yield text, files.text_pairs(code, text, english, report)
+    for flag in args.tab:
+        code, path, *columns = _parts(flag, '--tab', 'CODE:FILE or CODE:FILE:I,J', 2, 3)
+        numbers = (columns or ['0,1'])[0].split(',')
+        if len(numbers) != 2 or not all(one.isdigit() for one in numbers):
+            raise ValueError(f'--tab={flag} names the columns {columns[0]!r}; write two numbers from 0, the sentence first: 0,1.')
+        yield path, files.tab_pairs(code, path, report, (int(numbers[0]), int(numbers[1])))
+    for folder in args.gettext:
+        yield folder, catalogues.catalogue_pairs(folder, report)
+    for folder in args.mediawiki:
+        yield folder, mediawiki.message_pairs(folder, report)
+    for flag in args.tfds:
+        name, _, split = flag.partition(':') if flag.count(':') < 2 else flag.rpartition(':')
+        yield name, datasets.dataset_pairs(name, split or 'train', args.data_dir, args.download)
+
+
+def _parts(flag: str, name: str, form: str, least: int, most: int) -> list[str]:
+    parts = flag.split(':')
+    if not least <= len(parts) <= most or not all(parts):
+        raise ValueError(f'{name}={flag} has {len(parts)} parts between colons; write {name}={form}.')
+    return parts
+
+
+def build(args: argparse.Namespace, console: Console) -> tuple[PreparedCorpus, Report, dict[str, object]]:
+    """(the corpus, what was dropped, statistics of ids or nothing).
+
+    Raises:
+      ValueError: no source, or what a source finds.
+    """
+    asked = {'listed': tuple(languages.LISTED), 'known': tuple(languages.KNOWN)}.get(args.languages) or tuple(args.languages.split(','))
+    cleaner = Cleaner(asked, args.max_words, args.max_characters, args.min_words)
+    vocabulary = Vocabulary(args.vocabulary) if args.vocabulary else None
+    if not any((args.text, args.tab, args.gettext, args.mediawiki, args.tfds)):
+        raise ValueError('no source is named; use --text, --tab, --gettext, --mediawiki or --tfds (see --help).')
+    with Progress('{task.description}', '{task.fields[shown]}', console=console, transient=True) as bar:
+        def cleaned() -> Iterator[Pair]:
+            for name, pairs in sources(args, cleaner.report):
+                task = bar.add_task(name, total=None, shown='')
+                number = 0
+                for number, pair in enumerate(cleaner.clean(pairs), 1):
+                    yield pair
+                    if number % EVERY == 0:
+                        bar.update(task, shown=f'{number:,} pairs')
+                bar.update(task, shown=f'{number:,} pairs')
+
+        corpus = write(args.output, cleaned(), cleaner.report, args.test_share)
+    ids = write_ids(corpus, vocabulary, console) if vocabulary else {}
+    return corpus, cleaner.report, ids
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Builds and prints the tables."""
+    args = parse(argv)
+    try:
+        corpus, report, ids = build(args, Console(file=sys.stderr))
+    except (EOFError, OSError, ValueError) as error:
+        raise SystemExit(f'build_corpus: {error}') from error
+    if args.json:
+        print(json.dumps({'output': args.output, **corpus.described, **({'ids': ids} if ids else {})}))
+        return
+    print(report.text())
+    print(corpus.text())
+    if ids:
+        print(ids_text(ids))
+    else:
+        print(f'next: python -m tools.train_vocabulary --corpus={args.output}')
+
+
+if __name__ == '__main__':
+    main()

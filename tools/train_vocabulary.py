@@ -1,0 +1,76 @@
+"""Trains one sentencepiece vocabulary for all languages of a prepared corpus, and writes the ids of all its sentences.
+
+    python -m tools.train_vocabulary --corpus=CORPUS --size=16000
+    python -m tools.train_vocabulary --corpus=CORPUS --vocabulary=OTHER/vocabulary.model     # one that is there: ids alone
+
+It is trained on sentences of the training part, languages drawn by temperature.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from tasks.translation.corpus.prepared import PreparedCorpus
+from tasks.translation.corpus.vocabulary import Vocabulary, encode_corpus, sample, train
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+
+def write_ids(corpus: PreparedCorpus, vocabulary: Vocabulary, console: Console) -> dict[str, Any]:
+    """Writes ids and the vocabulary into the corpus, with a progress bar; returns the statistics of ids."""
+    total = 2 * sum(int(corpus.rows(split)[-1]) for split in ('train', 'test'))
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task('ids', total=total)
+        return encode_corpus(corpus, vocabulary, lambda n: bar.advance(task, n))
+
+
+def ids_text(ids: dict[str, Any]) -> str:
+    """A table of what encode_corpus returned."""
+    names = ('sentences', 'ids', 'p50', 'p90', 'p99', 'max')
+    lines = [f'{ids["vocab_size"]:,} ids  ' + ''.join(f'{name:>12}' for name in names) + f'{"bytes":>8}']
+    lines += [f'{side:10}' + ' ' * 5 + ''.join(f'{ids[side][name]:12,}' for name in names) + f'{ids[side]["bytes_share"]:8.2%}'
+              for side in ('source', 'english')]
+    return '\n'.join(lines)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Trains, encodes and prints statistics."""
+    p = argparse.ArgumentParser(prog='python -m tools.train_vocabulary', description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--corpus', required=True, help='folder that tools.build_corpus made')
+    p.add_argument('--vocabulary', default='', help='use this model; none is trained')
+    p.add_argument('--size', type=int, default=16000, help='number of ids')
+    p.add_argument('--kind', choices=['unigram', 'bpe'], default='unigram')
+    p.add_argument('--temperature', type=float, default=5., help='of the sample')
+    p.add_argument('--sentences', type=int, default=200_000, help='in the sample')
+    p.add_argument('--english_share', type=float, default=0.2, help='of the sample')
+    p.add_argument('--coverage', type=float, default=0.9995, help='part of all characters with an id; others are spelt in bytes')
+    p.add_argument('--language_tags', action='store_true', help="give each language an id '<code>'")
+    p.add_argument('--seed', type=int, default=0, help='of the sample')
+    p.add_argument('--threads', type=int, default=2)
+    p.add_argument('--json', action='store_true', help='print one JSON object')
+    args = p.parse_args(argv)
+    console = Console(file=sys.stderr)
+    try:
+        corpus = PreparedCorpus(args.corpus)
+        if args.vocabulary:
+            vocabulary = Vocabulary(args.vocabulary)
+        else:
+            sentences = sample(corpus, args.sentences, args.temperature, args.english_share, args.seed)
+            console.print(f'training on {len(sentences):,} sentences')
+            tags = corpus.codes if args.language_tags else ()
+            vocabulary = train(sentences, args.size, args.kind, args.coverage, tags, args.threads)
+        ids = write_ids(corpus, vocabulary, console)
+    except ValueError as error:
+        raise SystemExit(f'train_vocabulary: {error}') from error
+    print(json.dumps({'vocabulary': corpus.vocabulary_path, **ids}) if args.json else ids_text(ids))
+
+
+if __name__ == '__main__':
+    main()
