@@ -31,8 +31,8 @@ def overview(plan: Plan, batch_size: int) -> str:
     of_replicas = f', {p.num_replicas} replicas of them (the first is shown)' if p.num_replicas > 1 else ''
     lines = [
         f'{weights:,} parameters in {p.num_cells} cells{of_replicas}; {p.num_micro_batches} micro-batches of '
-        f'{batch_size // (p.num_micro_batches * p.num_replicas)} examples; schedule {p.schedule}, recompute {p.recompute}. GFLOPs, activations and sent are of one forward micro-batch, peak is '
-        f'predicted for the step.',
+        f'{batch_size // (p.num_micro_batches * p.num_replicas)} examples; schedule {p.schedule}, recompute {p.recompute}. GFLOPs, '
+        f'activations and sent are of one forward micro-batch, peak is predicted for the step.',
         f'predicted bubble {simulation.bubble_share:.1%}, balance {plan.balance:.1%} (mean cell / slowest cell)',
     ]
     text = _render(table) + '\n'.join(lines) + '\n'
