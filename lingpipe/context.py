@@ -85,6 +85,22 @@ class Context:
         _put(self.emissions.means, path, name, tf.cast(value, tf.float32))
 
 
+class DecodingContext(Context):
+    """The context of one position of decoding.
+
+    Attributes:
+      position: int32 scalar tensor, from 0.
+      num_hypotheses: k, of each sentence.
+      num_candidates: how many of the best next ids are asked for, of each hypothesis.
+      max_length: no position is as large as this.
+    """
+
+    def __init__(self, position: tf.Tensor | int, num_hypotheses: int, num_candidates: int, max_length: int):
+        super().__init__()
+        self.position = position
+        self.num_hypotheses, self.num_candidates, self.max_length = num_hypotheses, num_candidates, max_length
+
+
 def _put(emitted: dict[tuple[str, str], Any], path: str, name: str, value: Any) -> None:
     if (path, name) in emitted:
         raise ValueError(f'{path} emits {name!r} twice in one call, and only one would count; add them up first, or give them two names.')

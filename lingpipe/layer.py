@@ -178,6 +178,43 @@ class Layer(Configurable):
         """
         raise NotImplementedError(f'{type(self).__name__} emits {name!r} but has no updated_state')
 
+    # Decoding, one position at a time: see pipeline/decoder.py. n sentences, k hypotheses of each, which stand where time stands in fprop.
+
+    is_positionwise = False  # Whether each position of fprop's result follows from the same position of its inputs alone.
+    gives_candidates = False  # Whether decode gives the best next ids: NestedMap(log_sum, values, ids), as Logits does.
+
+    def prepare(self, theta: NestedMap, ctx: Any, *args: Any, **inputs: Any) -> NestedMap:
+        """What `decode` needs of each sentence, made once of the values that are there before the first position; tensors [n, ...].
+
+        This default reads nothing. An overriding method names the arguments of fprop that it reads; one that depends on the target is
+        left out.
+        """
+        return NestedMap()
+
+    def initial_past(self, num_sentences: Any, ctx: Any, **specs: Any) -> NestedMap:
+        """What `decode` remembers of each hypothesis, before the first position: tensors [n, k, ..., t, channels], of which t may grow.
+
+        specs: of what decode reads; only dtypes are to be relied on.
+        """
+        return NestedMap()
+
+    def decode(self, theta: NestedMap, ctx: Any, kept: NestedMap, past: NestedMap, *args: Any, **inputs: Any) -> tuple[Any, NestedMap]:
+        """fprop of one position: (result, the new past).
+
+        This default reads what fprop reads. An overriding method names the arguments of fprop that it reads.
+
+        Args:
+          theta: the weights.
+          ctx: a DecodingContext.
+          kept: what `prepare` made.
+          past: of the positions before, by hypothesis.
+          inputs: values that depend on the target [n, k, ...], of this position; others as they are.
+        """
+        if not self.is_positionwise:
+            raise ValueError(f'{self.path}: {type(self).__name__} does not say how it is decoded position by position; give it decode(), '
+                             'or is_positionwise = True if no position looks at another.')
+        return self.fprop(theta, ctx, *args, **inputs), past
+
     # Wiring.
 
     def reads(self) -> dict[str, str]:

@@ -5,12 +5,15 @@ A domain's task extends it with what the domain needs (how to decode, what to sh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import Input
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learner import Learner
+
+if TYPE_CHECKING:
+    from lingpipe.pipeline.program import Program
 
 
 class Review:
@@ -66,6 +69,20 @@ class Task(Configurable):
 
     def check_input(self, source: Input) -> None:
         """Raises ValueError for an input that the network cannot learn from, or be evaluated on; anything goes here."""
+
+    def facts(self, source: Input) -> dict[str, Any]:
+        """What a checkpoint keeps, besides weights, of what they were trained for on `source`, as JSON; nothing here."""
+        return {}
+
+    def decode(self, program: Program, lines: Sequence[str], facts: Mapping[str, Any]) -> Sequence[str]:
+        """What the network makes of lines of text, one line each, in their order; for --mode=decode.
+
+        Args:
+          program: with the weights of a checkpoint.
+          lines: without their ends.
+          facts: what `facts` gave when these were trained; {} of a checkpoint that has none.
+        """
+        raise ValueError(f'{type(self).__name__} makes no text of text; --mode=decode is for tasks that have decode(), as translation.')
 
     def review(self, source: Input) -> Review | None:
         """A new review of an evaluation on `source`; none here."""

@@ -11,11 +11,14 @@ from lingpipe.layers.losses import CrossEntropyLoss, MeanSquaredErrorLoss
 from lingpipe.layers.pooling import AvgPool2D, GlobalAvgPool2D, MaxPool2D
 from lingpipe.layers.reshape import Cast, Flatten, Reshape
 from lingpipe.layers.sequential import Repeat, Sequential
+from lingpipe.layers.shards import split
 from lingpipe.layers.softmax import Logits
+from lingpipe.layers.split_feed_forward import Residual, split_feed_forward
+from lingpipe.layers.streamed_softmax import SoftmaxShard, StreamedCrossEntropyLoss
 from lingpipe.layers.transformer import FeedForward, TransformerDecoderLayer, TransformerEncoderLayer
 
 __all__ = [
     'Activation', 'AvgPool2D', 'BatchNorm', 'Cast', 'Conv2D', 'CrossEntropyLoss', 'Dense', 'DepthwiseConv2D', 'DropPath', 'Dropout',
     'Embedding', 'FeedForward', 'Flatten', 'GlobalAvgPool2D', 'KerasLayer', 'LayerNorm', 'Logits', 'MaxPool2D', 'MeanSquaredErrorLoss',
-    'MultiHeadAttention', 'PositionEmbedding', 'Repeat', 'Reshape', 'SeparableConv2D', 'Sequential', 'TransformerDecoderLayer',
-    'TransformerEncoderLayer']
+    'MultiHeadAttention', 'PositionEmbedding', 'Repeat', 'Reshape', 'Residual', 'SeparableConv2D', 'Sequential', 'SoftmaxShard',
+    'StreamedCrossEntropyLoss', 'TransformerDecoderLayer', 'TransformerEncoderLayer', 'split', 'split_feed_forward']

@@ -32,6 +32,7 @@ class MultiHeadAttention(Layer):
     """
 
     class Params(Layer.Params):
+        """Sizes, causality, dropout and initializer."""
         input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.')
         num_heads: int = field(REQUIRED, 'H.')
         head_dim: int = field(0, 'h, the channels of a head; 0: input_dim / num_heads.')
@@ -42,6 +43,7 @@ class MultiHeadAttention(Layer):
         kernel_initializer: str = field('glorot_uniform', 'Name of the Keras initializer of the projections.')
 
         def check(self) -> None:
+            """Raises ValueError for a rate outside [0, 1), or heads that do not divide the channels."""
             check_rate('dropout_rate', self.dropout_rate)
             if self.num_heads < 1 or not self.head_dim and self.input_dim % self.num_heads:
                 raise ValueError(f'num_heads={self.num_heads} does not divide input_dim={self.input_dim}; '
@@ -83,7 +85,53 @@ class MultiHeadAttention(Layer):
         y = tf.reshape(tf.transpose(tf.matmul(weights, v), [0, 2, 1, 3]), [-1, p.num_heads * self.head_dim])
         return tf.reshape(project(y, theta.wo, theta.get('bo')), [b, t, p.input_dim])
 
+    # Decoding: x [n, k, D], one position of k hypotheses of each of n sentences.
+
+    def prepare(self, theta: NestedMap, ctx: Any, memory: tf.Tensor | None = None, mask: tf.Tensor | None = None) -> NestedMap:
+        """Keys and values of the memory, k and v [n, H, S, h], and mask [n, S] if there is one; of self-attention nothing."""
+        if memory is None:
+            return NestedMap()
+        self._check(tf.TensorSpec([None, None, self.params.input_dim]), memory)
+        n, s = dims(memory)[:2]
+        if mask is not None:
+            mask = tf.cast(mask, tf.bool)
+            memory = tf.where(mask[:, :, tf.newaxis], memory, 0)
+        return NestedMap(k=self._heads(project(memory, theta.wk, theta.get('bk')), n, s),
+                         v=self._heads(project(memory, theta.wv, theta.get('bv')), n, s), **({} if mask is None else {'mask': mask}))
+
+    def initial_past(self, num_sentences: Any, ctx: Any, **specs: Any) -> NestedMap:
+        """Keys and values of no position: k and v [n, k, H, 0, h]; decode with a memory needs none."""
+        shape = [num_sentences, ctx.num_hypotheses, self.params.num_heads, 0, self.head_dim]
+        return NestedMap(k=tf.zeros(shape, specs['x'].dtype), v=tf.zeros(shape, specs['x'].dtype))
+
+    def decode(self, theta: NestedMap, ctx: Any, kept: NestedMap, past: NestedMap, x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
+        """To the memory, where the hypotheses are its times T, or to the positions before and itself; [n, k, D] -> [n, k, D].
+
+        Raises ValueError for self-attention that is not causal: later positions would change earlier ones.
+        """
+        p = self.params
+        check_last_dim(x, p.input_dim, self.path)
+        n, k = dims(x)[:2]
+        q = project(x, theta.wq, theta.get('bq')) * self.head_dim ** -0.5  # [n*k, H*h]
+        if kept:
+            scores = tf.cast(tf.matmul(self._heads(q, n, k), kept.k, transpose_b=True), tf.float32)  # [n, H, k, S]
+            if 'mask' in kept:
+                scores = tf.where(kept.mask[:, tf.newaxis, tf.newaxis, :], scores, _MASKED)
+            y = tf.transpose(tf.matmul(tf.cast(tf.nn.softmax(scores), x.dtype), kept.v), [0, 2, 1, 3])
+        elif not p.is_causal:
+            raise ValueError(f'{self.path}: is_causal=False, but self-attention is decoded position by position only if no position sees a '
+                             'later one; set is_causal=True, or give it a memory that does not depend on the target.')
+        else:
+            one = [n, k, p.num_heads, 1, self.head_dim]
+            new = NestedMap(k=project(x, theta.wk, theta.get('bk')), v=project(x, theta.wv, theta.get('bv')))
+            past = NestedMap({name: tf.concat([past[name], tf.reshape(new[name], one)], 3) for name in new})  # [n, k, H, t, h]
+            scores = tf.cast(tf.matmul(tf.reshape(q, one), past.k, transpose_b=True), tf.float32)  # [n, k, H, 1, t]
+            y = tf.matmul(tf.cast(tf.nn.softmax(scores), x.dtype), past.v)
+        y = tf.reshape(y, [-1, p.num_heads * self.head_dim])
+        return tf.reshape(project(y, theta.wo, theta.get('bo')), [n, k, p.input_dim]), past
+
     def cost(self, x: tf.TensorSpec, memory: tf.TensorSpec | None = None, mask: tf.TensorSpec | None = None) -> Cost:
+        """Four projections, two products of the heads and a softmax; keeps q, k, v, y and the weights of the attention."""
         p = self.params
         self._check(x, memory)
         b, t, _ = static_shape(x, self.path, 'x')

@@ -60,6 +60,8 @@ def activation_fn(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
 class Activation(Layer):
     """An elementwise function (or a softmax of the last axis) by its Keras name."""
 
+    is_positionwise = True
+
     class Params(Layer.Params):
         """The name of the function."""
         activation: str = field('relu', "Name in keras.activations: 'relu', 'gelu', 'silu', 'tanh', 'softmax', ...")
@@ -107,6 +109,8 @@ def _per_row(name: str, dim: int, dtype: tf.DType) -> tuple[float, float, float]
 
 class Dense(Layer):
     """activation(x @ w + b) over the last axis; x [..., D] -> [..., U]."""
+
+    is_positionwise = True
 
     class Params(Layer.Params):
         """Channels, activation and initializer."""

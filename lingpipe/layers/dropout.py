@@ -66,6 +66,8 @@ def drop_bytes(x: Any, rate: float) -> float:
 class Dropout(Layer):
     """Zeros single elements in training (Srivastava et al., 2014); the identity otherwise."""
 
+    is_positionwise = True
+
     class Params(Layer.Params):
         """How much is dropped."""
         rate: float = field(0.1, 'Probability that an element becomes zero.')
@@ -86,6 +88,8 @@ class Dropout(Layer):
 
 class DropPath(Layer):
     """Zeros whole examples of a residual branch in training (stochastic depth: Huang et al., 2016, arXiv 1603.09382)."""
+
+    is_positionwise = True
 
     class Params(Layer.Params):
         """How much is dropped."""

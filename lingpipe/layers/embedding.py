@@ -14,39 +14,61 @@ from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layer import Layer
 from lingpipe.layers.shapes import check_last_dim, dims
+from lingpipe.layers.shards import Shardable
 from lingpipe.nested import NestedMap
 from lingpipe.tracing import as_spec, num_elements, static_shape
 
 
-class Embedding(Layer):
-    """Row ids[...] of the table w [V, D]; ids [...] of an int type -> [..., D].
+class Embedding(Shardable):
+    """Row ids[...] of the table w [V, D]; ids [...] of an int type -> [..., D]. A shard has some rows; the others' are in `partial`.
 
-    Ids are not checked: on a CPU one outside the table is an error of TensorFlow, on a GPU it gives zeros. The gradient is
-    tf.IndexedSlices, which tf.convert_to_tensor makes dense.
+    Ids are not checked: on a CPU one outside the table is an error of TensorFlow, on a GPU it gives zeros, and of shards NaN. The
+    gradient is tf.IndexedSlices, which tf.convert_to_tensor makes dense.
     """
 
-    class Params(Layer.Params):
+    is_positionwise = True
+
+    class Params(Shardable.Params):
+        """Size of the table, and the dtype of what comes out."""
         vocab_size: int = field(REQUIRED, 'V, the number of rows.')
         dim: int = field(REQUIRED, 'D, the channels of a row.')
         dtype: str = field('float32', "Of the output, and so of the layers after it: 'float32' or 'bfloat16'.")
         is_scaled: bool = field(False, 'Whether the output is multiplied by sqrt(D).')
 
         def check(self) -> None:
+            """Raises ValueError for a dtype other than float32 and bfloat16."""
+            super().check()
             if self.dtype not in ('float32', 'bfloat16'):
                 raise ValueError(f"dtype={self.dtype!r} is unknown here; write 'float32' or 'bfloat16'.")
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)
         p = self.params
-        self.add_weight('w', [p.vocab_size, p.dim], keras.initializers.RandomNormal(stddev=p.dim ** -0.5))
+        self.rows = self.part(p.vocab_size, 'vocab_size')
+        self.add_weight('w', [len(self.rows), p.dim], keras.initializers.RandomNormal(stddev=p.dim ** -0.5))
 
-    def fprop(self, theta: NestedMap, ctx: Any, ids: tf.Tensor) -> tf.Tensor:
-        y = tf.cast(tf.gather(theta.w, ids), self.params.dtype)
+    def fprop(self, theta: NestedMap, ctx: Any, ids: tf.Tensor, partial: tf.Tensor | None = None) -> tf.Tensor:
+        """ids [...] -> [..., D] in Params.dtype, or in that of partial [..., D], whose rows stay where an id is another shard's."""
+        self.check_partial(partial)
+        if self.is_whole:
+            return self._scaled(tf.cast(tf.gather(theta.w, ids), self.params.dtype))
+        row = tf.cast(ids, tf.int32) - self.rows.start
+        is_mine = tf.logical_and(row >= 0, row < len(self.rows))[..., tf.newaxis]
+        y = tf.cast(tf.gather(theta.w, tf.clip_by_value(row, 0, len(self.rows) - 1)), self._dtype(partial))
+        return tf.where(is_mine, self._scaled(y), tf.constant(math.nan, y.dtype) if partial is None else partial)
+
+    def cost(self, ids: tf.TensorSpec, partial: tf.TensorSpec | None = None) -> Cost:
+        """Looking up is free, scaling and choosing are 1 operation an element; a shard keeps the rows and who has them."""
+        self.check_partial(partial)
+        y = tf.TensorSpec([*static_shape(ids, self.path, 'ids'), self.params.dim], self._dtype(partial))
+        kept = 0. if self.is_whole else 5. * num_elements(ids)
+        return Cost(float(num_elements(y) * (self.params.is_scaled + (not self.is_whole))), self.num_weights, kept, y)
+
+    def _dtype(self, partial: Any) -> Any:
+        return tf.as_dtype(self.params.dtype) if partial is None else partial.dtype
+
+    def _scaled(self, y: tf.Tensor) -> tf.Tensor:
         return y * math.sqrt(self.params.dim) if self.params.is_scaled else y
-
-    def cost(self, ids: tf.TensorSpec) -> Cost:
-        y = tf.TensorSpec([*static_shape(ids, self.path, 'ids'), self.params.dim], self.params.dtype)
-        return Cost(float(num_elements(y) * self.params.is_scaled), self.num_weights, 0., y)
 
 
 class PositionEmbedding(Layer):
@@ -57,11 +79,13 @@ class PositionEmbedding(Layer):
     """
 
     class Params(Layer.Params):
+        """The kind of the vectors, and their size."""
         dim: int = field(REQUIRED, 'D, the channels of the input.')
         kind: str = field('sinusoidal', "'sinusoidal' or 'learned'.")
         max_length: int = field(0, 'Of learned ones: the largest T.')
 
         def check(self) -> None:
+            """Raises ValueError for an unknown kind, learned positions without max_length, or sines of an odd dim."""
             if self.kind not in ('sinusoidal', 'learned'):
                 raise ValueError(f"kind={self.kind!r} is unknown; write 'sinusoidal' or 'learned'.")
             if self.kind == 'learned' and self.max_length < 1:
@@ -77,12 +101,24 @@ class PositionEmbedding(Layer):
             self.add_weight('w', [p.max_length, p.dim], keras.initializers.RandomNormal(stddev=0.02))
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        """[b, T, D] -> [b, T, D]. Raises ValueError for more positions than were learned."""
         self._check(x)
         t = dims(x)[1]
         positions = theta.w[:t] if self.params.kind == 'learned' else sinusoids(t, self.params.dim)
         return x + tf.cast(positions, x.dtype)
 
+    def decode(self, theta: NestedMap, ctx: Any, kept: NestedMap, past: NestedMap, x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
+        """Adds the vector of ctx.position to all; [n, k, D] -> [n, k, D]. Raises ValueError if not so many positions were learned."""
+        p = self.params
+        check_last_dim(x, p.dim, self.path)
+        if p.kind == 'learned' and ctx.max_length > p.max_length:
+            raise ValueError(f'{self.path}: up to {ctx.max_length} positions are decoded, but max_length={p.max_length} were learned; '
+                             'lower the length of what is decoded.')
+        position = theta.w[ctx.position] if p.kind == 'learned' else _waves(tf.reshape(ctx.position, [1]), p.dim)
+        return x + tf.cast(position, x.dtype), past
+
     def cost(self, x: tf.TensorSpec) -> Cost:
+        """1 operation an element, and 1.5 an element of [T, D] for sinusoids; keeps nothing."""
         self._check(x)
         t = static_shape(x, self.path, 'x')[1]
         made = 0. if self.params.kind == 'learned' else 1.5 * t * self.params.dim
@@ -98,7 +134,11 @@ class PositionEmbedding(Layer):
 
 def sinusoids(length: Any, dim: int) -> tf.Tensor:
     """[length, dim] float32: sin(t / 10000^(i / (dim/2 - 1))) for i < dim/2, then the cosines."""
+    return _waves(tf.range(length), dim)
+
+
+def _waves(positions: tf.Tensor, dim: int) -> tf.Tensor:
     half = dim // 2
     periods = [10000. ** (i / max(1, half - 1)) for i in range(half)]
-    angles = tf.cast(tf.range(length), tf.float32)[:, tf.newaxis] / tf.constant(periods)  # [T, D/2]
+    angles = tf.cast(positions, tf.float32)[:, tf.newaxis] / tf.constant(periods)  # [T, D/2]
     return tf.concat([tf.sin(angles), tf.cos(angles)], 1)

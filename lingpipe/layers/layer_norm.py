@@ -43,6 +43,8 @@ def layer_norm(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float
 class LayerNorm(Layer):
     """Normalises the last axis to mean `offset` and standard deviation `scale`, both trained."""
 
+    is_positionwise = True
+
     class Params(Layer.Params):
         """Channels and epsilon."""
         dim: int = field(REQUIRED, 'Channels of the input.')

@@ -19,7 +19,7 @@ from lingpipe.nested import NestedMap
 from lingpipe.tracing import num_elements, static_shape
 
 
-class _Loss(Layer):
+class Loss(Layer):
     """What losses share: they emit and return nothing."""
 
     class Params(Layer.Params):
@@ -33,7 +33,13 @@ class _Loss(Layer):
         ctx.emit_loss(self.path, 'loss', loss_sum * p.scale if p.scale != 1 else loss_sum, None if p.is_auxiliary else weight_sum)
 
 
-class CrossEntropyLoss(_Loss):
+def check_smoothing(label_smoothing: float) -> None:
+    """Raises ValueError unless 0 <= label_smoothing < 1."""
+    if not 0 <= label_smoothing < 1:
+        raise ValueError(f'label_smoothing={label_smoothing} is no part of 1; give 0 <= label_smoothing < 1.')
+
+
+class CrossEntropyLoss(Loss):
     """-log softmax(x)[labels], weighted, with the metrics accuracy and, if asked, top5.
 
     x [b, V] or [b, T, V], labels [b] or [b, T] of an int type, weight of the same shape. Label smoothing (Szegedy et al., 2016,
@@ -43,15 +49,14 @@ class CrossEntropyLoss(_Loss):
     0 to 1, both of the shape of labels: the loss is share * that of labels + (1 - share) * that of other_labels. Metrics are of labels.
     """
 
-    class Params(_Loss.Params):
+    class Params(Loss.Params):
         """Label smoothing and metrics."""
         label_smoothing: float = field(0., 'The part of the label that is spread over all classes.')
         has_top5: bool = field(False, "Whether the metric 'top5' is emitted.")
 
         def check(self) -> None:
             """Raises ValueError unless 0 <= label_smoothing < 1."""
-            if not 0 <= self.label_smoothing < 1:
-                raise ValueError(f'label_smoothing={self.label_smoothing} is no part of 1; give 0 <= label_smoothing < 1.')
+            check_smoothing(self.label_smoothing)
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor, labels: tf.Tensor, weight: tf.Tensor,
               other_labels: tf.Tensor | None = None, share: tf.Tensor | None = None) -> None:
@@ -112,7 +117,7 @@ class CrossEntropyLoss(_Loss):
                                  f'logits, {x.shape[:-1]}; correct the input or Params.reads.')
 
 
-class MeanSquaredErrorLoss(_Loss):
+class MeanSquaredErrorLoss(Loss):
     """(x - target)^2 over all elements; x and target of the same shape [b, ...], weight one a example, [b].
 
     The weight of an example with n elements in the sum of weights is n times its own: the loss is a mean over elements.

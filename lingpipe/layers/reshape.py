@@ -54,6 +54,8 @@ class Reshape(Layer):
 class Cast(Layer):
     """x in another dtype: bfloat16 from here on, or float32 again."""
 
+    is_positionwise = True
+
     class Params(Layer.Params):
         """The new dtype."""
         dtype: str = field('bfloat16', "Name of the dtype: 'bfloat16', 'float32', ...")

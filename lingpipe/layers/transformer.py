@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from lingpipe.cost import Cost
@@ -24,14 +23,21 @@ from lingpipe.layers.dense import activation_cost, activation_fn, project, proje
 from lingpipe.layers.dropout import check_rate, drop, drop_bytes, drop_flops
 from lingpipe.layers.layer_norm import LayerNorm
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
+from lingpipe.layers.shards import Shardable, glorot_uniform
 from lingpipe.nested import NestedMap
 from lingpipe.tracing import as_spec, num_bytes, num_elements, static_shape
 
 
-class FeedForward(Layer):
-    """activation(x @ w1 + b1) @ w2 + b2, with dropout between; x [..., D] -> [..., D]."""
+class FeedForward(Shardable):
+    """activation(x @ w1 + b1) @ w2 + b2, with dropout between; x [..., D] -> [..., D].
 
-    class Params(Layer.Params):
+    A shard has some of the hidden units, the first one b2 too, and adds what they give to `partial` [..., D].
+    """
+
+    is_positionwise = True
+
+    class Params(Shardable.Params):
+        """Sizes, activation, dropout and initialisation."""
         input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.')
         hidden_dim: int = field(REQUIRED, 'F, the hidden units.')
         activation: str = field('relu', 'Name in keras.activations.')
@@ -39,32 +45,41 @@ class FeedForward(Layer):
         init_scale: float = field(1., 'Factor on the variance of the first values of w1 and w2.')
 
         def check(self) -> None:
+            """Raises ValueError for an activation that Keras does not know, or a rate outside [0, 1)."""
+            super().check()
             activation_fn(self.activation)
             check_rate('dropout_rate', self.dropout_rate)
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)
         p = self.params
-        glorot = keras.initializers.VarianceScaling(p.init_scale, 'fan_avg', 'uniform')
-        self.add_weight('w1', [p.input_dim, p.hidden_dim], glorot)
-        self.add_weight('b1', [p.hidden_dim], 'zeros')
-        self.add_weight('w2', [p.hidden_dim, p.input_dim], glorot)
-        self.add_weight('b2', [p.input_dim], 'zeros')
+        self.hidden_dim = len(self.part(p.hidden_dim, 'hidden_dim'))
+        glorot = glorot_uniform(p.input_dim, p.hidden_dim, p.init_scale)
+        self.add_weight('w1', [p.input_dim, self.hidden_dim], glorot)
+        self.add_weight('b1', [self.hidden_dim], 'zeros')
+        self.add_weight('w2', [self.hidden_dim, p.input_dim], glorot)
+        if p.shard == 0:
+            self.add_weight('b2', [p.input_dim], 'zeros')
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor, partial: tf.Tensor | None = None) -> tf.Tensor:
+        """[..., D] -> [..., D] in the dtype of x. Raises ValueError unless the last dimension of x is D."""
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
+        self.check_partial(partial)
         y = activation_fn(p.activation)(project(x, theta.w1, theta.b1))  # [rows, F]
         if ctx.training:
             y = drop(y, p.dropout_rate, ctx.seed(self.path))
-        return tf.reshape(project(y, theta.w2, theta.b2), dims(x))
+        y = tf.reshape(project(y, theta.w2, theta.get('b2')), dims(x))
+        return y if partial is None else partial + y
 
-    def cost(self, x: tf.TensorSpec) -> Cost:
+    def cost(self, x: tf.TensorSpec, partial: tf.TensorSpec | None = None) -> Cost:
+        """Two products of 2 D F a row, biases, activation and dropout; keeps what the second product and the activation read."""
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
-        hidden = tf.TensorSpec([num_rows(x, self.path), p.hidden_dim], x.dtype)
+        self.check_partial(partial)
+        hidden = tf.TensorSpec([num_rows(x, self.path), self.hidden_dim], x.dtype)
         flops, kept = activation_cost(p.activation, hidden)
-        flops += 2. * (projection_flops(hidden.shape[0], p.input_dim, p.hidden_dim, False)) + num_elements(hidden) + num_elements(x)
+        flops += 2. * (projection_flops(hidden.shape[0], p.input_dim, self.hidden_dim, False)) + num_elements(hidden) + num_elements(x)
         # What the second product reads is kept, unless it is what the activation keeps.
         has_copy = bool(p.dropout_rate) or p.activation not in ('relu', 'relu6', 'tanh', 'sigmoid')
         kept += drop_bytes(hidden, p.dropout_rate) + num_bytes(hidden) * has_copy
@@ -75,10 +90,11 @@ class _TransformerLayer(Layer):
     """What encoder and decoder layers share."""
 
     class Params(Layer.Params):
+        """Sizes of the parts, their dropout and initialisation."""
         model_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.')
         num_heads: int = field(REQUIRED, 'Attention heads.')
         head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.')
-        hidden_dim: int = field(REQUIRED, 'F, the hidden units of the feed-forward part.')
+        hidden_dim: int = field(REQUIRED, 'F, the hidden units of the feed-forward part; 0: there is none (see split_feed_forward.py).')
         activation: str = field('relu', 'Name in keras.activations.')
         dropout_rate: float = field(0., 'Of what every part adds to x, in training.')
         attention_dropout_rate: float = field(0., 'Of the weights of the attention.')
@@ -87,6 +103,7 @@ class _TransformerLayer(Layer):
         norm_epsilon: float = field(1e-5, 'Added to the variance by LayerNorm.')
 
         def check(self) -> None:
+            """Raises ValueError for a rate outside [0, 1)."""
             check_rate('dropout_rate', self.dropout_rate)
 
     def _add_attention(self, name: str, **values: Any) -> None:
@@ -97,12 +114,16 @@ class _TransformerLayer(Layer):
 
     def _add_ffn(self) -> None:
         p = self.params
+        if not p.hidden_dim:
+            return
         self.add_child(LayerNorm.Params(dim=p.model_dim, epsilon=p.norm_epsilon), 'ffn_norm')
         self.add_child(FeedForward.Params(input_dim=p.model_dim, hidden_dim=p.hidden_dim, activation=p.activation,
                                           dropout_rate=p.hidden_dropout_rate, init_scale=p.ffn_init_scale), 'ffn')
 
     def _plus(self, name: str, theta: NestedMap, ctx: Any, x: tf.Tensor, **others: Any) -> tf.Tensor:
-        """x + dropout(part `name` of the normalised x)."""
+        """x + dropout(part `name` of the normalised x), or x where there is no such part."""
+        if name not in self.children:
+            return x
         h = self.children[f'{name}_norm'].fprop(theta[f'{name}_norm'], ctx, x)
         y = self.children[name].fprop(theta[name], ctx, h, **others)
         if ctx.training:
@@ -110,6 +131,8 @@ class _TransformerLayer(Layer):
         return x + y
 
     def _plus_cost(self, name: str, x: tf.TensorSpec, **others: Any) -> Cost:
+        if name not in self.children:
+            return Cost(0., 0, 0., as_spec(x))
         parts = self.children[f'{name}_norm'].cost(x) + self.children[name].cost(x, **others)
         rate = self.params.dropout_rate
         has_own_copy = others.get('mask') is not None and 'memory' not in others  # self-attention keeps the masked h instead of h
@@ -126,10 +149,12 @@ class TransformerEncoderLayer(_TransformerLayer):
         self._add_ffn()
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
+        """x [b, T, D], mask [b, T] with 0 for padding -> [b, T, D]."""
         x = self._plus('attention', theta, ctx, x, mask=mask)
         return self._plus('ffn', theta, ctx, x)
 
     def cost(self, x: tf.TensorSpec, mask: tf.TensorSpec | None = None) -> Cost:
+        """The sum of its parts, each with its normalisation, dropout and addition."""
         static_shape(x, self.path, 'x')
         return self._plus_cost('attention', x, mask=mask) + self._plus_cost('ffn', x)
 
@@ -142,6 +167,7 @@ class TransformerDecoderLayer(_TransformerLayer):
     """
 
     class Params(_TransformerLayer.Params):
+        """What every Transformer layer has, and the memory."""
         memory_dim: int = field(0, 'Channels of the memory; 0: there is none.')
 
     def __init__(self, params: Any, path: str = ''):
@@ -153,14 +179,38 @@ class TransformerDecoderLayer(_TransformerLayer):
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor, memory: tf.Tensor | None = None, mask: tf.Tensor | None = None,
               memory_mask: tf.Tensor | None = None) -> tf.Tensor:
+        """x [b, T, D] -> [b, T, D]; the others as the class says. Raises ValueError if memory and memory_dim do not agree."""
         self._check_memory(memory)
         x = self._plus('attention', theta, ctx, x, mask=mask)
         if memory is not None:
             x = self._plus('cross', theta, ctx, x, memory=memory, mask=memory_mask)
         return self._plus('ffn', theta, ctx, x)
 
+    def prepare(self, theta: NestedMap, ctx: Any, memory: tf.Tensor | None = None, memory_mask: tf.Tensor | None = None) -> NestedMap:
+        """Keys and values of the memory, where there is one."""
+        self._check_memory(memory)
+        return NestedMap() if memory is None else self.children['cross'].prepare(theta.cross, ctx, memory, memory_mask)
+
+    def initial_past(self, num_sentences: Any, ctx: Any, **specs: Any) -> NestedMap:
+        """That of the self-attention."""
+        past: NestedMap = self.children['attention'].initial_past(num_sentences, ctx, x=specs['x'])
+        return past
+
+    def decode(self, theta: NestedMap, ctx: Any, kept: NestedMap, past: NestedMap, x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
+        """One position, [n, k, D] -> [n, k, D]. A mask of x is not read: what is decoded is no padding."""
+        y, past = self._decoded('attention', theta, ctx, NestedMap(), past, x)
+        x = x + y
+        if 'cross' in self.children:
+            x = x + self._decoded('cross', theta, ctx, kept, NestedMap(), x)[0]
+        return self._plus('ffn', theta, ctx, x), past
+
+    def _decoded(self, name: str, theta: NestedMap, ctx: Any, kept: NestedMap, past: NestedMap, x: tf.Tensor) -> Any:
+        h = self.children[f'{name}_norm'].fprop(theta[f'{name}_norm'], ctx, x)
+        return self.children[name].decode(theta[name], ctx, kept, past, h)
+
     def cost(self, x: tf.TensorSpec, memory: tf.TensorSpec | None = None, mask: tf.TensorSpec | None = None,
              memory_mask: tf.TensorSpec | None = None) -> Cost:
+        """The sum of its parts, each with its normalisation, dropout and addition."""
         self._check_memory(memory)
         static_shape(x, self.path, 'x')
         cost = self._plus_cost('attention', x, mask=mask)

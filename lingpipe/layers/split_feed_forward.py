@@ -1,0 +1,74 @@
+"""split_feed_forward: a Transformer layer whose feed-forward part is several layers in sequence, so that it can be cut there.
+
+    attention    x                     -> x             the layer, without its feed-forward part
+    ffn_norm     x                     -> normalised
+    ffn_0        normalised            -> ffn           hidden units 0 .. F/n - 1, and b2
+    ffn_1 ...    normalised, ffn       -> ffn           the next F/n
+    ffn_sum      x, ffn                -> x
+
+The result is the plain layer's but for rounding; the random numbers of dropout are others.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.cost import Cost
+from lingpipe.hyperparams import field
+from lingpipe.layer import Layer
+from lingpipe.layers.dropout import check_rate, drop, drop_bytes, drop_flops
+from lingpipe.layers.layer_norm import LayerNorm
+from lingpipe.layers.sequential import Sequential
+from lingpipe.layers.shards import split
+from lingpipe.layers.transformer import FeedForward
+from lingpipe.nested import NestedMap
+from lingpipe.tracing import as_spec, num_elements, static_shape
+
+
+class Residual(Layer):
+    """x + dropout(branch), both [b, ..., D]."""
+
+    is_positionwise = True
+
+    class Params(Layer.Params):
+        """Dropout."""
+        dropout_rate: float = field(0., 'Of the branch, in training.')
+
+        def check(self) -> None:
+            """Raises ValueError for a rate outside [0, 1)."""
+            check_rate('dropout_rate', self.dropout_rate)
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor, branch: tf.Tensor) -> tf.Tensor:
+        """x, branch [b, ..., D] -> [b, ..., D]. Raises ValueError if they are of different shapes."""
+        self._check(x, branch)
+        return x + (drop(branch, self.params.dropout_rate, ctx.seed(self.path)) if ctx.training else branch)
+
+    def cost(self, x: tf.TensorSpec, branch: tf.TensorSpec) -> Cost:
+        """1 operation an element, and those of dropout, of which the mask is kept."""
+        static_shape(x, self.path, 'x')
+        self._check(x, branch)
+        rate = self.params.dropout_rate
+        return Cost(num_elements(x) + drop_flops(x, rate), 0, drop_bytes(x, rate), as_spec(x))
+
+    def _check(self, x: Any, branch: Any) -> None:
+        if not x.shape.is_compatible_with(branch.shape):
+            raise ValueError(f'{self.path}: branch is {branch.shape}, but x is {x.shape}, so they cannot be added; make them alike.')
+
+
+def split_feed_forward(layer: Any, num_shards: int) -> Layer.Params:
+    """The Params of the layers that the table above shows, as one Sequential; of one shard, `layer` as it is.
+
+    Args:
+      layer: Params of a TransformerEncoderLayer or TransformerDecoderLayer that reads and writes x.
+      num_shards: how many layers the feed-forward part becomes.
+    """
+    if num_shards == 1:
+        return layer
+    attention = layer.copy().set(name='attention', hidden_dim=0)
+    ffn = FeedForward.Params(name='ffn', input_dim=layer.model_dim, hidden_dim=layer.hidden_dim, activation=layer.activation,
+                             dropout_rate=layer.hidden_dropout_rate, init_scale=layer.ffn_init_scale,
+                             reads={'x': 'normalised'}, writes='ffn')
+    return Sequential.Params(name=layer.name, layers=(
+        attention, LayerNorm.Params(name='ffn_norm', dim=layer.model_dim, epsilon=layer.norm_epsilon, writes='normalised'),
+        *split(ffn, num_shards), Residual.Params(name='ffn_sum', dropout_rate=layer.dropout_rate, reads={'branch': 'ffn'})))

@@ -1,0 +1,99 @@
+"""Transformer-L of the GPipe paper's Table 1 (arXiv:1811.06965): how deep a Transformer can be on K accelerators of 16 GB.
+
+A decoder alone: 2048 channels, 8192 hidden units, 32 heads, a vocabulary of 32,000 and 32 sequences of 1024 tokens an update. The table
+is about memory alone, so that tokens are random. None of these was trained where they were written; `--mode=inspect` prints weights,
+partition and predicted memory.
+"""
+from __future__ import annotations
+
+from typing import Literal
+
+from lingpipe.experiment import Experiment
+from lingpipe.pipeline.plan import PipelineParams
+from lingpipe.registry import register
+from lingpipe.train_loop import TrainLoop
+from tasks.translation.random_tokens import RandomTokens
+from tasks.translation.transformer import Transformer
+from tasks.translation.translator import translation_learner, translator
+
+VOCAB_SIZE = 32_000
+BATCH_SIZE = 32
+LENGTH = 1024
+
+
+def transformer(num_layers: int) -> Transformer.Params:
+    """Transformer-L."""
+    return Transformer.Params(num_encoder_layers=0, num_decoder_layers=num_layers, vocab_size=VOCAB_SIZE, model_dim=2048, hidden_dim=8192,
+                              num_heads=32, divide_ffn_init_by_depth=True)
+
+
+def experiment(num_layers: int, num_cells: int, num_micro_batches: int = BATCH_SIZE,
+               recompute: Literal['none', 'cell'] = 'cell') -> Experiment.Params:
+    """Transformer-L in K cells."""
+    return Experiment.Params(
+        task=translator(transformer(num_layers), translation_learner(model_dim=2048)),
+        train_input=RandomTokens.Params(batch_size=BATCH_SIZE, vocab_size=VOCAB_SIZE, target_length=LENGTH),
+        pipeline=PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches, recompute=recompute, schedule='gpipe'),
+        train=TrainLoop.Params(num_steps=100))
+
+
+@register
+class Transformer3:
+    """Transformer-3, 282 M weights, K = 1, no micro-batches, no recomputation: Table 1, Naive-1.
+
+        python -m lingpipe.trainer --model=translation.table1.Transformer3 --logdir=/tmp/table1
+
+    The deepest that one accelerator trains by itself.
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return experiment(3, num_cells=1, num_micro_batches=1, recompute='none')
+
+
+@register
+class Transformer13:
+    """Transformer-13, 786 M weights, K = 1 with micro-batches and recomputation: Table 1, Pipeline-1.
+
+        python -m lingpipe.trainer --model=translation.table1.Transformer13 --logdir=/tmp/table1
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return experiment(13, num_cells=1)
+
+
+@register
+class Transformer103:
+    """Transformer-103, 5.3 G weights, K = 8: Table 1, Pipeline-8.
+
+        python -m lingpipe.trainer --model=translation.table1.Transformer103 --logdir=/tmp/table1
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return experiment(103, num_cells=8)
+
+
+@register
+class Transformer415:
+    """Transformer-415, 21.0 G weights, K = 32: Table 1, Pipeline-32.
+
+        python -m lingpipe.trainer --model=translation.table1.Transformer415 --logdir=/tmp/table1
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return experiment(415, num_cells=32)
+
+
+@register
+class Transformer1663:
+    """Transformer-1663, 83.9 G weights, K = 128: Table 1, Pipeline-128, 298 times what one accelerator trains by itself.
+
+        python -m lingpipe.trainer --model=translation.table1.Transformer1663 --logdir=/tmp/table1
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return experiment(1663, num_cells=128)

@@ -1,0 +1,37 @@
+"""RandomTokens: sequences of random ids, to measure memory and time with."""
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.input import Input
+
+
+class RandomTokens(Input):
+    """Ids from 1 to vocab_size - 1; the example of an index in an epoch is always the same. No padding.
+
+    A batch: source int32 [B, S], unless S is 0; target and label int32 [B, T], label[t] = target[t + 1]; weight [B].
+    """
+
+    class Params(Input.Params):
+        """Sizes."""
+        vocab_size: int = field(REQUIRED, 'V; id 0 is padding and does not occur.')
+        source_length: int = field(0, 'S; 0: there is no source.')
+        target_length: int = field(REQUIRED, 'T.')
+        size: int = field(1 << 20, 'Examples of an epoch.')
+
+    params: Params
+
+    def num_examples(self) -> int:
+        return self.params.size
+
+    def read(self, index: tf.Tensor) -> dict[str, Any]:
+        return {'index': index}
+
+    def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
+        p = self.params
+        ids = tf.random.stateless_uniform([p.source_length + p.target_length + 1], seed, 1, p.vocab_size, tf.int32)
+        source, target = ids[:p.source_length], ids[p.source_length:]
+        return {**({'source': source} if p.source_length else {}), 'target': target[:-1], 'label': target[1:]}

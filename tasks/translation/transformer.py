@@ -1,0 +1,158 @@
+"""Transformer: encoder and decoder (Vaswani et al., arXiv:1706.03762), or a decoder alone, as one sequence of layers, to be cut anywhere.
+
+Shapes: b micro-batch, S time of the source, T time of the target, D model.
+
+    layers                       reads                            writes
+    source_mask                  source                           source_mask                     bool [b, S]
+    source_embedding             source                           x                               [b, S, D]
+    encoder_0 ... encoder_norm   x, source_mask                   x ... encoded                   [b, S, D]
+    target_embedding             target                           x                               [b, T, D]
+    decoder_0 ... decoder_norm   x, encoded, source_mask          x                               [b, T, D]
+    softmax                      x                                logits                          [b, T, V]
+    token_weight, loss           logits, label, weight            (nothing)
+
+The encoder's output is a value that every layer of the decoder reads: it is sent once to each device that has some of them. Ids, labels
+and weights go straight from the mini-batch to the layers that read them. Without encoder layers the network is a language model, which
+reads no source.
+
+Of a mini-batch: source int32 [B, S]; target int32 [B, T], what the decoder is given; label int32 [B, T], what it should say, so that
+label[t] = target[t + 1]; weight [B] or [B, T]. Padding comes after the tokens: a position of the target sees itself and those before it, so
+padding there needs no mask. Labels that are padding count nothing.
+
+Large vocabularies and feed-forward parts can be split into several layers (lingpipe/layers/shards.py); the softmax of several shards
+writes `softmax`, a summary of the logits, in place of the logits (lingpipe/layers/streamed_softmax.py).
+
+Two things keep deep models stable (GPipe, arXiv:1811.06965, section 5): `divide_ffn_init_by_depth` and `max_abs_logit`.
+"""
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from lingpipe import layers as lib
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layer import Layer
+from lingpipe.layers.dropout import check_rate
+from lingpipe.layers.losses import check_smoothing
+from lingpipe.layers.sequential import Sequential
+from tasks.translation.padding import PaddingMask, TokenWeight
+
+
+class Transformer(Sequential):
+    """The network with its loss; see above. Weights are tied by path, so that `path` must be that under which it is built."""
+
+    class Params(Sequential.Params):
+        """Sizes, tied tables, dropout, stability, shards."""
+        layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
+        num_encoder_layers: int = field(6, 'Layers of the encoder; 0: there is none, and nothing reads `source` (a language model).')
+        num_decoder_layers: int = field(6, 'Layers of the decoder.')
+        vocab_size: int = field(REQUIRED, 'V, the ids of source and target, padding included.')
+        model_dim: int = field(1024, 'D, the channels between layers.')
+        hidden_dim: int = field(REQUIRED, 'F, the hidden units of a feed-forward part.')
+        num_heads: int = field(REQUIRED, 'Attention heads.')
+        head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.')
+        activation: str = field('relu', 'Of the hidden units: a name in keras.activations.')
+        positions: Literal['sinusoidal', 'learned'] = field('sinusoidal', 'What is added to the embeddings.')
+        max_length: int = field(0, 'Of learned positions: the largest S and T.')
+        padding_id: int = field(0, 'The id of padding, in sources and labels.')
+        tied: Literal['none', 'embeddings', 'all'] = field(
+            'none', "Which tables are one: none; those of source and target ('embeddings'); these and the weights of the softmax ('all').")
+        dtype: Literal['float32', 'bfloat16'] = field('float32', 'Of activations; weights and the loss are float32.')
+        dropout_rate: float = field(0., 'Of the embeddings and of what every part of a layer adds, in training.')
+        attention_dropout_rate: float = field(0., 'Of the weights of attention.')
+        hidden_dropout_rate: float = field(0., 'Of the hidden units.')
+        label_smoothing: float = field(0.1, 'The part of a label that is spread over the vocabulary.')
+        divide_ffn_init_by_depth: bool = field(False, 'Whether the first values of all feed-forward weights are divided by the number of '
+                                                      'layers of the encoder, or of the decoder, whichever they are in.')
+        max_abs_logit: float = field(0., 'Logits are clipped to [-max_abs_logit, max_abs_logit]; 0: they are not.')
+        vocabulary_shards: int = field(1, 'Layers that each embedding, and the softmax, is split into.')
+        feed_forward_shards: int = field(1, 'Layers that each feed-forward part is split into.')
+
+        def check(self) -> None:
+            """Raises ValueError for a rate or label smoothing outside [0, 1), no decoder, or a tied source that is not there."""
+            check_rate('dropout_rate', self.dropout_rate)
+            check_smoothing(self.label_smoothing)
+            for name, least in (('num_encoder_layers', 0), ('num_decoder_layers', 1), ('vocabulary_shards', 1), ('feed_forward_shards', 1),
+                                ('max_abs_logit', 0)):
+                if getattr(self, name) < least:
+                    raise ValueError(f'{name}={getattr(self, name)} is below {least}; use {least} or more.')
+            if self.tied == 'embeddings' and not self.num_encoder_layers:
+                raise ValueError("tied='embeddings', but without encoder layers there is one embedding only; use 'none', or 'all' to share "
+                                 'it with the softmax.')
+
+    def __init__(self, params: Any, path: str = ''):
+        if params.layers:
+            raise ValueError(f'{type(params).__qualname__}.layers is made from the other fields; leave it empty.')
+        p = params.validate()
+        super().__init__(params.copy().set(layers=tuple(_layers(p, path or p.name or 'transformer'))), path)
+
+
+def _layers(p: Any, path: str) -> list[Layer.Params]:
+    if not p.num_encoder_layers:
+        return [*_table(p, 'target', 'x'), *_decoder(p), *_output(p, path)]
+    mask = PaddingMask.Params(name='source_mask', padding_id=p.padding_id, reads={'ids': 'source'}, writes='source_mask')
+    source, target = _table(p, 'source', 'x'), _table(p, 'target', 'x' if p.tied == 'none' else 'target_embedded')
+    if p.tied == 'none':
+        return [mask, *source, *_encoder(p), *target, *_decoder(p), *_output(p, path)]
+    # Both lookups of a table together: what goes to the decoder is then the rows, and not the table.
+    both = []
+    for ours, theirs in zip(source, target, strict=True):
+        both += [ours, theirs.set(share={'w': f'{path}/{ours.name}/w'})]
+    return [mask, *both, *_encoder(p), *_decoder(p), *_output(p, path)]
+
+
+def _table(p: Any, what: str, writes: str) -> list[Any]:
+    """The embedding of `source` or `target`, in its shards."""
+    return list(lib.split(lib.Embedding.Params(name=f'{what}_embedding', vocab_size=p.vocab_size, dim=p.model_dim, dtype=p.dtype,
+                                               is_scaled=True, reads={'ids': what}, writes=writes), p.vocabulary_shards))
+
+
+def _encoder(p: Any) -> list[Layer.Params]:
+    body = lib.TransformerEncoderLayer.Params(**_fields(p, p.num_encoder_layers), reads={'mask': 'source_mask'})
+    return [*_input(p, 'source', 'x'), *_stack(p, 'encoder', body, p.num_encoder_layers),
+            lib.LayerNorm.Params(name='encoder_norm', dim=p.model_dim, writes='encoded')]
+
+
+def _decoder(p: Any) -> list[Layer.Params]:
+    has_memory = bool(p.num_encoder_layers)
+    body = lib.TransformerDecoderLayer.Params(
+        **_fields(p, p.num_decoder_layers), memory_dim=p.model_dim * has_memory,
+        reads={'memory': 'encoded', 'memory_mask': 'source_mask'} if has_memory else {})
+    value = 'target_embedded' if has_memory and p.tied != 'none' else 'x'
+    return [*_input(p, 'target', value), *_stack(p, 'decoder', body, p.num_decoder_layers),
+            lib.LayerNorm.Params(name='decoder_norm', dim=p.model_dim)]
+
+
+def _input(p: Any, what: str, value: str) -> list[Layer.Params]:
+    """Positions and dropout of an embedding; reads `value`, writes x."""
+    position = lib.PositionEmbedding.Params(name=f'{what}_position', dim=p.model_dim, kind=p.positions, max_length=p.max_length,
+                                            reads={'x': value})
+    return [position, *([lib.Dropout.Params(name=f'{what}_dropout', rate=p.dropout_rate)] if p.dropout_rate else [])]
+
+
+def _fields(p: Any, depth: int) -> dict[str, Any]:
+    """What all layers of a stack of `depth` have in common."""
+    return {**{name: getattr(p, name) for name in ('model_dim', 'hidden_dim', 'num_heads', 'head_dim', 'activation', 'dropout_rate',
+                                                   'attention_dropout_rate', 'hidden_dropout_rate')},
+            'ffn_init_scale': depth ** -2. if p.divide_ffn_init_by_depth else 1.}  # of the variance
+
+
+def _stack(p: Any, name: str, body: Any, depth: int) -> list[Layer.Params]:
+    return [lib.split_feed_forward(body.copy().set(name=f'{name}_{i}'), p.feed_forward_shards) for i in range(depth)]
+
+
+def _output(p: Any, path: str) -> list[Layer.Params]:
+    """Softmax and loss."""
+    fields = {'name': 'softmax', 'input_dim': p.model_dim, 'vocab_size': p.vocab_size, 'max_abs': p.max_abs_logit,
+              'transpose_w': p.tied == 'all'}
+    weight = TokenWeight.Params(name='token_weight', padding_id=p.padding_id, reads={'labels': 'label'})
+    reads = {'labels': 'label', 'weight': 'token_weight'}
+    if p.vocabulary_shards == 1:
+        softmax: list[Any] = [lib.Logits.Params(**fields, writes='logits')]
+        loss: Layer.Params = lib.CrossEntropyLoss.Params(name='loss', label_smoothing=p.label_smoothing, reads={**reads, 'x': 'logits'})
+    else:
+        softmax = list(lib.split(lib.SoftmaxShard.Params(**fields, reads={'labels': 'label'}), p.vocabulary_shards))
+        loss = lib.StreamedCrossEntropyLoss.Params(name='loss', vocab_size=p.vocab_size, label_smoothing=p.label_smoothing, reads=reads)
+    if p.tied == 'all':
+        tables = _table(p, 'source' if p.num_encoder_layers else 'target', 'x')
+        softmax = [layer.set(share={'w': f'{path}/{table.name}/w'}) for layer, table in zip(softmax, tables, strict=True)]
+    return [*softmax, weight, loss]

@@ -1,0 +1,26 @@
+"""Translators: the Task of a Transformer, and the recipe that one is trained by."""
+from __future__ import annotations
+
+from lingpipe import optimizers, schedules
+from lingpipe.learner import Learner
+from tasks.translation.task import Translation
+from tasks.translation.transformer import Transformer
+
+
+def translator(network: Transformer.Params, learner: Learner.Params) -> Translation.Params:
+    """The Task of a Transformer; its loss is a part of the network. The best checkpoint has the smallest loss."""
+    return Translation.Params(model=network.copy().set(name='model'), learner=learner)
+
+
+def translation_learner(model_dim: int, warmup_steps: int = 4000, rate: float = 1., clip_norm: float | None = None) -> Learner.Params:
+    """Adam with the inverse square root warm-up of Vaswani et al. (arXiv:1706.03762, section 5.3).
+
+    Args:
+      model_dim: D; the peak of the learning rate is rate * (D * warmup_steps)^-0.5.
+      warmup_steps: updates up to the peak.
+      rate: factor on the paper's learning rate.
+      clip_norm: largest global norm of the gradients, or none.
+    """
+    return Learner.Params(
+        optimizer=optimizers.Adam.Params(beta_1=0.9, beta_2=0.98, epsilon=1e-9), clip_norm=clip_norm,
+        learning_rate=schedules.InverseSquareRoot.Params(rate=rate * (model_dim * warmup_steps) ** -0.5, warmup_steps=warmup_steps))

@@ -1,0 +1,114 @@
+"""score_translations: from files, from a corpus alone, and from a corpus and a training, end to end."""
+from __future__ import annotations
+
+import importlib.util
+import json
+import pathlib
+
+import pytest
+import tensorflow as tf
+
+from lingpipe import trainer
+from lingpipe.experiment import Experiment
+from lingpipe.hyperparams import Params
+from lingpipe.pipeline.plan import PipelineParams
+from lingpipe.registry import register
+from lingpipe.train_loop import TrainLoop
+from tasks.translation.corpus.vocabulary import sample, train
+from tasks.translation.inputs import TranslationInput
+from tasks.translation.transformer import Transformer
+from tasks.translation.translator import translation_learner, translator
+from tools import score_translations
+
+spec = importlib.util.spec_from_file_location(
+    'small_corpus', pathlib.Path(__file__).parents[1] / 'tasks' / 'translation' / 'small_corpus.py')
+assert spec and spec.loader
+small_corpus = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(small_corpus)
+
+
+@register
+class TinyTranslator:
+    """Two steps of training; its translations mean nothing."""
+
+    @classmethod
+    def params(cls) -> Params:
+        network = Transformer.Params(num_encoder_layers=1, num_decoder_layers=1, vocab_size=500, model_dim=8, hidden_dim=8, num_heads=2)
+        task = translator(network, translation_learner(model_dim=8))
+        task.decode.set(beam_size=2, max_length=8)
+        return Experiment.Params(task=task, train_input=TranslationInput.Params(directory='', batch_size=4, bucket_lengths=(32,)),
+                                 pipeline=PipelineParams(num_micro_batches=2), train=TrainLoop.Params(num_steps=2))
+
+
+@pytest.fixture(scope='module')
+def corpus(tmp_path_factory):
+    return small_corpus.prepared(tmp_path_factory.mktemp('corpus'))
+
+
+def printed(capsys, *flags):
+    capsys.readouterr()
+    score_translations.main(list(flags))
+    return capsys.readouterr().out
+
+
+def error_of(*flags):
+    with pytest.raises(SystemExit) as stop:
+        score_translations.main(list(flags))
+    return str(stop.value)
+
+
+def test_files_alone(capsys, tmp_path):
+    (tmp_path / 'ours').write_text('write the name of the page\nsave it\n')
+    (tmp_path / 'theirs').write_text('write the name of the page\nsave it\n')
+    text = printed(capsys, f'--file=de:{tmp_path}/ours:{tmp_path}/theirs')
+    assert text.splitlines()[2].split() == ['de', '0', '2', '100.0', '100.0']
+    assert 'bleu: nrefs:1|case:mixed' in text
+    (tmp_path / 'ours').write_text('one\n')
+    assert error_of(f'--file=de:{tmp_path}/ours:{tmp_path}/theirs').startswith(
+        'score_translations: de: file has 1 lines, but there are 2 references')
+
+
+def test_a_dictionary_beats_copying(capsys, corpus, tmp_path):
+    found = json.loads(printed(capsys, f'--corpus={corpus.folder}', '--baselines', '--json', f'--output={tmp_path}/scores.png'))
+    assert [row['name'] for row in found['languages']] == list(corpus.codes) == ['de', 'cy', 'zu', 'fr']
+    assert [row['name'] for row in found['pools']] == ['high', 'middle', 'low', 'all']
+    everything = found['pools'][-1]
+    assert everything['copy']['bleu'] < 5 < 20 < everything['dictionary']['bleu']
+    assert (tmp_path / 'scores.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_a_training_is_decoded_and_scored(capsys, monkeypatch, corpus, tmp_path):
+    monkeypatch.setattr(trainer, 'configure', lambda params: None)
+    monkeypatch.setattr('lingpipe.registry.get', lambda name: TinyTranslator.params())
+    directory = f'--set=train_input.directory={corpus.folder}'
+    model = ['--model=TinyTranslator', f'--logdir={tmp_path}/log']
+    assert trainer.main(['trainer', *model, '--mode=train', directory]) == 0
+    found = json.loads(printed(capsys, *model, f'--set=train_input.directory={corpus.folder}', f'--corpus={corpus.folder}', '--sentences=3',
+                               '--languages=de,cy', '--baselines', '--json'))
+    assert found['step'] == 2 and [row['sentences'] for row in found['languages']] == [3, 3]
+    assert set(found['pools'][-1]) >= {'model', 'dictionary', 'copy'}
+    events, = (tmp_path / 'log' / 'tensorboard' / 'scores').iterdir()
+    tags = {value.tag for event in tf.compat.v1.train.summary_iterator(str(events)) for value in event.summary.value}
+    assert {'bleu/de', 'chrf/cy', 'bleu/all'} <= tags
+
+    # The trainer's own decoding: the same vocabulary without naming it, and lines in their order; another vocabulary is refused.
+    (tmp_path / 'in').write_text('nepo eht elif\n\netirw\n')
+    flags = ['trainer', *model, '--mode=decode', f'--decode_input={tmp_path}/in', f'--decode_output={tmp_path}/out']
+    assert trainer.main(flags) == 0
+    assert (tmp_path / 'out').read_text().count('\n') == 3
+    capsys.readouterr()
+    train(sample(corpus, 300, 1., 0.5, seed=1), 500, 'bpe', 1.).save(f'{tmp_path}/other.model')
+    assert trainer.main([*flags, f'--set=task.vocabulary={tmp_path}/other.model']) == 1
+    assert f'{tmp_path}/other.model is not the vocabulary of the training, {corpus.vocabulary_path}: its SHA-256' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('flags, error', [
+    ([], 'nothing to score; give --model and --logdir, or --file, or --corpus and --baselines.'),
+    (['--model=x'], '--model and --logdir go together; give both, or neither.'),
+    (['--model=x', '--logdir=y'], '--model translates the test part of a corpus; give --corpus, and no --file.'),
+    (['--file=de'], '--file=de has 1 parts between colons; write --file=CODE:TRANSLATIONS:REFERENCES.'),
+    (['--file=de:x'], '--file=de:x names no references; write --file=de:x:REFERENCES, or give --corpus.'),
+    (['--file=de:x:y', '--baselines'], '--baselines come from pairs of a corpus; give --corpus.'),
+])
+def test_mistake_is_one_sentence(flags, error):
+    assert error_of(*flags) == f'score_translations: {error}'
