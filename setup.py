@@ -19,6 +19,7 @@ setuptools.setup(
     packages=setuptools.find_packages(include=['lingpipe', 'lingpipe.*']),
     install_requires=[
         'absl-py>=2.0',                  # flags and logging
+        'grpcio>=1.60',                  # asks workers whether they are there; TensorFlow needs it anyway
         'importlib_resources>=6.0',      # tensorflow-datasets imports it without requiring it
         'matplotlib>=3.8',               # pictures of timelines and partitions
         'numpy>=1.26',                   # data in memory
@@ -29,7 +30,7 @@ setuptools.setup(
     extras_require={
         'cpu': ['tensorflow-cpu>=2.18'],             # 2.18 is the first that runs with NumPy 2
         'gpu': ['tensorflow[and-cuda]>=2.18'],
-        'test': ['hypothesis>=6.100', 'mypy>=1.10', 'pytest>=8.0', 'pytest-xdist>=3.5', 'ruff>=0.5', *TRANSLATION],
+        'test': ['hypothesis>=6.100', 'mypy>=1.10', 'pytest>=8.0', 'pytest-xdist>=3.5', 'pyyaml>=6.0', 'ruff>=0.5', *TRANSLATION],
         'translation': TRANSLATION,
     },
 )

@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from lingpipe import checkpoint
 from lingpipe.checkpoint import Checkpointer
+from lingpipe.cluster.watchdog import Watchdog
 from lingpipe.evaluate import EvaluationLog, Evaluations, Metrics, Picture, metrics_text
 from lingpipe.hyperparams import Configurable, field
 from lingpipe.input import InputMeter
@@ -82,12 +83,18 @@ class TrainLoop(Configurable):
         log_every_s: float = field(10.0, 'Seconds between two lines of progress.')
         check_replicas_every_steps: int = field(0, 'Steps between two comparisons of all replicas, bit by bit; 0: none.')
         timeline_step: int | None = field(None, 'The step whose tasks are timed and drawn; none: no step.')
+        checkpoint_in_background: bool = field(True, 'Steps go on while a checkpoint is written, from copies that take the memory of '
+                                                     'weights and slots once more until then.')
+        step_timeout_s: float = field(600.0, 'Seconds that a step on workers may take (the first, which is traced: as long as all workers '
+                                             'answer) before they count as lost.')
+        worker_timeout_s: float = field(300.0, 'Seconds to wait for workers that do not answer, at the start and after one was lost.')
         best_input: str = field('', 'The eval input whose best_metric says which checkpoint is best; empty: the first by name.')
 
         def check(self) -> None:
             """Raises ValueError for a length or an interval that is too small."""
             for name, least in (('num_steps', 0), ('checkpoint_every_steps', 1), ('keep', 1), ('eval_every_steps', 0),
-                                ('summary_every_steps', 1), ('log_every_s', 0), ('timeline_step', 1)):
+                                ('summary_every_steps', 1), ('log_every_s', 0), ('timeline_step', 1), ('step_timeout_s', 0.1),
+                                ('worker_timeout_s', 0)):
                 value = getattr(self, name)
                 if value is not None and not value >= least:
                     raise ValueError(f'{name}={value}; use {least} or more')
@@ -95,7 +102,7 @@ class TrainLoop(Configurable):
     params: Params
 
     def __init__(self, params: Any, experiment: Experiment, logdir: str, *, has_evaluation: bool = True, has_timeline: bool = False,
-                 out: IO[str] | None = None):
+                 out: IO[str] | None = None, watchdog: Watchdog | None = None):
         """
         Args:
           params: lengths and intervals.
@@ -104,9 +111,10 @@ class TrainLoop(Configurable):
           has_evaluation: whether the eval inputs are used.
           has_timeline: whether to time a step soon after the start, if timeline_step does not name one.
           out: where lines and tables are shown; default: sys.stdout.
+          watchdog: is told of every step, if there are workers.
         """
         super().__init__(params)
-        self._experiment, self._logdir, self._out = experiment, logdir, out
+        self._experiment, self._logdir, self._out, self._watchdog = experiment, logdir, out, watchdog
         inputs = experiment.eval_inputs if has_evaluation else {}
         self._best_input = self.params.best_input or min(inputs, default='')
         if self._best_input not in inputs and inputs:
@@ -120,7 +128,9 @@ class TrainLoop(Configurable):
         self._summaries = {name: Summaries(os.path.join(logdir, 'tensorboard', name)) for name in ['train', *(f'eval_{n}' for n in inputs)]}
         self._program = experiment.make_program()
         self._evaluations = Evaluations(self._program, inputs, experiment.task, logdir)
+        self._facts = experiment.task.facts(experiment.train_input)
         self._last_saved = -1
+        self._num_calls = 0   # of the step, in this run
         self._has_warned = False
 
     @property
@@ -148,7 +158,11 @@ class TrainLoop(Configurable):
                 self._summaries['train'].text('params', self._experiment.params.to_text())
                 if state.step and self._is_evaluated_at(state.step):
                     self._evaluate(stop)
-                self._train(stop)
+                try:
+                    self._train(stop)
+                except (ValueError, ArithmeticError):
+                    self._check_saved(is_at_end=True)
+                    raise
                 self._finish(stop)
         return self._outcome
 
@@ -159,7 +173,10 @@ class TrainLoop(Configurable):
         batches = InputMeter(self._experiment.train_input.batches(self._position))
         while state.step < p.num_steps and not stop.name:
             start_s = time.perf_counter()
+            self._begin(f'step {state.step + 1}', is_bounded=self._num_calls > NUM_TIMED_STEPS and not self._is_timed(state.step + 1))
             results = self._step(iter(batches))
+            self._num_calls += 1
+            self._check_saved()
             state.step += 1
             self._check_finite(results)
             if p.check_replicas_every_steps and state.step % p.check_replicas_every_steps == 0:
@@ -172,6 +189,14 @@ class TrainLoop(Configurable):
             if is_evaluated:
                 self._evaluate(stop)
 
+    def _begin(self, what: str, is_bounded: bool = False) -> None:
+        if self._watchdog:
+            self._watchdog.begin(what, is_bounded)
+
+    def _is_timed(self, number: int) -> bool:
+        shown = self._timeline_step or 0
+        return shown - NUM_TIMED_STEPS < number <= shown
+
     def _step(self, batches: Iterator[Any]) -> dict[str, float]:
         """One update."""
         state, program, num_batches = self._state, self._program, self._experiment.params.task.learner.accumulate
@@ -179,7 +204,7 @@ class TrainLoop(Configurable):
             try:
                 batch = next(batches)
             except StopIteration:
-                self._save()
+                self._save(is_at_end=True)
                 raise ValueError(f'train_input ends in step {state.step + 1} of {self.params.num_steps}; let it repeat '
                                  f'(train_input.num_epochs=none), or lower train.num_steps.') from None
             if state.step == index == 0:
@@ -187,7 +212,7 @@ class TrainLoop(Configurable):
             if index < num_batches - 1:
                 program.accumulate(batch, state.step, index)
         number, shown = state.step + 1, self._timeline_step or 0
-        if shown - NUM_TIMED_STEPS < number <= shown:
+        if self._is_timed(number):
             results, timeline = program.timed_step(batch, state.step, num_batches - 1)
             if number == shown:
                 report = self._outcome.timeline = write_report(os.path.join(self._logdir, 'timeline'), number, program.plan, timeline)
@@ -210,6 +235,7 @@ class TrainLoop(Configurable):
             self._progress.message(f'step {state.step} is skipped: {found} ({state.num_nonfinite_in_a_row} in a row)')
             return
         self._summaries['train'].scalars(state.step, {'nonfinite_steps': state.num_nonfinite})
+        self._check_saved(is_at_end=True)
         saved = self._checkpointer.steps()
         last = f'the checkpoint of step {saved[-1]} is kept' if saved else 'there is no checkpoint before'
         raise NonFiniteError(f'step {state.step} has {found}, and {most} steps in a row were not finite; {last}: lower the learning rate, '
@@ -240,6 +266,7 @@ class TrainLoop(Configurable):
     def _evaluate(self, stop: StopSignals) -> None:
         step = self._state.step
         for name in sorted(self._evaluations.inputs):
+            self._begin(f'the evaluation after step {step} on {name}')
             start_s = time.perf_counter()
             evaluation = self._evaluations.run(name, step, lambda: bool(stop.name))
             if evaluation is None:
@@ -292,17 +319,40 @@ class TrainLoop(Configurable):
                              f'task.learner.accumulate back, or choose another logdir.')
         return f'going on after step {state.step}, from {self._checkpointer.directory}'
 
-    def _save(self) -> None:
+    def _save(self, is_at_end: bool = False) -> None:
         state = self._state
         if state.step != self._last_saved:
-            self._checkpointer.save(state.step, self._program.variables(), {
-                'position': self._position, 'num_nonfinite': state.num_nonfinite, 'num_nonfinite_in_a_row': state.num_nonfinite_in_a_row})
+            self._begin(f'the checkpoint of step {state.step}')
+            self._check_saved(is_at_end=True)   # of the checkpoint before
+            save = self._checkpointer.begin if self.params.checkpoint_in_background and not is_at_end else self._checkpointer.save
             self._last_saved = state.step
+            try:
+                save(state.step, self._program.variables(), {'position': self._position, 'num_nonfinite': state.num_nonfinite,
+                                                             'num_nonfinite_in_a_row': state.num_nonfinite_in_a_row,
+                                                             **({'task': self._facts} if self._facts else {})})
+            except OSError as error:
+                self._report_unsaved(error, is_at_end)
+
+    def _check_saved(self, is_at_end: bool = False) -> None:
+        """Shows what went wrong with the checkpoint that is being written; at the end of things, waits for it."""
+        try:
+            (self._checkpointer.wait if is_at_end else self._checkpointer.check)()
+        except OSError as error:
+            self._report_unsaved(error, is_fatal=False)
+
+    def _report_unsaved(self, error: OSError, is_fatal: bool) -> None:
+        """Training goes on without a checkpoint, as long as there may be a later one."""
+        self._last_saved = -1
+        if is_fatal:
+            raise error
+        self._progress.message(f'step {self._state.step}: {error} The training goes on.')
 
     def _finish(self, stop: StopSignals) -> None:
         state, outcome = self._state, self._outcome
+        self._begin('the end of the training')
+        self._check_saved(is_at_end=True)
         if stop.name or state.step >= self.params.num_steps:
-            self._save()
+            self._save(is_at_end=True)
         outcome.step, outcome.signal, outcome.best = state.step, stop.name, self._checkpointer.best()
         if stop.name:
             self._progress.message(f'{stop.name}: stopped after step {state.step}, whose checkpoint is saved; the same command goes on '

@@ -1,6 +1,6 @@
 """Checkpoint: variables and a few facts about them on disk, whole or not at all.
 
-    checkpoints/step-00000123/variables.index, variables.data-...     tf.train.Checkpoint, keyed by path, never by cell
+    checkpoints/step-00000123/variables.index, variables.data-...     TensorFlow's tensor bundle, keyed by path, never by cell
                               metadata.json                           shapes, dtypes, the caller's metadata, a checksum
     checkpoints/best.json                                             the step that is kept for its metric
     checkpoints/tmp-*                                                 being written; left over after a kill, removed at the next start
@@ -8,7 +8,8 @@
     checkpoints/bad-step-*                                            damaged, kept for a person to look at, otherwise ignored
 
 A directory gets its final name by one rename when all its files are on the disk, so a kill at any moment leaves the checkpoints
-before it. Bits that rot later are found by the checksums that TensorFlow keeps for every tensor.
+before it. Bits that rot later are found by the checksums that TensorFlow keeps for every tensor. The process that trains writes and reads
+all files, so that workers on other machines need no file system in common.
 
     files.py         the files of one checkpoint           initialization.py  weights from another experiment
     checkpointer.py  which are kept, which is restored

@@ -6,7 +6,9 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+import sys
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +17,7 @@ from absl import logging
 from lingpipe.checkpoint import files
 
 STEP_NAME = re.compile(r'step-(\d{8,})')
+_NICENESS = 10   # of the thread that writes: a tenth of a processor that others want
 
 
 class Checkpointer:
@@ -24,14 +27,12 @@ class Checkpointer:
       directory: where they are.
     """
 
-    def __init__(self, directory: str, keep: int = 3, is_writer: bool = True, io_device: str | None = None):
+    def __init__(self, directory: str, keep: int = 3, is_writer: bool = True):
         """
         Args:
           directory: made if it is not there.
           keep: how many of the newest stay; the best stays besides.
           is_writer: whether this process may save. Only one does: an evaluation beside a training sets it to False.
-          io_device: the device whose process writes and reads the files, as '/job:localhost'; default: each variable's own process,
-            which on several machines needs a file system that all share.
 
         Raises:
           ValueError: keep is below 1.
@@ -41,8 +42,9 @@ class Checkpointer:
             raise ValueError(f'keep={keep} would keep no checkpoint; use 1 or more.')
         self.directory = directory
         self._keep, self._is_writer = keep, is_writer
-        self._options = tf.train.CheckpointOptions(experimental_io_device=io_device)
         self._damaged: set[int] = set()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
         if is_writer:
             try:
                 os.makedirs(directory, exist_ok=True)
@@ -71,25 +73,69 @@ class Checkpointer:
         Raises:
           ValueError: metadata that is not JSON.
           OSError: it cannot be written; what was saved before is still there.
+          tf.errors.OpError: a variable cannot be read.
         """
-        assert self._is_writer, 'this Checkpointer only reads'
+        self.wait()
         facts = files.facts_of(step, variables, metadata or {})
+        return self._write(step, facts, lambda key: variables[key].read_value())
+
+    def begin(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any] | None = None) -> None:
+        """As save, but returns when every variable is copied, in the memory of its own process; a thread writes the copy.
+
+        On a CPU a copy costs nothing until the variable is next updated, which then makes another; so weights and slots take their memory
+        twice until the files are written. `check`, `wait` and the next save raise what the thread met.
+        """
+        self.wait()
+        facts = files.facts_of(step, variables, metadata or {})
+        copies = {key: _copy(variable) for key, variable in variables.items()}
+
+        def run() -> None:
+            with contextlib.suppress(OSError):
+                if sys.platform == 'linux':   # where it is the priority of a thread: steps come first
+                    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+            try:
+                self._write(step, facts, copies.pop)
+            except BaseException as error:   # whatever it is, `check` raises it where somebody looks
+                self._error = error
+            copies.clear()
+
+        self._thread = threading.Thread(target=run, name=f'checkpoint of step {step}', daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raises the error of a save that was begun, if it has failed by now."""
+        if self._thread is not None and not self._thread.is_alive():
+            self.wait()
+
+    def wait(self) -> None:
+        """Waits for the end of a save that was begun, and raises its error."""
+        if self._thread is not None:
+            self._thread.join()
+        self._thread, error, self._error = None, self._error, None
+        if error is not None:
+            raise error
+
+    def _write(self, step: int, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor]) -> str:
+        assert self._is_writer, 'this Checkpointer only reads'
         final, temporary = self.path(step), self.path(step, 'tmp-')
         try:
             shutil.rmtree(temporary, ignore_errors=True)
-            files.write(temporary, facts, variables, self._options)
+            files.write(temporary, facts, read)
             for damaged in self._damaged & set(self.steps()):   # or they would count as the newest
                 os.replace(self.path(damaged), self.path(damaged, 'bad-'))
             if os.path.exists(final):
                 os.replace(final, self.path(step, 'old-'))
             os.replace(temporary, final)
             files.sync(self.directory)
-        except (OSError, tf.errors.OpError) as error:
+        except tf.errors.OpError:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             saved = self.steps()
             raise OSError(f'the checkpoint of step {step} cannot be written to {self.directory}: {files.sentence(error)}; '
                           f'{f"that of step {saved[-1]} is still whole" if saved else "there is none before it"}. Make room or '
-                          'choose another logdir, and start again.') from error
+                          'choose another logdir.') from error
         self._damaged.clear()
         self._clean_up()
         self._prune(step)
@@ -97,6 +143,7 @@ class Checkpointer:
 
     def mark_best(self, step: int, value: float, higher_is_better: bool = True) -> bool:
         """Keeps the checkpoint of `step`, if value is better than that of the best so far; returns whether it is."""
+        self.wait()
         best = self.best()
         if not value == value or best is not None and not (value > best[1] if higher_is_better else value < best[1]):
             return False
@@ -178,3 +225,14 @@ class Checkpointer:
                 with contextlib.suppress(OSError):   # an evaluation may be reading it; the next save tries again
                     os.replace(self.path(step), self.path(step, 'tmp-gone-'))
                     shutil.rmtree(self.path(step, 'tmp-gone-'))
+
+
+def _copy(variable: tf.Variable) -> tf.Tensor:
+    """Its value now, on the CPU of its own process."""
+    device = tf.DeviceSpec.from_string(variable.device)
+    with tf.device(variable.device):
+        value = variable.read_value()
+    if device.device_type == 'CPU':
+        return value
+    with tf.device(device.replace(device_type='CPU', device_index=0).to_string()):
+        return tf.identity(value)

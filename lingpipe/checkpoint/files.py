@@ -1,16 +1,21 @@
 """The files of one checkpoint: written and put on the disk, read and checked."""
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
+import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 FORMAT = 1
+_HERE = '/job:localhost/device:CPU:0'   # the process that writes and reads files, whatever others have variables
+_CHUNK_BYTES = 1 << 28
 
 
 class DamagedError(Exception):
@@ -30,18 +35,58 @@ def facts_of(step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[
         raise ValueError(f'metadata of step {step} cannot be saved as JSON: {error}; use numbers, texts, lists and dicts.') from error
 
 
-def write(path: str, facts: Mapping[str, Any], variables: Mapping[str, tf.Variable], options: tf.train.CheckpointOptions) -> None:
+def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor]) -> None:
     """Makes the directory `path` with all files in it on the disk.
 
+    Args:
+      path: not there yet.
+      facts: of facts_of.
+      read: gives the value of a key, on any device of any process. It is sent here and written with a few others at a time, so that this
+        process never holds all that the others have.
+
     Raises:
-      OSError, tf.errors.OpError: it cannot be written.
+      OSError: it cannot be written.
+      tf.errors.OpError: a value cannot be read.
     """
     os.makedirs(path)
-    tf.train.Checkpoint(variables=dict(variables)).write(os.path.join(path, 'variables'), options=options)
+    prefixes = []
+    with tf.device(_HERE):
+        for i, keys in enumerate(_chunks(facts['variables'])):
+            tensors = [tf.identity(read(key)) for key in keys]
+            prefixes.append(os.path.join(path, 'parts', str(i)))
+            with _writing():
+                tf.raw_ops.SaveV2(prefix=prefixes[-1], tensor_names=[_saved_name(key) for key in keys], shape_and_slices=[''] * len(keys),
+                                  tensors=tensors)
+        with _writing():
+            tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=prefixes, destination_prefix=os.path.join(path, 'variables'),
+                                          delete_old_dirs=True)
     with open(os.path.join(path, 'metadata.json'), 'w') as file:
         json.dump(facts, file, indent=1)
     for name in [*os.listdir(path), '.']:
         sync(os.path.join(path, name))
+
+
+def _chunks(kinds: Mapping[str, Any]) -> Iterator[list[str]]:
+    """All keys, in lists of about _CHUNK_BYTES."""
+    keys: list[str] = []
+    num_bytes = 0
+    for key, kind in kinds.items():
+        keys.append(key)
+        num_bytes += math.prod(kind['shape']) * tf.as_dtype(kind['dtype']).size
+        if num_bytes >= _CHUNK_BYTES:
+            yield keys
+            keys, num_bytes = [], 0
+    if keys:
+        yield keys
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    """Makes an OSError of what TensorFlow raises when it cannot write."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise OSError(sentence(error)) from error
 
 
 def read_facts(path: str) -> dict[str, Any]:
@@ -109,7 +154,7 @@ def assign(path: str, pairs: Iterable[tuple[tf.Variable, str]]) -> None:
 
 
 def _saved_name(key: str) -> str:
-    """The name that tf.train.Checkpoint(variables={key: ...}) gives to a tensor."""
+    """A tensor's name in the file: the one that tf.train.Checkpoint(variables={key: ...}) gives it."""
     return f'variables/{key.replace(".", "..").replace("/", ".S")}/.ATTRIBUTES/VARIABLE_VALUE'
 
 
@@ -131,5 +176,6 @@ def sync(path: str) -> None:
 
 
 def sentence(error: Exception) -> str:
-    """The first line of an error, TensorFlow's or another."""
-    return str(getattr(error, 'message', '') or error).strip().split('\n')[0].rstrip('.') or type(error).__name__
+    """The first line of an error, TensorFlow's or another, without the names of ops."""
+    text = str(getattr(error, 'message', '') or error).strip().split('\n')[0]
+    return re.sub(r'^\{\{.*?\}\} *| *\[Op:\w*\].*$', '', text).rstrip('.') or type(error).__name__

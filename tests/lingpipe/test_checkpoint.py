@@ -83,9 +83,9 @@ def test_without_checkpoints_there_is_nothing_to_restore(tmp_path):
     assert not (tmp_path / 'none').exists()
 
 
-def test_bfloat16_and_scalars_and_files_of_the_controller(tmp_path):
+def test_bfloat16_and_scalars_are_kept(tmp_path):
     variables = {'a': tf.Variable(tf.constant([1.5, -2.], tf.bfloat16)), 'b': tf.Variable(True)}
-    checkpointer = Checkpointer(str(tmp_path), io_device='/job:localhost')
+    checkpointer = Checkpointer(str(tmp_path))
     checkpointer.save(1, variables)
     variables['a'].assign([0., 0.])
     variables['b'].assign(False)
@@ -338,3 +338,39 @@ def test_rules_without_effect_are_refused(tmp_path, rules, sentence):
 def test_a_source_without_checkpoints_is_refused(tmp_path):
     with pytest.raises(ValueError, match='has no checkpoint that can be read; name a logdir, its checkpoints or one step-'):
         initialize(make_variables(), str(tmp_path), [('.*', 'x')])
+
+
+# In the background.
+
+def test_what_is_begun_has_the_values_of_that_moment(tmp_path):
+    checkpointer, variables = Checkpointer(str(tmp_path)), make_variables(1.)
+    checkpointer.begin(1, variables, {'position': 10})
+    for variable in variables.values():
+        variable.assign_add(tf.ones_like(variable))   # in place, as optimizers do
+    checkpointer.wait()
+    restored = make_variables()
+    assert checkpointer.restore(restored) == {'position': 10, 'step': 1}
+    assert values_of(restored) == {1.} and values_of(variables) == {2.}
+
+
+def test_error_of_the_background_is_raised_once_by_the_next_look(tmp_path, monkeypatch):
+    checkpointer = saved(tmp_path, 1)
+
+    def full(path, facts, read):
+        raise OSError(28, 'No space left on device')
+    with monkeypatch.context() as patch:
+        patch.setattr('lingpipe.checkpoint.files.write', full)
+        checkpointer.begin(2, make_variables(2.))
+        with pytest.raises(OSError, match=r'the checkpoint of step 2 cannot be written to .*No space left on device; that of step 1 is'):
+            checkpointer.wait()
+    checkpointer.check()
+    checkpointer.begin(3, make_variables(3.))
+    checkpointer.wait()
+    assert checkpointer.steps() == [1, 3]
+
+
+def test_large_networks_are_written_a_few_variables_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr('lingpipe.checkpoint.files._CHUNK_BYTES', 20)
+    checkpointer = saved(tmp_path, 1)
+    assert len(list(tmp_path.glob('step-00000001/variables.data-*'))) == 3
+    assert checkpointer.restore(variables := make_variables()) and values_of(variables) == {1.}

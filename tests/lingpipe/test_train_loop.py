@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lingpipe import registry
-from lingpipe.checkpoint import Checkpointer
+from lingpipe.checkpoint import Checkpointer, files
 from lingpipe.evaluate import mean
 from lingpipe.train_loop import NonFiniteError
 
@@ -266,3 +266,42 @@ def test_every_number_of_a_training_is_a_scalar_in_tensorboard(tmp_path):
     assert trained['loss'][0][1] > trained['loss'][2][1] > 0 and trained['gradient_norm'][0][1] > 0
     line = json.loads((tmp_path / 'evaluations.jsonl').read_text())
     assert evaluated == {name: [(10, pytest.approx(line[name]))] for name in ('loss', 'error')}
+
+
+# Checkpoints that cannot be written.
+
+def test_full_disk_costs_a_checkpoint_and_not_the_training(tmp_path, monkeypatch):
+    whole, _ = train(make_params(train__num_steps=6), tmp_path / 'whole', has_evaluation=False)
+    write = files.write
+
+    def full(path, facts, read):
+        if facts['step'] in (2, 3):
+            raise OSError(28, 'No space left on device')
+        write(path, facts, read)
+    monkeypatch.setattr(files, 'write', full)
+    out = io.StringIO()
+    parts, _ = train(make_params(train__num_steps=6, train__keep=9), tmp_path / 'parts', has_evaluation=False, out=out)
+    found = re.findall(r'step \d: the checkpoint of step (\d) cannot be written to .*No space left on device; that of step 1 is still '
+                       r'whole\. Make room or choose another logdir\. The training goes on\.', out.getvalue())
+    assert found == ['2', '3']
+    assert Checkpointer(str(tmp_path / 'parts' / 'checkpoints'), is_writer=False).steps() == [1, 4, 5, 6]
+    assert_same(values_of(parts), values_of(whole))
+
+
+def test_last_checkpoint_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
+    def full(path, facts, read):
+        raise OSError(28, 'No space left on device')
+    monkeypatch.setattr(files, 'write', full)
+    with pytest.raises(OSError, match=r'the checkpoint of step 2 cannot be written to .*; there is none before it\. Make room'):
+        train(make_params(train__num_steps=2, train__checkpoint_every_steps=9), tmp_path, has_evaluation=False)
+
+
+@pytest.mark.parametrize('in_background', [True, False])
+def test_checkpoints_are_the_same_in_the_background_or_not(tmp_path, in_background):
+    train(make_params(train__num_steps=4, train__keep=9, train__checkpoint_in_background=in_background), tmp_path, has_evaluation=False)
+    checkpointer = Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False)
+    assert checkpointer.steps() == [1, 2, 3, 4]
+    for step in checkpointer.steps():
+        exact, _ = train(make_params(train__num_steps=step), tmp_path / f'{step}', has_evaluation=False)
+        found = files.tensors(checkpointer.path(step), values_of(exact))
+        assert_same(dict(zip(values_of(exact), found, strict=True)), values_of(exact))

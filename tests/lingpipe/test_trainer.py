@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from lingpipe import trainer
 from lingpipe.layer import Weight
+from lingpipe.task import Task
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -49,8 +50,9 @@ def error_of(capsys, monkeypatch, *flags):
 
 def test_flags_are_these():
     flags = trainer.define_flags()
-    assert sorted(flags) == ['h', 'help', 'list', 'logdir', 'mode', 'model', 'set', 'steps', 'timeline', 'traceback']
-    assert list(trainer.MODES) == ['train_and_eval', 'train', 'eval', 'inspect']
+    assert sorted(flags) == ['address', 'decode_input', 'decode_output', 'devices', 'h', 'help', 'list', 'logdir', 'mode', 'model', 'set',
+                             'steps', 'timeline', 'traceback']
+    assert list(trainer.MODES) == ['train_and_eval', 'train', 'eval', 'inspect', 'worker', 'decode']
 
 
 def test_help_prints_every_flag(capsys):
@@ -61,7 +63,7 @@ def test_help_prints_every_flag(capsys):
 
 @pytest.mark.parametrize('flags, error', [
     (['--modle=x'], r"trainer: Unknown command line flag 'modle'\. Did you mean: mode, model"),
-    (['--mode=fly'], r'trainer: flag --mode=fly: value should be one of <train_and_eval\|train\|eval\|inspect>'),
+    (['--mode=fly'], r'trainer: flag --mode=fly: value should be one of <train_and_eval\|train\|eval\|inspect\|worker\|decode>'),
     (['model=x'], r"trainer: 'model=x' is no flag; write --model=NAME --logdir=DIR"),
     ([], r'trainer: --model is missing; --list shows all experiments\.'),
     ([MODEL], r'trainer: --logdir is missing; name a directory'),
@@ -74,6 +76,8 @@ def test_help_prints_every_flag(capsys):
     ([MODEL, '--set', 'pipeline.num_cells=9', '--mode=inspect'], r'num_cells=9'),
     ([MODEL, '--logdir=/dev/null/x'], r'trainer: /dev/null/x cannot be written: .*choose another logdir\.'),
     ([MODEL, '--logdir=/nowhere', '--mode=eval'], r'trainer: /nowhere/checkpoints has no checkpoint; train first, or correct --logdir\.'),
+    ([MODEL, '--logdir=/nowhere', '--mode=decode', '--decode_input=/no/file'],
+     r'trainer: /no/file cannot be read: .*correct --decode_input\.'),
 ])
 def test_mistake_is_one_sentence(capsys, monkeypatch, flags, error):
     assert re.search(error, error_of(capsys, monkeypatch, *flags))
@@ -131,6 +135,29 @@ def test_eval_gives_the_numbers_of_the_end_of_the_training(capsys, monkeypatch, 
     trained: Any = re.search(r'^  test +(loss .*)$', capsys.readouterr().out, re.MULTILINE)
     assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--mode=eval', '--set=pipeline.num_cells=1') == 0
     assert capsys.readouterr().out == f'step 3 on test: {trained[1]}\n'
+
+
+def test_decode_writes_what_the_task_makes_of_every_line(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(Task, 'facts', lambda self, source: {'seen': 3})
+    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
+    monkeypatch.setattr(Task, 'decode', lambda self, program, lines, facts: [f'{line}/{facts["seen"]}' for line in lines])
+    (tmp_path / 'in').write_bytes('b\n\na\u2028c\r\n'.encode())
+    capsys.readouterr()
+    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--mode=decode', f'--decode_input={tmp_path}/in') == 0
+    assert capsys.readouterr().out == 'b/3\n/3\na\u2028c/3\n'
+    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--mode=decode', f'--decode_input={tmp_path}/in',
+                    f'--decode_output={tmp_path}/out') == 0
+    assert (tmp_path / 'out').read_text() == 'b/3\n/3\na\u2028c/3\n'
+
+
+def test_decode_is_refused_by_a_task_that_makes_no_text(capsys, monkeypatch, tmp_path):
+    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
+    (tmp_path / 'in').write_bytes(b'a\n\xff\n')
+    capsys.readouterr()
+    flags = (MODEL, f'--logdir={tmp_path}', '--mode=decode', f'--decode_input={tmp_path}/in')
+    assert re.search(r'line 2 of .*/in is not UTF-8; convert it', error_of(capsys, monkeypatch, *flags))
+    (tmp_path / 'in').write_bytes(b'a\n')
+    assert re.search(r'Task makes no text of text; --mode=decode is for tasks that have decode\(\)', error_of(capsys, monkeypatch, *flags))
 
 
 def test_logdir_of_another_experiment_is_refused_and_kept(capsys, monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""Cluster: the devices that cells run on, and TensorFlow's settings that must be made before its first op."""
+"""Settings: logical devices, threads and memory, which must be set before TensorFlow's first op, and Grappler."""
 from __future__ import annotations
 
 import ctypes
@@ -25,8 +25,7 @@ def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_thre
     Raises:
       ValueError: TensorFlow has started already with other settings.
     """
-    if sys.platform == 'linux' and hasattr(libc := ctypes.CDLL(None), 'mallopt'):
-        libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
+    give_memory_back()
     cpu = tf.config.list_physical_devices('CPU')[0]
     try:
         if num_cpu_devices:
@@ -38,6 +37,12 @@ def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_thre
     except RuntimeError as e:
         raise ValueError(f'TensorFlow has started before {num_cpu_devices} CPU devices and {intra_op_threads} threads were set ({e}); call '
                          f'lingpipe.cluster.configure before anything else that uses TensorFlow.') from e
+
+
+def give_memory_back() -> None:
+    """Makes large tensors pages of their own, which go back to the system when they are freed."""
+    if sys.platform == 'linux' and hasattr(libc := ctypes.CDLL(None), 'mallopt'):
+        libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
 
 
 def default_devices(num_cells: int) -> list[str]:

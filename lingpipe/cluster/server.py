@@ -1,0 +1,127 @@
+"""Server: a worker: TensorFlow's server in a process of its own, with a process above it that starts another when it ends or hangs.
+
+    --mode=worker                 imports TensorFlow, which takes seconds, and never starts it
+     `- server                    a fork; ends when it is killed, when a controller wants a new one, or when the process above ends
+
+So a worker is back a moment after its server was lost, at the same address, with empty memory.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from typing import NoReturn
+
+import tensorflow as tf
+
+from lingpipe.cluster import listening, settings
+
+HANGS_AFTER_S = 60.0
+_LOOK_EVERY_S = 1.0
+_PR_SET_PDEATHSIG = 1                                     # of linux/prctl.h
+_HTTP2_HELLO = b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])   # RFC 9113, 3.4: preface, empty SETTINGS
+
+
+def session_config(devices: str, intra_op_threads: int = 1, use_graph_optimizer: bool = False) -> tf.compat.v1.ConfigProto:
+    """Settings of a server, which takes nothing from tf.config.
+
+    Args:
+      devices: cpu:4, gpu, gpu:0-3, or '': all GPUs, or one CPU.
+      intra_op_threads: as the experiment's, since sums depend on it.
+      use_graph_optimizer: as the pipeline's.
+
+    Raises:
+      ValueError: devices is something else.
+    """
+    match = re.fullmatch(r'(cpu|gpu)(?::(\d+)(?:-(\d+))?)?', devices or 'gpu')
+    if not match or match[1] == 'cpu' and (match[3] or match[2] == '0'):
+        raise ValueError(f"--devices={devices} of a worker; write the devices that it has: cpu:4, gpu, or gpu:0-3.")
+    kind, first, last = match.groups()
+    num_cpus = int(first or 1) if kind == 'cpu' else 1
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=intra_op_threads, inter_op_parallelism_threads=max(2, num_cpus),
+                                      device_count={'CPU': num_cpus, **({'GPU': 0} if kind == 'cpu' else {})})
+    config.gpu_options.allow_growth = True
+    if kind == 'gpu' and first:
+        config.gpu_options.visible_device_list = ','.join(map(str, range(int(first), int(last or first) + 1)))
+    config.graph_options.rewrite_options.disable_meta_optimizer = not use_graph_optimizer
+    return config
+
+
+def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float = HANGS_AFTER_S) -> NoReturn:
+    """Serves at 'host:port' for ever; the host may be 0.0.0.0 for all of this machine.
+
+    Raises:
+      ValueError: no address.
+      OSError: it is not one of this machine, or is taken.
+    """
+    host, port = listening.split_address(address)
+    try:
+        with socket.create_server((host, port)):
+            pass
+    except OSError as error:
+        raise OSError(f'a worker cannot listen at {address}: {error.strerror or error}; choose another --address.') from error
+    print(f'worker at {address}, process {os.getpid()}', flush=True)
+    while True:
+        started_s = time.monotonic()
+        server = _fork(host, port, config)
+        why = _wait(server, host, port, hangs_after_s)
+        print(f'worker at {address}: {why}; it starts again', flush=True)
+        if time.monotonic() - started_s < 1.:
+            time.sleep(1.)   # one that ends at once would be started without end
+
+
+def _fork(host: str, port: int, config: tf.compat.v1.ConfigProto) -> int:
+    above = os.getpid()
+    server = os.fork()
+    if server:
+        return server
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)   # Ctrl-C is for the process above
+        if sys.platform == 'linux':
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != above:
+            os._exit(0)
+        settings.give_memory_back()
+        spec = {'worker': {0: f'{"127.0.0.1" if host == "0.0.0.0" else host}:{port}'}}   # a controller names the task as it likes
+        made = tf.distribute.Server(spec, job_name='worker', task_index=0, config=config)
+        listening.restrict(port, host)
+        made.join()
+    except BaseException as error:   # nothing of the process above may run here
+        print(f'worker: {error}', file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def _wait(server: int, host: str, port: int, hangs_after_s: float) -> str:
+    """Waits for the end of a server, or makes an end to one that hangs; says what it was."""
+    heard_s = time.monotonic()
+    next_look_s = heard_s + _LOOK_EVERY_S
+    while True:
+        done, status = os.waitpid(server, os.WNOHANG)
+        if done:
+            code = os.waitstatus_to_exitcode(status)
+            return 'a controller has come' if code == 0 else f'the server was killed by {signal.Signals(-code).name}' if code < 0 else \
+                f'the server ended with exit code {code}'
+        if time.monotonic() >= next_look_s:
+            if answers(host, port, min(_LOOK_EVERY_S * 5, hangs_after_s)):
+                heard_s = time.monotonic()
+            elif time.monotonic() - heard_s > hangs_after_s:
+                os.kill(server, signal.SIGKILL)
+                os.waitpid(server, 0)
+                return f'the server did not answer for {hangs_after_s:g} s and was killed'
+            next_look_s = time.monotonic() + _LOOK_EVERY_S
+        time.sleep(0.02)
+
+
+def answers(host: str, port: int, timeout_s: float) -> bool:
+    """Whether a gRPC server says hello, without gRPC, which does not bear forks."""
+    try:
+        with socket.create_connection(('127.0.0.1' if host == '0.0.0.0' else host, port), timeout_s) as one:
+            one.settimeout(timeout_s)
+            one.sendall(_HTTP2_HELLO)
+            return bool(one.recv(1))
+    except OSError:
+        return False

@@ -1,0 +1,62 @@
+"""Watchdog: a thread that ends the wait for a worker that hangs: TensorFlow has no time limit for a step.
+
+A main thread that waits in TensorFlow cannot be interrupted, so the thread acts itself: it calls `give_up`, which does not return.
+"""
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from lingpipe.cluster.workers import Connection
+
+
+class Watchdog:
+    """Watches one activity after another. Make it with the connection, tell it of every step, and stop it at the end."""
+
+    def __init__(self, connection: Connection, limit_s: float, give_up: Callable[[str], None]):
+        """
+        Args:
+          connection: whose workers are asked.
+          limit_s: time of a step, after which it counts as hung.
+          give_up: called in a thread of its own with a few words on what happened.
+        """
+        self._connection, self._limit_s, self._give_up = connection, limit_s, give_up
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._what, self._is_bounded, self._since_s = 'the start', False, time.monotonic()
+        self._thread = threading.Thread(target=self._run, name='watchdog', daemon=True)
+        self._thread.start()
+
+    def begin(self, what: str, is_bounded: bool = False) -> None:
+        """The activity before is done, and another begins.
+
+        Args:
+          what: 'step 12'.
+          is_bounded: whether it takes longer than limit_s only if something hangs. Of others, as the first step, which is traced, the
+            workers are asked from time to time whether they are there.
+        """
+        with self._lock:
+            self._what, self._is_bounded, self._since_s = what, is_bounded, time.monotonic()
+
+    def stop(self) -> None:
+        """Watches no more."""
+        self._stopped.set()
+        self._thread.join(1.)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(min(1., self._limit_s / 4)):
+            with self._lock:
+                what, is_bounded, since_s = self._what, self._is_bounded, self._since_s
+            if time.monotonic() - since_s < self._limit_s:
+                continue
+            why = self._connection.silent()
+            if not why and is_bounded:
+                why = 'all workers answer, but it does not end'
+            with self._lock:
+                if self._stopped.is_set() or since_s != self._since_s:
+                    continue   # it has gone on meanwhile
+                if not why:
+                    self._since_s = time.monotonic()
+                    continue
+            self._give_up(f'{what} took longer than train.step_timeout_s={self._limit_s:g}: {why}')

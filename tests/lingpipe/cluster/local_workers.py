@@ -1,0 +1,152 @@
+"""Workers and trainers on loopback, for tests of what happens when they are lost."""
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from lingpipe.cluster import listening
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TESTS = os.path.dirname(HERE)
+ROOT = os.path.dirname(os.path.dirname(TESTS))
+TINY = '--model=tiny_experiment.Tiny'
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, 'PYTHONPATH': os.pathsep.join([ROOT, TESTS]), 'TF_CPP_MIN_LOG_LEVEL': '2'}
+
+
+class Worker:
+    """A worker process whose server is killed when it hangs for hangs_after_s."""
+
+    def __init__(self, address: str = '', devices: str = '', hangs_after_s: float = 2.):
+        self.address = address or f'127.0.0.1:{listening.free_port()}'
+        code = f'from lingpipe.cluster import server; server.serve({self.address!r}, server.session_config({devices!r}), {hangs_after_s})'
+        self.process = subprocess.Popen([sys.executable, '-c', code], env=environment(), stdout=subprocess.DEVNULL)
+
+    def server(self) -> int:
+        """The process id of TensorFlow's server."""
+        path = pathlib.Path(f'/proc/{self.process.pid}/task/{self.process.pid}/children')
+        return int(wait_until(lambda: path.read_text().split())[0])
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def workers(num: int, devices: str = '', hangs_after_s: float = 2.) -> Iterator[list[Worker]]:
+    """Some, which end with the block."""
+    made = [Worker(devices=devices, hangs_after_s=hangs_after_s) for _ in range(num)]
+    try:
+        yield made
+    finally:
+        for one in made:
+            one.stop()
+
+
+class Trainer:
+    """A trainer process, its output and its log."""
+
+    def __init__(self, logdir: pathlib.Path, addresses: list[str], *flags: str):
+        self.logdir = logdir
+        self.process = subprocess.Popen([sys.executable, '-m', 'lingpipe.trainer', TINY, f'--logdir={logdir}', '--mode=train',
+                                         f'--devices={",".join(addresses)}', *flags], env=environment(), text=True,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def log(self) -> str:
+        path = self.logdir / 'train.log'
+        return path.read_text() if path.exists() else ''
+
+    def wait_for_step(self, step: int) -> None:
+        """Until the log has a step that is not smaller."""
+        def reached() -> bool:
+            assert self.process.poll() is None, self.process.communicate()[1]
+            return any(int(found) >= step for found in re.findall(r'^step (\d+)/', self.log(), re.MULTILINE))
+        wait_until(reached)
+
+    def end(self, code: int = 0) -> str:
+        """Waits for its end, and returns its log."""
+        _, err = self.process.communicate(timeout=120)
+        assert self.process.returncode == code, err + self.log()
+        return self.log()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def wait_until(is_true, timeout_s: float = 90.):
+    """What is_true() returns once it is true."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (found := is_true()):
+        assert time.monotonic() < deadline_s, f'not within {timeout_s} s'
+        time.sleep(0.02)
+    return found
+
+
+def checkpoint_of(logdir: pathlib.Path, step: int) -> dict[str, np.ndarray]:
+    """name -> array."""
+    reader = tf.train.load_checkpoint(f'{logdir}/checkpoints/step-{step:08d}/variables')
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if name.startswith('variables/')}
+
+
+class Cable:
+    """A connection to an address that can be cut: an address of its own that passes on what it is sent."""
+
+    def __init__(self, to: str):
+        self._to = listening.split_address(to)
+        self._listener = socket.create_server(('127.0.0.1', 0))
+        self.address = f'127.0.0.1:{self._listener.getsockname()[1]}'
+        self._open: list[socket.socket] = []
+        self.is_cut = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Breaks all connections, and every new one until `is_cut` is False again."""
+        self.is_cut = True
+        for one in self._open:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.cut()
+        self._listener.close()
+        for one in self._open:
+            one.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                try:
+                    if self.is_cut:
+                        raise OSError
+                    far = socket.create_connection(self._to)
+                except OSError:
+                    near.close()
+                    continue
+                self._open += [near, far]
+                for a, b in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=(a, b), daemon=True).start()
+
+    def _pass_on(self, a: socket.socket, b: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := a.recv(1 << 16):
+                b.sendall(data)
+        for one in (a, b):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+

@@ -1,0 +1,190 @@
+"""Promises about --devices: what a text means, in which order, and one sentence for what cannot be."""
+import json
+import socket
+import struct
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from lingpipe.cluster import devices, hosts, listening, server, workers
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Two workers that answer: one has two GPUs, the other three CPUs."""
+    def ask(address, task=0, timeout_s=5.):
+        prefix = f'/job:worker/replica:0/task:{task}/device:'
+        if address == 'a:2222':
+            return workers.Worker(address, (f'{prefix}GPU:0', f'{prefix}GPU:1'), (f'{prefix}CPU:0',), 1)
+        if address == 'b:2222':
+            return workers.Worker(address, tuple(f'{prefix}CPU:{i}' for i in range(3)), (), 2)
+        raise OSError('no connection')
+    monkeypatch.setattr(workers, 'ask', ask)
+
+
+def gpus(monkeypatch, num):
+    found = [f'/physical_device:GPU:{i}' for i in range(num)]
+    monkeypatch.setattr(tf.config, 'list_physical_devices', lambda kind: found if kind == 'GPU' else [])
+
+
+def find(text, num_cells):
+    """Without the part that all names of this process have in common."""
+    return [name.replace('/device:', '').replace('/job:worker/replica:0/task:', 'w') for name in devices.find(text, num_cells, 0.).names]
+
+
+@pytest.mark.parametrize('text, num_cells, expected', [
+    ('cpu:4', 4, ['CPU:0', 'CPU:1', 'CPU:2', 'CPU:3']),
+    ('cpu:4', 2, ['CPU:0', 'CPU:1']),
+    ('cpu', 1, ['CPU:0']),
+    ('cpu:2-3', 2, ['CPU:2', 'CPU:3']),
+    ('2*cpu:2', 4, ['CPU:0', 'CPU:0', 'CPU:1', 'CPU:1']),
+    ('/device:CPU:3,/device:CPU:1', 2, ['CPU:3', 'CPU:1']),
+    ('a:2222,b:2222', 5, ['w0GPU:0', 'w0GPU:1', 'w1CPU:0', 'w1CPU:1', 'w1CPU:2']),
+    ('b:2222,2*a:2222', 7, ['w0CPU:0', 'w0CPU:1', 'w0CPU:2', 'w1GPU:0', 'w1GPU:0', 'w1GPU:1', 'w1GPU:1']),
+    ('a:2222,b:2222,/job:worker/task:1/device:CPU:2,/job:worker/task:0/device:CPU:0', 2,
+     ['/job:worker/task:1CPU:2', '/job:worker/task:0CPU:0']),
+    ('cpu:1,a:2222', 2, ['/job:localhost/replica:0/task:0CPU:0', 'w0GPU:0']),
+])
+def test_cells_go_to_devices_in_the_order_of_the_text(cluster, text, num_cells, expected):
+    assert find(text, num_cells) == expected
+
+
+def test_gpus_are_one_some_or_all(monkeypatch):
+    gpus(monkeypatch, 4)
+    assert find('gpu', 4) == ['GPU:0', 'GPU:1', 'GPU:2', 'GPU:3']
+    assert find('gpu:2', 1) == ['GPU:2']
+    assert find('gpu:1-2,gpu:0', 3) == ['GPU:1', 'GPU:2', 'GPU:0']
+    assert find('2*gpu:3', 2) == ['GPU:3', 'GPU:3']
+
+
+def test_only_as_many_cpus_are_made_as_cells_need():
+    assert devices.find('cpu:8', 3, 0.).num_cpus == 3
+    assert devices.find('cpu:2-3', 2, 0.).num_cpus == 4
+    assert devices.find('/device:GPU:1', 1, 0.).num_cpus == 0
+
+
+@pytest.mark.parametrize('text, num_cells, error', [
+    ('cpu:2', 3, r'3 cells need 3 devices, but --devices=cpu:2 names 2 \(/device:CPU:0, /device:CPU:1\); name more, set '
+                 r'pipeline\.num_cells=2, or write 2\*\.\.\. for several cells on each\.'),
+    ('gpu:0-3', 4, r'--devices=gpu:0-3, but this machine has 3 GPUs that TensorFlow can use; name those, or cpu:N\.'),
+    ('gpu:0-1,gpu:1', 3, r'--devices names /device:GPU:1 twice, by gpu:0-1 and gpu:1; write 2\*gpu:1 if it is to have two cells'),
+    ('tpu', 1, r'--devices=tpu, but this machine has 0 TPUs that TensorFlow can use'),
+    ('cpu:0', 1, r"--devices has 'cpu:0', which is no device; write cpu:N for N devices"),
+    ('gpu:a', 1, r"--devices has 'gpu:a'; write gpu:2 or gpu:0-3\."),
+    ('cpu:2,,', 2, r"--devices has ''; write a list as gpu:0-3"),
+    ('host', 1, r"--devices has 'host'; write cpu:4, gpu:0-3, tpu, a tf\.device string that begins with /, host:port for each worker"),
+    ('host:99999', 1, r"--devices has 'host:99999'"),
+    ('a:2222,a:2222', 1, r'--devices names the worker a:2222 twice; name each once, as 2\*a:2222'),
+    ('b:2222,/job:worker/task:0/device:CPU:3', 1, r'--devices names /job:worker/task:0/device:CPU:3, but the 1 workers have .*CPU:2\.'),
+])
+def test_what_cannot_be_is_one_sentence(cluster, monkeypatch, text, num_cells, error):
+    gpus(monkeypatch, 3)
+    with pytest.raises(ValueError, match=error):
+        devices.find(text, num_cells, 0.)
+
+
+def test_worker_that_does_not_answer_is_named_after_the_time_limit(cluster):
+    with pytest.raises(OSError, match=r'^worker 1, c:1, does not answer within 0\.3 s \(no connection\); start it there with --mode=worker '
+                                      r'--address=c:1, or correct --devices\.$'):
+        devices.find('b:2222,c:1', 2, 0.3)
+
+
+def test_worker_that_accepts_and_hangs_does_not_answer():
+    with socket.create_server(('127.0.0.1', 0)) as one, pytest.raises(OSError, match='^no (answer|connection)$'):
+        workers.ask(f'127.0.0.1:{one.getsockname()[1]}', timeout_s=0.5)
+
+
+# Hosts.
+
+def test_tf_config_names_workers_and_this_one(monkeypatch):
+    cluster = {'chief': ['c:1'], 'worker': ['a:2222', 'b:2222']}
+    monkeypatch.setenv('TF_CONFIG', json.dumps({'cluster': cluster, 'task': {'type': 'worker', 'index': 1}}))
+    assert hosts.workers_of('TF_CONFIG') == ['a:2222', 'b:2222']
+    assert hosts.own_address('TF_CONFIG') == 'b:2222'
+
+
+def test_slurm_names_the_tasks_but_the_first(monkeypatch):
+    for name, value in {'PROCID': 2, 'STEP_NUM_TASKS': 3, 'STEP_NODELIST': 'node[1-2]', 'STEP_TASKS_PER_NODE': '2,1'}.items():
+        monkeypatch.setenv(f'SLURM_{name}', str(value))
+    assert hosts.workers_of('slurm:3000') == ['node1:3001', 'node2:3000']
+    assert hosts.own_address('slurm:3000') == 'node2:3000'
+
+
+@pytest.mark.parametrize('source, error', [
+    ('TF_CONFIG', r'TF_CONFIG cannot be used: the environment variable TF_CONFIG is not set, or has no "cluster"; name workers as host'),
+    ('slurm', r'slurm cannot be used: this process is not in a job step of Slurm with two or more tasks; name workers'),
+    ('kubernetes:app=x', r'kubernetes:app=x cannot be used: .*; name workers'),
+])
+def test_source_that_is_not_there_says_so(monkeypatch, source, error):
+    for name in ('TF_CONFIG', 'SLURM_STEP_NUM_TASKS', 'SLURM_NTASKS'):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match=error):
+        hosts.workers_of(source)
+
+
+def test_kubernetes_pods_are_sorted(monkeypatch):
+    class Resolver:
+        def __init__(self, labels, port):
+            self.labels, self.port = labels, port
+
+        def cluster_spec(self):
+            assert self.labels == {'worker': ['app=x']}
+            return tf.train.ClusterSpec({'worker': [f'10.0.0.{i}:{self.port}' for i in (7, 5)]})
+    monkeypatch.setattr(tf.distribute.cluster_resolver, 'KubernetesClusterResolver', Resolver)
+    assert hosts.workers_of('kubernetes:app=x:99') == ['10.0.0.5:99', '10.0.0.7:99']
+
+
+# Servers.
+
+def test_server_takes_threads_devices_and_no_grappler():
+    config = server.session_config('cpu:3', intra_op_threads=2)
+    assert (config.intra_op_parallelism_threads, config.inter_op_parallelism_threads) == (2, 3)
+    assert dict(config.device_count) == {'CPU': 3, 'GPU': 0}
+    assert config.graph_options.rewrite_options.disable_meta_optimizer
+    assert not server.session_config('', use_graph_optimizer=True).graph_options.rewrite_options.disable_meta_optimizer
+    assert server.session_config('gpu:1-2').gpu_options.visible_device_list == '1,2'
+    with pytest.raises(ValueError, match=r'--devices=cpu:0 of a worker; write the devices that it has: cpu:4, gpu, or gpu:0-3\.'):
+        server.session_config('cpu:0')
+
+
+def test_address_that_is_taken_or_not_ours_is_one_sentence():
+    with socket.create_server(('127.0.0.1', 0)) as one:
+        taken = f'127.0.0.1:{one.getsockname()[1]}'
+        for address in (taken, '203.0.113.1:4000'):
+            with pytest.raises(OSError, match=rf'a worker cannot listen at {address}: .*; choose another --address\.'):
+                server.serve(address, server.session_config(''))
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='a filter of Linux')
+def test_port_is_reached_at_its_address_only():
+    code = ('import socket, sys; s = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True); '
+            'from lingpipe.cluster import listening; port = s.getsockname()[1]; listening.restrict(port, sys.argv[1]); '
+            'print(port, flush=True); input()')
+    for host, reached in (('127.0.0.1', ['127.0.0.1']), ('127.0.0.2', ['127.0.0.2']), ('0.0.0.0', ['127.0.0.1', '127.0.0.2'])):
+        with subprocess.Popen([sys.executable, '-c', code, host], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            found = []
+            for address in ('127.0.0.1', '127.0.0.2'):
+                try:
+                    socket.create_connection((address, port), 0.5).close()
+                    found.append(address)
+                except OSError:
+                    pass
+            process.communicate('\n')
+        assert found == reached
+
+
+def test_filter_is_the_program_of_the_kernel():
+    words = [struct.unpack('HBBI', program) for program in zip(*[iter(listening._filter(['127.0.0.1']))] * 8, strict=True)
+             for program in [bytes(program)]]
+    assert [code for code, *_ in words] == [0x30, 0x54, 0x15, 0x20, 0x15, 0x06, 0x06]
+    assert words[4] == (0x15, 1, 0, 0x7f000001)
+    assert (words[5][3], words[6][3]) == (0, 0xffffffff)
+
+
+def test_fields_of_messages_are_read_and_written():
+    message = b'\x08\x96\x01' + workers._field(2, b'x' * 300) + b'\x19' + bytes(8) + b'\x25' + bytes(4) + workers._field(5, b'')
+    assert list(workers._fields(message)) == [(2, b'x' * 300), (5, b'')]

@@ -1,0 +1,148 @@
+"""Promises of the launchers: what they write is what Slurm and Kubernetes take, and a local launch comes back from kills."""
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tools import launch_kubernetes, launch_local, launch_slurm
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+FLAGS = ['--model=image.digits.Dense', '--set', "task.x='a b'", '--logdir=/training/$digits']
+
+# The fields used, as in the reference of Kubernetes 1.31; a list is of one type, and None is any value.
+METADATA = {'name': str, 'labels': {str: str}}
+SELECTOR = {'matchLabels': {str: str}}
+CONTAINER = {
+    'name': str, 'image': str, 'command': [str], 'ports': [{'name': str, 'containerPort': int}],
+    'resources': {'requests': {str: str}, 'limits': {str: str}},
+    'env': [{'name': str, 'valueFrom': {'fieldRef': {'fieldPath': str}}}], 'volumeMounts': [{'name': str, 'mountPath': str}]}
+POD = {'metadata': METADATA, 'spec': {
+    'restartPolicy': str, 'terminationGracePeriodSeconds': int, 'containers': [CONTAINER],
+    'volumes': [{'name': str, 'persistentVolumeClaim': {'claimName': str}}]}}
+SPECS = {
+    ('v1', 'Service'): {'clusterIP': str, 'publishNotReadyAddresses': bool, 'selector': {str: str}, 'ports': [{'name': str, 'port': int}]},
+    ('networking.k8s.io/v1', 'NetworkPolicy'): {
+        'podSelector': SELECTOR, 'policyTypes': [str],
+        'ingress': [{'from': [{'podSelector': SELECTOR}], 'ports': [{'protocol': str, 'port': int}]}]},
+    ('apps/v1', 'StatefulSet'): {'serviceName': str, 'replicas': int, 'podManagementPolicy': str, 'selector': SELECTOR, 'template': POD},
+    ('batch/v1', 'Job'): {
+        'backoffLimit': int, 'template': POD,
+        'podFailurePolicy': {'rules': [{'action': str, 'onExitCodes': {'containerName': str, 'operator': str, 'values': [int]}}]}},
+}
+
+
+def check(value, schema, path):
+    """Every field is known and of its type."""
+    if isinstance(schema, dict):
+        assert isinstance(value, dict), path
+        for key, one in value.items():
+            assert str in schema or key in schema, f'{path} has no field {key}'
+            check(one, schema.get(str) or schema[key], f'{path}.{key}')
+    elif isinstance(schema, list):
+        assert isinstance(value, list) and value, path
+        for one in value:
+            check(one, schema[0], f'{path}[]')
+    else:
+        assert type(value) is schema, f'{path} is {value!r}'
+
+
+def objects(**kwargs):
+    """kind -> object."""
+    made = list(yaml.safe_load_all(launch_kubernetes.manifest(3, 'image:1', 'training', FLAGS, **kwargs)))
+    return {one['kind']: one for one in made}
+
+
+def test_kubernetes_objects_have_known_fields_of_the_right_types():
+    found = objects(gpus=2, cpu='8', memory='32Gi')
+    assert [(one['apiVersion'], kind) for kind, one in found.items()] == list(SPECS)
+    for one in found.values():
+        check(one, {'apiVersion': str, 'kind': str, 'metadata': METADATA, 'spec': SPECS[one['apiVersion'], one['kind']]}, one['kind'])
+    container = found['StatefulSet']['spec']['template']['spec']['containers'][0]
+    assert container['resources']['limits'] == {'cpu': '8', 'memory': '32Gi', 'nvidia.com/gpu': '2'}
+
+
+def test_kubernetes_selectors_choose_the_pods_that_they_are_for():
+    found = objects(name='mine', port=4000)
+    worker = found['StatefulSet']['spec']['template']
+    assert found['StatefulSet']['spec']['selector']['matchLabels'] == worker['metadata']['labels'] == found['Service']['spec']['selector']
+    assert found['StatefulSet']['spec']['serviceName'] == found['Service']['metadata']['name'] == 'mine'
+    policy = found['NetworkPolicy']['spec']
+    for pods in (worker, found['Job']['spec']['template']):
+        assert policy['podSelector']['matchLabels'].items() <= pods['metadata']['labels'].items()
+    assert [one['port'] for one in policy['ingress'][0]['ports']] == [4000, 4001]
+
+
+def test_kubernetes_commands_are_the_trainers():
+    found = objects()
+    worker = found['StatefulSet']['spec']['template']['spec']['containers'][0]['command']
+    assert worker == ['python', '-m', 'lingpipe.trainer', '--mode=worker', '--address=0.0.0.0:2222', *FLAGS[:3]]
+    trainer = found['Job']['spec']['template']['spec']['containers'][0]['command']
+    devices = '--devices=lingpipe-0.lingpipe:2222,lingpipe-1.lingpipe:2222,lingpipe-2.lingpipe:2222'
+    assert trainer == ['python', '-m', 'lingpipe.trainer', devices, '--address=$(POD_IP):2223', *FLAGS[:3], '--logdir=/training/$$digits']
+
+
+def test_slurm_script_is_bash_and_passes_flags_through_its_quotes(tmp_path):
+    script = tmp_path / 'job.sh'
+    launch_slurm.main(['--nodes=2', '--gpus_per_node=4', f'--output={script}', '--sbatch=--partition=long', '--python=echo', '--', *FLAGS])
+    text = script.read_text()
+    options = [line.removeprefix('#SBATCH ') for line in text.splitlines() if line.startswith('#SBATCH')]
+    assert {'--nodes=2', '--gpus-per-node=4', '--partition=long', '--signal=B:TERM@120', '--requeue'} <= set(options)
+    assert subprocess.run(['bash', '-n', script], capture_output=True, text=True).stderr == ''
+    for name, body in {'scontrol': 'echo node1; echo node2', 'srun': 'while [ "$1" != bash ]; do shift; done; timeout 0.5 "$@"'}.items():
+        (tmp_path / name).write_text(f'#!/bin/bash\n{body}\n')
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, 'PATH': f'{tmp_path}:{os.environ["PATH"]}', 'SLURM_JOB_NODELIST': 'node[1-2]', 'SLURMD_NODENAME': 'node1',
+                   'SLURM_JOB_ID': '1'}
+    done = subprocess.run(['bash', script], capture_output=True, text=True, timeout=30, env=environment)
+    assert done.returncode == 0, done.stderr
+    lines = set(done.stdout.splitlines())
+    flags = "--model=image.digits.Dense --set task.x='a b'"
+    assert f'-m lingpipe.trainer --devices=node1:2222,node2:2222 --address=node1:2223 {flags} --logdir=/training/$digits' in lines
+
+
+def test_slurm_workers_get_their_address_and_flags(tmp_path):
+    inner = launch_slurm.script(1, FLAGS, python='echo', port=5000).split("bash -c '")[1].split("done' &")[0]
+    outer = f"port=5000; export SLURMD_NODENAME=n; bash -c '{inner.replace('sleep 1', 'exit')}done'"
+    made = subprocess.run(['bash', '-c', outer], capture_output=True, text=True, timeout=30)
+    assert made.stdout == "-m lingpipe.trainer --mode=worker --address=n:5000 --model=image.digits.Dense --set task.x='a b'\n", made.stderr
+
+
+@pytest.mark.parametrize('tool, flags, error', [
+    (launch_slurm, ['--nodes=0', '--', '--model=x'], 'launch_slurm: --nodes=0 and 1 flags of the trainer; use 1 node or more'),
+    (launch_kubernetes, ['--image=x', '--claim=y'], 'launch_kubernetes: --workers=2 and 0 flags of the trainer; use 1 worker or more'),
+    (launch_local, ['--workers=0', '--', '--model=x'], 'launch_local: --workers=0; use 1 or more, or the trainer alone'),
+    (launch_local, [], "launch_local: the trainer's flags are missing; write them after --"),
+])
+def test_launchers_refuse_what_cannot_be(tool, flags, error):
+    with pytest.raises(SystemExit, match=error):
+        tool.main(flags)
+
+
+def test_local_launch_starts_again_what_is_killed_and_ends_with_the_trainer(tmp_path):
+    sys.path.insert(0, str(TESTS / 'lingpipe' / 'cluster'))
+    from local_workers import TINY, environment, wait_until
+    command = [sys.executable, '-m', 'tools.launch_local', '--workers=2', '--', TINY, f'--logdir={tmp_path}/log', '--steps=30']
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True)
+    log = tmp_path / 'log' / 'train.log'
+
+    def trainers():
+        """Process ids of children by whether they are workers."""
+        found = {True: [], False: []}
+        for pid in pathlib.Path(f'/proc/{process.pid}/task/{process.pid}/children').read_text().split():
+            found['--mode=worker' in pathlib.Path(f'/proc/{pid}/cmdline').read_text()].append(int(pid))
+        return found
+
+    wait_until(lambda: log.exists() and 'step 3/' in log.read_text())
+    before = trainers()
+    os.kill(before[True][0], 9)
+    wait_until(lambda: 'starts again from there' in log.read_text())
+    os.kill(before[False][0], 9)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert out.count('has ended (SIGKILL) and is started again') == 2
+    assert 'launch_local: the trainer has ended (SIGKILL) and is started again, 1 of' in out
+    assert 'done after 30 steps' in out
+    assert not any(pathlib.Path(f'/proc/{pid}').exists() for pid in before[True])

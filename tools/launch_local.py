@@ -1,0 +1,143 @@
+"""Starts workers and the trainer on this machine, on loopback, and starts again what dies.
+
+    python -m tools.launch_local --workers=2 -- --model=image.digits.AmoebaNet --logdir=/tmp/digits
+
+What comes after -- are the trainer's flags; workers get --model and --set too, for their threads. A process that is killed is started
+again: a worker at the same address, the trainer from its last checkpoint. All end with the trainer, whose exit code this has. SIGTERM and
+Ctrl-C go to the trainer, which saves first.
+"""
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from lingpipe.cluster import listening, server
+
+_LOOK_EVERY_S = 0.1
+_PROBE_EVERY_S = 5.0
+_PR_SET_PDEATHSIG = 1   # of linux/prctl.h
+
+
+def start(flags: Sequence[str], signal_at_our_end: signal.Signals) -> subprocess.Popen[bytes]:
+    """A trainer process, which gets a signal if this one is killed."""
+    above = os.getpid()
+
+    def bind() -> None:
+        if sys.platform == 'linux':
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal_at_our_end)
+            if os.getppid() != above:
+                os._exit(1)
+    return subprocess.Popen([sys.executable, '-m', 'lingpipe.trainer', *flags], preexec_fn=bind, start_new_session=True)
+
+
+class Worker:
+    """A worker process that is started again when it dies or hangs."""
+
+    def __init__(self, address: str, flags: Sequence[str], hangs_after_s: float):
+        self.address, self.hangs_after_s = address, hangs_after_s
+        self._flags = ['--mode=worker', f'--address={address}', *flags]
+        self.process = start(self._flags, signal.SIGKILL)
+        self._heard_s = self._probed_s = time.monotonic()
+
+    def look(self) -> None:
+        """Starts it again if need be."""
+        code = self.process.poll()
+        if code is None and time.monotonic() > self._probed_s + _PROBE_EVERY_S:
+            now_s = time.monotonic()
+            if server.answers(*listening.split_address(self.address), timeout_s=1.):
+                self._heard_s = now_s
+            elif now_s - self._heard_s > self.hangs_after_s:
+                self.process.kill()
+                code = self.process.wait()
+            self._probed_s = now_s
+        if code is not None:
+            say(f'worker {self.address} has ended ({name_of(code)}) and is started again')
+            self.process = start(self._flags, signal.SIGKILL)
+            self._heard_s = time.monotonic()
+
+
+def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restarts: int, hangs_after_s: float) -> int:
+    """Runs all to the trainer's end; returns its exit code."""
+    addresses: list[str] = []
+    while len(addresses) < num_workers:
+        address = f'127.0.0.1:{listening.free_port()}'
+        addresses += [address] if address not in addresses else []
+    workers = [Worker(address, [*shared(flags), *([f'--devices={worker_devices}'] if worker_devices else [])], hangs_after_s)
+               for address in addresses]
+    has_devices = any(flag.split('=')[0] in ('--devices', '-devices') for flag in flags)
+    command = [*flags, *([] if has_devices or not addresses else [f'--devices={",".join(addresses)}'])]
+    command = [flag.replace('WORKERS', ','.join(addresses)) if flag.startswith('--devices') else flag for flag in command]
+    trainer = start(command, signal.SIGTERM)
+    asked: list[int] = []
+
+    def forward(number: int, frame: object) -> None:
+        asked.append(number)
+        trainer.send_signal(number)
+
+    before: dict[int, Callable | int | None] = {n: signal.signal(n, forward) for n in (signal.SIGTERM, signal.SIGINT)}   # type: ignore
+    try:
+        num_restarts = 0
+        while True:
+            code = trainer.poll()
+            if code is not None and (code >= 0 or asked or num_restarts == max_restarts):
+                return code if code >= 0 else 128 - code
+            if code is not None:
+                num_restarts += 1
+                say(f'the trainer has ended ({name_of(code)}) and is started again, {num_restarts} of {max_restarts} times')
+                trainer = start(command, signal.SIGTERM)
+            for worker in workers:
+                worker.look()
+            time.sleep(_LOOK_EVERY_S)
+    finally:
+        for process in (trainer, *(worker.process for worker in workers)):
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def shared(flags: Sequence[str]) -> list[str]:
+    """The flags that workers get too: --model and --set, written either way."""
+    made = []
+    for i, flag in enumerate(flags):
+        if flag.split('=')[0] in ('--model', '--set'):
+            made += [flag] if '=' in flag else list(flags[i:i + 2])
+    return made
+
+
+def name_of(code: int) -> str:
+    """'SIGKILL' or 'exit code 1'."""
+    return signal.Signals(-code).name if code < 0 else f'exit code {code}'
+
+
+def say(text: str) -> None:
+    """One line for whoever looks."""
+    print(f'launch_local: {text}', flush=True)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parses the flags, and exits with the trainer's code."""
+    p = argparse.ArgumentParser(prog='python -m tools.launch_local', description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--workers', type=int, default=2, help='how many')
+    p.add_argument('--worker_devices', default='', help='what each has, as cpu:2; default: its GPUs, or one CPU')
+    p.add_argument('--max_restarts', type=int, default=1000, help='of the trainer')
+    p.add_argument('--hangs_after_s', type=float, default=90., help='a worker that does not answer for so long is killed')
+    p.add_argument('flags', nargs='*', help="-- and the trainer's flags; WORKERS in its --devices stands for the addresses, as 2*WORKERS")
+    args = p.parse_args(argv)
+    if args.workers < 1:
+        raise SystemExit(f'launch_local: --workers={args.workers}; use 1 or more, or the trainer alone.')
+    if not args.flags:
+        raise SystemExit("launch_local: the trainer's flags are missing; write them after --, as -- --model=NAME --logdir=DIR.")
+    sys.exit(run(args.workers, args.worker_devices, args.flags, args.max_restarts, args.hangs_after_s))
+
+
+if __name__ == '__main__':
+    main()

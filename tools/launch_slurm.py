@@ -1,0 +1,112 @@
+"""Writes a batch script for Slurm: a worker on every node, the trainer on the first.
+
+    python -m tools.launch_slurm --nodes=4 --output=job.sh -- --model=image.digits.AmoebaNet --logdir=/shared/digits
+    sbatch job.sh
+
+Workers and trainer start again when they are killed. Two minutes before the time limit the trainer gets SIGTERM, saves, and the job is put
+into the queue again. TensorFlow's gRPC has no passwords: other users who reach the nodes' port reach the workers; use nodes of your own
+(--exclusive, which the script asks for) on a network that only the cluster reaches.
+"""
+from __future__ import annotations
+
+import argparse
+import shlex
+
+_SCRIPT = '''#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks-per-node=1
+#SBATCH --exclusive
+#SBATCH --time={time}
+#SBATCH --signal=B:TERM@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output={name}-%j.log
+{extra}
+# Written by tools.launch_slurm. A worker on every node; the trainer here, on the first.
+set -uo pipefail
+
+port={port}
+workers=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "s/\\$/:$port/" | paste -sd, -)
+
+srun --overlap --ntasks-per-node=1 --kill-on-bad-exit=0 bash -c '
+  while true; do
+    {python} -m lingpipe.trainer --mode=worker --address="$SLURMD_NODENAME:'"$port"'" {worker_flags}
+    sleep 1
+  done' &
+srun_id=$!
+
+asked=0
+trap 'asked=1; kill -TERM "$trainer"' TERM INT
+while true; do
+  {python} -m lingpipe.trainer --devices="$workers" --address="$SLURMD_NODENAME:$((port + 1))" {flags} &
+  trainer=$!
+  while true; do
+    wait "$trainer"
+    code=$?
+    kill -0 "$trainer" 2>/dev/null || break   # a signal ends wait before the trainer has ended
+  done
+  if [ "$code" -le 128 ] || [ "$asked" = 1 ]; then break; fi
+  echo "the trainer has ended with exit code $code and is started again"
+  sleep 1
+done
+
+kill "$srun_id" 2>/dev/null
+if [ "$asked" = 1 ] && [ "$code" = 143 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+exit "$code"
+'''
+
+
+def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = '24:00:00', port: int = 2222, gpus_per_node: int = 0,
+           worker_devices: str = '', python: str = 'python', extra: tuple[str, ...] = ()) -> str:
+    """The text of the batch script.
+
+    Args:
+      nodes: how many, and so many workers.
+      flags: the trainer's.
+      name: of the job.
+      time: its limit, as sbatch takes it.
+      port: of the workers; the trainer takes the one after it.
+      gpus_per_node: asked for; the workers use them all.
+      worker_devices: what each worker has, if it is not all.
+      python: the command, as .venv/bin/python.
+      extra: more lines of #SBATCH, without that word.
+    """
+    from tools.launch_local import shared
+    lines = [f'--gpus-per-node={gpus_per_node}'] if gpus_per_node else []
+    worker_flags = [*shared(flags), *([f'--devices={worker_devices}'] if worker_devices else [])]
+    quoted = ' '.join(shlex.quote(flag) for flag in worker_flags).replace("'", "'\\''")   # it stands within '...'
+    return _SCRIPT.format(name=name, nodes=nodes, time=time, port=port, python=shlex.quote(python), worker_flags=quoted,
+                          flags=' '.join(shlex.quote(flag) for flag in flags),
+                          extra=''.join(f'#SBATCH {line}\n' for line in (*lines, *extra)))
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parses the flags, and writes or prints the script."""
+    p = argparse.ArgumentParser(prog='python -m tools.launch_slurm', description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--nodes', type=int, default=2)
+    p.add_argument('--name', default='lingpipe', help='of the job')
+    p.add_argument('--time', default='24:00:00', help='limit of the job')
+    p.add_argument('--port', type=int, default=2222, help='of the workers; the trainer takes the next')
+    p.add_argument('--gpus_per_node', type=int, default=0)
+    p.add_argument('--worker_devices', default='', help='what each worker has; default: all GPUs, or one CPU')
+    p.add_argument('--python', default='python', help='the command, as .venv/bin/python')
+    p.add_argument('--sbatch', action='append', default=[], metavar='OPTION', help='one more option, as --sbatch=--partition=long')
+    p.add_argument('--output', default='', help='a file; default: print')
+    p.add_argument('flags', nargs='*', help="-- and the trainer's flags, without --devices")
+    args = p.parse_args(argv)
+    if args.nodes < 1 or not args.flags:
+        raise SystemExit(f'launch_slurm: --nodes={args.nodes} and {len(args.flags)} flags of the trainer; use 1 node or more, and write '
+                         'the flags after --, as -- --model=NAME --logdir=DIR.')
+    text = script(args.nodes, args.flags, name=args.name, time=args.time, port=args.port, gpus_per_node=args.gpus_per_node,
+                  worker_devices=args.worker_devices, python=args.python, extra=tuple(args.sbatch))
+    if args.output:
+        with open(args.output, 'w', encoding='utf-8') as file:
+            file.write(text)
+    else:
+        print(text, end='')
+
+
+if __name__ == '__main__':
+    main()
