@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from lingpipe.cluster.workers import Connection
 
+ASK_EVERY_S = 10.  # A step may wait for ever for a worker that died at the wrong moment; TensorFlow does not always notice.
+
 
 class Watchdog:
     """Watches one activity after another. Make it with the connection, tell it of every step, and stop it at the end."""
@@ -45,18 +47,25 @@ class Watchdog:
         self._thread.join(1.)
 
     def _run(self) -> None:
+        asked_s = time.monotonic()
         while not self._stopped.wait(min(1., self._limit_s / 4)):
             with self._lock:
                 what, is_bounded, since_s = self._what, self._is_bounded, self._since_s
-            if time.monotonic() - since_s < self._limit_s:
+            now_s = time.monotonic()
+            is_late = now_s - since_s >= self._limit_s
+            if not is_late and now_s - max(since_s, asked_s) < ASK_EVERY_S:
                 continue
+            asked_s = now_s
             why = self._connection.silent()
-            if not why and is_bounded:
+            if why and not is_late:
+                why = self._connection.silent()  # one that is busy may have been slow to answer
+            if not why and is_late and is_bounded:
                 why = 'all workers answer, but it does not end'
             with self._lock:
                 if self._stopped.is_set() or since_s != self._since_s:
                     continue   # it has gone on meanwhile
                 if not why:
-                    self._since_s = time.monotonic()
+                    if is_late:
+                        self._since_s = time.monotonic()
                     continue
-            self._give_up(f'{what} took longer than train.step_timeout_s={self._limit_s:g}: {why}')
+            self._give_up(f'{what} took longer than train.step_timeout_s={self._limit_s:g}: {why}' if is_late else f'{what}: {why}')

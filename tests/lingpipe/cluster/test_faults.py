@@ -117,7 +117,7 @@ def test_worker_that_never_comes_back_ends_the_wait(tmp_path):
         one = start(tmp_path, [w.address for w in made], '--set=train.worker_timeout_s=3')
         one.wait_for_step(5)
         made[0].stop()
-        _, err = one.process.communicate(timeout=60)
+        _, err = one.process.communicate(timeout=120)
     assert one.process.returncode == 1
     said = [line for line in err.splitlines() if line.startswith('trainer: ')]   # TensorFlow may say more
     assert said == [f'trainer: worker 0, {made[0].address}, does not answer within 3 s (no connection); start it there with --mode=worker '
