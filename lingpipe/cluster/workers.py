@@ -11,6 +11,7 @@ came last.
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Iterable, Sequence
 
@@ -21,6 +22,8 @@ from lingpipe.cluster import listening
 
 _ASK_S = 5.0           # for an answer of one that is there
 _BETWEEN_S = 0.2       # two attempts
+# What other errors say that follow from a connection that broke, as those of a value that was to be read over it.
+_BROKEN = re.compile('poisoned|RecvFromRemote|Socket closed')
 _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError)
 
 
@@ -143,7 +146,7 @@ class Connection:
         silent = self.silent()
         if silent:
             return LostWorkerError(silent)
-        if isinstance(error, _LOST):
+        if isinstance(error, _LOST) or _BROKEN.search(error.message):
             return LostWorkerError(f'the connection to a worker broke ({type(error).__name__}: {_first_line(error)})')
         return None
 
