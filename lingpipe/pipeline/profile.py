@@ -1,9 +1,8 @@
 """Profile: measured seconds of each layer, for the partitioner, when FLOPs say too little."""
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -12,16 +11,28 @@ from lingpipe.pipeline.cell import Cell, CellTracer, Leaf, leaves_of
 from lingpipe.pipeline.wiring import Element
 
 
-def layer_seconds(elements: Sequence[Element], device: str, repeats: int = 5) -> list[float]:
-    """Seconds of one micro-batch's forward and backward of each layer by itself, on one device: the median of `repeats`.
+def layer_seconds(elements: Sequence[Element], device: str, repeats: int = 30) -> list[float]:
+    """Seconds of one micro-batch's forward and backward of each layer by itself, on one device: the least of `repeats`.
 
-    Weights and inputs are random numbers (integers are 0), made for one layer at a time. A layer with has_backward
-    False is timed forward only.
+    All layers are timed once, in the order of the network, then all a second time, and so on: what else the machine does for a while
+    is then not taken for the cost of the few layers that were timed in that while. Weights and inputs are random numbers (integers are
+    0); the device must hold all weights and a micro-batch's activations. A layer with has_backward False is timed forward only.
     """
-    return [_seconds(element, device, repeats) for element in elements]
+    tasks = [_task(element, device) for element in elements]
+    for task in tasks:
+        task()
+    times = [[_seconds(task) for task in tasks] for _ in range(repeats)]
+    return [min(of_layer) for of_layer in zip(*times, strict=True)]
 
 
-def _seconds(element: Element, device: str, repeats: int) -> float:
+def _seconds(task: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    task()
+    return time.perf_counter() - start
+
+
+def _task(element: Element, device: str) -> Callable[[], None]:
+    """What runs a layer forward and, if it has one, backward, once, and waits for it."""
     cell = Cell(0, [element], device)
     with tf.device(device):
         variables = {w.shared_with or w.path: tf.Variable(w.initial_value(0)) for w in element.layer.weights()}
@@ -41,13 +52,12 @@ def _seconds(element: Element, device: str, repeats: int) -> float:
     by_gradient = dict(zip(outputs, gradients, strict=True))
     given = [by_leaf[leaf] for leaf in task.inputs] + [tf.convert_to_tensor(variables[p]) for p in task.shared]
     given += [by_gradient[leaf] for leaf in task.gradients_in]
-    times = []
-    for _ in range(repeats + 1):
-        start = time.perf_counter()
+
+    def run() -> None:
         with tf.device(device):
             task.function(tf.constant(0, tf.int64), tf.constant(0), *given)[-1].numpy()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[1:])
+
+    return run
 
 
 def _random(spec: tf.TensorSpec) -> tf.Tensor:
