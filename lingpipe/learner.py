@@ -29,6 +29,7 @@ class Learner(Configurable):
     """What is the same for all layers. It owns no variable; `for_layer` makes those that do."""
 
     class Params(Configurable.Params):
+        """Optimizer, schedule, decay, clipping, moving average, frozen weights, accumulation."""
         optimizer: optimizers.Optimizer.Params = field(optimizers.SGD.Params(), 'The optimizer: see lingpipe/optimizers.py.')
         learning_rate: schedules.Schedule.Params = field(schedules.Constant.Params(), 'The schedule: see lingpipe/schedules.py.')
         weight_decay: float = field(0.0, 'Decoupled: every update also subtracts learning_rate * weight_decay * w.')
@@ -44,6 +45,7 @@ class Learner(Configurable):
                                              'stop the training.')
 
         def check(self) -> None:
+            """Raises ValueError for an expression that does not compile, or a number out of its range."""
             for name in ('no_decay', 'frozen'):
                 try:
                     re.compile(getattr(self, name))

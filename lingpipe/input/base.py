@@ -27,6 +27,7 @@ class Input(Configurable):
     """
 
     class Params(Configurable.Params):
+        """Batches, their order, and how far ahead they are made."""
         batch_size: int = field(REQUIRED, 'Examples in a mini-batch, over all replicas and micro-batches.')
         shuffle: bool = field(True, 'Whether every epoch has an order of its own.')
         seed: int = field(0, 'Of the order and of the random numbers of preprocess.')
@@ -35,6 +36,7 @@ class Input(Configurable):
         num_parallel_calls: int | None = field(None, 'Examples preprocessed at a time; none: TensorFlow decides.')
 
         def check(self) -> None:
+            """Raises ValueError for a number that is too small."""
             for name, least in (('batch_size', 1), ('num_epochs', 1), ('prefetch', 0), ('num_parallel_calls', 1)):
                 value = getattr(self, name)
                 if value is not None and value < least:

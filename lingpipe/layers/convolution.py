@@ -23,6 +23,7 @@ class _Conv(Layer):
     """What the convolutions share."""
 
     class Params(Layer.Params):
+        """Kernel, strides, padding, bias, activation."""
         input_dim: int = field(REQUIRED, 'Channels of the input.')
         kernel_size: tuple[int, int] = field((3, 3), 'Height and width of the kernel.')
         strides: int | tuple[int, int] = field(1, 'Pixels from one output to the next, both ways, or down and across.')
@@ -33,6 +34,7 @@ class _Conv(Layer):
         kernel_initializer: str = field('he_normal', "Name of the initializer of the kernel: Keras', or 'he_normal_fan_out'.")
 
         def check(self) -> None:
+            """Raises ValueError for an unknown name, strides below 1, or strides together with dilation."""
             check_padding(self.padding)
             activation_fn(self.activation)
             initializer_named(self.kernel_initializer)

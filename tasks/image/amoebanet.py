@@ -27,9 +27,6 @@ import itertools
 import math
 from typing import Any, Literal
 
-import tensorflow as tf
-
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, Params, field
 from lingpipe.layer import Layer
 from lingpipe.layers.convolution import Conv2D
@@ -37,8 +34,7 @@ from lingpipe.layers.dense import Activation, Dense
 from lingpipe.layers.dropout import Dropout
 from lingpipe.layers.pooling import GlobalAvgPool2D
 from lingpipe.layers.sequential import Sequential
-from lingpipe.nested import NestedMap
-from tasks.image.blocks import AUXILIARY_SIZE, AuxiliaryHead, Concat, ConvNorm, FactorizedReduction, Norm, conv_norm, with_layers
+from tasks.image.blocks import AUXILIARY_SIZE, AuxiliaryHead, Concat, ConvNorm, FactorizedReduction, Norm, Sized, conv_norm, with_layers
 from tasks.image.cells import ARCHITECTURES, CellTable
 from tasks.image.operations import Combination, Operation
 
@@ -50,21 +46,14 @@ class State(Params):
     reduction: int = field(REQUIRED, 'Pixels of the image to one of its own, per side.')
 
 
-class Stem(ConvNorm):
+class Stem(Sized, ConvNorm):
     """The convolution that reads the images. It is the first to see their size, and refuses what the cells could not halve."""
 
     class Params(ConvNorm.Params):
         min_size: int = field(1, 'Least height and width of the images.')
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
-        self._check(x)
-        return super().fprop(theta, ctx, x)
-
-    def cost(self, x: tf.TensorSpec) -> Cost:
-        self._check(x)
-        return super().cost(x)
-
-    def _check(self, x: Any) -> None:
+    def check_size(self, x: Any) -> None:
+        """Raises ValueError for images that the cells could not halve as often as they do."""
         if x.shape.rank != 4 or min(x.shape[1:3]) < self.params.min_size:
             raise ValueError(f"{self.path}: the images are {x.shape}, but the network's strides need [b, h, w, channels] with h and w "
                              f"of {self.params.min_size} or more; use larger images, or a stem that reduces them less: stem='small', "
@@ -75,6 +64,7 @@ class AmoebaCell(Sequential):
     """One cell; reads two values, and writes its states and, under its name, its output [b, h, w, states * F]."""
 
     class Params(Sequential.Params):
+        """The table, filters, inputs, drop path."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
         architecture: Literal['A', 'B', 'C', 'D'] = field('D', 'Which AmoebaNet; see cells.py.')
         is_reduction: bool = field(False, 'Whether it is a reduction cell, which halves the resolution.')
@@ -107,6 +97,7 @@ class AmoebaNet(Sequential):
     """The network; image [b, h, w, channels] -> logits [b, num_classes]."""
 
     class Params(Sequential.Params):
+        """Sizes, stem, drop path, auxiliary head, and where it may be cut."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
         architecture: Literal['A', 'B', 'C', 'D'] = field('D', 'Which AmoebaNet; see cells.py.')
         num_layers: int = field(REQUIRED, 'L, the number of normal cells, in three groups.')
@@ -135,6 +126,7 @@ class AmoebaNet(Sequential):
                                            'factorized reduction for a strided none.')
 
         def check(self) -> None:
+            """Raises ValueError for too few layers, a drop path that has no end, or images too small for the auxiliary head."""
             if self.num_layers is not REQUIRED and self.num_layers < 3:
                 raise ValueError(f'num_layers={self.num_layers} does not fill three groups; use 3 or more.')
             if not 0 < self.drop_path_keep <= 1:

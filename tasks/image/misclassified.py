@@ -41,6 +41,7 @@ class Misclassified(Review):
         self.num_wrong = self.num_seen = 0
 
     def see(self, batch: Mapping[str, Any], fetched: Mapping[str, Any]) -> None:
+        """Counts a mini-batch, and keeps the images that the network is most sure of and wrong about."""
         logits = np.asarray(fetched[self._logits]).astype(np.float32)
         labels, is_real = np.asarray(batch[self._label]), np.asarray(batch['weight']) != 0
         self.num_seen += int(is_real.sum())

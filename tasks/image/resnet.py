@@ -68,6 +68,7 @@ class ResNet(Sequential):
     """The network; image [b, h, w, channels] -> logits [b, num_classes]. It can be cut anywhere."""
 
     class Params(Sequential.Params):
+        """Depth, filters, stem, and how it begins."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
         depth: Literal[18, 34, 50, 101, 152] = field(50, 'Which row of the table above; below 50, blocks are basic, else bottlenecks.')
         blocks_per_group: tuple[int, ...] = field((), 'Blocks of each group, in place of those of `depth`; empty: as `depth` says.')

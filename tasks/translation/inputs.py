@@ -40,6 +40,7 @@ class TranslationInput(Input):
     """
 
     class Params(Input.Params):
+        """Which pairs, how they are drawn, and the buckets."""
         batch_size: int = field(REQUIRED, 'Examples in a mini-batch of the longest bucket; shorter ones have a multiple of it.')
         directory: str = field(REQUIRED, 'The prepared corpus.')
         split: Literal['train', 'test'] = field('train', 'Which part.')
@@ -52,6 +53,7 @@ class TranslationInput(Input):
         examples_per_language: int | None = field(None, 'At most so many pairs of each, evenly taken; none: all.')
 
         def check(self) -> None:
+            """Raises ValueError for buckets that do not ascend, a temperature below 1, or one with epochs."""
             super().check()
             lengths = self.bucket_lengths
             if not lengths or lengths[0] < 2 or any(a >= b for a, b in zip(lengths, lengths[1:], strict=False)):
