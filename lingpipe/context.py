@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -39,12 +40,14 @@ class Context:
       training: whether dropout drops and BatchNorm uses the micro-batch's own statistics.
       step: int64 scalar tensor, the number of updates made before this one.
       emissions: see Emissions.
+      gather: None, or, if batch statistics are to be those of all R replicas: [...] -> [R, ...], what each has at this place for the
+        micro-batch of the same index, in the order of replicas. It has no gradient.
     """
 
     def __init__(self, training: bool = False, experiment_seed: int = 0, step: tf.Tensor | int = 0,
-                 micro_batch: tf.Tensor | int = 0):
+                 micro_batch: tf.Tensor | int = 0, gather: Callable[[tf.Tensor], tf.Tensor] | None = None):
         """micro_batch: the index of the micro-batch in the whole mini-batch, over all replicas (int scalar)."""
-        self.training = training
+        self.training, self.gather = training, gather
         self.step = tf.cast(step, tf.int64)
         self.emissions = Emissions()
         self._experiment_seed = experiment_seed

@@ -14,7 +14,7 @@ from lingpipe.pipeline.evaluator import Evaluator
 from lingpipe.pipeline.program import Program
 
 if TYPE_CHECKING:
-    from lingpipe.task import Task
+    from lingpipe.task import Review, Task
 
 Metrics = dict[str, float]
 
@@ -29,9 +29,9 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """Losses and metrics by name, and the picture, if the task draws one."""
+    """Losses and metrics by name, and what the task's review has seen, if it makes one."""
     metrics: Metrics
-    picture: Picture | None = None
+    review: Review | None = None
 
 
 class Evaluations:
@@ -42,8 +42,8 @@ class Evaluations:
         self._program, self._task, self._logdir = program, task, logdir
         self._evaluators: dict[str, Evaluator] = {}
 
-    def run(self, name: str, step: int, is_stopping: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """The evaluation after `step` on the eval input `name`; None if is_stopping() became true before its end.
+    def run(self, name: str, is_stopping: Callable[[], bool] = lambda: False) -> Evaluation | None:
+        """The evaluation of the weights as they are on the eval input `name`; None if is_stopping() became true before its end.
 
         Raises:
           ValueError: it has no examples.
@@ -63,12 +63,21 @@ class Evaluations:
                 return None
         if not sums:
             raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
-        picture = None
-        if review:
-            os.makedirs(os.path.join(self._logdir, 'pictures'), exist_ok=True)
-            picture = Picture(review.name, os.path.join(self._logdir, 'pictures', f'{review.name}-{name}.png'), review.text())
-            review.save_png(picture.path, f'{name} after step {step}')
-        return Evaluation({metric: mean(pairs) for metric, pairs in sums.items()}, picture)
+        return Evaluation({metric: mean(pairs) for metric, pairs in sums.items()}, review)
+
+    def draw(self, name: str, step: int, evaluation: Evaluation) -> Picture | None:
+        """Writes the picture of an evaluation after `step`, if its task draws one.
+
+        Raises:
+          OSError: it cannot be written.
+        """
+        review = evaluation.review
+        if not review:
+            return None
+        os.makedirs(os.path.join(self._logdir, 'pictures'), exist_ok=True)
+        picture = Picture(review.name, os.path.join(self._logdir, 'pictures', f'{review.name}-{name}.png'), review.text())
+        review.save_png(picture.path, f'{name} after step {step}')
+        return picture
 
 
 def mean(pairs: list[tuple[float, float]]) -> float:

@@ -20,7 +20,8 @@ from lingpipe.task import Task
 from lingpipe.train_loop import TrainLoop
 
 # What may differ when a training goes on: where and how long it runs, not what it learns.
-MAY_CHANGE = re.compile(r'(pipeline(?!\.(num_micro_batches|num_replicas|wire_dtype)$)|train|eval_inputs|initialize_from)\b.*')
+MAY_CHANGE = re.compile(r'(pipeline(?!\.(num_micro_batches|num_replicas|cross_replica_batch_norm|wire_dtype)$)|train|eval_inputs|'
+                        r'initialize_from)\b.*')
 
 
 class InitializeFrom(Params):
@@ -90,7 +91,8 @@ class Experiment(Configurable):
         self.train_input.check_keys(self.task.network.reads().values())
         for source in (self.train_input, *self.eval_inputs.values()):
             self.task.check_input(source)
-        return Program(self.task.network, self.train_input.specs(), p.pipeline, self.task.learner, p.seed)
+        pipeline = p.pipeline.copy().set(devices=())   # of all replicas; an evaluation has one replica, and so fewer devices
+        return Program(self.task.network, self.train_input.specs(), pipeline, self.task.learner, p.seed, p.pipeline.devices)
 
     def make_plan(self) -> Plan:
         """The plan alone: no device is looked for and no variable made, however big the network is."""

@@ -30,7 +30,8 @@ class Progress:
         """
         self._step, self._num_steps, self._examples_per_step, self._every_s = first_step, num_steps, examples_per_step, every_s
         self._out = out or sys.stdout
-        self._log = open(log_path, 'a', encoding='utf-8')
+        self._log = open(log_path, 'ab', buffering=0)   # or what a full disk refuses would be there, and raise, at every later write
+        self._is_log_written = True
         self._recent: collections.deque[float] = collections.deque(maxlen=_NUM_RECENT)
         self._is_first = True
         self._next_line_s = 0.0
@@ -87,8 +88,16 @@ class Progress:
         return '  '.join(parts)
 
     def _write(self, text: str, is_on_terminal: bool) -> None:
-        self._log.write(text + '\n')
-        self._log.flush()
+        try:
+            rest = f'{text}\n'.encode()
+            while rest:
+                rest = rest[self._log.write(rest):]
+            self._is_log_written = True
+        except OSError as error:
+            if self._is_log_written:
+                text += f'\n{self._log.name} cannot be written: {error.strerror}. The training goes on; lines are shown here alone.'
+                is_on_terminal = True
+            self._is_log_written = False
         if self._bar is None:
             print(text, file=self._out, flush=True)
         elif is_on_terminal:

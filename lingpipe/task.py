@@ -74,6 +74,10 @@ class Task(Configurable):
         """What a checkpoint keeps, besides weights, of what they were trained for on `source`, as JSON; nothing here."""
         return {}
 
+    def check_facts(self, facts: Mapping[str, Any], source: Input) -> None:
+        """Raises ValueError if weights that were trained with these facts, of `facts`, cannot learn from `source` or be evaluated on it;
+        anything goes here."""
+
     def decode(self, program: Program, lines: Sequence[str], facts: Mapping[str, Any]) -> Sequence[str]:
         """What the network makes of lines of text, one line each, in their order; for --mode=decode.
 

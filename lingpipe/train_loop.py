@@ -5,6 +5,8 @@ averages and the step, from which all else follows. The next example is number s
 from (experiment seed, step, micro-batch, layer). A step whose loss or gradient is not finite updates nothing but counts as a step,
 so that this stays true.
 
+A file that cannot be written, as on a full disk, costs a line and no more, except the last checkpoint: without it the training has failed.
+
     LOGDIR/params.txt            the Params (written by the trainer)
     LOGDIR/checkpoints/          see checkpoint/
     LOGDIR/tensorboard/          train, and eval_NAME for every eval input
@@ -14,23 +16,25 @@ so that this stays true.
 """
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import os
 import time
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from lingpipe import checkpoint
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.cluster.watchdog import Watchdog
-from lingpipe.evaluate import EvaluationLog, Evaluations, Metrics, Picture, metrics_text
+from lingpipe.evaluate import EvaluationLog, Evaluations, Metrics, metrics_text
 from lingpipe.hyperparams import Configurable, field
 from lingpipe.input import InputMeter
+from lingpipe.outcome import Outcome
 from lingpipe.overview import overview
+from lingpipe.pipeline.timeline import Timeline
 from lingpipe.progress import Progress
+from lingpipe.saved_state import SavedState
 from lingpipe.stop_signals import StopSignals
 from lingpipe.summaries import Summaries
-from lingpipe.timeline_report import TimelineReport, write_report
+from lingpipe.timeline_report import write_report
 
 if TYPE_CHECKING:
     from lingpipe.experiment import Experiment
@@ -40,34 +44,6 @@ NUM_TIMED_STEPS = 3   # the first of them warm up the timed graph; the last is s
 
 class NonFiniteError(ArithmeticError):
     """Too many steps in a row had a loss or gradient that is not finite."""
-
-
-@dataclasses.dataclass
-class Outcome:
-    """How a training ended.
-
-    Attributes:
-      step: number of steps made, by earlier runs too.
-      signal: name of the signal that stopped it, or ''.
-      metrics: of the evaluation at the end, by eval input.
-      best: (step, value) of the best checkpoint, if any.
-      timeline: of the measured step, if asked for.
-      pictures: of the evaluation at the end, if it was made now, by eval input.
-    """
-    step: int
-    signal: str = ''
-    metrics: dict[str, Metrics] = dataclasses.field(default_factory=dict)
-    best: tuple[int, float] | None = None
-    timeline: TimelineReport | None = None
-    pictures: dict[str, Picture] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass
-class _State:
-    """What a checkpoint holds besides variables."""
-    step: int = 0
-    num_nonfinite: int = 0
-    num_nonfinite_in_a_row: int = 0
 
 
 class TrainLoop(Configurable):
@@ -102,7 +78,7 @@ class TrainLoop(Configurable):
     params: Params
 
     def __init__(self, params: Any, experiment: Experiment, logdir: str, *, has_evaluation: bool = True, has_timeline: bool = False,
-                 out: IO[str] | None = None, watchdog: Watchdog | None = None):
+                 out: IO[str] | None = None, watchdog: Watchdog | None = None, stop: StopSignals | None = None):
         """
         Args:
           params: lengths and intervals.
@@ -112,15 +88,15 @@ class TrainLoop(Configurable):
           has_timeline: whether to time a step soon after the start, if timeline_step does not name one.
           out: where lines and tables are shown; default: sys.stdout.
           watchdog: is told of every step, if there are workers.
+          stop: signals that somebody looks at already; default: they are looked at while it runs.
         """
         super().__init__(params)
-        self._experiment, self._logdir, self._out, self._watchdog = experiment, logdir, out, watchdog
+        self._experiment, self._logdir, self._out, self._watchdog, self._signals = experiment, logdir, out, watchdog, stop
         inputs = experiment.eval_inputs if has_evaluation else {}
         self._best_input = self.params.best_input or min(inputs, default='')
         if self._best_input not in inputs and inputs:
             raise ValueError(f'train.best_input={self._best_input!r} is no eval input; there are {", ".join(sorted(inputs))}.')
         self._timeline_step, self._has_timeline = self.params.timeline_step, has_timeline
-        self._state = _State()
         self._outcome = Outcome(0)
         os.makedirs(logdir, exist_ok=True)
         self._checkpointer = Checkpointer(os.path.join(logdir, 'checkpoints'), self.params.keep)
@@ -128,10 +104,14 @@ class TrainLoop(Configurable):
         self._summaries = {name: Summaries(os.path.join(logdir, 'tensorboard', name)) for name in ['train', *(f'eval_{n}' for n in inputs)]}
         self._program = experiment.make_program()
         self._evaluations = Evaluations(self._program, inputs, experiment.task, logdir)
-        self._facts = experiment.task.facts(experiment.train_input)
-        self._last_saved = -1
+        self._state = SavedState(self._checkpointer, self._program, experiment.task, experiment.train_input, experiment.examples_per_step,
+                                 self.params.checkpoint_in_background, lambda line: self._progress.message(line))
+        for source in inputs.values():
+            experiment.task.check_facts(experiment.task.facts(experiment.train_input), source)
         self._num_calls = 0   # of the step, in this run
         self._has_warned = False
+        self._unwritten: set[str] = set()
+        self._evaluated: dict[str, tuple[int, Metrics]] = {}   # (step, metrics) of the last evaluation in this run, by eval input
 
     @property
     def program(self) -> Any:
@@ -145,23 +125,23 @@ class TrainLoop(Configurable):
           NonFiniteError: learner.max_nonfinite_steps in a row.
           ValueError: the checkpoints do not fit, or the input ended.
         """
-        p = self.params
-        with StopSignals() as stop:
-            started = self._restore()
-            state = self._state
+        p, state = self.params, self._state
+        with contextlib.nullcontext(self._signals) if self._signals else StopSignals() as stop:
+            started = state.restore(self._experiment.params.initialize_from, self._logdir)
             if self._has_timeline and self._timeline_step is None:
                 self._timeline_step = min(state.step + NUM_TIMED_STEPS + 2, p.num_steps)
             with Progress(state.step, p.num_steps, self._experiment.examples_per_step, os.path.join(self._logdir, 'train.log'),
                           p.log_every_s, self._out) as self._progress:
                 self._progress.message(overview(self._program.plan, self._experiment.params.train_input.batch_size))
                 self._progress.message(started)
-                self._summaries['train'].text('params', self._experiment.params.to_text())
+                with self._beside_training('TensorBoard files'):
+                    self._summaries['train'].text('params', self._experiment.params.to_text())
                 if state.step and self._is_evaluated_at(state.step):
                     self._evaluate(stop)
                 try:
                     self._train(stop)
-                except (ValueError, ArithmeticError):
-                    self._check_saved(is_at_end=True)
+                except (ValueError, ArithmeticError, OSError):
+                    state.check(is_at_end=True)
                     raise
                 self._finish(stop)
         return self._outcome
@@ -170,13 +150,13 @@ class TrainLoop(Configurable):
         p, state = self.params, self._state
         if state.step >= p.num_steps:
             return
-        batches = InputMeter(self._experiment.train_input.batches(self._position))
+        batches = InputMeter(self._experiment.train_input.batches(state.position))
         while state.step < p.num_steps and not stop.name:
             start_s = time.perf_counter()
             self._begin(f'step {state.step + 1}', is_bounded=self._num_calls > NUM_TIMED_STEPS and not self._is_timed(state.step + 1))
             results = self._step(iter(batches))
             self._num_calls += 1
-            self._check_saved()
+            state.check()
             state.step += 1
             self._check_finite(results)
             if p.check_replicas_every_steps and state.step % p.check_replicas_every_steps == 0:
@@ -193,6 +173,17 @@ class TrainLoop(Configurable):
         if self._watchdog:
             self._watchdog.begin(what, is_bounded)
 
+    @contextlib.contextmanager
+    def _beside_training(self, what: str) -> Iterator[None]:
+        """In which files are written that the training can do without: a line if they cannot be, and one line until they can again."""
+        try:
+            yield
+            self._unwritten.discard(what)
+        except OSError as error:
+            if what not in self._unwritten:
+                self._progress.message(f'step {self._state.step}: {what} cannot be written: {error}. The training goes on without.')
+            self._unwritten.add(what)
+
     def _is_timed(self, number: int) -> bool:
         shown = self._timeline_step or 0
         return shown - NUM_TIMED_STEPS < number <= shown
@@ -204,23 +195,28 @@ class TrainLoop(Configurable):
             try:
                 batch = next(batches)
             except StopIteration:
-                self._save(is_at_end=True)
+                state.save(is_at_end=True)
                 raise ValueError(f'train_input ends in step {state.step + 1} of {self.params.num_steps}; let it repeat '
                                  f'(train_input.num_epochs=none), or lower train.num_steps.') from None
             if state.step == index == 0:
-                self._summaries['train'].images(0, self._experiment.task.images(batch))
+                with self._beside_training('TensorBoard files'):
+                    self._summaries['train'].images(0, self._experiment.task.images(batch))
             if index < num_batches - 1:
                 program.accumulate(batch, state.step, index)
         number, shown = state.step + 1, self._timeline_step or 0
         if self._is_timed(number):
             results, timeline = program.timed_step(batch, state.step, num_batches - 1)
             if number == shown:
-                report = self._outcome.timeline = write_report(os.path.join(self._logdir, 'timeline'), number, program.plan, timeline)
-                self._progress.message(f'{report.text()}; {report.png}')
-                self._summaries['train'].png(number, 'timeline', report.png)
+                with self._beside_training('the timeline'):
+                    self._report(number, timeline)
         else:
             results = program.train_step(batch, state.step, num_batches - 1)
         return {name: value.numpy().item() for name, value in results.items()}
+
+    def _report(self, step: int, timeline: Timeline) -> None:
+        report = self._outcome.timeline = write_report(os.path.join(self._logdir, 'timeline'), step, self._program.plan, timeline)
+        self._progress.message(f'{report.text()}; {report.png}')
+        self._summaries['train'].png(step, 'timeline', report.png)
 
     def _check_finite(self, results: dict[str, float]) -> None:
         state = self._state
@@ -234,8 +230,9 @@ class TrainLoop(Configurable):
         if state.num_nonfinite_in_a_row < most:
             self._progress.message(f'step {state.step} is skipped: {found} ({state.num_nonfinite_in_a_row} in a row)')
             return
-        self._summaries['train'].scalars(state.step, {'nonfinite_steps': state.num_nonfinite})
-        self._check_saved(is_at_end=True)
+        with self._beside_training('TensorBoard files'):
+            self._summaries['train'].scalars(state.step, {'nonfinite_steps': state.num_nonfinite})
+        state.check(is_at_end=True)
         saved = self._checkpointer.steps()
         last = f'the checkpoint of step {saved[-1]} is kept' if saved else 'there is no checkpoint before'
         raise NonFiniteError(f'step {state.step} has {found}, and {most} steps in a row were not finite; {last}: lower the learning rate, '
@@ -253,7 +250,8 @@ class TrainLoop(Configurable):
         if warning and not self._has_warned:
             self._has_warned = True
             self._progress.message(f'step {step}: {warning}')
-        self._summaries['train'].scalars(step, values)
+        with self._beside_training('TensorBoard files'):
+            self._summaries['train'].scalars(step, values)
 
     # Evaluation.
 
@@ -268,16 +266,23 @@ class TrainLoop(Configurable):
         for name in sorted(self._evaluations.inputs):
             self._begin(f'the evaluation after step {step} on {name}')
             start_s = time.perf_counter()
-            evaluation = self._evaluations.run(name, step, lambda: bool(stop.name))
+            evaluation = self._evaluations.run(name, lambda: bool(stop.name))
             if evaluation is None:
                 return
-            metrics, picture = evaluation.metrics, evaluation.picture
-            self._summaries[f'eval_{name}'].scalars(step, metrics)
-            if picture:
-                self._outcome.pictures[name] = picture
-                self._summaries[f'eval_{name}'].png(step, picture.name, picture.path)
-            note = self._mark_best(metrics) if name == self._best_input else ''
-            self._log.add(step, name, metrics)
+            metrics, picture = evaluation.metrics, None
+            self._evaluated[name] = step, metrics
+            note = ''
+            with self._beside_training('pictures'):
+                picture = self._evaluations.draw(name, step, evaluation)
+            with self._beside_training('TensorBoard files'):
+                self._summaries[f'eval_{name}'].scalars(step, metrics)
+                if picture:
+                    self._outcome.pictures[name] = picture
+                    self._summaries[f'eval_{name}'].png(step, picture.name, picture.path)
+            self._state.check(is_at_end=True)   # or it could not be marked
+            with self._beside_training('the log of evaluations'):
+                note = self._mark_best(metrics) if name == self._best_input else ''
+                self._log.add(step, name, metrics)
             took = f'{time.perf_counter() - start_s:.1f} s'
             self._progress.message(f'evaluation after step {step} on {name}: {metrics_text(metrics)} ({took}){note}')
             if picture:
@@ -293,64 +298,15 @@ class TrainLoop(Configurable):
 
     # Checkpoints.
 
-    @property
-    def _position(self) -> int:
-        """Number of the next example."""
-        return self._state.step * self._experiment.examples_per_step
-
-    def _restore(self) -> str:
-        """Sets the state from the newest checkpoint and says what it found."""
-        variables = self._program.variables()
-        metadata = self._checkpointer.restore(variables)
-        if metadata is None:
-            source = self._experiment.params.initialize_from
-            if source.directory:
-                report = checkpoint.initialize(variables, source.directory, source.rules).text()
-                path = os.path.join(self._logdir, 'initialization.txt')
-                with open(path, 'w', encoding='utf-8') as file:
-                    file.write(report)
-                return f'a new training; {report.splitlines()[0]} See {path}.'
-            return 'a new training'
-        self._state = state = _State(metadata['step'], metadata['num_nonfinite'], metadata['num_nonfinite_in_a_row'])
-        self._last_saved = state.step
-        if metadata['position'] != self._position:
-            raise ValueError(f'the checkpoint of step {state.step} was written after {metadata["position"]} examples, but {state.step} '
-                             f'steps of {self._experiment.examples_per_step} are {self._position}; set train_input.batch_size and '
-                             f'task.learner.accumulate back, or choose another logdir.')
-        return f'going on after step {state.step}, from {self._checkpointer.directory}'
-
     def _save(self, is_at_end: bool = False) -> None:
-        state = self._state
-        if state.step != self._last_saved:
-            self._begin(f'the checkpoint of step {state.step}')
-            self._check_saved(is_at_end=True)   # of the checkpoint before
-            save = self._checkpointer.begin if self.params.checkpoint_in_background and not is_at_end else self._checkpointer.save
-            self._last_saved = state.step
-            try:
-                save(state.step, self._program.variables(), {'position': self._position, 'num_nonfinite': state.num_nonfinite,
-                                                             'num_nonfinite_in_a_row': state.num_nonfinite_in_a_row,
-                                                             **({'task': self._facts} if self._facts else {})})
-            except OSError as error:
-                self._report_unsaved(error, is_at_end)
-
-    def _check_saved(self, is_at_end: bool = False) -> None:
-        """Shows what went wrong with the checkpoint that is being written; at the end of things, waits for it."""
-        try:
-            (self._checkpointer.wait if is_at_end else self._checkpointer.check)()
-        except OSError as error:
-            self._report_unsaved(error, is_fatal=False)
-
-    def _report_unsaved(self, error: OSError, is_fatal: bool) -> None:
-        """Training goes on without a checkpoint, as long as there may be a later one."""
-        self._last_saved = -1
-        if is_fatal:
-            raise error
-        self._progress.message(f'step {self._state.step}: {error} The training goes on.')
+        if not self._state.is_saved:
+            self._begin(f'the checkpoint of step {self._state.step}')
+            self._state.save(is_at_end)
 
     def _finish(self, stop: StopSignals) -> None:
         state, outcome = self._state, self._outcome
         self._begin('the end of the training')
-        self._check_saved(is_at_end=True)
+        state.check(is_at_end=True)
         if stop.name or state.step >= self.params.num_steps:
             self._save(is_at_end=True)
         outcome.step, outcome.signal, outcome.best = state.step, stop.name, self._checkpointer.best()
@@ -360,5 +316,6 @@ class TrainLoop(Configurable):
         for line in self._log.read():
             if line['step'] == state.step:
                 outcome.metrics[line['input']] = {name: value for name, value in line.items() if name not in ('step', 'input')}
+        outcome.metrics |= {name: metrics for name, (step, metrics) in self._evaluated.items() if step == state.step}
         for one in self._summaries.values():
             one.close()

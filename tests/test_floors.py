@@ -17,10 +17,12 @@ FLOORS = {
     4: ['layers'],
     5: ['pipeline'],
     6: ['task', 'overview', 'timeline_report', 'evaluate'],
-    7: ['train_loop'],
-    8: ['experiment'],
-    9: ['registry'],
-    10: ['trainer'],
+    7: ['outcome', 'saved_state'],
+    8: ['train_loop'],
+    9: ['experiment'],
+    10: ['registry'],
+    11: ['modes'],
+    12: ['trainer'],
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names}
 

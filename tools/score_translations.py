@@ -125,12 +125,13 @@ def baselines(corpus: PreparedCorpus, code: str, sources: list[str]) -> dict[str
 def translated(args: argparse.Namespace, lines: list[tuple[str, str]]) -> tuple[list[str], int]:
     """(the translations of (language, line), the step of the checkpoint)."""
     from lingpipe import trainer
+    from lingpipe.modes import logdir, placement
     flags = trainer.define_flags()
     flags(['trainer', f'--model={args.model}', f'--logdir={args.logdir}', *(f'--set={text}' for text in args.set)])
     params = trainer.read_params(flags)
-    trainer.configure(params)
+    placement.configure(params)
     experiment = params.instantiate()
-    program, metadata = trainer.restored(experiment, args.logdir)
+    program, metadata = logdir.restored(experiment, args.logdir)
     has_tags = getattr(params.train_input, 'language_tags', False)
     found = experiment.task.decode(program, [f'<{code}> {line}' if has_tags else line for code, line in lines], metadata.get('task', {}))
     return list(found), metadata['step']

@@ -3,6 +3,9 @@
 The moving averages see the mean and variance of the whole mini-batch, once a step: fprop emits those of the micro-batch, the
 pipeline merges them, and `updated_state` moves the averages (GPipe paper, section 2.3).
 
+With PipelineParams.cross_replica_batch_norm the statistics are those of the micro-batches of all replicas, R n rows, and so are the sums
+of the gradient: both are exchanged once, as [2, C] numbers of each replica.
+
 TensorFlow's fused kernel computes the variance well, but XLA's is E[x^2] - E[x]^2: for values of 1000 +- 1 its variance is off by
 a factor of 4 (measured, 8192 values a channel), at 10000 +- 1 by 400. So one pixel is subtracted of the micro-batch first, which
 changes nothing else: it is not much further from the mean than the others, and the error is 1e-5 in both cases. Cost: forward
@@ -10,6 +13,7 @@ and backward of [8, 32, 32, 64] on one thread take 2.5 ms instead of 2.1 ms.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -20,6 +24,47 @@ from lingpipe.layer import Layer
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.nested import NestedMap
 from lingpipe.tracing import as_spec, num_bytes, num_elements
+
+
+def normalise_over_replicas(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float,
+                            gather: Callable[[tf.Tensor], tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Normalises by the moments of all replicas' rows.
+
+    With z = (x - mean) / std and means over all R n rows,
+
+        dx = scale / std * (dy - mean(dy) - z mean(dy z))        (Ioffe and Szegedy, section 3, with dmean and dvariance put in)
+
+    while the gradients of scale and offset are sums over the own rows: the pipeline adds up those of replicas.
+
+    Args:
+      x: [n, C] of this replica, n the same in all.
+      scale, offset: [C].
+      epsilon: added to the variance.
+      gather: Context.gather.
+
+    Returns:
+      y [n, C] in the dtype of x, and mean and variance [C] of all rows, without gradient.
+    """
+    @tf.custom_gradient
+    def run(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> Any:
+        rows = tf.cast(x, tf.float32)
+        own_mean = rows[0] + tf.reduce_mean(rows - rows[0], 0)
+        own_variance = tf.reduce_mean(tf.square(rows - own_mean), 0)
+        means, variances = tf.unstack(gather(tf.stack([own_mean, own_variance])), axis=1)  # [R, C]
+        mean = tf.reduce_mean(means, 0)
+        variance = tf.reduce_mean(variances + tf.square(means - mean), 0)
+        by_std = tf.math.rsqrt(variance + epsilon)
+        y = (rows - mean) * (by_std * scale) + offset
+
+        def gradient(dy: tf.Tensor, *unused: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            dy, z = tf.cast(dy, tf.float32), (tf.cast(x, tf.float32) - mean) * by_std
+            sums = tf.stack([tf.reduce_sum(dy * z, 0), tf.reduce_sum(dy, 0)])  # [2, C]
+            of_scale, of_offset = tf.unstack(tf.reduce_mean(gather(sums), 0) / tf.cast(tf.shape(x)[0], tf.float32))
+            return tf.cast((dy - of_offset - z * of_scale) * (by_std * scale), x.dtype), sums[0], sums[1]
+
+        return (tf.cast(y, x.dtype), mean, variance), gradient
+
+    return run(x, scale, offset)
 
 
 class BatchNorm(Layer):
@@ -55,6 +100,10 @@ class BatchNorm(Layer):
         if not ctx.training:
             by_std = theta.scale * tf.math.rsqrt(theta.moving_variance + p.epsilon)
             return tf.cast((tf.cast(x, tf.float32) - theta.moving_mean) * by_std + theta.offset, x.dtype)
+        if ctx.gather is not None:
+            y, mean, variance = normalise_over_replicas(tf.reshape(x, [-1, p.dim]), theta.scale, theta.offset, p.epsilon, ctx.gather)
+            ctx.emit_moments(self.path, 'moments', mean, variance)
+            return tf.reshape(y, dims(x))
         rows = x if x.shape.rank == 4 else tf.reshape(x, [-1, 1, 1, p.dim])
         pixel = tf.stop_gradient(rows[:1, :1, :1])  # [1, 1, 1, C]
         y, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(

@@ -44,7 +44,8 @@ RECOMPUTE_MODES = ('none', 'cell', 'layer')
 Leaf = tuple[Value, int]
 
 # Stateful ops that a task may hold: its own, and a layer's that change nothing.
-_OWN_STATEFUL = frozenset(['ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp', 'VarIsInitializedOp', 'Placeholder'])
+_OWN_STATEFUL = frozenset(['ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp', 'VarIsInitializedOp', 'Placeholder',
+                           'CollectiveReduceV2'])
 _REMARKS = frozenset(['PrintV2', 'Print', 'Assert'])
 
 
@@ -114,12 +115,13 @@ class CellTracer:
     """Traces the tasks of one cell."""
 
     def __init__(self, cell: Cell, read_weight: Callable[[str], tf.Tensor | None], accumulators: Accumulators,
-                 experiment_seed: int, recompute: str, training: bool):
+                 experiment_seed: int, recompute: str, training: bool, gather: Callable[[tf.Tensor], tf.Tensor] | None = None):
         """read_weight: makes the op that reads a weight of this cell; None if the weight is another cell's.
 
         accumulators: where emissions and gradients are added to.
+        gather: Context.gather.
         """
-        self._cell, self._read_weight, self._accumulators = cell, read_weight, accumulators
+        self._cell, self._read_weight, self._accumulators, self._gather = cell, read_weight, accumulators, gather
         self._seed, self._recompute, self._training = experiment_seed, recompute, training
 
     def trace(self, gradients_in: list[Leaf], is_fused: bool) -> tuple[Task | None, Task | None]:
@@ -188,7 +190,8 @@ class CellTracer:
         emitted = Emissions()
         runs = []
         for element in self._cell.elements:
-            run = _Run(element, self._weights_of(element, shared), values, step, micro_batch, self._seed, self._training)
+            run = _Run(element, self._weights_of(element, shared), values,
+                       lambda: Context(self._training, self._seed, step, micro_batch, self._gather))
             run.forward(with_tape=self._training and self._recompute != 'layer' and element.has_backward)
             for name, new in run.written.items():
                 values[element.writes[name]] = nested.map_leaves(lambda tensor: _distinct(tensor, taken), new)
@@ -246,11 +249,9 @@ class CellTracer:
 class _Run:
     """One layer's forward and backward inside the trace of its cell."""
 
-    def __init__(self, element: Element, weights: dict[str, tf.Tensor], values: dict[Value, Any], step: tf.Tensor,
-                 micro_batch: tf.Tensor, seed: int, training: bool):
-        self.element, self._weights = element, weights
+    def __init__(self, element: Element, weights: dict[str, tf.Tensor], values: dict[Value, Any], context: Callable[[], Context]):
+        self.element, self._weights, self._context = element, weights, context
         self._inputs = {argument: values[value] for argument, value in element.reads.items()}
-        self._context = lambda: Context(training, seed, step, micro_batch)
         self._tape: tf.GradientTape | None = None
         self._sources = ([weights[w.path] for w in element.trained] +
                          [t for v in dict.fromkeys(element.reads.values())  # once, also where two arguments read it

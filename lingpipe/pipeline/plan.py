@@ -20,11 +20,17 @@ from lingpipe.pipeline.wiring import Element, wire
 
 
 class PipelineParams(Params):
-    """How a network is run on devices. Only num_micro_batches, num_replicas and wire_dtype change what is learned."""
+    """How a network is run on devices. Only num_micro_batches, num_replicas, cross_replica_batch_norm and wire_dtype change what is
+    learned."""
     num_cells: int = field(1, 'K: how many cells the layers are cut into, one a device.')
     num_micro_batches: int = field(1, 'M: how many micro-batches a mini-batch is split into, in each replica.')
     num_replicas: int = field(1, 'R: pipelines that run side by side, each on its part of the mini-batch, with weights that stay equal to '
                                  'the last bit. R M must divide the size of a mini-batch.')
+    cross_replica_batch_norm: bool = field(False, 'BatchNorm takes its moments over the micro-batches of the same index of all '
+                                                  'replicas, as if they were one; else each replica by itself.')
+    replica_reduction: Literal['add', 'ring', 'nccl'] = field(
+        'add', "Who sums the gradients of replicas: plain additions in the order of replicas; TensorFlow's ring of collectives, in an "
+               "order that depends on the devices; NCCL, on GPUs only (written, but not yet run: there was no GPU).")
     schedule: Literal['gpipe', '1f1b'] = field('1f1b', 'Order of the tasks on each device; see pipeline/schedule.py.')
     recompute: Literal['none', 'cell', 'layer'] = field(
         'cell', 'What runs again in the backward pass: nothing; the cell; the cell, and then every layer in turn. Less memory, more time.')

@@ -22,7 +22,7 @@ from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.cell import Cell, CellTracer, Leaf, Task, leaves_of
 from lingpipe.pipeline.evaluator import Evaluator
 from lingpipe.pipeline.plan import PipelineParams, Plan
-from lingpipe.pipeline.replicas import Replica, check_equal, copy_first, reduce
+from lingpipe.pipeline.replicas import Replica, check_equal, check_replicated, copy_first, groups_of, reduce
 from lingpipe.pipeline.step import Ran, check_batch, is_of_spec, run_tasks
 from lingpipe.pipeline.timeline import Timeline
 from lingpipe.pipeline.transfers import measured_bytes, predicted_bytes
@@ -65,6 +65,7 @@ class Program:
         cluster.set_graph_optimizer(params.use_graph_optimizer)
         devices = list(devices or params.devices or cluster.default_devices(params.num_devices))
         cluster.check_devices(devices)
+        check_replicated(params, devices)
         self.network, self.learner, self.seed = network, learner, seed
         specs = [batch_spec] if isinstance(batch_spec, dict) else list(batch_spec)
         self.batch_spec = specs[0]
@@ -73,6 +74,7 @@ class Program:
         self._replicas = [self._replica(r, cells) for r, cells in enumerate(self.plan.replicas)]
         self.placed = self._replicas[0].placed
         self._updates = [Update(one.cells, one.accumulators, one.placed, learner) for one in self._replicas]
+        self._waits = params.cross_replica_batch_norm and params.num_replicas > 1  # for other replicas, in the tasks
         self._is_broken = self._is_synchronised = False
 
     def _replica(self, index: int, cells: Sequence[Cell]) -> Replica:
@@ -158,7 +160,7 @@ class Program:
             results = shape.steps[kind](*nested.leaves(batch), *position)
         except tf.errors.CancelledError:  # what devices say that were cut off when another failed, and often all that is said
             cells = [cell for replica in self._replicas for cell in replica.cells]
-            if all(tf.DeviceSpec.from_string(cell.device).job in (None, 'localhost') for cell in cells):
+            if not self._waits and all(tf.DeviceSpec.from_string(cell.device).job in (None, 'localhost') for cell in cells):
                 self._run_tasks(shape, nested.map_leaves(tf.convert_to_tensor, batch), *position)  # one by one, up to the one that fails
             raise
         self._is_broken = False
@@ -176,7 +178,7 @@ class Program:
             if kind == 'accumulate':
                 with tf.control_dependencies([op for one in ran for op in one.last]):
                     return {'done': tf.constant(True)}
-            last = reduce(self._replicas, [one.last for one in ran])
+            last = reduce(self._replicas, [one.last for one in ran], self.plan.params.replica_reduction)
             decision = self._updates[0].decide(last[0], step)
             done = [tensor for update, ops in zip(self._updates, last, strict=True) for tensor in update.apply(decision, ops)]
             with tf.device(self.plan.cells[0].device), tf.control_dependencies(done):
@@ -201,10 +203,12 @@ class Program:
 
     def _traced_tasks(self, replica: Replica, cells: Sequence[Cell], plan: Plan) -> dict[tuple[str, int], Task]:
         available: set[Leaf] = set()
+        groups = groups_of(self.plan.replicas)
         tasks: dict[tuple[str, int], Task] = {}
         for cell in reversed(cells):
             tracer = CellTracer(cell, replica.placed.reader(cell, replica.placed.weights), replica.accumulators[cell.index], self.seed,
-                                plan.params.recompute, training=True)
+                                plan.params.recompute, training=True,
+                                gather=groups[cell.index].gatherer(replica.index) if self._waits else None)
             gradients_in = [leaf for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
             forward, backward = tracer.trace(gradients_in, is_fused=cell is cells[-1])
             if forward is not None:

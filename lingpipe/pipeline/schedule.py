@@ -181,7 +181,7 @@ def play(
     schedule: Schedule,
     duration_of: Callable[[Task], float],
     edges: Edges | None = None,
-    delay_of: Callable[[Task, Task], float] = lambda maker, reader: 0.0,
+    arrival_of: Callable[[Task, Task, float], float] = lambda maker, reader, end: end,
 ) -> dict[Task, Span]:
     """Runs the schedule on paper: each task starts when its device is free and what it needs has arrived.
 
@@ -189,8 +189,8 @@ def play(
       schedule: which tasks each device runs, in order.
       duration_of: how long a task takes.
       edges: pairs (maker, reader); the chain by default.
-      delay_of: how long after the end of the first task its result is there for the second. It delays
-        only that second task: devices compute while they send.
+      arrival_of: when the result of the first task, which ends at `end`, is there for the second. Asked once
+        for each pair, in the order of the reading device. Devices compute while they send.
 
     Returns:
       The start and the end of each task.
@@ -211,7 +211,7 @@ def play(
             if missing is not None:
                 waiting.setdefault(missing, []).append(device)
                 break
-            start = max([free_at[device], *(spans[need][1] + delay_of(need, task) for need in graph[task])])
+            start = max([free_at[device], *(arrival_of(need, task, spans[need][1]) for need in graph[task])])
             free_at[device] = start + duration_of(task)
             spans[task] = (start, free_at[device])
             position[device] += 1

@@ -50,6 +50,7 @@ def simulate(
     *,
     edges: Edges | None = None,
     transfer_s: Callable[[int, int], float] | float = 0.0,
+    link_s: Callable[[int, int], float] | float = 0.0,
     held_bytes: Sequence[float] | None = None,
     fixed_bytes: Sequence[float] | None = None,
     recompute: bool = False,
@@ -66,7 +67,9 @@ def simulate(
       edges: pairs (maker cell, reader cell), skip connections included; the chain by default.
       transfer_s: seconds from the end of a task until a task on another device can use its result: one
         number, or a function of (sending cell, receiving cell), which is asked for activations along
-        an edge and for gradients against it. It delays only the receiving task; links are never full.
+        an edge and for gradients against it. It delays only the receiving task.
+      link_s: seconds, before those, that it occupies the link between the two devices: bytes / bandwidth. A link
+        carries one result at a time in each direction, in the order in which they are read. Given as transfer_s.
       held_bytes: [K] bytes a cell holds for each live micro-batch. With recomputation, its inputs.
       fixed_bytes: [K] bytes a cell holds throughout: weights, optimizer slots, gradient sums.
       recompute: each B runs its cell's forward again, but for the last cell's, which has just run it.
@@ -90,15 +93,18 @@ def simulate(
         runs_forward = recompute or schedule.is_fused(task)
         return backward_s[task.cell] + (forward_s[task.cell] if runs_forward else 0.0)
 
-    def delay_of(maker: Task, reader: Task) -> float:
-        if schedule.device_of[maker] == schedule.device_of[reader]:
-            return 0.0
-        seconds = transfer_s(maker.cell, reader.cell) if callable(transfer_s) else transfer_s
-        if not (math.isfinite(seconds) and seconds >= 0):
-            raise ValueError(f'transfer_s from cell {maker.cell} to cell {reader.cell} is {seconds}; give seconds, finite and 0 or more.')
-        return seconds
+    links_free_at: dict[tuple[int, int], float] = {}
 
-    timeline = Timeline(play(schedule, duration_of, edges, delay_of), schedule.device_of)
+    def arrival_of(maker: Task, reader: Task, end: float) -> float:
+        link = (schedule.device_of[maker], schedule.device_of[reader])
+        if link[0] == link[1]:
+            return end
+        occupied_s = _between('link_s', link_s, maker.cell, reader.cell)
+        if occupied_s:
+            end = links_free_at[link] = max(end, links_free_at.get(link, 0.0)) + occupied_s
+        return end + _between('transfer_s', transfer_s, maker.cell, reader.cell)
+
+    timeline = Timeline(play(schedule, duration_of, edges, arrival_of), schedule.device_of)
     peak_live, peak_bytes = _peaks(schedule, held, fixed)
     return Simulation(timeline, peak_live, peak_bytes)
 
@@ -131,6 +137,13 @@ def _peaks(schedule: Schedule, held: Sequence[float], fixed: Sequence[float]) ->
                 live[k] -= 1
         peak_bytes.append(peak + math.fsum(fixed[k] for k in live))
     return tuple(peak_live), tuple(peak_bytes)
+
+
+def _between(name: str, amount: Callable[[int, int], float] | float, sender: int, receiver: int) -> float:
+    seconds = amount(sender, receiver) if callable(amount) else amount
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise ValueError(f'{name} from cell {sender} to cell {receiver} is {seconds}; give seconds, finite and 0 or more.')
+    return seconds
 
 
 def _per_cell(name: str, amounts: Sequence[float], num_cells: int) -> Sequence[float]:

@@ -48,6 +48,22 @@ def measured_bytes(graph: tf.Graph) -> float:
     return float(sum(sent.values()))
 
 
+def bytes_between(cells: Sequence[Cell], sender: int, receiver: int, wire_dtype: tf.DType | None = None) -> float:
+    """Of one micro-batch, from one cell to another: values to a later cell, gradients of what it made to an earlier one.
+
+    Every reader's gradient counts as sent straight to the maker: as many bytes in all, and the same ones in a chain of cells.
+
+    Args:
+      cells: [K].
+      sender, receiver: k of two cells.
+      wire_dtype: as above.
+    """
+    maker, reader = sorted((sender, receiver))
+    read = [value for value in cells[maker].outputs if value in cells[reader].inputs]
+    return float(sum(_bytes(spec, wire_dtype) for value in read for spec, carries in zip(value.specs, value.carries_gradient, strict=True)
+                     if carries or sender < receiver))
+
+
 class Wire:
     """Gives cells the values of others: float32 as `dtype` on the way, all else as it is."""
 

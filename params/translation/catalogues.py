@@ -20,19 +20,18 @@ from tasks.translation.transformer import Transformer
 from tasks.translation.translator import translation_learner, translator
 
 # Nine or so of each third of the 101 by their pairs, all in Latin or Cyrillic letters.
-LANGUAGES_26 = ('pt', 'es', 'fr', 'it', 'de', 'nl', 'sv', 'no', 'pl', 'ru', 'ca', 'gl', 'da', 'lb', 'sk', 'hr', 'be', 'af', 'fy', 'gd', 'ga',
-                'co', 'la', 'ht', 'ku', 'uz')
+LANGUAGES_26 = ('pt', 'es', 'fr', 'it', 'de', 'nl', 'sv', 'no', 'pl', 'ru', 'ca', 'gl', 'da', 'lb', 'sk', 'hr', 'be', 'af', 'fy', 'gd',
+                'ga', 'co', 'la', 'ht', 'ku', 'uz')
 
 
 def experiment(network: Transformer.Params, directory: str, bucket_lengths: tuple[int, ...], num_steps: int,
                checkpoint_every_steps: int = 500) -> Experiment.Params:
     """A Transformer in 2 cells, trained on all languages of a corpus with T = 5 and tested on 20 sentences of each."""
-    common = {'directory': directory, 'batch_size': 32}
     return Experiment.Params(
         task=translator(network, translation_learner(model_dim=network.model_dim, warmup_steps=500, clip_norm=1.)),
-        train_input=TranslationInput.Params(**common, bucket_lengths=bucket_lengths, temperature=5.),
-        eval_inputs={'test': TranslationInput.Params(**common, split='test', bucket_lengths=bucket_lengths[-1:], overlong='cut', shuffle=False,
-                                                     num_epochs=1, examples_per_language=20)},
+        train_input=TranslationInput.Params(directory=directory, batch_size=32, bucket_lengths=bucket_lengths, temperature=5.),
+        eval_inputs={'test': TranslationInput.Params(directory=directory, batch_size=32, split='test', bucket_lengths=bucket_lengths[-1:],
+                                                     overlong='cut', shuffle=False, num_epochs=1, examples_per_language=20)},
         pipeline=PipelineParams(num_cells=2, num_micro_batches=8, recompute='none'),
         train=TrainLoop.Params(num_steps=num_steps, checkpoint_every_steps=checkpoint_every_steps))
 
@@ -41,7 +40,8 @@ def transformer(num_layers: int, hidden_dim: int, num_heads: int, vocab_size: in
     """L + L layers of 192 channels with heads of 48, one table for source, target and softmax."""
     return Transformer.Params(
         num_encoder_layers=num_layers, num_decoder_layers=num_layers, vocab_size=vocab_size, model_dim=192, hidden_dim=hidden_dim,
-        num_heads=num_heads, head_dim=48, tied='all', dropout_rate=0.1, label_smoothing=0.1, divide_ffn_init_by_depth=True, max_abs_logit=30.)
+        num_heads=num_heads, head_dim=48, tied='all', dropout_rate=0.1, label_smoothing=0.1, divide_ffn_init_by_depth=True,
+        max_abs_logit=30.)
 
 
 @register

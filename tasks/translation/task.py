@@ -58,6 +58,14 @@ class Translation(Task):
         path = getattr(getattr(source, 'corpus', None), 'vocabulary_path', '')
         return {'vocabulary': os.path.abspath(path), 'sha256': _sha256(path)} if os.path.exists(path) else {}
 
+    def check_facts(self, facts: Mapping[str, Any], source: Input) -> None:
+        """Raises ValueError if the input's vocabulary is another than that of the weights."""
+        now = self.facts(source)
+        if facts and now and now['sha256'] != facts['sha256']:
+            raise ValueError(f'{now["vocabulary"]} is not the vocabulary that the weights were trained with, {facts["vocabulary"]}: its '
+                             f'SHA-256 is {now["sha256"][:12]}..., and that of theirs {facts["sha256"][:12]}...; put theirs back, '
+                             'or choose another logdir.')
+
     def decode(self, program: Program, lines: Sequence[str], facts: Mapping[str, Any]) -> list[str]:
         """Translations of lines, in their order; an empty line stays empty.
 

@@ -1,10 +1,13 @@
 """The train loop's promises: exact resume, evaluation, best checkpoint, bad numbers, pictures."""
+import contextlib
 import glob
 import io
 import json
+import math
 import os
 import pathlib
 import re
+import resource
 import signal
 
 import numpy as np
@@ -159,6 +162,13 @@ def test_mean_weighs_mini_batches_by_their_weight():
     assert mean([(8.0, 8.0), (1.0, 2.0)]) == 0.9
 
 
+def test_replicas_on_named_devices_are_evaluated_on_those_of_the_first(tmp_path):
+    replicas = {'pipeline__num_replicas': 2, 'train__num_steps': 2}
+    named = make_params(pipeline__devices=tuple(f'/device:CPU:{i}' for i in (3, 2, 1, 0)), **replicas)
+    expected = train(make_params(**replicas), tmp_path / 'default')[1].metrics
+    assert train(named, tmp_path / 'named')[1].metrics == expected
+
+
 def test_best_checkpoint_is_kept_besides_the_newest(tmp_path):
     params = make_params(train__num_steps=6, train__eval_every_steps=1, train__keep=1, task__best_metric='error',
                          task__best_is_largest=True)
@@ -285,6 +295,68 @@ def test_full_disk_costs_a_checkpoint_and_not_the_training(tmp_path, monkeypatch
                        r'whole\. Make room or choose another logdir\. The training goes on\.', out.getvalue())
     assert found == ['2', '3']
     assert Checkpointer(str(tmp_path / 'parts' / 'checkpoints'), is_writer=False).steps() == [1, 4, 5, 6]
+    assert_same(values_of(parts), values_of(whole))
+
+
+@contextlib.contextmanager
+def full_disk():
+    """In which no file grows, for any thread of this process: the nearest thing to a full disk that needs no rights."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))   # Python ignores the signal that comes with it
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def full_after(loop, first, last=math.inf):
+    """The disk is full while the steps after `first` are made, checkpoints and all, up to `last`."""
+    is_full, train_step = contextlib.ExitStack(), loop.program.train_step
+
+    def step_of(batch, step, index):
+        if step == first:
+            is_full.enter_context(full_disk())
+        if step == last:
+            is_full.close()
+        return train_step(batch, step, index)
+    loop.program.train_step = step_of
+    return is_full
+
+
+def test_full_disk_under_the_logdir_costs_lines_and_not_the_training(tmp_path):
+    lengths = {'train__num_steps': 8, 'train__keep': 9, 'train__eval_every_steps': 2, 'train__summary_every_steps': 1,
+               'train__checkpoint_in_background': False}
+    whole, expected = train(make_params(**lengths), tmp_path / 'whole')
+    loop = make_loop(make_params(**lengths), tmp_path / 'parts', out=(out := io.StringIO()))
+    with full_after(loop, 3, 6):   # steps 4, 5 and 6
+        outcome = loop.run()
+    assert_same(values_of(loop), values_of(whole))
+    assert outcome.metrics == expected.metrics
+    lines, logged = out.getvalue().splitlines(), (tmp_path / 'parts' / 'train.log').read_text().splitlines()
+    said = [re.sub(r'/\S+', 'PATH', line) for line in lines if 'cannot be written' in line]
+    assert [line.split(' cannot be written')[0] for line in said] == [
+        'PATH', 'step 4: TensorBoard files', 'step 4: the checkpoint of step 4', 'step 4: the log of evaluations',
+        'step 5: the checkpoint of step 5', 'step 6: the checkpoint of step 6'], said
+    assert said[0] == 'PATH cannot be written: File too large. The training goes on; lines are shown here alone.'
+    assert 'that of step 3 is still whole. Make room or choose another logdir. The training goes on.' in said[2]
+    assert all(line.endswith('The training goes on.') or line.endswith('The training goes on without.') for line in said[1:])
+    assert [line for line in lines if line.startswith('step 7/')] == [line for line in logged if line.startswith('step 7/')] != []
+    assert Checkpointer(str(tmp_path / 'parts' / 'checkpoints'), is_writer=False).steps() == [1, 2, 3, 7, 8]
+    assert not glob.glob(f'{tmp_path}/parts/checkpoints/tmp-*')
+    found = EventAccumulator(f'{tmp_path}/parts/tensorboard/train').Reload()
+    assert [event.step for event in found.Tensors('loss')] == [1, 2, 3, 7, 8]
+    evaluated = [json.loads(line)['step'] for line in (tmp_path / 'parts' / 'evaluations.jsonl').read_text().splitlines()]
+    assert evaluated == [2, 8]
+
+
+def test_disk_that_stays_full_ends_the_training_with_what_was_saved(tmp_path):
+    lengths = {'train__num_steps': 6, 'train__checkpoint_in_background': False}
+    loop = make_loop(make_params(**lengths), tmp_path)
+    with full_after(loop, 3), pytest.raises(OSError, match=r'^the checkpoint of step 6 cannot be written to .*; that of step 3 is still '
+                                                           r'whole\. Make room or choose another logdir\.$'):
+        loop.run()
+    whole, _ = train(make_params(**lengths), tmp_path / 'whole', has_evaluation=False)
+    parts, _ = train(make_params(**lengths), tmp_path, has_evaluation=False)
     assert_same(values_of(parts), values_of(whole))
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from lingpipe import trainer
 from lingpipe.layer import Weight
+from lingpipe.modes import placement
 from lingpipe.task import Task
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -32,7 +33,7 @@ def environment():
 
 def run_here(monkeypatch, *flags):
     """The trainer in this process, on the devices that it has already."""
-    monkeypatch.setattr(trainer, 'configure', lambda params: None)
+    monkeypatch.setattr(placement, 'configure', lambda params: None)
     return trainer.main(['trainer', *map(str, flags)])
 
 
@@ -150,6 +151,20 @@ def test_decode_writes_what_the_task_makes_of_every_line(capsys, monkeypatch, tm
     assert (tmp_path / 'out').read_text() == 'b/3\n/3\na\u2028c/3\n'
 
 
+def test_weights_are_refused_an_input_that_they_do_not_understand(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(Task, 'facts', lambda self, source: {'seen': 3})
+    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
+
+    def check(self, facts, source):
+        if facts != self.facts(source):
+            raise ValueError(f'they were trained with {facts}; use that')
+
+    monkeypatch.setattr(Task, 'check_facts', check)
+    monkeypatch.setattr(Task, 'facts', lambda self, source: {'seen': 4})
+    for flag in ('--steps=3', '--mode=eval'):
+        assert "they were trained with {'seen': 3}; use that" in error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}', flag)
+
+
 def test_decode_is_refused_by_a_task_that_makes_no_text(capsys, monkeypatch, tmp_path):
     run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
     (tmp_path / 'in').write_bytes(b'a\n\xff\n')
@@ -177,6 +192,12 @@ def test_cells_schedule_and_lengths_may_change(monkeypatch, tmp_path):
     assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=3', '--set=pipeline.num_cells=4', '--set=pipeline.schedule=gpipe',
                     '--set=pipeline.recompute=none', '--set=train.keep=1') == 0
     assert 'pipeline.num_cells : 4\n' in (tmp_path / 'params.txt').read_text()
+
+
+@pytest.mark.parametrize('names, num_gpus, expected', [
+    ((), 0, 4), ((), 3, 4), ((), 4, 0), (('/device:CPU:2', '/device:CPU:0'), 0, 3), (('/device:GPU:0',), 1, 0)])
+def test_every_cell_of_every_replica_has_a_cpu_unless_there_are_gpus_or_names(names, num_gpus, expected):
+    assert placement.num_cpus(names, 4, num_gpus) == expected
 
 
 # Processes.

@@ -11,6 +11,7 @@ import tensorflow as tf
 from lingpipe import trainer
 from lingpipe.experiment import Experiment
 from lingpipe.hyperparams import Params
+from lingpipe.modes import placement
 from lingpipe.pipeline.plan import PipelineParams
 from lingpipe.registry import register
 from lingpipe.train_loop import TrainLoop
@@ -78,7 +79,7 @@ def test_a_dictionary_beats_copying(capsys, corpus, tmp_path):
 
 
 def test_a_training_is_decoded_and_scored(capsys, monkeypatch, corpus, tmp_path):
-    monkeypatch.setattr(trainer, 'configure', lambda params: None)
+    monkeypatch.setattr(placement, 'configure', lambda params: None)
     monkeypatch.setattr('lingpipe.registry.get', lambda name: TinyTranslator.params())
     directory = f'--set=train_input.directory={corpus.folder}'
     model = ['--model=TinyTranslator', f'--logdir={tmp_path}/log']

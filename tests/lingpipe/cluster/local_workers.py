@@ -57,13 +57,19 @@ def workers(num: int, devices: str = '', hangs_after_s: float = 2.) -> Iterator[
 
 
 class Trainer:
-    """A trainer process, its output and its log."""
+    """A trainer process and its log."""
 
-    def __init__(self, logdir: pathlib.Path, addresses: list[str], *flags: str):
+    def __init__(self, logdir: pathlib.Path, addresses: list[str], *flags: str, model: str = TINY, mode: str = 'train',
+                 stdin: str = ''):
         self.logdir = logdir
-        self.process = subprocess.Popen([sys.executable, '-m', 'lingpipe.trainer', TINY, f'--logdir={logdir}', '--mode=train',
+        self.process = subprocess.Popen([sys.executable, '-m', 'lingpipe.trainer', model, f'--logdir={logdir}', f'--mode={mode}',
                                          f'--devices={",".join(addresses)}', *flags], env=environment(), text=True,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                                        stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        stdout=subprocess.DEVNULL if mode.startswith('train') else subprocess.PIPE)
+        assert self.process.stdin
+        with self.process.stdin as file:
+            file.write(stdin)
+        self.process.stdin = None   # or communicate would write more
 
     def log(self) -> str:
         path = self.logdir / 'train.log'
@@ -78,7 +84,7 @@ class Trainer:
 
     def end(self, code: int = 0) -> str:
         """Waits for its end, and returns its log."""
-        _, err = self.process.communicate(timeout=120)
+        _, err = self.process.communicate(timeout=400)
         assert self.process.returncode == code, err + self.log()
         return self.log()
 
@@ -87,7 +93,7 @@ class Trainer:
         self.process.communicate()
 
 
-def wait_until(is_true, timeout_s: float = 90.):
+def wait_until(is_true, timeout_s: float = 300.):
     """What is_true() returns once it is true."""
     deadline_s = time.monotonic() + timeout_s
     while not (found := is_true()):

@@ -1,4 +1,5 @@
 """Promises about faults: whatever is lost, the training goes on by itself and ends with the bits of one in which nothing was."""
+import json
 import os
 import pathlib
 import re
@@ -10,11 +11,13 @@ import numpy as np
 import pytest
 
 from lingpipe import trainer
+from lingpipe.modes import placement
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from local_workers import TESTS, TINY, Cable, Trainer, checkpoint_of, wait_until, workers  # noqa: E402
+from local_workers import TESTS, TINY, Cable, Trainer, Worker, checkpoint_of, wait_until, workers  # noqa: E402
 
 STEPS = 40
+SLOW = '--model=slow_experiment.Slow'
 
 
 @pytest.fixture(scope='module')
@@ -23,7 +26,7 @@ def undisturbed(tmp_path_factory):
     logdir = tmp_path_factory.mktemp('undisturbed')
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(TESTS)
-        patch.setattr(trainer, 'configure', lambda params: None)
+        patch.setattr(placement, 'configure', lambda params: None)
         assert trainer.main(['trainer', TINY, f'--logdir={logdir}', '--mode=train', f'--steps={STEPS}']) == 0
     return checkpoint_of(logdir, STEPS)
 
@@ -117,8 +120,120 @@ def test_worker_that_never_comes_back_ends_the_wait(tmp_path):
         one = start(tmp_path, [w.address for w in made], '--set=train.worker_timeout_s=3')
         one.wait_for_step(5)
         made[0].stop()
-        _, err = one.process.communicate(timeout=120)
+        _, err = one.process.communicate(timeout=400)
     assert one.process.returncode == 1
     said = [line for line in err.splitlines() if line.startswith('trainer: ')]   # TensorFlow may say more
     assert said == [f'trainer: worker 0, {made[0].address}, does not answer within 3 s (no connection); start it there with --mode=worker '
                     f'--address={made[0].address}, or correct --devices.']
+
+
+# Signals while a worker is lost.
+
+def test_sigterm_ends_the_wait_for_a_lost_worker(tmp_path, undisturbed):
+    with workers(2) as made:
+        one = start(tmp_path, [w.address for w in made])
+        one.wait_for_step(5)
+        made[1].stop()   # and nobody starts it again
+        wait_until(lambda: 'starts again from there' in one.log())
+        one.process.terminate()
+        log = one.end(143)
+        assert re.search(r'^SIGTERM: stopped; (it was waiting for workers|.*); the last checkpoint is of step \d+, and no newer one can be '
+                         r'written: the same command goes on from there$', log, re.MULTILINE), log
+        made[1] = Worker(made[1].address)
+        log = start(tmp_path, [w.address for w in made]).end()
+    assert re.search(r'going on after step \d+', log)
+    assert_undisturbed(one.logdir, undisturbed)
+
+
+def test_sigterm_while_a_step_waits_for_a_hung_worker_is_not_forgotten(tmp_path):
+    with workers(2, hangs_after_s=1000.) as made:   # nobody else looks
+        one = start(tmp_path, [w.address for w in made], '--set=train.checkpoint_every_steps=1000')
+        one.wait_for_step(5)
+        os.kill(made[0].server(), signal.SIGSTOP)
+        one.process.terminate()
+        log = one.end(143)
+    assert re.search(rf'^SIGTERM: stopped; .*: worker 0, {made[0].address}, does not answer \(no answer\); there is no checkpoint yet, and '
+                     r'no newer one can be written: the same command goes on from there$', log, re.MULTILINE), log
+
+
+# Evaluation and decoding.
+
+def lose_worker_at(marker, worker):
+    """Kills a worker's server once the file `marker` is there."""
+    wait_until(marker.exists)
+    os.kill(worker.server(), signal.SIGKILL)
+
+
+@pytest.fixture(scope='module')
+def evaluated(tmp_path_factory):
+    """The logdir of a training of SLOW in this process, with its evaluation, that nothing disturbed."""
+    logdir = tmp_path_factory.mktemp('evaluated')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(TESTS)
+        patch.setattr(placement, 'configure', lambda params: None)
+        assert trainer.main(['trainer', SLOW, f'--logdir={logdir}', '--steps=4']) == 0
+    return logdir
+
+
+def test_worker_lost_in_an_evaluation_of_a_training(tmp_path, evaluated):
+    marker = tmp_path / 'evaluating'
+    with workers(2) as made:
+        one = Trainer(tmp_path / 'log', [w.address for w in made], '--steps=4', f'--set=eval_inputs.test.marker={marker}', model=SLOW,
+                      mode='train_and_eval')
+        lose_worker_at(marker, made[1])
+        log = one.end()
+    assert 'the last checkpoint is of step 4: the trainer starts again from there' in log
+    assert 'going on after step 4' in log
+    assert (one.logdir / 'evaluations.jsonl').read_text() == (evaluated / 'evaluations.jsonl').read_text()
+
+
+def test_worker_lost_in_mode_eval(evaluated, tmp_path):
+    marker = tmp_path / 'evaluating'
+    before = (evaluated / 'train.log').read_text()
+    with workers(2) as made:
+        one = Trainer(evaluated, [w.address for w in made], f'--set=eval_inputs.test.marker={marker}', model=SLOW, mode='eval')
+        lose_worker_at(marker, made[0])
+        out, err = one.process.communicate(timeout=400)
+    assert one.process.returncode == 0, err
+    assert 'the last checkpoint is of step 4: the trainer starts again from there' in err
+    line = json.loads((evaluated / 'evaluations.jsonl').read_text())
+    assert out == f'step 4 on test: loss {line["loss"]:.4g}  error {line["error"]:.4g}\n'
+    assert (evaluated / 'train.log').read_text() == before
+
+
+def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_path):
+    marker = tmp_path / 'decoding'
+    lines = ''.join(f'{number}\n' for number in range(1500))
+    outputs = []
+    for is_lost in (False, True):
+        marker.unlink(missing_ok=True)
+        with workers(2) as made:
+            one = Trainer(evaluated, [w.address for w in made], f'--set=task.marker={marker}', model=SLOW, mode='decode', stdin=lines)
+            if is_lost:
+                lose_worker_at(marker, made[0])
+            out, err = one.process.communicate(timeout=400)
+        assert one.process.returncode == 0, err
+        assert is_lost == ('the trainer starts again from there' in err)
+        outputs.append(out)
+    assert outputs[0] == outputs[1] and outputs[0].count('\n') == 1500
+
+
+# Replicas.
+
+@pytest.mark.parametrize('num_workers, devices', [(2, 'cpu:2'), (4, '')])
+def test_replicas_on_workers_have_the_bits_of_one_process(tmp_path, monkeypatch, num_workers, devices):
+    monkeypatch.syspath_prepend(TESTS)
+    monkeypatch.setattr(placement, 'configure', lambda params: None)
+    flags = ['--steps=12', '--mode=train', '--set=pipeline.num_replicas=2', '--set=train.check_replicas_every_steps=6']
+    assert trainer.main(['trainer', TINY, f'--logdir={tmp_path}/whole', *flags]) == 0
+    with workers(num_workers, devices) as made:
+        one = Trainer(tmp_path / 'log', [w.address for w in made], *flags)
+        if devices:
+            one.wait_for_step(3)
+            os.kill(made[1].server(), signal.SIGKILL)   # all of replica 1
+        log = one.end()
+    assert ('starts again from there' in log) == bool(devices)
+    found, expected = checkpoint_of(tmp_path / 'log', 12), checkpoint_of(tmp_path / 'whole', 12)
+    assert found.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)

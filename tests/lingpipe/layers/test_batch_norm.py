@@ -31,6 +31,38 @@ def test_moments_are_numpy_s_however_far_from_zero(shape: tuple[int, ...], mean:
     np.testing.assert_allclose(y, ((rows - rows.mean(0)) / np.sqrt(rows.var(0) + 1e-3)).reshape(shape), atol=2e-3 if mean > 1e3 else 1e-4)
 
 
+@pytest.mark.parametrize('mean', [0., 1e2, 1e4])
+@pytest.mark.parametrize('shape', [(8, 6, 5, 3), (64, 3)])
+def test_replicas_with_equal_rows_normalise_as_one_alone(shape: tuple[int, ...], mean: float) -> None:
+    """Two replicas, and to this one the other looks like itself: y, moments and all gradients are those of its own rows."""
+    rng = np.random.default_rng(0)
+    x, dy = tf.constant(mean + rng.normal(size=shape), tf.float32), tf.constant(rng.normal(size=shape), tf.float32)
+    layer = BatchNorm.Params(dim=3, epsilon=1e-3).instantiate()
+    theta = NestedMap(layer.initial_theta(), scale=tf.constant([2., 1., .5]), offset=tf.constant([0., 5., 1.]))
+    found = []
+    for gather in (None, lambda value: tf.stack([value, value])):
+        ctx = Context(training=True, gather=gather)
+        with tf.GradientTape() as tape:
+            sources = [x, theta.scale, theta.offset]
+            tape.watch(sources)
+            y = layer.fprop(theta, ctx, x)
+        found.append([y, *ctx.emissions.moments['batchnorm', 'moments'], *tape.gradient(y, sources, dy)])
+    tolerance = 2e-3 if mean > 1e3 else 1e-4
+    for one, both in zip(*found, strict=True):
+        np.testing.assert_allclose(both, one, rtol=tolerance, atol=10 * tolerance)
+
+
+def test_over_replicas_a_bfloat16_stays_one() -> None:
+    layer = BatchNorm.Params(dim=2).instantiate()
+    x = tf.constant([[1., 2.], [3., 6.]], tf.bfloat16)
+    ctx = Context(training=True, gather=lambda value: tf.stack([value, value]))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = layer.fprop(layer.initial_theta(), ctx, x)
+    assert y.dtype == tape.gradient(y, x).dtype == tf.bfloat16
+    np.testing.assert_allclose(tf.cast(y, tf.float32), [[-1, -1], [1, 1]], atol=1e-2)
+
+
 def test_one_row_has_variance_0() -> None:
     layer = BatchNorm.Params(dim=2).instantiate()
     ctx = Context(training=True)

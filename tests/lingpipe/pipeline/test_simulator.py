@@ -86,6 +86,32 @@ def test_a_transfer_delays_only_its_reader():
     assert seen == {(0, 1), (1, 0)}
 
 
+def test_a_link_carries_one_result_at_a_time_each_way():
+    spans = run('gpipe', 2, 3, link_s=10).spans
+    assert [spans[Task('B', 1, m)] for m in range(3)] == [(11, 13), (21, 23), (31, 33)]
+    assert [spans[Task('B', 0, m)] for m in range(3)] == [(23, 24), (33, 34), (43, 44)]  # gradients do not wait for activations
+    assert [spans[Task('F', 0, m)] for m in range(3)] == [(0, 1), (1, 2), (2, 3)]  # nor the sender for its link
+
+
+def test_a_link_that_keeps_up_delays_as_a_transfer_does():
+    for num_cells, num_micro_batches in SIZES:
+        links, transfers = (run('gpipe', num_cells, num_micro_batches, **{name: 0.5}).spans for name in ('link_s', 'transfer_s'))
+        assert links == transfers
+
+
+def test_a_full_link_sets_the_pace_and_a_latency_comes_once_on_top():
+    step_s = run('gpipe', 2, 8, 1, 2, link_s=10).step_s
+    assert step_s == 1 + 8 * 10 + 3 + 10 + 2  # the last value, both passes of the last cell, its gradient, the last backward
+    assert run('gpipe', 2, 8, 1, 2, link_s=10, transfer_s=0.25).step_s == step_s + 2 * 0.25
+
+
+def test_links_of_skip_connections_are_links_of_their_own():
+    edges = {(0, 1), (1, 2), (0, 2)}
+    spans = simulate(make_schedule('forward', 3, 2), [1] * 3, [0] * 3, edges=edges, link_s=lambda a, b: 9 if (a, b) == (0, 2) else 1).spans
+    assert spans[Task('F', 1, 1)] == (3, 4)
+    assert [spans[Task('F', 2, m)] for m in range(2)] == [(10, 11), (19, 20)]
+
+
 def test_a_skip_connection_waits_for_its_own_transfer():
     edges = {(0, 1), (1, 2), (0, 2)}
 
@@ -159,6 +185,7 @@ def test_the_trace_is_the_timelines():
         (dict(held_bytes=[1, -1]), 'held_bytes[1]=-1 is not a finite number'),
         (dict(fixed_bytes=[1, 1, 1]), 'fixed_bytes has 3 entries for 2 cells'),
         (dict(transfer_s=-1.0), 'transfer_s from cell 0 to cell 1 is -1.0; give seconds, finite and 0 or more'),
+        (dict(link_s=float('inf')), 'link_s from cell 0 to cell 1 is inf; give seconds, finite and 0 or more'),
         (dict(edges={(1, 0)}), 'edge (1, 0) does not go from a cell to a later one'),
     ],
 )

@@ -89,3 +89,13 @@ def test_vocabulary_of_another_training_is_refused(corpus, tmp_path):
         task.decode(program, ['nepo'], known)
     with pytest.raises(ValueError, match=r"task\.vocabulary is empty, and the checkpoint names none"):
         task.decode(program, ['nepo'], {})
+
+
+def test_training_does_not_go_on_with_another_vocabulary(corpus, tmp_path):
+    task, _ = made()
+    source = TranslationInput.Params(directory=corpus.folder, batch_size=2).instantiate()
+    task.check_facts(facts(task, corpus), source)
+    task.check_facts({}, source)   # of a checkpoint that knows none
+    match = r'vocabulary\.model is not the vocabulary that the weights were trained with, /old/v\.model: its SHA-256 .*another logdir'
+    with pytest.raises(ValueError, match=match):
+        task.check_facts({'vocabulary': '/old/v.model', 'sha256': '0' * 64}, source)

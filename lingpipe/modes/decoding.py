@@ -1,0 +1,62 @@
+"""Decoding: gives the task lines and writes what it makes of them, in the same order; only the output is written."""
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from typing import Any
+
+from lingpipe.cluster.watchdog import Watchdog
+from lingpipe.modes import logdir
+
+
+def decode(params: Any, values: Any, lines: list[str], watchdog: Watchdog | None) -> int:
+    """Decodes with the newest checkpoint; the devices are set up already."""
+    experiment = params.instantiate()
+    program, metadata = logdir.restored(experiment, values.logdir)
+    if watchdog:
+        watchdog.begin(f'decoding with the checkpoint of step {metadata["step"]}')
+    found = experiment.task.decode(program, lines, metadata.get('task', {}))
+    assert len(found) == len(lines), (len(found), len(lines))
+    path = values.decode_output
+    try:
+        with open(f'{path}.new', 'w', encoding='utf-8') if path else contextlib.nullcontext(sys.stdout) as file:
+            file.writelines(f'{line}\n' for line in found)
+        if path:
+            os.replace(f'{path}.new', path)
+    except OSError as error:
+        raise OSError(f'{path or "standard output"} cannot be written: {error}; correct --decode_output.') from error
+    return 0
+
+
+def read_lines(path: str, is_needed_again: bool = False) -> list[str]:
+    """The lines of a file, or of standard input, without their ends.
+
+    Args:
+      path: '' for standard input.
+      is_needed_again: whether standard input can be read once more, by the process that this one may start itself as (recovery.py).
+    """
+    try:
+        if not path:
+            content = sys.stdin.buffer.read()
+            if is_needed_again:
+                _put_back(content)
+        else:
+            with open(path, 'rb') as file:
+                content = file.read()
+        lines = content.decode('utf-8-sig').split('\n')   # and at no other character that Unicode calls the end of a line
+    except OSError as error:
+        raise OSError(f'{path or "standard input"} cannot be read: {error}; correct --decode_input.') from error
+    except UnicodeDecodeError as error:
+        line = content[:error.start].count(b'\n') + 1
+        raise ValueError(f'line {line} of {path or "standard input"} is not UTF-8; convert it, as with iconv -t UTF-8.') from error
+    return [line.removesuffix('\r') for line in (lines if lines[-1] else lines[:-1])]
+
+
+def _put_back(content: bytes) -> None:
+    """Makes standard input a file without a name that holds `content`."""
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.seek(0)
+        os.dup2(file.fileno(), sys.stdin.fileno())

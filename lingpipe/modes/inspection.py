@@ -1,0 +1,16 @@
+"""Inspection: the plan of an experiment, without a variable, so that it is quick for any network."""
+from __future__ import annotations
+
+from typing import Any
+
+from lingpipe.overview import overview
+
+
+def inspect(params: Any, values: Any) -> int:
+    """Prints the plan. Only what --devices names is looked for."""
+    if values.devices:
+        from lingpipe.cluster import devices
+        params.pipeline.devices = devices.find(values.devices, params.pipeline.num_devices, params.train.worker_timeout_s).names
+    experiment = params.instantiate()
+    print(overview(experiment.make_plan(), experiment.params.train_input.batch_size), end='')
+    return 0

@@ -1,0 +1,46 @@
+"""Placement: the devices of an experiment, and TensorFlow set up for them."""
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe import cluster
+from lingpipe.cluster import devices, hosts
+from lingpipe.cluster.workers import Connection
+
+
+def configure(params: Any) -> None:
+    """Sets TensorFlow's devices and threads for an experiment in this process."""
+    pipeline = params.pipeline
+    num_gpus = len(tf.config.list_physical_devices('GPU'))
+    cluster.configure(num_cpus(pipeline.devices, pipeline.num_devices, num_gpus), params.intra_op_threads)
+
+
+def num_cpus(names: tuple[str, ...], num_devices: int, num_gpus: int) -> int:
+    """How many logical CPU devices there must be: those that are named, or else one a cell of each replica if the GPUs are too few."""
+    if names:
+        return max((int(number) for name in names for number in re.findall(r'(?i)\bCPU:(\d+)', name)), default=-1) + 1
+    return num_devices if num_gpus < num_devices else 0
+
+
+def place(params: Any, values: Any) -> Connection | None:
+    """Finds what --devices names, sets TensorFlow up for it, and connects to workers.
+
+    Returns:
+      None if all devices are of this process.
+
+    Raises:
+      OSError: a worker does not answer in time.
+      LostWorkerError: one was there and is gone.
+    """
+    found = devices.find(values.devices, params.pipeline.num_devices, params.train.worker_timeout_s)
+    params.pipeline.devices = found.names
+    cluster.configure(found.num_cpus, params.intra_op_threads)
+    if not found.workers:
+        if any('TPU' in name for name in found.names):
+            tf.tpu.experimental.initialize_tpu_system(tf.distribute.cluster_resolver.TPUClusterResolver('local'))
+        return None
+    address = hosts.own_address(values.address) if hosts.SOURCES.fullmatch(values.address) else values.address
+    return Connection(found.workers, address, params.train.worker_timeout_s)

@@ -1,0 +1,106 @@
+"""Saved state: what a training takes along from one run to the next: its variables, its step and a few counts, in checkpoints."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from lingpipe import checkpoint
+from lingpipe.checkpoint import Checkpointer
+from lingpipe.input import Input
+from lingpipe.pipeline.program import Program
+from lingpipe.task import Task
+
+
+class SavedState:
+    """The state of one training, restored at its start and saved from time to time.
+
+    Attributes:
+      step: number of updates made.
+      num_nonfinite, num_nonfinite_in_a_row: steps whose loss or gradient was not finite.
+    """
+
+    def __init__(self, checkpointer: Checkpointer, program: Program, task: Task, source: Input, examples_per_step: int,
+                 is_in_background: bool, say: Callable[[str], None]):
+        """
+        Args:
+          checkpointer: of the checkpoints.
+          program: whose variables they hold.
+          task, source: whose facts are kept with them.
+          examples_per_step: of an update.
+          is_in_background: whether steps may go on while one is written.
+          say: shows a line.
+        """
+        self.step = self.num_nonfinite = self.num_nonfinite_in_a_row = 0
+        self._checkpointer, self._program, self._task, self._source = checkpointer, program, task, source
+        self._examples_per_step = examples_per_step
+        self._is_in_background, self._say = is_in_background, say
+        self._last_saved = -1
+
+    @property
+    def position(self) -> int:
+        """Number of the next example."""
+        return self.step * self._examples_per_step
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the step has a checkpoint, or one is being written."""
+        return self.step == self._last_saved
+
+    def restore(self, source: Any, logdir: str) -> str:
+        """Sets everything from the newest checkpoint, or the weights from `source`, and says what it found.
+
+        Args:
+          source: InitializeFrom.Params, for a new training.
+          logdir: gets a report on that.
+        """
+        variables = self._program.variables()
+        metadata = self._checkpointer.restore(variables)
+        if metadata is None:
+            if source.directory:
+                report = checkpoint.initialize(variables, source.directory, source.rules).text()
+                path = os.path.join(logdir, 'initialization.txt')
+                with open(path, 'w', encoding='utf-8') as file:
+                    file.write(report)
+                return f'a new training; {report.splitlines()[0]} See {path}.'
+            return 'a new training'
+        self._task.check_facts(metadata.get('task', {}), self._source)
+        self.step = self._last_saved = metadata['step']
+        self.num_nonfinite, self.num_nonfinite_in_a_row = metadata['num_nonfinite'], metadata['num_nonfinite_in_a_row']
+        if metadata['position'] != self.position:
+            raise ValueError(f'the checkpoint of step {self.step} was written after {metadata["position"]} examples, but {self.step} '
+                             f'steps of {self._examples_per_step} are {self.position}; set train_input.batch_size and '
+                             f'task.learner.accumulate back, or choose another logdir.')
+        return f'going on after step {self.step}, from {self._checkpointer.directory}'
+
+    def save(self, is_at_end: bool = False) -> None:
+        """Saves the state, if it is not; at the end, waits until it is.
+
+        Raises:
+          OSError: at the end: it cannot be written. Before, that costs a line, and there will be a later one.
+        """
+        if self.is_saved:
+            return
+        self.check(is_at_end=True)   # of the checkpoint before
+        save = self._checkpointer.begin if self._is_in_background and not is_at_end else self._checkpointer.save
+        self._last_saved = self.step
+        facts = self._task.facts(self._source)
+        try:
+            save(self.step, self._program.variables(), {'position': self.position, 'num_nonfinite': self.num_nonfinite,
+                                                        'num_nonfinite_in_a_row': self.num_nonfinite_in_a_row,
+                                                        **({'task': facts} if facts else {})})
+        except OSError as error:
+            if is_at_end:
+                raise
+            self._say_unsaved(error)
+
+    def check(self, is_at_end: bool = False) -> None:
+        """Shows what went wrong with the checkpoint that is being written; at the end of things, waits for it."""
+        try:
+            (self._checkpointer.wait if is_at_end else self._checkpointer.check)()
+        except OSError as error:
+            self._say_unsaved(error)
+
+    def _say_unsaved(self, error: OSError) -> None:
+        self._last_saved = -1
+        self._say(f'step {self.step}: {error} The training goes on.')

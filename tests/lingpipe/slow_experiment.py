@@ -1,0 +1,63 @@
+"""The tiny experiment with an evaluation and a decoding that take a while and say when they have begun; as slow_experiment.Slow."""
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tiny_experiment import Pairs, Tiny
+
+from lingpipe.experiment import Experiment
+from lingpipe.hyperparams import field
+from lingpipe.registry import register
+from lingpipe.task import Task
+
+BEGUN_AFTER = 3   # mini-batches
+
+
+class SlowPairs(Pairs):
+    """Makes a file when a few mini-batches of many were read."""
+
+    class Params(Pairs.Params):
+        marker: str = field('', 'The file.')
+
+    params: Params
+
+    def batches(self, position: int = 0) -> Iterator[Any]:
+        for number, batch in enumerate(super().batches(position)):
+            if number == BEGUN_AFTER and self.params.marker:
+                pathlib.Path(self.params.marker).touch()
+            yield batch
+
+
+class Squares(Task):
+    """Makes of each line, a number, the loss of a mini-batch that is full of it."""
+
+    class Params(Task.Params):
+        marker: str = field('', 'A file that is made when a few lines were decoded.')
+
+    params: Params
+
+    def decode(self, program: Any, lines: Sequence[str], facts: Mapping[str, Any]) -> Sequence[str]:
+        evaluator, found = program.evaluator(program.batch_spec), []
+        for number, line in enumerate(lines):
+            if number == BEGUN_AFTER and self.params.marker:
+                pathlib.Path(self.params.marker).touch()
+            batch = {name: np.full(spec.shape, 1. if name == 'weight' else float(line), np.float32)
+                     for name, spec in program.batch_spec.items()}
+            total, weight = evaluator.step(batch)[0]['loss']
+            found.append(f'{line} {float(total) / float(weight):.9g}')
+        return found
+
+
+@register
+class Slow(Tiny):
+    """The tiny experiment, evaluated on 16,000 examples."""
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        p = super().params()
+        p.task = Squares.Params(model=p.task.model, learner=p.task.learner)
+        p.eval_inputs = {'test': SlowPairs.Params(batch_size=8, num_examples=16000, shuffle=False, num_epochs=1)}
+        return p
