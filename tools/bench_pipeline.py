@@ -46,6 +46,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     p.add_argument('--steps', type=int, default=10, help='timed steps; the median counts')
     p.add_argument('--rounds', type=int, default=1, help='how often pipeline and one device take turns')
     p.add_argument('--threads', type=int, default=1, help='intra-op threads of one device')
+    p.add_argument('--inter_op_threads', type=int, default=0, help='of all devices together; default: one each')
     p.add_argument('--no_baseline', action='store_true', help='measure the pipeline alone, in this process')
     p.add_argument('--losses', action='store_true', help='also print the losses of the first steps')
     p.add_argument('--timeline', default='', help='save a measured timeline to this path (.png)')
@@ -59,7 +60,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Builds and times one configuration in this process."""
     from lingpipe import cluster
-    cluster.configure(args.num_cells, args.threads, max(1, args.num_cells))
+    cluster.configure(args.num_cells, args.threads, args.inter_op_threads or args.num_cells)
     import tensorflow as tf
 
     from lingpipe import optimizers, schedules
@@ -78,16 +79,18 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     tf.zeros([1]).numpy()
     _reset_peak()
     before_mb = _status_mb('VmRSS')
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), time.process_time()
     program = Program(network.instantiate('model'), spec, params, learner)
     if args.stack == 'transformer':
         stacks.assign_transformer_weights(program, args.layers, args.dim)
-    losses, times, cpu_times, first_step_s = [], [], [], 0.0
+    program.sent_bytes()  # builds the graph of the step
+    build_cpu_s = time.process_time() - cpu_start
+    losses, times, cpu_times, first_step_s, first_step_cpu_s = [], [], [], 0.0, 0.0
     for step in range(WARMUP_STEPS + args.steps):
         began, cpu_began = time.perf_counter(), time.process_time()
         losses.append(float(program.train_step(tensors, step)['loss']))
         if step == 0:
-            first_step_s = time.perf_counter() - start
+            first_step_s, first_step_cpu_s = time.perf_counter() - start, time.process_time() - cpu_began
         if step >= WARMUP_STEPS:
             times.append(time.perf_counter() - began)
             cpu_times.append(time.process_time() - cpu_began)
@@ -99,7 +102,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         _, timeline = program.timed_step(tensors, len(losses))
         timeline.save_png(args.timeline, f'{args.stack}, K={args.num_cells}, M={args.num_micro_batches}, {args.schedule}')
     return {'step_ms': step_s * 1e3, 'cpu_ms': statistics.median(cpu_times) * 1e3, 'examples_s': args.batch / step_s,
-            'first_step_s': first_step_s, 'num_tasks': num_tasks, 'us_a_task': step_s * 1e6 / num_tasks,
+            'first_step_s': first_step_s, 'build_cpu_s': build_cpu_s, 'first_step_cpu_s': first_step_cpu_s,
+            'num_tasks': num_tasks, 'us_a_task': step_s * 1e6 / num_tasks,
             'num_weights': num_weights, 'start_mb': before_mb, 'peak_mb': peak_mb,
             'bytes_a_weight': (peak_mb - before_mb) * 2 ** 20 / num_weights, 'losses': losses[:4]}
 

@@ -46,7 +46,7 @@ class Delay(Layer):
 
         @tf.custom_gradient
         def wait(x: tf.Tensor) -> Any:
-            return _sleep(x, p.forward_ms), lambda dy: _sleep(dy, p.backward_ms)
+            return sleep(x, p.forward_ms), lambda dy: sleep(dy, p.backward_ms)
 
         return wait(x * theta.scale)
 
@@ -54,7 +54,8 @@ class Delay(Layer):
         return Cost(self.params.forward_ms, self.num_weights, 0, x)
 
 
-def _sleep(x: tf.Tensor, ms: float) -> tf.Tensor:
+def sleep(x: tf.Tensor, ms: float) -> tf.Tensor:
+    """x, some milliseconds later; the op is stateless and uses no core, but one of the inter-op threads."""
     if not ms:
         return tf.identity(x)
 
@@ -62,21 +63,19 @@ def _sleep(x: tf.Tensor, ms: float) -> tf.Tensor:
         time.sleep(ms / 1e3)
         return value
 
-    y = tf.numpy_function(wait, [x], x.dtype, stateful=False)
-    y.set_shape(x.shape)
-    return y
+    return tf.ensure_shape(tf.numpy_function(wait, [x], x.dtype, stateful=False), x.shape)  # an op, so that a cut graph knows it too
 
 
 def delays(num_layers: int, forward_ms: float, backward_ms: float) -> Sequential.Params:
-    """num_layers equal emulated layers on x [B, 1]; loss of target [B, 1]."""
+    """num_layers equal emulated layers on x [B, n]; loss of target [B, n]."""
     return Sequential.Params(name='model', layers=(
         *[Delay.Params(name=f'layer_{i}', forward_ms=forward_ms, backward_ms=backward_ms) for i in range(num_layers)],
         layers.MeanSquaredErrorLoss.Params(name='loss')))
 
 
-def delay_batch(batch: int) -> dict[str, np.ndarray]:
-    """x and target [B, 1]."""
-    return {'x': np.ones([batch, 1], np.float32), 'target': np.zeros([batch, 1], np.float32)}
+def delay_batch(batch: int, width: int = 1) -> dict[str, np.ndarray]:
+    """x and target [B, n], n = width."""
+    return {'x': np.ones([batch, width], np.float32), 'target': np.zeros([batch, width], np.float32)}
 
 
 def transformer(num_layers: int, dim: int, num_heads: int, dtype: str = 'float32') -> Sequential.Params:

@@ -59,9 +59,17 @@ class AllLanguages:
 
 @register
 class Languages26:
-    """26 languages to English, 3 + 3 layers of 192 channels, in 2 cells; of each its corpus and vocabulary of its own.
+    """26 languages to English, 3 + 3 layers of 192 channels, in 2 cells, with a vocabulary of their own.
 
-    For one language alone: --set train_input.languages=fy --set eval_inputs.test.languages=fy.
+        python -m lingpipe.trainer --model=translation.catalogues.Languages26 --logdir=/tmp/languages26 --mode=train_and_eval \\
+            --set train_input.directory=CORPUS --set eval_inputs.test.directory=CORPUS
+        python -m tools.score_translations --model=translation.catalogues.Languages26 --logdir=/tmp/languages26 --corpus=CORPUS --baselines
+
+    For one language alone: --set "train_input.languages=['fy']" --set "eval_inputs.test.languages=['fy']".
+
+    To expect (2026-11-21): after 3,000 steps and 70 minutes of processor time (35 on two cores), on at most 100 sentences of each language
+    BLEU 15.1 and chrF 31.4 over all; a dictionary 12.3 and 41.4, copying 4.0 and 18.8. In BLEU high, middle and low resources 18.8, 12.6,
+    11.4 (the dictionary 13.9, 13.1, 8.2); in chrF the dictionary is better everywhere.
     """
 
     @classmethod
@@ -71,7 +79,11 @@ class Languages26:
 
 @register
 class Languages26Deep:
-    """As Languages26 with twice the layers of half the hidden units and half the heads: as many weights, but for LayerNorm's and biases."""
+    """As Languages26 with twice the layers of half the hidden units and half the heads: as many weights, but for LayerNorm's and biases.
+
+        python -m lingpipe.trainer --model=translation.catalogues.Languages26Deep --logdir=/tmp/deep --mode=train_and_eval \\
+            --set train_input.directory=CORPUS --set eval_inputs.test.directory=CORPUS
+    """
 
     @classmethod
     def params(cls) -> Experiment.Params:

@@ -1,8 +1,8 @@
-"""Transformer-L of the GPipe paper's Table 1 (arXiv:1811.06965): how deep a Transformer can be on K accelerators of 16 GB.
+"""Transformer-L of the GPipe paper's Tables 1 to 3 (arXiv:1811.06965): how deep a Transformer can be on K accelerators of 16 GB, how fast.
 
-A decoder alone: 2048 channels, 8192 hidden units, 32 heads, a vocabulary of 32,000 and 32 sequences of 1024 tokens an update. The table
-is about memory alone, so that tokens are random. None of these was trained where they were written; `--mode=inspect` prints weights,
-partition and predicted memory.
+A decoder alone: 2048 channels, 8192 hidden units, 32 heads, a vocabulary of 32,000 and 32 sequences of 1024 tokens an update. The tables
+are about memory and speed alone, so that tokens are random. None of these was trained where they were written; `--mode=inspect` prints
+weights, partition and predicted memory, `tools.paper_tables` the tables.
 """
 from __future__ import annotations
 
@@ -61,6 +61,34 @@ class Transformer13:
     @classmethod
     def params(cls) -> Experiment.Params:
         return experiment(13, num_cells=1)
+
+
+@register
+class Transformer24:
+    """Transformer-24, 1.3 G weights, K = 8, M = 32: the throughput without a fast interconnect of Table 3.
+
+        python -m lingpipe.trainer --model=translation.table1.Transformer24 --logdir=/tmp/table1
+
+    The paper's throughput at M = 32, with K = 2 as 1: 1.8 and 3.3 for K = 4 and 8. It does not say the sizes; these are Table 1's.
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return experiment(24, num_cells=8)
+
+
+@register
+class Transformer48:
+    """Transformer-48, 2.5 G weights, K = 8, M = 32: the throughput of Table 2.
+
+        python -m lingpipe.trainer --model=translation.table1.Transformer48 --logdir=/tmp/table1
+
+    The paper's throughput, with K = 2, M = 1 as 1: 1.8, 3.4, 6.3 for K = 2, 4, 8 at M = 32. Its sizes are Table 1's, as for Transformer-24.
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        return experiment(48, num_cells=8)
 
 
 @register

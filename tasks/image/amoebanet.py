@@ -27,6 +27,9 @@ import itertools
 import math
 from typing import Any, Literal
 
+import tensorflow as tf
+
+from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, Params, field
 from lingpipe.layer import Layer
 from lingpipe.layers.convolution import Conv2D
@@ -34,7 +37,8 @@ from lingpipe.layers.dense import Activation, Dense
 from lingpipe.layers.dropout import Dropout
 from lingpipe.layers.pooling import GlobalAvgPool2D
 from lingpipe.layers.sequential import Sequential
-from tasks.image.blocks import AUXILIARY_SIZE, AuxiliaryHead, Concat, ConvNorm, FactorizedReduction, Norm, Sized, conv_norm, with_layers
+from lingpipe.nested import NestedMap
+from tasks.image.blocks import AUXILIARY_SIZE, AuxiliaryHead, Concat, ConvNorm, FactorizedReduction, Norm, conv_norm, with_layers
 from tasks.image.cells import ARCHITECTURES, CellTable
 from tasks.image.operations import Combination, Operation
 
@@ -46,14 +50,21 @@ class State(Params):
     reduction: int = field(REQUIRED, 'Pixels of the image to one of its own, per side.')
 
 
-class Stem(Sized, ConvNorm):
+class Stem(ConvNorm):
     """The convolution that reads the images. It is the first to see their size, and refuses what the cells could not halve."""
 
     class Params(ConvNorm.Params):
         min_size: int = field(1, 'Least height and width of the images.')
 
-    def check_size(self, x: Any) -> None:
-        """Raises ValueError for images that the cells could not halve as often as they do."""
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        self._check(x)
+        return super().fprop(theta, ctx, x)
+
+    def cost(self, x: tf.TensorSpec) -> Cost:
+        self._check(x)
+        return super().cost(x)
+
+    def _check(self, x: Any) -> None:
         if x.shape.rank != 4 or min(x.shape[1:3]) < self.params.min_size:
             raise ValueError(f"{self.path}: the images are {x.shape}, but the network's strides need [b, h, w, channels] with h and w "
                              f"of {self.params.min_size} or more; use larger images, or a stem that reduces them less: stem='small', "

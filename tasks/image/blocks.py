@@ -41,22 +41,6 @@ def with_layers(params: Any, layers: list[Layer.Params]) -> Any:
     return params.copy().set(layers=tuple(layers))
 
 
-class Sized(Layer):
-    """For layers that refuse some sizes of images; it comes before the other base."""
-
-    def check_size(self, x: Any) -> None:
-        """Raises ValueError for images, a tensor or a spec [b, h, w, C], of a size that the layer cannot have."""
-        raise NotImplementedError(f'{type(self).__name__} has no check_size')
-
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
-        self.check_size(x)
-        return super().fprop(theta, ctx, x)
-
-    def cost(self, x: tf.TensorSpec) -> Cost:
-        self.check_size(x)
-        return super().cost(x)
-
-
 class Chain(Layer):
     """Its children in order, each on the result of the one before; subclasses make them in __init__."""
 
@@ -171,7 +155,7 @@ class RampedDropPath(DropPath):
         return Cost(float(x.shape.num_elements() + 2 * x.shape[0]), 0, 4. * x.shape[0], x)
 
 
-class AuxiliaryHead(Sized, Chain):
+class AuxiliaryHead(Chain):
     """A second classifier inside the network; x [b, h, w, C] -> logits [b, num_classes].
 
     As in Inception: rectifier, 5x5 mean, 1x1 convolution, one convolution over all that is left, dense. The numbers of
@@ -199,8 +183,15 @@ class AuxiliaryHead(Sized, Chain):
         self.add_child(Flatten.Params(), 'flatten')
         self.add_child(Dense.Params(input_dim=many, units=p.num_classes), 'dense')
 
-    def check_size(self, x: Any) -> None:
-        """Raises ValueError for another size than the head is built for."""
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        self._check(x)
+        return super().fprop(theta, ctx, x)
+
+    def cost(self, x: tf.TensorSpec) -> Cost:
+        self._check(x)
+        return super().cost(x)
+
+    def _check(self, x: Any) -> None:
         size = self.params.input_size
         if tuple(x.shape[1:3]) != (size, size):
             raise ValueError(f'{self.path}: x is {x.shape}, but the auxiliary head is built for {size}x{size} pixels; set '

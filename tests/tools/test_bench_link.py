@@ -1,0 +1,25 @@
+"""bench_link's promise: a step over emulated links takes as long as the simulator says, whatever else the machine does not do."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tools import bench_link
+
+
+def test_a_slow_link_sets_the_pace():
+    """2 cells and 4 micro-batches over 50 ms a transfer: the last value comes after 201 ms, its gradient 50 ms after its backward."""
+    command = [sys.executable, '-m', 'tools.bench_link', '--num_cells=2', '--num_micro_batches=4', '--device_ms=1,2', '--transfer_kb=4',
+               '--links_mb_s=inf,0.08192', '--steps=2', '--json']
+    fast, slow = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)['links']
+    assert (fast['link_mb_s'], fast['transfer_ms'], fast['simulated_ms']) == (None, 0, 15)
+    assert slow['transfer_ms'] == pytest.approx(50) and slow['simulated_ms'] == pytest.approx(1 + 4 * 50 + 3 + 50 + 2)
+    assert slow['step_ms'] >= slow['simulated_ms'] and fast['step_ms'] < slow['step_ms']
+
+
+def test_refuses_what_cannot_be():
+    with pytest.raises(SystemExit, match=r'bench_link: a bandwidth is above 0; --device_ms is F,B'):
+        bench_link.main(['--links_mb_s=1,0'])

@@ -1,0 +1,64 @@
+"""Measures what it costs to build and to start pipelines of many cells and micro-batches: emulated devices, cells that do nothing.
+
+    python -m tools.bench_scale --sizes=8x32,16x64,32x128,64x256
+
+A size is K x M. Each is a process of its own (tools.bench_pipeline --stack=delay). Seconds are those of all processors together, since
+machines are shared; the first step includes what TensorFlow does to a graph before it runs it. All devices share --inter_op_threads: with
+one each, 128 threads wake each other up on a few cores, and a step of 128x16 takes three times as long. 128x512 takes minutes and 8 GB.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parses the flags, measures and prints."""
+    p = argparse.ArgumentParser(prog='python -m tools.bench_scale', description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--sizes', default='8x32,16x64,32x128', help='KxM, with commas between them')
+    p.add_argument('--schedule', choices=['gpipe', '1f1b'], default='1f1b')
+    p.add_argument('--inter_op_threads', type=int, default=4, help='of all devices together; 0: one each')
+    p.add_argument('--steps', type=int, default=3, help='timed steps after the first ones; the median counts')
+    p.add_argument('--json', action='store_true', help='print one JSON object')
+    args = p.parse_args(argv)
+    sizes = [re.fullmatch(r'(\d+)x(\d+)', size) for size in args.sizes.split(',')]
+    if not all(sizes):
+        raise SystemExit(f'bench_scale: --sizes={args.sizes} is not a list of KxM; write 8x32,16x64.')
+    rows = []
+    if not args.json:
+        print(f'{"K":>4}{"M":>5}{"tasks":>9}{"build s":>9}{"first step s":>14}{"step s":>8}   '
+              f'a task: {"build ms":>8}{"first ms":>10}{"step us":>9}{"KB":>7}{"peak MB":>11}')
+    for size in sizes:
+        assert size
+        row = measure(int(size[1]), int(size[2]), args)
+        rows.append(row)
+        n = row['num_tasks']
+        if not args.json:
+            print(f'{row["num_cells"]:4}{row["num_micro_batches"]:5}{n:9,}{row["build_cpu_s"]:9.2f}{row["first_step_cpu_s"]:14.2f}'
+                  f'{row["step_cpu_s"]:8.2f}   {"":8}{row["build_cpu_s"] / n * 1e3:8.2f}{row["first_step_cpu_s"] / n * 1e3:10.2f}'
+                  f'{row["step_cpu_s"] / n * 1e6:9.0f}{row["memory_mb"] / n * 1024:7.0f}{row["peak_mb"]:11.0f}', flush=True)
+    if args.json:
+        print(json.dumps({'schedule': args.schedule, 'sizes': rows}))
+
+
+def measure(num_cells: int, num_micro_batches: int, args: argparse.Namespace) -> dict[str, Any]:
+    """Builds and runs one size in a process of its own; memory_mb is its peak above that of TensorFlow alone."""
+    command = [sys.executable, '-m', 'tools.bench_pipeline', '--stack=delay', f'--num_cells={num_cells}', f'--batch={num_micro_batches}',
+               f'--num_micro_batches={num_micro_batches}', f'--schedule={args.schedule}', f'--steps={args.steps}',
+               f'--inter_op_threads={args.inter_op_threads}', '--no_baseline', '--json']
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f'{" ".join(command)} failed:\n{done.stderr[-4000:]}')
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {'num_cells': num_cells, 'num_micro_batches': num_micro_batches, 'num_tasks': found['num_tasks'],
+            'build_cpu_s': found['build_cpu_s'], 'first_step_cpu_s': found['first_step_cpu_s'], 'step_cpu_s': found['cpu_ms'] / 1e3,
+            'memory_mb': found['peak_mb'] - found['start_mb'], 'peak_mb': found['peak_mb']}
+
+
+if __name__ == '__main__':
+    main()
