@@ -91,8 +91,7 @@ class Experiment(Configurable):
         self.train_input.check_keys(self.task.network.reads().values())
         for source in (self.train_input, *self.eval_inputs.values()):
             self.task.check_input(source)
-        pipeline = p.pipeline.copy().set(devices=())   # of all replicas; an evaluation has one replica, and so fewer devices
-        return Program(self.task.network, self.train_input.specs(), pipeline, self.task.learner, p.seed, p.pipeline.devices)
+        return Program(self.task.network, self.train_input.specs(), p.pipeline, self.task.learner, p.seed)
 
     def make_plan(self) -> Plan:
         """The plan alone: no device is looked for and no variable made, however big the network is."""

@@ -6,7 +6,6 @@ from typing import Any
 import tensorflow as tf
 
 from lingpipe.pipeline.program import Program
-from lingpipe.pipeline.step import Ran, run_tasks
 from lingpipe.pipeline.transfers import Wire
 from tools import stacks
 
@@ -37,14 +36,12 @@ class SlowWire(Wire):
 
 
 class SlowProgram(Program):
-    """A Program of one replica over a SlowWire."""
+    """A Program over a SlowWire."""
 
     def __init__(self, *args: Any, link_bytes_s: float, **kwargs: Any):
         """As a Program, and link_bytes_s: bandwidth of every link."""
         self._link_bytes_s = link_bytes_s
         super().__init__(*args, **kwargs)
 
-    def _run_tasks(self, shape: Any, batch: dict[str, Any], step: tf.Tensor, first: tf.Tensor, is_timed: bool = False) -> list[Ran]:
-        replica = self._replicas[0]
-        return [run_tasks(shape.plan.schedule, shape.plan.cells, shape.tasks[0], batch, step, first,
-                          replica.placed.shared_reader(replica.placed.weights), is_timed, wire=SlowWire(self._link_bytes_s))]
+    def _wire(self) -> Wire:
+        return SlowWire(self._link_bytes_s)

@@ -13,6 +13,7 @@ from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.cell import Cell, CellTracer, Task
 from lingpipe.pipeline.schedule import forward_only
 from lingpipe.pipeline.step import check_batch, run_tasks
+from lingpipe.pipeline.transfers import Wire
 
 if TYPE_CHECKING:
     from lingpipe.pipeline.program import Program
@@ -27,7 +28,7 @@ class Evaluator:
         m = program.plan.params.num_micro_batches
         m = num_micro_batches or (m if size and size % m == 0 else 1)
         params = program.plan.params.copy()
-        params.num_micro_batches, params.num_replicas, params.recompute = m, 1, 'none'
+        params.num_micro_batches, params.num_replicas, params.devices, params.recompute = m, 1, (), 'none'
         params.layers_per_cell = tuple(len(cell.elements) for cell in program.plan.cells)
         plan = plan_lib.make_plan(program.network, batch_spec, params, [c.device for c in program.plan.cells])
         fetched = {name: value for element in plan.elements for name, value in element.writes.items() if name in fetch}
@@ -48,7 +49,7 @@ class Evaluator:
 
         def body(*flat: tf.Tensor) -> Any:
             ran = run_tasks(forward_only(len(cells), m), cells, tasks, nested.pack_like(batch_spec, list(flat)), tf.constant(0, tf.int64),
-                            tf.constant(0), program.placed.shared_reader(variables))
+                            tf.constant(0), program.placed.shared_reader(variables), Wire(None))
             outputs = {name: nested.pack_like(value.spec, [tf.concat([ran.values[(value, i), j] for j in range(m)], 0)
                                                            for i in range(len(value.specs))]) for name, value in fetched.items()}
             emitted = []

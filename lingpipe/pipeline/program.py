@@ -25,7 +25,7 @@ from lingpipe.pipeline.plan import PipelineParams, Plan
 from lingpipe.pipeline.replicas import Replica, check_equal, check_replicated, copy_first, groups_of, reduce
 from lingpipe.pipeline.step import Ran, check_batch, is_of_spec, run_tasks
 from lingpipe.pipeline.timeline import Timeline
-from lingpipe.pipeline.transfers import measured_bytes, predicted_bytes
+from lingpipe.pipeline.transfers import Wire, measured_bytes, predicted_bytes
 from lingpipe.pipeline.update import Update
 from lingpipe.pipeline.variables import Variables
 
@@ -74,6 +74,7 @@ class Program:
         self._replicas = [self._replica(r, cells) for r, cells in enumerate(self.plan.replicas)]
         self.placed = self._replicas[0].placed
         self._updates = [Update(one.cells, one.accumulators, one.placed, learner) for one in self._replicas]
+        self._wire_dtype = tf.bfloat16 if params.wire_dtype == 'bfloat16' else None
         self._waits = params.cross_replica_batch_norm and params.num_replicas > 1  # for other replicas, in the tasks
         self._is_broken = self._is_synchronised = False
 
@@ -197,9 +198,12 @@ class Program:
         for replica, cells, tasks in zip(self._replicas, shape.plan.replicas, shape.tasks, strict=True):
             mine = nested.pack_like(batch, [part[replica.index] for part in parts])
             ran.append(run_tasks(shape.plan.schedule, cells, tasks, mine, step, first + replica.index * p.num_micro_batches,
-                                 replica.placed.shared_reader(replica.placed.weights), is_timed,
-                                 tf.bfloat16 if p.wire_dtype == 'bfloat16' else None))
+                                 replica.placed.shared_reader(replica.placed.weights), self._wire(), is_timed))
         return ran
+
+    def _wire(self) -> Wire:
+        """What carries values between a replica's devices in one step."""
+        return Wire(self._wire_dtype)
 
     def _traced_tasks(self, replica: Replica, cells: Sequence[Cell], plan: Plan) -> dict[tuple[str, int], Task]:
         available: set[Leaf] = set()
@@ -224,7 +228,7 @@ class Program:
         shape, p = self._shapes[0], self.plan.params
         if 'train' not in shape.steps:
             shape.steps['train'] = self._build('train', shape)
-        predicted = predicted_bytes(self.plan.cells, p.num_micro_batches, tf.bfloat16 if p.wire_dtype == 'bfloat16' else None)
+        predicted = predicted_bytes(self.plan.cells, p.num_micro_batches, self._wire_dtype)
         return predicted, measured_bytes(shape.steps['train'].graph) / p.num_replicas
 
     def check_replicas(self) -> None:

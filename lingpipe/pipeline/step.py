@@ -39,8 +39,7 @@ class Ran:
 
 def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, int], cell_lib.Task],
               batch: dict[str, Any], step: tf.Tensor, first_micro_batch: tf.Tensor,
-              read_shared: Callable[[str], tf.Tensor], is_timed: bool = False, wire_dtype: tf.DType | None = None,
-              wire: Wire | None = None) -> Ran:
+              read_shared: Callable[[str], tf.Tensor], wire: Wire, is_timed: bool = False) -> Ran:
     """Adds the calls of all tasks to the graph being traced; or, called eagerly, runs them one after the other.
 
     Args:
@@ -51,11 +50,9 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
       step: int64 scalar.
       first_micro_batch: int32 scalar, the index of the first micro-batch among those that are accumulated for one update.
       read_shared: makes the op that reads a weight, on the device of its owner.
+      wire: what carries values to other devices.
       is_timed: stamps the time before and after every task.
-      wire_dtype: what float32 values are sent to other devices as; None: as they are.
-      wire: what carries values to other devices; default: one of wire_dtype.
     """
-    wire = wire or Wire(wire_dtype)
     micro = _split(batch, _batch_values(cells), schedule.num_micro_batches)
     values: dict[tuple[Leaf, int], tf.Tensor] = dict(micro)
     sums: dict[tuple[Leaf, int], tf.Tensor] = {}
