@@ -47,6 +47,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     p.add_argument('--rounds', type=int, default=1, help='how often pipeline and one device take turns')
     p.add_argument('--threads', type=int, default=1, help='intra-op threads of one device')
     p.add_argument('--inter_op_threads', type=int, default=0, help='of all devices together; default: one each')
+    p.add_argument('--workers', type=int, default=0, help='processes on loopback that have the cells, evenly; 0: this one has them')
     p.add_argument('--no_baseline', action='store_true', help='measure the pipeline alone, in this process')
     p.add_argument('--losses', action='store_true', help='also print the losses of the first steps')
     p.add_argument('--timeline', default='', help='save a measured timeline to this path (.png)')
@@ -54,13 +55,36 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     args = p.parse_args(argv)
     if args.device_ms:
         args.stack = 'delay'
+    if args.workers and args.num_cells % args.workers:
+        p.error(f'--num_cells={args.num_cells} do not divide among --workers={args.workers}; use a multiple')
     return args
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Builds and times one configuration in this process."""
+    """Builds and times one configuration in this process, or with its cells on workers that are started for it."""
+    from tools.launch_local import Worker, free_addresses
+    addresses = free_addresses(args.workers)
+    a_worker = [f'--devices=cpu:{args.num_cells // args.workers}'] if args.workers else []
+    workers = [Worker(address, a_worker, hangs_after_s=90.) for address in addresses]
+    try:
+        return _measure(args, addresses)
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
     from lingpipe import cluster
-    cluster.configure(args.num_cells, args.threads, args.inter_op_threads or args.num_cells)
+    names: tuple[str, ...] = ()
+    if addresses:
+        from lingpipe.cluster import devices
+        from lingpipe.cluster.workers import Connection
+        found = devices.find(','.join(addresses), args.num_cells, wait_s=60.)
+        names = found.names
+        cluster.configure(found.num_cpus, args.threads, args.inter_op_threads)
+        Connection(found.workers)
+    else:
+        cluster.configure(args.num_cells, args.threads, args.inter_op_threads or args.num_cells)
     import tensorflow as tf
 
     from lingpipe import optimizers, schedules
@@ -73,7 +97,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     optimizer = optimizers.SGD.Params() if args.optimizer == 'SGD' else optimizers.RMSProp.Params(momentum=0.9)
     learner = Learner.Params(optimizer=optimizer, learning_rate=schedules.Constant.Params(rate=0.003)).instantiate()
     params = PipelineParams(num_cells=args.num_cells, num_micro_batches=args.num_micro_batches, schedule=args.schedule,
-                            recompute=args.recompute, use_graph_optimizer=args.graph_optimizer, layers_per_cell=layers_per_cell)
+                            recompute=args.recompute, use_graph_optimizer=args.graph_optimizer, layers_per_cell=layers_per_cell,
+                            devices=names)
     tensors = {name: tf.constant(value) for name, value in batch.items()}
     spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
     tf.zeros([1]).numpy()
@@ -130,7 +155,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     for _ in range(args.rounds):
         runs['pipeline'].append(_child(flags))
         if not args.device_ms:
-            runs['one_device'].append(_child([*flags, '--num_cells=1', '--timeline=']))
+            runs['one_device'].append(_child([*flags, '--num_cells=1', '--workers=0', '--timeline=']))
     k, m = args.num_cells, args.num_micro_batches
     result = {**runs['pipeline'][-1], 'step_ms': statistics.median(r['step_ms'] for r in runs['pipeline'])}
     result['examples_s'] = args.batch / result['step_ms'] * 1e3

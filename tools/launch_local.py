@@ -61,13 +61,24 @@ class Worker:
             self.process = start(self._flags, signal.SIGKILL)
             self._heard_s = time.monotonic()
 
+    def end(self) -> None:
+        """Ends it and what it started."""
+        self.process.kill()
+        self.process.wait()
+
+
+def free_addresses(number: int) -> list[str]:
+    """Different addresses on loopback at which nothing listens."""
+    addresses: list[str] = []
+    while len(addresses) < number:
+        address = f'127.0.0.1:{listening.free_port()}'
+        addresses += [address] if address not in addresses else []
+    return addresses
+
 
 def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restarts: int, hangs_after_s: float) -> int:
     """Runs all to the trainer's end; returns its exit code."""
-    addresses: list[str] = []
-    while len(addresses) < num_workers:
-        address = f'127.0.0.1:{listening.free_port()}'
-        addresses += [address] if address not in addresses else []
+    addresses = free_addresses(num_workers)
     workers = [Worker(address, [*shared(flags), *([f'--devices={worker_devices}'] if worker_devices else [])], hangs_after_s)
                for address in addresses]
     has_devices = any(flag.split('=')[0] in ('--devices', '-devices') for flag in flags)
@@ -95,10 +106,10 @@ def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restart
                 worker.look()
             time.sleep(_LOOK_EVERY_S)
     finally:
-        for process in (trainer, *(worker.process for worker in workers)):
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+        trainer.kill()
+        trainer.wait()
+        for worker in workers:
+            worker.end()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -52,7 +52,7 @@ def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor])
     prefixes = []
     with tf.device(_HERE):
         for i, keys in enumerate(_chunks(facts['variables'])):
-            tensors = [tf.identity(read(key)) for key in keys]
+            tensors = [read(key) for key in keys]   # SaveV2 has those of other devices sent here
             prefixes.append(os.path.join(path, 'parts', str(i)))
             with _writing():
                 tf.raw_ops.SaveV2(prefix=prefixes[-1], tensor_names=[_saved_name(key) for key in keys], shape_and_slices=[''] * len(keys),
