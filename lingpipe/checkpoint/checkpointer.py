@@ -15,6 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from lingpipe.checkpoint import files
+from lingpipe.cluster.workers import wait_for_ops
 
 STEP_NAME = re.compile(r'step-(\d{8,})')
 _NICENESS = 10   # of the thread that writes: a tenth of a processor that others want
@@ -88,6 +89,7 @@ class Checkpointer:
         self.wait()
         facts = files.facts_of(step, variables, metadata or {})
         copies = {key: _copy(variable) for key, variable in variables.items()}
+        wait_for_ops(copies.values())
 
         def run() -> None:
             with contextlib.suppress(OSError):

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from lingpipe.cluster.workers import wait_for_ops
+
 FORMAT = 1
 _HERE = '/job:localhost/device:CPU:0'   # the process that writes and reads files, whatever others have variables
 _CHUNK_BYTES = 1 << 28
@@ -52,7 +54,7 @@ def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor])
     prefixes = []
     with tf.device(_HERE):
         for i, keys in enumerate(_chunks(facts['variables'])):
-            tensors = [read(key) for key in keys]   # SaveV2 has those of other devices sent here
+            tensors = [tf.identity(read(key)) for key in keys]   # not within _writing: what fails here is no disk
             prefixes.append(os.path.join(path, 'parts', str(i)))
             with _writing():
                 tf.raw_ops.SaveV2(prefix=prefixes[-1], tensor_names=[_saved_name(key) for key in keys], shape_and_slices=[''] * len(keys),
@@ -151,6 +153,7 @@ def assign(path: str, pairs: Iterable[tuple[tf.Variable, str]]) -> None:
     for (variable, _), value in zip(pairs, tensors(path, [key for _, key in pairs]), strict=True):
         with tf.device(variable.device):
             variable.assign(tf.cast(value, variable.dtype))
+    wait_for_ops(variable.read_value() for variable, _ in pairs)
 
 
 def _saved_name(key: str) -> str:

@@ -74,7 +74,9 @@ def find(text: str, num_cells: int, wait_s: float) -> Devices:
             given[device] = item
             names += [device] * times
         num_asked += len(devices)
-    _check_exist([name for name in names if name in explicit], [d for one in found for d in (*one.devices, *one.others)], workers)
+    if explicit:
+        _check_exist([name for name in names if name.startswith('/job:worker')], [d for one in found for d in (*one.devices, *one.others)],
+                     workers)
     if len(names) < num_cells:
         listed = f' ({", ".join(names)})' if names else ''
         raise ValueError(f'{num_cells} cells need {num_cells} devices, but --devices={text} names {len(names)}{listed}; name more, set '
@@ -108,9 +110,18 @@ def _workers(item: str) -> list[str]:
 
 
 def _local(item: str, has_workers: bool) -> list[str]:
-    """Full names of devices of this process, or a tf.device string as it is."""
+    """Full names of devices of this process, or the one that a tf.device string means."""
     if item.startswith('/'):
-        return [item]
+        try:
+            spec = tf.DeviceSpec.from_string(item)
+        except ValueError:
+            spec = tf.DeviceSpec()
+        if not spec.device_type:
+            raise ValueError(f'--devices has {item!r}, which names no device; write /device:GPU:0, or /job:worker/task:1/device:GPU:0.')
+        if spec.job == 'worker':
+            return [spec.replace(replica=0, task=spec.task or 0, device_index=spec.device_index or 0).to_string()]
+        item = f'{spec.device_type}:{spec.device_index or 0}'
+        return [f'{_LOCAL if has_workers else ""}/device:{item}']
     kind, _, rest = item.partition(':')
     kind = kind.upper()
     if rest and not _RANGE.fullmatch(rest):

@@ -37,8 +37,16 @@ def free_port() -> int:
 
 
 def own_address(peers: list[str]) -> str:
-    """'host:port' at which the machines of `peers` ('host:port' each) reach this process: loopback if that is where they are."""
+    """'host:port' at which the machines of `peers` ('host:port' each) reach this process: loopback if that is where they are.
+
+    Raises:
+      ValueError: a host that is not known, or some on loopback and others not.
+    """
     try:
+        here = [peer for peer in peers if socket.gethostbyname(split_address(peer)[0]).startswith('127.')]
+        if here and len(here) < len(peers):
+            raise ValueError(f'workers on other machines cannot reach {here[0]}, which is this machine for whoever asks; name its address '
+                             f'in the network.')
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
             one.connect((socket.gethostbyname(split_address(peers[0])[0]), 9))   # sends nothing, but chooses the way there
             return f'{one.getsockname()[0]}:{free_port()}'

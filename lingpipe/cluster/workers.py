@@ -97,6 +97,17 @@ def ask(address: str, task: int = 0, timeout_s: float = _ASK_S) -> Worker:
     return Worker(address, tuple(chosen), tuple(others), attributes[0].incarnation if attributes else 0)
 
 
+def wait_for_ops(values: Iterable[tf.Tensor]) -> None:
+    """Waits until workers have run the ops that made these values, and all that were called before them.
+
+    A worker runs single ops in the order of the calls, but nobody waits for them here, and the next step, which is sent another way, can
+    overtake them.
+    """
+    last = {value.device.partition('/device:')[0]: value for value in values}
+    for value in last.values():
+        value.get_shape()   # which is known when the op has run
+
+
 class Connection:
     """The connection of this process to its workers; a process can have one in its life, since TensorFlow cannot undo it.
 
@@ -157,8 +168,8 @@ def _begin_anew(worker: Worker) -> None:
     with graph.as_default(), tf.device('/job:worker/task:0/device:CPU:0'):
         op = tf.raw_ops.Abort(error_msg='a controller has come', exit_without_error=True)
     create = _field(1, graph.as_graph_def().SerializeToString())            # CreateSessionRequest.graph_def
-    handle = dict(_fields(_call(worker.address, 'MasterService/CreateSession', create, _ASK_S)))[1]
     try:
+        handle = dict(_fields(_call(worker.address, 'MasterService/CreateSession', create, _ASK_S)))[1]
         _call(worker.address, 'MasterService/RunStep', _field(1, handle) + _field(4, op.name.encode()), _ASK_S)   # session_handle, target
     except OSError:
         pass   # there is nobody to answer any more

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from lingpipe import cluster, nested
+from lingpipe.cluster.workers import wait_for_ops
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learner import Learner
 from lingpipe.pipeline import plan as plan_lib
@@ -144,6 +145,7 @@ class Program:
         batch = {name: batch[name] for name in shape.batch_spec}
         if kind not in shape.steps:
             shape.steps[kind] = self._build(kind, shape)
+        must_wait = self._is_broken or not self._is_synchronised
         if self._is_broken:
             if index:
                 raise ValueError(f'mini-batch {index} of the update of step {step} comes after one that failed, and with it those before '
@@ -154,6 +156,9 @@ class Program:
         if not self._is_synchronised:  # the first may have been restored from a checkpoint
             copy_first(self._replicas)
             self._is_synchronised = True
+        if must_wait:
+            wait_for_ops(variable.read_value() for replica in self._replicas for variable in
+                         (*replica.placed.by_key().values(), *(v for one in replica.accumulators for v in one.variables())))
         p = self.plan.params
         position = (tf.constant(step, tf.int64), tf.constant(index * p.num_replicas * p.num_micro_batches, tf.int32))
         self._is_broken = True  # unless it comes to its end, its tasks have added what the next step must not see

@@ -43,8 +43,7 @@ def find(text, num_cells):
     ('/device:CPU:3,/device:CPU:1', 2, ['CPU:3', 'CPU:1']),
     ('a:2222,b:2222', 5, ['w0GPU:0', 'w0GPU:1', 'w1CPU:0', 'w1CPU:1', 'w1CPU:2']),
     ('b:2222,2*a:2222', 7, ['w0CPU:0', 'w0CPU:1', 'w0CPU:2', 'w1GPU:0', 'w1GPU:0', 'w1GPU:1', 'w1GPU:1']),
-    ('a:2222,b:2222,/job:worker/task:1/device:CPU:2,/job:worker/task:0/device:CPU:0', 2,
-     ['/job:worker/task:1CPU:2', '/job:worker/task:0CPU:0']),
+    ('a:2222,b:2222,/job:worker/task:1/device:CPU:2,/job:worker/task:0/device:CPU:0', 2, ['w1CPU:2', 'w0CPU:0']),
     ('cpu:1,a:2222', 2, ['/job:localhost/replica:0/task:0CPU:0', 'w0GPU:0']),
 ])
 def test_cells_go_to_devices_in_the_order_of_the_text(cluster, text, num_cells, expected):
@@ -77,7 +76,11 @@ def test_only_as_many_cpus_are_made_as_cells_need():
     ('host', 1, r"--devices has 'host'; write cpu:4, gpu:0-3, tpu, a tf\.device string that begins with /, host:port for each worker"),
     ('host:99999', 1, r"--devices has 'host:99999'"),
     ('a:2222,a:2222', 1, r'--devices names the worker a:2222 twice; name each once, as 2\*a:2222'),
-    ('b:2222,/job:worker/task:0/device:CPU:3', 1, r'--devices names /job:worker/task:0/device:CPU:3, but the 1 workers have .*CPU:2\.'),
+    ('b:2222,/job:worker/task:0/device:CPU:3', 1, r'--devices names /job:worker/replica:0/task:0/device:CPU:3, but the 1 workers have'
+                                                  r' .*CPU:2\.'),
+    ('/device:GPU:0,/gpu:0', 2, r'--devices names /device:GPU:0 twice, by /device:GPU:0 and /gpu:0; write 2\*/gpu:0'),
+    ('/job:worker', 1, r"--devices has '/job:worker', which names no device; write /device:GPU:0, or "),
+    ('/dev/nvidia0', 1, r"--devices has '/dev/nvidia0', which names no device"),
 ])
 def test_what_cannot_be_is_one_sentence(cluster, monkeypatch, text, num_cells, error):
     gpus(monkeypatch, 3)
@@ -94,6 +97,11 @@ def test_worker_that_does_not_answer_is_named_after_the_time_limit(cluster):
 def test_worker_that_accepts_and_hangs_does_not_answer():
     with socket.create_server(('127.0.0.1', 0)) as one, pytest.raises(OSError, match='^no (answer|connection)$'):
         workers.ask(f'127.0.0.1:{one.getsockname()[1]}', timeout_s=0.5)
+
+
+def test_workers_on_loopback_and_elsewhere_do_not_go_together():
+    with pytest.raises(ValueError, match=r'workers on other machines cannot reach 127\.0\.0\.1:2222, .*; name its address in the network'):
+        listening.own_address(['192.0.2.1:2222', '127.0.0.1:2222'])
 
 
 # Hosts.
@@ -159,12 +167,14 @@ def test_address_that_is_taken_or_not_ours_is_one_sentence():
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='a filter of Linux')
 def test_port_is_reached_at_its_address_only():
-    code = ('import socket, sys; s = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True); '
-            'from lingpipe.cluster import listening; port = s.getsockname()[1]; listening.restrict(port, sys.argv[1]); '
-            'print(port, flush=True); input()')
-    for host, reached in (('127.0.0.1', ['127.0.0.1']), ('127.0.0.2', ['127.0.0.2']), ('0.0.0.0', ['127.0.0.1', '127.0.0.2'])):
-        with subprocess.Popen([sys.executable, '-c', code, host], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
+    code = ('import socket, sys; from lingpipe.cluster import listening\n'
+            'for host in sys.argv[1:]:\n'
+            '    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as s:\n'
+            '        port = s.getsockname()[1]; listening.restrict(port, host); print(port, flush=True); input()\n')
+    allowed = {'127.0.0.1': ['127.0.0.1'], '127.0.0.2': ['127.0.0.2'], '0.0.0.0': ['127.0.0.1', '127.0.0.2']}
+    with subprocess.Popen([sys.executable, '-c', code, *allowed], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for reached in allowed.values():
             port = int(process.stdout.readline())
             found = []
             for address in ('127.0.0.1', '127.0.0.2'):
@@ -173,8 +183,8 @@ def test_port_is_reached_at_its_address_only():
                     found.append(address)
                 except OSError:
                     pass
-            process.communicate('\n')
-        assert found == reached
+            assert found == reached
+            print(file=process.stdin, flush=True)
 
 
 def test_filter_is_the_program_of_the_kernel():
