@@ -53,18 +53,23 @@ class SavedState:
         Args:
           source: InitializeFrom.Params, for a new training.
           logdir: gets a report on that.
+
+        Raises:
+          ValueError: checkpoint or weights do not fit, or the task refuses its input.
         """
         variables = self._program.variables()
         metadata = self._checkpointer.restore(variables)
+        self._task.check_facts((metadata or {}).get('task', {}), self._source)
         if metadata is None:
             if source.directory:
-                report = checkpoint.initialize(variables, source.directory, source.rules).text()
+                report = checkpoint.initialize(
+                    variables, source.directory, source.rules,
+                    lambda theirs, keys: self._task.check_taken(theirs.get('task', {}), keys, self._source)).text()
                 path = os.path.join(logdir, 'initialization.txt')
                 with open(path, 'w', encoding='utf-8') as file:
                     file.write(report)
                 return f'a new training; {report.splitlines()[0]} See {path}.'
             return 'a new training'
-        self._task.check_facts(metadata.get('task', {}), self._source)
         self.step = self._last_saved = metadata['step']
         self.num_nonfinite, self.num_nonfinite_in_a_row = metadata['num_nonfinite'], metadata['num_nonfinite_in_a_row']
         if metadata['position'] != self.position:

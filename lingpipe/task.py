@@ -4,7 +4,7 @@ A domain's task extends it with what the domain needs (how to decode, what to sh
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lingpipe.hyperparams import REQUIRED, Configurable, field
@@ -76,7 +76,11 @@ class Task(Configurable):
 
     def check_facts(self, facts: Mapping[str, Any], source: Input) -> None:
         """Raises ValueError if weights that were trained with these facts, of `facts`, cannot learn from `source` or be evaluated on it;
-        anything goes here."""
+        {} are those of a new training. Anything goes here."""
+
+    def check_taken(self, facts: Mapping[str, Any], keys: Iterable[str], source: Input) -> None:
+        """Raises ValueError if the variables of these keys cannot start from another training's, which has these facts, and then learn
+        from `source`; anything goes here."""
 
     def decode(self, program: Program, lines: Sequence[str], facts: Mapping[str, Any]) -> Sequence[str]:
         """What the network makes of lines of text, one line each, in their order; for --mode=decode.

@@ -96,6 +96,7 @@ class TrainLoop(Configurable):
         self._best_input = self.params.best_input or min(inputs, default='')
         if self._best_input not in inputs and inputs:
             raise ValueError(f'train.best_input={self._best_input!r} is no eval input; there are {", ".join(sorted(inputs))}.')
+        self._inputs = {'train_input': experiment.train_input, **inputs}
         self._timeline_step, self._has_timeline = self.params.timeline_step, has_timeline
         self._outcome = Outcome(0)
         os.makedirs(logdir, exist_ok=True)
@@ -133,6 +134,9 @@ class TrainLoop(Configurable):
             with Progress(state.step, p.num_steps, self._experiment.examples_per_step, os.path.join(self._logdir, 'train.log'),
                           p.log_every_s, self._out) as self._progress:
                 self._progress.message(overview(self._program.plan, self._experiment.params.train_input.batch_size))
+                for name, source in self._inputs.items():
+                    if text := source.statistics_text():
+                        self._progress.message(f'{name}: {text}')
                 self._progress.message(started)
                 with self._beside_training('TensorBoard files'):
                     self._summaries['train'].text('params', self._experiment.params.to_text())

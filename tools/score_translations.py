@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tasks.translation.corpus.languages import checked
 from tasks.translation.corpus.prepared import PreparedCorpus
 from tasks.translation.dictionary import Dictionary
 from tasks.translation.scores import Translated, scored
@@ -26,6 +27,7 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 COLOURS = {'model': '#2a5db0', 'file': '#2a5db0', 'dictionary': '#c9762b', 'copy': '#8a8a8a'}
 MAX_NAMED_LANGUAGES = 120
 SMOOTHED = 9   # languages of the line's running mean
+MIN_SENTENCES = 50   # BLEU of fewer is no number to go by
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -69,6 +71,7 @@ def find(args: argparse.Namespace) -> tuple[list[Translated], int | None]:
         return [from_files(flag, corpus, args.baselines) for flag in args.file], None
     assert corpus is not None
     texts: list[tuple[Any, list[str], list[str]]] = []
+    untested = []
     for i in corpus.select([code for code in args.languages.split(',') if code]):
         language = corpus.languages[i]
         sources, english = corpus.pairs('test', language.code)
@@ -76,8 +79,12 @@ def find(args: argparse.Namespace) -> tuple[list[Translated], int | None]:
         chosen = (np.arange(most) * len(sources) // max(1, most)).tolist()
         if chosen:
             texts.append((language, [sources[j] for j in chosen], [english[j] for j in chosen]))
+        else:
+            untested.append(language.code)
     if not texts:
         raise ValueError(f'{args.corpus} has no test sentences of {args.languages or "any language"}; choose other languages.')
+    if untested:
+        say(f'without test sentences, and left out: {", ".join(untested)}')
     systems: list[dict[str, list[str]]] = [{} for _ in texts]
     step = None
     if args.model:
@@ -99,6 +106,7 @@ def from_files(flag: str, corpus: PreparedCorpus | None, has_baselines: bool) ->
     if len(paths) == 1 and corpus is None:
         raise ValueError(f'--file={flag} names no references; write --file={flag}:REFERENCES, or give --corpus.')
     language = corpus.languages[corpus.select([code])[0]] if corpus else None
+    code = language.code if language else checked([code])[0]
     sources, english = corpus.pairs('test', language.code) if corpus and language else ([], [])
     references = read(paths[1]) if len(paths) == 2 else english
     systems = {'file': read(paths[0])}
@@ -109,12 +117,12 @@ def from_files(flag: str, corpus: PreparedCorpus | None, has_baselines: bool) ->
 
 
 def read(path: str) -> list[str]:
-    """The lines of a file."""
+    """The lines of a file, as --mode=decode reads them."""
+    from lingpipe.modes.decoding import read_lines
     try:
-        with open(path, encoding='utf-8', newline='\n') as file:
-            return file.read().removesuffix('\n').split('\n')
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f'{path} cannot be read: {error}; name a file of lines in UTF-8.') from error
+        return read_lines(path)
+    except OSError as error:
+        raise ValueError(f'{path} cannot be read: {error.__cause__}; name a file of lines in UTF-8.') from error
 
 
 def baselines(corpus: PreparedCorpus, code: str, sources: list[str]) -> dict[str, list[str]]:
@@ -137,38 +145,61 @@ def translated(args: argparse.Namespace, lines: list[tuple[str, str]]) -> tuple[
     return list(found), metadata['step']
 
 
+def say(line: str) -> None:
+    """A line for a person, beside what is printed."""
+    print(f'score_translations: {line}', file=sys.stderr)
+
+
+def say_blank(languages: list[Translated]) -> None:
+    """How many translations are blank, if any."""
+    blank = {name: sum(not line.strip() for one in languages for line in one.systems[name]) for name in languages[0].systems}
+    if any(blank.values()):
+        total = sum(len(one.references) for one in languages)
+        say(f'blank translations, scored as they are, of {total:,}: ' + ', '.join(f'{name} {n:,}' for name, n in blank.items() if n))
+
+
 def systems_of(found: dict[str, Any]) -> list[str]:
     """The names of all that was scored."""
     return [name for name, value in found['pools'][0].items() if isinstance(value, dict)]
 
 
 def text(found: dict[str, Any]) -> str:
-    """The table: languages, the largest first, pools, and the signatures."""
+    """The table: languages, the largest first, those of few sentences with a star, pools, and the signatures."""
     systems = systems_of(found)
     width = max(12, *(len(name) + 2 for name in systems))
     lines = [f'{"":8}{"level":8}{"pairs":>10}{"sentences":>11}' + ''.join(f'{name:>{2 * width}}' for name in systems),
              ' ' * 37 + ''.join(f'{"BLEU":>{width}}{"chrF":>{width}}' for _ in systems)]
     for rows in (found['languages'], found['pools']):
-        lines += [f'{row["name"]:8}{row["level"]:8}{row["train"]:10,}{row["sentences"]:11,}' + ''.join(
-            f'{row[name]["bleu"]:{width}.1f}{row[name]["chrf"]:{width}.1f}' for name in systems) for row in rows]
+        for row in rows:
+            marked = row['name'] + '*' * row.get('has_few_sentences', False)
+            lines.append(f'{marked:8}{row["level"]:8}{row["train"]:10,}{row["sentences"]:11,}' + ''.join(
+                f'{row[name]["bleu"]:{width}.1f}{row[name]["chrf"]:{width}.1f}' for name in systems))
         lines.append('')
+    if any(row['has_few_sentences'] for row in found['languages']):
+        lines.append(f'* fewer than {MIN_SENTENCES} sentences: too few for a BLEU of the language alone; the pools count them')
     return '\n'.join([*lines, *(f'{name}: {signature}' for name, signature in found['signatures'].items())])
 
 
 def draw(found: dict[str, Any], path: str) -> None:
-    """BLEU of the languages by decreasing number of pairs (as Figure 3 of arXiv:1811.06965), each system with its running mean."""
+    """BLEU of the languages by decreasing number of pairs (as Figure 3 of arXiv:1811.06965), each system with its running mean.
+
+    Languages of few sentences are hollow dots, and left out of the mean.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     rows = found['languages']
     figure = Figure(figsize=(min(max(7., 0.16 * len(rows) + 2), 20.), 5.), layout='constrained')
     FigureCanvasAgg(figure)
     ax, places = figure.add_subplot(), np.arange(len(rows))
+    has_few = np.array([row['has_few_sentences'] for row in rows])
     for name in systems_of(found):
         values = np.array([row[name]['bleu'] for row in rows])
-        means = [values[max(0, i - SMOOTHED // 2):i + SMOOTHED // 2 + 1].mean() for i in places]
+        enough = values[~has_few]
+        means = [enough[max(0, i - SMOOTHED // 2):i + SMOOTHED // 2 + 1].mean() for i in range(len(enough))]
         pooled = ', '.join(f'{row["name"]} {row[name]["bleu"]:.1f}' for row in found['pools'])
-        ax.plot(places, values, '.', color=COLOURS.get(name), alpha=0.5, markersize=5)
-        ax.plot(places, means, color=COLOURS.get(name), linewidth=1.5, label=f'{name}: {pooled}')
+        ax.plot(places[~has_few], enough, '.', color=COLOURS.get(name), alpha=0.5, markersize=5)
+        ax.plot(places[has_few], values[has_few], '.', color=COLOURS.get(name), alpha=0.5, markersize=5, markerfacecolor='none')
+        ax.plot(places[~has_few], means, color=COLOURS.get(name), linewidth=1.5, label=f'{name}: {pooled}')
     ax.set_xlabel('languages, by decreasing number of training pairs')
     ax.set_ylabel('BLEU')
     ax.set_ylim(bottom=0)
@@ -186,6 +217,9 @@ def main(argv: list[str] | None = None) -> None:
     try:
         languages, step = find(args)
         found = scored(languages)
+        say_blank(languages)
+        for row in found['languages']:
+            row['has_few_sentences'] = row['sentences'] < MIN_SENTENCES
         if args.output:
             draw(found, args.output)
     except (ValueError, OSError) as error:

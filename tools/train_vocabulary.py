@@ -63,9 +63,10 @@ def main(argv: list[str] | None = None) -> None:
             vocabulary = Vocabulary(args.vocabulary)
         else:
             sentences = sample(corpus, args.sentences, args.temperature, args.english_share, args.seed)
-            console.print(f'training on {len(sentences):,} sentences')
             tags = corpus.codes if args.language_tags else ()
-            vocabulary = train(sentences, args.size, args.kind, args.coverage, tags, args.threads)
+            with Progress(console=console, transient=True) as bar:
+                read = bar.track(sentences, description=f'vocabulary of {len(sentences):,} sentences')
+                vocabulary = train(read, args.size, args.kind, args.coverage, tags, args.threads)
         ids = write_ids(corpus, vocabulary, console)
     except ValueError as error:
         raise SystemExit(f'train_vocabulary: {error}') from error

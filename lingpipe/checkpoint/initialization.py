@@ -4,7 +4,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -35,7 +35,8 @@ class Initialization:
         return '\n'.join(lines) + '\n'
 
 
-def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Sequence[tuple[str, str | None]]) -> Initialization:
+def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Sequence[tuple[str, str | None]],
+               check: Callable[[Mapping[str, Any], Iterable[str]], None] = lambda metadata, keys: None) -> Initialization:
     """Assigns some variables from another experiment's checkpoint.
 
     Args:
@@ -44,9 +45,11 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Seq
       rules: (regular expression, replacement): the first that matches the whole of our key says which of theirs is taken,
         with groups as in re.sub (r'encoder/(.*)', r'model/encoder/\\1'); a replacement of None takes nothing. Keys without a rule
         stay as they are.
+      check: is given the metadata of the source and our keys for which something is taken, before anything is; raises ValueError to
+        refuse.
 
     Raises:
-      ValueError: no checkpoint there, a rule that matches no key, or nothing that could be taken.
+      ValueError: no checkpoint there, a rule that matches no key, nothing that could be taken, or what `check` raises.
     """
     for pattern, _ in rules:
         if not any(re.fullmatch(pattern, key) for key in variables):
@@ -69,6 +72,7 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Seq
             report.taken[key] = theirs
     if not report.taken:
         raise ValueError(f'nothing could be taken from {path}: correct the rules. {report.text()}')
+    check(facts['metadata'], report.taken)
     try:
         files.assign(path, ((variables[key], theirs) for key, theirs in report.taken.items()))
     except files.DamagedError as error:

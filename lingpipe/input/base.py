@@ -73,6 +73,10 @@ class Input(Configurable):
         """What the classes are called, label 0 first; empty where there are no classes or they have only numbers."""
         return ()
 
+    def statistics_text(self) -> str:
+        """A line for the log of a training on what is read, and what is left out; empty if there is nothing to say."""
+        return ''
+
     # For users.
 
     def dataset(self, position: int = 0) -> tf.data.Dataset:

@@ -3,7 +3,7 @@ from lingpipe.layers.attention import MultiHeadAttention
 from lingpipe.layers.batch_norm import BatchNorm
 from lingpipe.layers.convolution import Conv2D, DepthwiseConv2D, SeparableConv2D
 from lingpipe.layers.dense import Activation, Dense
-from lingpipe.layers.dropout import Dropout, DropPath
+from lingpipe.layers.dropout import Dropout, DropPath, WordDropout
 from lingpipe.layers.embedding import Embedding, PositionEmbedding
 from lingpipe.layers.keras_layer import KerasLayer
 from lingpipe.layers.layer_norm import LayerNorm
@@ -21,4 +21,4 @@ __all__ = [
     'Activation', 'AvgPool2D', 'BatchNorm', 'Cast', 'Conv2D', 'CrossEntropyLoss', 'Dense', 'DepthwiseConv2D', 'DropPath', 'Dropout',
     'Embedding', 'FeedForward', 'Flatten', 'GlobalAvgPool2D', 'KerasLayer', 'LayerNorm', 'Logits', 'MaxPool2D', 'MeanSquaredErrorLoss',
     'MultiHeadAttention', 'PositionEmbedding', 'Repeat', 'Reshape', 'Residual', 'SeparableConv2D', 'Sequential', 'SoftmaxShard',
-    'StreamedCrossEntropyLoss', 'TransformerDecoderLayer', 'TransformerEncoderLayer', 'split', 'split_feed_forward']
+    'StreamedCrossEntropyLoss', 'TransformerDecoderLayer', 'TransformerEncoderLayer', 'WordDropout', 'split', 'split_feed_forward']

@@ -1,4 +1,4 @@
-"""Dropout and DropPath: random zeros that are equal in forward and recomputation, since their seed is an argument.
+"""Dropout, DropPath and WordDropout: random zeros that are equal in forward and recomputation, since their seed is an argument.
 
 One 16-bit number decides over one element, so that a generator call makes half as many 32-bit words; the rate is rounded to
 1/65536. What is kept for backward is the mask, one byte an element. Forward and backward of [32, 64, 256] on one thread:
@@ -110,3 +110,30 @@ class DropPath(Layer):
         b = static_shape(x, self.path, 'x')[0]
         is_active = bool(round(self.params.rate * _RANGE))
         return Cost(float(num_elements(x) + b) * is_active, 0, float(b) * is_active, as_spec(x))
+
+
+class WordDropout(Layer):
+    """Zeros whole words, the embeddings of a position, in training (Gal and Ghahramani, 2016; Sennrich and Zhang, 2019, section 3.2).
+
+    In a decoder with little text it keeps the network from learning sentences by heart, which it would then write whatever the source.
+    """
+
+    is_positionwise = True
+
+    class Params(Layer.Params):
+        """How much is dropped."""
+        rate: float = field(0.1, 'Probability that a word becomes zero.')
+
+        def check(self) -> None:
+            """Raises ValueError unless 0 <= rate < 1."""
+            check_rate('rate', self.rate)
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        """[b, t, d] with zero rows in training, the others scaled to keep the expectation, or x itself."""
+        return drop(x, self.params.rate, ctx.seed(self.path), [*dims(x)[:-1], 1]) if ctx.training else x
+
+    def cost(self, x: tf.TensorSpec) -> Cost:
+        """1 operation an element and 1 a word; keeps the mask, 1 byte a word."""
+        num_words = math.prod(static_shape(x, self.path, 'x')[:-1])
+        is_active = bool(round(self.params.rate * _RANGE))
+        return Cost(float(num_elements(x) + num_words) * is_active, 0, float(num_words) * is_active, as_spec(x))

@@ -7,17 +7,15 @@ Sentences were made ids at preparation, so a batch is a few gathers of NumPy fro
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.input import Input
 from tasks.translation import temperature
-from tasks.translation.corpus.prepared import LEVELS, PreparedCorpus
+from tasks.translation.corpus.prepared import PreparedCorpus
 from tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
 from tasks.translation.deck import Deck
 
@@ -119,7 +117,6 @@ class TranslationInput(Input):
           ValueError: a position between batches, no corpus, no ids, or no pairs.
         """
         p, number, deck = self.params, self._batch_number(position), self._deck
-        logging.info('%s', self.statistics_text())
         end = _ENDLESS if p.num_epochs is None else p.num_epochs * deck.num_batches
         spec = self.spec()
         is_static = len(p.bucket_lengths) == 1
@@ -251,20 +248,3 @@ def _padded(ids: tuple[np.ndarray, np.ndarray], rows: np.ndarray, length: int, e
     place = np.arange(length)[np.newaxis]
     found = flat[np.minimum(first + place, len(flat) - 1)].astype(np.int32)  # [B, length]
     return np.where(place < size, found, np.where(place == size, end, PAD)).astype(np.int32)
-
-
-def evaluation_inputs(directory: str, batch_size: int, bucket_length: int = 64, languages: Sequence[str] = (), **values: Any,
-                      ) -> dict[str, TranslationInput.Params]:
-    """Inputs of the test part for Experiment.Params.eval_inputs: test_high, test_middle and test_low, and test_CODE of each language.
-
-    Args:
-      directory: the prepared corpus; it is not read.
-      batch_size: of each.
-      bucket_length: one bucket; longer pairs are cut, so that each counts.
-      languages: those that get an input of their own.
-      values: other Params of all of them.
-    """
-    common = {'directory': directory, 'batch_size': batch_size, 'bucket_lengths': (bucket_length,), 'split': 'test', 'overlong': 'cut',
-              'shuffle': False, 'num_epochs': 1, **values}
-    made = {f'test_{level}': TranslationInput.Params(**common, level=level) for level in LEVELS}
-    return {**made, **{f'test_{code}': TranslationInput.Params(**common, languages=(code,)) for code in languages}}

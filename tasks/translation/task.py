@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +20,13 @@ from lingpipe.input import Input
 from lingpipe.pipeline.decoder import Decoder, Group
 from lingpipe.pipeline.search import SearchParams
 from lingpipe.task import Task
-from tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
+from tasks.translation.corpus.languages import checked
+from tasks.translation.corpus.vocabulary import END, PAD, START, UNKNOWN, Vocabulary
 
 if TYPE_CHECKING:
     from lingpipe.pipeline.program import Program
 
+NUM_NAMED_LINES = 5
 _TAG = re.compile(r'<([a-z-]+)>\s*')
 
 
@@ -59,28 +61,52 @@ class Translation(Task):
         return {'vocabulary': os.path.abspath(path), 'sha256': _sha256(path)} if os.path.exists(path) else {}
 
     def check_facts(self, facts: Mapping[str, Any], source: Input) -> None:
-        """Raises ValueError if the input's vocabulary is another than that of the weights."""
+        """Raises ValueError if the input's vocabulary is another than that of the weights, or has not the network's number of ids."""
         now = self.facts(source)
-        if facts and now and now['sha256'] != facts['sha256']:
+        if not now:
+            return
+        if facts and now['sha256'] != facts['sha256']:
             raise ValueError(f'{now["vocabulary"]} is not the vocabulary that the weights were trained with, {facts["vocabulary"]}: its '
                              f'SHA-256 is {now["sha256"][:12]}..., and that of theirs {facts["sha256"][:12]}...; put theirs back, '
                              'or choose another logdir.')
+        size = Vocabulary(now['vocabulary']).size
+        vocab_size: int = getattr(self.params.model, 'vocab_size', size)
+        if size != vocab_size:
+            raise ValueError(f'{now["vocabulary"]} has {size:,} ids, but task.model.vocab_size={vocab_size:,}, and they must be equal; set '
+                             f'task.model.vocab_size={size}, or give the corpus a vocabulary of {vocab_size:,} ids: python -m '
+                             f'tools.train_vocabulary --corpus={os.path.dirname(now["vocabulary"])} --size={vocab_size}.')
+
+    def check_taken(self, facts: Mapping[str, Any], keys: Iterable[str], source: Input) -> None:
+        """Raises ValueError if a weight that has a part for each id is taken from a training with another vocabulary."""
+        now = self.facts(source)
+        if not now or facts.get('sha256', now['sha256']) == now['sha256']:
+            return
+        keys = list(keys)
+        tables = [layer.path for layer in self.network.layers() if layer.own_weights and hasattr(layer.params, 'vocab_size')]
+        taken = [path for path in tables if any(f'/{path}/' in key for key in keys)]
+        if taken:
+            raise ValueError(f'{", ".join(taken)} would be taken from a training with the vocabulary {facts["vocabulary"]}, whose ids mean '
+                             f'other pieces than those of {now["vocabulary"]}; put ".*/({"|".join(taken)})/.*" -> none first in '
+                             'initialize_from.rules, or make the corpus ids of that vocabulary: python -m tools.train_vocabulary '
+                             f'--corpus={os.path.dirname(now["vocabulary"])} --vocabulary={facts["vocabulary"]}.')
 
     def decode(self, program: Program, lines: Sequence[str], facts: Mapping[str, Any]) -> list[str]:
         """Translations of lines, in their order; an empty line stays empty.
 
         Args:
           program: with the weights.
-          lines: a sentence each; it may begin with its language's tag, if the vocabulary has it: '<de> Guten Tag'.
+          lines: a sentence each; it may begin with its language's tag, if the vocabulary has tags: '<de> Guten Tag'. If it has none,
+            that is text.
           facts: of the training that the weights come from, as `facts` gave them.
 
         Raises:
-          ValueError: the vocabulary is not that of the training, or is not there.
+          ValueError: the vocabulary is not that of the training, or is not there, or has other tags than a line begins with.
         """
         p = self.params.decode
         vocabulary = self._vocabulary(facts)
         sources = self._encoded(vocabulary, lines)
         found = [''] * len(lines)
+        endless: list[int] = []
         order = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: -len(sources[i]))   # the largest first: if any, it fails
         num_cells = len(program.plan.cells)
         num_groups = 1 if num_cells == 1 else 2 * num_cells
@@ -89,11 +115,16 @@ class Translation(Task):
             task = bar.add_task('sentences', total=len(order))
             for some in _calls(order, num_groups * p.group_size):
                 groups = [some[g * len(some) // num_groups:(g + 1) * len(some) // num_groups] for g in range(num_groups)]
-                results = decoder.decode([self._group([sources[i] for i in group]) for group in groups])
-                for group, (ids, _) in zip(groups, results, strict=True):
+                given = [self._group([sources[i] for i in group]) for group in groups]
+                for group, (_, limits), (ids, _) in zip(groups, given, decoder.decode(given), strict=True):
+                    endless += [i for i, limit, row in zip(group, limits, ids, strict=False)   # an empty group has one row
+                                if END not in row[:limit]]
                     for i, text in zip(group, vocabulary.decode(ids[:len(group)]), strict=True):
                         found[i] = ' '.join(text.split())
                 bar.advance(task, len(some))
+        if endless:
+            logging.warning('%d translations reached their limit, task.decode.max_length=%d ids or extra_length=%d more than the source, '
+                            'without an end: %s', len(endless), p.max_length, p.extra_length, _line_numbers(endless))
         return found
 
     def _group(self, sources: list[list[int]]) -> Group:
@@ -106,17 +137,23 @@ class Translation(Task):
 
     def _encoded(self, vocabulary: Vocabulary, lines: Sequence[str]) -> list[list[int]]:
         """The ids of sources, tag and end included; of an empty line none."""
-        p, found, num_cut = self.params.decode, [], 0
-        tags = [_TAG.match(line) for line in lines]
+        p, found, cut = self.params.decode, [], []
+        known = _tags(vocabulary)
+        if p.language and not known:
+            raise ValueError(f'task.decode.language={p.language!r}, but the vocabulary has no tags of languages; leave it empty, or train '
+                             'with a vocabulary of tools.train_vocabulary --language_tags.')
+        usual = [_tag(p.language, known, 'task.decode.language')] if p.language else []
+        tags = [_TAG.match(line) if known else None for line in lines]
         texts = [line[tag.end():] if tag else line for line, tag in zip(lines, tags, strict=True)]
-        for tag, ids in zip(tags, vocabulary.encode(texts), strict=True):
-            code = tag[1] if tag else p.language
-            first = [vocabulary.tag(code)] if code else []
+        for i, (tag, ids) in enumerate(zip(tags, vocabulary.encode(texts), strict=True)):
+            first = [_tag(tag[1], known, f'line {i + 1} begins with {tag[0].strip()}, which is text only after a tag')] if tag else usual
             room = p.max_source_length - len(first) - 1
-            num_cut += len(ids) > room
+            if len(ids) > room:
+                cut.append(i)
             found.append([*first, *ids[:room], END] if ids else [])
-        if num_cut:
-            logging.warning('%d sources are longer than task.decode.max_source_length=%d ids and were cut', num_cut, p.max_source_length)
+        if cut:
+            logging.warning('%d sources are longer than task.decode.max_source_length=%d ids and were cut: %s', len(cut),
+                            p.max_source_length, _line_numbers(cut))
         return found
 
     def _vocabulary(self, facts: Mapping[str, Any]) -> Vocabulary:
@@ -139,6 +176,32 @@ def _calls(order: list[int], size: int) -> Iterator[list[int]]:
     """The sentences of each call of the decoder."""
     for first in range(0, len(order), size):
         yield order[first:first + size]
+
+
+def _tags(vocabulary: Vocabulary) -> dict[str, int]:
+    """Code -> id of languages' tags: its first pieces. One that was learnt later, as <br>, is none."""
+    found: dict[str, int] = {}
+    for i in range(UNKNOWN + 1, vocabulary.size):
+        tag = _TAG.fullmatch(vocabulary.decode([[i]])[0])
+        if not tag:
+            break
+        found[tag[1]] = i
+    return found
+
+
+def _tag(code: str, tags: Mapping[str, int], where: str) -> int:
+    """The id of a language's tag; `where` begins the error."""
+    try:
+        language, = checked([code], tags, "one of the vocabulary's tags")
+    except ValueError as error:
+        raise ValueError(f'{where}: {error}') from error
+    return tags[language]
+
+
+def _line_numbers(indices: Iterable[int]) -> str:
+    """The first of them, counted from 1."""
+    numbers = [str(i + 1) for i in sorted(indices)]
+    return f'line{"s" * (len(numbers) > 1)} {", ".join(numbers[:NUM_NAMED_LINES])}{", ..." * (len(numbers) > NUM_NAMED_LINES)}'
 
 
 def _sha256(path: str) -> str:

@@ -60,6 +60,8 @@ class Transformer(Sequential):
         dropout_rate: float = field(0., 'Of the embeddings and of what every part of a layer adds, in training.')
         attention_dropout_rate: float = field(0., 'Of the weights of attention.')
         hidden_dropout_rate: float = field(0., 'Of the hidden units.')
+        source_word_dropout_rate: float = field(0., 'Of whole words of the source.')
+        target_word_dropout_rate: float = field(0., 'Of whole words that the decoder reads; against learning sentences by heart.')
         label_smoothing: float = field(0.1, 'The part of a label that is spread over the vocabulary.')
         divide_ffn_init_by_depth: bool = field(False, 'Whether the first values of all feed-forward weights are divided by the number of '
                                                       'layers of the encoder, or of the decoder, whichever they are in.')
@@ -69,7 +71,8 @@ class Transformer(Sequential):
 
         def check(self) -> None:
             """Raises ValueError for a rate or label smoothing outside [0, 1), no decoder, or a tied source that is not there."""
-            check_rate('dropout_rate', self.dropout_rate)
+            for name in ('dropout_rate', 'source_word_dropout_rate', 'target_word_dropout_rate'):
+                check_rate(name, getattr(self, name))
             check_smoothing(self.label_smoothing)
             for name, least in (('num_encoder_layers', 0), ('num_decoder_layers', 1), ('vocabulary_shards', 1), ('feed_forward_shards', 1),
                                 ('max_abs_logit', 0)):
@@ -123,10 +126,15 @@ def _decoder(p: Any) -> list[Layer.Params]:
 
 
 def _input(p: Any, what: str, value: str) -> list[Layer.Params]:
-    """Positions and dropout of an embedding; reads `value`, writes x."""
-    position = lib.PositionEmbedding.Params(name=f'{what}_position', dim=p.model_dim, kind=p.positions, max_length=p.max_length,
-                                            reads={'x': value})
-    return [position, *([lib.Dropout.Params(name=f'{what}_dropout', rate=p.dropout_rate)] if p.dropout_rate else [])]
+    """Words dropped, positions and dropout of an embedding; reads `value`, writes x."""
+    layers: list[Layer.Params] = []
+    rate = getattr(p, f'{what}_word_dropout_rate')
+    if rate:
+        layers.append(lib.WordDropout.Params(name=f'{what}_word_dropout', rate=rate, reads={'x': value}, writes='x'))
+        value = 'x'
+    layers.append(lib.PositionEmbedding.Params(name=f'{what}_position', dim=p.model_dim, kind=p.positions, max_length=p.max_length,
+                                               reads={'x': value}))
+    return [*layers, *([lib.Dropout.Params(name=f'{what}_dropout', rate=p.dropout_rate)] if p.dropout_rate else [])]
 
 
 def _fields(p: Any, depth: int) -> dict[str, Any]:

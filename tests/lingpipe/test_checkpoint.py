@@ -335,6 +335,20 @@ def test_rules_without_effect_are_refused(tmp_path, rules, sentence):
         initialize(make_variables(), str(tmp_path), rules)
 
 
+def test_a_source_may_be_refused_before_anything_is_taken(tmp_path):
+    saved(tmp_path, 1)
+    seen, ours = [], make_variables()
+
+    def check(metadata, keys):
+        seen.append((metadata, list(keys)))
+        raise ValueError('of another vocabulary')
+
+    with pytest.raises(ValueError, match='of another vocabulary'):
+        initialize(ours, str(tmp_path), [('(.*kernel)', r'\1')], check)
+    assert seen == [({'position': 10}, ['model/block.1/kernel'])]
+    assert values_of(ours) == {0.}
+
+
 def test_a_source_without_checkpoints_is_refused(tmp_path):
     with pytest.raises(ValueError, match='has no checkpoint that can be read; name a logdir, its checkpoints or one step-'):
         initialize(make_variables(), str(tmp_path), [('.*', 'x')])

@@ -15,6 +15,9 @@ from lingpipe.modes import placement
 from lingpipe.pipeline.plan import PipelineParams
 from lingpipe.registry import register
 from lingpipe.train_loop import TrainLoop
+from tasks.translation.corpus.prepared import write
+from tasks.translation.corpus.report import Report
+from tasks.translation.corpus.split import is_test
 from tasks.translation.corpus.vocabulary import sample, train
 from tasks.translation.inputs import TranslationInput
 from tasks.translation.transformer import Transformer
@@ -62,11 +65,56 @@ def test_files_alone(capsys, tmp_path):
     (tmp_path / 'ours').write_text('write the name of the page\nsave it\n')
     (tmp_path / 'theirs').write_text('write the name of the page\nsave it\n')
     text = printed(capsys, f'--file=de:{tmp_path}/ours:{tmp_path}/theirs')
-    assert text.splitlines()[2].split() == ['de', '0', '2', '100.0', '100.0']
+    assert text.splitlines()[2].split() == ['de*', '0', '2', '100.0', '100.0']
     assert 'bleu: nrefs:1|case:mixed' in text
     (tmp_path / 'ours').write_text('one\n')
     assert error_of(f'--file=de:{tmp_path}/ours:{tmp_path}/theirs').startswith(
         'score_translations: de: file has 1 lines, but there are 2 references')
+
+
+def test_files_are_read_as_decoding_reads_them(capsys, tmp_path):
+    (tmp_path / 'ours').write_bytes('\ufeffwrite the name of the page\r\nsave\u2028it\r\n'.encode())
+    (tmp_path / 'theirs').write_text('write the name of the page\nsave\u2028it\n')
+    assert '100.0' in printed(capsys, f'--file=de:{tmp_path}/ours:{tmp_path}/theirs')
+    (tmp_path / 'ours').write_bytes(b'save it\n\xff\n')
+    assert error_of(f'--file=de:{tmp_path}/ours:{tmp_path}/theirs') == (
+        f'score_translations: line 2 of {tmp_path}/ours is not UTF-8; convert it, as with iconv -t UTF-8.')
+    assert error_of(f'--file=de:{tmp_path}/none:{tmp_path}/theirs') == (
+        f"score_translations: {tmp_path}/none cannot be read: [Errno 2] No such file or directory: '{tmp_path}/none'; "
+        'name a file of lines in UTF-8.')
+    assert error_of(f'--file=dee:{tmp_path}/theirs:{tmp_path}/theirs').startswith(
+        "score_translations: language 'dee' is not known; the nearest are ee (Ewe), de (German)")
+
+
+def test_what_a_score_hides_is_said(capsys, corpus, tmp_path):
+    (tmp_path / 'ours').write_text('\n \n' + 'save it\n' * 48)
+    (tmp_path / 'theirs').write_text('save it\n' * 50)
+    score_translations.main([f'--file={code}:{tmp_path}/ours:{tmp_path}/theirs' for code in ('de', 'cy')])
+    out, err = capsys.readouterr()
+    assert err == 'score_translations: blank translations, scored as they are, of 100: file 4\n'
+    assert '*' not in out   # 50 sentences are enough
+
+    pairs = [pair for pair in small_corpus.pairs() if pair.code != 'fr' or not is_test(pair.english, 0.09)]
+    write(f'{tmp_path}/corpus', pairs, Report())
+    score_translations.main([f'--corpus={tmp_path}/corpus', '--baselines'])
+    assert capsys.readouterr().err == 'score_translations: without test sentences, and left out: fr\n'
+
+
+def test_languages_of_few_sentences_are_marked_and_left_out_of_the_line(capsys, monkeypatch, tmp_path):
+    for name, number in (('few', 49), ('many', 50)):
+        (tmp_path / name).write_text('write the name of the page\n' * number)
+    flags = [f'--file={code}:{tmp_path}/{name}:{tmp_path}/{name}' for code, name in (('cy', 'many'), ('de', 'few'), ('zu', 'many'))]
+    lines = printed(capsys, *flags).splitlines()
+    assert [line.split()[0] for line in lines[2:5]] == ['cy', 'de*', 'zu'] and lines[6].split()[0] == 'all'
+    assert lines[8] == '* fewer than 50 sentences: too few for a BLEU of the language alone; the pools count them'
+    found = json.loads(printed(capsys, *flags, '--json'))
+    assert [row['has_few_sentences'] for row in found['languages']] == [False, True, False] and found['pools'][-1]['sentences'] == 149
+
+    drawn = []
+    monkeypatch.setattr('matplotlib.axes.Axes.plot', lambda self, x, y, *args, **values: drawn.append((list(x), values.get('label', ''))))
+    monkeypatch.setattr('matplotlib.axes.Axes.legend', lambda self, **values: None)
+    score_translations.draw(found, str(tmp_path / 'scores.png'))
+    assert [x for x, label in drawn] == [[0, 2], [1], [0, 2]] and drawn[-1][1] == 'file: all 100.0'
 
 
 def test_a_dictionary_beats_copying(capsys, corpus, tmp_path):

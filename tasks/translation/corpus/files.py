@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import os
+import zlib
 from collections.abc import Iterator
 
 from tasks.translation.corpus.languages import checked
@@ -15,7 +16,7 @@ from tasks.translation.corpus.report import FOUND, Report
 
 MAX_BAD_SHARE = 0.5       # of the lines; with more the file is something else
 MIN_LINES_FOR_SHARE = 10
-NOT_UTF8, NO_PAIR, EMPTY = 'not UTF-8', 'not two columns', 'empty line'
+NOT_UTF8, NO_PAIR, EMPTY, HAS_NUL = 'not UTF-8', 'not two columns', 'empty line', 'a NUL byte'
 
 
 def text_pairs(code: str, text_path: str, english_path: str, report: Report) -> Iterator[Pair]:
@@ -25,14 +26,11 @@ def text_pairs(code: str, text_path: str, english_path: str, report: Report) -> 
       ValueError: an unknown language, a file that cannot be read, line counts that differ, or more than half of the lines wrong.
     """
     checked([code])
-    with _opened(text_path) as texts, _opened(english_path) as english:
-        numbers = [sum(1 for _ in file) for file in (texts, english)]
+    numbers = [sum(1 for _ in _lines(path)) for path in (text_path, english_path)]
     if numbers[0] != numbers[1]:
         raise ValueError(f'{text_path} has {numbers[0]:,} lines and {english_path} has {numbers[1]:,}, but line n of one translates line n '
                          f'of the other; they may be apart from any line up to {min(numbers) + 1:,} on: write both again from their pairs.')
-    with _opened(text_path) as texts, _opened(english_path) as english:
-        lines = ([text, other] for text, other in zip(texts, english, strict=True))
-        yield from _pairs(code, text_path, lines, report)
+    yield from _pairs(code, text_path, map(list, zip(_lines(text_path), _lines(english_path), strict=True)), report)
 
 
 def tab_pairs(code: str, path: str, report: Report, columns: tuple[int, int] = (0, 1)) -> Iterator[Pair]:
@@ -48,9 +46,8 @@ def tab_pairs(code: str, path: str, report: Report, columns: tuple[int, int] = (
       ValueError: as text_pairs.
     """
     checked([code])
-    with _opened(path) as file:
-        rows = (line.rstrip(b'\r\n').split(b'\t') for line in file)
-        yield from _pairs(code, path, ([row[i] for i in columns] if max(columns) < len(row) else [] for row in rows), report)
+    rows = (line.rstrip(b'\r\n').split(b'\t') for line in _lines(path))
+    yield from _pairs(code, path, ([row[i] for i in columns] if max(columns) < len(row) else [] for row in rows), report)
 
 
 def _pairs(code: str, path: str, lines: Iterator[list[bytes]], report: Report) -> Iterator[Pair]:
@@ -66,7 +63,7 @@ def _pairs(code: str, path: str, lines: Iterator[list[bytes]], report: Report) -
         num_bad += why != EMPTY
     if num_bad > MAX_BAD_SHARE * max(number, MIN_LINES_FOR_SHARE):
         kinds = '; '.join(f'{n:,} {why} (the first: {", ".join(report.places[source, why])})'
-                          for why in (NOT_UTF8, NO_PAIR) if (n := report.total(why, source)))
+                          for why in (NOT_UTF8, NO_PAIR, HAS_NUL) if (n := report.total(why, source)))
         raise ValueError(f'{path}: {num_bad:,} of {number:,} lines are no pair of sentences in UTF-8: {kinds}. Convert it '
                          '(iconv -t UTF-8), or name the columns that hold the sentence and its English.')
     if not number:
@@ -83,14 +80,17 @@ def _decoded(sides: list[bytes]) -> tuple[str, list[str]]:
         return NOT_UTF8, []
     if not all(texts):
         return EMPTY, []
-    return ('', texts) if '\0' not in itertools.chain(*texts) else (NOT_UTF8, [])
+    return ('', texts) if '\0' not in itertools.chain(*texts) else (HAS_NUL, [])
 
 
-def _opened(path: str) -> gzip.GzipFile:
-    """The file for reading bytes; its lines end with b'\\n' alone, whatever else Unicode calls the end of a line."""
+def _lines(path: str) -> Iterator[bytes]:
+    """The lines of a file, which end with b'\\n' alone, whatever else Unicode calls the end of a line."""
     try:
         with open(path, 'rb') as file:
             is_compressed = file.read(2) == b'\x1f\x8b'
-        return gzip.open(path) if is_compressed else open(path, 'rb')   # type: ignore[return-value]
+        with gzip.open(path) if is_compressed else open(path, 'rb') as file:
+            yield from file
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f'{path} is damaged ({error}); fetch it again.') from error
     except OSError as error:
         raise ValueError(f'{path} cannot be read ({error.strerror}); correct the path (it is looked up from {os.getcwd()}).') from error

@@ -90,10 +90,20 @@ def sample(corpus: PreparedCorpus, num_sentences: int, temperature: float, engli
     """Sentences for training a vocabulary, of the training part alone, in an order that depends on the seed alone.
 
     A language has a part by its temperature (temperature.shares) of what English leaves; none comes twice unless it has to.
+
+    Raises:
+      ValueError: a temperature below 1, a share outside [0, 1], or fewer sentences than languages.
     """
+    if not temperature >= 1:
+        raise ValueError(f'temperature={temperature} is below 1, which would make large languages larger; use 1 to inf')
+    if not 0 <= english_share <= 1:
+        raise ValueError(f'english_share={english_share} is no part of a whole; use 0 to 1')
     rng, rows, found = np.random.default_rng(seed), corpus.rows('train'), []
     sizes = np.diff(rows)
     num_english = round(num_sentences * english_share)
+    if num_sentences - num_english < np.count_nonzero(sizes):
+        raise ValueError(f'{num_sentences} sentences, {num_english} of them English, are too few for {np.count_nonzero(sizes)} languages; '
+                         'take more')
     quotas = apportioned(shares(sizes, temperature), num_sentences - num_english)
     for i, quota in enumerate(quotas):
         texts = corpus.texts('train', 'source', int(rows[i]), int(rows[i + 1]))

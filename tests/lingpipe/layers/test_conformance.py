@@ -79,6 +79,7 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'Reshape': (layers.Reshape.Params(shape=(14, 12)), IMAGE),
     'Dropout': (layers.Dropout.Params(rate=0.4), SEQUENCE),
     'DropPath': (layers.DropPath.Params(rate=0.4), SEQUENCE),
+    'WordDropout': (layers.WordDropout.Params(rate=0.4), SEQUENCE),
     'Embedding': (layers.Embedding.Params(vocab_size=11, dim=8, is_scaled=True), {'ids': ((2, 5), 11)}),
     'Embedding first shard': (layers.Embedding.Params(vocab_size=11, dim=8, num_shards=2), {'ids': ((2, 5), 5)}),
     'Embedding shard': (layers.Embedding.Params(vocab_size=11, dim=8, is_scaled=True, shard=1, num_shards=2),

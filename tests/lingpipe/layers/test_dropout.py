@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.context import Context
-from lingpipe.layers import Dropout, DropPath
+from lingpipe.layers import Dropout, DropPath, WordDropout
 from lingpipe.layers.dropout import drop
 from lingpipe.nested import NestedMap
 
@@ -61,7 +61,15 @@ def test_paths_are_dropped_by_example() -> None:
     assert np.all(z.all(1) | ~z.any(1)) and 0 < z[:, 0].sum() < 64
 
 
-@pytest.mark.parametrize('layer', [Dropout, DropPath])
+def test_words_are_dropped_whole() -> None:
+    layer = WordDropout.Params(rate=0.5).instantiate('a')
+    y = layer.fprop(NestedMap(), Context(training=True), tf.ones([4, 64, 3])).numpy()
+    kept = y[:, :, 0] != 0
+    np.testing.assert_allclose(y, np.repeat(kept[:, :, None], 3, 2) * 2., rtol=1e-4)
+    assert 0.35 < kept.mean() < 0.65 and len({tuple(row) for row in kept}) == 4
+
+
+@pytest.mark.parametrize('layer', [Dropout, DropPath, WordDropout])
 def test_evaluation_and_rate_0_are_the_identity(layer: Any) -> None:
     assert layer.Params(rate=0.5).instantiate().fprop(NestedMap(), Context(), X) is X
     assert layer.Params(rate=0.).instantiate().fprop(NestedMap(), Context(True), X) is X

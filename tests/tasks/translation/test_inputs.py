@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tasks.translation.corpus.prepared import PreparedCorpus
 from tasks.translation.deck import Deck
-from tasks.translation.inputs import TranslationInput, evaluation_inputs
+from tasks.translation.inputs import TranslationInput
 from tasks.translation.temperature import apportioned, shares
 
 spec = importlib.util.spec_from_file_location('small_corpus', pathlib.Path(__file__).parent / 'small_corpus.py')
@@ -199,14 +199,6 @@ def test_languages_levels_and_numbers_are_chosen(corpus):
     levels = [an_input(corpus, level=level).num_examples() for level in ('high', 'middle', 'low')]
     assert sum(levels) == an_input(corpus).num_examples()
     assert an_input(corpus).language_codes == ('de', 'cy', 'zu', 'fr')
-
-
-def test_evaluation_inputs_are_made_by_level_and_language(corpus):
-    made = evaluation_inputs(corpus.folder, 4, 32, ['cy'])
-    assert list(made) == ['test_high', 'test_middle', 'test_low', 'test_cy']
-    numbers = {name: params.instantiate().num_examples() for name, params in made.items()}
-    assert sum(numbers[f'test_{level}'] for level in ('high', 'middle', 'low')) == len(corpus.texts('test', 'source'))
-    assert numbers['test_cy'] == len(corpus.pairs('test', 'cy')[0])
 
 
 def test_a_tag_goes_before_the_sentence(corpus):

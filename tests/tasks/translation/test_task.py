@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from lingpipe.checkpoint import Checkpointer
+from lingpipe.experiment import InitializeFrom
 from lingpipe.pipeline.plan import PipelineParams
 from lingpipe.pipeline.program import Program
+from lingpipe.saved_state import SavedState
 from tasks.translation.corpus.vocabulary import END, START, UNKNOWN
 from tasks.translation.inputs import TranslationInput
 from tasks.translation.transformer import Transformer
@@ -27,6 +30,11 @@ LINES = ['nepo eht elif', '', 'etirw', '  ', 'nepo', 'dnif eht eman dna neht eht
 @pytest.fixture(scope='module')
 def corpus(tmp_path_factory):
     return small_corpus.prepared(tmp_path_factory.mktemp('corpus'), tags=True)
+
+
+@pytest.fixture(scope='module')
+def without_tags(tmp_path_factory):
+    return small_corpus.prepared(tmp_path_factory.mktemp('without_tags'))
 
 
 def made(num_cells=2, vocab_size=500, **values):
@@ -99,3 +107,92 @@ def test_training_does_not_go_on_with_another_vocabulary(corpus, tmp_path):
     match = r'vocabulary\.model is not the vocabulary that the weights were trained with, /old/v\.model: its SHA-256 .*another logdir'
     with pytest.raises(ValueError, match=match):
         task.check_facts({'vocabulary': '/old/v.model', 'sha256': '0' * 64}, source)
+
+
+def test_vocabulary_has_as_many_ids_as_the_network(corpus):
+    # One of 320 once trained with vocab_size=8000, and only decoding refused it; 8000 with 500 ended in an error of TensorFlow's.
+    source = TranslationInput.Params(directory=corpus.folder, batch_size=2).instantiate()
+    for vocab_size in (499, 501):
+        task, _ = made(vocab_size=vocab_size)
+        match = (rf'vocabulary\.model has 500 ids, but task\.model\.vocab_size={vocab_size}, and they must be equal; set '
+                 rf'task\.model\.vocab_size=500, or .* --size={vocab_size}\.$')
+        with pytest.raises(ValueError, match=match):
+            task.check_facts({}, source)
+
+
+@pytest.mark.parametrize('logdir', ['new', 'gone on with'])
+def test_training_begins_by_checking_its_input(corpus, tmp_path, logdir):
+    task, program = made(vocab_size=501)
+    source = TranslationInput.Params(directory=corpus.folder, batch_size=2).instantiate()
+    checkpointer = Checkpointer(str(tmp_path / 'checkpoints'))
+    if logdir != 'new':
+        checkpointer.save(1, program.variables(), {'position': 2, 'num_nonfinite': 0, 'num_nonfinite_in_a_row': 0})
+    state = SavedState(checkpointer, program, task, source, 2, False, print)
+    with pytest.raises(ValueError, match=r'has 500 ids, but task\.model\.vocab_size=501'):
+        state.restore(InitializeFrom(), str(tmp_path))
+
+
+def test_tables_are_not_taken_from_a_training_with_another_vocabulary(corpus, tmp_path):
+    task, program = made()
+    source = TranslationInput.Params(directory=corpus.folder, batch_size=2).instantiate()
+    theirs = {**facts(task, corpus), 'vocabulary': '/old/v.model', 'sha256': '0' * 64}
+
+    def initialized(known, *rules):
+        place = tmp_path / str(len(list(tmp_path.iterdir())))
+        Checkpointer(str(place / 'theirs')).save(1, program.variables(), {'task': known} if known else {})
+        state = SavedState(Checkpointer(str(place / 'ours')), program, task, source, 2, False, print)
+        return state.restore(InitializeFrom(directory=str(place / 'theirs'), rules=(*rules, *InitializeFrom().rules)), str(place))
+
+    with pytest.raises(ValueError) as refused:
+        initialized(theirs)
+    error = str(refused.value)
+    assert error.startswith('model/source_embedding, model/target_embedding, model/softmax would be taken from a training with the '
+                            'vocabulary /old/v.model, whose ids mean other pieces than those of ')
+    tables = '.*/(model/source_embedding|model/target_embedding|model/softmax)/.*'
+    assert f'put "{tables}" -> none first in initialize_from.rules, or' in error
+    assert 'variables are taken from' in initialized(theirs, (tables, None))
+    for known in (facts(task, corpus), {}, {'classes': 10}):
+        assert 'variables are taken from' in initialized(known)
+
+
+def test_line_of_html_is_text_if_there_are_no_tags(without_tags):
+    task, program = made()
+    known = facts(task, without_tags)
+    vocabulary = task._vocabulary(known)
+    lines = ['<b>nepo</b> eht elif', '<de> nepo']
+    assert task._encoded(vocabulary, lines) == [[*ids, END] for ids in vocabulary.encode(lines)]
+    assert all(task.decode(program, lines, known))
+    task, program = made(decode__language='de')
+    with pytest.raises(ValueError, match=r"task\.decode\.language='de', but the vocabulary has no tags of languages; leave it empty, or"):
+        task.decode(program, lines, known)
+
+
+def test_unknown_tag_names_its_line_and_the_nearest(corpus):
+    task, _ = made()
+    vocabulary = task._vocabulary(facts(task, corpus))
+    match = r"^line 2 begins with <dee>, which .*: language 'dee' is not one of the vocabulary's tags; the nearest are de \(German\)"
+    with pytest.raises(ValueError, match=match):
+        task._encoded(vocabulary, ['nepo', '<dee> nepo'])
+    assert task._encoded(vocabulary, ['<de> <b>nepo</b>']) == [[vocabulary.tag('de'), *vocabulary.encode(['<b>nepo</b>'])[0], END]]
+    task, _ = made(decode__language='xx')
+    with pytest.raises(ValueError, match=r"^task\.decode\.language: language 'xx' is not one of the vocabulary's tags"):
+        task._encoded(vocabulary, ['nepo'])
+
+
+def test_lines_that_are_cut_are_named(corpus, caplog):
+    task, _ = made(decode__max_source_length=6)
+    task._encoded(task._vocabulary(facts(task, corpus)), ['nepo', *['nepo eht elif dna eht txen'] * 7, ''])
+    assert caplog.messages == ['7 sources are longer than task.decode.max_source_length=6 ids and were cut: lines 2, 3, 4, 5, 6, ...']
+
+
+@pytest.mark.parametrize('num_cells', [1, 2])
+def test_translations_without_an_end_are_named(corpus, caplog, num_cells):
+    task, program = made(num_cells, decode__max_length=4, decode__beam_size=2)
+    bias, is_end = program.weights['model/softmax/b'], np.arange(500) == END
+    bias.assign(np.where(is_end, 40., 0.))
+    task.decode(program, ['', 'nepo', '  ', 'etirw'], facts(task, corpus))
+    assert not caplog.messages
+    bias.assign(np.where(is_end, -40., 0.))
+    assert task.decode(program, ['', 'nepo'], facts(task, corpus))[0] == ''
+    assert caplog.messages == ['1 translations reached their limit, task.decode.max_length=4 ids or extra_length=3 more than the source, '
+                               'without an end: line 2']

@@ -325,7 +325,7 @@ def test_the_gradient_of_a_tied_table_is_the_sum_of_its_uses() -> None:
 
 @pytest.mark.parametrize('params', [
     tiny(), tiny(tied='all', dropout_rate=0.1, attention_dropout_rate=0.1, hidden_dropout_rate=0.1, max_abs_logit=5.),
-    tiny(tied='embeddings', vocabulary_shards=3, feed_forward_shards=2, dropout_rate=0.1),
+    tiny(tied='embeddings', vocabulary_shards=3, feed_forward_shards=2, dropout_rate=0.1, target_word_dropout_rate=0.2),
     tiny(positions='learned', max_length=8, activation='gelu', dtype='bfloat16'), language_model(vocabulary_shards=2)],
     ids=['plain', 'tied', 'shards', 'bfloat16', 'language model'])
 def test_every_layer_costs_what_its_graph_does(params: Transformer.Params) -> None:
@@ -340,7 +340,7 @@ def test_every_layer_costs_what_its_graph_does(params: Transformer.Params) -> No
 
 def trained(**fields: Any) -> Transformer.Params:
     return tiny(num_encoder_layers=1, num_decoder_layers=1, dropout_rate=0.1, attention_dropout_rate=0.1, hidden_dropout_rate=0.1,
-                max_abs_logit=5., divide_ffn_init_by_depth=True, **fields)
+                source_word_dropout_rate=0.1, target_word_dropout_rate=0.1, max_abs_logit=5., divide_ffn_init_by_depth=True, **fields)
 
 
 @functools.cache

@@ -119,6 +119,14 @@ def test_the_sample_holds_languages_by_temperature_and_no_test_sentence(corpus):
     assert found == sample(corpus, 200, float('inf'), 0.2) != sample(corpus, 200, float('inf'), 0.2, seed=1)
 
 
+@pytest.mark.parametrize(('values', 'sentence'), [
+    ((200, 0., 0.2), 'temperature=0.0 is below 1'), ((200, 1., 2.), 'english_share=2.0 is no part of a whole; use 0 to 1'),
+    ((5, 1., 0.5), '5 sentences, 2 of them English, are too few for 4 languages; take more')])
+def test_a_sample_that_cannot_be_is_refused(corpus, values, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        sample(corpus, *values)
+
+
 def test_tags_are_ids_of_their_own(tmp_path):
     corpus = small_corpus.prepared(tmp_path, tags=True)
     vocabulary = Vocabulary(corpus.vocabulary_path)

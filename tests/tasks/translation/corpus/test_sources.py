@@ -45,6 +45,14 @@ def test_files_may_be_compressed(tmp_path):
     assert found(files.tab_pairs('de', str(path), Report())) == [('de', 'Hallo', 'Hello')]
 
 
+def test_a_compressed_file_that_is_damaged_is_refused(tmp_path):
+    path, whole = tmp_path / 'a.tsv.gz', gzip.compress(b''.join(b'Hallo %d\tHello %d\n' % (i, i) for i in range(999)))
+    for damaged in (whole[:-20], whole[:200] + bytes(200) + whole[400:], whole[:-8] + bytes(8)):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r'a.tsv.gz is damaged \(.*\); fetch it again'):
+            list(files.tab_pairs('de', str(path), Report()))
+
+
 def test_columns_are_chosen(tmp_path):
     path = write_lines(tmp_path / 'a.tsv', 'Hello\t7\tHallo')
     assert found(files.tab_pairs('de', path, Report(), (2, 0))) == [('de', 'Hallo', 'Hello')]
@@ -58,13 +66,14 @@ def test_unequal_line_counts_are_refused(tmp_path):
 
 def test_lines_that_are_wrong_are_dropped_and_reported_with_their_numbers(tmp_path):
     lines = [f'Satz {i}\tSentence {i}' for i in range(20)]
-    path = write_lines(tmp_path / 'a.tsv', *lines, b'\xff\xfe\tHello', 'no tab', '\tHello', 'Hallo\t  ', *lines)
+    path = write_lines(tmp_path / 'a.tsv', *lines, b'\xff\xfe\tHello', 'no tab', '\tHello', 'Hallo\t  ', 'a\0\tb', *lines)
     report = Report()
     assert len(list(files.tab_pairs('de', path, report))) == 40
     assert report.counts['de a.tsv', files.NOT_UTF8] == 1
     assert report.places['de a.tsv', files.NOT_UTF8] == [f'{path}:21']
     assert report.places['de a.tsv', files.NO_PAIR] == [f'{path}:22']
     assert report.places['de a.tsv', files.EMPTY] == [f'{path}:23', f'{path}:24']
+    assert report.places['de a.tsv', files.HAS_NUL] == [f'{path}:25']
 
 
 def test_a_file_of_another_encoding_is_refused(tmp_path):
