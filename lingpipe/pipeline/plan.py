@@ -47,6 +47,7 @@ class PipelineParams(Params):
                                              'that with it results differ in the last bits between partitions.')
 
     def check(self) -> None:
+        """Raises ValueError for a number below 1, or a partition or devices of another length than the numbers say."""
         for name in ('num_cells', 'num_micro_batches', 'num_replicas'):
             if getattr(self, name) < 1:
                 raise ValueError(f'{name}={getattr(self, name)}; it must be at least 1.')

@@ -28,14 +28,17 @@ class Simulation:
 
     @property
     def step_s(self) -> float:
+        """Seconds from the start of the first task to the end of the last."""
         return self.timeline.step_s
 
     @property
     def busy_share(self) -> float:
+        """Share of the devices' time in tasks, 0 to 1."""
         return self.timeline.busy_share
 
     @property
     def bubble_share(self) -> float:
+        """1 - busy_share."""
         return self.timeline.bubble_share
 
     def to_trace(self) -> list[dict[str, Any]]:

@@ -35,10 +35,12 @@ class Timeline:
 
     @property
     def num_devices(self) -> int:
+        """1 + the largest device: one below it counts even if it has no task."""
         return 1 + max(self.device_of.values())
 
     @property
     def start_s(self) -> float:
+        """When the first task starts, on the clock of the spans."""
         return min(start for start, _ in self.spans.values())
 
     @property

@@ -29,7 +29,6 @@ def amoebanet(num_classes: int, num_steps: int, learning_rate: float, batch_size
         optimizer=optimizers.RMSProp.Params(rho=0.9, momentum=0.9, epsilon=1e-3),
         learning_rate=schedules.Cosine.Params(rate=learning_rate, warmup_steps=num_steps // 20, decay_steps=num_steps - num_steps // 20),
         l2=4e-5, clip_norm=10.)
-
     train = FashionMNISTInput.Params(batch_size=batch_size, transform=TRAIN, subset=subset)
     test = FashionMNISTInput.Params(split='test', batch_size=200, transform=TEST, shuffle=False, num_epochs=1,
                                     subset=Subset(classes=subset.classes))

@@ -13,8 +13,6 @@ image.fashion_mnist.Transfer is the same made small, and was.
 """
 from __future__ import annotations
 
-from typing import Any
-
 from lingpipe import optimizers, schedules
 from lingpipe.experiment import Experiment, InitializeFrom
 from lingpipe.learner import Learner
@@ -32,29 +30,19 @@ TRAIN = Transform.Params(size=SIZE, flip=True, cutout=160)
 TEST = Transform.Params(size=SIZE)
 
 
-def fine_tuned(num_classes: int, train_input: Any, eval_inputs: dict[str, Any]) -> Experiment.Params:
-    """The network with a new last layer, and how it is trained."""
+def fine_tuned(num_classes: int, images: FolderInput.Params | TFDSImageInput.Params, test: str = 'test') -> Experiment.Params:
+    """The network with a new last layer, and how it is trained on the split 'train' of the images; `test` is the one to test with."""
+    train_input = images.copy().set(batch_size=256, transform=TRAIN)
     network = AmoebaNet.Params(name='amoebanet', architecture='B', num_layers=18, num_filters=512, num_classes=num_classes)
     learner = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9, nesterov=True), l2=4e-5, clip_norm=10.,
                              learning_rate=schedules.Cosine.Params(rate=0.01, decay_steps=NUM_STEPS))
     return Experiment.Params(
         task=classifier(network, learner, has_top5=True, preprocess=(Normalize.Params(name='normalize', dtype='bfloat16'),)),
-        train_input=train_input, eval_inputs=eval_inputs,
+        train_input=train_input,
+        eval_inputs={'test': train_input.copy().set(split=test, shuffle=False, num_epochs=1, transform=TEST)},
         pipeline=PipelineParams(num_cells=4, num_micro_batches=32),
         train=TrainLoop.Params(num_steps=NUM_STEPS, eval_every_steps=2000),
         initialize_from=InitializeFrom(rules=initialized_but_last('model/amoebanet/dense', is_averaged=True)))
-
-
-def of_tfds(num_classes: int, name: str, train: str = 'train', test: str = 'test', label: str = 'label') -> Experiment.Params:
-    """A set of tensorflow-datasets."""
-    made = TFDSImageInput.Params(name=name, split=train, label=label, batch_size=256, transform=TRAIN)
-    return fine_tuned(num_classes, made, {'test': made.copy().set(split=test, shuffle=False, num_epochs=1, transform=TEST)})
-
-
-def of_folder(num_classes: int, directory: str) -> Experiment.Params:
-    """A folder of images, directory/train/class/*.jpg and directory/test/class/*.jpg."""
-    made = FolderInput.Params(directory=directory, split='train', batch_size=256, transform=TRAIN)
-    return fine_tuned(num_classes, made, {'test': made.copy().set(split='test', shuffle=False, num_epochs=1, transform=TEST)})
 
 
 @register
@@ -66,7 +54,7 @@ class CIFAR10:
 
     @classmethod
     def params(cls) -> Experiment.Params:
-        return of_tfds(10, 'cifar10')
+        return fine_tuned(10, TFDSImageInput.Params(name='cifar10'))
 
 
 @register
@@ -78,7 +66,7 @@ class CIFAR100:
 
     @classmethod
     def params(cls) -> Experiment.Params:
-        return of_tfds(100, 'cifar100')
+        return fine_tuned(100, TFDSImageInput.Params(name='cifar100'))
 
 
 @register
@@ -92,7 +80,7 @@ class StanfordCars:
 
     @classmethod
     def params(cls) -> Experiment.Params:
-        return of_tfds(196, 'cars196')
+        return fine_tuned(196, TFDSImageInput.Params(name='cars196'))
 
 
 @register
@@ -104,7 +92,7 @@ class OxfordPets:
 
     @classmethod
     def params(cls) -> Experiment.Params:
-        return of_tfds(37, 'oxford_iiit_pet')
+        return fine_tuned(37, TFDSImageInput.Params(name='oxford_iiit_pet'))
 
 
 @register
@@ -116,7 +104,7 @@ class Food101:
 
     @classmethod
     def params(cls) -> Experiment.Params:
-        return of_tfds(101, 'food101', test='validation')
+        return fine_tuned(101, TFDSImageInput.Params(name='food101'), test='validation')
 
 
 @register
@@ -131,7 +119,7 @@ class FGVCAircraft:
 
     @classmethod
     def params(cls) -> Experiment.Params:
-        return of_folder(100, 'data/fgvc_aircraft')
+        return fine_tuned(100, FolderInput.Params(directory='data/fgvc_aircraft'))
 
 
 @register
@@ -145,4 +133,4 @@ class Birdsnap:
 
     @classmethod
     def params(cls) -> Experiment.Params:
-        return of_folder(500, 'data/birdsnap')
+        return fine_tuned(500, FolderInput.Params(directory='data/birdsnap'))

@@ -8,8 +8,6 @@ The corpus is one's own, in data/massive: see tools.build_corpus and tools.train
 """
 from __future__ import annotations
 
-from typing import Literal
-
 from lingpipe.experiment import Experiment
 from lingpipe.pipeline.plan import PipelineParams
 from lingpipe.registry import register
@@ -24,14 +22,6 @@ DIRECTORY = 'data/massive'
 MAX_ABS_LOGIT = 30.
 
 
-def corpus(split: Literal['train', 'test']) -> TranslationInput.Params:
-    """What tools.build_corpus and tools.train_vocabulary prepared in DIRECTORY."""
-    if split == 'train':
-        return TranslationInput.Params(directory=DIRECTORY, batch_size=BATCH_SIZE, bucket_lengths=(32, 64, 128), temperature=5.)
-    return TranslationInput.Params(directory=DIRECTORY, split='test', batch_size=BATCH_SIZE, bucket_lengths=(128,), overlong='cut',
-                                   shuffle=False, num_epochs=1)
-
-
 def transformer(num_layers: int, hidden_dim: int, num_heads: int, vocabulary_shards: int = 1) -> Transformer.Params:
     """T(L, H, A). One table for source and target, another one for the softmax."""
     return Transformer.Params(
@@ -40,11 +30,14 @@ def transformer(num_layers: int, hidden_dim: int, num_heads: int, vocabulary_sha
         max_abs_logit=MAX_ABS_LOGIT, vocabulary_shards=vocabulary_shards)
 
 
-def experiment(network: Transformer.Params, num_cells: int, num_micro_batches: int = 32) -> Experiment.Params:
-    """A T(L, H, A) in K cells."""
+def experiment(network: Transformer.Params, num_cells: int) -> Experiment.Params:
+    """A T(L, H, A) in K cells, M = 32."""
     return Experiment.Params(
-        task=translator(network, translation_learner(model_dim=1024)), train_input=corpus('train'), eval_inputs={'test': corpus('test')},
-        pipeline=PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches),
+        task=translator(network, translation_learner(model_dim=1024)),
+        train_input=TranslationInput.Params(directory=DIRECTORY, batch_size=BATCH_SIZE, bucket_lengths=(32, 64, 128), temperature=5.),
+        eval_inputs={'test': TranslationInput.Params(directory=DIRECTORY, split='test', batch_size=BATCH_SIZE, bucket_lengths=(128,),
+                                                     overlong='cut', shuffle=False, num_epochs=1)},
+        pipeline=PipelineParams(num_cells=num_cells, num_micro_batches=32),
         train=TrainLoop.Params(num_steps=500_000, checkpoint_every_steps=1000, eval_every_steps=5000))
 
 

@@ -27,9 +27,6 @@ import itertools
 import math
 from typing import Any, Literal
 
-import tensorflow as tf
-
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, Params, field
 from lingpipe.layer import Layer
 from lingpipe.layers.convolution import Conv2D
@@ -37,7 +34,6 @@ from lingpipe.layers.dense import Activation, Dense
 from lingpipe.layers.dropout import Dropout
 from lingpipe.layers.pooling import GlobalAvgPool2D
 from lingpipe.layers.sequential import Sequential
-from lingpipe.nested import NestedMap
 from tasks.image.blocks import AUXILIARY_SIZE, AuxiliaryHead, Concat, ConvNorm, FactorizedReduction, Norm, conv_norm, with_layers
 from tasks.image.cells import ARCHITECTURES, CellTable
 from tasks.image.operations import Combination, Operation
@@ -55,14 +51,6 @@ class Stem(ConvNorm):
 
     class Params(ConvNorm.Params):
         min_size: int = field(1, 'Least height and width of the images.')
-
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
-        self._check(x)
-        return super().fprop(theta, ctx, x)
-
-    def cost(self, x: tf.TensorSpec) -> Cost:
-        self._check(x)
-        return super().cost(x)
 
     def _check(self, x: Any) -> None:
         if x.shape.rank != 4 or min(x.shape[1:3]) < self.params.min_size:
@@ -157,18 +145,13 @@ class AmoebaNet(Sequential):
 
 def _cell_layers(p: Any) -> list[Layer.Params]:
     table = AmoebaCell.table(p)
-    layers: list[Layer.Params] = [
-        conv_norm(p.previous.dim, p.dim, p.batch_norm, name='previous', reads={'x': p.previous.name}, writes=f'{p.name}.s0')]
-    states = [State(name=f'{p.name}.s0', dim=p.dim, reduction=p.previous.reduction), p.before_previous]
-    older = p.before_previous
-    wiring: dict[str, Any] = {'name': 'before_previous', 'reads': {'x': older.name}, 'writes': f'{p.name}.s1'}
-    if older.reduction != p.previous.reduction:
-        layers.append(FactorizedReduction.Params(input_dim=older.dim, dim=p.dim, batch_norm=p.batch_norm, **wiring))
-        states[1] = State(name=f'{p.name}.s1', dim=p.dim, reduction=p.previous.reduction)
-    elif older.dim != p.dim and not p.is_first:
-        layers.append(conv_norm(older.dim, p.dim, p.batch_norm, **wiring))
-        states[1] = State(name=f'{p.name}.s1', dim=p.dim, reduction=p.previous.reduction)
-    reduction = p.previous.reduction * (2 if p.is_reduction else 1)
+    newer, older = p.previous, p.before_previous
+    states = [State(name=f'{p.name}.s0', dim=p.dim, reduction=newer.reduction), older]
+    layers = [_resized(p, 'previous', newer, states[0])]
+    if older.reduction != newer.reduction or older.dim != p.dim and not p.is_first:
+        states[1] = State(name=f'{p.name}.s1', dim=p.dim, reduction=newer.reduction)
+        layers.append(_resized(p, 'before_previous', older, states[1]))
+    reduction = newer.reduction * (2 if p.is_reduction else 1)
     for i, combination in enumerate(table.combinations):
         (left, left_kind), (right, right_kind) = combination
         name = f'{p.name}.s{i + 2}'
@@ -181,8 +164,9 @@ def _cell_layers(p: Any) -> list[Layer.Params]:
     for i in table.outputs:
         outputs[f's{i}'] = states[i].name
         if (states[i].dim, states[i].reduction) != (p.dim, reduction):
-            outputs[f's{i}'] = f'{p.name}.reduced_s{i}'
-            layers.append(_reduced(p, states[i], reduction, f'reduced_s{i}'))
+            output = State(name=f'{p.name}.reduced_s{i}', dim=p.dim, reduction=reduction)
+            outputs[f's{i}'] = output.name
+            layers.append(_resized(p, f'reduced_s{i}', states[i], output, has_relu=False))
     return [*layers, Concat.Params(name='output', reads=outputs, writes=p.name)]
 
 
@@ -191,12 +175,12 @@ def _operation(p: Any, kind: str, state: State, reduction: int) -> Operation.Par
                             drop_path_rate=p.drop_path_rate, drop_path_steps=p.drop_path_steps, is_torchgpipe=p.is_torchgpipe)
 
 
-def _reduced(p: Any, state: State, reduction: int, name: str) -> Layer.Params:
-    """Brings a state that the cell puts out to the size of the others."""
-    wiring: dict[str, Any] = {'name': name, 'reads': {'x': state.name}, 'writes': f'{p.name}.{name}'}
-    if state.reduction != reduction:
-        return FactorizedReduction.Params(input_dim=state.dim, dim=p.dim, batch_norm=p.batch_norm, has_relu=False, **wiring)
-    return conv_norm(state.dim, p.dim, p.batch_norm, has_relu=False, **wiring)
+def _resized(p: Any, name: str, old: State, new: State, has_relu: bool = True) -> Layer.Params:
+    """The layer that reads a state and writes it with the channels and the size of another."""
+    fields: dict[str, Any] = {'name': name, 'has_relu': has_relu, 'reads': {'x': old.name}, 'writes': new.name}
+    if old.reduction != new.reduction:
+        return FactorizedReduction.Params(input_dim=old.dim, dim=new.dim, batch_norm=p.batch_norm, **fields)
+    return conv_norm(old.dim, new.dim, p.batch_norm, **fields)
 
 
 def _network_layers(p: Any) -> list[Layer.Params]:

@@ -45,21 +45,26 @@ class Chain(Layer):
     """Its children in order, each on the result of the one before; subclasses make them in __init__."""
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        self._check(x)
         for name, child in self.children.items():
             x = child.fprop(theta[name], ctx, x)
         return x
 
     def cost(self, x: tf.TensorSpec) -> Cost:
+        self._check(x)
         sum_of_costs = Cost(0., 0, 0., x)
         for child in self.children.values():
             sum_of_costs += child.cost(sum_of_costs.outputs)
         return sum_of_costs
 
+    def _check(self, x: Any) -> None:
+        """Raises ValueError for a shape of x that a subclass cannot take; any may come here."""
 
-class ConvNorm(Layer):
+
+class ConvNorm(Chain):
     """A rectifier, a convolution without bias and BatchNorm; x [b, h, w, C] -> [b, h', w', F]."""
 
-    class Params(Layer.Params):
+    class Params(Chain.Params):
         conv: Layer.Params = field(REQUIRED, 'The convolution, with use_bias=False and filters set.')
         batch_norm: Norm = field(Norm(), 'Of the result.')
         has_relu: bool = field(True, 'Whether the rectifier comes first.')
@@ -67,16 +72,14 @@ class ConvNorm(Layer):
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)
         p = self.params
-        self.conv = self.add_child(p.conv, 'conv')
-        self.batch_norm = self.add_child(p.batch_norm.of(p.conv.filters), 'batch_norm')
+        self.add_child(p.conv, 'conv')
+        self.add_child(p.batch_norm.of(p.conv.filters), 'batch_norm')
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
-        y = self.conv.fprop(theta.conv, ctx, tf.nn.relu(x) if self.params.has_relu else x)
-        return self.batch_norm.fprop(theta.batch_norm, ctx, y)
+        return super().fprop(theta, ctx, tf.nn.relu(x) if self.params.has_relu else x)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        conv = self.conv.cost(x)
-        return _relu_cost(x, self.params.has_relu) + conv + self.batch_norm.cost(conv.outputs)
+        return _relu_cost(x, self.params.has_relu) + super().cost(x)
 
 
 def conv_norm(input_dim: int, dim: int, batch_norm: Norm, kernel_size: tuple[int, int] = (1, 1),
@@ -119,7 +122,7 @@ class FactorizedReduction(Layer):
 
 
 class Concat(Layer):
-    """The values of Params.reads, in the order of its keys, as one along the channels."""
+    """The values of Params.reads, each [b, h, w, its channels], in the order of its keys -> [b, h, w, all their channels]."""
 
     def reads(self) -> dict[str, str]:
         return dict(self.params.reads)
@@ -128,6 +131,7 @@ class Concat(Layer):
         return tf.concat([values[key] for key in sorted(values)], -1)
 
     def cost(self, **values: tf.TensorSpec) -> Cost:
+        """Raises ValueError unless all but the channels are equal."""
         first = values[min(values)]
         for key, value in values.items():
             if value.shape[:-1] != first.shape[:-1]:
@@ -138,7 +142,7 @@ class Concat(Layer):
 
 
 class RampedDropPath(DropPath):
-    """DropPath whose rate grows linearly from 0 in the first steps of the training."""
+    """DropPath whose rate grows linearly from 0 in the first steps of the training; x [b, ...]."""
 
     class Params(DropPath.Params):
         ramp_steps: int = field(REQUIRED, 'Updates until the rate is `rate`.')
@@ -182,14 +186,6 @@ class AuxiliaryHead(Chain):
         self.add_child(Activation.Params(activation='relu'), 'relu_1')
         self.add_child(Flatten.Params(), 'flatten')
         self.add_child(Dense.Params(input_dim=many, units=p.num_classes), 'dense')
-
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
-        self._check(x)
-        return super().fprop(theta, ctx, x)
-
-    def cost(self, x: tf.TensorSpec) -> Cost:
-        self._check(x)
-        return super().cost(x)
 
     def _check(self, x: Any) -> None:
         size = self.params.input_size

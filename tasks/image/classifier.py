@@ -32,6 +32,7 @@ class ImageClassification(Task):
         return {'image': picture(np.asarray(batch['image'][:8]))} if 'image' in batch else {}
 
     def check_input(self, source: Input) -> None:
+        """Raises ValueError for an input of more classes than the network has outputs."""
         num_classes = len(source.class_names)
         last = [layer for layer in self.network.elements() if isinstance(layer, Dense)][-1:]
         for layer in last:

@@ -86,6 +86,7 @@ class Sum(Layer):
         return left + right
 
     def cost(self, left: tf.TensorSpec, right: tf.TensorSpec) -> Cost:
+        """Raises ValueError unless both have the same shape and type."""
         if left != right:
             raise ValueError(f'{self.path}: the left operation gives {left.shape} and the right one {right.shape}, which cannot be added; '
                              'correct the strides.')

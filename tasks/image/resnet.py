@@ -57,6 +57,7 @@ class ResidualSum(Layer):
         return tf.nn.relu(x + shortcut)
 
     def cost(self, x: tf.TensorSpec, shortcut: tf.TensorSpec) -> Cost:
+        """Raises ValueError unless both have the same shape."""
         if x.shape != shortcut.shape:
             raise ValueError(f'{self.path}: x is {x.shape} and shortcut is {shortcut.shape}, which cannot be added; give the convolution '
                              "of the shortcut the branch's stride and filters.")
@@ -85,6 +86,7 @@ class ResNet(Sequential):
         dropout_rate: float = field(0., 'Of the dropout before the last layer.')
 
         def check(self) -> None:
+            """Raises ValueError unless 0 <= dropout_rate < 1 and every group has a block."""
             check_rate('dropout_rate', self.dropout_rate)
             if min(self.blocks_per_group, default=1) < 1:
                 raise ValueError(f'blocks_per_group={self.blocks_per_group} has a group without blocks; leave the group out, or give it '
