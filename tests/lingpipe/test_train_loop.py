@@ -45,6 +45,23 @@ def values_of(loop):
     return {key: variable.numpy() for key, variable in loop.program.variables().items()}
 
 
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+    """By step, the variables of a training that nothing disturbs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(os.path.dirname(__file__))
+        loop = make_loop(make_params(train__num_steps=9), tmp_path_factory.mktemp('whole'), has_evaluation=False)
+    train_step, found = loop.program.train_step, {}
+
+    def remembered(batch, step, index):
+        found[step] = values_of(loop)
+        return train_step(batch, step, index)
+
+    loop.program.train_step = remembered
+    assert loop.run().step == 9
+    return {**found, 9: values_of(loop)}
+
+
 def assert_same(found, expected):
     assert found.keys() == expected.keys()
     for key in expected:
@@ -57,13 +74,12 @@ def test_training_learns(tmp_path):
     assert outcome.metrics['test']['error'] < 0.15
 
 
-def test_resumed_training_has_the_bits_of_an_uninterrupted_one_whatever_the_cells(tmp_path):
-    whole, _ = train(make_params(train__num_steps=9), tmp_path / 'whole', has_evaluation=False)
+def test_resumed_training_has_the_bits_of_an_uninterrupted_one_whatever_the_cells(tmp_path, whole):
     for steps, num_cells, schedule in ((2, 1, 'gpipe'), (5, 4, '1f1b'), (9, 2, 'gpipe')):
         parts, outcome = train(make_params(train__num_steps=steps, pipeline__num_cells=num_cells, pipeline__schedule=schedule),
                                tmp_path / 'parts', has_evaluation=False)
         assert outcome.step == steps
-    assert_same(values_of(parts), values_of(whole))
+    assert_same(values_of(parts), whole[9])
 
 
 def test_accumulated_mini_batches_resume_at_the_right_example(tmp_path):
@@ -74,11 +90,10 @@ def test_accumulated_mini_batches_resume_at_the_right_example(tmp_path):
     assert_same(values_of(parts), values_of(whole))
 
 
-def test_timed_step_is_a_normal_step_and_is_drawn(tmp_path):
-    plain, _ = train(make_params(train__num_steps=6), tmp_path / 'plain', has_evaluation=False)
+def test_timed_step_is_a_normal_step_and_is_drawn(tmp_path, whole):
     out = io.StringIO()
     timed, outcome = train(make_params(train__num_steps=6, train__timeline_step=4), tmp_path / 'timed', has_evaluation=False, out=out)
-    assert_same(values_of(timed), values_of(plain))
+    assert_same(values_of(timed), whole[6])
     report = outcome.timeline
     assert report.step == 4
     assert 0 <= report.measured_bubble < 1 and 0 <= report.replayed_bubble < 1
@@ -98,15 +113,14 @@ def test_timeline_is_made_of_a_step_with_accumulation_too(tmp_path):
     assert_same(values_of(timed), values_of(plain))
 
 
-def test_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path):
-    whole, _ = train(make_params(train__num_steps=8), tmp_path / 'whole', has_evaluation=False)
+def test_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path, whole):
     train(make_params(train__num_steps=5), tmp_path / 'parts', has_evaluation=False)
     for name in glob.glob(f'{tmp_path}/parts/checkpoints/step-00000005/variables.data*'):
         pathlib.Path(name).write_bytes(bytes(os.path.getsize(name)))
     out = io.StringIO()
     parts, _ = train(make_params(train__num_steps=8), tmp_path / 'parts', has_evaluation=False, out=out)
     assert 'going on after step 4' in out.getvalue()
-    assert_same(values_of(parts), values_of(whole))
+    assert_same(values_of(parts), whole[8])
 
 
 def test_checkpoint_of_other_batches_is_refused(tmp_path):
@@ -237,17 +251,25 @@ def test_weights_are_taken_from_another_training(tmp_path):
     assert '  taken      weights/model/dense_0/w\n' in (tmp_path / 'new' / 'initialization.txt').read_text()
 
 
-def test_summaries_and_lines_are_written(tmp_path):
-    out = io.StringIO()
-    train(make_params(train__num_steps=10), tmp_path, out=out)
-    lines = out.getvalue()
-    assert lines == (tmp_path / 'train.log').read_text()
+@pytest.fixture(scope='module')
+def ten_steps(tmp_path_factory):
+    """The logdir of a training with its evaluation, and the lines that it prints."""
+    logdir, out = tmp_path_factory.mktemp('ten_steps'), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(os.path.dirname(__file__))
+        train(make_params(train__num_steps=10), logdir, out=out)
+    return logdir, out.getvalue()
+
+
+def test_summaries_and_lines_are_written(ten_steps):
+    logdir, lines = ten_steps
+    assert lines == (logdir / 'train.log').read_text()
     # F, B and recomputation of 2 x 128 FLOPs in cell 0, F and B of 320 in the fused last one: 1024 and 960.
     assert re.search(r'^predicted bubble [\d.]+%, balance 96\.9%', lines, re.MULTILINE)
     assert re.search(r'^step 10/10  loss [\d.]+  learning rate 0\.0496  [\d.,]+ examples/s  ETA 0:00:00$', lines, re.MULTILINE)
     found: dict[str, list[int]] = {}
     for run in ('train', 'eval_test'):
-        for file in glob.glob(f'{tmp_path}/tensorboard/{run}/*'):
+        for file in glob.glob(f'{logdir}/tensorboard/{run}/*'):
             for record in tf.data.TFRecordDataset(file):
                 event = tf.compat.v1.Event.FromString(record.numpy())
                 for value in event.summary.value:
@@ -258,9 +280,9 @@ def test_summaries_and_lines_are_written(tmp_path):
     assert {'train/gradient_norm', 'train/learning_rate', 'train/examples_per_s', 'train/input_wait_share'} <= found.keys()
 
 
-def test_every_number_of_a_training_is_a_scalar_in_tensorboard(tmp_path):
-    loop, _ = train(make_params(train__num_steps=10), tmp_path)
-    found = {run: EventAccumulator(f'{tmp_path}/tensorboard/{run}').Reload() for run in ('train', 'eval_test')}
+def test_every_number_of_a_training_is_a_scalar_in_tensorboard(ten_steps):
+    logdir, _ = ten_steps
+    found = {run: EventAccumulator(f'{logdir}/tensorboard/{run}').Reload() for run in ('train', 'eval_test')}
 
     def scalars(run):
         """tag -> [(step, value)]"""
@@ -274,14 +296,13 @@ def test_every_number_of_a_training_is_a_scalar_in_tensorboard(tmp_path):
     assert trained['weight'] == [(1, 8), (5, 8), (10, 8)]
     assert trained['nonfinite_steps'] == [(1, 0), (5, 0), (10, 0)]
     assert trained['loss'][0][1] > trained['loss'][2][1] > 0 and trained['gradient_norm'][0][1] > 0
-    line = json.loads((tmp_path / 'evaluations.jsonl').read_text())
+    line = json.loads((logdir / 'evaluations.jsonl').read_text())
     assert evaluated == {name: [(10, pytest.approx(line[name]))] for name in ('loss', 'error')}
 
 
 # Checkpoints that cannot be written.
 
-def test_full_disk_costs_a_checkpoint_and_not_the_training(tmp_path, monkeypatch):
-    whole, _ = train(make_params(train__num_steps=6), tmp_path / 'whole', has_evaluation=False)
+def test_full_disk_costs_a_checkpoint_and_not_the_training(tmp_path, monkeypatch, whole):
     write = files.write
 
     def full(path, facts, read):
@@ -295,7 +316,7 @@ def test_full_disk_costs_a_checkpoint_and_not_the_training(tmp_path, monkeypatch
                        r'whole\. Make room or choose another logdir\. The training goes on\.', out.getvalue())
     assert found == ['2', '3']
     assert Checkpointer(str(tmp_path / 'parts' / 'checkpoints'), is_writer=False).steps() == [1, 4, 5, 6]
-    assert_same(values_of(parts), values_of(whole))
+    assert_same(values_of(parts), whole[6])
 
 
 @contextlib.contextmanager
@@ -349,15 +370,14 @@ def test_full_disk_under_the_logdir_costs_lines_and_not_the_training(tmp_path):
     assert evaluated == [2, 8]
 
 
-def test_disk_that_stays_full_ends_the_training_with_what_was_saved(tmp_path):
+def test_disk_that_stays_full_ends_the_training_with_what_was_saved(tmp_path, whole):
     lengths = {'train__num_steps': 6, 'train__checkpoint_in_background': False}
     loop = make_loop(make_params(**lengths), tmp_path)
     with full_after(loop, 3), pytest.raises(OSError, match=r'^the checkpoint of step 6 cannot be written to .*; that of step 3 is still '
                                                            r'whole\. Make room or choose another logdir\.$'):
         loop.run()
-    whole, _ = train(make_params(**lengths), tmp_path / 'whole', has_evaluation=False)
     parts, _ = train(make_params(**lengths), tmp_path, has_evaluation=False)
-    assert_same(values_of(parts), values_of(whole))
+    assert_same(values_of(parts), whole[6])
 
 
 def test_last_checkpoint_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
@@ -369,11 +389,10 @@ def test_last_checkpoint_that_cannot_be_written_is_an_error(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize('in_background', [True, False])
-def test_checkpoints_are_the_same_in_the_background_or_not(tmp_path, in_background):
+def test_checkpoints_are_the_same_in_the_background_or_not(tmp_path, in_background, whole):
     train(make_params(train__num_steps=4, train__keep=9, train__checkpoint_in_background=in_background), tmp_path, has_evaluation=False)
     checkpointer = Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False)
     assert checkpointer.steps() == [1, 2, 3, 4]
     for step in checkpointer.steps():
-        exact, _ = train(make_params(train__num_steps=step), tmp_path / f'{step}', has_evaluation=False)
-        found = files.tensors(checkpointer.path(step), values_of(exact))
-        assert_same(dict(zip(values_of(exact), found, strict=True)), values_of(exact))
+        found = files.tensors(checkpointer.path(step), whole[step])
+        assert_same(dict(zip(whole[step], found, strict=True)), whole[step])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from forks import Fork, run_module
 
 from lingpipe import trainer
 from lingpipe.layer import Weight
@@ -208,13 +209,14 @@ def checkpoint_of(logdir, step):
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if name.startswith('variables/')}
 
 
-def test_training_killed_ten_times_has_the_bits_of_an_uninterrupted_one(tmp_path):
-    def train(name, num_kills):
-        return subprocess.run([sys.executable, f'{HERE}/kill_often.py', f'{tmp_path}/{name}', str(num_kills), '0', MODEL, '--mode=train',
-                               '--steps=60'], env=environment(), capture_output=True, text=True, timeout=200)
-    killed, whole = train('killed', 10), train('whole', 0)
-    assert killed.returncode == whole.returncode == 0, killed.stderr + whole.stderr
-    assert killed.stdout.count('killed at') == 10
+def test_training_killed_ten_times_has_the_bits_of_an_uninterrupted_one(monkeypatch, tmp_path):
+    import kill_often
+    flags = [MODEL, '--mode=train', '--steps=60']
+    killed = Fork(kill_often.main, f'{tmp_path}/killed', 10, 0, flags, env=environment())
+    out, err = killed.communicate(timeout=200)
+    assert killed.returncode == 0, err
+    assert out.count('killed at') == 10
+    assert run_here(monkeypatch, f'--logdir={tmp_path}/whole', *flags) == 0
     found, expected = checkpoint_of(tmp_path / 'killed', 60), checkpoint_of(tmp_path / 'whole', 60)
     assert found.keys() == expected.keys() and len(found) == 16
     for name in expected:
@@ -222,8 +224,8 @@ def test_training_killed_ten_times_has_the_bits_of_an_uninterrupted_one(tmp_path
 
 
 def test_sigterm_saves_and_the_same_command_goes_on(tmp_path):
-    command = [sys.executable, '-m', 'lingpipe.trainer', MODEL, '--logdir=log', '--mode=train', '--set=train.checkpoint_every_steps=100000']
-    process = subprocess.Popen([*command, '--steps=100000'], env=environment(), cwd=tmp_path, text=True,
+    command = ['lingpipe.trainer', MODEL, '--logdir=log', '--mode=train', '--set=train.checkpoint_every_steps=100000']
+    process = subprocess.Popen([sys.executable, '-m', *command, '--steps=100000'], env=environment(), cwd=tmp_path, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     log, deadline = tmp_path / 'log' / 'train.log', time.monotonic() + 60
     while not (log.exists() and 'step 2/' in log.read_text()) and time.monotonic() < deadline:
@@ -234,7 +236,8 @@ def test_sigterm_saves_and_the_same_command_goes_on(tmp_path):
     assert process.returncode == 143, err
     assert err == ''   # TensorFlow is quiet
     step = int(stopped[1])
-    done = subprocess.run([*command, f'--steps={step + 2}'], env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert f'going on after step {step}, from log/checkpoints' in done.stdout
-    assert f'done after {step + 2} steps' in done.stdout
+    again = Fork(run_module, *command, f'--steps={step + 2}', env=environment(), cwd=tmp_path)
+    out, err = again.communicate(timeout=60)
+    assert again.returncode == 0, err
+    assert f'going on after step {step}, from log/checkpoints' in out
+    assert f'done after {step + 2} steps' in out

@@ -2,19 +2,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
+from forks import Fork, run_module
 
 from tools import bench_link
 
 
 def test_a_slow_link_sets_the_pace():
     """2 cells and 4 micro-batches over 50 ms a transfer: the last value comes after 201 ms, its gradient 50 ms after its backward."""
-    command = [sys.executable, '-m', 'tools.bench_link', '--num_cells=2', '--num_micro_batches=4', '--device_ms=1,2', '--transfer_kb=4',
-               '--links_mb_s=inf,0.08192', '--steps=2', '--json']
-    fast, slow = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)['links']
+    process = Fork(run_module, 'tools.bench_link', '--num_cells=2', '--num_micro_batches=4', '--device_ms=1,2', '--transfer_kb=4',
+                   '--links_mb_s=inf,0.08192', '--steps=2', '--json')
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    fast, slow = json.loads(out)['links']
     assert (fast['link_mb_s'], fast['transfer_ms'], fast['simulated_ms']) == (None, 0, 15)
     assert slow['transfer_ms'] == pytest.approx(50) and slow['simulated_ms'] == pytest.approx(1 + 4 * 50 + 3 + 50 + 2)
     assert slow['step_ms'] >= slow['simulated_ms'] and fast['step_ms'] < slow['step_ms']

@@ -52,13 +52,17 @@ def test_table_3_slows_down_with_the_link_as_the_simulator_says():
     assert slow['simulated'][4] == pytest.approx(0.5, rel=0.01)
 
 
-def test_a_table_says_what_is_the_papers_and_what_is_simulated(capsys):
+def test_a_table_says_what_is_the_papers_and_what_is_simulated(capsys, monkeypatch):
+    rows = paper_tables.table_3(2.3e12, [math.inf])
+    asked = []
+    monkeypatch.setattr(paper_tables, 'table_3', lambda *args: asked.append(args) or rows)   # it is made once for both
     paper_tables.main(['--tables=3', '--links_gb_s=inf'])
     text = capsys.readouterr().out
     assert text.startswith('"paper" is what arXiv:1811.06965v5 prints; "simulated" is lingpipe\'s prediction: nothing was trained here.')
     assert 'AmoebaNetD18x128            paper, PCI-E  1.00  1.70  2.70\n' in text and 'simulated, free  1.00' in text
     paper_tables.main(['--tables=3', '--links_gb_s=inf', '--json'])
     assert [row['model'] for row in json.loads(capsys.readouterr().out)['table_3']] == ['AmoebaNetD18x128', 'Transformer24']
+    assert asked == [(2.3e12, [math.inf])] * 2
 
 
 @pytest.mark.parametrize('flags', [['--tables=4'], ['--links_gb_s=0'], ['--tables=one']])

@@ -3,12 +3,11 @@ from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from forks import Fork, run_module
 
 from lingpipe.checkpoint import Checkpointer
 from tools import bench_pipeline, compare_checkpoints, compare_params, plot_partition, repeat, show_partition, show_schedule
@@ -110,9 +109,10 @@ def test_compare_params_shows_what_differs(capsys, tmp_path):
                                    ['--device_ms=1,2', '--num_cells=3', '--num_micro_batches=4'],
                                    ['--stack=amoebanet', '--layers=3', '--filters=8', '--image=32', '--batch=4', '--num_micro_batches=2']])
 def test_bench_pipeline_prints_one_json_object(flags):
-    command = [sys.executable, '-m', 'tools.bench_pipeline', *flags, '--steps=1', '--no_baseline', '--json']
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
+    process = Fork(run_module, 'tools.bench_pipeline', *flags, '--steps=1', '--no_baseline', '--json')
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    found = json.loads(out)
     assert {'step_ms', 'examples_s', 'peak_mb', 'us_a_task', 'num_weights'} <= found.keys() and found['step_ms'] > 0
 
 

@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -15,11 +14,14 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from lingpipe.cluster import listening
+from lingpipe.cluster import listening, server
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
 ROOT = os.path.dirname(os.path.dirname(TESTS))
+sys.path.insert(0, os.path.dirname(TESTS))
+from forks import Fork, run_module  # noqa: E402
+
 TINY = '--model=tiny_experiment.Tiny'
 
 
@@ -27,22 +29,30 @@ def environment() -> dict[str, str]:
     return {**os.environ, 'PYTHONPATH': os.pathsep.join([ROOT, TESTS]), 'TF_CPP_MIN_LOG_LEVEL': '2'}
 
 
+def serve(address: str, devices: str, hangs_after_s: float) -> None:
+    """What --mode=worker does, with another patience."""
+    server.serve(address, server.session_config(devices), hangs_after_s)
+
+
 class Worker:
     """A worker process whose server is killed when it hangs for hangs_after_s."""
 
     def __init__(self, address: str = '', devices: str = '', hangs_after_s: float = 2.):
         self.address = address or f'127.0.0.1:{listening.free_port()}'
-        code = f'from lingpipe.cluster import server; server.serve({self.address!r}, server.session_config({devices!r}), {hangs_after_s})'
-        self.process = subprocess.Popen([sys.executable, '-c', code], env=environment(), stdout=subprocess.DEVNULL)
+        self.process = Fork(serve, self.address, devices, hangs_after_s, env=environment())
 
     def server(self) -> int:
         """The process id of TensorFlow's server."""
         path = pathlib.Path(f'/proc/{self.process.pid}/task/{self.process.pid}/children')
         return int(wait_until(lambda: path.read_text().split())[0])
 
+    def wait(self) -> None:
+        """Until it answers."""
+        wait_until(lambda: server.answers(*listening.split_address(self.address), 1.))
+
     def stop(self) -> None:
         self.process.kill()
-        self.process.wait()
+        self.process.communicate()
 
 
 @contextlib.contextmanager
@@ -62,14 +72,8 @@ class Trainer:
     def __init__(self, logdir: pathlib.Path, addresses: list[str], *flags: str, model: str = TINY, mode: str = 'train',
                  stdin: str = ''):
         self.logdir = logdir
-        self.process = subprocess.Popen([sys.executable, '-m', 'lingpipe.trainer', model, f'--logdir={logdir}', f'--mode={mode}',
-                                         f'--devices={",".join(addresses)}', *flags], env=environment(), text=True,
-                                        stdin=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        stdout=subprocess.DEVNULL if mode.startswith('train') else subprocess.PIPE)
-        assert self.process.stdin
-        with self.process.stdin as file:
-            file.write(stdin)
-        self.process.stdin = None   # or communicate would write more
+        self.process = Fork(run_module, 'lingpipe.trainer', model, f'--logdir={logdir}', f'--mode={mode}',
+                            f'--devices={",".join(addresses)}', *flags, stdin=stdin, env=environment())
 
     def log(self) -> str:
         path = self.logdir / 'train.log'

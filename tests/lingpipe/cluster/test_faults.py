@@ -117,6 +117,8 @@ def test_sigterm_saves_what_workers_hold(tmp_path, undisturbed):
 
 def test_worker_that_never_comes_back_ends_the_wait(tmp_path):
     with workers(2) as made:
+        for worker in made:
+            worker.wait()   # on a machine that has much to do, three seconds may be too few
         one = start(tmp_path, [w.address for w in made], '--set=train.worker_timeout_s=3')
         one.wait_for_step(5)
         made[0].stop()

@@ -1,0 +1,88 @@
+"""Forks: calls in processes of their own that need not import TensorFlow, which takes five seconds a process."""
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+_context = multiprocessing.get_context('forkserver')
+_context.set_forkserver_preload(['lingpipe.registry', 'lingpipe.modes.training', 'lingpipe.modes.decoding', 'lingpipe.cluster.server'])
+
+
+def run_module(name: str, *flags: str) -> None:
+    """As python -m NAME FLAGS."""
+    sys.argv = [name, *flags]
+    runpy.run_module(name, run_name='__main__', alter_sys=True)
+
+
+class Fork:
+    """A call in a process of its own, used as a subprocess.Popen is.
+
+    It is a fork of a process that has imported TensorFlow and not started it. What it becomes by exec (a trainer that has lost a worker)
+    is a process like any other.
+    """
+
+    def __init__(self, call: Callable[..., int | None], *args: Any, stdin: str = '', env: Mapping[str, str] = os.environ, cwd: Any = '.'):
+        """
+        Args:
+          call: a function that a module has under its name, as run_module; its result is the exit code.
+          args: its arguments.
+          stdin: all of its standard input, which is a pipe; a few kilobytes.
+          env: its environment; PYTHONPATH counts.
+          cwd: its directory.
+        """
+        self.returncode: int | None = None
+        self._output: tuple[str, str] | None = None
+        self._printed = [tempfile.NamedTemporaryFile('r', encoding='utf-8', newline='') for _ in range(2)]
+        names = [file.name for file in self._printed]
+        read, write = _context.Pipe(duplex=False)
+        self._process = _context.Process(target=_run, args=(call, args, dict(env), str(cwd), read, *names), daemon=True)
+        with read, write:
+            self._process.start()
+            os.write(write.fileno(), stdin.encode())
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        """The exit code, once there is one."""
+        self.returncode = self._process.exitcode
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Waits for its end, and returns all that it has printed: output and errors."""
+        self._process.join(timeout)
+        assert self.poll() is not None, f'process {self.pid} has not ended within {timeout} s'
+        if self._output is None:
+            out, err = (file.read() for file in self._printed)
+            self._output = out, err
+            for file in self._printed:
+                file.close()
+        return self._output
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+def _run(call: Callable[..., int | None], args: tuple[Any, ...], env: Mapping[str, str], cwd: str, stdin: Connection, *names: str) -> None:
+    """In the fork: files, environment, path and directory as a command has them; then the call."""
+    with stdin:
+        os.dup2(stdin.fileno(), 0)
+    for number, name in enumerate(names, 1):
+        descriptor = os.open(name, os.O_WRONLY | os.O_APPEND)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin, sys.stdout = (open(number, mode, encoding='utf-8', closefd=False) for number, mode in enumerate('rw'))
+    sys.stderr = open(2, 'w', encoding='utf-8', buffering=1, closefd=False)
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    sys.path[:0] = filter(None, env.get('PYTHONPATH', '').split(os.pathsep))
+    sys.exit(call(*args))
