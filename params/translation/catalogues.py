@@ -95,6 +95,9 @@ class Languages26Deep:
 
         python -m lingpipe.trainer --model=translation.catalogues.Languages26Deep --logdir=/tmp/deep --mode=train_and_eval \\
             --set train_input.directory=CORPUS --set eval_inputs.test.directory=CORPUS
+
+    To expect (2026-11-21): a loss of 4.28, 3.89, 3.47 after 400, 500 and 600 steps, where Languages26, of the same batches, has 3.92, 3.62,
+    3.24: so early, the wider network is ahead. Longer trainings were not compared.
     """
 
     @classmethod
