@@ -54,7 +54,11 @@ class Tree:
 
     def _hold(self, name: str, value: Any) -> None:
         """Stores a checked value. Params in it get their place here; those that have another place are copied."""
-        here = {id(p): p for _, p in nested(vars(self).get(name))}
+        before = vars(self).get(name)
+        if not isinstance(value, _CAN_NEST) and not isinstance(before, _CAN_NEST):   # most, and a large network has 200,000
+            vars(self)[name] = value
+            return
+        here = {id(p): p for _, p in nested(before)}
         root = self
         while root._parent is not None:
             root = root._parent
@@ -158,7 +162,7 @@ class Tree:
         """(path, params) of these Params, whose path is '', and of all that are nested in them."""
         yield '', self
         for name, value in self._values().items():
-            for path, child in nested(value, name):
+            for path, child in nested(value, name) if isinstance(value, _CAN_NEST) else ():
                 yield from ((path + ('.' if inner else '') + inner, p) for inner, p in child.walk())
 
     def __eq__(self, other: object) -> bool:
@@ -177,6 +181,9 @@ class Tree:
         where = join_path(path_of(self), key)
         name = type(self).__qualname__
         return UnknownParamError(f'{where} does not exist: {name} has no field {key!r}; {nearest(key, self._fields())}', where)
+
+
+_CAN_NEST = (Tree, tuple, dict)
 
 
 def path_of(params: Tree) -> str:

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import itertools
 import re
+import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from calls import num_calls
 
 from lingpipe.hyperparams import field
 from lingpipe.input import ArrayInput, Feature, Input, InputMeter, RecordInput, TFDSInput, datasets
@@ -82,9 +83,10 @@ def test_without_shuffling_epochs_follow_without_a_gap():
 
 
 def test_a_position_of_a_long_training_is_as_good_as_the_first():
-    start = time.perf_counter()
-    assert len(batches_of(numbers(batch_size=4), 1, position=10**12)[0]) == 4
-    assert time.perf_counter() - start < 2
+    def work(position: int) -> int:
+        return num_calls(lambda: batches_of(numbers(batch_size=4), 1, position=position))
+    work(1)   # what is imported and resolved at first use
+    assert work(10**12) < 2 * work(1)
 
 
 def test_training_has_weights_of_one():
@@ -378,11 +380,10 @@ def test_a_split_that_is_not_there_is_named(tiny):
         TFDSInput.Params(name='tiny', data_dir=tiny, split='validation', batch_size=1).instantiate().dataset()
 
 
-def test_a_set_that_is_not_prepared_is_refused_at_once(tmp_path):
-    start = time.perf_counter()
+def test_a_set_that_is_not_prepared_is_refused_without_asking_the_network(tmp_path, monkeypatch):
+    monkeypatch.setattr(socket, 'getaddrinfo', lambda *args, **kwargs: pytest.fail(f'{args[0]} is looked up'))
     with pytest.raises(ValueError, match=r'cifar10 is not prepared in .*\. Where there is a network, run python -c .*, or set download='):
         TFDSInput.Params(name='cifar10', data_dir=str(tmp_path), batch_size=1).instantiate().dataset()
-    assert time.perf_counter() - start < 10
 
 
 def test_an_unknown_set_is_refused_in_one_line(tmp_path):
