@@ -43,6 +43,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     p.add_argument('--optimizer', choices=['SGD', 'RMSProp'], default='SGD', help='RMSProp has momentum')
     p.add_argument('--device_ms', default='', help='F,B: emulated devices with these milliseconds a task')
     p.add_argument('--graph_optimizer', action='store_true', help="leave TensorFlow's Grappler on")
+    p.add_argument('--jit_compile', action='store_true', help='XLA compiles the tasks')
     p.add_argument('--steps', type=int, default=10, help='timed steps; the median counts')
     p.add_argument('--rounds', type=int, default=1, help='how often pipeline and one device take turns')
     p.add_argument('--threads', type=int, default=1, help='intra-op threads of one device')
@@ -98,7 +99,7 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
     learner = Learner.Params(optimizer=optimizer, learning_rate=schedules.Constant.Params(rate=0.003)).instantiate()
     params = PipelineParams(num_cells=args.num_cells, num_micro_batches=args.num_micro_batches, schedule=args.schedule,
                             recompute=args.recompute, use_graph_optimizer=args.graph_optimizer, layers_per_cell=layers_per_cell,
-                            devices=names)
+                            devices=names, jit_compile=args.jit_compile)
     tensors = {name: tf.constant(value) for name, value in batch.items()}
     spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
     tf.zeros([1]).numpy()

@@ -115,12 +115,15 @@ class CellTracer:
     """Traces the tasks of one cell."""
 
     def __init__(self, cell: Cell, read_weight: Callable[[str], tf.Tensor | None], accumulators: Accumulators,
-                 experiment_seed: int, recompute: str, training: bool, gather: Callable[[tf.Tensor], tf.Tensor] | None = None):
+                 experiment_seed: int, recompute: str, training: bool, gather: Callable[[tf.Tensor], tf.Tensor] | None = None,
+                 jit_compile: bool = False):
         """read_weight: makes the op that reads a weight of this cell; None if the weight is another cell's.
 
         accumulators: where emissions and gradients are added to.
         gather: Context.gather.
+        jit_compile: whether XLA compiles the tasks; on a TPU it always does.
         """
+        self._jit_compile = jit_compile or tf.DeviceSpec.from_string(cell.device).device_type == 'TPU'
         self._cell, self._read_weight, self._accumulators, self._gather = cell, read_weight, accumulators, gather
         self._seed, self._recompute, self._training = experiment_seed, recompute, training
 
@@ -163,7 +166,7 @@ class CellTracer:
             feeds = args + residuals_in
             used = used_feeds(fetches + residuals_out, feeds)
             kept = [arg for i, arg in enumerate(args) if i < 2 or arg.name in used]
-            function = subgraphs.function(kept + residuals_in, fetches[:-1] + residuals_out + fetches[-1:])
+            function = subgraphs.function(kept + residuals_in, fetches[:-1] + residuals_out + fetches[-1:], self._jit_compile)
             named = [keys[arg.name] for arg in kept[2:]]
             return Task(function, [n for n in named if isinstance(n, tuple) and n[0] != 'gradient'],
                         [n for n in named if isinstance(n, str)], [n[1] for n in named if isinstance(n, tuple) and n[0] == 'gradient'],

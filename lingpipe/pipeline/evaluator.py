@@ -12,7 +12,7 @@ from lingpipe.pipeline import results
 from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.cell import Cell, CellTracer, Task
 from lingpipe.pipeline.schedule import forward_only
-from lingpipe.pipeline.step import check_batch, run_tasks
+from lingpipe.pipeline.step import check_batch, explained, run_tasks
 from lingpipe.pipeline.transfers import Wire
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class Evaluator:
         self._accumulators = [Accumulators(cell.device, {}) for cell in cells]
         tasks: dict[tuple[str, int], Task] = {}
         for cell, accumulators in zip(cells, self._accumulators, strict=True):
-            tracer = CellTracer(cell, program.placed.reader(cell, variables), accumulators, program.seed, 'none', training=False)
+            tracer = CellTracer(cell, program.placed.reader(cell, variables), accumulators, program.seed, 'none', training=False,
+                                jit_compile=params.jit_compile)
             forward, _ = tracer.trace([], is_fused=False)
             assert forward is not None
             tasks['F', cell.index] = forward
@@ -67,7 +68,8 @@ class Evaluator:
             for accumulators in self._accumulators:
                 accumulators.reset()
         self._is_broken = True  # until it comes to its end
-        made = self._step(*nested.leaves(batch))
+        with explained():
+            made = self._step(*nested.leaves(batch))
         self._is_broken = False
         return made['sums'], made['outputs']
 

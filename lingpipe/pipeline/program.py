@@ -24,7 +24,7 @@ from lingpipe.pipeline.cell import Cell, CellTracer, Leaf, Task, leaves_of
 from lingpipe.pipeline.evaluator import Evaluator
 from lingpipe.pipeline.plan import PipelineParams, Plan
 from lingpipe.pipeline.replicas import Replica, check_equal, check_replicated, copy_first, groups_of, reduce
-from lingpipe.pipeline.step import Ran, check_batch, is_of_spec, run_tasks
+from lingpipe.pipeline.step import Ran, check_batch, explained, is_of_spec, run_tasks
 from lingpipe.pipeline.timeline import Timeline
 from lingpipe.pipeline.transfers import Wire, measured_bytes, predicted_bytes
 from lingpipe.pipeline.update import Update
@@ -163,10 +163,10 @@ class Program:
         position = (tf.constant(step, tf.int64), tf.constant(index * p.num_replicas * p.num_micro_batches, tf.int32))
         self._is_broken = True  # unless it comes to its end, its tasks have added what the next step must not see
         try:
-            results = shape.steps[kind](*nested.leaves(batch), *position)
+            with explained():
+                results = shape.steps[kind](*nested.leaves(batch), *position)
         except tf.errors.CancelledError:  # what devices say that were cut off when another failed, and often all that is said
-            cells = [cell for replica in self._replicas for cell in replica.cells]
-            if not self._waits and all(tf.DeviceSpec.from_string(cell.device).job in (None, 'localhost') for cell in cells):
+            if not self._waits:
                 self._run_tasks(shape, nested.map_leaves(tf.convert_to_tensor, batch), *position)  # one by one, up to the one that fails
             raise
         self._is_broken = False
@@ -217,7 +217,8 @@ class Program:
         for cell in reversed(cells):
             tracer = CellTracer(cell, replica.placed.reader(cell, replica.placed.weights), replica.accumulators[cell.index], self.seed,
                                 plan.params.recompute, training=True,
-                                gather=groups[cell.index].gatherer(replica.index) if self._waits else None)
+                                gather=groups[cell.index].gatherer(replica.index) if self._waits else None,
+                                jit_compile=plan.params.jit_compile)
             gradients_in = [leaf for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
             forward, backward = tracer.trace(gradients_in, is_fused=cell is cells[-1])
             if forward is not None:

@@ -44,6 +44,9 @@ class Replica:
 def check_replicated(params: PipelineParams, devices: Sequence[str]) -> None:
     """Raises ValueError for devices, [R K], that cannot do what the pipeline asks of its replicas."""
     if params.num_replicas > 1 and params.cross_replica_batch_norm:
+        if params.jit_compile:
+            raise ValueError('cross_replica_batch_norm sums over replicas within the tasks, and XLA cannot compile that; set '
+                             'jit_compile=False or cross_replica_batch_norm=False.')
         check_devices(devices, params.num_cells, 'cross_replica_batch_norm', 'ring')
     if params.num_replicas > 1 and params.replica_reduction != 'add':
         check_devices(devices, params.num_cells, f'replica_reduction={params.replica_reduction!r}', params.replica_reduction)

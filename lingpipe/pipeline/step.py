@@ -6,8 +6,10 @@ all tasks, which are stateful since they read weights and add to accumulators.
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,7 +82,8 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
                     start = tf.timestamp()
                 before = [start.op]
             with tf.control_dependencies(before):
-                results = traced.function(step, index[m], *given)
+                results = traced.function(step, index[m], *given) if not tf.executing_eagerly() else \
+                    _run_alone(traced, device, [step, index[m], *given])
             last[k] = None if tf.executing_eagerly() else results[0].op
             if is_timed:
                 with tf.control_dependencies(results):
@@ -94,6 +97,20 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
         adders.update({(leaf, m): device for leaf in traced.gradients_out})
         residuals[k, m] = results[num_values + num_gradients:-1]
     return Ran([op for op in last if op is not None], values, tf.stack([tf.stack(pair) for pair in stamps]) if stamps else None, order)
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Raises ValueError for what XLA says, at the first step, of a task that it cannot compile."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        if 'tf2xla conversion failed' not in error.message:
+            raise
+        found = re.search(r'unsupported operations when .*: (\w+) \(.*?\{\{node ([^}]*?)\./', error.message)
+        what = f'{found[1]} of {found[2]}' if found else f'a task ({error.message.strip().splitlines()[0][:200]})'
+        raise ValueError(f'XLA cannot compile {what}, and it must compile all layers or none; set pipeline.jit_compile=False, or use other '
+                         f'ops there.') from error
 
 
 def check_batch(batch: dict[str, Any], batch_spec: dict[str, Any]) -> dict[str, Any]:
@@ -123,6 +140,17 @@ def is_of_spec(batch: dict[str, Any], batch_spec: dict[str, Any]) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _run_alone(task: cell_lib.Task, device: str, given: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Runs one task in a graph of its own, with its results brought here: TensorFlow calls no function on a worker without one."""
+    def body(*args: tf.Tensor) -> list[tf.Tensor]:
+        with tf.device(device):
+            return task.function(*args)
+
+    function = tf.compat.v1.wrap_function(body, [tf.TensorSpec(t.shape, t.dtype) for t in given])
+    with tf.device(None):
+        return function(*given)   # type: ignore[no-any-return]
 
 
 def _split(batch: dict[str, Any], wanted: Iterable[Value], num_micro_batches: int) -> dict[tuple[Leaf, int], tf.Tensor]:

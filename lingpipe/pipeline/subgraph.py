@@ -20,7 +20,8 @@ class Subgraphs:
         self._nodes = {node.name: node for node in self._def.node}
         self._captures = [(inside.name, outside) for outside, inside in graph.captures]
 
-    def function(self, feeds: Sequence[tf.Tensor], fetches: Sequence[tf.Tensor]) -> Callable[..., list[tf.Tensor]]:
+    def function(self, feeds: Sequence[tf.Tensor], fetches: Sequence[tf.Tensor],
+                 jit_compile: bool = False) -> Callable[..., list[tf.Tensor]]:
         """A not-inlined function of the feeds that computes the fetches, with nothing that only lies behind a feed."""
         fed = [t.name for t in feeds]
         needed = ancestors(fetches, {*fed, *(name for name, _ in self._captures)})
@@ -50,7 +51,7 @@ class Subgraphs:
             results = iter(made)
             return [given[name] if name in given else next(results) for name in names]
 
-        function = tf.function(body, autograph=False, experimental_attributes={'_noinline': True})
+        function = tf.function(body, autograph=False, jit_compile=jit_compile or None, experimental_attributes={'_noinline': True})
         return function.get_concrete_function(*[tf.TensorSpec(t.shape, t.dtype) for t in feeds])
 
 

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import local_workers  # noqa: E402
 
@@ -45,6 +47,62 @@ checkpointer.restore(variables, 1)
 step()
 assert {float(np.max(value.numpy())) for value in variables.values()} == {2.}
 """
+
+
+# Of two devices of one step, those that are cut off when another fails often say more loudly that they were.
+FAILING_LAYER = """
+import sys
+import numpy as np
+import tensorflow as tf
+from lingpipe import cluster, layers, optimizers, schedules
+from lingpipe.cluster.workers import Connection
+from lingpipe.layer import Layer
+from lingpipe.layers import Sequential
+from lingpipe.learner import Learner
+from lingpipe.pipeline.plan import PipelineParams
+from lingpipe.pipeline.program import Program
+
+
+class FailAbove(Layer):
+    def fprop(self, theta, ctx, x):
+        with tf.control_dependencies([tf.debugging.assert_less(x, 1e3, message='above 1000')]):
+            return tf.identity(x)
+
+
+cluster.configure()
+connection = Connection(sys.argv[1:])
+devices = tuple(device for worker in connection.workers for device in worker.devices)
+batch = {'image': np.ones([8, 4], np.float32), 'labels': np.zeros(8, np.int32), 'weight': np.ones(8, np.float32)}
+bad = {**batch, 'image': batch['image'] * 1e4}
+learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=schedules.Constant.Params(rate=0.1)).instantiate()
+dense = [layers.Dense.Params(name=name, input_dim=4, units=4) for name in 'abc']
+dense[0].reads = {'x': 'image'}
+for place in (0, 2):
+    fail = FailAbove.Params(name='fail', reads={'x': 'image'}, writes='image')
+    network = Sequential.Params(name='model', layers=(*dense[:place], fail, *dense[place:], layers.CrossEntropyLoss.Params(name='loss')))
+    for counts in ({'num_cells': 2, 'layers_per_cell': (2, 3)}, {'num_replicas': 2}):
+        params = PipelineParams(num_micro_batches=2, devices=devices, **counts)
+        spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
+        program = Program(network.instantiate('model'), spec, params, learner)
+        program.train_step(batch, 0)
+        for _ in range(3):
+            try:
+                program.train_step(bad, 1)
+                raise AssertionError('it did not fail')
+            except tf.errors.InvalidArgumentError as error:
+                assert 'above 1000' in error.message and connection.lost(error) is None, error
+        assert program.train_step(batch, 1)['is_finite']
+"""
+
+
+@pytest.mark.parametrize(('num_workers', 'devices'), [(1, 'cpu:2'), (2, '')])
+def test_an_error_of_a_layer_on_a_worker_is_told_and_not_taken_for_a_lost_worker(num_workers, devices):
+    with local_workers.workers(num_workers, devices, hangs_after_s=60.) as workers:
+        for worker in workers:
+            worker.wait()
+        done = subprocess.run([sys.executable, '-c', FAILING_LAYER, *[worker.address for worker in workers]],
+                              env=local_workers.environment(), capture_output=True, text=True, timeout=400, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_checkpoint_holds_one_step_though_the_next_is_called_at_once(tmp_path):

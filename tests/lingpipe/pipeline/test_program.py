@@ -16,6 +16,7 @@ from lingpipe.layers import Sequential
 from lingpipe.learner import Learner
 from lingpipe.pipeline.plan import PipelineParams
 from lingpipe.pipeline.program import Program
+from tools import stacks
 
 BATCH, M = 16, 4
 
@@ -149,6 +150,24 @@ def test_weights_are_bitwise_equal_for_every_partition_schedule_and_recomputatio
     assert found.keys() == reference.keys()
     for path, value in reference.items():
         np.testing.assert_array_equal(found[path], value, err_msg=path)
+
+
+@pytest.mark.parametrize(('num_cells', 'num_replicas', 'recompute'), [(2, 1, 'none'), (4, 1, 'cell'), (2, 1, 'layer'), (2, 2, 'none')])
+def test_tasks_that_xla_compiles_give_the_same_weights_within_rounding(num_cells, num_replicas, recompute, reference):
+    program = program_of(num_micro_batches=M // num_replicas, num_cells=num_cells, num_replicas=num_replicas, recompute=recompute,
+                         jit_compile=True)
+    for path, value in trained(program).items():
+        np.testing.assert_allclose(value, reference[path], rtol=2e-4, atol=1e-5, err_msg=path)
+    plain, compiled = (one.evaluator(spec_of(batches(1)[0])).step(batches(1)[0])[0] for one in (program_of(), program_of(jit_compile=True)))
+    assert float(compiled['loss'][0]) == pytest.approx(float(plain['loss'][0]), rel=1e-5)
+
+
+def test_a_layer_that_xla_cannot_compile_is_explained():
+    sleep = stacks.Delay.Params(name='sleep', forward_ms=1, backward_ms=1, reads={'x': 'image'}, writes='image')
+    net = Sequential.Params(name='model', layers=(sleep, layers.Dense.Params(name='out', input_dim=8, units=8, reads={'x': 'image'}),
+                                                  layers.CrossEntropyLoss.Params(name='loss')))
+    with pytest.raises(ValueError, match=r'XLA cannot compile PyFuncStateless of model/sleep, .*; set pipeline.jit_compile=False'):
+        trained(program_of(net.instantiate('model'), jit_compile=True))
 
 
 def test_one_cell_has_the_same_tasks_in_every_schedule():

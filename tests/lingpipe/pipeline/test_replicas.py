@@ -171,6 +171,9 @@ def test_a_ring_gives_every_device_the_same_bits_each_time():
     ({'replica_reduction': 'ring', 'devices': ('CPU:0', 'CPU:1', 'CPU:2', '/device:CPU:1')},
      "replica_reduction='ring', but cell 1 of replicas 0 and 1 is on one device, /device:CPU:1, and a device can be in a sum once; name "
      'another for each replica, or leave it out.'),
+    ({'cross_replica_batch_norm': True, 'jit_compile': True},
+     'cross_replica_batch_norm sums over replicas within the tasks, and XLA cannot compile that; set jit_compile=False or '
+     'cross_replica_batch_norm=False.'),
     ({'cross_replica_batch_norm': True, 'devices': ('CPU:0', 'CPU:1', 'CPU:0', 'CPU:1')},
      'cross_replica_batch_norm, but cell 0 of replicas 0 and 1 is on one device, CPU:0, and a device can be in a sum once; name another '
      'for each replica, or leave it out.'),
