@@ -34,6 +34,8 @@ def overview(plan: Plan, batch_size: int) -> str:
         f'{batch_size // (p.num_micro_batches * p.num_replicas)} examples; schedule {p.schedule}, recompute {p.recompute}. GFLOPs, '
         f'activations and sent are of one forward micro-batch, peak is predicted for the step.',
         f'predicted bubble {simulation.bubble_share:.1%}, balance {plan.balance:.1%} (mean cell / slowest cell)',
+        *[f'replica {r} on {", ".join(short_device(cell.device) for cell in cells)}'
+          for r, cells in enumerate(plan.replicas) if p.devices and r],
     ]
     text = _render(table) + '\n'.join(lines) + '\n'
     if p.num_cells > 1:

@@ -60,7 +60,6 @@ def find(text: str, num_cells: int, wait_s: float) -> Devices:
     explicit = {item for _, item in items if item.startswith('/job:worker')}
     names: list[str] = []
     given: dict[str, str] = {}
-    num_asked = 0
     for times, item in items:
         addresses = _workers(item)
         if addresses:
@@ -73,15 +72,15 @@ def find(text: str, num_cells: int, wait_s: float) -> Devices:
                                  f'cells, or name another.')
             given[device] = item
             names += [device] * times
-        num_asked += len(devices)
     if explicit:
         _check_exist([name for name in names if name.startswith('/job:worker')], [d for one in found for d in (*one.devices, *one.others)],
                      workers)
     if len(names) < num_cells:
         listed = f' ({", ".join(names)})' if names else ''
+        each = -(-num_cells // max(1, len(given)))
+        again = ','.join(f'{each}*{item}' if not explicit or not _workers(item) else item for _, item in items)
         raise ValueError(f'{num_cells} cells need {num_cells} devices, but --devices={text} names {len(names)}{listed}; name more, set '
-                         f'pipeline.num_cells={max(1, len(names))}, or write {-(-num_cells // max(1, num_asked))}*... for several cells on '
-                         f'each.')
+                         f'pipeline.num_cells={max(1, len(names))}, or write {again} for several cells on each.')
     names = names[:num_cells]
     cpus = [int(match[1]) for name in names if not name.startswith('/job:worker') and (match := re.search(r'(?i)\bCPU:(\d+)', name))]
     return Devices(tuple(names), tuple(workers), max(cpus, default=-1) + 1)

@@ -60,6 +60,15 @@ def default_devices(num_cells: int) -> list[str]:
                      f'first, name the devices, or use fewer cells.')
 
 
+def place(device: str) -> tuple[str, int, str, int]:
+    """(job, task, kind, index): equal for all ways to write a device; of a word that is none, as in a plan without devices, the word."""
+    try:
+        spec = tf.DeviceSpec.from_string(device)
+    except ValueError:
+        return '', 0, device, 0
+    return spec.job or 'localhost', spec.task or 0, spec.device_type or '', spec.device_index or 0
+
+
 def check_devices(devices: list[str]) -> None:
     """Raises ValueError for a device that does not exist, naming those that do."""
     known = [device.name for device in tf.config.list_logical_devices()]

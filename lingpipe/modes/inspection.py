@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lingpipe.modes import placement
 from lingpipe.overview import overview
 
 
@@ -10,7 +11,7 @@ def inspect(params: Any, values: Any) -> int:
     """Prints the plan. Only what --devices names is looked for."""
     if values.devices:
         from lingpipe.cluster import devices
-        params.pipeline.devices = devices.find(values.devices, params.pipeline.num_devices, params.train.worker_timeout_s).names
+        placement.assign(params, devices.find(values.devices, params.pipeline.num_devices, params.train.worker_timeout_s))
     experiment = params.instantiate()
     print(overview(experiment.make_plan(), experiment.params.train_input.batch_size), end='')
     return 0

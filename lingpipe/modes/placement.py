@@ -25,6 +25,11 @@ def num_cpus(names: tuple[str, ...], num_devices: int, num_gpus: int) -> int:
     return num_devices if num_gpus < num_devices else 0
 
 
+def assign(params: Any, found: devices.Devices) -> None:
+    """Gives the experiment's pipeline its devices."""
+    params.pipeline.set(devices=found.names, cells_per_gpu=max(found.names.count(name) for name in found.names))
+
+
 def place(params: Any, values: Any) -> Connection | None:
     """Finds what --devices names, sets TensorFlow up for it, and connects to workers.
 
@@ -36,7 +41,7 @@ def place(params: Any, values: Any) -> Connection | None:
       LostWorkerError: one was there and is gone.
     """
     found = devices.find(values.devices, params.pipeline.num_devices, params.train.worker_timeout_s)
-    params.pipeline.devices = found.names
+    assign(params, found)
     cluster.configure(found.num_cpus, params.intra_op_threads)
     if not found.workers:
         if any('TPU' in name for name in found.names):

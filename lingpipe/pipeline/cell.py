@@ -31,11 +31,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe import nested
+from lingpipe import cluster, nested
 from lingpipe.context import Context, Emissions
 from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.subgraph import Subgraphs, residual_tensors, used_feeds
-from lingpipe.pipeline.wiring import Element, Value
+from lingpipe.pipeline.wiring import BATCH, Element, Value
 from lingpipe.tracing import as_spec, stateful_types
 
 RECOMPUTE_MODES = ('none', 'cell', 'layer')
@@ -111,6 +111,16 @@ def leaves_of(values: Iterable[Value]) -> list[Leaf]:
     return [(value, i) for value in values for i in range(len(value.specs))]
 
 
+def edges_of_tasks(cells: Sequence[Cell]) -> set[tuple[int, int]]:
+    """(maker, reader), and each reader with the next one of the same value, from which it takes the gradient so far."""
+    touched: dict[Value, list[int]] = {}
+    for cell in cells:
+        for value, _ in leaves_of([*cell.inputs, *cell.outputs]):
+            if value.maker != BATCH and cell.index not in touched.setdefault(value, []):
+                touched[value].append(cell.index)
+    return {(a, b) for chain in touched.values() for a, b in zip(chain[:-1], chain[1:], strict=True)}
+
+
 class CellTracer:
     """Traces the tasks of one cell."""
 
@@ -123,7 +133,7 @@ class CellTracer:
         gather: Context.gather.
         jit_compile: whether XLA compiles the tasks; on a TPU it always does.
         """
-        self._jit_compile = jit_compile or tf.DeviceSpec.from_string(cell.device).device_type == 'TPU'
+        self._jit_compile = jit_compile or cluster.place(cell.device)[2] == 'TPU'
         self._cell, self._read_weight, self._accumulators, self._gather = cell, read_weight, accumulators, gather
         self._seed, self._recompute, self._training = experiment_seed, recompute, training
 

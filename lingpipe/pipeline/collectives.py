@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from lingpipe import cluster
+
 
 @dataclasses.dataclass(frozen=True)
 class Group:
@@ -79,15 +81,10 @@ def check_devices(devices: Sequence[str], num_cells: int, what: str, hint: str) 
       ValueError: two replicas of a cell are on one device, or NCCL shall sum on something else than GPUs.
     """
     for i, device in enumerate(devices):
-        spec = tf.DeviceSpec.from_string(device)
-        if hint == 'nccl' and spec.device_type != 'GPU':
+        if hint == 'nccl' and cluster.place(device)[2] != 'GPU':
             raise ValueError(f'{what}, but cell {i % num_cells} of replica {i // num_cells} is on {device}, and NCCL adds up on GPUs only; '
                              f"use 'ring' or 'add', or name GPUs in --devices.")
         for other in range(i % num_cells, i, num_cells):
-            if _place(tf.DeviceSpec.from_string(devices[other])) == _place(spec):
+            if cluster.place(devices[other]) == cluster.place(device):
                 raise ValueError(f'{what}, but cell {i % num_cells} of replicas {other // num_cells} and {i // num_cells} is on one '
                                  f'device, {device}, and a device can be in a sum once; name another for each replica, or leave it out.')
-
-
-def _place(spec: tf.DeviceSpec) -> tuple[str, int, str, int]:
-    return spec.job or 'localhost', spec.task or 0, spec.device_type, spec.device_index or 0

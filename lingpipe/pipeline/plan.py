@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
+from lingpipe import cluster, nested
 from lingpipe import cost as cost_lib
-from lingpipe import nested
 from lingpipe.hyperparams import Params, field
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline import partitioner
-from lingpipe.pipeline.cell import Cell
-from lingpipe.pipeline.schedule import Schedule, make_schedule, validate
+from lingpipe.pipeline.cell import Cell, edges_of_tasks
+from lingpipe.pipeline.schedule import Schedule, Task, make_schedule, together, validate
 from lingpipe.pipeline.simulator import Simulation, simulate
 from lingpipe.pipeline.wiring import Element, wire
 
@@ -41,6 +41,7 @@ class PipelineParams(Params):
     device_bytes: float | None = field(None, 'Memory limit of a device; the partitioner keeps weights, slots and activations below it.')
     devices: tuple[str, ...] = field((), 'tf.device strings, one a cell, replica after replica. Empty: the GPUs, or else the logical CPU '
                                          'devices.')
+    cells_per_gpu: int = field(1, 'How many cells `devices` may put on one GPU; --devices=2*gpu sets it to 2.')
     wire_dtype: Literal['as_is', 'bfloat16'] = field('as_is', "What float32 values and gradients are sent to other devices as; with "
                                                               "'bfloat16' half the bytes, and results that depend on where cells end.")
     jit_compile: bool = field(False, 'XLA compiles every task, once for every shape; on TPUs it always does. What it fuses depends on '
@@ -49,8 +50,8 @@ class PipelineParams(Params):
                                              'that with it results differ in the last bits between partitions.')
 
     def check(self) -> None:
-        """Raises ValueError for a number below 1, or a partition or devices of another length than the numbers say."""
-        for name in ('num_cells', 'num_micro_batches', 'num_replicas'):
+        """Raises ValueError for a number below 1, or a partition or devices of another length than the numbers say, or that are one GPU."""
+        for name in ('num_cells', 'num_micro_batches', 'num_replicas', 'cells_per_gpu'):
             if getattr(self, name) < 1:
                 raise ValueError(f'{name}={getattr(self, name)}; it must be at least 1.')
         if self.layers_per_cell and len(self.layers_per_cell) != self.num_cells:
@@ -60,6 +61,12 @@ class PipelineParams(Params):
             of_replicas = f' and num_replicas={self.num_replicas}; name one for each cell of each replica.'
             raise ValueError(f'devices names {len(self.devices)} devices, but num_cells={self.num_cells}'
                              f'{of_replicas if self.num_replicas > 1 else "; name one for each cell."}')
+        places = [cluster.place(device) for device in self.devices]
+        for device, at in zip(self.devices, places, strict=True):
+            if at[2] == 'GPU' and places.count(at) > self.cells_per_gpu:
+                cells = [i for i, other in enumerate(places) if other == at]
+                raise ValueError(f'devices puts {len(cells)} cells on {device}, {cells}; name another GPU, or set cells_per_gpu='
+                                 f'{len(cells)} if that is meant.')
 
     @property
     def num_devices(self) -> int:
@@ -105,6 +112,13 @@ class Plan:
         """Relative time of B(k, m) without recomputation."""
         return sum(self.seconds(e)[1] for e in self.cells[k].elements)
 
+    def seconds_of(self, task: Task) -> float:
+        """Relative time of a task, with what is run again in it."""
+        if task.kind == 'F':
+            return self.forward_cost(task.cell)
+        runs_forward = self.params.recompute != 'none' or self.schedule.is_fused(task)
+        return self.backward_cost(task.cell) + self.forward_cost(task.cell) * runs_forward
+
     def weight_bytes(self, k: int) -> float:
         """Bytes of weights, gradients and slots of cell k."""
         return self.bytes_a_weight * sum(e.cost.num_weights for e in self.cells[k].elements)
@@ -144,7 +158,7 @@ class Plan:
 
     def rows(self) -> list[dict[str, Any]]:
         """The table of cells: one dict a cell, for programs."""
-        simulation = self.simulate()
+        simulation, home_of = self.simulate(), {task.cell: home for task, home in self.schedule.device_of.items()}
         busy = [self.step_cost(k) for k in range(len(self.cells))]
         rows = []
         for k, cell in enumerate(self.cells):
@@ -153,7 +167,7 @@ class Plan:
                          'layers': f'{cell.elements[0].layer.path} .. {cell.elements[-1].layer.path}',
                          'gflops_per_micro_batch': cost.flops / 1e9, 'num_weights': cost.num_weights,
                          'weight_mb': self.weight_bytes(k) / 1e6, 'activation_mb': cost.activation_bytes / 1e6,
-                         'peak_mb': simulation.peak_bytes[k] / 1e6,
+                         'peak_mb': simulation.peak_bytes[home_of[k]] / 1e6,
                          'sent_mb_per_micro_batch': sum(v.num_bytes for v in cell.outputs) / 1e6,
                          'step_share': busy[k] / sum(busy) if sum(busy) else 0.0})
         return rows
@@ -190,8 +204,10 @@ def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineP
                       if cell_of[v.maker] != cell_of[r])
     backward = [k for k, cell in enumerate(cells) if cell.has_backward]
     schedule = make_schedule(params.schedule, params.num_cells, params.num_micro_batches, {*backward, params.num_cells - 1})
-    validate(schedule, edges)
-    return Plan(params, elements, cells, replicas, edges, schedule, micro_spec, bytes_a_weight)
+    plan = Plan(params, elements, cells, replicas, edges, schedule, micro_spec, bytes_a_weight)
+    plan.schedule = together(schedule, [cluster.place(cell.device) for cell in cells], plan.seconds_of, edges_of_tasks(cells))
+    validate(plan.schedule, edges)
+    return plan
 
 
 def split_spec(batch_spec: dict[str, Any], num_micro_batches: int, num_replicas: int = 1) -> dict[str, Any]:

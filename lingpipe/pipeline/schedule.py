@@ -17,8 +17,8 @@ F and B take a slot each, the last cell's B (which is both) takes two: `B0 --`.
 """
 
 import difflib
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -126,6 +126,35 @@ def make_schedule(name: str, num_cells: int, num_micro_batches: int, backward_ce
         nearest = difflib.get_close_matches(str(name), builders, n=1, cutoff=0.0)[0]
         raise ValueError(f'schedule {name!r} is unknown; did you mean {nearest!r}? Use one of {", ".join(builders)}.')
     return builders[name]()
+
+
+def together(schedule: Schedule, devices: Sequence[Hashable], duration_of: Callable[[Task], float], edges: Edges | None = None) -> Schedule:
+    """The schedule with all cells of a device in one list, since a device runs one task at a time.
+
+    The order within each cell stays. Between cells it is that in which tasks can start if they take as long as they are said to; of those
+    that can start at once backwards come first, which end what is held, and then lower micro-batches.
+
+    Args:
+      schedule: with a list for every cell.
+      devices: [K] of each cell, anything that equals that of another cell on the same device.
+      duration_of: how long a task takes.
+      edges: pairs (maker, reader); the chain by default.
+    """
+    homes = list(dict.fromkeys(devices))
+    if len(homes) == len(devices):
+        return schedule
+    graph = dependency_graph(schedule, edges)
+    waiting = [list(reversed(tasks)) for tasks in schedule.devices]
+    free_at = dict.fromkeys(homes, 0.0)
+    ends: dict[Task, float] = {}
+    merged: dict[Hashable, list[Task]] = {home: [] for home in homes}
+    while any(waiting):
+        heads = [tasks[-1] for tasks in waiting if tasks and all(need in ends for need in graph[tasks[-1]])]
+        starts = {task: max([free_at[devices[task.cell]], *(ends[need] for need in graph[task])]) for task in heads}
+        task = min(heads, key=lambda t: (starts[t], t.kind, t.micro_batch, -t.cell))   # noqa: B023
+        ends[task] = free_at[devices[task.cell]] = starts[task] + duration_of(task)
+        merged[devices[task.cell]].append(waiting[task.cell].pop())
+    return replace(schedule, devices=tuple(map(tuple, merged.values())))
 
 
 def chain(num_cells: int) -> frozenset[tuple[int, int]]:

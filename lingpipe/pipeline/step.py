@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from lingpipe import nested
 from lingpipe.pipeline import cell as cell_lib
-from lingpipe.pipeline.cell import Cell, Leaf, leaves_of
+from lingpipe.pipeline.cell import Cell, Leaf, edges_of_tasks
 from lingpipe.pipeline.schedule import Schedule, Task, play
 from lingpipe.pipeline.transfers import Wire
 from lingpipe.pipeline.wiring import BATCH, Value
@@ -62,21 +62,22 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
     adders: dict[tuple[Leaf, int], str] = {}  # and gradients
     residuals: dict[tuple[int, int], list[tf.Tensor]] = {}
     last: list[tf.Operation | None] = [None] * len(cells)
+    last_on: list[tf.Operation | None] = [None] * len(schedule.devices)
     shared = {path: read_shared(path) for path in dict.fromkeys(p for t in tasks.values() for p in t.shared)}
-    order = list(play(schedule, lambda task: 1.0, _all_edges(cells)))
+    order = list(play(schedule, lambda task: 1.0, edges_of_tasks(cells)))
     index = [first_micro_batch + m for m in range(schedule.num_micro_batches)]
     stamps = []
     for task in order:
         kind, k, m = task
         traced = tasks[kind, k]
-        device = cells[k].device
+        device, home = cells[k].device, schedule.device_of[task]
         given = [wire.carried(values[leaf, m], makers.get((leaf, m), device), device) for leaf in traced.inputs]
         given += [shared[path] for path in traced.shared]
         given += [wire.carried(sums[leaf, m], adders[leaf, m], device) for leaf in traced.gradients_in]
         if traced.num_residuals_in:
             given += residuals.pop((k, m))
         with tf.device(device):
-            before = [last[k]] if last[k] is not None else []
+            before = [last_on[home]] if last_on[home] is not None else []
             if is_timed:
                 with tf.control_dependencies(before + given):
                     start = tf.timestamp()
@@ -84,12 +85,13 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
             with tf.control_dependencies(before):
                 results = traced.function(step, index[m], *given) if not tf.executing_eagerly() else \
                     _run_alone(traced, device, [step, index[m], *given])
-            last[k] = None if tf.executing_eagerly() else results[0].op
+            op = None if tf.executing_eagerly() else results[0].op
             if is_timed:
                 with tf.control_dependencies(results):
                     end = tf.timestamp()
-                last[k] = end.op
+                op = end.op
                 stamps.append((start, end))
+            last[k] = last_on[home] = op
         num_values, num_gradients = len(traced.outputs), len(traced.gradients_out)
         values.update({(leaf, m): t for leaf, t in zip(traced.outputs, results, strict=False)})
         makers.update({(leaf, m): device for leaf in traced.outputs})
@@ -164,13 +166,3 @@ def _split(batch: dict[str, Any], wanted: Iterable[Value], num_micro_batches: in
 
 def _batch_values(cells: Sequence[Cell]) -> list[Value]:
     return list(dict.fromkeys(v for cell in cells for v in cell.inputs if v.maker == BATCH))
-
-
-def _all_edges(cells: Sequence[Cell]) -> set[tuple[int, int]]:
-    """(maker, reader), and each reader with the next one of the same value, from which it takes the gradient so far."""
-    touched: dict[Value, list[int]] = {}
-    for cell in cells:
-        for value, _ in leaves_of([*cell.inputs, *cell.outputs]):
-            if value.maker != BATCH and cell.index not in touched.setdefault(value, []):
-                touched[value].append(cell.index)
-    return {(a, b) for chain in touched.values() for a, b in zip(chain[:-1], chain[1:], strict=True)}

@@ -66,7 +66,7 @@ def test_only_as_many_cpus_are_made_as_cells_need():
 
 @pytest.mark.parametrize('text, num_cells, error', [
     ('cpu:2', 3, r'3 cells need 3 devices, but --devices=cpu:2 names 2 \(/device:CPU:0, /device:CPU:1\); name more, set '
-                 r'pipeline\.num_cells=2, or write 2\*\.\.\. for several cells on each\.'),
+                 r'pipeline\.num_cells=2, or write 2\*cpu:2 for several cells on each\.'),
     ('gpu:0-3', 4, r'--devices=gpu:0-3, but this machine has 3 GPUs that TensorFlow can use; name those, or cpu:N\.'),
     ('gpu:0-1,gpu:1', 3, r'--devices names /device:GPU:1 twice, by gpu:0-1 and gpu:1; write 2\*gpu:1 if it is to have two cells'),
     ('tpu', 1, r'--devices=tpu, but this machine has 0 TPUs that TensorFlow can use'),

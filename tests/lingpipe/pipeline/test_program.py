@@ -176,6 +176,33 @@ def test_one_cell_has_the_same_tasks_in_every_schedule():
     assert plans[0].schedule.devices == plans[1].schedule.devices
 
 
+@pytest.mark.parametrize('devices', [('CPU:0', '/device:CPU:0', 'CPU:1', 'CPU:1'), ('CPU:0', 'CPU:1', 'CPU:0', 'CPU:1'), ('CPU:2',) * 4])
+def test_cells_of_one_device_run_one_task_at_a_time_and_give_the_same_weights(devices, reference):
+    program = program_of(num_cells=4, devices=devices)
+    for path, value in trained(program).items():
+        np.testing.assert_array_equal(value, reference[path], err_msg=path)
+    _, timeline = program.timed_step(batches(1)[0], 9)
+    assert timeline.num_devices == len({device[-1] for device in devices}) == len(program.plan.schedule.devices)
+    for tasks in program.plan.schedule.devices:
+        spans = [timeline.spans[task] for task in tasks]
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+
+
+def test_forecast_of_cells_on_one_device_is_that_of_one_device():
+    shared, apart = (program_of(num_cells=2, devices=devices).plan.simulate() for devices in (('CPU:0', 'CPU:0'), ('CPU:0', 'CPU:1')))
+    assert shared.bubble_share == 0 and apart.bubble_share > 0.05
+    assert shared.step_s == pytest.approx(2 * apart.busy_share * apart.step_s)
+    assert shared.peak_bytes[0] > max(apart.peak_bytes)
+
+
+def test_two_cells_on_one_gpu_are_refused_unless_they_are_meant():
+    params = PipelineParams(num_cells=3, devices=('/GPU:0', 'CPU:0', '/job:localhost/device:GPU:0'))
+    with pytest.raises(ValueError, match=r'devices puts 2 cells on /GPU:0, \[0, 2\]; name another GPU, or set cells_per_gpu=2'):
+        params.validate()
+    params.set(cells_per_gpu=2).validate()
+    PipelineParams(num_cells=2, devices=('CPU:0', 'CPU:0')).validate()
+
+
 def test_one_step_equals_a_plain_tape_over_the_whole_sequence():
     net, batch = network(), batches(1)[0]
     program = program_of(net, num_cells=4, num_micro_batches=1, recompute='cell', learn=learner(

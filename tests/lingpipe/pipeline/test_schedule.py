@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from lingpipe.pipeline.schedule import Schedule, Task, dependencies, grid, make_schedule, validate
+from lingpipe.pipeline.schedule import Schedule, Task, dependencies, grid, make_schedule, together, validate
 
 NAMES = ('gpipe', '1f1b', 'forward')
 
@@ -249,3 +249,42 @@ def test_errors_of_make_schedule(arguments, sentence):
 
 def test_a_schedule_whose_last_cell_computes_no_loss_is_refused():
     refuses(replace(make_schedule('gpipe', 3, 2), backward_cells=frozenset({0, 1})), 'lacks the last cell, 2, whose B computes the loss')
+
+
+# Several cells on a device.
+
+
+@pytest.mark.parametrize(
+    'name, devices, expected',
+    [
+        (
+            '1f1b',
+            'aabb',
+            """F0.0 F1.0 F0.1 F1.1 F0.2 F1.2 F0.3 B1.0 B0.0 F1.3 ..   B1.1 B0.1 ..   ..   B1.2 B0.2 ..   B1.3 B0.3
+               ..   ..   F2.0 B3.0 --   F2.1 B2.0 B3.1 --   F2.2 B2.1 B3.2 --   F2.3 B2.2 B3.3 --   B2.3 ..   ..""",
+        ),
+        ('gpipe', 'aa', 'F0.0 B1.0 --   F0.1 B1.1 --   F0.2 B1.2 --   F0.3 B0.0 B0.1 B0.2 B1.3 --   B0.3'),
+    ],
+)
+def test_cells_of_one_device_take_turns(name, devices, expected):
+    cells = make_schedule(name, len(devices), 4)
+    merged = together(cells, devices, lambda task: 2.0 if cells.is_fused(task) else 1.0)
+    validate(merged)
+    assert grid(merged) == draw(expected)
+
+
+@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('devices', ['abab', 'abba', 'aaaa', 'aaba'])
+@pytest.mark.parametrize('slow_cell', range(4))
+def test_any_devices_give_a_schedule_that_keeps_the_order_of_each_cell(name, devices, slow_cell):
+    cells = make_schedule(name, 4, 5, {1, 3})
+    merged = together(cells, devices, lambda task: 3.0 if task.cell == slow_cell else 1.0)
+    validate(merged)
+    assert len(merged.devices) == len(set(devices))
+    for k, tasks in enumerate(cells.devices):
+        assert tuple(task for device in merged.devices for task in device if task.cell == k) == tasks
+
+
+def test_cells_on_devices_of_their_own_are_left_alone():
+    schedule = make_schedule('1f1b', 3, 4)
+    assert together(schedule, 'abc', lambda task: 1.0) is schedule
