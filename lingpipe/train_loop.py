@@ -205,6 +205,8 @@ class TrainLoop(Configurable):
             if state.step == index == 0:
                 with self._beside_training('TensorBoard files'):
                     self._summaries['train'].images(0, self._experiment.task.images(batch))
+            if not program.has_traced(batch):
+                self._begin(f'step {state.step + 1}')   # anew, and without a limit
             if index < num_batches - 1:
                 program.accumulate(batch, state.step, index)
         number, shown = state.step + 1, self._timeline_step or 0

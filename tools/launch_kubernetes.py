@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 
+_WAIT_S = 24 * 3600   # for pods that the cluster has no room for yet, and that an image is fetched for
+
 # Text in braces is JSON, which is YAML.
 _FILE = '''# Written by tools.launch_kubernetes.
 apiVersion: v1
@@ -126,7 +128,8 @@ def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: st
     return _FILE.format(name=name, workers=workers, image=json.dumps(image), claim=json.dumps(claim), mount=json.dumps(f'/{claim}'),
                         port=port, trainer_port=port + 1, resources=json.dumps({'requests': limits, 'limits': limits} if limits else {}),
                         worker_command=json.dumps(worker),
-                        trainer_command=json.dumps([*trainer, f'--devices={devices}', f'--address=$(POD_IP):{port + 1}', *_escaped(flags)]))
+                        trainer_command=json.dumps([*trainer, f'--devices={devices}', f'--address=$(POD_IP):{port + 1}',
+                                                    f'--set=train.worker_timeout_s={_WAIT_S}', *_escaped(flags)]))
 
 
 def _escaped(flags: list[str]) -> list[str]:

@@ -56,6 +56,8 @@ class Worker:
                 self.process.kill()
                 code = self.process.wait()
             self._probed_s = now_s
+        if code is not None and code > 0:
+            raise SystemExit(f'launch_local: worker {self.address} cannot start ({name_of(code)}); it has said why.')
         if code is not None:
             say(f'worker {self.address} has ended ({name_of(code)}) and is started again')
             self.process = start(self._flags, signal.SIGKILL)

@@ -37,10 +37,7 @@ def session_config(devices: str, intra_op_threads: int = 1, use_graph_optimizer:
     Raises:
       ValueError: devices is something else.
     """
-    match = re.fullmatch(r'(cpu|gpu)(?::(\d+)(?:-(\d+))?)?', devices or 'gpu')
-    if not match or match[1] == 'cpu' and (match[3] or match[2] == '0'):
-        raise ValueError(f"--devices={devices} of a worker; write the devices that it has: cpu:4, gpu, or gpu:0-3.")
-    kind, first, last = match.groups()
+    kind, first, last = _parsed(devices or 'gpu')
     num_cpus = int(first or 1) if kind == 'cpu' else 1
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=intra_op_threads, inter_op_parallelism_threads=max(2, num_cpus),
                                       device_count={'CPU': num_cpus, **({'GPU': 0} if kind == 'cpu' else {})})
@@ -49,6 +46,27 @@ def session_config(devices: str, intra_op_threads: int = 1, use_graph_optimizer:
         config.gpu_options.visible_device_list = ','.join(map(str, range(int(first), int(last or first) + 1)))
     config.graph_options.rewrite_options.disable_meta_optimizer = not use_graph_optimizer
     return config
+
+
+def check_gpus(devices: str) -> None:
+    """Raises ValueError if `devices`, as session_config takes it, names GPUs that are not there: TensorFlow would serve its CPU instead."""
+    kind, first, last = _parsed(devices or 'cpu')
+    if kind == 'cpu':
+        return
+    looker = os.fork()   # CUDA does not bear forks of a process that has looked for GPUs
+    if not looker:
+        os._exit(min(255, len(tf.config.list_physical_devices('GPU'))))
+    there = os.waitstatus_to_exitcode(os.waitpid(looker, 0)[1])
+    if there <= int(last or first or 0):
+        raise ValueError(f'--devices={devices}, but this machine has {max(0, there)} GPUs that TensorFlow can use; name those, or cpu:N.')
+
+
+def _parsed(devices: str) -> tuple[str, str | None, str | None]:
+    """(cpu or gpu, first number, last number)."""
+    match = re.fullmatch(r'(cpu|gpu)(?::(\d+)(?:-(\d+))?)?', devices)
+    if not match or match[1] == 'cpu' and (match[3] or match[2] == '0'):
+        raise ValueError(f"--devices={devices} of a worker; write the devices that it has: cpu:4, gpu, or gpu:0-3.")
+    return match[1], match[2], match[3]
 
 
 def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float = HANGS_AFTER_S) -> NoReturn:
@@ -88,7 +106,7 @@ def _fork(host: str, port: int, config: tf.compat.v1.ConfigProto) -> int:
         settings.give_memory_back()
         spec = {'worker': {0: f'{"127.0.0.1" if host == "0.0.0.0" else host}:{port}'}}   # a controller names the task as it likes
         made = tf.distribute.Server(spec, job_name='worker', task_index=0, config=config)
-        listening.restrict(port, host)
+        assert listening.restrict(port, host), f'nothing listens at port {port}'
         made.join()
     except BaseException as error:   # nothing of the process above may run here
         print(f'worker: {error}', file=sys.stderr, flush=True)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
+import threading
 import time
 from collections.abc import Iterable, Sequence
 
@@ -22,6 +24,7 @@ from lingpipe.cluster import listening
 
 _ASK_S = 5.0           # for an answer of one that is there
 _BETWEEN_S = 0.2       # two attempts
+_TELL_AFTER_S = 3.0    # of waiting
 # What other errors say that follow from a connection that broke, as those of a value that was to be read over it.
 _BROKEN = re.compile('poisoned|RecvFromRemote|Socket closed')
 _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError)
@@ -64,7 +67,7 @@ def wait_for(addresses: Sequence[str], wait_s: float) -> list[Worker]:
 
 def _wait(address: str, task: int, deadline_s: float, wait_s: float, but_not: int | None = None) -> Worker:
     """The worker, once it answers and is not the incarnation `but_not`."""
-    why = ''
+    why, is_told = '', False
     while True:
         left_s = deadline_s - time.monotonic()
         try:
@@ -74,6 +77,9 @@ def _wait(address: str, task: int, deadline_s: float, wait_s: float, but_not: in
             why = 'it was told to begin anew and did not'
         except OSError as error:
             why = str(error)
+        if left_s < wait_s - _TELL_AFTER_S and not is_told:
+            is_told = True
+            print(f'waiting up to {wait_s:g} s for worker {task}, {address} ({why})', file=sys.stderr, flush=True)
         if left_s <= 0:
             raise OSError(f'worker {task}, {address}, does not answer within {wait_s:g} s ({why}); start it there with --mode=worker '
                           f'--address={address}, or correct --devices.')
@@ -132,14 +138,7 @@ class Connection:
             _begin_anew(worker)
         self.workers = [_wait(worker.address, task, deadline_s, wait_s, worker.incarnation) for task, worker in enumerate(before)]
         own_address = own_address or listening.own_address(list(addresses))
-        spec = tf.train.ClusterSpec({'worker': list(addresses), 'localhost': [own_address]})   # or TensorFlow would say localhost to all
-        try:
-            tf.config.experimental_connect_to_cluster(spec, job_name='localhost')
-            tf.config.list_logical_devices()   # connects
-        except tf.errors.OpError as error:
-            raise LostWorkerError(f'a worker was lost while connecting ({_first_line(error)})') from error
-        host, port = listening.split_address(own_address)
-        listening.restrict(port, host)
+        _connect(addresses, own_address, max(_ASK_S, deadline_s - time.monotonic()))
 
     def silent(self) -> str:
         """A few words on the first worker that does not answer or has begun anew since; '' if all are well."""
@@ -160,6 +159,36 @@ class Connection:
         if isinstance(error, _LOST) or _BROKEN.search(error.message):
             return LostWorkerError(f'the connection to a worker broke ({type(error).__name__}: {_first_line(error)})')
         return None
+
+
+def _connect(addresses: Sequence[str], own_address: str, limit_s: float) -> None:
+    """Makes this process's TensorFlow a task of a cluster: in a thread, as it has no time limit, and its port must be closed to others as
+    soon as it is open."""
+    spec = tf.train.ClusterSpec({'worker': list(addresses), 'localhost': [own_address]})   # or TensorFlow would say localhost to all
+    ended: list[Exception | None] = []
+
+    def connect() -> None:
+        try:
+            tf.config.experimental_connect_to_cluster(spec, job_name='localhost')
+            tf.config.list_logical_devices()   # connects
+            ended.append(None)
+        except Exception as error:
+            ended.append(error)
+
+    threading.Thread(target=connect, name='connect', daemon=True).start()
+    host, port = listening.split_address(own_address)
+    deadline_s = time.monotonic() + limit_s
+    is_restricted = False
+    while not ended:
+        is_restricted = is_restricted or listening.restrict(port, host)
+        if time.monotonic() > deadline_s:
+            raise LostWorkerError(f'a worker was lost while connecting (it took longer than {limit_s:.0f} s)')
+        time.sleep(_BETWEEN_S if is_restricted else 0.001)
+    if isinstance(ended[0], tf.errors.OpError):
+        raise LostWorkerError(f'a worker was lost while connecting ({_first_line(ended[0])})') from ended[0]
+    if ended[0]:
+        raise ended[0]
+    assert is_restricted or listening.restrict(port, host), f'nothing listens at {own_address}'
 
 
 def _begin_anew(worker: Worker) -> None:

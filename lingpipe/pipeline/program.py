@@ -133,6 +133,10 @@ class Program:
         """Raises ValueError for a mini-batch that is of no batch_spec."""
         self._shape_of(batch)
 
+    def has_traced(self, batch: dict[str, Any]) -> bool:
+        """Whether a step of this shape was made before, so that this one is as quick as most."""
+        return bool(self._shape_of(batch).tasks)
+
     def _shape_of(self, batch: dict[str, Any]) -> _Shape:
         for shape in self._shapes[1:]:
             if is_of_spec(batch, shape.batch_spec):

@@ -396,3 +396,21 @@ def test_checkpoints_are_the_same_in_the_background_or_not(tmp_path, in_backgrou
     for step in checkpointer.steps():
         found = files.tensors(checkpointer.path(step), whole[step])
         assert_same(dict(zip(whole[step], found, strict=True)), whole[step])
+
+
+def test_only_a_step_that_builds_nothing_has_a_time_limit(tmp_path, monkeypatch):
+    """The watchdog is told again, without a limit, of a step whose mini-batch has a new shape."""
+    told = []
+
+    class Recorder:
+        def begin(self, what, is_bounded=False):
+            told.append((what, is_bounded))
+
+    loop = make_loop(make_params(train__num_steps=9), tmp_path, has_evaluation=False, watchdog=Recorder())
+    has_traced = loop.program.has_traced
+    assert not has_traced(next(iter(loop._experiment.train_input.batches(0))))
+    monkeypatch.setattr(loop.program, 'has_traced', lambda batch: has_traced(batch) and ('step 8', True) not in told[-1:])
+    loop.run()
+    steps = [(what, is_bounded) for what, is_bounded in told if what.startswith('step')]
+    assert steps[:2] == [('step 1', False)] * 2   # before its mini-batch is there, and when that is new
+    assert steps[-4:] == [('step 7', True), ('step 8', True), ('step 8', False), ('step 9', True)]

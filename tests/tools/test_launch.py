@@ -1,9 +1,11 @@
 """Promises of the launchers: what they write is what Slurm and Kubernetes take, and a local launch comes back from kills."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -12,42 +14,6 @@ from tools import launch_kubernetes, launch_local, launch_slurm
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 FLAGS = ['--model=image.digits.Dense', '--set', "task.x='a b'", '--logdir=/training/$digits']
 
-# The fields used, as in the reference of Kubernetes 1.31; a list is of one type, and None is any value.
-METADATA = {'name': str, 'labels': {str: str}}
-SELECTOR = {'matchLabels': {str: str}}
-CONTAINER = {
-    'name': str, 'image': str, 'command': [str], 'ports': [{'name': str, 'containerPort': int}],
-    'resources': {'requests': {str: str}, 'limits': {str: str}},
-    'env': [{'name': str, 'valueFrom': {'fieldRef': {'fieldPath': str}}}], 'volumeMounts': [{'name': str, 'mountPath': str}]}
-POD = {'metadata': METADATA, 'spec': {
-    'restartPolicy': str, 'terminationGracePeriodSeconds': int, 'containers': [CONTAINER],
-    'volumes': [{'name': str, 'persistentVolumeClaim': {'claimName': str}}]}}
-SPECS = {
-    ('v1', 'Service'): {'clusterIP': str, 'publishNotReadyAddresses': bool, 'selector': {str: str}, 'ports': [{'name': str, 'port': int}]},
-    ('networking.k8s.io/v1', 'NetworkPolicy'): {
-        'podSelector': SELECTOR, 'policyTypes': [str],
-        'ingress': [{'from': [{'podSelector': SELECTOR}], 'ports': [{'protocol': str, 'port': int}]}]},
-    ('apps/v1', 'StatefulSet'): {'serviceName': str, 'replicas': int, 'podManagementPolicy': str, 'selector': SELECTOR, 'template': POD},
-    ('batch/v1', 'Job'): {
-        'backoffLimit': int, 'template': POD,
-        'podFailurePolicy': {'rules': [{'action': str, 'onExitCodes': {'containerName': str, 'operator': str, 'values': [int]}}]}},
-}
-
-
-def check(value, schema, path):
-    """Every field is known and of its type."""
-    if isinstance(schema, dict):
-        assert isinstance(value, dict), path
-        for key, one in value.items():
-            assert str in schema or key in schema, f'{path} has no field {key}'
-            check(one, schema.get(str) or schema[key], f'{path}.{key}')
-    elif isinstance(schema, list):
-        assert isinstance(value, list) and value, path
-        for one in value:
-            check(one, schema[0], f'{path}[]')
-    else:
-        assert type(value) is schema, f'{path} is {value!r}'
-
 
 def objects(**kwargs):
     """kind -> object."""
@@ -55,11 +21,11 @@ def objects(**kwargs):
     return {one['kind']: one for one in made}
 
 
-def test_kubernetes_objects_have_known_fields_of_the_right_types():
+def test_kubernetes_objects_are_those_of_its_schema():
     found = objects(gpus=2, cpu='8', memory='32Gi')
-    assert [(one['apiVersion'], kind) for kind, one in found.items()] == list(SPECS)
+    assert list(found) == ['Service', 'NetworkPolicy', 'StatefulSet', 'Job']
     for one in found.values():
-        check(one, {'apiVersion': str, 'kind': str, 'metadata': METADATA, 'spec': SPECS[one['apiVersion'], one['kind']]}, one['kind'])
+        kubernetes_validate.validate(one, '1.31', strict=True)
     container = found['StatefulSet']['spec']['template']['spec']['containers'][0]
     assert container['resources']['limits'] == {'cpu': '8', 'memory': '32Gi', 'nvidia.com/gpu': '2'}
 
@@ -81,7 +47,8 @@ def test_kubernetes_commands_are_the_trainers():
     assert worker == ['python', '-m', 'lingpipe.trainer', '--mode=worker', '--address=0.0.0.0:2222', *FLAGS[:3]]
     trainer = found['Job']['spec']['template']['spec']['containers'][0]['command']
     devices = '--devices=lingpipe-0.lingpipe:2222,lingpipe-1.lingpipe:2222,lingpipe-2.lingpipe:2222'
-    assert trainer == ['python', '-m', 'lingpipe.trainer', devices, '--address=$(POD_IP):2223', *FLAGS[:3], '--logdir=/training/$$digits']
+    assert trainer == ['python', '-m', 'lingpipe.trainer', devices, '--address=$(POD_IP):2223', '--set=train.worker_timeout_s=86400',
+                       *FLAGS[:3], '--logdir=/training/$$digits']
 
 
 def test_slurm_script_is_bash_and_passes_flags_through_its_quotes(tmp_path):
@@ -119,6 +86,15 @@ def test_slurm_workers_get_their_address_and_flags(tmp_path):
 def test_launchers_refuse_what_cannot_be(tool, flags, error):
     with pytest.raises(SystemExit, match=error):
         tool.main(flags)
+
+
+def test_local_launch_ends_if_a_worker_cannot_start(tmp_path):
+    flags = ['--workers=1', '--worker_devices=gpu:0', '--', '--model=image.digits.Dense', f'--logdir={tmp_path}']
+    command = [sys.executable, '-m', 'tools.launch_local', *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=TESTS.parent)
+    assert done.returncode == 1
+    assert 'trainer: --devices=gpu:0, but this machine has 0 GPUs that TensorFlow can use' in done.stderr
+    assert re.search(r'^launch_local: worker 127.0.0.1:\d+ cannot start \(exit code 1\); it has said why\.$', done.stderr, re.MULTILINE)
 
 
 def test_local_launch_starts_again_what_is_killed_and_ends_with_the_trainer(tmp_path):

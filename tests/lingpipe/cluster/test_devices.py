@@ -157,6 +157,17 @@ def test_server_takes_threads_devices_and_no_grappler():
         server.session_config('cpu:0')
 
 
+@pytest.mark.parametrize('devices', ['gpu', 'gpu:0', 'gpu:2-3'])
+def test_worker_without_the_gpus_that_it_is_to_have_is_refused(devices):
+    with pytest.raises(ValueError, match=rf'^--devices={devices}, but this machine has 0 GPUs that TensorFlow can use; name'):
+        server.check_gpus(devices)
+
+
+def test_worker_is_asked_for_no_gpu_unless_one_is_named():
+    server.check_gpus('')
+    server.check_gpus('cpu:2')
+
+
 def test_address_that_is_taken_or_not_ours_is_one_sentence():
     with socket.create_server(('127.0.0.1', 0)) as one:
         taken = f'127.0.0.1:{one.getsockname()[1]}'
