@@ -20,8 +20,8 @@ from lingpipe.task import Task
 from lingpipe.train_loop import TrainLoop
 
 # What may differ when a training goes on: where and how long it runs, not what it learns.
-MAY_CHANGE = re.compile(r'(pipeline(?!\.(num_micro_batches|num_replicas|cross_replica_batch_norm|wire_dtype)$)|train|eval_inputs|'
-                        r'initialize_from)\b.*')
+MAY_CHANGE = re.compile(r'(pipeline(?!\.(num_micro_batches|num_replicas|sum_groups|cross_replica_batch_norm|wire_dtype)$)|train|'
+                        r'eval_inputs|initialize_from)\b.*')
 
 
 class InitializeFrom(Params):
@@ -105,7 +105,17 @@ class Experiment(Configurable):
 def check_resumable(stored: Any, now: Any) -> None:
     """Raises ValueError if a training that began with the Params `stored` cannot go on with `now`."""
     changed = [(path, a, b) for path, a, b in diff(stored, now) if not MAY_CHANGE.fullmatch(path)]
-    if changed:
+    if changed and not all(MAY_CHANGE.fullmatch(path) for path, _, _ in diff(_with_one_replica(stored), _with_one_replica(now))):
         listed = ', '.join(f'{path} (was {a!r}, is {b!r})' for path, a, b in changed[:5])
         raise ValueError(f'it holds a training whose {listed}{" and others" if len(changed) > 5 else ""} differ; its checkpoints would not '
                          f'mean the same. Set them back, or choose another logdir (initialize_from takes its weights along).')
+
+
+def _with_one_replica(params: Any) -> Any:
+    """The experiment, or the one that gives the same bits without replicas."""
+    params = params.copy()
+    p = params.pipeline
+    if not (p.cross_replica_batch_norm and p.num_replicas > 1):
+        p.set(num_micro_batches=p.num_replicas * p.num_micro_batches, sum_groups=p.num_replicas * p.sum_groups,
+              num_replicas=1, cross_replica_batch_norm=False)
+    return params

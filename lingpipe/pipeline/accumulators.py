@@ -3,6 +3,9 @@
 They are variables that the tasks of a cell add to in place, in the order of micro-batches: nothing that grows with the
 number of weights crosses the graph of the step, and a gradient needs no second buffer.
 
+With sum_groups, the sums of a group of micro-batches are set aside in `_before` before those of the next begin, and the last group's join
+them: the additions are then those of as many replicas.
+
 Moments are merged as in Chan, Golub and LeVeque (1983), eq. 2.1, for groups of equal size: with n groups merged before,
 f = 1 / (n + 1) and delta = mean' - mean,
 
@@ -36,20 +39,27 @@ class Merged:
 class Accumulators:
     """The accumulators of one cell."""
 
-    def __init__(self, device: str, gradient_shapes: dict[str, tuple[int, ...]], num_micro_batches: int = 1, num_replicas: int = 1):
+    def __init__(self, device: str, gradient_shapes: dict[str, tuple[int, ...]], num_micro_batches: int = 1, num_replicas: int = 1,
+                 num_groups: int = 1):
         """
         Args:
           device: of the variables.
           gradient_shapes: weight path (as used, not as owned) -> shape.
           num_micro_batches, num_replicas: M and R.
+          num_groups: PipelineParams.sum_groups.
         """
-        self._device, self._num_micro_batches, self._num_replicas = device, num_micro_batches, num_replicas
+        self._device, self._num_groups = device, num_groups
+        self._num_parts = num_replicas * num_groups   # each summed by itself, of so many micro-batches:
+        self._part = num_micro_batches // num_groups
         with tf.device(device):
             self.gradients = {path: tf.Variable(tf.zeros(shape), trainable=False, name='gradient')
                               for path, shape in gradient_shapes.items()}
         self._emitted = Emissions()  # Only its keys and shapes are used after tracing.
         self._scalars: tf.Variable | None = None
         self._running: tf.Variable | None = None  # means, then means of moments, then variances of moments
+        self._before: dict[int, tf.Variable] = {}  # by the id of a variable, the sums of the groups before
+        for variable in self.gradients.values():
+            self._set_aside(variable, 'gradient_before')
 
     # In the tasks.
 
@@ -78,13 +88,37 @@ class Accumulators:
             if self._running is None:
                 self._running = self._variable([firsts.shape[0] + variances.shape[0]], 'emitted_means')
             old = tf.raw_ops.ReadVariableOp(resource=self._running.handle, dtype=tf.float32)
-            if self._num_replicas > 1:  # its index in this replica
-                m = self._num_micro_batches
-                micro_batch = micro_batch // (self._num_replicas * m) * m + micro_batch % m
+            if self._num_parts > 1:  # its index among those that are summed with it
+                micro_batch = micro_batch // (self._num_parts * self._part) * self._part + micro_batch % self._part
             f = 1.0 / (tf.cast(micro_batch, tf.float32) + 1.0)
             new = _merged_moments(old, tf.concat([firsts, variances], 0), f, num_means, variances.shape[0])
             updates.append(tf.raw_ops.AssignVariableOp(resource=self._running.handle, value=new))
         return updates
+
+    def end_of_group(self, kind: str, is_fused: bool, micro_batch: int) -> list[tf.Operation]:
+        """The ops that must run between a task of the cell and its next, if with it a group's sums are complete.
+
+        Args:
+          kind: of the task, which adds emissions if it is 'F' or fused, and gradients if it is 'B'.
+          is_fused: whether it is both.
+          micro_batch: its index in the mini-batch.
+        """
+        group, rest = divmod(micro_batch + 1, self._part)
+        if self._num_groups == 1 or rest:
+            return []
+        emitted = [variable for variable in (self._scalars, self._running) if variable is not None and (kind == 'F' or is_fused)]
+        done = []
+        for variable in [*emitted, *(self.gradients.values() if kind == 'B' else [])]:
+            before = self._before[id(variable)]
+            total = value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+            if group > 1:
+                total = self.merge(variable, [tf.raw_ops.ReadVariableOp(resource=before.handle, dtype=before.dtype), value], group - 1)
+            if group == self._num_groups:
+                done.append(tf.raw_ops.AssignVariableOp(resource=variable.handle, value=total))
+                continue
+            with tf.control_dependencies([tf.raw_ops.AssignVariableOp(resource=before.handle, value=total)]):
+                done.append(tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tf.raw_ops.ZerosLike(x=value)))
+        return done
 
     # After the tasks.
 
@@ -108,8 +142,11 @@ class Accumulators:
         """All that tasks add to, once they are traced."""
         return [variable for variable in (*self.gradients.values(), self._scalars, self._running) if variable is not None]
 
-    def merge(self, variable: tf.Variable, values: Sequence[tf.Tensor]) -> tf.Tensor:
-        """What all replicas have added to `variable`, one of `variables`, from the values of each, of equally many micro-batches."""
+    def merge(self, variable: tf.Variable, values: Sequence[tf.Tensor], num_before: int = 1) -> tf.Tensor:
+        """What all replicas have added to `variable`, one of `variables`, from the values of each, of equally many micro-batches.
+
+        The first of the values may be that of num_before replicas.
+        """
         total = values[0]
         if variable is not self._running:
             for value in values[1:]:
@@ -117,7 +154,7 @@ class Accumulators:
             return total
         num_means = sum(t.shape.num_elements() for t in self._emitted.means.values())
         num_variances = sum(v.shape.num_elements() for _, v in self._emitted.moments.values())
-        for n, value in enumerate(values[1:], 1):
+        for n, value in enumerate(values[1:], num_before):
             total = _merged_moments(total, value, 1.0 / (n + 1.0), num_means, num_variances)
         return total
 
@@ -136,7 +173,14 @@ class Accumulators:
     def _variable(self, shape: list[int], name: str) -> tf.Variable:
         """`name` must be the only one of its kind in a trace: wrap_function keeps variables by name."""
         with tf.init_scope(), tf.device(self._device):
-            return tf.Variable(tf.zeros(shape), trainable=False, name=name)
+            made = tf.Variable(tf.zeros(shape), trainable=False, name=name)
+            self._set_aside(made, f'{name}_before')
+            return made
+
+    def _set_aside(self, variable: tf.Variable, name: str) -> None:
+        if self._num_groups > 1:
+            with tf.device(self._device):
+                self._before[id(variable)] = tf.Variable(tf.zeros_like(variable), trainable=False, name=name)
 
 
 def _merged_moments(old: tf.Tensor, new: tf.Tensor, f: Any, num_means: int, num_variances: int) -> tf.Tensor:

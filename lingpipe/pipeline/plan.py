@@ -20,14 +20,16 @@ from lingpipe.pipeline.wiring import Element, wire
 
 
 class PipelineParams(Params):
-    """How a network is run on devices. Only num_micro_batches, num_replicas, cross_replica_batch_norm and wire_dtype change what is
-    learned."""
+    """How a network is run on devices. Only num_micro_batches, num_replicas, sum_groups, cross_replica_batch_norm and wire_dtype
+    change what is learned."""
     num_cells: int = field(1, 'K: how many cells the layers are cut into, one a device.')
     num_micro_batches: int = field(1, 'M: how many micro-batches a mini-batch is split into, in each replica.')
     num_replicas: int = field(1, 'R: pipelines that run side by side, each on its part of the mini-batch, with weights that stay equal to '
                                  'the last bit. R M must divide the size of a mini-batch.')
     cross_replica_batch_norm: bool = field(False, 'BatchNorm takes its moments over the micro-batches of the same index of all '
                                                   'replicas, as if they were one; else each replica by itself.')
+    sum_groups: int = field(1, 'Micro-batches are summed in so many groups, and then the groups: the result, to the last bit, of as many '
+                               'replicas. For one replica that accumulates no mini-batches; takes 4 bytes more a weight.')
     replica_reduction: Literal['add', 'ring', 'nccl'] = field(
         'add', "Who sums the gradients of replicas: plain additions in the order of replicas; TensorFlow's ring of collectives, in an "
                "order that depends on the devices; NCCL, on GPUs only (written, but not yet run: there was no GPU).")
@@ -51,9 +53,15 @@ class PipelineParams(Params):
 
     def check(self) -> None:
         """Raises ValueError for a number below 1, or a partition or devices of another length than the numbers say, or that are one GPU."""
-        for name in ('num_cells', 'num_micro_batches', 'num_replicas', 'cells_per_gpu'):
+        for name in ('num_cells', 'num_micro_batches', 'num_replicas', 'sum_groups', 'cells_per_gpu'):
             if getattr(self, name) < 1:
                 raise ValueError(f'{name}={getattr(self, name)}; it must be at least 1.')
+        if self.num_micro_batches % self.sum_groups:
+            raise ValueError(f'sum_groups={self.sum_groups} does not divide num_micro_batches={self.num_micro_batches}; use '
+                             f'{_divisors(self.num_micro_batches)}.')
+        if self.sum_groups > 1 and self.num_replicas > 1:
+            raise ValueError(f'sum_groups={self.sum_groups} and num_replicas={self.num_replicas}; replicas are groups already: set one of '
+                             f'the two to 1.')
         if self.layers_per_cell and len(self.layers_per_cell) != self.num_cells:
             raise ValueError(f'layers_per_cell={list(self.layers_per_cell)} names {len(self.layers_per_cell)} cells, but num_cells='
                              f'{self.num_cells}; make them equal, or leave layers_per_cell empty.')
@@ -67,6 +75,11 @@ class PipelineParams(Params):
                 cells = [i for i, other in enumerate(places) if other == at]
                 raise ValueError(f'devices puts {len(cells)} cells on {device}, {cells}; name another GPU, or set cells_per_gpu='
                                  f'{len(cells)} if that is meant.')
+
+    @property
+    def sum_bytes(self) -> float:
+        """Bytes of a weight for the sums of groups that are set aside."""
+        return 4.0 if self.sum_groups > 1 else 0.0
 
     @property
     def num_devices(self) -> int:
@@ -121,7 +134,7 @@ class Plan:
 
     def weight_bytes(self, k: int) -> float:
         """Bytes of weights, gradients and slots of cell k."""
-        return self.bytes_a_weight * sum(e.cost.num_weights for e in self.cells[k].elements)
+        return (self.bytes_a_weight + self.params.sum_bytes) * sum(e.cost.num_weights for e in self.cells[k].elements)
 
     def held_bytes(self, k: int) -> float:
         """Bytes that cell k holds for one micro-batch between forward and backward."""
@@ -259,6 +272,6 @@ def _spans(elements: list[Element], params: PipelineParams, bytes_a_weight: floa
         return opened(partitioner.partition_fused(by_unit(costs), by_unit(fused), params.num_cells))
     kept = [e.cost.activation_bytes * (params.num_micro_batches if params.recompute == 'none' else 1) +
             sum(v.num_bytes for v in e.writes.values()) * repeat for e in elements]
-    layer_bytes = [bytes_a_weight * e.cost.num_weights + k for e, k in zip(elements, kept, strict=True)]
+    layer_bytes = [(bytes_a_weight + params.sum_bytes) * e.cost.num_weights + k for e, k in zip(elements, kept, strict=True)]
     return opened(partitioner.partition(by_unit(costs), params.num_cells, rule=params.partition, layer_bytes=by_unit(layer_bytes),
                                         device_bytes=params.device_bytes))

@@ -67,6 +67,9 @@ class Program:
         devices = list(devices or params.devices or cluster.default_devices(params.num_devices))
         cluster.check_devices(devices)
         check_replicated(params, devices)
+        if params.sum_groups > 1 and learner.params.accumulate > 1:
+            raise ValueError(f'sum_groups={params.sum_groups}, but the learner accumulates {learner.params.accumulate} mini-batches, whose '
+                             f'sums are not grouped; set one of the two to 1.')
         self.network, self.learner, self.seed = network, learner, seed
         specs = [batch_spec] if isinstance(batch_spec, dict) else list(batch_spec)
         self.batch_spec = specs[0]
@@ -82,7 +85,7 @@ class Program:
     def _replica(self, index: int, cells: Sequence[Cell]) -> Replica:
         p = self.plan.params
         accumulators = [Accumulators(cell.device, {w.path: w.shape for e in cell.elements for w in e.trained}, p.num_micro_batches,
-                                     p.num_replicas) for cell in cells]
+                                     p.num_replicas, p.sum_groups) for cell in cells]
         return Replica(index, cells, Variables(self.network, cells, self.learner, self.seed), accumulators)
 
     def _plan_like(self, batch_spec: dict[str, Any]) -> Plan:
@@ -207,7 +210,7 @@ class Program:
         for replica, cells, tasks in zip(self._replicas, shape.plan.replicas, shape.tasks, strict=True):
             mine = nested.pack_like(batch, [part[replica.index] for part in parts])
             ran.append(run_tasks(shape.plan.schedule, cells, tasks, mine, step, first + replica.index * p.num_micro_batches,
-                                 replica.placed.shared_reader(replica.placed.weights), self._wire(), is_timed))
+                                 replica.placed.shared_reader(replica.placed.weights), self._wire(), is_timed, replica.accumulators))
         return ran
 
     def _wire(self) -> Wire:

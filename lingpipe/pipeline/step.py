@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from lingpipe import nested
 from lingpipe.pipeline import cell as cell_lib
+from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.cell import Cell, Leaf, edges_of_tasks
 from lingpipe.pipeline.schedule import Schedule, Task, play
 from lingpipe.pipeline.transfers import Wire
@@ -41,7 +42,8 @@ class Ran:
 
 def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, int], cell_lib.Task],
               batch: dict[str, Any], step: tf.Tensor, first_micro_batch: tf.Tensor,
-              read_shared: Callable[[str], tf.Tensor], wire: Wire, is_timed: bool = False) -> Ran:
+              read_shared: Callable[[str], tf.Tensor], wire: Wire, is_timed: bool = False,
+              accumulators: Sequence[Accumulators] = ()) -> Ran:
     """Adds the calls of all tasks to the graph being traced; or, called eagerly, runs them one after the other.
 
     Args:
@@ -54,6 +56,7 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
       read_shared: makes the op that reads a weight, on the device of its owner.
       wire: what carries values to other devices.
       is_timed: stamps the time before and after every task.
+      accumulators: [K], to be told of the ends of groups; none: there are no groups.
     """
     micro = _split(batch, _batch_values(cells), schedule.num_micro_batches)
     values: dict[tuple[Leaf, int], tf.Tensor] = dict(micro)
@@ -91,6 +94,10 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
                     end = tf.timestamp()
                 op = end.op
                 stamps.append((start, end))
+            if accumulators and op is not None:
+                with tf.control_dependencies([op]):
+                    if ends := accumulators[k].end_of_group(kind, schedule.is_fused(task), m):
+                        op = tf.group(ends)
             last[k] = last_on[home] = op
         num_values, num_gradients = len(traced.outputs), len(traced.gradients_out)
         values.update({(leaf, m): t for leaf, t in zip(traced.outputs, results, strict=False)})

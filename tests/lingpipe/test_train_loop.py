@@ -18,6 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from lingpipe import registry
 from lingpipe.checkpoint import Checkpointer, files
 from lingpipe.evaluate import mean
+from lingpipe.experiment import check_resumable
 from lingpipe.train_loop import NonFiniteError
 
 
@@ -80,6 +81,18 @@ def test_resumed_training_has_the_bits_of_an_uninterrupted_one_whatever_the_cell
                                tmp_path / 'parts', has_evaluation=False)
         assert outcome.step == steps
     assert_same(values_of(parts), whole[9])
+
+
+def test_training_goes_on_without_its_replicas_and_with_them_again_as_if_nothing_had_changed(tmp_path):
+    turns = {'replicas': {'pipeline__num_replicas': 2, 'pipeline__num_micro_batches': 1},
+             'one': {'pipeline__sum_groups': 2, 'pipeline__num_micro_batches': 2, 'pipeline__num_cells': 3}}
+    alone, _ = train(make_params(train__num_steps=6, **turns['replicas']), tmp_path / 'alone', has_evaluation=False)
+    for steps, turn in ((2, 'one'), (4, 'replicas'), (6, 'one')):
+        parts, _ = train(make_params(train__num_steps=steps, **turns[turn]), tmp_path / 'parts', has_evaluation=False)
+    assert_same(values_of(parts), values_of(alone))
+    check_resumable(make_params(**turns['one']), make_params(**turns['replicas']))
+    with pytest.raises(ValueError, match=r'pipeline.sum_groups \(was 2, is 1\) differ'):
+        check_resumable(make_params(**turns['one']), make_params(**{**turns['one'], 'pipeline__sum_groups': 1}))
 
 
 def test_accumulated_mini_batches_resume_at_the_right_example(tmp_path):

@@ -358,6 +358,32 @@ def test_replicas_stay_equal_and_give_the_result_of_one_pipeline_with_all_micro_
         two.check_replicas()
 
 
+@pytest.mark.parametrize(('num_replicas', 'num_cells', 'schedule', 'recompute'),
+                         [(2, 2, '1f1b', 'none'), (2, 1, 'gpipe', 'cell'), (4, 1, '1f1b', 'layer')])
+def test_one_pipeline_that_sums_in_groups_gives_the_bits_of_replicas(num_replicas, num_cells, schedule, recompute):
+    def results(**params):
+        program = program_of(learn=learner(ema_decay=0.9), schedule=schedule, recompute=recompute, **params)
+        made = [{name: value.numpy() for name, value in program.train_step(batch, step).items()} for step, batch in enumerate(batches(4))]
+        return {**weights_of(program), **{f'{name} {step}': value for step, found in enumerate(made) for name, value in found.items()}}
+    replicas = results(num_micro_batches=8 // num_replicas, num_cells=num_cells, num_replicas=num_replicas)
+    one = results(num_micro_batches=8, num_cells=4, sum_groups=num_replicas)
+    assert replicas.keys() == one.keys()
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, replicas[name], err_msg=name)
+    plain = results(num_micro_batches=8, num_cells=4)
+    assert any(not np.array_equal(value, plain[name]) for name, value in one.items())   # the order matters
+
+
+@pytest.mark.parametrize(('params', 'accumulate', 'error'), [
+    ({'sum_groups': 3}, 1, 'sum_groups=3 does not divide num_micro_batches=4; use 1, 2 or 4'),
+    ({'sum_groups': 2, 'num_replicas': 2}, 1, 'sum_groups=2 and num_replicas=2; replicas are groups already'),
+    ({'sum_groups': 2}, 2, 'sum_groups=2, but the learner accumulates 2 mini-batches'),
+])
+def test_groups_of_sums_that_cannot_be_are_refused(params, accumulate, error):
+    with pytest.raises(ValueError, match=error):
+        program_of(learn=learner(accumulate=accumulate), **params)
+
+
 def test_replicas_start_from_what_the_first_was_restored_to():
     program = program_of(num_micro_batches=2, num_replicas=2)
     for variable in program.variables().values():

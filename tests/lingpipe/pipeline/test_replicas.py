@@ -11,6 +11,7 @@ from lingpipe import layers, optimizers, schedules
 from lingpipe.layer import Layer
 from lingpipe.layers import Sequential
 from lingpipe.learner import Learner
+from lingpipe.pipeline import subgraph
 from lingpipe.pipeline.collectives import Group
 from lingpipe.pipeline.plan import PipelineParams
 from lingpipe.pipeline.program import Program
@@ -113,6 +114,24 @@ def test_the_partition_is_invisible_with_batch_norm_over_replicas(num_cells, sch
     cut = (3, 3) if num_cells == 2 else ()
     assert_equal(trained(program_of(num_cells=num_cells, layers_per_cell=cut, num_replicas=2, schedule=schedule, recompute=recompute,
                                     cross_replica_batch_norm=True)), two_replicas())
+
+
+@pytest.mark.parametrize('reduction', ['add', 'ring'])
+def test_a_cell_is_reduced_while_earlier_cells_still_run_backward(reduction):
+    program = program_of(num_cells=2, num_replicas=2, replica_reduction=reduction, devices=tuple(CPUS), layers_per_cell=(3, 3))
+    program.sent_bytes()   # builds the step
+    graph = program._shapes[0].steps['train'].graph
+    inside = {id(outside): tensor for outside, tensor in graph.captures}
+    num_sums = 0
+    for replica in program._replicas:
+        handles = [inside[id(variable.handle)].name for variable in replica.accumulators[1].variables()]
+        summed = [op for op in graph.get_operations() if op.type == 'AssignVariableOp' and op.inputs[0].name in handles]
+        num_sums += len(summed)
+        for op in summed:
+            before = subgraph.ancestors([op.inputs[1]], set()).values()
+            on_first = [one for one in before if one.type == 'StatefulPartitionedCall' and one.device.endswith(replica.cells[0].device)]
+            assert len(on_first) == M   # the forwards that the last cell needed, and none of the M backwards
+    assert num_sums == 2 * len(handles) > 0
 
 
 def test_moments_are_gathered_in_the_order_of_replicas_whatever_that_of_devices():
