@@ -5,7 +5,9 @@
 
 Every measurement is a process of its own, with one intra-op thread and one inter-op thread a device. The pipeline and the
 same work on one device (K = 1, same M, one thread) take turns, --rounds times, and medians are compared, since machines are
-noisy. --device_ms=10,20 replaces all compute by emulated devices on which a forward takes 10 ms and a backward 20 ms.
+noisy. --checkpoint_every=10 begins a checkpoint with every tenth timed step, whose time counts it, and adds two ratios: of those steps, and
+of the ones after them, to all others. --device_ms=10,20 replaces all compute by emulated devices on which a forward takes 10 ms and a
+backward 20 ms.
 """
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -49,6 +52,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     p.add_argument('--threads', type=int, default=1, help='intra-op threads of one device')
     p.add_argument('--inter_op_threads', type=int, default=0, help='of all devices together; default: one each')
     p.add_argument('--workers', type=int, default=0, help='processes on loopback that have the cells, evenly; 0: this one has them')
+    p.add_argument('--checkpoint_every', type=int, default=0, help='timed steps from one checkpoint to the next, 4 or more; 0: none')
     p.add_argument('--no_baseline', action='store_true', help='measure the pipeline alone, in this process')
     p.add_argument('--losses', action='store_true', help='also print the losses of the first steps')
     p.add_argument('--timeline', default='', help='save a measured timeline to this path (.png)')
@@ -56,6 +60,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     args = p.parse_args(argv)
     if args.device_ms:
         args.stack = 'delay'
+    if args.checkpoint_every and not 4 <= args.checkpoint_every <= args.steps:
+        p.error(f'--checkpoint_every={args.checkpoint_every} of --steps={args.steps}; use 4 to {args.steps}')
     if args.workers and args.num_cells % args.workers:
         p.error(f'--num_cells={args.num_cells} do not divide among --workers={args.workers}; use a multiple')
     return args
@@ -89,6 +95,7 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
     import tensorflow as tf
 
     from lingpipe import optimizers, schedules
+    from lingpipe.checkpoint import Checkpointer
     from lingpipe.learner import Learner
     from lingpipe.pipeline.plan import PipelineParams
     from lingpipe.pipeline.program import Program
@@ -112,14 +119,20 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
     program.sent_bytes()  # builds the graph of the step
     build_cpu_s = time.process_time() - cpu_start
     losses, times, cpu_times, first_step_s, first_step_cpu_s = [], [], [], 0.0, 0.0
+    directory = tempfile.TemporaryDirectory(prefix='bench_pipeline_')
+    checkpointer = Checkpointer(directory.name, keep=1)
     for step in range(WARMUP_STEPS + args.steps):
         began, cpu_began = time.perf_counter(), time.process_time()
+        if args.checkpoint_every and step >= WARMUP_STEPS and (step - WARMUP_STEPS) % args.checkpoint_every == 0:
+            checkpointer.begin(step, program.variables())
         losses.append(float(program.train_step(tensors, step)['loss']))
         if step == 0:
             first_step_s, first_step_cpu_s = time.perf_counter() - start, time.process_time() - cpu_began
         if step >= WARMUP_STEPS:
             times.append(time.perf_counter() - began)
             cpu_times.append(time.process_time() - cpu_began)
+    checkpointer.wait()
+    directory.cleanup()
     step_s = statistics.median(times)
     num_weights = program.network.num_weights
     peak_mb = _status_mb('VmHWM')
@@ -128,10 +141,20 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
         _, timeline = program.timed_step(tensors, len(losses))
         timeline.save_png(args.timeline, f'{args.stack}, K={args.num_cells}, M={args.num_micro_batches}, {args.schedule}')
     return {'step_ms': step_s * 1e3, 'cpu_ms': statistics.median(cpu_times) * 1e3, 'examples_s': args.batch / step_s,
+            **_checkpoint_ratios(times, args.checkpoint_every),
             'first_step_s': first_step_s, 'build_cpu_s': build_cpu_s, 'first_step_cpu_s': first_step_cpu_s,
             'num_tasks': num_tasks, 'us_a_task': step_s * 1e6 / num_tasks,
             'num_weights': num_weights, 'start_mb': before_mb, 'peak_mb': peak_mb,
             'bytes_a_weight': (peak_mb - before_mb) * 2 ** 20 / num_weights, 'losses': losses[:4]}
+
+
+def _checkpoint_ratios(times: list[float], every: int) -> dict[str, float]:
+    """Of steps in which a checkpoint begins and of those after them, to the others, which leave a writer a third step to end in."""
+    if not every:
+        return {}
+    at = [statistics.median(times[offset::every]) for offset in range(2)]
+    others = statistics.median(seconds for i, seconds in enumerate(times) if i % every > 2)
+    return {'checkpoint_step_ratio': at[0] / others, 'next_step_ratio': at[1] / others}
 
 
 def _work(args: argparse.Namespace) -> tuple[Any, dict[str, Any], tuple[int, ...]]:

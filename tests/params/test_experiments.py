@@ -6,6 +6,33 @@ import pytest
 from lingpipe import registry
 from lingpipe.experiment import Experiment
 
+# Cells and weights of the models of the GPipe paper (arXiv:1811.06965, Tables 1 and 2, Figures 3 and 4), as they are registered.
+OF_THE_PAPER = {
+    'image.imagenet.AmoebaNetD18x208': (1, 81_137_437),
+    'image.imagenet.AmoebaNetD18x256': (8, 121_911_016),
+    'image.imagenet.AmoebaNetD18x416': (1, 317_541_696),
+    'image.imagenet.AmoebaNetD18x544': (2, 540_196_240),
+    'image.imagenet.AmoebaNetD36x544': (4, 1_053_293_776),
+    'image.imagenet.AmoebaNetD72x512': (8, 1_842_610_248),
+    'image.imagenet.AmoebaNetB18x512': (4, 559_063_693),   # the auxiliary head has 1,777,636
+    'translation.massive.T6x8192x16': (1, 408_209_920),
+    'translation.massive.T12x16384x32': (2, 1_239_235_072),
+    'translation.massive.T24x8192x16': (4, 1_239_419_392),
+    'translation.massive.T32x16384x32': (8, 3_086_060_032),
+    'translation.massive.T64x16384x32': (16, 6_040_979_968),
+    'translation.table1.Transformer3': (1, 282_182_912),
+    'translation.table1.Transformer13': (1, 785_765_632),
+    'translation.table1.Transformer103': (8, 5_318_010_112),
+    'translation.table1.Transformer415': (32, 21_029_790_976),
+    'translation.table1.Transformer1663': (128, 83_876_914_432),
+}
+
+
+@pytest.mark.parametrize('name', OF_THE_PAPER)
+def test_models_of_the_paper_have_its_cells_and_weights(name):
+    experiment = registry.get(name).instantiate()
+    assert (experiment.params.pipeline.num_cells, experiment.task.network.num_weights) == OF_THE_PAPER[name]
+
 
 @pytest.mark.parametrize('name', registry.all_names())
 def test_the_plan_follows_from_the_params(name):

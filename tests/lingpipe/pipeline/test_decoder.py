@@ -1,6 +1,7 @@
 """Decoder: token for token what running the whole network again on every prefix gives, for any K, groups and shards."""
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -9,6 +10,9 @@ import tensorflow as tf
 
 from lingpipe import layers, optimizers, schedules
 from lingpipe.context import Context
+from lingpipe.cost import Cost
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layer import Layer
 from lingpipe.layers.sequential import arguments
 from lingpipe.learner import Learner
 from lingpipe.pipeline.decoder import Decoder, Group
@@ -200,6 +204,54 @@ def test_weights_stay_on_the_devices_of_their_cells():
             assert all(tensor.device.endswith(part.device) for tensor in function.captured_inputs)
             num_read += len(function.captured_inputs)
     assert num_read > 30
+
+
+class Meeting:
+    """Where steps of two cells must meet: the second of cell 0, which is another group's, and the first of cell 1."""
+
+    def __init__(self):
+        self.lock, self.entered, self.are_both_inside = threading.Lock(), {0: 0, 1: 0}, threading.Event()
+
+    def enter(self, cell: int) -> None:
+        with self.lock:
+            self.entered[cell] += 1
+            number = self.entered[cell]
+            if self.entered[0] > 1 and self.entered[1]:
+                self.are_both_inside.set()
+        if number == 2 - cell:
+            assert self.are_both_inside.wait(60), f'cell {1 - cell} makes no step while cell {cell} does'
+
+
+class Meet(Layer):
+    """x, after a meeting."""
+
+    class Params(Layer.Params):
+        cell: int = field(REQUIRED, 'Of this layer.')
+
+    is_positionwise = True
+    meeting: Meeting
+
+    def fprop(self, theta, ctx, x):
+        def enter(x):
+            Meet.meeting.enter(self.params.cell)
+            return x
+        return tf.ensure_shape(tf.numpy_function(enter, [x], x.dtype, stateful=False), x.shape)
+
+    def cost(self, x):
+        return Cost(0, 0, 0, x)
+
+
+def test_a_cell_makes_a_step_of_one_group_while_another_cell_makes_one_of_another():
+    model = layers.Sequential.Params(name='model', layers=(
+        layers.Embedding.Params(name='embedding', vocab_size=V, dim=D, reads={'ids': 'target'}), Meet.Params(name='first', cell=0),
+        Meet.Params(name='second', cell=1), layers.Logits.Params(name='softmax', input_dim=D, vocab_size=V, writes='logits'),
+        layers.CrossEntropyLoss.Params(name='loss', reads={'x': 'logits', 'labels': 'label'}))).instantiate('model')
+    spec = {'target': tf.TensorSpec([2, S], tf.int32), 'label': tf.TensorSpec([2, S], tf.int32), 'weight': tf.TensorSpec([2, S])}
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=schedules.Constant.Params(rate=0.1)).instantiate()
+    program = Program(model, spec, PipelineParams(num_cells=2, layers_per_cell=(2, 3)), learner)
+    Meet.meeting = Meeting()
+    Decoder(program, GREEDY, START, END).decode([Group({}, [LIMIT] * 2), Group({}, [LIMIT] * 3)])
+    assert Meet.meeting.are_both_inside.is_set()
 
 
 def test_averages_of_weights_are_used():

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import numpy as np
@@ -358,15 +359,37 @@ def train(fields: tuple[tuple[str, Any], ...], num_cells: int, recompute: Any = 
     return {path: variable.numpy() for path, variable in program.weights.items()}
 
 
+BFLOAT16 = (('dtype', 'bfloat16'),)
 SHARDED = (('tied', 'all'), ('vocabulary_shards', 3), ('feed_forward_shards', 2))
 
 
-@pytest.mark.parametrize('fields, num_cells, recompute', [((), 4, 'none'), (SHARDED, 2, 'cell'), (SHARDED, 4, 'cell')],
-                         ids=['plain, 4', 'tied shards, 2', 'tied shards, 4'])
+@pytest.mark.parametrize('fields, num_cells, recompute',
+                         [((), 4, 'none'), (SHARDED, 2, 'cell'), (SHARDED, 4, 'cell'), (BFLOAT16, 4, 'cell')],
+                         ids=['plain, 4', 'tied shards, 2', 'tied shards, 4', 'bfloat16, 4'])
 def test_the_number_of_cells_changes_no_bit(fields: Any, num_cells: int, recompute: str) -> None:
     one, found = train(fields, 1), train(fields, num_cells, recompute)
     assert one.keys() == found.keys()
     assert [path for path in one if not np.array_equal(one[path], found[path])] == []
+
+
+def test_activations_of_bfloat16_learn_what_those_of_float32_do() -> None:
+    exact, rounded = (train(fields, 1, num_steps=3) for fields in ((), BFLOAT16))
+    first = {w.path: w.initial_value(0).numpy() for w in trained().instantiate('model').weights()}
+    moved, other = (np.concatenate([(found[path] - first[path]).ravel() for path in sorted(first)]) for found in (exact, rounded))
+    assert not np.array_equal(moved, other)
+    assert np.dot(moved, other) > 0.95 * np.linalg.norm(moved) * np.linalg.norm(other)
+
+
+def test_the_encoder_is_sent_once_to_each_device_that_reads_it_and_its_gradient_from_one_to_the_next() -> None:
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=schedules.Constant.Params(rate=0.1))
+    task = translator(tiny(num_decoder_layers=4), learner).instantiate()
+    names = [layer.params.name for layer in task.network.elements()]
+    starts = [0, *(names.index(f'decoder_{i}') for i in (0, 1, 3)), len(names)]
+    counts = tuple(b - a for a, b in itertools.pairwise(starts))
+    program = Program(task.network, specs(), PipelineParams(num_cells=4, num_micro_batches=2, layers_per_cell=counts), task.learner)
+    encoded, x, mask = B * S * D * 4, B * T * D * 4, B * S
+    # To three cells the encoder's output (and back) and its mask; x (and back) to the next of four cells.
+    assert program.sent_bytes() == (2 * 3 * encoded + 3 * mask + 2 * 3 * x,) * 2
 
 
 def test_variables_are_as_many_as_params_say_and_all_of_them_train() -> None:
