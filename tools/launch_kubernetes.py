@@ -119,12 +119,11 @@ def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: st
       cpu, memory: what each worker asks for, as 8 and 32Gi.
       worker_devices: what each worker says it has, if it is not all.
     """
-    from tools.launch_local import shared
+    from tools.launch_local import worker_flags
     limits = {key: value for key, value in (('cpu', cpu), ('memory', memory), ('nvidia.com/gpu', str(gpus) if gpus else '')) if value}
     trainer = ['python', '-m', 'lingpipe.trainer']
     devices = ','.join(f'{name}-{i}.{name}:{port}' for i in range(workers))
-    worker = [*trainer, '--mode=worker', f'--address=0.0.0.0:{port}', *_escaped(shared(flags)),
-              *([f'--devices={worker_devices}'] if worker_devices else [])]
+    worker = [*trainer, '--mode=worker', f'--address=0.0.0.0:{port}', *_escaped(worker_flags(flags, worker_devices))]
     return _FILE.format(name=name, workers=workers, image=json.dumps(image), claim=json.dumps(claim), mount=json.dumps(f'/{claim}'),
                         port=port, trainer_port=port + 1, resources=json.dumps({'requests': limits, 'limits': limits} if limits else {}),
                         worker_command=json.dumps(worker),

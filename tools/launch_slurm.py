@@ -72,10 +72,9 @@ def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = 
       python: the command, as .venv/bin/python.
       extra: more lines of #SBATCH, without that word.
     """
-    from tools.launch_local import shared
+    from tools.launch_local import worker_flags
     lines = [f'--gpus-per-node={gpus_per_node}'] if gpus_per_node else []
-    worker_flags = [*shared(flags), *([f'--devices={worker_devices}'] if worker_devices else [])]
-    quoted = ' '.join(shlex.quote(flag) for flag in worker_flags).replace("'", "'\\''")   # it stands within '...'
+    quoted = ' '.join(shlex.quote(flag) for flag in worker_flags(flags, worker_devices)).replace("'", "'\\''")   # it stands within '...'
     return _SCRIPT.format(name=name, nodes=nodes, time=time, port=port, python=shlex.quote(python), worker_flags=quoted,
                           flags=' '.join(shlex.quote(flag) for flag in flags),
                           extra=''.join(f'#SBATCH {line}\n' for line in (*lines, *extra)))
