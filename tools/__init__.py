@@ -1,1 +1,9 @@
 """Command-line tools: python -m tools.NAME --help."""
+from __future__ import annotations
+
+import argparse
+
+
+def parser(name: str, text: str | None) -> argparse.ArgumentParser:
+    """For the flags of the tool `name`, whose --help says `text` as it is written."""
+    return argparse.ArgumentParser(prog=f'python -m tools.{name}', description=text, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -12,6 +12,8 @@ import os
 import time
 from typing import Any
 
+from tools import parser
+
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 START, END = 1, 2
@@ -20,8 +22,7 @@ REPEATS = 3   # the fastest counts
 
 def main(argv: list[str] | None = None) -> None:
     """Measures and prints."""
-    p = argparse.ArgumentParser(prog='python -m tools.bench_decoder', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('bench_decoder', __doc__)
     p.add_argument('--layers', type=int, default=3, help='of the encoder, and of the decoder')
     p.add_argument('--dim', type=int, default=256, help='channels; a feed-forward part has 4 times as many')
     p.add_argument('--vocab_size', type=int, default=8000)

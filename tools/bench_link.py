@@ -14,6 +14,8 @@ import os
 import time
 from typing import Any
 
+from tools import parser
+
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 WARMUP_STEPS = 2
@@ -21,8 +23,7 @@ WARMUP_STEPS = 2
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, measures and prints."""
-    p = argparse.ArgumentParser(prog='python -m tools.bench_link', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('bench_link', __doc__)
     p.add_argument('--num_cells', type=int, default=4, help='K')
     p.add_argument('--num_micro_batches', type=int, default=16, help='M')
     p.add_argument('--schedule', choices=['gpipe', '1f1b'], default='gpipe')

@@ -21,6 +21,8 @@ import tempfile
 import time
 from typing import Any
 
+from tools import parser
+
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 WARMUP_STEPS = 2
@@ -28,8 +30,7 @@ WARMUP_STEPS = 2
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """The flags."""
-    p = argparse.ArgumentParser(prog='python -m tools.bench_pipeline', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('bench_pipeline', __doc__)
     p.add_argument('--stack', choices=['transformer', 'amoebanet', 'delay'], default='transformer')
     p.add_argument('--layers', type=int, default=8, help='L: Transformer layers; normal cells of AmoebaNet-D; emulated layers')
     p.add_argument('--dim', type=int, default=256, help='channels of the Transformer')

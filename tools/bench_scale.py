@@ -15,11 +15,12 @@ import subprocess
 import sys
 from typing import Any
 
+from tools import parser
+
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, measures and prints."""
-    p = argparse.ArgumentParser(prog='python -m tools.bench_scale', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('bench_scale', __doc__)
     p.add_argument('--sizes', default='8x32,16x64,32x128', help='KxM, with commas between them')
     p.add_argument('--schedule', choices=['gpipe', '1f1b'], default='1f1b')
     p.add_argument('--inter_op_threads', type=int, default=4, help='of all devices together; 0: one each')

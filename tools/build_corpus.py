@@ -25,6 +25,7 @@ from tasks.translation.corpus.pair import Pair
 from tasks.translation.corpus.prepared import PreparedCorpus, write
 from tasks.translation.corpus.report import Report
 from tasks.translation.corpus.vocabulary import Vocabulary
+from tools import parser
 from tools.train_vocabulary import ids_text, write_ids
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
@@ -34,8 +35,7 @@ EVERY = 2000   # pairs between two updates of the bar
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
-    p = argparse.ArgumentParser(prog='python -m tools.build_corpus', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('build_corpus', __doc__)
     p.add_argument('--output', required=True, help='folder of the corpus')
     p.add_argument('--text', action='append', default=[], metavar='CODE:FILE:ENGLISH', help='two files, line for line')
     p.add_argument('--tab', action='append', default=[], metavar='CODE:FILE[:I,J]', help='a file with tabs; columns from 0, default 0,1')

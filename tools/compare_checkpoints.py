@@ -6,7 +6,6 @@ Exit code 1 if they differ in a bit.
 """
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -16,6 +15,7 @@ import numpy as np
 
 from lingpipe.checkpoint import files
 from lingpipe.checkpoint.initialization import find_whole
+from tools import parser
 
 
 def compare(first: str, second: str, pattern: str) -> list[dict[str, Any]]:
@@ -52,8 +52,7 @@ def _kind(fact: dict[str, Any] | None) -> str:
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the arguments, prints, and exits with 1 if there is a difference."""
-    p = argparse.ArgumentParser(prog='python -m tools.compare_checkpoints', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('compare_checkpoints', __doc__)
     p.add_argument('first')
     p.add_argument('second')
     p.add_argument('--keys', default='.*', help='regular expression that a whole key must match')

@@ -4,13 +4,13 @@
 """
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from typing import Any
 
 from lingpipe import registry
 from lingpipe.hyperparams import Params, diff, diff_text
+from tools import parser
 
 
 def read(name: str) -> Any:
@@ -23,8 +23,7 @@ def read(name: str) -> Any:
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the arguments and prints."""
-    p = argparse.ArgumentParser(prog='python -m tools.compare_params', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('compare_params', __doc__)
     p.add_argument('first')
     p.add_argument('second')
     p.add_argument('--json', action='store_true', help='print one JSON object: path -> [first, second]')

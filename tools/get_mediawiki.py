@@ -7,7 +7,6 @@ The messages are under GPL-2+. They are for training on your machine: do not put
 """
 from __future__ import annotations
 
-import argparse
 import glob
 import json
 import os
@@ -16,6 +15,7 @@ import subprocess
 import tempfile
 
 from tasks.translation.corpus.mediawiki import unpack
+from tools import parser
 
 PAGE = 'https://packages.debian.org/mediawiki'
 
@@ -39,8 +39,7 @@ def download(folder: str) -> str:
 
 def main(argv: list[str] | None = None) -> None:
     """Fetches, unpacks and says how many files there are."""
-    p = argparse.ArgumentParser(prog='python -m tools.get_mediawiki', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('get_mediawiki', __doc__)
     p.add_argument('--output', required=True, help='folder that gets the i18n folders')
     p.add_argument('--package', default='', help='a .deb that is there already')
     p.add_argument('--json', action='store_true', help='print one JSON object')

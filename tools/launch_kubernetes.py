@@ -9,8 +9,9 @@ passwords: the NetworkPolicy lets only pods of this training reach each other, o
 """
 from __future__ import annotations
 
-import argparse
 import json
+
+from tools import parser
 
 _WAIT_S = 24 * 3600   # for pods that the cluster has no room for yet, and that an image is fetched for
 
@@ -138,8 +139,7 @@ def _escaped(flags: list[str]) -> list[str]:
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, and writes or prints the file."""
-    p = argparse.ArgumentParser(prog='python -m tools.launch_kubernetes', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('launch_kubernetes', __doc__)
     p.add_argument('--workers', type=int, default=2)
     p.add_argument('--image', required=True, help='container image with lingpipe')
     p.add_argument('--claim', required=True, help='the PersistentVolumeClaim that the logdir is on, mounted at /CLAIM')

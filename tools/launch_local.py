@@ -8,7 +8,6 @@ Ctrl-C go to the trainer, which saves first.
 """
 from __future__ import annotations
 
-import argparse
 import ctypes
 import os
 import signal
@@ -18,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from lingpipe.cluster import listening, server
+from tools import parser
 
 _LOOK_EVERY_S = 0.1
 _PROBE_EVERY_S = 5.0
@@ -136,8 +136,7 @@ def say(text: str) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, and exits with the trainer's code."""
-    p = argparse.ArgumentParser(prog='python -m tools.launch_local', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('launch_local', __doc__)
     p.add_argument('--workers', type=int, default=2, help='how many')
     p.add_argument('--worker_devices', default='', help='what each has, as cpu:2; default: its GPUs, or one CPU')
     p.add_argument('--max_restarts', type=int, default=1000, help='of the trainer')

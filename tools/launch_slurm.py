@@ -9,8 +9,9 @@ into the queue again. TensorFlow's gRPC has no passwords: other users who reach 
 """
 from __future__ import annotations
 
-import argparse
 import shlex
+
+from tools import parser
 
 _SCRIPT = '''#!/bin/bash
 #SBATCH --job-name={name}
@@ -82,8 +83,7 @@ def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = 
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, and writes or prints the script."""
-    p = argparse.ArgumentParser(prog='python -m tools.launch_slurm', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('launch_slurm', __doc__)
     p.add_argument('--nodes', type=int, default=2)
     p.add_argument('--name', default='lingpipe', help='of the job')
     p.add_argument('--time', default='24:00:00', help='limit of the job')

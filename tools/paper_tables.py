@@ -8,12 +8,13 @@ runs the forward again but in the last cell), memory what cells keep. The paper'
 """
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from tools import parser
 
 if TYPE_CHECKING:
     from lingpipe.pipeline.plan import Plan
@@ -196,8 +197,7 @@ def text_3(rows: list[dict[str, Any]], device_flops: float) -> str:
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags and prints."""
-    p = argparse.ArgumentParser(prog='python -m tools.paper_tables', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('paper_tables', __doc__)
     p.add_argument('--tables', default='1,2,3', help='which')
     p.add_argument('--device_tflops', type=float, default=2.3,
                    help="of Table 3's devices; default: a quarter of a P100's peak of 9.3 in float32. Faster ones wait more for links")

@@ -8,12 +8,11 @@ Sums and shares are those of tools.show_partition.
 """
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from typing import Any
 
-from tools import partition
+from tools import parser, partition
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
@@ -29,8 +28,7 @@ MAX_WRITTEN_CELLS = 12   # more have no room for their sums
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, draws and prints where."""
-    p = argparse.ArgumentParser(prog='python -m tools.plot_partition', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('plot_partition', __doc__)
     partition.add_flags(p)
     p.add_argument('--output', default='partition.png', help='the PNG file to write')
     args = p.parse_args(argv)

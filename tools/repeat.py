@@ -17,6 +17,7 @@ from typing import Any
 
 from lingpipe import registry
 from lingpipe.evaluate import EvaluationLog
+from tools import parser
 
 
 def run(args: argparse.Namespace, i: int) -> dict[str, float]:
@@ -48,7 +49,7 @@ def spread(runs: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
 
 def main(argv: list[str] | None = None) -> None:
     """Prints mean and spread of every metric."""
-    p = argparse.ArgumentParser(prog='python -m tools.repeat', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('repeat', __doc__)
     p.add_argument('--model', required=True)
     p.add_argument('--logdir', required=True, help='of all runs')
     p.add_argument('--runs', type=int, default=5)

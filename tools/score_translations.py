@@ -21,6 +21,7 @@ from tasks.translation.corpus.languages import checked
 from tasks.translation.corpus.prepared import PreparedCorpus
 from tasks.translation.dictionary import Dictionary
 from tasks.translation.scores import Translated, scored
+from tools import parser
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
@@ -32,8 +33,7 @@ MIN_SENTENCES = 50   # BLEU of fewer is no number to go by
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
-    p = argparse.ArgumentParser(prog='python -m tools.score_translations', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('score_translations', __doc__)
     p.add_argument('--corpus', default='', help='folder that tools.build_corpus made: sentences, levels, baselines')
     p.add_argument('--model', default='', help='experiment whose newest checkpoint translates')
     p.add_argument('--logdir', default='', help='of its training')

@@ -8,20 +8,18 @@ picture: tools.plot_partition.
 """
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from typing import Any
 
-from tools import partition
+from tools import parser, partition
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags and prints."""
-    p = argparse.ArgumentParser(prog='python -m tools.show_partition', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('show_partition', __doc__)
     partition.add_flags(p)
     args = p.parse_args(argv)
     try:

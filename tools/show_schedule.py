@@ -4,17 +4,16 @@
 """
 from __future__ import annotations
 
-import argparse
 import json
 
 from lingpipe.pipeline.schedule import grid, make_schedule, validate
 from lingpipe.pipeline.simulator import bound, simulate
+from tools import parser
 
 
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags and prints."""
-    p = argparse.ArgumentParser(prog='python -m tools.show_schedule', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('show_schedule', __doc__)
     p.add_argument('--schedule', default='1f1b', help='gpipe, 1f1b or forward')
     p.add_argument('--num_cells', type=int, default=4, help='K')
     p.add_argument('--num_micro_batches', type=int, default=8, help='M')

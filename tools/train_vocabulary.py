@@ -7,7 +7,6 @@ It is trained on sentences of the training part, languages drawn by temperature.
 """
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -18,6 +17,7 @@ from rich.progress import Progress
 
 from tasks.translation.corpus.prepared import PreparedCorpus
 from tasks.translation.corpus.vocabulary import Vocabulary, encode_corpus, sample, train
+from tools import parser
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
@@ -41,8 +41,7 @@ def ids_text(ids: dict[str, Any]) -> str:
 
 def main(argv: list[str] | None = None) -> None:
     """Trains, encodes and prints statistics."""
-    p = argparse.ArgumentParser(prog='python -m tools.train_vocabulary', description=__doc__,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = parser('train_vocabulary', __doc__)
     p.add_argument('--corpus', required=True, help='folder that tools.build_corpus made')
     p.add_argument('--vocabulary', default='', help='use this model; none is trained')
     p.add_argument('--size', type=int, default=16000, help='number of ids')

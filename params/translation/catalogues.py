@@ -11,6 +11,7 @@ training; a translation of English that was never seen is hard, and the numbers 
 """
 from __future__ import annotations
 
+from lingpipe import schedules
 from lingpipe.experiment import Experiment
 from lingpipe.pipeline.plan import PipelineParams
 from lingpipe.registry import register
@@ -86,7 +87,26 @@ class Languages26:
 
     @classmethod
     def params(cls) -> Experiment.Params:
-        return experiment(transformer(3, 768, 4, vocab_size=8_000), 'data/catalogues26', (8, 16, 32, 64), num_steps=5000)
+        network = transformer(3, 768, 4, vocab_size=8_000).set(source_word_dropout_rate=0.1, target_word_dropout_rate=0.3)
+        return experiment(network, 'data/catalogues26', (8, 16, 32, 64), num_steps=2500)
+
+
+@register
+class Languages26Annealed:
+    """The second part of Languages26: 2,000 steps from its weights, while the learning rate falls to 0.
+
+        python -m lingpipe.trainer --model=translation.catalogues.Languages26Annealed --logdir=/tmp/annealed --mode=train_and_eval \\
+            --set initialize_from.directory=/tmp/languages26 --set train_input.directory=CORPUS --set eval_inputs.test.directory=CORPUS
+    """
+
+    @classmethod
+    def params(cls) -> Experiment.Params:
+        params = Languages26.params()
+        params.task.learner.learning_rate = schedules.Linear.Params(rate=0.0014, warmup_steps=100, decay_steps=1900)
+        params.train_input.seed = 1   # other batches than those of the first part
+        params.train.num_steps = 2000
+        params.initialize_from.directory = 'logs/languages26'
+        return params
 
 
 @register
