@@ -213,8 +213,9 @@ def _reset_peak() -> None:
         refs.write('5')
 
 
-def main() -> None:
-    args = parse()
+def main(argv: list[str] | None = None) -> None:
+    """Measures, and prints a line for each number or one JSON object."""
+    args = parse(argv)
     result = measure(args) if args.no_baseline else compare(args)
     if not args.losses:
         result.pop('losses', None)

@@ -18,9 +18,11 @@ class ArrayInput(Input):
         raise NotImplementedError(f'{type(self).__name__} has no load')
 
     def num_examples(self) -> int:
+        """Rows of the arrays."""
         return int(next(iter(self._arrays.values())).shape[0])
 
     def read(self, index: tf.Tensor) -> dict[str, Any]:
+        """The rows [n, ...] of index, int64 [n]."""
         return {name: tf.gather(array, index) for name, array in self._arrays.items()}
 
     @functools.cached_property

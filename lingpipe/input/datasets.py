@@ -22,6 +22,7 @@ class TFDSInput(Input):
     """A data set of tensorflow-datasets. Examples are as the set's own features say; images may need a static shape by preprocess."""
 
     class Params(Input.Params):
+        """Which set, and where it is."""
         name: str = field(REQUIRED, "As tensorflow-datasets calls it: 'cifar10', 'wmt14_translate/de-en:1.0.0'.")
         split: str = field('train', "A split or a part of one: 'train', 'train[:90%]'.")
         data_dir: str | None = field(None, 'Where sets are prepared; none: ~/tensorflow_datasets.')
@@ -30,19 +31,23 @@ class TFDSInput(Input):
     params: Params
 
     def num_examples(self) -> int:
+        """Of the split. Raises ValueError for a set that is not prepared and may not be downloaded, or a split that is not there."""
         return len(self._records)
 
     def read(self, index: tf.Tensor) -> dict[str, Any]:
+        """The serialised examples, strings [n], of index, int64 [n]."""
         records = self._records
         if isinstance(records, RecordFiles):
             return {'record': records.read(index)}
         return {'record': tf.gather(records, index)}
 
     def decode(self, example: dict[str, Any]) -> dict[str, Any]:
+        """One example as the set's features say."""
         return dict(self.features.deserialize_example(example['record']))
 
     @property
     def class_names(self) -> Sequence[str]:
+        """Of the feature 'label', by class; () if it has none."""
         features = self.features
         return (getattr(features['label'], 'names', None) or ()) if 'label' in features else ()
 

@@ -70,11 +70,13 @@ class Feature(Configurable):
     """What a feature of a tf.train.Example holds. Params only."""
 
     class Params(Configurable.Params):
+        """Type and shape."""
         dtype: Literal['float32', 'int64', 'string'] = field(REQUIRED, 'As it was written.')
         shape: tuple[int, ...] = field((), 'Its shape.')
         is_sequence: bool = field(False, 'Whether an example has any number of values of `shape` (); preprocess must make it static.')
 
         def check(self) -> None:
+            """Raises ValueError for a sequence of anything but scalars."""
             if self.is_sequence and self.shape:
                 raise ValueError(f'is_sequence with shape={list(self.shape)}: a sequence is one of scalars; reshape it in preprocess')
 
@@ -83,15 +85,18 @@ class RecordInput(Input):
     """TFRecord files of tf.train.Example. Files are taken in the order of their names."""
 
     class Params(Input.Params):
+        """Which files, and what of their examples."""
         files: str = field(REQUIRED, 'A glob pattern, or several separated by commas.')
         features: dict[str, Feature.Params] = field(REQUIRED, 'Name -> Feature.Params, of those that are wanted.')
 
     params: Params
 
     def num_examples(self) -> int:
+        """Of all files. Raises ValueError for a pattern that matches none, or a damaged file."""
         return len(self.records)
 
     def read(self, index: tf.Tensor) -> dict[str, Any]:
+        """The features [n, ...] of index, int64 [n]."""
         def parser(feature: Any) -> Any:
             if feature.is_sequence:
                 return tf.io.RaggedFeature(feature.dtype, row_splits_dtype=tf.int64)

@@ -78,6 +78,7 @@ class Conv2D(_Conv):
     """Convolution, bias, activation; x [b, h, w, input_dim] -> [b, h', w', filters]."""
 
     class Params(_Conv.Params):
+        """Those of a convolution."""
         filters: int = field(REQUIRED, 'Channels of the output.')
 
     def __init__(self, params: Any, path: str = ''):
@@ -100,15 +101,23 @@ class Conv2D(_Conv):
         return self._cost(x, p.filters, 2. * math.prod(p.kernel_size) * p.input_dim * p.filters)
 
 
-class DepthwiseConv2D(_Conv):
-    """A kernel for each channel; x [b, h, w, C] -> [b, h', w', C * multiplier]."""
+class _Depthwise(_Conv):
+    """What convolutions with a kernel for each channel have in common."""
 
     class Params(_Conv.Params):
-        multiplier: int = field(1, 'Outputs of each channel.')
+        """Those of a convolution; strides are the same down and across."""
+        multiplier: int = field(1, 'Outputs of each channel in the depthwise part.')
 
         def check(self) -> None:
+            """Raises ValueError for strides that differ, which TensorFlow's kernels do not have."""
             super().check()
-            _check_square(self.strides)
+            if len(set(pair(self.strides))) > 1:
+                raise ValueError(f"strides={self.strides} of a depthwise convolution: TensorFlow's kernels need the same number down and "
+                                 f'across; use strides={max(pair(self.strides))}, or a Conv2D.')
+
+
+class DepthwiseConv2D(_Depthwise):
+    """A kernel for each channel; x [b, h, w, C] -> [b, h', w', C * multiplier]."""
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)
@@ -127,16 +136,12 @@ class DepthwiseConv2D(_Conv):
         return self._cost(x, channels, 2. * math.prod(p.kernel_size) * channels)
 
 
-class SeparableConv2D(_Conv):
+class SeparableConv2D(_Depthwise):
     """A depthwise and then a 1x1 convolution, with no activation between; x [b, h, w, C] -> [b, h', w', filters]."""
 
-    class Params(_Conv.Params):
+    class Params(_Depthwise.Params):
+        """Those of a depthwise convolution."""
         filters: int = field(REQUIRED, 'Channels of the output.')
-        multiplier: int = field(1, 'Outputs of each channel in the depthwise part.')
-
-        def check(self) -> None:
-            super().check()
-            _check_square(self.strides)
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)
@@ -162,12 +167,6 @@ class SeparableConv2D(_Conv):
 def _depthwise(x: tf.Tensor, w: tf.Tensor, p: Any) -> tf.Tensor:
     return tf.nn.depthwise_conv2d(x, tf.cast(w, x.dtype), [1, *pair(p.strides), 1], p.padding.upper(),
                                   dilations=[p.dilation, p.dilation])
-
-
-def _check_square(strides: int | tuple[int, int]) -> None:
-    if len(set(pair(strides))) > 1:
-        raise ValueError(f"strides={strides} of a depthwise convolution: TensorFlow's kernels need the same number down and across; use "
-                         f'strides={max(pair(strides))}, or a Conv2D.')
 
 
 def pair(value: int | tuple[int, int]) -> tuple[int, int]:
