@@ -115,6 +115,21 @@ def test_sigterm_saves_what_workers_hold(tmp_path, undisturbed):
     assert_undisturbed(one.logdir, undisturbed)
 
 
+@pytest.mark.parametrize('flags', [['--set=pipeline.num_cells=1'], ['--devices=2*{left}']], ids=['one cell', 'both cells'])
+def test_training_goes_on_with_the_worker_that_is_left(tmp_path, undisturbed, flags):
+    with workers(2) as made:
+        addresses = [w.address for w in made]
+        for worker in made:
+            worker.wait()
+        one = start(tmp_path, addresses, '--set=train.worker_timeout_s=10')
+        one.wait_for_step(5)
+        made[1].stop()
+        one.end(1)
+        log = start(tmp_path, addresses[:1], *[flag.format(left=addresses[0]) for flag in flags]).end()
+    assert re.search(r'going on after step \d+', log)
+    assert_undisturbed(one.logdir, undisturbed)
+
+
 def test_worker_that_never_comes_back_ends_the_wait(tmp_path):
     with workers(2) as made:
         for worker in made:
