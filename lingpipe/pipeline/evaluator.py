@@ -28,7 +28,7 @@ class Evaluator:
         m = program.plan.params.num_micro_batches
         m = num_micro_batches or (m if size and size % m == 0 else 1)
         params = program.plan.params.copy()
-        params.num_micro_batches, params.num_replicas, params.devices, params.recompute = m, 1, (), 'none'
+        params.set(num_micro_batches=m, num_replicas=1, sum_groups=1, devices=(), recompute='none')
         params.layers_per_cell = tuple(len(cell.elements) for cell in program.plan.cells)
         plan = plan_lib.make_plan(program.network, batch_spec, params, [c.device for c in program.plan.cells])
         fetched = {name: value for element in plan.elements for name, value in element.writes.items() if name in fetch}

@@ -152,7 +152,7 @@ def is_of_spec(batch: dict[str, Any], batch_spec: dict[str, Any]) -> bool:
 
 
 def _run_alone(task: cell_lib.Task, device: str, given: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Runs one task in a graph of its own, with its results brought here: TensorFlow calls no function on a worker without one."""
+    """Runs one task in a graph of its own, without which TensorFlow calls no function on a worker; results stay on its device."""
     def body(*args: tf.Tensor) -> list[tf.Tensor]:
         with tf.device(device):
             return task.function(*args)

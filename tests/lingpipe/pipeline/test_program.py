@@ -374,6 +374,12 @@ def test_one_pipeline_that_sums_in_groups_gives_the_bits_of_replicas(num_replica
     assert any(not np.array_equal(value, plain[name]) for name, value in one.items())   # the order matters
 
 
+def test_an_evaluation_has_no_groups_of_sums():
+    batch = batches(1)[0]
+    found = [program_of(sum_groups=groups).evaluator(spec_of(batch), num_micro_batches=1).step(batch)[0]['loss'] for groups in (1, 2)]
+    assert [float(t) for t in found[0]] == [float(t) for t in found[1]]
+
+
 @pytest.mark.parametrize(('params', 'accumulate', 'error'), [
     ({'sum_groups': 3}, 1, 'sum_groups=3 does not divide num_micro_batches=4; use 1, 2 or 4'),
     ({'sum_groups': 2, 'num_replicas': 2}, 1, 'sum_groups=2 and num_replicas=2; replicas are groups already'),
