@@ -152,13 +152,17 @@ def test_weights_are_bitwise_equal_for_every_partition_schedule_and_recomputatio
         np.testing.assert_array_equal(found[path], value, err_msg=path)
 
 
-@pytest.mark.parametrize(('num_cells', 'num_replicas', 'recompute'), [(2, 1, 'none'), (4, 1, 'cell'), (2, 1, 'layer'), (2, 2, 'none')])
+@pytest.mark.parametrize(('num_cells', 'num_replicas', 'recompute'), [(2, 1, 'none'), (2, 1, 'layer'), (1, 2, 'cell')])
 def test_tasks_that_xla_compiles_give_the_same_weights_within_rounding(num_cells, num_replicas, recompute, reference):
     program = program_of(num_micro_batches=M // num_replicas, num_cells=num_cells, num_replicas=num_replicas, recompute=recompute,
                          jit_compile=True)
     for path, value in trained(program).items():
         np.testing.assert_allclose(value, reference[path], rtol=2e-4, atol=1e-5, err_msg=path)
-    plain, compiled = (one.evaluator(spec_of(batches(1)[0])).step(batches(1)[0])[0] for one in (program_of(), program_of(jit_compile=True)))
+
+
+def test_an_evaluation_that_xla_compiles_is_the_same_within_rounding():
+    plain, compiled = (program_of(jit_compile=jit_compile).evaluator(spec_of(batches(1)[0])).step(batches(1)[0])[0]
+                       for jit_compile in (False, True))
     assert float(compiled['loss'][0]) == pytest.approx(float(plain['loss'][0]), rel=1e-5)
 
 
@@ -359,19 +363,19 @@ def test_replicas_stay_equal_and_give_the_result_of_one_pipeline_with_all_micro_
 
 
 @pytest.mark.parametrize(('num_replicas', 'num_cells', 'schedule', 'recompute'),
-                         [(2, 2, '1f1b', 'none'), (2, 1, 'gpipe', 'cell'), (4, 1, '1f1b', 'layer')])
+                         [(2, 2, '1f1b', 'none'), (4, 1, 'gpipe', 'cell')])
 def test_one_pipeline_that_sums_in_groups_gives_the_bits_of_replicas(num_replicas, num_cells, schedule, recompute):
     def results(**params):
         program = program_of(learn=learner(ema_decay=0.9), schedule=schedule, recompute=recompute, **params)
         made = [{name: value.numpy() for name, value in program.train_step(batch, step).items()} for step, batch in enumerate(batches(4))]
         return {**weights_of(program), **{f'{name} {step}': value for step, found in enumerate(made) for name, value in found.items()}}
-    replicas = results(num_micro_batches=8 // num_replicas, num_cells=num_cells, num_replicas=num_replicas)
-    one = results(num_micro_batches=8, num_cells=4, sum_groups=num_replicas)
+    replicas = results(num_micro_batches=4 // num_replicas, num_cells=num_cells, num_replicas=num_replicas)
+    one = results(num_micro_batches=4, num_cells=2, sum_groups=num_replicas)
     assert replicas.keys() == one.keys()
     for name, value in one.items():
         np.testing.assert_array_equal(value, replicas[name], err_msg=name)
-    plain = results(num_micro_batches=8, num_cells=4)
-    assert any(not np.array_equal(value, plain[name]) for name, value in one.items())   # the order matters
+    plain = results(num_micro_batches=4)['weights/model/d1/w']
+    assert np.array_equal(one['weights/model/d1/w'], plain) == (num_replicas == 4)   # groups of one micro-batch are none
 
 
 def test_an_evaluation_has_no_groups_of_sums():
