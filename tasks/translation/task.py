@@ -21,7 +21,7 @@ from lingpipe.pipeline.decoder import Decoder, Group
 from lingpipe.pipeline.search import SearchParams
 from lingpipe.task import Task
 from tasks.translation.corpus.languages import checked
-from tasks.translation.corpus.vocabulary import END, PAD, START, UNKNOWN, Vocabulary
+from tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
 
 if TYPE_CHECKING:
     from lingpipe.pipeline.program import Program
@@ -138,7 +138,7 @@ class Translation(Task):
     def _encoded(self, vocabulary: Vocabulary, lines: Sequence[str]) -> list[list[int]]:
         """The ids of sources, tag and end included; of an empty line none."""
         p, found, cut = self.params.decode, [], []
-        known = _tags(vocabulary)
+        known = vocabulary.tags
         if p.language and not known:
             raise ValueError(f'task.decode.language={p.language!r}, but the vocabulary has no tags of languages; leave it empty, or train '
                              'with a vocabulary of tools.train_vocabulary --language_tags.')
@@ -176,17 +176,6 @@ def _calls(order: list[int], size: int) -> Iterator[list[int]]:
     """The sentences of each call of the decoder."""
     for first in range(0, len(order), size):
         yield order[first:first + size]
-
-
-def _tags(vocabulary: Vocabulary) -> dict[str, int]:
-    """Code -> id of languages' tags: its first pieces. One that was learnt later, as <br>, is none."""
-    found: dict[str, int] = {}
-    for i in range(UNKNOWN + 1, vocabulary.size):
-        tag = _TAG.fullmatch(vocabulary.decode([[i]])[0])
-        if not tag:
-            break
-        found[tag[1]] = i
-    return found
 
 
 def _tag(code: str, tags: Mapping[str, int], where: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import io
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from tasks.translation.temperature import apportioned, shares
 
 PAD, START, END, UNKNOWN = range(4)
 NUM_BYTES = 256
+_TAG = re.compile('<([a-z-]+)>')
 _CHUNK = 20_000   # sentences that are encoded at a time
 
 
@@ -73,17 +75,27 @@ class Vocabulary:
         rows = [row[:row.index(END)] if END in row else row for row in rows]
         return self._model.decode([[i for i in row if i > UNKNOWN] for row in rows])   # type: ignore[no-any-return]
 
+    @functools.cached_property
+    def tags(self) -> dict[str, int]:
+        """Code -> id of languages' tags: the first pieces. One that was learnt later, as <br>, is none."""
+        found: dict[str, int] = {}
+        for i in range(UNKNOWN + 1, self.size):
+            tag = _TAG.fullmatch(self._model.id_to_piece(i))
+            if not tag:
+                break
+            found[tag[1]] = i
+        return found
+
     def tag(self, code: str) -> int:
         """The id of a language's tag.
 
         Raises:
           ValueError: it has none.
         """
-        found = int(self._model.piece_to_id(f'<{code}>'))
-        if found == UNKNOWN:
+        if code not in self.tags:
             raise ValueError(f'the vocabulary has no tag of the language {code!r}; train it with --language_tags, or set '
                              'language_tags=False.')
-        return found
+        return self.tags[code]
 
 
 def sample(corpus: PreparedCorpus, num_sentences: int, temperature: float, english_share: float, seed: int = 0) -> list[str]:
