@@ -53,11 +53,11 @@ class Squares(Task):
 
 @register
 class Slow(Tiny):
-    """The tiny experiment, evaluated on 16,000 examples."""
+    """The tiny experiment, evaluated on 4,000 examples."""
 
     @classmethod
     def params(cls) -> Experiment.Params:
         p = super().params()
         p.task = Squares.Params(model=p.task.model, learner=p.task.learner)
-        p.eval_inputs = {'test': SlowPairs.Params(batch_size=8, num_examples=16000, shuffle=False, num_epochs=1)}
+        p.eval_inputs = {'test': SlowPairs.Params(batch_size=8, num_examples=4_000, shuffle=False, num_epochs=1)}
         return p

@@ -115,17 +115,16 @@ def test_sigterm_saves_what_workers_hold(tmp_path, undisturbed):
     assert_undisturbed(one.logdir, undisturbed)
 
 
-@pytest.mark.parametrize('flags', [['--set=pipeline.num_cells=1'], ['--devices=2*{left}']], ids=['one cell', 'both cells'])
-def test_training_goes_on_with_the_worker_that_is_left(tmp_path, undisturbed, flags):
+def test_training_goes_on_with_the_worker_that_is_left(tmp_path, undisturbed):
     with workers(2) as made:
         addresses = [w.address for w in made]
         for worker in made:
             worker.wait()
-        one = start(tmp_path, addresses, '--set=train.worker_timeout_s=10')
+        one = start(tmp_path, addresses, '--set=train.worker_timeout_s=6')
         one.wait_for_step(5)
         made[1].stop()
         one.end(1)
-        log = start(tmp_path, addresses[:1], *[flag.format(left=addresses[0]) for flag in flags]).end()
+        log = start(tmp_path, addresses[:1], '--set=pipeline.num_cells=1').end()
     assert re.search(r'going on after step \d+', log)
     assert_undisturbed(one.logdir, undisturbed)
 
@@ -220,7 +219,7 @@ def test_worker_lost_in_mode_eval(evaluated, tmp_path):
 
 def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_path):
     marker = tmp_path / 'decoding'
-    lines = ''.join(f'{number}\n' for number in range(1500))
+    lines = ''.join(f'{number}\n' for number in range(500))
     outputs = []
     for is_lost in (False, True):
         marker.unlink(missing_ok=True)
@@ -232,7 +231,7 @@ def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_pat
         assert one.process.returncode == 0, err
         assert is_lost == ('the trainer starts again from there' in err)
         outputs.append(out)
-    assert outputs[0] == outputs[1] and outputs[0].count('\n') == 1500
+    assert outputs[0] == outputs[1] and outputs[0].count('\n') == 500
 
 
 # Replicas.
