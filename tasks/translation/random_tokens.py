@@ -1,4 +1,4 @@
-"""RandomTokens: sequences of random ids, to measure memory and time with; some may follow a rule, which can be learnt."""
+"""RandomTokens: sequences of random ids, to measure memory and time with."""
 from __future__ import annotations
 
 from typing import Any
@@ -21,13 +21,6 @@ class RandomTokens(Input):
         source_length: int = field(0, 'S; 0: there is no source.')
         target_length: int = field(REQUIRED, 'T.')
         size: int = field(1 << 20, 'Examples of an epoch.')
-        rule_rate: float = field(0., 'Probability that an id follows from the one before, as 1 + 5 id mod (V - 1).')
-
-        def check(self) -> None:
-            """Raises ValueError for a probability that is none."""
-            super().check()
-            if not 0 <= self.rule_rate <= 1:
-                raise ValueError(f'rule_rate={self.rule_rate} is no probability; use 0 to 1.')
 
     params: Params
 
@@ -43,8 +36,5 @@ class RandomTokens(Input):
         """The ids, which depend on the seed alone."""
         p = self.params
         ids = tf.random.stateless_uniform([p.source_length + p.target_length + 1], seed, 1, p.vocab_size, tf.int32)
-        if p.rule_rate:
-            follows = tf.random.stateless_uniform(ids.shape, seed + 1) < p.rule_rate
-            ids = tf.scan(lambda before, now: tf.where(now[1], 1 + 5 * before % (p.vocab_size - 1), now[0]), (ids, follows), ids[0])
         source, target = ids[:p.source_length], ids[p.source_length:]
         return {**({'source': source} if p.source_length else {}), 'target': target[:-1], 'label': target[1:]}
