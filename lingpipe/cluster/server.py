@@ -8,6 +8,7 @@ So a worker is back a moment after its server was lost, at the same address, wit
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
 import signal
@@ -22,6 +23,7 @@ from lingpipe.cluster import listening, settings
 
 HANGS_AFTER_S = 60.0
 _LOOK_EVERY_S = 1.0
+_TAKEN_FOR_S = 5.0     # at most, by the server of a worker that was killed a moment ago
 _PR_SET_PDEATHSIG = 1                                     # of linux/prctl.h
 _HTTP2_HELLO = b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])   # RFC 9113, 3.4: preface, empty SETTINGS
 
@@ -77,11 +79,15 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float =
       OSError: it is not one of this machine, or is taken.
     """
     host, port = listening.split_address(address)
-    try:
-        with socket.create_server((host, port)):
-            pass
-    except OSError as error:
-        raise OSError(f'a worker cannot listen at {address}: {error.strerror or error}; choose another --address.') from error
+    deadline_s = time.monotonic() + _TAKEN_FOR_S
+    while True:
+        try:
+            with socket.create_server((host, port)):
+                break
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline_s:
+                raise OSError(f'a worker cannot listen at {address}: {error.strerror or error}; choose another --address.') from error
+            time.sleep(0.1)
     print(f'worker at {address}, process {os.getpid()}', flush=True)
     while True:
         started_s = time.monotonic()

@@ -4,6 +4,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 
 import pytest
 import tensorflow as tf
@@ -168,7 +169,24 @@ def test_worker_is_asked_for_no_gpu_unless_one_is_named():
     server.check_gpus('cpu:2')
 
 
-def test_address_that_is_taken_or_not_ours_is_one_sentence():
+def test_address_that_is_free_a_moment_later_is_waited_for(monkeypatch):
+    """As that of a worker which is started again when it was killed, whose server ends after it."""
+    class BegunError(Exception):
+        pass
+
+    def begin(*_):
+        raise BegunError
+
+    monkeypatch.setattr(server, '_fork', begin)
+    one = socket.create_server(('127.0.0.1', 0))
+    address = f'127.0.0.1:{one.getsockname()[1]}'
+    threading.Timer(0.3, one.close).start()
+    with pytest.raises(BegunError):
+        server.serve(address, server.session_config(''))
+
+
+def test_address_that_is_taken_or_not_ours_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(server, '_TAKEN_FOR_S', 0.2)
     with socket.create_server(('127.0.0.1', 0)) as one:
         taken = f'127.0.0.1:{one.getsockname()[1]}'
         for address in (taken, '203.0.113.1:4000'):
