@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lingpipe.pipeline.plan import Plan
-from lingpipe.pipeline.schedule import grid
+from lingpipe.pipeline.play import grid
 
 MAX_GRID_SLOTS = 64   # of a schedule that fits on a screen
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 
-from lingpipe.pipeline.schedule import grid, make_schedule, validate
+from lingpipe.pipeline.play import grid, validate
+from lingpipe.pipeline.schedule import make_schedule
 from lingpipe.pipeline.simulator import bound, simulate
 from tools import parser
 

@@ -10,9 +10,10 @@ from lingpipe import nested
 from lingpipe.pipeline import plan as plan_lib
 from lingpipe.pipeline import results
 from lingpipe.pipeline.accumulators import Accumulators
-from lingpipe.pipeline.cell import Cell, CellTracer, Task
+from lingpipe.pipeline.cell import Cell, Task
 from lingpipe.pipeline.schedule import forward_only
 from lingpipe.pipeline.step import check_batch, explained, run_tasks
+from lingpipe.pipeline.tracer import CellTracer
 from lingpipe.pipeline.transfers import Wire
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from lingpipe.hyperparams import Params, field
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline import partitioner
 from lingpipe.pipeline.cell import Cell, edges_of_tasks
-from lingpipe.pipeline.schedule import Schedule, Task, make_schedule, together, validate
-from lingpipe.pipeline.simulator import Simulation, simulate
+from lingpipe.pipeline.play import together, validate
+from lingpipe.pipeline.schedule import Schedule, make_schedule
+from lingpipe.pipeline.simulator import Simulation, durations, simulate
 from lingpipe.pipeline.wiring import Element, wire
 
 
@@ -125,13 +126,6 @@ class Plan:
         """Relative time of B(k, m) without recomputation."""
         return sum(self.seconds(e)[1] for e in self.cells[k].elements)
 
-    def seconds_of(self, task: Task) -> float:
-        """Relative time of a task, with what is run again in it."""
-        if task.kind == 'F':
-            return self.forward_cost(task.cell)
-        runs_forward = self.params.recompute != 'none' or self.schedule.is_fused(task)
-        return self.backward_cost(task.cell) + self.forward_cost(task.cell) * runs_forward
-
     def weight_bytes(self, k: int) -> float:
         """Bytes of weights, gradients and slots of cell k."""
         return (self.bytes_a_weight + self.params.sum_bytes) * sum(e.cost.num_weights for e in self.cells[k].elements)
@@ -218,7 +212,9 @@ def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineP
     backward = [k for k, cell in enumerate(cells) if cell.has_backward]
     schedule = make_schedule(params.schedule, params.num_cells, params.num_micro_batches, {*backward, params.num_cells - 1})
     plan = Plan(params, elements, cells, replicas, edges, schedule, micro_spec, bytes_a_weight)
-    plan.schedule = together(schedule, [cluster.place(cell.device) for cell in cells], plan.seconds_of, edges_of_tasks(cells))
+    k = range(len(cells))
+    duration_of = durations(schedule, [plan.forward_cost(i) for i in k], [plan.backward_cost(i) for i in k], params.recompute != 'none')
+    plan.schedule = together(schedule, [cluster.place(cell.device) for cell in cells], duration_of, edges_of_tasks(cells))
     validate(plan.schedule, edges)
     return plan
 

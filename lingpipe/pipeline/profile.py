@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from lingpipe.pipeline.accumulators import Accumulators
-from lingpipe.pipeline.cell import Cell, CellTracer, Leaf, leaves_of
+from lingpipe.pipeline.cell import Cell, Leaf, leaves_of
+from lingpipe.pipeline.tracer import CellTracer
 from lingpipe.pipeline.wiring import Element
 
 

@@ -20,12 +20,13 @@ from lingpipe.layers.sequential import Sequential
 from lingpipe.learner import Learner
 from lingpipe.pipeline import plan as plan_lib
 from lingpipe.pipeline.accumulators import Accumulators
-from lingpipe.pipeline.cell import Cell, CellTracer, Leaf, Task, leaves_of
+from lingpipe.pipeline.cell import Cell, Leaf, Task, leaves_of
 from lingpipe.pipeline.evaluator import Evaluator
 from lingpipe.pipeline.plan import PipelineParams, Plan
 from lingpipe.pipeline.replicas import Replica, check_equal, check_replicated, copy_first, groups_of, reduce
 from lingpipe.pipeline.step import Ran, check_batch, explained, is_of_spec, run_tasks
 from lingpipe.pipeline.timeline import Timeline
+from lingpipe.pipeline.tracer import CellTracer
 from lingpipe.pipeline.transfers import Wire, measured_bytes, predicted_bytes
 from lingpipe.pipeline.update import Update
 from lingpipe.pipeline.variables import Variables

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lingpipe.pipeline.schedule import Edges, Schedule, Span, Task, play, validate
+from lingpipe.pipeline.play import Edges, Span, play, validate
+from lingpipe.pipeline.schedule import Schedule, Task
 from lingpipe.pipeline.timeline import Timeline
 
 
@@ -90,12 +91,6 @@ def simulate(
     backward_s = _per_cell('backward_s', backward_s, num_cells)
     validate(schedule, edges)
 
-    def duration_of(task: Task) -> float:
-        if task.kind == 'F':
-            return forward_s[task.cell]
-        runs_forward = recompute or schedule.is_fused(task)
-        return backward_s[task.cell] + (forward_s[task.cell] if runs_forward else 0.0)
-
     links_free_at: dict[tuple[int, int], float] = {}
 
     def arrival_of(maker: Task, reader: Task, end: float) -> float:
@@ -107,9 +102,21 @@ def simulate(
             end = links_free_at[link] = max(end, links_free_at.get(link, 0.0)) + occupied_s
         return end + _between('transfer_s', transfer_s, maker.cell, reader.cell)
 
-    timeline = Timeline(play(schedule, duration_of, edges, arrival_of), schedule.device_of)
+    timeline = Timeline(play(schedule, durations(schedule, forward_s, backward_s, recompute), edges, arrival_of), schedule.device_of)
     peak_live, peak_bytes = _peaks(schedule, held, fixed)
     return Simulation(timeline, peak_live, peak_bytes)
+
+
+def durations(schedule: Schedule, forward_s: Sequence[float], backward_s: Sequence[float], recompute: bool) -> Callable[[Task], float]:
+    """The function that says how long a task takes; arguments as of `simulate`."""
+
+    def duration_of(task: Task) -> float:
+        if task.kind == 'F':
+            return forward_s[task.cell]
+        runs_forward = recompute or schedule.is_fused(task)
+        return backward_s[task.cell] + (forward_s[task.cell] if runs_forward else 0.0)
+
+    return duration_of
 
 
 def bound(num_cells: int, num_micro_batches: int) -> float:

@@ -19,7 +19,8 @@ from lingpipe import nested
 from lingpipe.pipeline import cell as cell_lib
 from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.cell import Cell, Leaf, edges_of_tasks
-from lingpipe.pipeline.schedule import Schedule, Task, play
+from lingpipe.pipeline.play import play
+from lingpipe.pipeline.schedule import Schedule, Task
 from lingpipe.pipeline.transfers import Wire
 from lingpipe.pipeline.wiring import BATCH, Value
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lingpipe.pipeline.schedule import Span, Task
+from lingpipe.pipeline.play import Span
+from lingpipe.pipeline.schedule import Task
 
 CATEGORIES = {'F': 'forward', 'B': 'backward'}
 COLOURS = {'F': '#7fb2e5', 'B': '#f2a65a'}

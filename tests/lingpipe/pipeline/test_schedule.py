@@ -6,7 +6,8 @@ from itertools import combinations
 
 import pytest
 
-from lingpipe.pipeline.schedule import Schedule, Task, dependencies, grid, make_schedule, together, validate
+from lingpipe.pipeline.play import dependencies, grid, together, validate
+from lingpipe.pipeline.schedule import Schedule, Task, make_schedule
 
 NAMES = ('gpipe', '1f1b', 'forward')
 
