@@ -32,7 +32,7 @@ class SavedState:
           say: shows a line.
         """
         self.step = self.num_nonfinite = self.num_nonfinite_in_a_row = 0
-        self._checkpointer, self._program, self._task, self._source = checkpointer, program, task, source
+        self._checkpointer, self._variables, self._task, self._source = checkpointer, program.variables(), task, source
         self._examples_per_step = examples_per_step
         self._is_in_background, self._say = is_in_background, say
         self._last_saved = -1
@@ -57,13 +57,12 @@ class SavedState:
         Raises:
           ValueError: checkpoint or weights do not fit, or the task refuses its input.
         """
-        variables = self._program.variables()
-        metadata = self._checkpointer.restore(variables)
+        metadata = self._checkpointer.restore(self._variables)
         self._task.check_facts((metadata or {}).get('task', {}), self._source)
         if metadata is None:
             if source.directory:
                 report = checkpoint.initialize(
-                    variables, source.directory, source.rules,
+                    self._variables, source.directory, source.rules,
                     lambda theirs, keys: self._task.check_taken(theirs.get('task', {}), keys, self._source)).text()
                 path = os.path.join(logdir, 'initialization.txt')
                 with open(path, 'w', encoding='utf-8') as file:
@@ -78,6 +77,11 @@ class SavedState:
                              f'task.learner.accumulate back, or choose another logdir.')
         return f'going on after step {self.step}, from {self._checkpointer.directory}'
 
+    def prepare(self) -> None:
+        """Makes ready to save in the background, which would hold up the first step that does."""
+        if self._is_in_background:
+            self._checkpointer.prepare(self._variables)
+
     def save(self, is_at_end: bool = False) -> None:
         """Saves the state, if it is not; at the end, waits until it is.
 
@@ -91,9 +95,9 @@ class SavedState:
         self._last_saved = self.step
         facts = self._task.facts(self._source)
         try:
-            save(self.step, self._program.variables(), {'position': self.position, 'num_nonfinite': self.num_nonfinite,
-                                                        'num_nonfinite_in_a_row': self.num_nonfinite_in_a_row,
-                                                        **({'task': facts} if facts else {})})
+            save(self.step, self._variables, {'position': self.position, 'num_nonfinite': self.num_nonfinite,
+                                              'num_nonfinite_in_a_row': self.num_nonfinite_in_a_row,
+                                              **({'task': facts} if facts else {})})
         except OSError as error:
             if is_at_end:
                 raise

@@ -154,6 +154,8 @@ class TrainLoop(Configurable):
         p, state = self.params, self._state
         if state.step >= p.num_steps:
             return
+        if any(every and state.step // every * every + every < p.num_steps for every in (p.checkpoint_every_steps, p.eval_every_steps)):
+            state.prepare()
         batches = InputMeter(self._experiment.train_input.batches(state.position))
         while state.step < p.num_steps and not stop.name:
             start_s = time.perf_counter()

@@ -121,11 +121,13 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
     build_cpu_s = time.process_time() - cpu_start
     losses, times, cpu_times, first_step_s, first_step_cpu_s = [], [], [], 0.0, 0.0
     directory = tempfile.TemporaryDirectory(prefix='bench_pipeline_')
-    checkpointer = Checkpointer(directory.name, keep=1)
+    checkpointer, variables = Checkpointer(directory.name, keep=1), program.variables()
+    if args.checkpoint_every:
+        checkpointer.prepare(variables)
     for step in range(WARMUP_STEPS + args.steps):
         began, cpu_began = time.perf_counter(), time.process_time()
         if args.checkpoint_every and step >= WARMUP_STEPS and (step - WARMUP_STEPS) % args.checkpoint_every == 0:
-            checkpointer.begin(step, program.variables())
+            checkpointer.begin(step, variables)
         losses.append(float(program.train_step(tensors, step)['loss']))
         if step == 0:
             first_step_s, first_step_cpu_s = time.perf_counter() - start, time.process_time() - cpu_began
@@ -150,11 +152,12 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
 
 
 def _checkpoint_ratios(times: list[float], every: int) -> dict[str, float]:
-    """Of steps in which a checkpoint begins and of those after them, to the others, which leave a writer a third step to end in."""
+    """Of steps in which a checkpoint begins and of those after them, to the second half of those before the next, which the writer leaves
+    alone if it has ended by then."""
     if not every:
         return {}
     at = [statistics.median(times[offset::every]) for offset in range(2)]
-    others = statistics.median(seconds for i, seconds in enumerate(times) if i % every > 2)
+    others = statistics.median(seconds for i, seconds in enumerate(times) if i % every >= every // 2)
     return {'checkpoint_step_ratio': at[0] / others, 'next_step_ratio': at[1] / others}
 
 

@@ -12,7 +12,7 @@ before it. Bits that rot later are found by the checksums that TensorFlow keeps 
 all files, so that workers on other machines need no file system in common.
 
     files.py         the files of one checkpoint           initialization.py  weights from another experiment
-    checkpointer.py  which are kept, which is restored
+    checkpointer.py  which are kept, which is restored     copier.py          what is written while training goes on
 """
 from lingpipe.checkpoint.checkpointer import Checkpointer
 from lingpipe.checkpoint.initialization import Initialization, initialize

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -13,11 +14,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from lingpipe.cluster.workers import wait_for_ops
+from lingpipe.cluster.workers import process_of, wait_for_ops
 
 FORMAT = 1
 _HERE = '/job:localhost/device:CPU:0'   # the process that writes and reads files, whatever others have variables
-_CHUNK_BYTES = 1 << 28
+_NUM_CHUNKS = 64                    # of a checkpoint, unless they get too small or too large
+_CHUNK_BYTES = (1 << 21, 1 << 28)   # 2 ms to 0.3 s of work
+_VARIABLE_BYTES = 20_000            # which take as long to write as there being one more variable
 
 
 class DamagedError(Exception):
@@ -37,7 +40,7 @@ def facts_of(step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[
         raise ValueError(f'metadata of step {step} cannot be saved as JSON: {error}; use numbers, texts, lists and dicts.') from error
 
 
-def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor]) -> None:
+def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor], rest: Callable[[float], Any] = lambda s: None) -> None:
     """Makes the directory `path` with all files in it on the disk.
 
     Args:
@@ -45,6 +48,7 @@ def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor])
       facts: of facts_of.
       read: gives the value of a key, on any device of any process. It is sent here and written with a few others at a time, so that this
         process never holds all that the others have.
+      rest: called after each of these times, with the seconds of processor time it took.
 
     Raises:
       OSError: it cannot be written.
@@ -53,31 +57,38 @@ def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor])
     os.makedirs(path)
     prefixes = []
     with tf.device(_HERE):
+        own = process_of(tf.constant(0))
         for i, keys in enumerate(_chunks(facts['variables'])):
-            tensors = [tf.identity(read(key)) for key in keys]   # not within _writing: what fails here is no disk
+            began_s = time.thread_time()
+            tensors = []
+            for value in map(read, keys):   # not within _writing: what fails here is no disk
+                tensors.append(value if process_of(value) == own else tf.identity(value))
             prefixes.append(os.path.join(path, 'parts', str(i)))
             with _writing():
                 tf.raw_ops.SaveV2(prefix=prefixes[-1], tensor_names=[_saved_name(key) for key in keys], shape_and_slices=[''] * len(keys),
                                   tensors=tensors)
+            rest(time.thread_time() - began_s)
         with _writing():
             tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=prefixes, destination_prefix=os.path.join(path, 'variables'),
                                           delete_old_dirs=True)
     with open(os.path.join(path, 'metadata.json'), 'w') as file:
-        json.dump(facts, file, indent=1)
+        file.write(json.dumps(facts))   # json.dump takes ten times as long
     for name in [*os.listdir(path), '.']:
         sync(os.path.join(path, name))
 
 
 def _chunks(kinds: Mapping[str, Any]) -> Iterator[list[str]]:
-    """All keys, in lists of about _CHUNK_BYTES."""
+    """All keys, in lists that take about as long to write as each other."""
+    costs = {key: math.prod(kind['shape']) * tf.as_dtype(kind['dtype']).size + _VARIABLE_BYTES for key, kind in kinds.items()}
+    limit = min(max(sum(costs.values()) / _NUM_CHUNKS, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
     keys: list[str] = []
-    num_bytes = 0
-    for key, kind in kinds.items():
+    cost = 0
+    for key in kinds:
         keys.append(key)
-        num_bytes += math.prod(kind['shape']) * tf.as_dtype(kind['dtype']).size
-        if num_bytes >= _CHUNK_BYTES:
+        cost += costs[key]
+        if cost >= limit:
             yield keys
-            keys, num_bytes = [], 0
+            keys, cost = [], 0
     if keys:
         yield keys
 

@@ -109,9 +109,14 @@ def wait_for_ops(values: Iterable[tf.Tensor]) -> None:
     A worker runs single ops in the order of the calls, but nobody waits for them here, and the next step, which is sent another way, can
     overtake them.
     """
-    last = {value.device.partition('/device:')[0]: value for value in values}
+    last = {process_of(value): value for value in values}
     for value in last.values():
         value.get_shape()   # which is known when the op has run
+
+
+def process_of(value: tf.Tensor) -> str:
+    """The process, as '/job:worker/replica:0/task:1', that has a value in its memory."""
+    return value.device.partition('/device:')[0]   # type: ignore[no-any-return]
 
 
 class Connection:

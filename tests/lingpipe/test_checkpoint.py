@@ -370,7 +370,7 @@ def test_what_is_begun_has_the_values_of_that_moment(tmp_path):
 def test_error_of_the_background_is_raised_once_by_the_next_look(tmp_path, monkeypatch):
     checkpointer = saved(tmp_path, 1)
 
-    def full(path, facts, read):
+    def full(*args):
         raise OSError(28, 'No space left on device')
     with monkeypatch.context() as patch:
         patch.setattr('lingpipe.checkpoint.files.write', full)
@@ -384,7 +384,34 @@ def test_error_of_the_background_is_raised_once_by_the_next_look(tmp_path, monke
 
 
 def test_large_networks_are_written_a_few_variables_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr('lingpipe.checkpoint.files._CHUNK_BYTES', 20)
+    monkeypatch.setattr('lingpipe.checkpoint.files._CHUNK_BYTES', (0, 20))
     checkpointer = saved(tmp_path, 1)
     assert len(list(tmp_path.glob('step-00000001/variables.data-*'))) == 3
     assert checkpointer.restore(variables := make_variables()) and values_of(variables) == {1.}
+
+
+def test_writer_rests_between_parts_until_somebody_waits_for_it(tmp_path, monkeypatch):
+    monkeypatch.setattr('lingpipe.checkpoint.files._CHUNK_BYTES', (0, 20))
+    monkeypatch.setattr('lingpipe.checkpoint.checkpointer._RESTS', 1e9)
+    checkpointer = Checkpointer(str(tmp_path))
+    checkpointer.begin(1, make_variables(1.))
+    deadline_s = time.monotonic() + 60.
+    while not list(tmp_path.glob('tmp-step-00000001/parts/0*.index')):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    checkpointer.check()
+    assert checkpointer.steps() == [] and len(list(tmp_path.glob('tmp-step-00000001/parts/*.index'))) == 1
+    checkpointer.wait()
+    assert checkpointer.restore(variables := make_variables()) and values_of(variables) == {1.}
+
+
+def test_what_copies_variables_is_traced_once(tmp_path, monkeypatch):
+    checkpointer, variables = Checkpointer(str(tmp_path)), make_variables(1.)
+    checkpointer.prepare(variables)
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.compat.v1, 'wrap_function', None)
+        checkpointer.begin(1, dict(variables))
+        checkpointer.begin(2, variables)
+    checkpointer.begin(3, make_variables(3.))   # others
+    checkpointer.wait()
+    assert checkpointer.restore(variables) and values_of(variables) == {3.}

@@ -318,10 +318,10 @@ def test_every_number_of_a_training_is_a_scalar_in_tensorboard(ten_steps):
 def test_full_disk_costs_a_checkpoint_and_not_the_training(tmp_path, monkeypatch, whole):
     write = files.write
 
-    def full(path, facts, read):
+    def full(path, facts, *args):
         if facts['step'] in (2, 3):
             raise OSError(28, 'No space left on device')
-        write(path, facts, read)
+        write(path, facts, *args)
     monkeypatch.setattr(files, 'write', full)
     out = io.StringIO()
     parts, _ = train(make_params(train__num_steps=6, train__keep=9), tmp_path / 'parts', has_evaluation=False, out=out)
@@ -394,7 +394,7 @@ def test_disk_that_stays_full_ends_the_training_with_what_was_saved(tmp_path, wh
 
 
 def test_last_checkpoint_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
-    def full(path, facts, read):
+    def full(path, facts, *args):
         raise OSError(28, 'No space left on device')
     monkeypatch.setattr(files, 'write', full)
     with pytest.raises(OSError, match=r'the checkpoint of step 2 cannot be written to .*; there is none before it\. Make room'):
