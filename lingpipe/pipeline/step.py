@@ -69,6 +69,8 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
     last_on: list[tf.Operation | None] = [None] * len(schedule.devices)
     shared = {path: read_shared(path) for path in dict.fromkeys(p for t in tasks.values() for p in t.shared)}
     order = list(play(schedule, lambda task: 1.0, edges_of_tasks(cells)))
+    if not tf.executing_eagerly():
+        first_micro_batch = _after_ref_variable(first_micro_batch)
     index = [first_micro_batch + m for m in range(schedule.num_micro_batches)]
     stamps = []
     for task in order:
@@ -150,6 +152,18 @@ def is_of_spec(batch: dict[str, Any], batch_spec: dict[str, Any]) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _after_ref_variable(value: tf.Tensor) -> tf.Tensor:
+    """The value, after an op that gives a ref variable, which nobody reads; then a graph of many tasks takes half as long to run first.
+
+    Before the first run, a pass for XLA (EncapsulateSubgraphsPass), which runs whether XLA is used or not, asks of every call whether ref
+    variables play a part in it. For that it builds the called function's body, for each call anew, unless the call comes after one.
+    """
+    with tf.device('/device:CPU:0'):
+        ref = tf.raw_ops.VariableV2(shape=[], dtype=tf.int32)
+        with tf.control_dependencies([ref.op]):
+            return tf.identity(value)
 
 
 def _run_alone(task: cell_lib.Task, device: str, given: list[tf.Tensor]) -> list[tf.Tensor]:
