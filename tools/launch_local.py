@@ -14,7 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from lingpipe.cluster import listening, server
 from tools import parser
@@ -92,7 +93,7 @@ def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restart
         asked.append(number)
         trainer.send_signal(number)
 
-    before: dict[int, Callable | int | None] = {n: signal.signal(n, forward) for n in (signal.SIGTERM, signal.SIGINT)}   # type: ignore
+    before: dict[int, Any] = {n: signal.signal(n, forward) for n in (signal.SIGTERM, signal.SIGINT)}
     try:
         num_restarts = 0
         while True:

@@ -48,7 +48,7 @@ class Checkpointer:
         self._damaged: set[int] = set()
         self._copier: Copier | None = None
         self._thread: threading.Thread | None = None
-        self._hurry = threading.Event()   # somebody waits for the thread
+        self._hurry = threading.Event()   # somebody waits for what is written
         self._error: BaseException | None = None
         if is_writer:
             try:
@@ -94,20 +94,8 @@ class Checkpointer:
         self.wait()
         copies = self.prepare(variables).copy()
         self._hurry.clear()
-
-        def run() -> None:
-            self._hurry.wait(_HEAD_START_S)
-            with contextlib.suppress(OSError):
-                if sys.platform == 'linux':   # where it is the priority of a thread: steps come first
-                    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-            try:
-                self._write(step, files.facts_of(step, variables, metadata or {}), copies.pop,
-                            lambda seconds: self._hurry.wait(_RESTS * seconds))
-            except BaseException as error:   # whatever it is, `check` raises it where somebody looks
-                self._error = error
-            copies.clear()
-
-        self._thread = threading.Thread(target=run, name=f'checkpoint of step {step}', daemon=True)
+        self._thread = threading.Thread(target=self._write_beside, args=(step, variables, metadata or {}, copies),
+                                        name=f'checkpoint of step {step}', daemon=True)
         self._thread.start()
 
     def prepare(self, variables: Mapping[str, tf.Variable]) -> Copier:
@@ -123,20 +111,32 @@ class Checkpointer:
 
     def wait(self) -> None:
         """Waits for the end of a save that was begun, and raises its error."""
+        self._hurry.set()
         if self._thread is not None:
-            self._hurry.set()
             self._thread.join()
         self._thread, error, self._error = None, self._error, None
         if error is not None:
             raise error
 
-    def _write(self, step: int, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor],
-               rest: Callable[[float], Any] = lambda seconds: None) -> str:
+    def _write_beside(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any],
+                      copies: dict[str, tf.Tensor]) -> None:
+        """What the thread does."""
+        self._hurry.wait(_HEAD_START_S)
+        with contextlib.suppress(OSError):
+            if sys.platform == 'linux':   # where it is the priority of a thread: steps come first
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        try:
+            self._write(step, files.facts_of(step, variables, metadata), copies.pop)
+        except BaseException as error:   # whatever it is, `check` raises it where somebody looks
+            self._error = error
+        copies.clear()
+
+    def _write(self, step: int, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor]) -> str:
         assert self._is_writer, 'this Checkpointer only reads'
         final, temporary = self.path(step), self.path(step, 'tmp-')
         try:
             shutil.rmtree(temporary, ignore_errors=True)
-            files.write(temporary, facts, read, rest)
+            files.write(temporary, facts, read, lambda seconds: self._hurry.wait(_RESTS * seconds))
             for damaged in self._damaged & set(self.steps()):   # or they would count as the newest
                 os.replace(self.path(damaged), self.path(damaged, 'bad-'))
             if os.path.exists(final):

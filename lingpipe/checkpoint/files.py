@@ -20,7 +20,7 @@ FORMAT = 1
 _HERE = '/job:localhost/device:CPU:0'   # the process that writes and reads files, whatever others have variables
 _NUM_CHUNKS = 64                    # of a checkpoint, unless they get too small or too large
 _CHUNK_BYTES = (1 << 21, 1 << 28)   # 2 ms to 0.3 s of work
-_VARIABLE_BYTES = 20_000            # which take as long to write as there being one more variable
+_VARIABLE_BYTES = 20_000            # take as long to write as a variable does besides its bytes
 
 
 class DamagedError(Exception):
@@ -40,7 +40,7 @@ def facts_of(step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[
         raise ValueError(f'metadata of step {step} cannot be saved as JSON: {error}; use numbers, texts, lists and dicts.') from error
 
 
-def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor], rest: Callable[[float], Any] = lambda s: None) -> None:
+def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor], rest: Callable[[float], Any]) -> None:
     """Makes the directory `path` with all files in it on the disk.
 
     Args:

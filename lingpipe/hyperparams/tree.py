@@ -64,6 +64,7 @@ class Tree:
             root = root._parent
 
         def placed(value: Any, key: str) -> Any:
+            """The value with every Tree in it in its place: itself, or a copy if it is in another already."""
             if isinstance(value, Tree):
                 is_here = here.pop(id(value), None) is not None
                 if not is_here and (value._parent is not None or value._frozen or value is root):

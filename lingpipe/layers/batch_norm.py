@@ -47,6 +47,7 @@ def normalise_over_replicas(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, e
     """
     @tf.custom_gradient
     def run(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> Any:
+        """The output, the moments, and the gradient of all that is given."""
         rows = tf.cast(x, tf.float32)
         own_mean = rows[0] + tf.reduce_mean(rows - rows[0], 0)
         own_variance = tf.reduce_mean(tf.square(rows - own_mean), 0)

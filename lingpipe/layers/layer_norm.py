@@ -25,6 +25,7 @@ def layer_norm(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float
 
     @tf.custom_gradient
     def normalized(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> Any:
+        """The output, and the gradient of all that is given."""
         centered = x - tf.reduce_mean(x, -1, keepdims=True)
         per_std = tf.math.rsqrt(tf.reduce_mean(tf.square(centered), -1, keepdims=True) + epsilon)  # [..., 1]
         h = centered * per_std

@@ -116,6 +116,7 @@ class Decoder:
         specs = [spec for value in self._batch_values for spec in map(_any_size, value.specs)] + [tf.TensorSpec([None], tf.int32)]
 
         def body(*args: tf.Tensor) -> dict[str, tf.Tensor]:
+            """The decoding of all groups, with the arguments of one after those of the other."""
             made = {}
             for g in range(num_groups):
                 *flat, limits = args[g * len(specs):(g + 1) * len(specs)]
@@ -145,6 +146,7 @@ class Decoder:
                 elsewhere.append([tf.identity(weight) for weight in part.weights_elsewhere()])
 
         def body(*flat: tf.Tensor) -> list[tf.Tensor]:
+            """One position: through all cells, then the search."""
             state_now, past_now = nested.pack_like({'0': state, '1': dict(zip(keys, past, strict=True))}, list(flat)).values()
             moving: dict[Value, Any] = {self._target: state_now.next}
             next_past = {}

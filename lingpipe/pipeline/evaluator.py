@@ -50,6 +50,7 @@ class Evaluator:
             tasks['F', cell.index] = forward
 
         def body(*flat: tf.Tensor) -> Any:
+            """One mini-batch through all cells, and what the layers emitted."""
             ran = run_tasks(forward_only(len(cells), m), cells, tasks, nested.pack_like(batch_spec, list(flat)), tf.constant(0, tf.int64),
                             tf.constant(0), program.placed.shared_reader(variables), Wire(None))
             outputs = {name: nested.pack_like(value.spec, [tf.concat([ran.values[(value, i), j] for j in range(m)], 0)

@@ -187,6 +187,7 @@ class Program:
         specs = [*nested.leaves(shape.batch_spec), tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int32)]
 
         def body(*args: tf.Tensor) -> Any:
+            """The tasks of all replicas, then the update unless `kind` only accumulates."""
             *flat, step, first = args
             ran = self._run_tasks(shape, nested.pack_like(shape.batch_spec, flat), step, first, is_timed=kind == 'timed')
             if kind == 'accumulate':

@@ -136,6 +136,7 @@ def _training(
     check_backward_cells(cells, num_cells)
 
     def tasks(k: int) -> Iterable[Task]:
+        """Those of cell k, in their order."""
         if k not in cells:
             yield from (Task('F', k, m) for m in range(num_micro_batches))
             return

@@ -97,6 +97,7 @@ class CellTracer:
 
         def task(fetches: list[tf.Tensor], residuals_in: list[tf.Tensor], residuals_out: list[tf.Tensor],
                  outputs: list[Leaf], gradients_out: list[Leaf]) -> Task:
+            """The part of the graph that makes `fetches`, the token last, and what it needs and gives."""
             feeds = args + residuals_in
             used = used_feeds(fetches + residuals_out, feeds)
             kept = [arg for i, arg in enumerate(args) if i < 2 or arg.name in used]
