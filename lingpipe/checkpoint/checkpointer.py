@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +22,7 @@ from lingpipe.checkpoint.copier import Copier
 STEP_NAME = re.compile(r'step-(\d{8,})')
 _NICENESS = 10         # of the thread that writes: a tenth of a processor that others want
 _RESTS = 9.            # times as long as it works: a tenth of a processor, whether others want it or not
+_SPREAD = 0.8          # of the time from one checkpoint to the next, at most: rests are shorter where the next would have to wait
 _HEAD_START_S = 0.03   # of the next step: while it begins, it and that thread would take turns at Python's lock
 
 
@@ -48,6 +51,8 @@ class Checkpointer:
         self._damaged: set[int] = set()
         self._copier: Copier | None = None
         self._thread: threading.Thread | None = None
+        self._began_s = -math.inf         # when the last save was begun; and when it should have ended
+        self._due_s = math.inf
         self._hurry = threading.Event()   # somebody waits for what is written
         self._error: BaseException | None = None
         if is_writer:
@@ -88,10 +93,13 @@ class Checkpointer:
         """As save, but returns when every variable is copied, in the memory of its own process; a thread writes the copy.
 
         On a CPU a copy costs nothing until the variable is next updated, which then makes another; so weights and slots take their memory
-        twice until the files are written. The thread takes about a tenth of a processor, unless somebody waits for it. `check`, `wait` and
-        the next save raise what it met.
+        twice until the files are written. The thread takes about a tenth of a processor, more if it would not end before the next save by
+        the time that has passed since the last one, and all it can get while somebody waits for it. `check`, `wait` and the next save raise
+        what it met.
         """
         self.wait()
+        now_s = time.monotonic()
+        self._began_s, self._due_s = now_s, now_s + _SPREAD * (now_s - self._began_s)
         copies = self.prepare(variables).copy()
         self._hurry.clear()
         self._thread = threading.Thread(target=self._write_beside, args=(step, variables, metadata or {}, copies),
@@ -136,7 +144,7 @@ class Checkpointer:
         final, temporary = self.path(step), self.path(step, 'tmp-')
         try:
             shutil.rmtree(temporary, ignore_errors=True)
-            files.write(temporary, facts, read, lambda seconds: self._hurry.wait(_RESTS * seconds))
+            files.write(temporary, facts, read, self._rest)
             for damaged in self._damaged & set(self.steps()):   # or they would count as the newest
                 os.replace(self.path(damaged), self.path(damaged, 'bad-'))
             if os.path.exists(final):
@@ -156,6 +164,10 @@ class Checkpointer:
         self._clean_up()
         self._prune(step)
         return final
+
+    def _rest(self, worked_s: float, num_left: int) -> None:
+        """Leaves the processor to others, after so much work on one part of a checkpoint and before so many more."""
+        self._hurry.wait(max(0., min(_RESTS * worked_s, (self._due_s - time.monotonic()) / num_left)))
 
     def mark_best(self, step: int, value: float, higher_is_better: bool = True) -> bool:
         """Keeps the checkpoint of `step`, if value is better than that of the best so far; returns whether it is."""

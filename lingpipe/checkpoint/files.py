@@ -40,7 +40,7 @@ def facts_of(step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[
         raise ValueError(f'metadata of step {step} cannot be saved as JSON: {error}; use numbers, texts, lists and dicts.') from error
 
 
-def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor], rest: Callable[[float], Any]) -> None:
+def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor], rest: Callable[[float, int], Any]) -> None:
     """Makes the directory `path` with all files in it on the disk.
 
     Args:
@@ -48,17 +48,17 @@ def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor],
       facts: of facts_of.
       read: gives the value of a key, on any device of any process. It is sent here and written with a few others at a time, so that this
         process never holds all that the others have.
-      rest: called after each of these times, with the seconds of processor time it took.
+      rest: called after each of these times, with the seconds of processor time it took, and how many are left; the last joins the files.
 
     Raises:
       OSError: it cannot be written.
       tf.errors.OpError: a value cannot be read.
     """
     os.makedirs(path)
-    prefixes = []
+    prefixes, chunks = [], list(_chunks(facts['variables']))
     with tf.device(_HERE):
         own = process_of(tf.constant(0))
-        for i, keys in enumerate(_chunks(facts['variables'])):
+        for i, keys in enumerate(chunks):
             began_s = time.thread_time()
             tensors = []
             for value in map(read, keys):   # not within _writing: what fails here is no disk
@@ -67,7 +67,7 @@ def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor],
             with _writing():
                 tf.raw_ops.SaveV2(prefix=prefixes[-1], tensor_names=[_saved_name(key) for key in keys], shape_and_slices=[''] * len(keys),
                                   tensors=tensors)
-            rest(time.thread_time() - began_s)
+            rest(time.thread_time() - began_s, len(chunks) - i)
         with _writing():
             tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=prefixes, destination_prefix=os.path.join(path, 'variables'),
                                           delete_old_dirs=True)

@@ -405,6 +405,19 @@ def test_writer_rests_between_parts_until_somebody_waits_for_it(tmp_path, monkey
     assert checkpointer.restore(variables := make_variables()) and values_of(variables) == {1.}
 
 
+def test_rests_are_shorter_where_the_next_checkpoint_would_have_to_wait(tmp_path, monkeypatch):
+    monkeypatch.setattr('lingpipe.checkpoint.files._CHUNK_BYTES', (0, 20))
+    monkeypatch.setattr('lingpipe.checkpoint.checkpointer._RESTS', 1e9)
+    checkpointer = Checkpointer(str(tmp_path))
+    checkpointer.begin(1, make_variables(1.))
+    checkpointer.begin(2, make_variables(2.))   # soon after: so is the third, as far as one can know
+    deadline_s = time.monotonic() + 60.
+    while checkpointer.steps() != [1, 2]:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+        checkpointer.check()
+
+
 def test_what_copies_variables_is_traced_once(tmp_path, monkeypatch):
     checkpointer, variables = Checkpointer(str(tmp_path)), make_variables(1.)
     checkpointer.prepare(variables)
