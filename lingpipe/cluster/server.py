@@ -109,7 +109,7 @@ def _fork(host: str, port: int, config: tf.compat.v1.ConfigProto) -> int:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != above:
             os._exit(0)
-        settings.give_memory_back()
+        settings.set_malloc()
         spec = {'worker': {0: f'{"127.0.0.1" if host == "0.0.0.0" else host}:{port}'}}   # a controller names the task as it likes
         made = tf.distribute.Server(spec, job_name='worker', task_index=0, config=config)
         assert listening.restrict(port, host), f'nothing listens at port {port}'

@@ -13,6 +13,12 @@ import tensorflow as tf
 _MMAP_THRESHOLD_BYTES = 2 << 20
 _M_MMAP_THRESHOLD = -3  # of malloc.h
 
+# If they fit, at the end of a heap that this much is kept of, they need no new pages, which took a step of convolutions as long as its
+# work. Measured: AmoebaNet-D (3, 16) of 32 pixels 236 -> 414 examples/s, (3, 32) of 64 pixels 122 -> 239; half of it 298 and 101.
+# The price is so much memory for each thread that runs ops: 180 MB with two cells.
+_TOP_PAD_BYTES = 64 << 20   # the most that glibc gives the heap of a thread
+_M_TOP_PAD = -2
+
 
 def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_threads: int = 0) -> None:
     """Makes logical CPU devices and sets thread counts; call it before TensorFlow runs its first op.
@@ -25,7 +31,7 @@ def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_thre
     Raises:
       ValueError: TensorFlow has started already with other settings.
     """
-    give_memory_back()
+    set_malloc()
     cpu = tf.config.list_physical_devices('CPU')[0]
     try:
         if num_cpu_devices:
@@ -39,10 +45,11 @@ def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_thre
                          f'lingpipe.cluster.configure before anything else that uses TensorFlow.') from e
 
 
-def give_memory_back() -> None:
-    """Makes large tensors pages of their own, which go back to the system when they are freed."""
+def set_malloc() -> None:
+    """Makes large tensors pages of their own, which go back to the system when they are freed, except for a part that is used again."""
     if sys.platform == 'linux' and hasattr(libc := ctypes.CDLL(None), 'mallopt'):
         libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
+        libc.mallopt(_M_TOP_PAD, _TOP_PAD_BYTES)
 
 
 def default_devices(num_cells: int) -> list[str]:
