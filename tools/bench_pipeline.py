@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -119,13 +120,13 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
         stacks.assign_transformer_weights(program, args.layers, args.dim)
     program.sent_bytes()  # builds the graph of the step
     build_cpu_s = time.process_time() - cpu_start
-    losses, times, cpu_times, first_step_s, first_step_cpu_s = [], [], [], 0.0, 0.0
+    losses, times, cpu_times, faults, first_step_s, first_step_cpu_s = [], [], [], [], 0.0, 0.0
     directory = tempfile.TemporaryDirectory(prefix='bench_pipeline_')
     checkpointer, variables = Checkpointer(directory.name, keep=1), program.variables()
     if args.checkpoint_every:
         checkpointer.prepare(variables)
     for step in range(WARMUP_STEPS + args.steps):
-        began, cpu_began = time.perf_counter(), time.process_time()
+        began, cpu_began, faults_before = time.perf_counter(), time.process_time(), _num_page_faults()
         if args.checkpoint_every and step >= WARMUP_STEPS and (step - WARMUP_STEPS) % args.checkpoint_every == 0:
             checkpointer.begin(step, variables)
         losses.append(float(program.train_step(tensors, step)['loss']))
@@ -134,6 +135,7 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
         if step >= WARMUP_STEPS:
             times.append(time.perf_counter() - began)
             cpu_times.append(time.process_time() - cpu_began)
+            faults.append(_num_page_faults() - faults_before)
     checkpointer.wait()
     directory.cleanup()
     step_s = statistics.median(times)
@@ -144,6 +146,7 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
         _, timeline = program.timed_step(tensors, len(losses))
         timeline.save_png(args.timeline, f'{args.stack}, K={args.num_cells}, M={args.num_micro_batches}, {args.schedule}')
     return {'step_ms': step_s * 1e3, 'cpu_ms': statistics.median(cpu_times) * 1e3, 'examples_s': args.batch / step_s,
+            'new_pages_mb': statistics.median(faults) * resource.getpagesize() / 2 ** 20,
             **_checkpoint_ratios(times, args.checkpoint_every),
             'first_step_s': first_step_s, 'build_cpu_s': build_cpu_s, 'first_step_cpu_s': first_step_cpu_s,
             'num_tasks': num_tasks, 'us_a_task': step_s * 1e6 / num_tasks,
@@ -203,6 +206,10 @@ def _child(flags: list[str]) -> dict[str, Any]:
     if done.returncode:
         raise SystemExit(f'{" ".join(command)} failed:\n{done.stderr[-4000:]}')
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def _num_page_faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def _status_mb(name: str) -> float:

@@ -116,6 +116,14 @@ def test_bench_pipeline_prints_one_json_object(flags):
     assert (found.get('checkpoint_step_ratio', 0) > 0) == ('--checkpoint_every=4' in flags)
 
 
+def test_tensors_of_a_step_use_the_memory_of_those_before_again():
+    flags = '--layers=2 --dim=32 --heads=2 --seq=256 --batch=8 --num_micro_batches=2 --steps=6'.split()   # makes dozens of 2 MB a step
+    process = Fork(run_module, 'tools.bench_pipeline', *flags, '--no_baseline', '--json')
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert json.loads(out)['new_pages_mb'] < 8
+
+
 def test_bench_pipeline_compares_with_one_device():
     args = bench_pipeline.parse(['--layers=2', '--dim=16', '--heads=2', '--seq=4', '--batch=4', '--num_micro_batches=2', '--steps=1'])
     found = bench_pipeline.compare(args)
