@@ -13,9 +13,9 @@ import tensorflow as tf
 _MMAP_THRESHOLD_BYTES = 2 << 20
 _M_MMAP_THRESHOLD = -3  # of malloc.h
 
-# If they fit, at the end of a heap that this much is kept of, they need no new pages, which took a step of convolutions as long as its
-# work. Measured: AmoebaNet-D (3, 16) of 32 pixels 236 -> 414 examples/s, (3, 32) of 64 pixels 122 -> 239; half of it 298 and 101.
-# The price is so much memory for each thread that runs ops: 180 MB with two cells.
+# Tensors that fit into what is kept at the end of a thread's heap need no new pages, which took a step of convolutions as long as its
+# work. Measured: AmoebaNet-D (3, 16) of 32 pixels 236 -> 414 examples/s, (3, 32) of 64 pixels 122 -> 239; with half as much 298 and 101.
+# The price is up to so much memory for each thread that runs ops: 180 MB in all with two cells.
 _TOP_PAD_BYTES = 64 << 20   # the most that glibc gives the heap of a thread
 _M_TOP_PAD = -2
 
