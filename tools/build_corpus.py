@@ -98,6 +98,7 @@ def build(args: argparse.Namespace, console: Console) -> tuple[PreparedCorpus, R
         raise ValueError('no source is named; use --text, --tab, --gettext, --mediawiki or --tfds (see --help).')
     with Progress('{task.description}', '{task.fields[shown]}', console=console, transient=True) as bar:
         def cleaned() -> Iterator[Pair]:
+            """The pairs of all sources that are kept, counted in the bar."""
             for name, pairs in sources(args, cleaner.report):
                 task = bar.add_task(name, total=None, shown='')
                 number = 0

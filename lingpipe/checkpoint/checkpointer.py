@@ -51,8 +51,8 @@ class Checkpointer:
         self._damaged: set[int] = set()
         self._copier: Copier | None = None
         self._thread: threading.Thread | None = None
-        self._began_s = -math.inf         # when the last save was begun; and when it should have ended
-        self._due_s = math.inf
+        self._began_s = -math.inf         # when the last save was begun
+        self._due_s = math.inf            # when it should have ended
         self._hurry = threading.Event()   # somebody waits for what is written
         self._error: BaseException | None = None
         if is_writer:
@@ -93,9 +93,8 @@ class Checkpointer:
         """As save, but returns when every variable is copied, in the memory of its own process; a thread writes the copy.
 
         On a CPU a copy costs nothing until the variable is next updated, which then makes another; so weights and slots take their memory
-        twice until the files are written. The thread takes about a tenth of a processor, more if it would not end before the next save by
-        the time that has passed since the last one, and all it can get while somebody waits for it. `check`, `wait` and the next save raise
-        what it met.
+        twice until the files are written. The thread takes about a tenth of a processor; more, if the next save comes as soon as this one
+        did and would have to wait; all it can get, when somebody waits. `check`, `wait` and the next save raise what it met.
         """
         self.wait()
         now_s = time.monotonic()
