@@ -3,11 +3,10 @@
     python -m tools.bench_pipeline --stack=transformer --layers=8 --dim=256 --heads=4 --seq=64 --batch=32 \\
         --num_cells=2 --num_micro_batches=8 --schedule=1f1b --recompute=none --steps=10 --json
 
-Every measurement is a process of its own, with one intra-op thread and one inter-op thread a device. The pipeline and the
-same work on one device (K = 1, same M, one thread) take turns, --rounds times, and medians are compared, since machines are
-noisy. --checkpoint_every=10 begins a checkpoint with every tenth timed step, whose time counts it, and adds two ratios: of those steps, and
-of the ones after them, to all others. --device_ms=10,20 replaces all compute by emulated devices on which a forward takes 10 ms and a
-backward 20 ms.
+Every measurement is a process of its own, with one intra-op thread and one inter-op thread a device. The pipeline and the same work on one
+device (K = 1, same M, one thread) take turns, --rounds times, and medians are compared, since machines are noisy. --checkpoint_every=10
+begins a checkpoint with every tenth timed step, whose time counts it, and adds two ratios: of those steps, and of the ones after them, to
+the last before the next. --device_ms=10,20 replaces all compute by emulated devices on which a forward takes 10 ms and a backward 20 ms.
 """
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     p.add_argument('--threads', type=int, default=1, help='intra-op threads of one device')
     p.add_argument('--inter_op_threads', type=int, default=0, help='of all devices together; default: one each')
     p.add_argument('--workers', type=int, default=0, help='processes on loopback that have the cells, evenly; 0: this one has them')
-    p.add_argument('--checkpoint_every', type=int, default=0, help='timed steps from one checkpoint to the next, 4 or more; 0: none')
+    p.add_argument('--checkpoint_every', type=int, default=0, help='timed steps from one checkpoint to the next, 5 or more; 0: none')
     p.add_argument('--no_baseline', action='store_true', help='measure the pipeline alone, in this process')
     p.add_argument('--losses', action='store_true', help='also print the losses of the first steps')
     p.add_argument('--timeline', default='', help='save a measured timeline to this path (.png)')
@@ -62,8 +61,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     args = p.parse_args(argv)
     if args.device_ms:
         args.stack = 'delay'
-    if args.checkpoint_every and not 4 <= args.checkpoint_every <= args.steps:
-        p.error(f'--checkpoint_every={args.checkpoint_every} of --steps={args.steps}; use 4 to {args.steps}')
+    if args.checkpoint_every and not 5 <= args.checkpoint_every <= args.steps:
+        p.error(f'--checkpoint_every={args.checkpoint_every} of --steps={args.steps}; use 5 to {args.steps}')
     if args.workers and args.num_cells % args.workers:
         p.error(f'--num_cells={args.num_cells} do not divide among --workers={args.workers}; use a multiple')
     return args
@@ -155,12 +154,12 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
 
 
 def _checkpoint_ratios(times: list[float], every: int) -> dict[str, float]:
-    """Of steps in which a checkpoint begins and of those after them, to the second half of those before the next, which the writer leaves
-    alone if it has ended by then."""
+    """Of steps in which a checkpoint begins and of those after them, to the last fifth of those before the next, which the writer has
+    left to them: it takes four fifths of that time at most."""
     if not every:
         return {}
     at = [statistics.median(times[offset::every]) for offset in range(2)]
-    others = statistics.median(seconds for i, seconds in enumerate(times) if i % every >= every // 2)
+    others = statistics.median(seconds for i, seconds in enumerate(times) if i % every >= every - every // 5)
     return {'checkpoint_step_ratio': at[0] / others, 'next_step_ratio': at[1] / others}
 
 

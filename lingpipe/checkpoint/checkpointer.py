@@ -23,7 +23,7 @@ STEP_NAME = re.compile(r'step-(\d{8,})')
 _NICENESS = 10         # of the thread that writes: a tenth of a processor that others want
 _RESTS = 9.            # times as long as it works: a tenth of a processor, whether others want it or not
 _SPREAD = 0.8          # of the time from one checkpoint to the next, at most: rests are shorter where the next would have to wait
-_HEAD_START_S = 0.03   # of the next step: while it begins, it and that thread would take turns at Python's lock
+_HEAD_START_S = 0.1    # of the next step: while it begins, it and that thread would take turns at Python's lock
 
 
 class Checkpointer:
@@ -53,6 +53,7 @@ class Checkpointer:
         self._thread: threading.Thread | None = None
         self._began_s = -math.inf         # when the last save was begun
         self._due_s = math.inf            # when it should have ended
+        self._rested_s = 0.               # the processor time of its thread when that last rested
         self._hurry = threading.Event()   # somebody waits for what is written
         self._error: BaseException | None = None
         if is_writer:
@@ -99,14 +100,15 @@ class Checkpointer:
         self.wait()
         now_s = time.monotonic()
         self._began_s, self._due_s = now_s, now_s + _SPREAD * (now_s - self._began_s)
-        copies = self.prepare(variables).copy()
+        copier = self.prepare(variables)
+        copies = copier.copy()
         self._hurry.clear()
-        self._thread = threading.Thread(target=self._write_beside, args=(step, variables, metadata or {}, copies),
+        self._thread = threading.Thread(target=self._write_beside, args=(step, variables, metadata or {}, copier, copies),
                                         name=f'checkpoint of step {step}', daemon=True)
         self._thread.start()
 
     def prepare(self, variables: Mapping[str, tf.Variable]) -> Copier:
-        """Makes ready what `begin` copies these variables with, at 1.7 ms each, which its first call would take otherwise."""
+        """Makes ready what `begin` copies these variables with, at 1 ms each, which its first call would take otherwise."""
         if self._copier is None or not self._copier.is_of(variables):
             self._copier = Copier(variables)
         return self._copier
@@ -126,14 +128,15 @@ class Checkpointer:
             raise error
 
     def _write_beside(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any],
-                      copies: dict[str, tf.Tensor]) -> None:
+                      copier: Copier, copies: list[tf.Tensor]) -> None:
         """What the thread does."""
         self._hurry.wait(_HEAD_START_S)
+        self._rested_s = time.thread_time()
         with contextlib.suppress(OSError):
             if sys.platform == 'linux':   # where it is the priority of a thread: steps come first
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         try:
-            self._write(step, files.facts_of(step, variables, metadata), copies.pop)
+            self._write(step, files.facts_of(step, variables, metadata), copier.values(copies).pop)
         except BaseException as error:   # whatever it is, `check` raises it where somebody looks
             self._error = error
         copies.clear()
@@ -164,9 +167,11 @@ class Checkpointer:
         self._prune(step)
         return final
 
-    def _rest(self, worked_s: float, num_left: int) -> None:
-        """Leaves the processor to others, after so much work on one part of a checkpoint and before so many more."""
+    def _rest(self, num_left: int) -> None:
+        """Leaves the processor to others, as long as the work since the last rest wants it; so many rests and parts of work are left."""
+        worked_s = time.thread_time() - self._rested_s
         self._hurry.wait(max(0., min(_RESTS * worked_s, (self._due_s - time.monotonic()) / num_left)))
+        self._rested_s = time.thread_time()
 
     def mark_best(self, step: int, value: float, higher_is_better: bool = True) -> bool:
         """Keeps the checkpoint of `step`, if value is better than that of the best so far; returns whether it is."""

@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.checkpoint import Checkpointer, initialize
+from lingpipe.checkpoint.copier import Copier
 
 
 def make_variables(value: float = 0.) -> dict[str, tf.Variable]:
@@ -390,17 +391,28 @@ def test_large_networks_are_written_a_few_variables_at_a_time(tmp_path, monkeypa
     assert checkpointer.restore(variables := make_variables()) and values_of(variables) == {1.}
 
 
-def test_writer_rests_between_parts_until_somebody_waits_for_it(tmp_path, monkeypatch):
+def test_writer_rests_before_each_part(tmp_path, monkeypatch):
     monkeypatch.setattr('lingpipe.checkpoint.files._CHUNK_BYTES', (0, 20))
+    rests = []
+
+    def rest(self, num_left):
+        rests.append((num_left, len(list(tmp_path.glob('tmp-*/parts/*.index')))))
+    monkeypatch.setattr(Checkpointer, '_rest', rest)
+    saved(tmp_path, 1)
+    assert rests == [(4, 0), (3, 1), (2, 2), (1, 3)]
+
+
+def test_writer_rests_until_somebody_waits_for_it(tmp_path, monkeypatch):
     monkeypatch.setattr('lingpipe.checkpoint.checkpointer._RESTS', 1e9)
     checkpointer = Checkpointer(str(tmp_path))
     checkpointer.begin(1, make_variables(1.))
     deadline_s = time.monotonic() + 60.
-    while not list(tmp_path.glob('tmp-step-00000001/parts/0*.index')):
+    while not list(tmp_path.glob('tmp-step-00000001')):
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
+    time.sleep(0.1)
     checkpointer.check()
-    assert checkpointer.steps() == [] and len(list(tmp_path.glob('tmp-step-00000001/parts/*.index'))) == 1
+    assert checkpointer.steps() == [] and not list(tmp_path.glob('tmp-step-00000001/*'))
     checkpointer.wait()
     assert checkpointer.restore(variables := make_variables()) and values_of(variables) == {1.}
 
@@ -428,3 +440,21 @@ def test_what_copies_variables_is_traced_once(tmp_path, monkeypatch):
     checkpointer.begin(3, make_variables(3.))   # others
     checkpointer.wait()
     assert checkpointer.restore(variables) and values_of(variables) == {3.}
+
+
+@pytest.mark.parametrize('has_packed_handles', [True, False])   # False: as on devices with a memory of their own
+def test_copies_are_those_of_every_device_and_dtype(monkeypatch, has_packed_handles):
+    if not has_packed_handles:
+        monkeypatch.setattr(Copier, '_handles', lambda self, group: [self._variables[key].handle for key in group])
+    values = {'bfloat16': [1.5, 2.], 'int64': 2 ** 60, 'bool': [True], 'float32': np.zeros([2, 0]), 'string': ['one', ''], 'uint8': [[3]]}
+    variables = {}
+    for i, (dtype, value) in enumerate(values.items()):
+        with tf.device(f'CPU:{i % 3}'):
+            variables[dtype] = tf.Variable(tf.constant(value, dtype))
+    copier = Copier(variables)
+    copies = copier.copy()
+    variables['int64'].assign_add(1)
+    found = copier.values(copies)
+    assert not copies and found.keys() == values.keys()
+    for dtype, value in values.items():
+        assert found[dtype].dtype == dtype and np.array_equal(found[dtype], tf.constant(value, dtype))
