@@ -129,6 +129,7 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
         if args.checkpoint_every and step >= WARMUP_STEPS and (step - WARMUP_STEPS) % args.checkpoint_every == 0:
             checkpointer.begin(step, variables)
         losses.append(float(program.train_step(tensors, step)['loss']))
+        checkpointer.check()
         if step == 0:
             first_step_s, first_step_cpu_s = time.perf_counter() - start, time.process_time() - cpu_began
         if step >= WARMUP_STEPS:

@@ -21,9 +21,9 @@ from lingpipe.checkpoint.copier import Copier
 
 STEP_NAME = re.compile(r'step-(\d{8,})')
 _NICENESS = 10         # of the thread that writes: a tenth of a processor that others want
-_RESTS = 9.            # times as long as it works: a tenth of a processor, whether others want it or not
+_RESTS = 19.           # times as long as it works: a twentieth of a processor, whether others want it or not
 _SPREAD = 0.8          # of the time from one checkpoint to the next, at most: rests are shorter where the next would have to wait
-_HEAD_START_S = 0.1    # of the next step: while it begins, it and that thread would take turns at Python's lock
+_HEAD_START_S = 0.2    # of the next step: while it begins, it and that thread would take turns at Python's lock
 
 
 class Checkpointer:
@@ -51,7 +51,7 @@ class Checkpointer:
         self._damaged: set[int] = set()
         self._copier: Copier | None = None
         self._thread: threading.Thread | None = None
-        self._began_s = -math.inf         # when the last save was begun
+        self._began_s = -math.inf         # when the last save was begun, or there was the first look at it
         self._due_s = math.inf            # when it should have ended
         self._rested_s = 0.               # the processor time of its thread when that last rested
         self._hurry = threading.Event()   # somebody waits for what is written
@@ -94,8 +94,8 @@ class Checkpointer:
         """As save, but returns when every variable is copied, in the memory of its own process; a thread writes the copy.
 
         On a CPU a copy costs nothing until the variable is next updated, which then makes another; so weights and slots take their memory
-        twice until the files are written. The thread takes about a tenth of a processor; more, if the next save comes as soon as this one
-        did and would have to wait; all it can get, when somebody waits. `check`, `wait` and the next save raise what it met.
+        twice until the files are written. The thread takes about a twentieth of a processor; more, if the next save comes as soon as this
+        one did and would have to wait; all it can get, when somebody waits. `check`, `wait` and the next save raise what it met.
         """
         self.wait()
         now_s = time.monotonic()
@@ -114,7 +114,10 @@ class Checkpointer:
         return self._copier
 
     def check(self) -> None:
-        """Raises the error of a save that was begun, if it has failed by now."""
+        """Raises the error of a save that was begun, if it has failed by now. To be called after each step: the first call tells when
+        they began, and so how soon the save after the first may come."""
+        if self._began_s == -math.inf:
+            self._began_s = time.monotonic()
         if self._thread is not None and not self._thread.is_alive():
             self.wait()
 
@@ -130,16 +133,15 @@ class Checkpointer:
     def _write_beside(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any],
                       copier: Copier, copies: list[tf.Tensor]) -> None:
         """What the thread does."""
-        self._hurry.wait(_HEAD_START_S)
+        self._hurry.wait(min(_HEAD_START_S, (self._due_s - time.monotonic()) / 4))
         self._rested_s = time.thread_time()
         with contextlib.suppress(OSError):
             if sys.platform == 'linux':   # where it is the priority of a thread: steps come first
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         try:
-            self._write(step, files.facts_of(step, variables, metadata), copier.values(copies).pop)
+            self._write(step, files.facts_of(step, variables, metadata), copier.values(copies))
         except BaseException as error:   # whatever it is, `check` raises it where somebody looks
             self._error = error
-        copies.clear()
 
     def _write(self, step: int, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor]) -> str:
         assert self._is_writer, 'this Checkpointer only reads'

@@ -6,7 +6,7 @@ input and their values one output, which takes 1 us; whoever reads the values, l
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
@@ -29,9 +29,10 @@ class Copier:
         for key, variable in variables.items():
             by_device.setdefault(variable.device, []).append(key)
         self._groups = [keys[i:i + _GROUP] for keys in by_device.values() for i in range(0, len(keys), _GROUP)]
+        self._group_of = {key: number for number, group in enumerate(self._groups) for key in group}
         handles = [self._handles(group) for group in self._groups]
         self._graph = tf.compat.v1.wrap_function(lambda: [self._read(*one) for one in zip(self._groups, handles, strict=True)], [])
-        self.values(self.copy())
+        self.copy()
 
     def is_of(self, variables: Mapping[str, tf.Variable]) -> bool:
         """Whether it copies these variables by these keys, and no others."""
@@ -47,20 +48,24 @@ class Copier:
         wait_for_ops(copies)
         return copies   # type: ignore[no-any-return]
 
-    def values(self, copies: list[tf.Tensor]) -> dict[str, tf.Tensor]:
-        """key -> value, in the memory of the variable's own process, of what `copy` made, which is emptied.
+    def values(self, copies: list[tf.Tensor]) -> Callable[[str], tf.Tensor]:
+        """What gives, once for each key, the value in what `copy` made, in the memory of the variable's own process.
 
-        Raises:
-          tf.errors.OpError: a worker is lost.
+        It takes a group apart when one of its values is wanted. `copies` is emptied, so that the memory of each value can be given back.
         """
+        groups = dict(enumerate(copies))
+        copies.clear()
         values: dict[str, tf.Tensor] = {}
-        for group in self._groups:
-            copy = copies.pop(0)
-            variables = [self._variables[key] for key in group]
-            with tf.device(copy.device):
-                values.update(zip(group, tf.raw_ops.OptionalGetValue(optional=copy, output_types=[v.dtype for v in variables],
-                                                                     output_shapes=[v.shape for v in variables]), strict=True))
-        return values
+
+        def take(key: str) -> tf.Tensor:
+            if key not in values:
+                number = self._group_of[key]
+                copy, variables = groups.pop(number), [self._variables[one] for one in self._groups[number]]
+                with tf.device(copy.device):
+                    values.update(zip(self._groups[number], tf.raw_ops.OptionalGetValue(
+                        optional=copy, output_types=[v.dtype for v in variables], output_shapes=[v.shape for v in variables]), strict=True))
+            return values.pop(key)
+        return take
 
     def _handles(self, group: list[str]) -> list[tf.Tensor] | tf.Tensor:
         """The handles of variables of one device; as one value, unless the device would have it in a memory of its own."""
