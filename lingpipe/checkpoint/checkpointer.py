@@ -51,7 +51,7 @@ class Checkpointer:
         self._damaged: set[int] = set()
         self._copier: Copier | None = None
         self._thread: threading.Thread | None = None
-        self._began_s = -math.inf         # when the last save was begun, or there was the first look at it
+        self._began_s = -math.inf         # when the last save was begun; before, when `check` was first called
         self._due_s = math.inf            # when it should have ended
         self._rested_s = 0.               # the processor time of its thread when that last rested
         self._hurry = threading.Event()   # somebody waits for what is written
@@ -100,10 +100,9 @@ class Checkpointer:
         self.wait()
         now_s = time.monotonic()
         self._began_s, self._due_s = now_s, now_s + _SPREAD * (now_s - self._began_s)
-        copier = self.prepare(variables)
-        copies = copier.copy()
+        read = self.prepare(variables).copy()
         self._hurry.clear()
-        self._thread = threading.Thread(target=self._write_beside, args=(step, variables, metadata or {}, copier, copies),
+        self._thread = threading.Thread(target=self._write_beside, args=(step, variables, metadata or {}, read),
                                         name=f'checkpoint of step {step}', daemon=True)
         self._thread.start()
 
@@ -131,7 +130,7 @@ class Checkpointer:
             raise error
 
     def _write_beside(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any],
-                      copier: Copier, copies: list[tf.Tensor]) -> None:
+                      read: Callable[[str], tf.Tensor]) -> None:
         """What the thread does."""
         self._hurry.wait(min(_HEAD_START_S, (self._due_s - time.monotonic()) / 4))
         self._rested_s = time.thread_time()
@@ -139,7 +138,7 @@ class Checkpointer:
             if sys.platform == 'linux':   # where it is the priority of a thread: steps come first
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         try:
-            self._write(step, files.facts_of(step, variables, metadata), copier.values(copies))
+            self._write(step, files.facts_of(step, variables, metadata), read)
         except BaseException as error:   # whatever it is, `check` raises it where somebody looks
             self._error = error
 

@@ -38,26 +38,21 @@ class Copier:
         """Whether it copies these variables by these keys, and no others."""
         return self._variables.keys() == variables.keys() and all(self._variables[key] is one for key, one in variables.items())
 
-    def copy(self) -> list[tf.Tensor]:
-        """What `values` makes the values of; it is in the memory of the variables' own processes, and what is run later does not change it.
+    def copy(self) -> Callable[[str], tf.Tensor]:
+        """Returns what gives, once for each key, the value that the variable has now, in the memory of the variable's own process.
+
+        What is run later does not change it. A group of values is taken apart when one of them is wanted.
 
         Raises:
           tf.errors.OpError: a variable cannot be read.
         """
         copies = self._graph()
         wait_for_ops(copies)
-        return copies   # type: ignore[no-any-return]
-
-    def values(self, copies: list[tf.Tensor]) -> Callable[[str], tf.Tensor]:
-        """What gives, once for each key, the value in what `copy` made, in the memory of the variable's own process.
-
-        It takes a group apart when one of its values is wanted. `copies` is emptied, so that the memory of each value can be given back.
-        """
         groups = dict(enumerate(copies))
-        copies.clear()
         values: dict[str, tf.Tensor] = {}
 
         def take(key: str) -> tf.Tensor:
+            """The value, which is not kept."""
             if key not in values:
                 number = self._group_of[key]
                 copy, variables = groups.pop(number), [self._variables[one] for one in self._groups[number]]
