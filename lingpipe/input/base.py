@@ -33,7 +33,7 @@ class Input(Configurable):
         seed: int = field(0, 'Of the order and of the random numbers of preprocess.')
         num_epochs: int | None = field(None, 'Passes over the data, the last batch padded with examples of weight 0; none: for ever.')
         prefetch: int = field(2, 'Batches that are made ahead.')
-        num_parallel_calls: int | None = field(None, 'Examples preprocessed at a time; none: TensorFlow decides.')
+        num_parallel_calls: int | None = field(None, 'Examples preprocessed at a time; none: TensorFlow decides, up to 16.')
 
         def check(self) -> None:
             """Raises ValueError for a number that is too small."""
@@ -120,9 +120,15 @@ class Input(Configurable):
             dataset = dataset.unbatch().map(of_one, calls, deterministic=True)
             self._check_static(tf.nest.map_structure(lambda t: t.shape, dataset.element_spec))
             dataset = dataset.batch(p.batch_size, drop_remainder=True)
+        return self.fetch_ahead(dataset)
+
+    def fetch_ahead(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """The dataset with Params.prefetch, in a fixed order, and without autotuning: that can overlook, for up to a minute, that an
+        iterator is being deleted, and the end of a training would wait for it."""
         options = tf.data.Options()
         options.deterministic = True
-        return dataset.prefetch(p.prefetch).with_options(options) if p.prefetch else dataset.with_options(options)
+        options.autotune.enabled = False
+        return (dataset.prefetch(self.params.prefetch) if self.params.prefetch else dataset).with_options(options)
 
     def batches(self, position: int = 0) -> Batches:
         """The batches of dataset(position), one after the other; what the source finds wrong on the way is a ValueError too."""

@@ -127,10 +127,7 @@ class TranslationInput(Input):
             return {name: tf.ensure_shape(value, spec[name].shape if is_static else [None] * spec[name].shape.rank)
                     for name, value in batch.items()}
 
-        options = tf.data.Options()
-        options.deterministic = True
-        dataset = tf.data.Dataset.range(number, end).map(made, p.num_parallel_calls or tf.data.AUTOTUNE, deterministic=True)
-        return dataset.prefetch(p.prefetch).with_options(options) if p.prefetch else dataset.with_options(options)
+        return self.fetch_ahead(tf.data.Dataset.range(number, end).map(made, p.num_parallel_calls or tf.data.AUTOTUNE, deterministic=True))
 
     def statistics(self) -> dict[str, Any]:
         """What is used, by arithmetic: pairs, those longer than the longest bucket, and of every bucket its pairs, batch size, its share

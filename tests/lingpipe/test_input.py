@@ -49,6 +49,12 @@ def batches_of(source: Input, num_batches: int | None = None, position: int = 0,
 
 # Positions.
 
+@pytest.mark.parametrize('source', [Numbers, Noisy])
+def test_nothing_autotunes_and_so_holds_up_the_end_of_a_training(source):
+    options = numbers(source, batch_size=4).dataset().options()
+    assert options.autotune.enabled is False and options.deterministic
+
+
 def test_the_order_of_a_seed_never_changes():
     """A resume with another version of lingpipe must see the same order: these literals may not be edited."""
     assert batches_of(numbers(batch_size=5), 4) == [[7, 9, 5, 2, 4], [1, 6, 8, 0, 3], [9, 2, 1, 3, 5], [0, 4, 6, 8, 7]]
