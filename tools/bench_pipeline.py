@@ -81,18 +81,22 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             worker.end()
 
 
-def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
+def _configure(args: argparse.Namespace, addresses: list[str]) -> tuple[str, ...]:
+    """Sets this process's devices and threads; the names of the workers' devices, if there are workers."""
     from lingpipe import cluster
-    names: tuple[str, ...] = ()
-    if addresses:
-        from lingpipe.cluster import devices
-        from lingpipe.cluster.workers import Connection
-        found = devices.find(','.join(addresses), args.num_cells, wait_s=60.)
-        names = found.names
-        cluster.configure(found.num_cpus, args.threads, args.inter_op_threads)
-        Connection(found.workers)
-    else:
+    if not addresses:
         cluster.configure(args.num_cells, args.threads, args.inter_op_threads or args.num_cells)
+        return ()
+    from lingpipe.cluster import devices
+    from lingpipe.cluster.workers import Connection
+    found = devices.find(','.join(addresses), args.num_cells, wait_s=60.)
+    cluster.configure(found.num_cpus, args.threads, args.inter_op_threads)
+    Connection(found.workers)
+    return found.names
+
+
+def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
+    names = _configure(args, addresses)
     import tensorflow as tf
 
     from lingpipe import optimizers, schedules
