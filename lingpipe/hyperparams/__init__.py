@@ -2,7 +2,7 @@
 
     class Dense(Configurable):
         class Params(Configurable.Params):
-            units: int = field(REQUIRED, 'Number of output channels.')
+            units: int = field(REQUIRED, 'Number of output channels.', least=1)
 
     layer = Dense.Params(units=3).instantiate()      # Dense(params); layer.params is frozen
 
@@ -14,8 +14,8 @@ elsewhere. A dict in Params is read-only and sorted by key; `p['reads.x'] = ...`
     paths.py        task.layers[17].units          class_names.py   package.module:Class
     value_text.py   the text of one value          text.py          the text of whole Params
     field_types.py  value -> type of a field       params.py        Params
-    fields.py       field, REQUIRED                configurable.py  Configurable
-                                                   differences.py   diff
+    bounds.py       which numbers a field accepts  configurable.py  Configurable
+    fields.py       field, REQUIRED                differences.py   diff
 """
 from lingpipe.hyperparams.configurable import Configurable
 from lingpipe.hyperparams.differences import diff, diff_text

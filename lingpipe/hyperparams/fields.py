@@ -6,8 +6,9 @@ import types
 import typing
 from typing import Any
 
+from lingpipe.hyperparams.bounds import Bounds, holds_numbers
 from lingpipe.hyperparams.errors import ParamsError
-from lingpipe.hyperparams.field_types import check_type, convert
+from lingpipe.hyperparams.field_types import check_type, convert, type_name
 
 
 class _Mark:
@@ -31,15 +32,32 @@ class Field(typing.NamedTuple):
     """A declared field; its type is None until it is resolved."""
     default: Any
     doc: str
+    bounds: Bounds = Bounds()
     type: Any = None
 
+    def converted(self, value: Any, where: str) -> Any:
+        """`value` as this field stores it.
 
-def field(default: Any, doc: str = '') -> Any:
+        Raises:
+          ParamsError: it is not of the field's type, or out of its bounds; the message begins with the path `where`.
+        """
+        if value is REQUIRED:
+            return value
+        value = convert(value, self.type, where)
+        self.bounds.check(value, self.type, where)
+        return value
+
+
+def field(default: Any, doc: str = '', *, least: float | None = None, most: float | None = None, above: float | None = None,
+          below: float | None = None, is_finite: bool = True) -> Any:
     """Declares a field in a Params class: `name: type = field(default, 'What it means, with its unit.')`.
 
-    A subclass may give an inherited field another default with `name = field(default)`.
+    Every number in a value, in tuples and dicts too, must lie from `least` to `most`, above `above` and below `below`, and be
+    finite unless `is_finite` is False: `rate: float = field(0.1, 'Probability of a zero.', least=0, below=1)`.
+
+    A subclass may give an inherited field another default with `name = field(default)`; the bounds stay unless it names some.
     """
-    return Field(default, doc)
+    return Field(default, doc, Bounds(least, most, above, below, is_finite))
 
 
 def declared(cls: type) -> dict[str, Field]:
@@ -64,15 +82,17 @@ def declared(cls: type) -> dict[str, Field]:
         if not (value.doc or old.doc) or name not in inherited and name not in notes:
             raise ParamsError(f"{cls.__qualname__}.{name} lacks a type or a description; "
                               f"write {name}: type = field(default, 'description')")
-        fields[name] = value._replace(doc=value.doc or old.doc)
+        bounds = old.bounds if value.bounds == Bounds() else value.bounds
+        fields[name] = value._replace(doc=value.doc or old.doc, bounds=bounds)
     return fields
 
 
 def resolved(cls: type) -> dict[str, Field]:
-    """All fields of `cls`, with their types and with defaults of these types.
+    """All fields of `cls`, with their types and with defaults of these types and within their bounds.
 
     Raises:
-      ParamsError: an annotation that names nothing, a type that Params cannot hold, or a default that is not of it.
+      ParamsError: an annotation that names nothing, a type that Params cannot hold, bounds of a type without numbers, or a
+        default that the field itself does not accept.
     """
     table: dict[str, Field] = {}
     for base in reversed(cls.__mro__):
@@ -82,7 +102,10 @@ def resolved(cls: type) -> dict[str, Field]:
             tp = hints[name] if name in hints else table[name].type
             where = f'{base.__qualname__}.{name}'
             check_type(tp, where)
-            table[name] = Field(f.default if f.default is REQUIRED else convert(f.default, tp, where), f.doc, tp)
+            if f.bounds != Bounds() and not holds_numbers(tp):
+                raise ParamsError(f'{where} has bounds, but no number in its type {type_name(tp)}; leave the bounds out', where)
+            f = f._replace(type=tp)
+            table[name] = f._replace(default=f.converted(f.default, where))
     return table
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from lingpipe.hyperparams.errors import ParamsError, UnknownParamError, nearest, shortened, show
-from lingpipe.hyperparams.field_types import Entries, convert
+from lingpipe.hyperparams.field_types import Entries
 from lingpipe.hyperparams.fields import REQUIRED, Field, declared, resolved
 from lingpipe.hyperparams.paths import Key, element, join_path, replaced, split_path
 from lingpipe.hyperparams.value_text import Word
@@ -50,7 +50,7 @@ class Tree:
                               'change a .copy() and make another', where)
         if isinstance(value, Word) and value.text == 'REQUIRED':
             value = REQUIRED
-        self._hold(name, value if value is REQUIRED else convert(value, f.type, where))
+        self._hold(name, f.converted(value, where))
 
     def _hold(self, name: str, value: Any) -> None:
         """Stores a checked value. Params in it get their place here; those that have another place are copied."""

@@ -62,12 +62,12 @@ class Task(Configurable):
     class Params(Configurable.Params):
         kinds: ClassVar[int] = 3
         layers: tuple[Dense.Params, ...] = field((), 'Layers.')
-        lr: float = field(0.5, 'Learning rate.')
+        lr: float = field(0.5, 'Learning rate.', is_finite=False)
         steps: int = field(10, 'Steps.')
         is_fast: bool = field(False, 'Whether to hurry.')
         name: str = field('task', 'Name.')
-        shape: tuple[int, float] | None = field(None, 'A pair.')
-        reads: dict[str, float] = field({}, 'Inputs by name.')
+        shape: tuple[int, float] | None = field(None, 'A pair.', is_finite=False)
+        reads: dict[str, float] = field({}, 'Inputs by name.', is_finite=False)
         mode: int | str | tuple[int, ...] = field('auto', 'A union.')
         inner: Inner.Params | None = field(None, 'Local to the class around.')  # type: ignore[name-defined]  # noqa: F821
         head: Dense.Params = field(Dense.Params(units=2), 'Last layer.')
@@ -158,6 +158,84 @@ def test_a_type_that_params_cannot_hold_is_refused_at_first_use(annotation):
 def test_a_default_of_the_wrong_type_is_refused_at_first_use():
     made = type('Made', (Params,), {'__annotations__': {'x': int}, 'x': field('a', 'x'), '__module__': __name__})
     with refuses("Made.x='a' is of type str, not int; give a value of type int"):
+        made()
+
+
+# Bounds.
+
+class Limits(Params):
+    """Fields with every kind of bound."""
+    count: int = field(1, 'A count.', least=1)
+    rate: float = field(0., 'A probability below 1.', least=0, below=1)
+    share: float | None = field(None, 'A part of the whole.', above=0, most=1)
+    size: int | tuple[int, int] = field(1, 'One size, or two.', least=1, most=9)
+    weights: dict[str, float] = field({}, 'Weights by name.', above=0)
+    shift: float = field(0., 'Any finite number.')
+    seed: int = field(0, 'Any number of 64 bits.')
+    limit: float = field(math.inf, 'No limit is infinity.', least=0, is_finite=False)
+
+
+class Inherited(Limits):
+    """One field keeps its bounds, one has others."""
+    count = field(5)
+    rate = field(2., least=2)
+
+
+class Bounded(Params):
+    """A place above the limits, for paths."""
+    layers: tuple[Limits, ...] = field((Limits(), Limits()), 'Two.')
+
+
+@pytest.mark.parametrize('path, value, message', [
+    ('count', 0, 'layers[1].count=0 is below 1; use 1 or more'),
+    ('rate', 1, 'layers[1].rate=1.0 is not below 1; use 0 or more and less than 1'),
+    ('rate', -0.1, 'layers[1].rate=-0.1 is below 0; use 0 or more and less than 1'),
+    ('rate', math.nan, 'layers[1].rate=nan is not a number; use 0 or more and less than 1'),
+    ('share', 0, 'layers[1].share=0.0 is not above 0; use more than 0 and 1 or less, or none'),
+    ('share', 1.5, 'layers[1].share=1.5 is above 1; use more than 0 and 1 or less, or none'),
+    ('size', 10, 'layers[1].size=10 is above 9; use 1 to 9'),
+    ('size', (3, 0), 'layers[1].size[1]=0 is below 1; use 1 to 9'),
+    ('weights', {'x': 1, 'y': -2}, 'layers[1].weights.y=-2.0 is not above 0; use more than 0'),
+    ('weights', {'x': math.inf}, 'layers[1].weights.x=inf is not finite; use more than 0'),
+    ('shift', -math.inf, 'layers[1].shift=-inf is not finite; use a finite number'),
+    ('shift', math.nan, 'layers[1].shift=nan is not a number; use a finite number'),
+    ('seed', 2 ** 63, 'layers[1].seed=9223372036854775808 is too large for 64 bits; use -2^63 or more and less than 2^63'),
+    ('limit', math.nan, 'layers[1].limit=nan is not a number; use 0 or more'),
+])
+def test_a_number_out_of_its_field_s_bounds_is_refused_with_its_path(path, value, message):
+    with refuses(message):
+        Bounded()[f'layers[1].{path}'] = value
+
+
+def test_numbers_at_closed_bounds_none_and_allowed_infinities_are_accepted():
+    p = Limits(count=1, rate=0, share=1, size=(1, 9), weights={'x': 1e-300}, seed=-2 ** 63, limit=math.inf)
+    assert (p.count, p.rate, p.share, p.size, p.seed, p.limit) == (1, 0., 1., (1, 9), -2 ** 63, math.inf)
+    assert Limits(share=1).set(share=None).share is None
+
+
+def test_bounds_hold_for_overrides_and_texts_as_well():
+    with refuses('layers[0].size[0]=0 is below 1; use 1 to 9'):
+        Bounded().override('layers[0].size', '0,2')
+    with refuses('line 3: rate=inf is not below 1; use 0 or more and less than 1'):
+        Params.from_text(f'{HERE}:Limits\n\nrate : 1e999')
+
+
+def test_a_subclass_keeps_inherited_bounds_unless_it_names_others():
+    assert Inherited().count == 5 and Inherited().rate == 2.
+    with refuses('count=0 is below 1; use 1 or more'):
+        Inherited(count=0)
+    with refuses('rate=1.0 is below 2; use 2 or more'):
+        Inherited(rate=1)
+
+
+@pytest.mark.parametrize('annotation, declared, message', [
+    (int, field(0, 'x', least=1), 'Made.x=0 is below 1; use 1 or more'),
+    (tuple[float, ...], field((1., math.nan), 'x'), 'Made.x[1]=nan is not a number; use a finite number'),
+    (str, field('', 'x', least=1), 'Made.x has bounds, but no number in its type str; leave the bounds out'),
+])
+def test_a_default_out_of_bounds_and_bounds_of_no_number_are_refused_at_first_use(annotation, declared, message):
+    made = type('Made', (Params,), {'__annotations__': {'x': annotation}, 'x': declared, '__module__': __name__})
+    with refuses(message):
         made()
 
 
@@ -465,12 +543,13 @@ def test_comments_empty_lines_and_absent_fields_are_allowed_in_text():
     assert Params.from_text(f'\n# a comment\n{HERE}:Narrow\n\n') == Narrow.Params()
 
 
-scalars = st.one_of(st.integers(), st.text())
+int64s = st.integers(-2 ** 63, 2 ** 63 - 1)
+scalars = st.one_of(int64s, st.text())
 tasks = st.builds(
-    Task.Params, lr=st.floats(), steps=st.integers(), is_fast=st.booleans(), name=st.text(),
-    shape=st.none() | st.tuples(st.integers(), st.floats()), reads=st.dictionaries(st.text(), st.floats(), max_size=3),
-    mode=scalars | st.lists(st.integers(), max_size=3),
-    head=st.builds(Dense.Params, units=st.integers() | st.just(REQUIRED)) | st.just(Narrow.Params()),
+    Task.Params, lr=st.floats(), steps=int64s, is_fast=st.booleans(), name=st.text(),
+    shape=st.none() | st.tuples(int64s, st.floats()), reads=st.dictionaries(st.text(), st.floats(), max_size=3),
+    mode=scalars | st.lists(int64s, max_size=3),
+    head=st.builds(Dense.Params, units=int64s | st.just(REQUIRED)) | st.just(Narrow.Params()),
     layers=st.lists(st.just(Wide.Params()), max_size=2), towers=st.dictionaries(st.text(), st.builds(Narrow.Params), max_size=2))
 
 
