@@ -4,7 +4,7 @@ The pipeline sums the gradients of a mini-batch, and in one step does, in this o
 
     g = learner.regularized(path, g, w)          every weight that is not frozen
     norm = global norm of all g, over all cells;  g = g * learner.clip_factor(norm)
-    layer_learner.apply({path: g, ...})          every layer, on its own device
+    layer_learner.apply({path: g, ...})          every layer, called on its own device
 
 There is one Keras optimizer for each layer, and not one for all: its slots are created beside the layer's weights,
 whichever device they live on, and a layer takes its slots with it when another partition puts it elsewhere.
@@ -140,8 +140,7 @@ class LayerLearner:
         self._ema: dict[str, tf.Variable] = {}
         if not weights:
             return
-        self._device = next(iter(weights.values())).device
-        with tf.device(self._device):
+        with tf.device(next(iter(weights.values())).device):
             # keras.Variable holds the given tf.Variable itself. Keras makes the names of slots from its name, where '/' is forbidden.
             wrapped = [keras.Variable(w, dtype=w.dtype.name, name=path.replace('/', '_')) for path, w in weights.items()]
             assert all(v.value is w for v, w in zip(wrapped, weights.values(), strict=True))
@@ -158,6 +157,8 @@ class LayerLearner:
     def apply(self, gradients: Mapping[str, Gradient], learning_rate: tf.Tensor | None = None) -> tf.Tensor | None:
         """One update of weights, slots and averages; may be traced in a tf.function, also in a branch of tf.cond.
 
+        It opens no tf.device, since layers on several devices may share one trace: the caller opens the device of the weights.
+
         Args:
           gradients: by path, already regularised and clipped, or functions that make them and are called when it is the weight's
             turn, so that their temporary tensors come and go too. A weight whose gradient is None or missing stays as it is, slots
@@ -169,29 +170,28 @@ class LayerLearner:
         """
         if not self.weights:
             return None
-        with tf.device(self._device):
-            num_updates = tf.identity(self._optimizer.iterations.value)
-            rate = self._learner.learning_rate(num_updates) if learning_rate is None else learning_rate
-            ema_decay = self._ema_decay(num_updates) if self._ema else None
-            # One weight after the other. Keras' own apply leaves the order to TensorFlow, which begins with the first operation of
-            # all updates and so holds the temporary tensors of all weights at once.
-            done = [num_updates]
-            for path, weight in self.weights.items():
-                with tf.control_dependencies(done):
-                    given = gradients.get(path)
-                    gradient = given() if callable(given) else given
-                    if gradient is not None:
-                        if path in self._decaying:
-                            weight.assign_sub(weight * self._learner.params.weight_decay * rate)
-                        self._optimizer.update_step(gradient, weight, rate)
-                    if path in self._ema:
-                        average = self._ema[path]
-                        average.assign(weight + ema_decay * (average - weight))
-                        done = [average.read_value()]
-                    elif gradient is not None:
-                        done = [weight.read_value()]
+        num_updates = tf.identity(self._optimizer.iterations.value)
+        rate = self._learner.learning_rate(num_updates) if learning_rate is None else learning_rate
+        ema_decay = self._ema_decay(num_updates) if self._ema else None
+        # One weight after the other. Keras' own apply leaves the order to TensorFlow, which begins with the first operation of
+        # all updates and so holds the temporary tensors of all weights at once.
+        done = [num_updates]
+        for path, weight in self.weights.items():
             with tf.control_dependencies(done):
-                return self._optimizer.iterations.value.assign_add(1, read_value=True) + 0
+                given = gradients.get(path)
+                gradient = given() if callable(given) else given
+                if gradient is not None:
+                    if path in self._decaying:
+                        weight.assign_sub(weight * self._learner.params.weight_decay * rate)
+                    self._optimizer.update_step(gradient, weight, rate)
+                if path in self._ema:
+                    average = self._ema[path]
+                    average.assign(weight + ema_decay * (average - weight))
+                    done = [average.read_value()]
+                elif gradient is not None:
+                    done = [weight.read_value()]
+        with tf.control_dependencies(done):
+            return self._optimizer.iterations.value.assign_add(1, read_value=True) + 0
 
     def _ema_decay(self, num_updates: tf.Tensor) -> tf.Tensor:
         """The decay of the average in the update after `num_updates`. The first forgets the initial weights, as in Keras."""

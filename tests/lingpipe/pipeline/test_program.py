@@ -423,6 +423,16 @@ def test_every_call_in_a_step_comes_after_a_ref_variable(num_cells, num_replicas
         assert any(one.type == 'VariableV2' for one in subgraph.ancestors(op.outputs[:1], set()).values())
 
 
+@pytest.mark.parametrize('params', [{}, {'num_replicas': 2}, {'sum_groups': 2}], ids=str)
+def test_no_function_of_a_step_carries_a_device(params):
+    """It runs on the device of its call. Layers that are alike share the function of their update: it once carried the device of the
+    first of them, so that the gradients, weights and slots of the others travelled there and back."""
+    program = program_of(num_cells=2, **params)
+    program.sent_bytes()   # builds the step
+    functions = program._shapes[0].steps['train'].graph.as_graph_def().library.function
+    assert functions and {node.device for function in functions for node in function.node_def} == {''}
+
+
 def test_bfloat16_on_the_wire_is_close_to_float32_and_changes_nothing_in_one_cell():
     as_is, rounded, alone, alone_rounded = (
         trained(program_of(num_cells=num_cells, wire_dtype=dtype), 2) for num_cells in (3, 1) for dtype in ('as_is', 'bfloat16'))
