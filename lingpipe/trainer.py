@@ -21,9 +21,10 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')       # before TensorFlow is imported: errors only
+from absl import flags
 
-from absl import flags  # noqa: E402
+from lingpipe import tensorflow_import
+from lingpipe.error_text import sentence
 
 MODES = ('train_and_eval', 'train', 'eval', 'inspect', 'worker', 'decode')
 
@@ -53,6 +54,7 @@ def define_flags() -> flags.FlagValues:
     flags.DEFINE_bool('timeline', False, 'Time the tasks of a step soon after the start and draw them (train.timeline_step names another).',
                       flag_values=values)
     flags.DEFINE_bool('traceback', False, 'Show where an error comes from.', flag_values=values)
+    flags.DEFINE_bool('tensorflow_log', False, 'Show all that TensorFlow writes to stderr, from its import on.', flag_values=values)
     flags.DEFINE_bool('help', False, 'Print this.', short_name='h', flag_values=values)
     return values
 
@@ -74,15 +76,28 @@ def main(argv: Sequence[str]) -> int:
     if values.help:
         print(__doc__ + ''.join(line for line in values.get_help().splitlines(True) if line.startswith(' ')))
         return 0
+    if values.tensorflow_log:
+        os.environ[tensorflow_import.LOG_LEVEL] = '0'
+    tensorflow_import.quiet()
     try:
+        tensorflow_import.check_installed()
         return run(values, argv)
-    except (ValueError, ArithmeticError, OSError) as error:
+    except KeyboardInterrupt:
+        print('trainer: stopped by Ctrl-C.', file=sys.stderr)
+        return 130
+    except Exception as error:   # Layers, inputs and experiments are anyone's code.
         if values.traceback:
             traceback.print_exc()
-        frames = list(traceback.walk_tb(error.__traceback__))
-        is_ours = frames[-1][0].f_globals.get('__name__', '').split('.')[0] == 'lingpipe'   # or else it says too little by itself
-        print(f'trainer: {error}{"" if is_ours or values.traceback else " (--traceback shows where.)"}', file=sys.stderr)
+        is_ours = isinstance(error, ValueError | ArithmeticError | OSError | ImportError) and _is_raised_here(error)
+        hint = '' if is_ours or values.traceback else ' (--traceback shows where.)'
+        print(f'trainer: {sentence(error)}{hint}', file=sys.stderr)
         return 1
+
+
+def _is_raised_here(error: BaseException) -> bool:
+    """Whether lingpipe raised the error itself, so that its sentence says all there is to say."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals.get('__name__', '').split('.')[0] == 'lingpipe'
 
 
 def run(values: flags.FlagValues, argv: Sequence[str]) -> int:

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from typing import Any
 
 from tools import parser
-
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 START, END = 1, 2
 REPEATS = 3   # the fastest counts

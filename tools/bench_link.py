@@ -10,13 +10,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import time
 from typing import Any
 
 from tools import parser
-
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 WARMUP_STEPS = 2
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import statistics
 import subprocess
@@ -22,8 +21,6 @@ import time
 from typing import Any
 
 from tools import parser
-
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 WARMUP_STEPS = 2
 

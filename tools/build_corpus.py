@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator
 
@@ -27,8 +26,6 @@ from tasks.translation.corpus.report import Report
 from tasks.translation.corpus.vocabulary import Vocabulary
 from tools import parser
 from tools.train_vocabulary import ids_text, write_ids
-
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 EVERY = 2000   # pairs between two updates of the bar
 

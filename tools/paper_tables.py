@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,6 @@ from tools import parser
 
 if TYPE_CHECKING:
     from lingpipe.pipeline.plan import Plan
-
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 BYTES_A_PARAMETER = 12   # the paper's: weight, moving average and momentum of RMSProp
 

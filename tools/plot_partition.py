@@ -9,12 +9,9 @@ Sums and shares are those of tools.show_partition.
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 from tools import parser, partition
-
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 COLOURS = ('#7fb2e5', '#f2a65a', '#8fd18a', '#e88a8a', '#b79ad6', '#c2a08a', '#eba7d6', '#b5b5b5', '#d9d27a', '#7fd3d8')
 LINE_COLOUR = '#444444'

@@ -23,8 +23,6 @@ from tasks.translation.dictionary import Dictionary
 from tasks.translation.scores import Translated, scored
 from tools import parser
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-
 COLOURS = {'model': '#2a5db0', 'file': '#2a5db0', 'dictionary': '#c9762b', 'copy': '#8a8a8a'}
 MAX_NAMED_LANGUAGES = 120
 SMOOTHED = 9   # languages of the line's running mean

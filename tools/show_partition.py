@@ -9,12 +9,9 @@ picture: tools.plot_partition.
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 from tools import parser, partition
-
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -8,7 +8,6 @@ It is trained on sentences of the training part, languages drawn by temperature.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import Any
 
@@ -18,8 +17,6 @@ from rich.progress import Progress
 from tasks.translation.corpus.prepared import PreparedCorpus
 from tasks.translation.corpus.vocabulary import Vocabulary, encode_corpus, sample, train
 from tools import parser
-
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 
 def write_ids(corpus: PreparedCorpus, vocabulary: Vocabulary, console: Console) -> dict[str, Any]:

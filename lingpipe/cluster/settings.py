@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import sys
 
 import tensorflow as tf
@@ -68,7 +67,10 @@ def default_devices(num_cells: int) -> list[str]:
 
 
 def place(device: str) -> tuple[str, int, str, int]:
-    """(job, task, kind, index): equal for all ways to write a device; of a word that is none, as in a plan without devices, the word."""
+    """Returns (job, task, kind, index) of a device string. Equivalent spellings give the same result.
+
+    What is no device string, such as a name in a plan without devices, counts as a kind of its own.
+    """
     try:
         spec = tf.DeviceSpec.from_string(device)
     except ValueError:
@@ -79,9 +81,13 @@ def place(device: str) -> tuple[str, int, str, int]:
 def check_devices(devices: list[str]) -> None:
     """Raises ValueError for a device that does not exist, naming those that do."""
     known = [device.name for device in tf.config.list_logical_devices()]
-    canonical = {re.sub(r'^/job:\w+/replica:\d+/task:\d+', '', name).lower(): name for name in known}
+    places = {place(name) for name in known}
+    on_any_job = {one[2:] for one in places}
+
     for device in devices:
-        if device not in known and device.lower() not in canonical and f'/device:{device}'.lower() not in canonical:
+        names_a_job = device.startswith('/job:')
+        exists = place(device) in places if names_a_job else place(device)[2:] in on_any_job
+        if not exists:
             raise ValueError(f'device {device!r} does not exist; there are {", ".join(known)}.')
 
 

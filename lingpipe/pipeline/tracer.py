@@ -33,6 +33,7 @@ import tensorflow as tf
 
 from lingpipe import cluster, nested
 from lingpipe.context import Context, Emissions
+from lingpipe.error_text import blaming
 from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.cell import Cell, Leaf, Task, leaves_of
 from lingpipe.pipeline.subgraph import Subgraphs, residual_tensors, used_feeds
@@ -213,7 +214,8 @@ class _Run:
 
     def _fprop(self) -> None:
         layer, ctx = self.element.layer, self._context()
-        result = layer.fprop(layer.theta(self._weights), ctx, **self._inputs)
+        with blaming(layer.path):
+            result = layer.fprop(layer.theta(self._weights), ctx, **self._inputs)
         for where, leaf in nested.flatten(result):
             if not hasattr(leaf, 'dtype'):
                 raise ValueError(f'{layer.path} returns {type(leaf).__name__}{where and f" as {where!r}"}; fprop of {type(layer).__name__} '
@@ -240,7 +242,8 @@ class _Run:
         if not targets:
             return {}
         with tf.name_scope(_scope(self.element.layer.path) + '_backward'):
-            found = self._tape.gradient(targets, self._sources, output_gradients=seeds)
+            with blaming(self.element.layer.path):
+                found = self._tape.gradient(targets, self._sources, output_gradients=seeds)
             found = [None if g is None else tf.convert_to_tensor(g) for g in found]
             num_weights = len(self.element.trained)
             read = [(v, i) for v in dict.fromkeys(self.element.reads.values()) for i, carries in enumerate(v.carries_gradient) if carries]

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from lingpipe import nested
 from lingpipe.cost import Cost
+from lingpipe.error_text import sentence
 from lingpipe.layer import Layer, Weight
 from lingpipe.layers.sequential import Sequential, arguments
 
@@ -104,9 +105,9 @@ def wire(network: Sequential, batch_spec: dict[str, Any], is_frozen: Callable[[s
         trained = [w for w in layer.weights() if owner(w, by_path).is_trainable and not is_frozen(owner(w, by_path).path)]
         try:
             cost = layer.cost(**{argument: value.spec for argument, value in reads.items()})
-        except ValueError as e:
+        except Exception as e:   # A layer is anyone's code.
             given = ', '.join(f'{a}: {nested.map_leaves(lambda s: (s.dtype.name, tuple(s.shape)), v.spec)}' for a, v in reads.items())
-            raise ValueError(f'{e} (while pricing {layer.path} for {given})') from e
+            raise ValueError(f'{sentence(e)} (while pricing {layer.path} for {given})') from e
         needs_gradient = bool(trained) or any(value.needs_gradient for value in reads.values())
         for value in set(reads.values()):
             value.readers.append(index)

@@ -53,7 +53,7 @@ def error_of(capsys, monkeypatch, *flags):
 def test_flags_are_these():
     flags = trainer.define_flags()
     assert sorted(flags) == ['address', 'decode_input', 'decode_output', 'devices', 'h', 'help', 'list', 'logdir', 'mode', 'model', 'set',
-                             'steps', 'timeline', 'traceback']
+                             'steps', 'tensorflow_log', 'timeline', 'traceback']
     assert list(trainer.MODES) == ['train_and_eval', 'train', 'eval', 'inspect', 'worker', 'decode']
 
 
@@ -83,6 +83,27 @@ def test_help_prints_every_flag(capsys):
 ])
 def test_mistake_is_one_sentence(capsys, monkeypatch, flags, error):
     assert re.search(error, error_of(capsys, monkeypatch, *flags))
+
+
+def fprop_that_fails(self, theta, ctx, x):
+    raise KeyError('units')
+
+
+def cost_that_fails(self, x):
+    raise TypeError('no units')
+
+
+@pytest.mark.parametrize('method, replacement, expected', [
+    ('fprop', fprop_that_fails,
+     r"^trainer: KeyError: 'units' \(in layer model/dense_\d\) \(--traceback shows where\.\)$"),
+    ('cost', cost_that_fails,
+     r'^trainer: TypeError: no units \(while pricing model/dense_0 for x: .*\)$'),
+])
+def test_whatever_a_layer_raises_is_one_sentence_that_names_it(
+        capsys, monkeypatch, tmp_path, method, replacement, expected):
+    import tiny_experiment
+    monkeypatch.setattr(tiny_experiment.Dense, method, replacement)
+    assert re.search(expected, error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}'))
 
 
 def test_list_prints_names_and_first_lines(capsys, monkeypatch, tmp_path):

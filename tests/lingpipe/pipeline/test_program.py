@@ -533,6 +533,13 @@ def test_a_partition_that_cannot_exist_is_one_clear_sentence(change, sentence):
         program_of(**change)
 
 
+def test_every_spelling_of_a_device_is_taken():
+    spellings = ('/CPU:0', 'CPU:1', '/device:CPU:2', '/job:localhost/replica:0/task:0/device:CPU:3')
+    program = program_of(num_cells=4, devices=spellings)
+    devices = [tf.DeviceSpec.from_string(cell.device).to_string() for cell in program.plan.cells]
+    assert devices == ['/device:CPU:0', '/device:CPU:1', '/device:CPU:2', '/job:localhost/replica:0/task:0/device:CPU:3']
+
+
 def _with(*extra) -> Sequential:
     return Sequential.Params(name='model', layers=(
         layers.Dense.Params(name='in', input_dim=8, units=8, reads={'x': 'image'}), *extra,

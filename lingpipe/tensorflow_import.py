@@ -1,0 +1,106 @@
+"""TensorFlow's import: without notices on stderr, and with a clear sentence when TensorFlow is missing.
+
+TF_CPP_MIN_LOG_LEVEL cannot hold back what TensorFlow's libraries write while they are loaded, such as the
+notice about oneDNN. File descriptor 2 therefore leads to memory during the import, and what was written
+is shown only if the import fails. Whoever sets TF_CPP_MIN_LOG_LEVEL to 0 or 1 sees everything.
+"""
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+
+LOG_LEVEL = 'TF_CPP_MIN_LOG_LEVEL'   # environment variable: 0 all, 1 warnings, 2 errors, 3 nothing
+
+
+def check_installed() -> None:
+    """Raises ModuleNotFoundError, with the remedy, if there is no TensorFlow; imports nothing."""
+    if 'tensorflow' not in sys.modules and importlib.util.find_spec('tensorflow') is None:
+        raise ModuleNotFoundError(
+            "TensorFlow is not installed, and it is installed only by an extra; run "
+            "pip install -e '.[cpu]' in lingpipe's folder, or '.[gpu]' for NVIDIA GPUs.",
+            name='tensorflow')
+
+
+def quiet() -> None:
+    """Makes the first import of TensorFlow in this process, whoever does it, write nothing to stderr.
+
+    It does nothing if TensorFlow is imported already, or if the environment asks for its messages.
+    """
+    os.environ.setdefault(LOG_LEVEL, '2')
+    is_hooked = any(isinstance(finder, _QuietFinder) for finder in sys.meta_path)
+    if os.environ[LOG_LEVEL] not in ('0', '1') and 'tensorflow' not in sys.modules and not is_hooked:
+        sys.meta_path.insert(0, _QuietFinder())
+
+
+class _QuietFinder(importlib.abc.MetaPathFinder):
+    """Finds TensorFlow on the path, and lets it be loaded quietly."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+                  ) -> importlib.machinery.ModuleSpec | None:
+        """The spec of tensorflow; None, which leaves it to the other finders, for any other module."""
+        if fullname != 'tensorflow':
+            return None
+
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _QuietLoader(spec.loader)
+        return spec
+
+
+class _QuietLoader(importlib.abc.Loader):
+    """A loader that runs the module while stderr is held back."""
+
+    def __init__(self, loader: importlib.abc.Loader):
+        self._loader = loader
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        """As the loader that it stands for."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """As the loader that it stands for, which the module then keeps."""
+        assert module.__spec__ is not None
+        module.__spec__.loader = module.__loader__ = self._loader
+        with held_back_stderr():
+            self._loader.exec_module(module)
+
+
+@contextlib.contextmanager
+def held_back_stderr() -> Iterator[None]:
+    """Holds back what is written to file descriptor 2, by libraries too, and shows it only if the body raises.
+
+    If the process crashes in the body, stderr gets Python's traceback of the place.
+    """
+    try:
+        stderr = os.dup(2)
+    except OSError:   # The process has no stderr.
+        yield
+        return
+
+    if sys.stderr is not None:
+        sys.stderr.flush()
+    shows_crashes_already = faulthandler.is_enabled()
+    with open(os.memfd_create('stderr'), 'w+b') as held:
+        os.dup2(held.fileno(), 2)
+        if not shows_crashes_already:
+            faulthandler.enable(stderr)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            with open(stderr, 'wb', closefd=False) as file:
+                shutil.copyfileobj(held, file)
+            raise
+        finally:
+            if not shows_crashes_already:
+                faulthandler.disable()
+            os.dup2(stderr, 2)
+            os.close(stderr)
