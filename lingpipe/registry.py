@@ -121,6 +121,16 @@ def find_all() -> tuple[dict[str, Any], dict[str, str]]:
     return dict(sorted(found.items())), dict(sorted(broken.items()))
 
 
+def import_module(name: str) -> None:
+    """Imports a module that a flag names, so that the text of Params may name its classes.
+
+    Raises:
+      ValueError: there is no such module, or it cannot be imported.
+    """
+    if _import(name) is None:
+        raise ValueError(f'there is no module {name!r}; correct its name, or put it on the path.')
+
+
 def all_names() -> list[str]:
     """The names of all experiments below params/.
 

@@ -1,6 +1,8 @@
 """Prints how two experiments differ; each is a registered name or a file of Params as text (LOGDIR/params.txt).
 
     python -m tools.compare_params image.digits.AmoebaNet /tmp/digits/params.txt
+
+A file may name classes of lingpipe, of all that the experiments in params/ import, and of the modules that --import names.
 """
 from __future__ import annotations
 
@@ -15,10 +17,14 @@ from tools import parser
 
 def read(name: str) -> Any:
     """The Params of a registered experiment or of a file."""
-    if os.path.exists(name):
+    if not os.path.exists(name):
+        return registry.get(name)
+    registry.find_all()   # imports what a text may name
+    try:
         with open(name, encoding='utf-8') as file:
             return Params.from_text(file.read())
-    return registry.get(name)
+    except (ValueError, OSError) as error:
+        raise ValueError(f'{name} cannot be read: {error}') from error
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -26,9 +32,13 @@ def main(argv: list[str] | None = None) -> None:
     p = parser('compare_params', __doc__)
     p.add_argument('first')
     p.add_argument('second')
+    p.add_argument('--import', dest='modules', metavar='MODULE', action='append', default=[],
+                   help='import this module, which a file names; may be repeated')
     p.add_argument('--json', action='store_true', help='print one JSON object: path -> [first, second]')
     args = p.parse_args(argv)
     try:
+        for module in args.modules:
+            registry.import_module(module)
         first, second = read(args.first), read(args.second)
     except ValueError as e:
         raise SystemExit(f'compare_params: {e}') from e

@@ -129,7 +129,7 @@ def convert(value: Any, tp: Any, where: str) -> Any:
             return _SCALARS[tp](value)
         elif origin is None:   # a Params class
             if isinstance(value, Word):
-                value = tp._from_word(value.text, where)
+                value = tp._from_word(value.text, where, is_by_person=value.is_bare_string)
             if isinstance(value, tp):
                 return value
     except ParamsError:

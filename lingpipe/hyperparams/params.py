@@ -66,7 +66,7 @@ class Params(Tree):
     @classmethod
     def from_text(cls, text: str) -> Self:
         """The Params that `to_text` wrote. Empty lines and lines that start with '#' are skipped; a field without a line keeps its
-        default.
+        default. Reading imports no modules but lingpipe's own; see class_names.py.
 
         Raises:
           ParamsError: a wrong line, named by its number.
@@ -78,8 +78,8 @@ class Params(Tree):
         return params
 
     @classmethod
-    def _from_word(cls, text: str, where: str) -> Tree:
-        return find_class(text, where)()
+    def _from_word(cls, text: str, where: str, is_by_person: bool) -> Tree:
+        return find_class(text, where, is_by_person)()
 
     def describe(self) -> str:
         """A table of all fields: path, type, value, description."""

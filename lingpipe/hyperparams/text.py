@@ -116,7 +116,7 @@ def _value_of(node: _Node, path: str) -> Any:
         except ParamsError as error:
             raise ParamsError(f'{path}: {error}', path) from error
     if node.text is not None:
-        params = find_class(node.text, path)()._place(None, path)
+        params = find_class(node.text, path, is_by_person=False)()._place(None, path)
         for key, below in node.below.items():
             if key not in params._fields():
                 raise params._unknown(key)

@@ -19,7 +19,12 @@ _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' r"'(?:[^'\\]|\\.)*'", re.DOTALL)
 
 
 class Word:
-    """Text whose type is not decided yet. `is_bare_string` says that it may become a string without quotes."""
+    """Text whose type is not decided yet.
+
+    Attributes:
+      text: without spaces around it.
+      is_bare_string: whether a person wrote it, as in a flag, who may leave out the quotes of a string and may name any module.
+    """
 
     def __init__(self, text: str, is_bare_string: bool):
         self.text, self.is_bare_string = text, is_bare_string

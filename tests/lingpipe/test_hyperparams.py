@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import math
 import pickle
 import re
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import lingpipe
 from lingpipe.hyperparams import (
     ABSENT,
     REQUIRED,
@@ -574,8 +576,9 @@ def test_every_value_survives_its_text(p):
     ('units : 16', 'units : x', 'line 7: task.layers[1].units=x is not of type int; give a value of type int'),
     (f'task.head : {HERE}:Dense', 'task.head : os:path',
      'line 18: task.head: os:path is no Configurable and no Params; its module has none'),
-    (f'{HERE}:Experiment', 'no_such_module:A', 'line 1: the root: the module of no_such_module:A cannot be imported: '
-     "ModuleNotFoundError: No module named 'no_such_module'; correct its name, or put it on the path"),
+    (f'{HERE}:Experiment', 'no_such_module:A', 'line 1: the root: no_such_module:A is in a module that nothing here has '
+     'imported, and reading a text imports only modules of lingpipe; if you trust that module, let the experiment import it, or name it '
+     'in a flag'),
 ])
 def test_a_wrong_line_is_named_by_its_number(old, new, message):
     with refuses(message):
@@ -586,6 +589,66 @@ def test_text_of_another_class_is_refused():
     with refuses(f'line 1: found Params of {HERE}:Narrow, not of {HERE}:Task; '
                  'read the text with the class that wrote it, or with Params.from_text'):
         Task.Params.from_text(f'{HERE}:Narrow\n')
+
+
+def test_a_stored_text_imports_no_module_of_anybody_else(tmp_path, monkeypatch):
+    """A params.txt that came with somebody's checkpoints ran the code of any module that it named."""
+    (tmp_path / 'stranger.py').write_text(f'from {HERE} import Dense\nclass Layer(Dense):\n    pass\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, 'stranger', raising=False)
+    rule = ('stranger:Layer is in a module that nothing here has imported, and reading a text imports only modules of lingpipe; if you '
+            'trust that module, let the experiment import it, or name it in a flag')
+    with refuses(f'line 1: the root: {rule}'):
+        Params.from_text('stranger:Layer\n')
+    with refuses(f'line 3: task.layers[0]: {rule}'):
+        Params.from_text(f'{HERE}:Experiment\ntask : {HERE}:Task\ntask.layers[0] : stranger:Layer\ntask.layers[0].units : 1\n')
+    with refuses(f'line 3: task.head: {rule}'):
+        Params.from_text(f'{HERE}:Experiment\ntask : {HERE}:Task\ntask.head : stranger:Layer\n')
+    assert 'stranger' not in sys.modules
+    text = experiment().override('task.head', 'stranger:Layer').to_text()   # as --set does
+    assert 'task.head : stranger:Layer\n' in text and Params.from_text(text).to_text() == text
+    monkeypatch.delitem(sys.modules, 'stranger')
+
+
+def test_a_stored_text_may_name_modules_of_lingpipe(monkeypatch):
+    monkeypatch.setattr(lingpipe, 'schedules', importlib.import_module('lingpipe.schedules'), raising=False)
+    monkeypatch.delitem(sys.modules, 'lingpipe.schedules')   # both are put back at the end
+    assert Params.from_text('lingpipe.schedules:Constant\nrate : 2').rate == 2.  # type: ignore[attr-defined]
+
+
+class Nest(Configurable):
+    """Holds another."""
+
+    class Params(Configurable.Params):
+        inner: Params | None = field(None, 'Another.')
+        items: tuple[Params, ...] = field((), 'Others.')
+
+
+def nest(depth: int, name: str) -> Nest.Params:
+    p = Nest.Params()
+    for _ in range(depth):
+        p = Nest.Params(inner=p) if name == 'inner' else Nest.Params(items=(p,))
+    return p
+
+
+@pytest.mark.parametrize('name, most', [('inner', 49), ('items', 24)])
+def test_params_nest_as_deep_as_their_text_can_be_read(name, most):
+    """3,000 in each other ended in a RecursionError wherever they were next looked at."""
+    p = nest(most, name)
+    assert Params.from_text(p.to_text()) == p == p.copy()
+    with refuses(f'{name} holds Params nested so deep that a path has 51 steps; use at most 50: put less into each other'):
+        nest(3000, name)
+
+
+def test_what_is_put_deep_down_counts_from_the_root():
+    root = nest(2, 'inner')
+    root['inner.inner.inner'] = nest(46, 'inner')
+    with refuses('inner.inner.inner holds Params nested so deep that a path has 51 steps; use at most 50: put less into each other'):
+        root['inner.inner.inner'] = nest(47, 'inner')
+    with refuses('inner holds Params nested so deep that a path has 51 steps; use at most 50: put less into each other'):
+        Nest.Params(inner=root)
+    root['inner.inner.inner'] = None
+    assert Nest.Params(inner=root)['inner.inner.inner.inner'] is None
 
 
 def test_empty_text_is_refused():

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sys
 
 import numpy as np
 import pytest
@@ -103,6 +104,23 @@ def test_compare_params_shows_what_differs(capsys, tmp_path):
     (tmp_path / 'params.txt').write_text(changed.to_text(), encoding='utf-8')
     found = json.loads(printed(capsys, compare_params, 'image.digits.Dense', str(tmp_path / 'params.txt'), '--json'))
     assert found == {'pipeline.num_cells': ['2', '3']}
+
+
+def test_compare_params_imports_a_module_only_if_a_flag_names_it(capsys, tmp_path, monkeypatch):
+    (tmp_path / 'theirs.py').write_text('from lingpipe.schedules import Constant\nclass Theirs(Constant):\n    pass\n')
+    for number in (1, 2):
+        (tmp_path / f'{number}.txt').write_text(f'theirs:Theirs\nrate : 0.{number}\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, 'theirs', raising=False)
+    files = [f'{tmp_path}/{number}.txt' for number in (1, 2)]
+    with pytest.raises(SystemExit, match=r'compare_params: .*/1\.txt cannot be read: line 1: the root: theirs:Theirs is in a module that '
+                                         r'nothing here has imported'):
+        compare_params.main(files)
+    assert 'theirs' not in sys.modules
+    assert json.loads(printed(capsys, compare_params, *files, '--import=theirs', '--json')) == {'rate': ['0.1', '0.2']}
+    monkeypatch.delitem(sys.modules, 'theirs')
+    with pytest.raises(SystemExit, match="compare_params: there is no module 'thiers'; correct its name"):
+        compare_params.main([*files, '--import=thiers'])
 
 
 @pytest.mark.parametrize('flags', [['--layers=2', '--dim=16', '--heads=2', '--seq=4', '--batch=4', '--num_micro_batches=2'],
