@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from lingpipe.hyperparams.errors import ParamsError, UnknownParamError, nearest, shortened, show
 from lingpipe.hyperparams.field_types import Entries
 from lingpipe.hyperparams.fields import REQUIRED, Field, declared, resolved
-from lingpipe.hyperparams.paths import Key, element, join_path, replaced, split_path
+from lingpipe.hyperparams.paths import MAX_DEPTH, Key, element, join_path, replaced, split_path
 from lingpipe.hyperparams.value_text import Word
 
 
@@ -17,6 +17,7 @@ class Tree:
     _parent: Tree | None = None           # with _key, the place in the tree above: only used to name it
     _key: str = ''                        # 'units', 'layers[17]', 'reads.x'
     _frozen: bool = False
+    _reach: int = 1                       # steps of the longest path below, or more where something shorter has replaced that
 
     def __init_subclass__(cls) -> None:
         cls._declared = declared(cls)
@@ -59,9 +60,11 @@ class Tree:
             vars(self)[name] = value
             return
         here = {id(p): p for _, p in nested(before)}
-        root = self
-        while root._parent is not None:
-            root = root._parent
+        above = [self]
+        while above[-1]._parent is not None:
+            above.append(above[-1]._parent)
+        root = above[-1]
+        reach = self._allowed_reach(name, value, above)
 
         def placed(value: Any, key: str) -> Any:
             """The value with every Tree in it in its place: itself, or a copy if it is in another already."""
@@ -77,6 +80,25 @@ class Tree:
         vars(self)[name] = placed(value, name)
         for gone in here.values():
             gone._place(None, '')
+        for tree in above:
+            vars(tree)['_reach'] = max(tree._reach, reach)
+            reach += _num_steps(tree._key)
+
+    def _allowed_reach(self, name: str, value: Any, above: list[Tree]) -> int:
+        """The steps of the longest path from here into `value`, the value of a field, or more.
+
+        Raises:
+          ParamsError: a path from the root would have more steps than a path may have, so that no text could be read back.
+        """
+        num_before = sum(_num_steps(tree._key) for tree in above)
+        reach = 1 + _reach(value, is_exact=False)
+        if num_before + reach > MAX_DEPTH:
+            reach = 1 + _reach(value, is_exact=True)
+        if num_before + reach > MAX_DEPTH:
+            where = join_path(path_of(self), name)
+            raise ParamsError(f'{shortened(where)} holds Params nested so deep that a path has {num_before + reach} steps; use at most '
+                              f'{MAX_DEPTH}: put less into each other', where)
+        return reach
 
     def _place(self, parent: Tree | None, key: str) -> Self:
         vars(self).update(_parent=parent, _key=key)
@@ -195,6 +217,21 @@ def path_of(params: Tree) -> str:
         parts.append(node._key)
         node = node._parent
     return '.'.join(part for part in reversed(parts) if part)
+
+
+def _num_steps(key: str) -> int:
+    """The steps of a tree's place in the one above: 2 for 'layers[17]'."""
+    return len(split_path(key)) if key else 0
+
+
+def _reach(value: Any, is_exact: bool) -> int:
+    """The steps of the longest path below a value: 0 for what is written on one line; not `is_exact`: at least so many, at once."""
+    if isinstance(value, Tree):
+        return 1 + max((_reach(v, True) for v in value._values().values()), default=0) if is_exact else value._reach
+    if isinstance(value, dict):
+        return 1 + max((_reach(v, is_exact) for v in value.values()), default=-1)
+    longest = max((_reach(v, is_exact) for v in value), default=0) if isinstance(value, tuple) else 0
+    return longest + 1 if longest else 0
 
 
 def copied(value: Any) -> Any:
