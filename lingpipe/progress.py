@@ -34,12 +34,13 @@ class Progress:
         self._is_log_written = True
         self._recent: collections.deque[float] = collections.deque(maxlen=_NUM_RECENT)
         self._is_first = True
+        self._line = 'the first step is being built'
         self._next_line_s = 0.0
         self._bar: Bar | None = None
         if self._out.isatty():
             self._bar = Bar(TextColumn('step {task.completed:.0f}/{task.total:.0f}'), BarColumn(), TextColumn('{task.fields[line]}'),
                             console=Console(file=self._out), refresh_per_second=4)
-            self._task = self._bar.add_task('', total=num_steps, completed=first_step, line='the first step is being built')
+            self._task = self._bar.add_task('', total=num_steps, completed=first_step, line=self._line)
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -48,6 +49,7 @@ class Progress:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._bar:
+            self._bar.update(self._task, completed=self._step, line=self._line)   # The last step may not have been shown.
             self._bar.stop()
         self._log.close()
 
@@ -66,13 +68,14 @@ class Progress:
         self._step = step
         if not self._is_first:
             self._recent.append(step_s)
+        self._line = self._facts(results)
         now_s = time.monotonic()
         is_due = now_s >= self._next_line_s or step == self._num_steps
         if is_due:
             self._next_line_s = now_s + self._every_s
-            self._write(f'step {step}/{self._num_steps}  {self._facts(results)}', is_on_terminal=False)
+            self._write(f'step {step}/{self._num_steps}  {self._line}', is_on_terminal=False)
         if self._bar and (is_due or len(self._recent) % 10 == 1):
-            self._bar.update(self._task, completed=step, line=self._facts(results))
+            self._bar.update(self._task, completed=step, line=self._line)
         self._is_first = False
 
     def message(self, text: str) -> None:

@@ -39,7 +39,9 @@ from lingpipe.timeline_report import write_report
 if TYPE_CHECKING:
     from lingpipe.experiment import Experiment
 
-NUM_TIMED_STEPS = 3   # the first of them warm up the timed graph; the last is shown
+NUM_WARM_UP_STEPS = 2    # Steps that are timed and not counted, while the timed graph warms up.
+NUM_MEASURED_STEPS = 5   # Timed steps whose median is shown.
+NUM_TIMED_STEPS = NUM_WARM_UP_STEPS + NUM_MEASURED_STEPS
 
 
 class NonFiniteError(ArithmeticError):
@@ -58,7 +60,7 @@ class TrainLoop(Configurable):
         summary_every_steps: int = field(100, 'Steps between two summaries for TensorBoard.')
         log_every_s: float = field(10.0, 'Seconds between two lines of progress.')
         check_replicas_every_steps: int = field(0, 'Steps between two comparisons of all replicas, bit by bit; 0: none.')
-        timeline_step: int | None = field(None, 'The step whose tasks are timed and drawn; none: no step.')
+        timeline_step: int | None = field(None, 'The last of the few steps whose tasks are timed and drawn; none: no step.')
         checkpoint_in_background: bool = field(True, 'Steps go on while a checkpoint is written, from copies that take the memory of '
                                                      'weights and slots once more until then.')
         step_timeout_s: float = field(600.0, 'Seconds that a step on workers may take (the first, which is traced: as long as all workers '
@@ -110,6 +112,7 @@ class TrainLoop(Configurable):
         for source in inputs.values():
             experiment.task.check_facts(experiment.task.facts(experiment.train_input), source)
         self._num_calls = 0   # of the step, in this run
+        self._timelines: list[Timeline] = []   # of the timed steps of this run
         self._has_warned = False
         self._unwritten: set[str] = set()
         self._evaluated: dict[str, tuple[int, Metrics]] = {}   # (step, metrics) of the last evaluation in this run, by eval input
@@ -138,6 +141,10 @@ class TrainLoop(Configurable):
                     if text := source.statistics_text():
                         self._progress.message(f'{name}: {text}')
                 self._progress.message(started)
+                if state.step >= p.num_steps:
+                    self._progress.message(
+                        f'{self._logdir} is at step {state.step} already, and train.num_steps is {p.num_steps}: '
+                        f'no step is left to train; give --steps above {state.step} to train on.')
                 with self._beside_training('TensorBoard files'):
                     self._summaries['train'].text('params', self._experiment.params.to_text())
                 if state.step and self._is_evaluated_at(state.step):
@@ -214,15 +221,17 @@ class TrainLoop(Configurable):
         number, shown = state.step + 1, self._timeline_step or 0
         if self._is_timed(number):
             results, timeline = program.timed_step(batch, state.step, num_batches - 1)
+            self._timelines.append(timeline)
             if number == shown:
                 with self._beside_training('the timeline'):
-                    self._report(number, timeline)
+                    self._report(number)
         else:
             results = program.train_step(batch, state.step, num_batches - 1)
         return {name: value.numpy().item() for name, value in results.items()}
 
-    def _report(self, step: int, timeline: Timeline) -> None:
-        report = self._outcome.timeline = write_report(os.path.join(self._logdir, 'timeline'), step, self._program.plan, timeline)
+    def _report(self, step: int) -> None:
+        measured = self._timelines[NUM_WARM_UP_STEPS:] or self._timelines[-1:]
+        report = self._outcome.timeline = write_report(os.path.join(self._logdir, 'timeline'), step, self._program.plan, measured)
         self._progress.message(f'{report.text()}; {report.png}')
         self._summaries['train'].png(step, 'timeline', report.png)
 

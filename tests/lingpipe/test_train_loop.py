@@ -111,11 +111,21 @@ def test_timed_step_is_a_normal_step_and_is_drawn(tmp_path, whole):
     assert report.step == 4
     assert 0 <= report.measured_bubble < 1 and 0 <= report.replayed_bubble < 1
     assert report.predicted_bubble == timed.program.plan.simulate().bubble_share
-    assert re.search(r'bubble of step 4: measured [\d.]+%, predicted [\d.]+% from FLOPs and [\d.]+% from the measured', out.getvalue())
+    assert re.search(r'bubble of step 4: measured [\d.]+% \(median of 2 steps, [\d.]+% to [\d.]+%\), '
+                     r'predicted [\d.]+% from FLOPs and [\d.]+% from the measured', out.getvalue())
     assert pathlib.Path(report.png).read_bytes().startswith(b'\x89PNG')
     events = json.loads(pathlib.Path(report.trace).read_text())['traceEvents']
     tasks = [event for event in events if event['ph'] == 'X' and event['pid'] == 0]
     assert len(tasks) == 6   # two micro-batches: F and B of cell 0, B of cell 1
+
+
+def test_a_run_that_is_past_its_last_step_says_so(tmp_path, whole):
+    train(make_params(train__num_steps=5), tmp_path, has_evaluation=False)
+    loop, outcome = train(make_params(train__num_steps=3), tmp_path, has_evaluation=False, out=(out := io.StringIO()))
+    assert outcome.step == 5
+    assert_same(values_of(loop), whole[5])
+    assert (f'{tmp_path} is at step 5 already, and train.num_steps is 3: no step is left to train; '
+            f'give --steps above 5 to train on.') in out.getvalue()
 
 
 def test_timeline_is_made_of_a_step_with_accumulation_too(tmp_path):
