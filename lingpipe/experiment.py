@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from lingpipe import cluster
 from lingpipe.hyperparams import REQUIRED, Configurable, Params, diff, field
 from lingpipe.input import Input
 from lingpipe.pipeline import plan as plan_lib
@@ -97,7 +98,7 @@ class Experiment(Configurable):
         """The plan alone: no device is looked for and no variable made, however big the network is."""
         p, learner = self.params.pipeline, self.task.learner
         self.train_input.check_keys(self.task.network.reads().values())
-        devices = p.devices or [f'device {k}' for k in range(p.num_devices)]
+        devices = p.devices or cluster.expected_devices(p.num_devices)
         return plan_lib.make_plan(self.task.network, self.train_input.spec(), p, devices, learner.is_frozen,
                                   8.0 + getattr(learner, 'slot_bytes', 0))
 

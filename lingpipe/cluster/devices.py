@@ -42,13 +42,14 @@ class Devices:
     num_cpus: int = 0
 
 
-def find(text: str, num_cells: int, wait_s: float) -> Devices:
+def find(text: str, num_cells: int, wait_s: float, must_exist: bool = True) -> Devices:
     """The devices that `text` names, for num_cells cells; workers are asked what they have, this process has not started TensorFlow yet.
 
     Args:
       text: see the top of this file.
       num_cells: K, of all replicas together.
       wait_s: how long to wait for workers that do not answer.
+      must_exist: whether GPUs and TPUs of this process are looked for; a plan alone does not need them.
 
     Raises:
       ValueError: a text that says nothing, devices that do not exist, are too few, or have two cells by accident.
@@ -65,7 +66,7 @@ def find(text: str, num_cells: int, wait_s: float) -> Devices:
         if addresses:
             devices = [] if explicit else [d for address in addresses for d in found[workers.index(address)].devices]
         else:
-            devices = _local(item, bool(workers))
+            devices = _local(item, bool(workers), must_exist)
         for device in devices:
             if device in given:
                 raise ValueError(f'--devices names {device} twice, by {given[device]} and {item}; write 2*{item} if it is to have two '
@@ -108,7 +109,7 @@ def _workers(item: str) -> list[str]:
     return [item]
 
 
-def _local(item: str, has_workers: bool) -> list[str]:
+def _local(item: str, has_workers: bool, must_exist: bool) -> list[str]:
     """Full names of devices of this process, or the one that a tf.device string means."""
     if item.startswith('/'):
         try:
@@ -133,7 +134,7 @@ def _local(item: str, has_workers: bool) -> list[str]:
     else:
         num = len(tf.config.list_physical_devices(kind))
         indices = range(num) if first is None else range(first, (first if last is None else last) + 1)
-        if not num or max(indices, default=num) >= num:
+        if (must_exist or first is None) and (not num or max(indices, default=num) >= num):
             there = f'{num} {kind}{"" if num == 1 else "s"}'
             raise ValueError(f'--devices={item}, but this machine has {there} that TensorFlow can use; name those, or cpu:N.')
     return [f'{_LOCAL if has_workers else ""}/device:{kind}:{i}' for i in indices]

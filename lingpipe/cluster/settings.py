@@ -66,6 +66,12 @@ def default_devices(num_cells: int) -> list[str]:
                      f'first, name the devices, or use fewer cells.')
 
 
+def expected_devices(num_devices: int) -> list[str]:
+    """The devices that `default_devices` will give in a process that is configured for that many; starts no device."""
+    kind = 'GPU' if len(tf.config.list_physical_devices('GPU')) >= num_devices else 'CPU'
+    return [f'/device:{kind}:{i}' for i in range(num_devices)]
+
+
 def place(device: str) -> tuple[str, int, str, int]:
     """Returns (job, task, kind, index) of a device string. Equivalent spellings give the same result.
 

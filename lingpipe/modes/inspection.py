@@ -8,10 +8,11 @@ from lingpipe.overview import overview
 
 
 def inspect(params: Any, values: Any) -> int:
-    """Prints the plan. Only what --devices names is looked for."""
+    """Prints the plan. Only workers that --devices names are looked for."""
     if values.devices:
         from lingpipe.cluster import devices
-        placement.assign(params, devices.find(values.devices, params.pipeline.num_devices, params.train.worker_timeout_s))
+        found = devices.find(values.devices, params.pipeline.num_devices, params.train.worker_timeout_s, must_exist=False)
+        placement.assign(params, found)
     experiment = params.instantiate()
     print(overview(experiment.make_plan(), experiment.params.train_input.batch_size), end='')
     return 0

@@ -132,14 +132,25 @@ def test_inspect_makes_no_weight_and_needs_no_device(capsys, monkeypatch):
     billion = [f'--set=task.model.layers[{i}].dim=16384' for i in range(4)]
     assert trainer.main(['trainer', MODEL, '--mode=inspect', '--set=pipeline.num_cells=5', '--set=pipeline.schedule=gpipe', *billion]) == 0
     out = capsys.readouterr().out
-    assert '1,073,741,824 parameters in 5 cells; 2 micro-batches of 4 examples; schedule gpipe, recompute cell.' in out
+    assert '1,073,741,824 parameters in 5 cells\n2 micro-batches of 4 examples; schedule gpipe, recompute cell\n' in out
     assert re.search(r'predicted bubble [\d.]+%, balance 80\.0% \(mean cell / slowest cell\)', out)
-    assert re.search(r'^4 +device 4 +model/loss +model/loss +1 ', out, re.MULTILINE)
+    assert re.search(r'^ +3 CPU:3 +1 +2\.147 +268 M ', out, re.MULTILINE)
+    assert '\ncell 4: model/loss .. model/loss\n' in out
     assert out.endswith('F0 F1 .. .. .. .. .. .. .. B0 .. B1\n'
                         '.. F0 F1 .. .. .. .. .. B0 .. B1 ..\n'
                         '.. .. F0 F1 .. .. .. B0 .. B1 .. ..\n'
                         '.. .. .. F0 F1 .. B0 .. B1 .. .. ..\n'
                         '.. .. .. .. B0 -- B1 -- .. .. .. ..\n')
+
+
+def test_inspect_fits_into_80_columns_and_needs_no_gpu(capsys):
+    flags = ['--mode=inspect', '--model=image.imagenet.AmoebaNetD72x512', '--devices=gpu:0-7']
+    assert trainer.main(['trainer', *flags]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ['cell', 'device', 'layers', 'GFLOPs', 'params', 'state', 'MB', 'held', 'MB', 'peak', 'MB',
+                                'sent', 'MB', 'share']
+    assert [line.split()[:2] for line in lines[1:9]] == [[str(k), f'GPU:{k}'] for k in range(8)]
+    assert max(len(line) for line in lines if not line.startswith('cell ')) <= 80
 
 
 # Logdirs.

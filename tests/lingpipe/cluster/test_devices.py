@@ -59,6 +59,13 @@ def test_gpus_are_one_some_or_all(monkeypatch):
     assert find('2*gpu:3', 2) == ['GPU:3', 'GPU:3']
 
 
+def test_a_plan_alone_needs_no_gpu(monkeypatch):
+    gpus(monkeypatch, 0)
+    assert devices.find('gpu:0-1', 2, 0., must_exist=False).names == ('/device:GPU:0', '/device:GPU:1')
+    with pytest.raises(ValueError, match=r'--devices=gpu, but this machine has 0 GPUs'):
+        devices.find('gpu', 1, 0., must_exist=False)
+
+
 def test_only_as_many_cpus_are_made_as_cells_need():
     assert devices.find('cpu:8', 3, 0.).num_cpus == 3
     assert devices.find('cpu:2-3', 2, 0.).num_cpus == 4
