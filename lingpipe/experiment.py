@@ -59,13 +59,12 @@ class Experiment(Configurable):
         pipeline: PipelineParams = field(PipelineParams(), 'Cells, micro-batches, schedule, recomputation.')
         train: TrainLoop.Params = field(TrainLoop.Params(), 'Number of steps, and how often there is a checkpoint, an evaluation, a line.')
         seed: int = field(0, 'Of initial weights and of all randomness in layers; inputs may have their own.')
-        intra_op_threads: int = field(1, 'Threads of one op, 0: all processors. Sums are split among them, so they change the last bits.')
+        intra_op_threads: int = field(1, 'Threads of one op, 0: all processors. Sums are split among them, so they change the last bits.',
+                                      least=0, most=1024)
         initialize_from: InitializeFrom = field(InitializeFrom(), "Another experiment's weights to start from.")
 
         def check(self) -> None:
-            """Raises ValueError for a negative intra_op_threads, or for an eval input that never ends or has no name for a directory."""
-            if self.intra_op_threads < 0:
-                raise ValueError(f'intra_op_threads={self.intra_op_threads}; use 1 or more, or 0 for all processors')
+            """Raises ValueError for an eval input that never ends or has no name for a directory."""
             for name, one in self.eval_inputs.items():
                 if one.num_epochs is None:
                     raise ValueError(f'eval_inputs.{name}.num_epochs is none, so that an evaluation would not end; set it to 1')

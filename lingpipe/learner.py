@@ -32,32 +32,30 @@ class Learner(Configurable):
         """Optimizer, schedule, decay, clipping, moving average, frozen weights, accumulation."""
         optimizer: optimizers.Optimizer.Params = field(optimizers.SGD.Params(), 'The optimizer: see lingpipe/optimizers.py.')
         learning_rate: schedules.Schedule.Params = field(schedules.Constant.Params(), 'The schedule: see lingpipe/schedules.py.')
-        weight_decay: float = field(0.0, 'Decoupled: every update also subtracts learning_rate * weight_decay * w.')
-        l2: float = field(0.0, 'Coupled: l2 * w is added to the gradient before clipping, as if l2/2 * |w|^2 were in the loss.')
+        weight_decay: float = field(0.0, 'Decoupled: every update also subtracts learning_rate * weight_decay * w.',
+                                    least=0)
+        l2: float = field(0.0, 'Coupled: l2 * w is added to the gradient before clipping, as if l2/2 * |w|^2 were in the loss.',
+                          least=0)
         no_decay: str = field('', 'Regular expression, found in paths of weights without weight_decay and l2; empty: none.')
         decay_vectors: bool = field(False, 'Whether weights of rank 0 and 1 (biases, scales of normalisation) decay too.')
-        clip_norm: float | None = field(None, 'Largest global norm of the gradients of all weights; none: no clipping.')
-        ema_decay: float | None = field(None, 'Decay of the moving average of weights used for evaluation; none: no average.')
+        clip_norm: float | None = field(None, 'Largest global norm of the gradients of all weights; none: no clipping.',
+                                        above=0)
+        ema_decay: float | None = field(None, 'Decay of the moving average of weights used for evaluation; none: no average.',
+                                        above=0, below=1)
         ema_warmup: bool = field(True, 'Whether the decay after n updates is at most (1 + n) / (10 + n), to forget the start.')
         frozen: str = field('', 'Regular expression, found in paths of weights that do not train; empty: none.')
-        accumulate: int = field(1, 'Mini-batches whose gradients are summed up for one update.')
+        accumulate: int = field(1, 'Mini-batches whose gradients are summed up for one update.',
+                                least=1)
         max_nonfinite_steps: int = field(10, 'Steps in a row with an infinite or nan loss or gradient, which are skipped, that '
-                                             'stop the training.')
+                                             'stop the training.', least=1)
 
         def check(self) -> None:
-            """Raises ValueError for an expression that does not compile, or a number out of its range."""
+            """Raises ValueError for an expression that does not compile."""
             for name in ('no_decay', 'frozen'):
                 try:
                     re.compile(getattr(self, name))
                 except re.error as error:
                     raise ValueError(f'{name}={getattr(self, name)!r} is not a regular expression: {error}; correct it') from error
-            for name, least in (('weight_decay', 0), ('l2', 0), ('accumulate', 1), ('max_nonfinite_steps', 1)):
-                if not getattr(self, name) >= least:
-                    raise ValueError(f'{name}={getattr(self, name)} is below {least}; use {least} or more')
-            if self.clip_norm is not None and not self.clip_norm > 0:
-                raise ValueError(f'clip_norm={self.clip_norm} leaves no gradient; use a positive norm, or none for no clipping')
-            if self.ema_decay is not None and not 0 < self.ema_decay < 1:
-                raise ValueError(f'ema_decay={self.ema_decay} is not between 0 and 1; use one like 0.9999, or none for no average')
 
     params: Params
 

@@ -42,7 +42,8 @@ class SGD(Optimizer):
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.SGD."""
-        momentum: float = field(0.0, 'Part of the last update that the next one keeps, in [0, 1].')
+        momentum: float = field(0.0, 'Part of the last update that the next one keeps, in [0, 1].',
+                                least=0, most=1)
         nesterov: bool = field(False, 'Whether the momentum is Nesterov\'s.')
 
 
@@ -53,9 +54,12 @@ class RMSProp(Optimizer):
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.RMSprop."""
-        rho: float = field(0.9, 'Decay of the moving average of squared gradients.')
-        momentum: float = field(0.0, 'Part of the last update that the next one keeps.')
-        epsilon: float = field(1e-7, 'Added to the average of squared gradients, inside the square root.')
+        rho: float = field(0.9, 'Decay of the moving average of squared gradients.',
+                           least=0, below=1)
+        momentum: float = field(0.0, 'Part of the last update that the next one keeps.',
+                                least=0, most=1)
+        epsilon: float = field(1e-7, 'Added to the average of squared gradients, inside the square root.',
+                               above=0)
         centered: bool = field(False, 'Whether gradients are normalised by their variance, not their second moment.')
 
 
@@ -66,9 +70,10 @@ class Adam(Optimizer):
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.Adam."""
-        beta_1: float = field(0.9, 'Decay of the first moment.')
-        beta_2: float = field(0.999, 'Decay of the second moment.')
-        epsilon: float = field(1e-7, "Added to the square root of the second moment (the paper's epsilon hat).")
+        beta_1: float = field(0.9, 'Decay of the first moment.', least=0, below=1)
+        beta_2: float = field(0.999, 'Decay of the second moment.', least=0, below=1)
+        epsilon: float = field(1e-7, "Added to the square root of the second moment (the paper's epsilon hat).",
+                               above=0)
         amsgrad: bool = field(False, 'Whether the largest second moment so far is used (one more slot).')
 
 
@@ -90,10 +95,12 @@ class Adafactor(Optimizer):
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.Adafactor."""
-        beta_2_decay: float = field(-0.8, 'Exponent of the step in the decay of the second moment.')
-        epsilon_1: float = field(1e-30, 'Added to squared gradients.')
-        epsilon_2: float = field(1e-3, 'Least root mean square of a weight that scales its updates.')
-        clip_threshold: float = field(1.0, 'Largest root mean square of an update.')
+        beta_2_decay: float = field(-0.8, 'Exponent of the step in the decay of the second moment.',
+                                    most=0)
+        epsilon_1: float = field(1e-30, 'Added to squared gradients.', above=0)
+        epsilon_2: float = field(1e-3, 'Least root mean square of a weight that scales its updates.',
+                                 above=0)
+        clip_threshold: float = field(1.0, 'Largest root mean square of an update.', above=0)
 
 
 class Lion(Optimizer):
@@ -103,5 +110,6 @@ class Lion(Optimizer):
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.Lion."""
-        beta_1: float = field(0.9, 'Part of the momentum in the update, in (0, 1].')
-        beta_2: float = field(0.99, 'Decay of the momentum.')
+        beta_1: float = field(0.9, 'Part of the momentum in the update, in (0, 1].',
+                              above=0, most=1)
+        beta_2: float = field(0.99, 'Decay of the momentum.', least=0, below=1)

@@ -24,12 +24,7 @@ class Schedule(Configurable):
 
     class Params(Configurable.Params):
         """The warm-up, which every schedule has."""
-        warmup_steps: int = field(0, 'Updates of linear warm-up; 0: none.')
-
-        def check(self) -> None:
-            """Raises ValueError for a negative warm-up."""
-            if self.warmup_steps < 0:
-                raise ValueError(f'warmup_steps={self.warmup_steps} is negative; use 0 for no warm-up')
+        warmup_steps: int = field(0, 'Updates of linear warm-up; 0: none.', least=0)
 
     @property
     def peak(self) -> float:
@@ -54,7 +49,7 @@ class Constant(Schedule):
 
     class Params(Schedule.Params):
         """The rate."""
-        rate: float = field(REQUIRED, 'The learning rate.')
+        rate: float = field(REQUIRED, 'The learning rate.', least=0)
 
     @property
     def peak(self) -> float:
@@ -71,14 +66,10 @@ class _Decaying(Schedule):
 
     class Params(Schedule.Params):
         """Where the decay begins and how long it takes."""
-        rate: float = field(REQUIRED, 'The peak of the learning rate, where the decay begins.')
-        decay_steps: int = field(REQUIRED, 'Updates, after the warm-up, that the decay takes.')
-
-        def check(self) -> None:
-            """Raises ValueError for a decay of no steps."""
-            super().check()
-            if self.decay_steps < 1:
-                raise ValueError(f'decay_steps={self.decay_steps} leaves no time for the decay; use 1 or more, or Constant')
+        rate: float = field(REQUIRED, 'The peak of the learning rate, where the decay begins.',
+                            least=0)
+        decay_steps: int = field(REQUIRED, 'Updates, after the warm-up, that the decay takes.',
+                                 least=1)
 
     @property
     def peak(self) -> float:
@@ -91,7 +82,8 @@ class Cosine(_Decaying):
 
     class Params(_Decaying.Params):
         """Where the cosine ends."""
-        final_fraction: float = field(0.0, 'The rate after the decay, as a fraction of the peak.')
+        final_fraction: float = field(0.0, 'The rate after the decay, as a fraction of the peak.',
+                                      least=0)
 
     def decay(self) -> Any:
         """Keras' CosineDecay."""
@@ -104,7 +96,8 @@ class Exponential(_Decaying):
 
     class Params(_Decaying.Params):
         """The factor, and whether it comes at once."""
-        decay_factor: float = field(REQUIRED, 'The factor that `decay_steps` updates multiply the rate by.')
+        decay_factor: float = field(REQUIRED, 'The factor that `decay_steps` updates multiply the rate by.',
+                                    above=0)
         staircase: bool = field(False, 'Whether the rate falls once every decay_steps updates, not a little in each.')
 
     def decay(self) -> Any:
@@ -118,8 +111,8 @@ class Polynomial(_Decaying):
 
     class Params(_Decaying.Params):
         """Where the curve ends, and its form."""
-        final_rate: float = field(0.0, 'The rate after the decay.')
-        power: float = field(1.0, 'The exponent; 1 is a straight line.')
+        final_rate: float = field(0.0, 'The rate after the decay.', least=0)
+        power: float = field(1.0, 'The exponent; 1 is a straight line.', above=0)
 
     def decay(self) -> Any:
         """Keras' PolynomialDecay."""
@@ -132,7 +125,7 @@ class Linear(_Decaying):
 
     class Params(_Decaying.Params):
         """Where the line ends."""
-        final_rate: float = field(0.0, 'The rate after the decay.')
+        final_rate: float = field(0.0, 'The rate after the decay.', least=0)
 
     def decay(self) -> Any:
         """Keras' PolynomialDecay of power 1."""
@@ -147,13 +140,9 @@ class InverseSquareRoot(Schedule):
 
     class Params(Schedule.Params):
         """The peak, and a warm-up that is not 0."""
-        rate: float = field(REQUIRED, 'The peak of the learning rate, at the end of the warm-up.')
-        warmup_steps: int = field(4000)
-
-        def check(self) -> None:
-            """Raises ValueError for a warm-up below 1."""
-            if self.warmup_steps < 1:
-                raise ValueError(f'warmup_steps={self.warmup_steps} leaves the peak undefined; use 1 or more')
+        rate: float = field(REQUIRED, 'The peak of the learning rate, at the end of the warm-up.',
+                            least=0)
+        warmup_steps = field(4000, 'Updates of linear warm-up.', least=1)
 
     def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
         s, warmup = tf.cast(step, tf.float32) + 1., float(self.params.warmup_steps)
@@ -165,8 +154,9 @@ class Piecewise(Schedule):
 
     class Params(Schedule.Params):
         """The rates, and the steps between them."""
-        boundaries: tuple[int, ...] = field(REQUIRED, 'Numbers of updates after which the rate changes, growing.')
-        rates: tuple[float, ...] = field(REQUIRED, 'The rates: one more than boundaries.')
+        boundaries: tuple[int, ...] = field(REQUIRED, 'Numbers of updates after which the rate changes, growing.',
+                                            least=1)
+        rates: tuple[float, ...] = field(REQUIRED, 'The rates: one more than boundaries.', least=0)
 
         def check(self) -> None:
             """Raises ValueError unless boundaries grow, begin after the warm-up, and are one fewer than rates."""

@@ -53,29 +53,30 @@ class TrainLoop(Configurable):
 
     class Params(Configurable.Params):
         """Lengths and intervals, in steps unless the name says otherwise."""
-        num_steps: int = field(1000, 'Updates, those of earlier runs in the logdir included.')
-        checkpoint_every_steps: int = field(1000, 'Steps between two checkpoints; there is one at the end anyway.')
-        keep: int = field(3, 'How many of the newest checkpoints stay; the best stays besides.')
-        eval_every_steps: int = field(0, 'Steps between two evaluations; 0: only at the end.')
-        summary_every_steps: int = field(100, 'Steps between two summaries for TensorBoard.')
-        log_every_s: float = field(10.0, 'Seconds between two lines of progress.')
-        check_replicas_every_steps: int = field(0, 'Steps between two comparisons of all replicas, bit by bit; 0: none.')
-        timeline_step: int | None = field(None, 'The last of the few steps whose tasks are timed and drawn; none: no step.')
+        num_steps: int = field(1000, 'Updates, those of earlier runs in the logdir included.',
+                               least=0)
+        checkpoint_every_steps: int = field(1000, 'Steps between two checkpoints; there is one at the end anyway.',
+                                            least=1)
+        keep: int = field(3, 'How many of the newest checkpoints stay; the best stays besides.',
+                          least=1)
+        eval_every_steps: int = field(0, 'Steps between two evaluations; 0: only at the end.',
+                                      least=0)
+        summary_every_steps: int = field(100, 'Steps between two summaries for TensorBoard.',
+                                         least=1)
+        log_every_s: float = field(10.0, 'Seconds between two lines of progress.',
+                                   least=0, most=10**9)
+        check_replicas_every_steps: int = field(0, 'Steps between two comparisons of all replicas, bit by bit; 0: none.',
+                                                least=0)
+        timeline_step: int | None = field(None, 'The last of the few steps whose tasks are timed and drawn; none: no step.',
+                                          least=1)
         checkpoint_in_background: bool = field(True, 'Steps go on while a checkpoint is written, from copies that take the memory of '
                                                      'weights and slots once more until then.')
         step_timeout_s: float = field(600.0, 'Seconds that a step on workers may take (the first, which is traced: as long as all workers '
-                                             'answer) before they count as lost.')
-        worker_timeout_s: float = field(300.0, 'Seconds to wait for workers that do not answer, at the start and after one was lost.')
+                                             'answer) before they count as lost.',
+                                      least=0.1, most=10**9)
+        worker_timeout_s: float = field(300.0, 'Seconds to wait for workers that do not answer, at the start and after one was lost.',
+                                        least=0, most=10**9)
         best_input: str = field('', 'The eval input whose best_metric says which checkpoint is best; empty: the first by name.')
-
-        def check(self) -> None:
-            """Raises ValueError for a length or an interval that is too small."""
-            for name, least in (('num_steps', 0), ('checkpoint_every_steps', 1), ('keep', 1), ('eval_every_steps', 0),
-                                ('summary_every_steps', 1), ('log_every_s', 0), ('timeline_step', 1), ('step_timeout_s', 0.1),
-                                ('worker_timeout_s', 0)):
-                value = getattr(self, name)
-                if value is not None and not value >= least:
-                    raise ValueError(f'{name}={value}; use {least} or more')
 
     params: Params
 

@@ -34,8 +34,8 @@ class Delay(Layer):
     """A layer that does nothing for a while: an emulated device. Forward and backward each sleep without using a core."""
 
     class Params(Layer.Params):
-        forward_ms: float = field(REQUIRED, 'Milliseconds of a forward.')
-        backward_ms: float = field(REQUIRED, 'Milliseconds of a backward.')
+        forward_ms: float = field(REQUIRED, 'Milliseconds of a forward.', least=0)
+        backward_ms: float = field(REQUIRED, 'Milliseconds of a backward.', least=0)
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)

@@ -28,19 +28,15 @@ class Input(Configurable):
 
     class Params(Configurable.Params):
         """Batches, their order, and how far ahead they are made."""
-        batch_size: int = field(REQUIRED, 'Examples in a mini-batch, over all replicas and micro-batches.')
+        batch_size: int = field(REQUIRED, 'Examples in a mini-batch, over all replicas and micro-batches.',
+                                least=1)
         shuffle: bool = field(True, 'Whether every epoch has an order of its own.')
         seed: int = field(0, 'Of the order and of the random numbers of preprocess.')
-        num_epochs: int | None = field(None, 'Passes over the data, the last batch padded with examples of weight 0; none: for ever.')
-        prefetch: int = field(2, 'Batches that are made ahead.')
-        num_parallel_calls: int | None = field(None, 'Examples preprocessed at a time; none: TensorFlow decides, up to 16.')
-
-        def check(self) -> None:
-            """Raises ValueError for a number that is too small."""
-            for name, least in (('batch_size', 1), ('num_epochs', 1), ('prefetch', 0), ('num_parallel_calls', 1)):
-                value = getattr(self, name)
-                if value is not None and value < least:
-                    raise ValueError(f'{name}={value} is below {least}; use {least} or more')
+        num_epochs: int | None = field(None, 'Passes over the data, the last batch padded with examples of weight 0; none: for ever.',
+                                       least=1)
+        prefetch: int = field(2, 'Batches that are made ahead.', least=0)
+        num_parallel_calls: int | None = field(None, 'Examples preprocessed at a time; none: TensorFlow decides, up to 16.',
+                                               least=1, most=1024)
 
     params: Params
 

@@ -72,7 +72,7 @@ class Feature(Configurable):
     class Params(Configurable.Params):
         """Type and shape."""
         dtype: Literal['float32', 'int64', 'string'] = field(REQUIRED, 'As it was written.')
-        shape: tuple[int, ...] = field((), 'Its shape.')
+        shape: tuple[int, ...] = field((), 'Its shape.', least=1)
         is_sequence: bool = field(False, 'Whether an example has any number of values of `shape` (); preprocess must make it static.')
 
         def check(self) -> None:

@@ -16,7 +16,7 @@ from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layer import Layer
 from lingpipe.layers.dense import project, projection_flops
-from lingpipe.layers.dropout import check_rate, drop, drop_bytes, drop_flops
+from lingpipe.layers.dropout import drop, drop_bytes, drop_flops
 from lingpipe.layers.shapes import check_last_dim, dims
 from lingpipe.nested import NestedMap
 from lingpipe.tracing import as_spec, num_bytes, num_elements, static_shape
@@ -33,19 +33,19 @@ class MultiHeadAttention(Layer):
 
     class Params(Layer.Params):
         """Sizes, causality, dropout and initializer."""
-        input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.')
-        num_heads: int = field(REQUIRED, 'H.')
-        head_dim: int = field(0, 'h, the channels of a head; 0: input_dim / num_heads.')
-        memory_dim: int = field(0, 'Channels of the memory; 0: input_dim.')
+        input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)
+        num_heads: int = field(REQUIRED, 'H.', least=1)
+        head_dim: int = field(0, 'h, the channels of a head; 0: input_dim / num_heads.', least=0)
+        memory_dim: int = field(0, 'Channels of the memory; 0: input_dim.', least=0)
         is_causal: bool = field(False, 'Whether a position sees itself and earlier ones only (self-attention).')
-        dropout_rate: float = field(0., 'Probability that a weight of the attention becomes zero in training.')
+        dropout_rate: float = field(0., 'Probability that a weight of the attention becomes zero in training.',
+                                    least=0, below=1)
         use_bias: bool = field(True, 'Whether the four projections add a bias.')
         kernel_initializer: str = field('glorot_uniform', 'Name of the Keras initializer of the projections.')
 
         def check(self) -> None:
-            """Raises ValueError for a rate outside [0, 1), or heads that do not divide the channels."""
-            check_rate('dropout_rate', self.dropout_rate)
-            if self.num_heads < 1 or not self.head_dim and self.input_dim % self.num_heads:
+            """Raises ValueError for heads that do not divide the channels."""
+            if not self.head_dim and self.input_dim % self.num_heads:
                 raise ValueError(f'num_heads={self.num_heads} does not divide input_dim={self.input_dim}; '
                                  'choose one that does, or set head_dim.')
 

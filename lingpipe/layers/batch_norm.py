@@ -76,15 +76,11 @@ class BatchNorm(Layer):
 
     class Params(Layer.Params):
         """Channels, and how they are normalised."""
-        dim: int = field(REQUIRED, 'C, the channels of the input.')
-        decay: float = field(0.99, 'Of the moving averages: new = decay * old + (1 - decay) * value of the mini-batch.')
-        epsilon: float = field(1e-3, 'Added to the variance.')
+        dim: int = field(REQUIRED, 'C, the channels of the input.', least=1)
+        decay: float = field(0.99, 'Of the moving averages: new = decay * old + (1 - decay) * value of the mini-batch.',
+                             least=0, most=1)
+        epsilon: float = field(1e-3, 'Added to the variance.', least=0)
         scale_initializer: str = field('ones', "Name of the Keras initializer of scale; 'zeros' for the last one of a residual branch.")
-
-        def check(self) -> None:
-            """Raises ValueError unless decay is in [0, 1]."""
-            if not 0 <= self.decay <= 1:
-                raise ValueError(f'decay={self.decay} is no weight of a mean; give 0 <= decay <= 1, usually 0.9 to 0.999.')
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)

@@ -24,22 +24,21 @@ class _Conv(Layer):
 
     class Params(Layer.Params):
         """Kernel, strides, padding, bias, activation."""
-        input_dim: int = field(REQUIRED, 'Channels of the input.')
-        kernel_size: tuple[int, int] = field((3, 3), 'Height and width of the kernel.')
-        strides: int | tuple[int, int] = field(1, 'Pixels from one output to the next, both ways, or down and across.')
+        input_dim: int = field(REQUIRED, 'Channels of the input.', least=1)
+        kernel_size: tuple[int, int] = field((3, 3), 'Height and width of the kernel.', least=1)
+        strides: int | tuple[int, int] = field(1, 'Pixels from one output to the next, both ways, or down and across.',
+                                               least=1)
         padding: str = field('same', "'same': output size = input size / strides, rounded up; 'valid': whole kernels only.")
-        dilation: int = field(1, 'Pixels from one kernel element to the next, both ways.')
+        dilation: int = field(1, 'Pixels from one kernel element to the next, both ways.', least=1)
         use_bias: bool = field(True, 'Whether a bias is added.')
         activation: str = field('linear', 'Name in keras.activations.')
         kernel_initializer: str = field('he_normal', "Name of the initializer of the kernel: Keras', or 'he_normal_fan_out'.")
 
         def check(self) -> None:
-            """Raises ValueError for an unknown name, strides below 1, or strides together with dilation."""
+            """Raises ValueError for an unknown name, or strides together with dilation."""
             check_padding(self.padding)
             activation_fn(self.activation)
             initializer_named(self.kernel_initializer)
-            if min(pair(self.strides)) < 1:
-                raise ValueError(f'strides={self.strides}; an output is at least 1 pixel from the next: use 1 or more.')
             if max(pair(self.strides)) > 1 and self.dilation > 1:
                 raise ValueError(f'strides={self.strides} and dilation={self.dilation}: only one of them can be above 1; '
                                  'set the other to 1.')
@@ -79,7 +78,7 @@ class Conv2D(_Conv):
 
     class Params(_Conv.Params):
         """Those of a convolution."""
-        filters: int = field(REQUIRED, 'Channels of the output.')
+        filters: int = field(REQUIRED, 'Channels of the output.', least=1)
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)
@@ -106,7 +105,7 @@ class _Depthwise(_Conv):
 
     class Params(_Conv.Params):
         """Those of a convolution; strides are the same down and across."""
-        multiplier: int = field(1, 'Outputs of each channel in the depthwise part.')
+        multiplier: int = field(1, 'Outputs of each channel in the depthwise part.', least=1)
 
         def check(self) -> None:
             """Raises ValueError for strides that differ, which TensorFlow's kernels do not have."""
@@ -141,7 +140,7 @@ class SeparableConv2D(_Depthwise):
 
     class Params(_Depthwise.Params):
         """Those of a depthwise convolution."""
-        filters: int = field(REQUIRED, 'Channels of the output.')
+        filters: int = field(REQUIRED, 'Channels of the output.', least=1)
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)

@@ -114,8 +114,8 @@ class Dense(Layer):
 
     class Params(Layer.Params):
         """Channels, activation and initializer."""
-        input_dim: int = field(REQUIRED, 'D, the channels of the input.')
-        units: int = field(REQUIRED, 'U, the channels of the output.')
+        input_dim: int = field(REQUIRED, 'D, the channels of the input.', least=1)
+        units: int = field(REQUIRED, 'U, the channels of the output.', least=1)
         activation: str = field('linear', 'Name in keras.activations.')
         use_bias: bool = field(True, 'Whether b is added.')
         kernel_initializer: str = field('glorot_uniform', 'Name of the Keras initializer of w.')

@@ -21,12 +21,6 @@ from lingpipe.tracing import as_spec, num_elements, static_shape
 _RANGE = 1 << 16
 
 
-def check_rate(name: str, rate: float) -> None:
-    """Raises ValueError unless 0 <= rate < 1."""
-    if not 0 <= rate < 1:
-        raise ValueError(f'{name}={rate} is not a probability below 1; give 0 <= {name} < 1.')
-
-
 def drop(x: tf.Tensor, rate: float, seed: tf.Tensor, mask_shape: list[Any] | None = None) -> tf.Tensor:
     """x with zeros in place of elements of probability `rate`, the others scaled to keep the expectation.
 
@@ -70,11 +64,7 @@ class Dropout(Layer):
 
     class Params(Layer.Params):
         """How much is dropped."""
-        rate: float = field(0.1, 'Probability that an element becomes zero.')
-
-        def check(self) -> None:
-            """Raises ValueError unless 0 <= rate < 1."""
-            check_rate('rate', self.rate)
+        rate: float = field(0.1, 'Probability that an element becomes zero.', least=0, below=1)
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
         """x with zeros in training, or x itself; any shape."""
@@ -93,11 +83,7 @@ class DropPath(Layer):
 
     class Params(Layer.Params):
         """How much is dropped."""
-        rate: float = field(0.1, 'Probability that an example becomes zero.')
-
-        def check(self) -> None:
-            """Raises ValueError unless 0 <= rate < 1."""
-            check_rate('rate', self.rate)
+        rate: float = field(0.1, 'Probability that an example becomes zero.', least=0, below=1)
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
         """[b, ...] with whole examples of zeros in training, or x itself."""
@@ -122,11 +108,7 @@ class WordDropout(Layer):
 
     class Params(Layer.Params):
         """How much is dropped."""
-        rate: float = field(0.1, 'Probability that a word becomes zero.')
-
-        def check(self) -> None:
-            """Raises ValueError unless 0 <= rate < 1."""
-            check_rate('rate', self.rate)
+        rate: float = field(0.1, 'Probability that a word becomes zero.', least=0, below=1)
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
         """[b, t, d] with zero rows in training, the others scaled to keep the expectation, or x itself."""

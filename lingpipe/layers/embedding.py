@@ -30,8 +30,8 @@ class Embedding(Shardable):
 
     class Params(Shardable.Params):
         """Size of the table, and the dtype of what comes out."""
-        vocab_size: int = field(REQUIRED, 'V, the number of rows.')
-        dim: int = field(REQUIRED, 'D, the channels of a row.')
+        vocab_size: int = field(REQUIRED, 'V, the number of rows.', least=1)
+        dim: int = field(REQUIRED, 'D, the channels of a row.', least=1)
         dtype: str = field('float32', "Of the output, and so of the layers after it: 'float32' or 'bfloat16'.")
         is_scaled: bool = field(False, 'Whether the output is multiplied by sqrt(D).')
 
@@ -80,9 +80,9 @@ class PositionEmbedding(Layer):
 
     class Params(Layer.Params):
         """The kind of the vectors, and their size."""
-        dim: int = field(REQUIRED, 'D, the channels of the input.')
+        dim: int = field(REQUIRED, 'D, the channels of the input.', least=1)
         kind: str = field('sinusoidal', "'sinusoidal' or 'learned'.")
-        max_length: int = field(0, 'Of learned ones: the largest T.')
+        max_length: int = field(0, 'Of learned ones: the largest T.', least=0)
 
         def check(self) -> None:
             """Raises ValueError for an unknown kind, learned positions without max_length, or sines of an odd dim."""

@@ -34,7 +34,8 @@ class KerasLayer(Layer):
         """The Keras layer, and what it is given."""
         class_name: str = field(REQUIRED, "Class in keras.layers, or one registered with Keras as 'package>Name'.")
         config: str = field('{}', 'Its configuration as JSON: {"units": 64}.')
-        input_shape: tuple[int | None, ...] = field(REQUIRED, 'Shape of one example, None for a dimension that varies.')
+        input_shape: tuple[int | None, ...] = field(REQUIRED, 'Shape of one example, None for a dimension that varies.',
+                                                    least=1)
         input_dtype: str = field('float32', 'Dtype of the input.')
 
         def check(self) -> None:

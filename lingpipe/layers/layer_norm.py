@@ -48,8 +48,8 @@ class LayerNorm(Layer):
 
     class Params(Layer.Params):
         """Channels and epsilon."""
-        dim: int = field(REQUIRED, 'Channels of the input.')
-        epsilon: float = field(1e-5, 'Added to the variance.')
+        dim: int = field(REQUIRED, 'Channels of the input.', least=1)
+        epsilon: float = field(1e-5, 'Added to the variance.', least=0)
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)

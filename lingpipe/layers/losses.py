@@ -33,12 +33,6 @@ class Loss(Layer):
         ctx.emit_loss(self.path, 'loss', loss_sum * p.scale if p.scale != 1 else loss_sum, None if p.is_auxiliary else weight_sum)
 
 
-def check_smoothing(label_smoothing: float) -> None:
-    """Raises ValueError unless 0 <= label_smoothing < 1."""
-    if not 0 <= label_smoothing < 1:
-        raise ValueError(f'label_smoothing={label_smoothing} is no part of 1; give 0 <= label_smoothing < 1.')
-
-
 class CrossEntropyLoss(Loss):
     """-log softmax(x)[labels], weighted, with the metrics accuracy and, if asked, top5.
 
@@ -51,12 +45,9 @@ class CrossEntropyLoss(Loss):
 
     class Params(Loss.Params):
         """Label smoothing and metrics."""
-        label_smoothing: float = field(0., 'The part of the label that is spread over all classes.')
+        label_smoothing: float = field(0., 'The part of the label that is spread over all classes.',
+                                       least=0, below=1)
         has_top5: bool = field(False, "Whether the metric 'top5' is emitted.")
-
-        def check(self) -> None:
-            """Raises ValueError unless 0 <= label_smoothing < 1."""
-            check_smoothing(self.label_smoothing)
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor, labels: tf.Tensor, weight: tf.Tensor,
               other_labels: tf.Tensor | None = None, share: tf.Tensor | None = None) -> None:

@@ -19,8 +19,8 @@ class _Pool(Layer):
 
     class Params(Layer.Params):
         """The window, and how it moves."""
-        pool_size: tuple[int, int] = field((2, 2), 'Height and width of the window.')
-        strides: int = field(2, 'Pixels from one output to the next, both ways.')
+        pool_size: tuple[int, int] = field((2, 2), 'Height and width of the window.', least=1)
+        strides: int = field(2, 'Pixels from one output to the next, both ways.', least=1)
         padding: str = field('same', "'same': output size = input size / strides, rounded up; 'valid': whole windows only.")
 
         def check(self) -> None:

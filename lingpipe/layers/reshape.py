@@ -32,7 +32,7 @@ class Reshape(Layer):
 
     class Params(Layer.Params):
         """The new shape."""
-        shape: tuple[int, ...] = field(REQUIRED, 'The dimensions of one example.')
+        shape: tuple[int, ...] = field(REQUIRED, 'The dimensions of one example.', least=1)
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
         """[b, ...] -> [b, *shape]. Raises ValueError if the products differ."""

@@ -99,14 +99,12 @@ class Repeat(Sequential):
         """The layer, and how often; `layers` is made from them."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from body and times; leave empty.')
         body: Layer.Params = field(REQUIRED, 'The layer to repeat.')
-        times: int = field(REQUIRED, 'How often.')
+        times: int = field(REQUIRED, 'How often.', least=1, most=10_000)
 
     def __init__(self, params: Any, path: str = ''):
         p = params.copy()
         if p.layers:
             raise ValueError('Repeat.layers is made from body and times; leave it empty.')
-        if p.times < 1:
-            raise ValueError(f'Repeat.times={p.times}; it must be at least 1.')
         p.layers = tuple(p.body.copy().set(name=f'{p.body.name or "layer"}_{i}') for i in range(p.times))
         super().__init__(p, path)
 

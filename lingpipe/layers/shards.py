@@ -26,12 +26,13 @@ class Shardable(Layer):
 
     class Params(Layer.Params):
         """Which shard it is; `split` sets this."""
-        shard: int = field(0, 'Which of num_shards it is, from 0.')
-        num_shards: int = field(1, 'How many layers the whole is split into; 1: it is the whole.')
+        shard: int = field(0, 'Which of num_shards it is, from 0.', least=0)
+        num_shards: int = field(1, 'How many layers the whole is split into; 1: it is the whole.',
+                                least=1, most=10_000)
 
         def check(self) -> None:
             """Raises ValueError for a shard that there is not."""
-            if not 0 <= self.shard < self.num_shards:
+            if self.shard >= self.num_shards:
                 raise ValueError(f'shard={self.shard} is none of num_shards={self.num_shards}; count from 0, or leave it to split().')
 
     @property

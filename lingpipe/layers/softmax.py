@@ -24,11 +24,12 @@ class Logits(Shardable):
 
     class Params(Shardable.Params):
         """Sizes of w, and what is done besides the product."""
-        input_dim: int = field(REQUIRED, 'D, the channels of the input.')
-        vocab_size: int = field(REQUIRED, 'V, the number of classes.')
+        input_dim: int = field(REQUIRED, 'D, the channels of the input.', least=1)
+        vocab_size: int = field(REQUIRED, 'V, the number of classes.', least=1)
         use_bias: bool = field(True, 'Whether b is added.')
         transpose_w: bool = field(False, 'Whether w is [V, D], as the table of an Embedding, instead of [D, V].')
-        max_abs: float = field(0., 'Logits are clipped to [-max_abs, max_abs]; 0: they are not.')
+        max_abs: float = field(0., 'Logits are clipped to [-max_abs, max_abs]; 0: they are not.',
+                               least=0)
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)

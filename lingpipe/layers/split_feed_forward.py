@@ -17,7 +17,7 @@ import tensorflow as tf
 from lingpipe.cost import Cost
 from lingpipe.hyperparams import field
 from lingpipe.layer import Layer
-from lingpipe.layers.dropout import check_rate, drop, drop_bytes, drop_flops
+from lingpipe.layers.dropout import drop, drop_bytes, drop_flops
 from lingpipe.layers.layer_norm import LayerNorm
 from lingpipe.layers.sequential import Sequential
 from lingpipe.layers.shards import split
@@ -33,11 +33,7 @@ class Residual(Layer):
 
     class Params(Layer.Params):
         """Dropout."""
-        dropout_rate: float = field(0., 'Of the branch, in training.')
-
-        def check(self) -> None:
-            """Raises ValueError for a rate outside [0, 1)."""
-            check_rate('dropout_rate', self.dropout_rate)
+        dropout_rate: float = field(0., 'Of the branch, in training.', least=0, below=1)
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor, branch: tf.Tensor) -> tf.Tensor:
         """x, branch [b, ..., D] -> [b, ..., D]. Raises ValueError if they are of different shapes."""

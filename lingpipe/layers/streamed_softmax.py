@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layers.losses import Loss, check_smoothing
+from lingpipe.layers.losses import Loss
 from lingpipe.layers.softmax import Logits
 from lingpipe.nested import NestedMap
 from lingpipe.tracing import num_elements, static_shape
@@ -97,12 +97,9 @@ class StreamedCrossEntropyLoss(Loss):
 
     class Params(Loss.Params):
         """The vocabulary, and label smoothing."""
-        vocab_size: int = field(REQUIRED, 'V, of all shards together.')
-        label_smoothing: float = field(0., 'The part of the label that is spread over all classes.')
-
-        def check(self) -> None:
-            """Raises ValueError unless 0 <= label_smoothing < 1."""
-            check_smoothing(self.label_smoothing)
+        vocab_size: int = field(REQUIRED, 'V, of all shards together.', least=1)
+        label_smoothing: float = field(0., 'The part of the label that is spread over all classes.',
+                                       least=0, below=1)
 
     def fprop(self, theta: NestedMap, ctx: Any, softmax: NestedMap, labels: tf.Tensor, weight: tf.Tensor) -> None:
         """Emits the loss 'loss' and, unless it is auxiliary, the metric 'accuracy'."""

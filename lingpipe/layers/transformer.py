@@ -20,7 +20,7 @@ from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layer import Layer
 from lingpipe.layers.attention import MultiHeadAttention
 from lingpipe.layers.dense import activation_cost, activation_fn, project, projection_flops
-from lingpipe.layers.dropout import check_rate, drop, drop_bytes, drop_flops
+from lingpipe.layers.dropout import drop, drop_bytes, drop_flops
 from lingpipe.layers.layer_norm import LayerNorm
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.layers.shards import Shardable, glorot_uniform
@@ -38,17 +38,18 @@ class FeedForward(Shardable):
 
     class Params(Shardable.Params):
         """Sizes, activation, dropout and initialisation."""
-        input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.')
-        hidden_dim: int = field(REQUIRED, 'F, the hidden units.')
+        input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)
+        hidden_dim: int = field(REQUIRED, 'F, the hidden units.', least=1)
         activation: str = field('relu', 'Name in keras.activations.')
-        dropout_rate: float = field(0., 'Probability that a hidden unit becomes zero in training.')
-        init_scale: float = field(1., 'Factor on the variance of the first values of w1 and w2.')
+        dropout_rate: float = field(0., 'Probability that a hidden unit becomes zero in training.',
+                                    least=0, below=1)
+        init_scale: float = field(1., 'Factor on the variance of the first values of w1 and w2.',
+                                  least=0)
 
         def check(self) -> None:
-            """Raises ValueError for an activation that Keras does not know, or a rate outside [0, 1)."""
+            """Raises ValueError for an activation that Keras does not know."""
             super().check()
             activation_fn(self.activation)
-            check_rate('dropout_rate', self.dropout_rate)
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)
@@ -91,20 +92,20 @@ class _TransformerLayer(Layer):
 
     class Params(Layer.Params):
         """Sizes of the parts, their dropout and initialisation."""
-        model_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.')
-        num_heads: int = field(REQUIRED, 'Attention heads.')
-        head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.')
-        hidden_dim: int = field(REQUIRED, 'F, the hidden units of the feed-forward part; 0: there is none (see split_feed_forward.py).')
+        model_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)
+        num_heads: int = field(REQUIRED, 'Attention heads.', least=1)
+        head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.', least=0)
+        hidden_dim: int = field(REQUIRED, 'F, the hidden units of the feed-forward part; 0: there is none (see split_feed_forward.py).',
+                                least=0)
         activation: str = field('relu', 'Name in keras.activations.')
-        dropout_rate: float = field(0., 'Of what every part adds to x, in training.')
-        attention_dropout_rate: float = field(0., 'Of the weights of the attention.')
-        hidden_dropout_rate: float = field(0., 'Of the hidden units.')
-        ffn_init_scale: float = field(1., 'Factor on the variance of the first values of the feed-forward weights.')
-        norm_epsilon: float = field(1e-5, 'Added to the variance by LayerNorm.')
-
-        def check(self) -> None:
-            """Raises ValueError for a rate outside [0, 1)."""
-            check_rate('dropout_rate', self.dropout_rate)
+        dropout_rate: float = field(0., 'Of what every part adds to x, in training.',
+                                    least=0, below=1)
+        attention_dropout_rate: float = field(0., 'Of the weights of the attention.',
+                                              least=0, below=1)
+        hidden_dropout_rate: float = field(0., 'Of the hidden units.', least=0, below=1)
+        ffn_init_scale: float = field(1., 'Factor on the variance of the first values of the feed-forward weights.',
+                                      least=0)
+        norm_epsilon: float = field(1e-5, 'Added to the variance by LayerNorm.', least=0)
 
     def _add_attention(self, name: str, **values: Any) -> None:
         p = self.params
@@ -168,7 +169,7 @@ class TransformerDecoderLayer(_TransformerLayer):
 
     class Params(_TransformerLayer.Params):
         """What every Transformer layer has, and the memory."""
-        memory_dim: int = field(0, 'Channels of the memory; 0: there is none.')
+        memory_dim: int = field(0, 'Channels of the memory; 0: there is none.', least=0)
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)

@@ -23,14 +23,18 @@ from lingpipe.pipeline.wiring import Element, wire
 class PipelineParams(Params):
     """How a network is run on devices. Only num_micro_batches, num_replicas, sum_groups, cross_replica_batch_norm and wire_dtype
     change what is learned."""
-    num_cells: int = field(1, 'K: how many cells the layers are cut into, one a device.')
-    num_micro_batches: int = field(1, 'M: how many micro-batches a mini-batch is split into, in each replica.')
+    num_cells: int = field(1, 'K: how many cells the layers are cut into, one a device.',
+                           least=1, most=10_000)
+    num_micro_batches: int = field(1, 'M: how many micro-batches a mini-batch is split into, in each replica.',
+                                   least=1, most=10_000)
     num_replicas: int = field(1, 'R: pipelines that run side by side, each on its part of the mini-batch, with weights that stay equal to '
-                                 'the last bit. R M must divide the size of a mini-batch.')
+                                 'the last bit. R M must divide the size of a mini-batch.',
+                              least=1, most=10_000)
     cross_replica_batch_norm: bool = field(False, 'BatchNorm takes its moments over the micro-batches of the same index of all '
                                                   'replicas, as if they were one; else each replica by itself.')
     sum_groups: int = field(1, 'Micro-batches are summed in so many groups, and then the groups: the result, to the last bit, of as many '
-                               'replicas. For one replica that accumulates no mini-batches; takes 4 bytes more a weight.')
+                               'replicas. For one replica that accumulates no mini-batches; takes 4 bytes more a weight.',
+                            least=1)
     replica_reduction: Literal['add', 'ring', 'nccl'] = field(
         'add', "Who sums the gradients of replicas: plain additions in the order of replicas; TensorFlow's ring of collectives, in an "
                "order that depends on the devices; NCCL, on GPUs only (written, but not yet run: there was no GPU).")
@@ -38,13 +42,16 @@ class PipelineParams(Params):
     recompute: Literal['none', 'cell', 'layer'] = field(
         'cell', 'What runs again in the backward pass: nothing; the cell; the cell, and then every layer in turn. Less memory, more time.')
     partition: Literal['bottleneck', 'variance'] = field('bottleneck', 'What the partitioner minimises: the slowest cell, or the variance.')
-    layers_per_cell: tuple[int, ...] = field((), 'A partition by hand: how many layers each cell has. Empty: the partitioner decides.')
+    layers_per_cell: tuple[int, ...] = field((), 'A partition by hand: how many layers each cell has. Empty: the partitioner decides.',
+                                             least=1)
     layer_seconds: tuple[float, ...] = field((), 'Measured seconds of each layer (tools.show_partition --measure prints them), used as '
-                                                 'costs in place of FLOPs.')
-    device_bytes: float | None = field(None, 'Memory limit of a device; the partitioner keeps weights, slots and activations below it.')
+                                                 'costs in place of FLOPs.', least=0)
+    device_bytes: float | None = field(None, 'Memory limit of a device; the partitioner keeps weights, slots and activations below it.',
+                                       above=0)
     devices: tuple[str, ...] = field((), 'tf.device strings, one a cell, replica after replica. Empty: the GPUs, or else the logical CPU '
                                          'devices.')
-    cells_per_gpu: int = field(1, 'How many cells `devices` may put on one GPU; --devices=2*gpu sets it to 2.')
+    cells_per_gpu: int = field(1, 'How many cells `devices` may put on one GPU; --devices=2*gpu sets it to 2.',
+                               least=1)
     wire_dtype: Literal['as_is', 'bfloat16'] = field('as_is', "What float32 values and gradients are sent to other devices as; with "
                                                               "'bfloat16' half the bytes, and results that depend on where cells end.")
     jit_compile: bool = field(False, 'XLA compiles every task, once for every shape; on TPUs it always does. What it fuses depends on '
@@ -53,10 +60,7 @@ class PipelineParams(Params):
                                              'that with it results differ in the last bits between partitions.')
 
     def check(self) -> None:
-        """Raises ValueError for a number below 1, or a partition or devices of another length than the numbers say, or that are one GPU."""
-        for name in ('num_cells', 'num_micro_batches', 'num_replicas', 'sum_groups', 'cells_per_gpu'):
-            if getattr(self, name) < 1:
-                raise ValueError(f'{name}={getattr(self, name)}; it must be at least 1.')
+        """Raises ValueError for a partition or devices of another length than the numbers say, or that are one GPU."""
         if self.num_micro_batches % self.sum_groups:
             raise ValueError(f'sum_groups={self.sum_groups} does not divide num_micro_batches={self.num_micro_batches}; use '
                              f'{_divisors(self.num_micro_batches)}.')

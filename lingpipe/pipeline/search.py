@@ -24,15 +24,11 @@ _NEVER = -float('inf')  # the score of what is not there
 
 class SearchParams(Params):
     """How the best sequence of ids is looked for."""
-    beam_size: int = field(4, 'k, the hypotheses that are followed; 1: greedy, the best id every time.')
-    alpha: float = field(0.6, 'Of the length normalisation: 0 is none, which favours short results; usual are 0.6 to 1.')
-    max_length: int = field(256, 'Ids of a result, its end included, at most.')
-
-    def check(self) -> None:
-        """Raises ValueError for a number that is too small."""
-        for name, least in (('beam_size', 1), ('alpha', 0), ('max_length', 1)):
-            if not getattr(self, name) >= least:
-                raise ValueError(f'{name}={getattr(self, name)}; use {least} or more.')
+    beam_size: int = field(4, 'k, the hypotheses that are followed; 1: greedy, the best id every time.',
+                           least=1)
+    alpha: float = field(0.6, 'Of the length normalisation: 0 is none, which favours short results; usual are 0.6 to 1.',
+                         least=0)
+    max_length: int = field(256, 'Ids of a result, its end included, at most.', least=1)
 
     @property
     def num_candidates(self) -> int:

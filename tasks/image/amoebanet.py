@@ -42,15 +42,15 @@ from tasks.image.operations import Combination, Operation
 class State(Params):
     """A value that cells read: images with many channels."""
     name: str = field(REQUIRED, 'Name of the value.')
-    dim: int = field(REQUIRED, 'Its channels.')
-    reduction: int = field(REQUIRED, 'Pixels of the image to one of its own, per side.')
+    dim: int = field(REQUIRED, 'Its channels.', least=1)
+    reduction: int = field(REQUIRED, 'Pixels of the image to one of its own, per side.', least=1)
 
 
 class Stem(ConvNorm):
     """The convolution that reads the images. It is the first to see their size, and refuses what the cells could not halve."""
 
     class Params(ConvNorm.Params):
-        min_size: int = field(1, 'Least height and width of the images.')
+        min_size: int = field(1, 'Least height and width of the images.', least=1)
 
     def _check(self, x: Any) -> None:
         if x.shape.rank != 4 or min(x.shape[1:3]) < self.params.min_size:
@@ -67,13 +67,15 @@ class AmoebaCell(Sequential):
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
         architecture: Literal['A', 'B', 'C', 'D'] = field('D', 'Which AmoebaNet; see cells.py.')
         is_reduction: bool = field(False, 'Whether it is a reduction cell, which halves the resolution.')
-        dim: int = field(REQUIRED, 'F, the filters of every state.')
+        dim: int = field(REQUIRED, 'F, the filters of every state.', least=1)
         previous: State = field(REQUIRED, 'The output of the cell before.')
         before_previous: State = field(REQUIRED, 'The output of the cell before that.')
         is_first: bool = field(False, 'Whether there is no cell before the one before: before_previous is then read as it is.')
         batch_norm: Norm = field(Norm(), 'Of every convolution.')
-        drop_path_rate: float = field(0., 'Probability that an operation is left out for an example in training.')
-        drop_path_steps: int = field(0, 'Updates in which that rate grows from 0; 0: it is constant.')
+        drop_path_rate: float = field(0., 'Probability that an operation is left out for an example in training.',
+                                      least=0, below=1)
+        drop_path_steps: int = field(0, 'Updates in which that rate grows from 0; 0: it is constant.',
+                                     least=0)
         has_whole_combinations: bool = field(False, 'Whether a pipeline must not cut inside a combination.')
         is_torchgpipe: bool = field(False, 'See AmoebaNet.Params.')
 
@@ -99,25 +101,30 @@ class AmoebaNet(Sequential):
         """Sizes, stem, drop path, auxiliary head, and where it may be cut."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
         architecture: Literal['A', 'B', 'C', 'D'] = field('D', 'Which AmoebaNet; see cells.py.')
-        num_layers: int = field(REQUIRED, 'L, the number of normal cells, in three groups.')
-        num_filters: int = field(REQUIRED, 'F, the filters of the first group; the others have 2F and 4F.')
-        num_classes: int = field(REQUIRED, 'Number of classes.')
+        num_layers: int = field(REQUIRED, 'L, the number of normal cells, in three groups.',
+                                least=3, most=10_000)
+        num_filters: int = field(REQUIRED, 'F, the filters of the first group; the others have 2F and 4F.',
+                                 least=1)
+        num_classes: int = field(REQUIRED, 'Number of classes.', least=1)
         image: str = field('image', 'Name of the value that holds the images.')
-        image_channels: int = field(3, 'Channels of the images.')
+        image_channels: int = field(3, 'Channels of the images.', least=1)
         stem: Literal['large', 'small'] = field('large', "'large': the stem divides the resolution by 8, for images of 224 pixels and "
                                                          "more; 'small': by stem_strides, for images of 8 to 64 pixels.")
-        stem_filters: int = field(32, "Filters of the stem's convolution.")
-        stem_strides: int = field(1, "For the small stem: pixels of the image to one of its output, per side; the large one has 2.")
+        stem_filters: int = field(32, "Filters of the stem's convolution.", least=1)
+        stem_strides: int = field(1, "For the small stem: pixels of the image to one of its output, per side; the large one has 2.",
+                                  least=1)
         batch_norm: Norm = field(Norm(), 'Of every convolution.')
-        drop_path_keep: float = field(1., 'Probability that an operation is kept for an example in training.')
+        drop_path_keep: float = field(1., 'Probability that an operation is kept for an example in training.',
+                                      above=0, most=1)
         drop_path_schedule: Literal['constant', 'v1', 'v2', 'v3'] = field(
             'constant', "Where and when it is so low; the names are the reference implementation's. 'v1': it falls linearly from 1 in "
                         "drop_path_steps updates; 'v2': it falls linearly with the depth of the cell, and only the last cell has it; "
                         "'v3': both.")
-        drop_path_steps: int = field(0, "For 'v1' and 'v3': updates in which it falls; the reference takes all of the training.")
-        dropout_rate: float = field(0., 'Of the dropout before the last layer.')
+        drop_path_steps: int = field(0, "For 'v1' and 'v3': updates in which it falls; the reference takes all of the training.",
+                                     least=0)
+        dropout_rate: float = field(0., 'Of the dropout before the last layer.', least=0, below=1)
         auxiliary_image_size: int = field(0, 'Height and width of the images, for an auxiliary head that writes `auxiliary_logits`; 0: no '
-                                             'such head.')
+                                             'such head.', least=0)
         auxiliary_loss: Layer.Params | None = field(None, 'The layer that reads `auxiliary_logits`, right after them; see classifier.py.')
         granularity: Literal['cell', 'combination', 'layer'] = field('layer', "What a pipeline may cut between; 'layer': anywhere.")
         is_torchgpipe: bool = field(False, "Whether to build the model of torchgpipe's benchmarks: a stem of F/4, F/2 and F filters, no "
@@ -125,11 +132,7 @@ class AmoebaNet(Sequential):
                                            'factorized reduction for a strided none.')
 
         def check(self) -> None:
-            """Raises ValueError for too few layers, a drop path that has no end, or images too small for the auxiliary head."""
-            if self.num_layers is not REQUIRED and self.num_layers < 3:
-                raise ValueError(f'num_layers={self.num_layers} does not fill three groups; use 3 or more.')
-            if not 0 < self.drop_path_keep <= 1:
-                raise ValueError(f'drop_path_keep={self.drop_path_keep} is no probability above 0; 1 is without drop path.')
+            """Raises ValueError for a drop path that has no end, or images too small for the auxiliary head."""
             if (self.drop_path_steps > 0) != (self.drop_path_schedule in ('v1', 'v3')):
                 raise ValueError(f'drop_path_schedule={self.drop_path_schedule!r} with drop_path_steps={self.drop_path_steps}; v1 and v3 '
                                  'need the number of updates in which the probability falls, constant and v2 have none: set it, or to 0.')

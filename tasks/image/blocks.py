@@ -26,8 +26,8 @@ AUXILIARY_SIZE = 5  # pixels that the auxiliary head averages over, each way
 
 class Norm(Params):
     """What all BatchNorms of a network have in common."""
-    decay: float = field(0.9997, 'Of the moving averages.')
-    epsilon: float = field(1e-3, 'Added to the variance.')
+    decay: float = field(0.9997, 'Of the moving averages.', least=0, most=1)
+    epsilon: float = field(1e-3, 'Added to the variance.', least=0)
 
     def of(self, dim: int) -> BatchNorm.Params:
         """A BatchNorm of `dim` channels."""
@@ -96,8 +96,8 @@ class FactorizedReduction(Layer):
     """
 
     class Params(Layer.Params):
-        input_dim: int = field(REQUIRED, 'C, the channels of the input.')
-        dim: int = field(REQUIRED, 'F, the channels of the output.')
+        input_dim: int = field(REQUIRED, 'C, the channels of the input.', least=1)
+        dim: int = field(REQUIRED, 'F, the channels of the output.', least=1)
         batch_norm: Norm = field(Norm(), 'Of the result.')
         has_relu: bool = field(True, 'Whether a rectifier comes first.')
 
@@ -145,7 +145,7 @@ class RampedDropPath(DropPath):
     """DropPath whose rate grows linearly from 0 in the first steps of the training; x [b, ...]."""
 
     class Params(DropPath.Params):
-        ramp_steps: int = field(REQUIRED, 'Updates until the rate is `rate`.')
+        ramp_steps: int = field(REQUIRED, 'Updates until the rate is `rate`.', least=1)
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
         if not ctx.training:
@@ -167,9 +167,9 @@ class AuxiliaryHead(Chain):
     """
 
     class Params(Chain.Params):
-        input_dim: int = field(REQUIRED, 'C, the channels of the input.')
-        input_size: int = field(REQUIRED, 'h = w of the input.')
-        num_classes: int = field(REQUIRED, 'Number of classes.')
+        input_dim: int = field(REQUIRED, 'C, the channels of the input.', least=1)
+        input_size: int = field(REQUIRED, 'h = w of the input.', least=AUXILIARY_SIZE)
+        num_classes: int = field(REQUIRED, 'Number of classes.', least=1)
         batch_norm: Norm = field(Norm(), 'After both convolutions.')
 
     def __init__(self, params: Any, path: str = ''):

@@ -33,12 +33,8 @@ class Mixup(Layer):
     class Params(Layer.Params):
         """The distribution of shares."""
         writes: str | dict[str, str] = field({'image': 'image', 'other_label': 'other_label', 'share': 'share'})
-        alpha: float = field(0.2, 'Of the distribution of shares: near 0 they are near 0 or 1, at 1 all are as likely.')
-
-        def check(self) -> None:
-            """Raises ValueError unless alpha is above 0."""
-            if not self.alpha > 0:
-                raise ValueError(f'alpha={self.alpha} is no parameter of a Beta distribution; give a number above 0, or leave Mixup out.')
+        alpha: float = field(0.2, 'Of the distribution of shares: near 0 they are near 0 or 1, at 1 all are as likely.',
+                             above=0)
 
     def fprop(self, theta: NestedMap, ctx: Any, image: tf.Tensor, label: tf.Tensor, weight: tf.Tensor) -> dict[str, tf.Tensor]:
         """Raises ValueError if the image is not of floats, or alone in its micro-batch in training."""

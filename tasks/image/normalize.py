@@ -25,13 +25,15 @@ class Normalize(Layer):
         reads: dict[str, str] = field({'x': 'image'})
         writes: str | dict[str, str] = field('image')
         mean: tuple[float, ...] = field((0.485, 0.456, 0.406), 'Of each channel, or one for all; 1 is white.')
-        std: tuple[float, ...] = field((0.229, 0.224, 0.225), 'Standard deviation of each channel, or one for all.')
+        std: tuple[float, ...] = field((0.229, 0.224, 0.225), 'Standard deviation of each channel, or one for all.',
+                                       above=0)
         dtype: Literal['float32', 'bfloat16'] = field('float32', 'Of activations from here on.')
 
         def check(self) -> None:
-            """Raises ValueError unless std is above 0."""
-            if min(self.std, default=0) <= 0:
-                raise ValueError(f'std={list(self.std)} is not above 0; give the standard deviation of each channel.')
+            """Raises ValueError for a mean or standard deviation of no channel."""
+            for name in ('mean', 'std'):
+                if not getattr(self, name):
+                    raise ValueError(f'{name}=[] is of no channel; give one number for each channel, or one for all.')
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
         """Computes in float32. Raises ValueError if the channels are not those of mean and std."""

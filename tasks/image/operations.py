@@ -41,12 +41,15 @@ class Operation(Sequential):
         """Which operation, channels, stride, drop path."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
         kind: str = field(REQUIRED, "Its name in the tables: '1x1', 'max_pool_3x3', ...")
-        input_dim: int = field(REQUIRED, 'C, the channels of the input.')
-        dim: int = field(REQUIRED, 'F, the channels of the output.')
-        stride: int = field(1, 'Pixels of the input from one pixel of the output to the next: 1 or 2.')
+        input_dim: int = field(REQUIRED, 'C, the channels of the input.', least=1)
+        dim: int = field(REQUIRED, 'F, the channels of the output.', least=1)
+        stride: int = field(1, 'Pixels of the input from one pixel of the output to the next: 1 or 2.',
+                            least=1, most=2)
         batch_norm: Norm = field(Norm(), 'Of every convolution.')
-        drop_path_rate: float = field(0., 'Probability that the result for an example becomes zero in training.')
-        drop_path_steps: int = field(0, 'Updates in which that rate grows from 0; 0: it is constant.')
+        drop_path_rate: float = field(0., 'Probability that the result for an example becomes zero in training.',
+                                      least=0, below=1)
+        drop_path_steps: int = field(0, 'Updates in which that rate grows from 0; 0: it is constant.',
+                                     least=0)
         is_torchgpipe: bool = field(False, "As torchgpipe's benchmark has it: see AmoebaNet.Params.is_torchgpipe.")
 
     def __init__(self, params: Any, path: str = ''):

@@ -32,7 +32,7 @@ from lingpipe.hyperparams import REQUIRED, diff, field
 from lingpipe.layer import Layer
 from lingpipe.layers.batch_norm import BatchNorm
 from lingpipe.layers.dense import Activation, Dense, activation_cost
-from lingpipe.layers.dropout import Dropout, check_rate
+from lingpipe.layers.dropout import Dropout
 from lingpipe.layers.pooling import GlobalAvgPool2D, MaxPool2D
 from lingpipe.layers.sequential import Sequential
 from lingpipe.nested import NestedMap
@@ -72,25 +72,20 @@ class ResNet(Sequential):
         """Depth, filters, stem, and how it begins."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
         depth: Literal[18, 34, 50, 101, 152] = field(50, 'Which row of the table above; below 50, blocks are basic, else bottlenecks.')
-        blocks_per_group: tuple[int, ...] = field((), 'Blocks of each group, in place of those of `depth`; empty: as `depth` says.')
-        num_filters: int = field(64, 'F, the filters of the stem and the first group; each group has twice those before it.')
-        num_classes: int = field(REQUIRED, 'Number of classes.')
+        blocks_per_group: tuple[int, ...] = field((), 'Blocks of each group, in place of those of `depth`; empty: as `depth` says.',
+                                                  least=1, most=10_000)
+        num_filters: int = field(64, 'F, the filters of the stem and the first group; each group has twice those before it.',
+                                 least=1)
+        num_classes: int = field(REQUIRED, 'Number of classes.', least=1)
         image: str = field('image', 'Name of the value that holds the images.')
-        image_channels: int = field(3, 'Channels of the images.')
+        image_channels: int = field(3, 'Channels of the images.', least=1)
         stem: Literal['large', 'small'] = field('large', "'large': the stem divides the resolution by 4, for images of 160 pixels and "
                                                          "more; 'small': it keeps it, for images of 8 to 64 pixels.")
         stride_in: Literal['3x3', '1x1'] = field('3x3', "Which convolution of a bottleneck has the stride: '3x3' is v1.5, '1x1' the paper.")
         batch_norm: Norm = field(Norm(decay=0.9, epsilon=1e-5), 'Of every convolution.')
         is_branch_silent: bool = field(False, 'Whether the scale of the last BatchNorm of every branch begins at 0 (zero-init).')
         kernel_initializer: str = field('he_normal_fan_out', 'Name of the initializer of all convolutions.')
-        dropout_rate: float = field(0., 'Of the dropout before the last layer.')
-
-        def check(self) -> None:
-            """Raises ValueError unless 0 <= dropout_rate < 1 and every group has a block."""
-            check_rate('dropout_rate', self.dropout_rate)
-            if min(self.blocks_per_group, default=1) < 1:
-                raise ValueError(f'blocks_per_group={self.blocks_per_group} has a group without blocks; leave the group out, or give it '
-                                 '1 or more.')
+        dropout_rate: float = field(0., 'Of the dropout before the last layer.', least=0, below=1)
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(with_layers(params, _layers(params.validate())), path)

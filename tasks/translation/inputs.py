@@ -39,29 +39,30 @@ class TranslationInput(Input):
 
     class Params(Input.Params):
         """Which pairs, how they are drawn, and the buckets."""
-        batch_size: int = field(REQUIRED, 'Examples in a mini-batch of the longest bucket; shorter ones have a multiple of it.')
+        batch_size: int = field(REQUIRED, 'Examples in a mini-batch of the longest bucket; shorter ones have a multiple of it.',
+                                least=1)
         directory: str = field(REQUIRED, 'The prepared corpus.')
         split: Literal['train', 'test'] = field('train', 'Which part.')
         languages: tuple[str, ...] = field((), 'Codes of those that are used; empty: all.')
         level: Literal['all', 'high', 'middle', 'low'] = field('all', 'Which third of the languages, by their pairs for training.')
         temperature: float = field(1., 'T of p_l = (n_l / sum n)^(1 / T): 1 as in the data, 5 as the paper, inf all alike.',
                                    least=1, is_finite=False)
-        bucket_lengths: tuple[int, ...] = field((64,), 'Ids of a sentence, start or end included, in each bucket, ascending.')
+        bucket_lengths: tuple[int, ...] = field((64,), 'Ids of a sentence, start or end included, in each bucket, ascending.',
+                                                least=2)
         overlong: Literal['drop', 'cut'] = field('drop', 'What becomes of pairs that are longer than the longest bucket.')
         language_tags: bool = field(False, "Whether a source begins with its language's tag; the vocabulary must have them.")
-        examples_per_language: int | None = field(None, 'At most so many pairs of each, evenly taken; none: all.')
+        examples_per_language: int | None = field(None, 'At most so many pairs of each, evenly taken; none: all.',
+                                                  least=1)
 
         def check(self) -> None:
             """Raises ValueError for buckets that do not ascend, or a temperature with epochs."""
             super().check()
             lengths = self.bucket_lengths
-            if not lengths or lengths[0] < 2 or any(a >= b for a, b in zip(lengths, lengths[1:], strict=False)):
-                raise ValueError(f'bucket_lengths={list(lengths)} are no ascending lengths of 2 or more; use for example [16, 32, 64]')
+            if not lengths or any(a >= b for a, b in zip(lengths, lengths[1:], strict=False)):
+                raise ValueError(f'bucket_lengths={list(lengths)} are no ascending lengths; use for example [16, 32, 64]')
             if self.num_epochs is not None and self.temperature != 1:
                 raise ValueError(f'num_epochs={self.num_epochs} with temperature={self.temperature}: in an epoch every pair comes once; '
                                  'set temperature=1, or num_epochs=none')
-            if self.examples_per_language is not None and self.examples_per_language < 1:
-                raise ValueError(f'examples_per_language={self.examples_per_language} is below 1; use 1 or more, or none for all')
 
     params: Params
 

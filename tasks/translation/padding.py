@@ -20,7 +20,7 @@ class PaddingMask(Layer):
 
     class Params(Layer.Params):
         """The id."""
-        padding_id: int = field(0, 'The id of padding.')
+        padding_id: int = field(0, 'The id of padding.', least=0)
 
     def fprop(self, theta: NestedMap, ctx: Any, ids: tf.Tensor) -> tf.Tensor:
         """[b, S] -> bool [b, S]."""
@@ -39,7 +39,7 @@ class TokenWeight(Layer):
 
     class Params(Layer.Params):
         """The id, and the name that is written."""
-        padding_id: int = field(0, 'The id of padding.')
+        padding_id: int = field(0, 'The id of padding.', least=0)
         writes: str | dict[str, str] = field('token_weight')
 
     def fprop(self, theta: NestedMap, ctx: Any, labels: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:

@@ -17,10 +17,10 @@ class RandomTokens(Input):
 
     class Params(Input.Params):
         """Sizes."""
-        vocab_size: int = field(REQUIRED, 'V; id 0 is padding and does not occur.')
-        source_length: int = field(0, 'S; 0: there is no source.')
-        target_length: int = field(REQUIRED, 'T.')
-        size: int = field(1 << 20, 'Examples of an epoch.')
+        vocab_size: int = field(REQUIRED, 'V; id 0 is padding and does not occur.', least=2)
+        source_length: int = field(0, 'S; 0: there is no source.', least=0)
+        target_length: int = field(REQUIRED, 'T.', least=1)
+        size: int = field(1 << 20, 'Examples of an epoch.', least=1)
 
     params: Params
 

@@ -32,17 +32,12 @@ _TAG = re.compile(r'<([a-z-]+)>\s*')
 
 class DecodeParams(SearchParams):
     """How lines are translated."""
-    extra_length: int = field(50, 'A translation has at most so many ids more than its source, and no more than max_length.')
-    max_source_length: int = field(256, 'Longer sources, in ids, their end included, are cut.')
-    group_size: int = field(16, 'Sentences of a group; there are two groups a cell.')
+    extra_length: int = field(50, 'A translation has at most so many ids more than its source, and no more than max_length.',
+                              least=0)
+    max_source_length: int = field(256, 'Longer sources, in ids, their end included, are cut.',
+                                   least=2)
+    group_size: int = field(16, 'Sentences of a group; there are two groups a cell.', least=1)
     language: str = field('', 'The language whose tag goes before lines that have none (<de> Guten Tag); empty: no tag.')
-
-    def check(self) -> None:
-        """Raises ValueError for a number that is too small."""
-        super().check()
-        for name, least in (('extra_length', 0), ('max_source_length', 2), ('group_size', 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f'{name}={getattr(self, name)}; use {least} or more.')
 
 
 class Translation(Task):

@@ -31,8 +31,6 @@ from typing import Any, Literal
 from lingpipe import layers as lib
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layer import Layer
-from lingpipe.layers.dropout import check_rate
-from lingpipe.layers.losses import check_smoothing
 from lingpipe.layers.sequential import Sequential
 from tasks.translation.padding import PaddingMask, TokenWeight
 
@@ -43,41 +41,43 @@ class Transformer(Sequential):
     class Params(Sequential.Params):
         """Sizes, tied tables, dropout, stability, shards."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
-        num_encoder_layers: int = field(6, 'Layers of the encoder; 0: there is none, and nothing reads `source` (a language model).')
-        num_decoder_layers: int = field(6, 'Layers of the decoder.')
-        vocab_size: int = field(REQUIRED, 'V, the ids of source and target, padding included.')
-        model_dim: int = field(1024, 'D, the channels between layers.')
-        hidden_dim: int = field(REQUIRED, 'F, the hidden units of a feed-forward part.')
-        num_heads: int = field(REQUIRED, 'Attention heads.')
-        head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.')
+        num_encoder_layers: int = field(6, 'Layers of the encoder; 0: there is none, and nothing reads `source` (a language model).',
+                                        least=0, most=10_000)
+        num_decoder_layers: int = field(6, 'Layers of the decoder.', least=1, most=10_000)
+        vocab_size: int = field(REQUIRED, 'V, the ids of source and target, padding included.',
+                                least=1)
+        model_dim: int = field(1024, 'D, the channels between layers.', least=1)
+        hidden_dim: int = field(REQUIRED, 'F, the hidden units of a feed-forward part.', least=1)
+        num_heads: int = field(REQUIRED, 'Attention heads.', least=1)
+        head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.', least=0)
         activation: str = field('relu', 'Of the hidden units: a name in keras.activations.')
         positions: Literal['sinusoidal', 'learned'] = field('sinusoidal', 'What is added to the embeddings.')
-        max_length: int = field(0, 'Of learned positions: the largest S and T.')
-        padding_id: int = field(0, 'The id of padding, in sources and labels.')
+        max_length: int = field(0, 'Of learned positions: the largest S and T.', least=0)
+        padding_id: int = field(0, 'The id of padding, in sources and labels.', least=0)
         tied: Literal['none', 'embeddings', 'all'] = field(
             'none', "Which tables are one: none; those of source and target ('embeddings'); these and the weights of the softmax ('all').")
         dtype: Literal['float32', 'bfloat16'] = field('float32', 'Of activations; weights and the loss are float32.')
-        dropout_rate: float = field(0., 'Of the embeddings and of what every part of a layer adds, in training.')
-        attention_dropout_rate: float = field(0., 'Of the weights of attention.')
-        hidden_dropout_rate: float = field(0., 'Of the hidden units.')
-        source_word_dropout_rate: float = field(0., 'Of whole words of the source.')
-        target_word_dropout_rate: float = field(0., 'Of whole words that the decoder reads; against learning sentences by heart.')
-        label_smoothing: float = field(0.1, 'The part of a label that is spread over the vocabulary.')
+        dropout_rate: float = field(0., 'Of the embeddings and of what every part of a layer adds, in training.',
+                                    least=0, below=1)
+        attention_dropout_rate: float = field(0., 'Of the weights of attention.', least=0, below=1)
+        hidden_dropout_rate: float = field(0., 'Of the hidden units.', least=0, below=1)
+        source_word_dropout_rate: float = field(0., 'Of whole words of the source.',
+                                                least=0, below=1)
+        target_word_dropout_rate: float = field(0., 'Of whole words that the decoder reads; against learning sentences by heart.',
+                                                least=0, below=1)
+        label_smoothing: float = field(0.1, 'The part of a label that is spread over the vocabulary.',
+                                       least=0, below=1)
         divide_ffn_init_by_depth: bool = field(False, 'Whether the first values of all feed-forward weights are divided by the number of '
                                                       'layers of the encoder, or of the decoder, whichever they are in.')
-        max_abs_logit: float = field(0., 'Logits are clipped to [-max_abs_logit, max_abs_logit]; 0: they are not.')
-        vocabulary_shards: int = field(1, 'Layers that each embedding, and the softmax, is split into.')
-        feed_forward_shards: int = field(1, 'Layers that each feed-forward part is split into.')
+        max_abs_logit: float = field(0., 'Logits are clipped to [-max_abs_logit, max_abs_logit]; 0: they are not.',
+                                     least=0)
+        vocabulary_shards: int = field(1, 'Layers that each embedding, and the softmax, is split into.',
+                                       least=1, most=10_000)
+        feed_forward_shards: int = field(1, 'Layers that each feed-forward part is split into.',
+                                         least=1, most=10_000)
 
         def check(self) -> None:
-            """Raises ValueError for a rate or label smoothing outside [0, 1), no decoder, or a tied source that is not there."""
-            for name in ('dropout_rate', 'source_word_dropout_rate', 'target_word_dropout_rate'):
-                check_rate(name, getattr(self, name))
-            check_smoothing(self.label_smoothing)
-            for name, least in (('num_encoder_layers', 0), ('num_decoder_layers', 1), ('vocabulary_shards', 1), ('feed_forward_shards', 1),
-                                ('max_abs_logit', 0)):
-                if getattr(self, name) < least:
-                    raise ValueError(f'{name}={getattr(self, name)} is below {least}; use {least} or more.')
+            """Raises ValueError for a tied source that is not there."""
             if self.tied == 'embeddings' and not self.num_encoder_layers:
                 raise ValueError("tied='embeddings', but without encoder layers there is one embedding only; use 'none', or 'all' to share "
                                  'it with the softmax.')

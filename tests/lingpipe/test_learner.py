@@ -336,18 +336,30 @@ def test_a_schedule_is_these_rates(params, expected):
 
 @pytest.mark.parametrize(('values', 'sentence'), [
     ({'frozen': '('}, "frozen='(' is not a regular expression"),
-    ({'clip_norm': 0.}, 'clip_norm=0.0 leaves no gradient; use a positive norm, or none for no clipping'),
-    ({'ema_decay': 1.}, 'ema_decay=1.0 is not between 0 and 1'),
+    ({'clip_norm': 0.}, 'clip_norm=0.0 is not above 0; use more than 0, or none'),
+    ({'ema_decay': 1.}, 'ema_decay=1.0 is not below 1; use more than 0 and less than 1, or none'),
     ({'accumulate': 0}, 'accumulate=0 is below 1; use 1 or more'),
-    ({'l2': float('nan')}, 'l2=nan is below 0'),
+    ({'l2': float('nan')}, 'l2=nan is not a number; use 0 or more'),
     ({'optimizer': optimizers.AdamW.Params()}, 'AdamW with weight_decay=0 is Adam; set weight_decay of the learner'),
-    ({'optimizer': optimizers.SGD.Params(momentum=2.)}, '`momentum` must be a float between [0, 1]'),
     ({'learning_rate': schedules.Constant.Params()}, 'learning_rate.rate: REQUIRED and not set'),
     ({'learning_rate': schedules.Piecewise.Params(boundaries=(5,), rates=(1.,))}, '1 boundaries and 1 rates'),
     ({'learning_rate': schedules.Piecewise.Params(boundaries=(5, 4), rates=(1., 1., 1.))}, 'boundaries=[5, 4] must grow'),
-    ({'learning_rate': schedules.Cosine.Params(rate=1., decay_steps=0)}, 'decay_steps=0 leaves no time for the decay'),
-    ({'learning_rate': schedules.Constant.Params(rate=1., warmup_steps=-1)}, 'warmup_steps=-1 is negative'),
 ])
 def test_a_mistake_is_refused_before_the_first_step(values, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         learner(**values)
+
+
+@pytest.mark.parametrize(('params', 'values', 'sentence'), [
+    (optimizers.SGD.Params, {'momentum': 2.}, 'momentum=2.0 is above 1; use 0 to 1'),
+    (optimizers.Adam.Params, {'beta_1': 5.}, 'beta_1=5.0 is not below 1; use 0 or more and less than 1'),
+    (optimizers.RMSProp.Params, {'epsilon': -1.}, 'epsilon=-1.0 is not above 0; use more than 0'),
+    (schedules.Constant.Params, {'rate': float('nan')}, 'rate=nan is not a number; use 0 or more'),
+    (schedules.Constant.Params, {'warmup_steps': -1}, 'warmup_steps=-1 is below 0; use 0 or more'),
+    (schedules.InverseSquareRoot.Params, {'warmup_steps': 0}, 'warmup_steps=0 is below 1; use 1 or more'),
+    (schedules.Cosine.Params, {'decay_steps': 0}, 'decay_steps=0 is below 1; use 1 or more'),
+    (schedules.Piecewise.Params, {'rates': (1., float('inf'))}, 'rates[1]=inf is not finite; use 0 or more'),
+])
+def test_a_number_that_would_spoil_the_weights_is_refused(params, values, sentence):
+    with pytest.raises(ValueError, match='^' + re.escape(sentence) + '$'):
+        params(**values)

@@ -73,7 +73,7 @@ def test_help_prints_every_flag(capsys):
     ([MODEL, '--set', 'pipeline.num_cells'], r'trainer: --set pipeline\.num_cells has no value; write --set path=value'),
     ([MODEL, '--set', 'pipeline.num_cels=2'], r"pipeline\.num_cels does not exist: .*did you mean 'num_cells'\?"),
     ([MODEL, '--set', 'pipeline.num_cells=two'], r'pipeline\.num_cells=two is not of type int; give a value of type int'),
-    ([MODEL, '--set', 'train.keep=0'], r'train: keep=0; use 1 or more'),
+    ([MODEL, '--set', 'train.keep=0'], 'train.keep=0 is below 1; use 1 or more'),
     ([MODEL, '--set', 'pipeline.num_micro_batches=3', '--mode=inspect'], r'num_micro_batches=3 does not divide the batch of 8 examples'),
     ([MODEL, '--set', 'pipeline.num_cells=9', '--mode=inspect'], r'num_cells=9'),
     ([MODEL, '--logdir=/dev/null/x'], r'trainer: /dev/null/x cannot be written: .*choose another logdir\.'),

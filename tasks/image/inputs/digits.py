@@ -28,7 +28,8 @@ class DigitsInput(ArrayInput):
     class Params(ArrayInput.Params):
         split: Literal['train', 'test'] = field('train', 'Which part.')
         subset: Subset = field(Subset(), 'Which classes, and how many examples of each.')
-        max_shift: int = field(0, 'Each image is moved by up to so many pixels both ways, at random; what moves in is empty.')
+        max_shift: int = field(0, 'Each image is moved by up to so many pixels both ways, at random; what moves in is empty.',
+                               least=0)
 
     params: Params
 

@@ -37,13 +37,8 @@ class EncodedImageInput(Input):
     class Params(Input.Params):
         """What is done to images, and how many may be broken."""
         transform: Transform.Params = field(Transform.Params(), 'What is done to an image.')
-        max_broken_share: float = field(0.01, 'The part of the images read that may be broken; each gets weight 0. With more, an error.')
-
-        def check(self) -> None:
-            """Raises ValueError unless the share is one."""
-            super().check()
-            if not 0 <= self.max_broken_share <= 1:
-                raise ValueError(f'max_broken_share={self.max_broken_share} is no part of 1; use 0 to 1')
+        max_broken_share: float = field(0.01, 'The part of the images read that may be broken; each gets weight 0. With more, an error.',
+                                        least=0, most=1)
 
     params: Params
 

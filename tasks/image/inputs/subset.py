@@ -11,16 +11,15 @@ from lingpipe.hyperparams import Params, field
 
 class Subset(Params):
     """Which examples are used. By default all."""
-    classes: tuple[int, ...] = field((), 'Labels that are used; the first becomes 0, the second 1, ...; empty: all, as they are.')
-    examples_per_class: int | None = field(None, 'How many examples of each; none: all.')
+    classes: tuple[int, ...] = field((), 'Labels that are used; the first becomes 0, the second 1, ...; empty: all, as they are.',
+                                     least=0)
+    examples_per_class: int | None = field(None, 'How many examples of each; none: all.', least=1)
     seed: int = field(0, 'Of the choice of examples.')
 
     def check(self) -> None:
-        """Raises ValueError for a class that is named twice, or no example of a class."""
+        """Raises ValueError for a class that is named twice."""
         if len(set(self.classes)) < len(self.classes):
             raise ValueError(f'classes={list(self.classes)} names one twice; name each once.')
-        if self.examples_per_class is not None and self.examples_per_class < 1:
-            raise ValueError(f'examples_per_class={self.examples_per_class} is below 1; use 1 or more, or none for all.')
 
     def of(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(indices of the examples that are used, ascending, their new labels int32), from the labels of all, int [n].

@@ -37,36 +37,38 @@ class Transform(Configurable):
 
     class Params(Configurable.Params):
         """By default an image is only resized."""
-        size: int = field(REQUIRED, 'Height and width of the result, in pixels.')
+        size: int = field(REQUIRED, 'Height and width of the result, in pixels.', least=1)
         window: Literal['whole', 'centre', 'random'] = field(
             'whole', "'whole': all of the image, squeezed to a square; 'centre': a square in its middle; 'random': a part of `area` and "
                      '`aspect`.')
-        centre_share: float = field(0.875, "Side of the window 'centre' as a part of the image's shorter side.")
-        area: tuple[float, float] = field((0.08, 1.), "Least and largest part of the image that the window 'random' covers.")
-        aspect: tuple[float, float] = field((3 / 4, 4 / 3), "Least and largest width / height of the window 'random'.")
+        centre_share: float = field(0.875, "Side of the window 'centre' as a part of the image's shorter side.",
+                                    above=0, most=1)
+        area: tuple[float, float] = field((0.08, 1.), "Least and largest part of the image that the window 'random' covers.",
+                                          above=0, most=1)
+        aspect: tuple[float, float] = field((3 / 4, 4 / 3), "Least and largest width / height of the window 'random'.",
+                                            above=0)
         antialias: bool = field(False, 'Whether pixels are averaged when an image becomes smaller; takes longer.')
-        max_shift: int = field(0, 'Up to how many pixels the result is moved both ways, at random.')
+        max_shift: int = field(0, 'Up to how many pixels the result is moved both ways, at random.',
+                               least=0)
         flip: bool = field(False, 'Whether half of the images are mirrored, left and right.')
-        brightness: float = field(0., 'Up to which part of white is added or taken away.')
-        contrast: float = field(0., 'Distances to the mean are multiplied by 1 - contrast to 1 + contrast.')
-        saturation: float = field(0., 'The saturation is multiplied by 1 - saturation to 1 + saturation.')
-        hue: float = field(0., 'Up to which part of the circle of hues they are turned, at most 0.5.')
-        cutout: int = field(0, 'Side, in pixels, of a square that is painted over; its centre is anywhere, its part inside counts.')
-        fill: int = field(128, 'What cutout paints and what moves in, 0 to 255.')
+        brightness: float = field(0., 'Up to which part of white is added or taken away.',
+                                  least=0, most=1)
+        contrast: float = field(0., 'Distances to the mean are multiplied by 1 - contrast to 1 + contrast.',
+                                least=0, most=1)
+        saturation: float = field(0., 'The saturation is multiplied by 1 - saturation to 1 + saturation.',
+                                  least=0, most=1)
+        hue: float = field(0., 'Up to which part of the circle of hues they are turned, at most 0.5.',
+                           least=0, most=0.5)
+        cutout: int = field(0, 'Side, in pixels, of a square that is painted over; its centre is anywhere, its part inside counts.',
+                            least=0)
+        fill: int = field(128, 'What cutout paints and what moves in, 0 to 255.', least=0, most=255)
 
         def check(self) -> None:
-            """Raises ValueError for a number out of its range."""
-            for name, least, most in (('size', 1, None), ('max_shift', 0, None), ('cutout', 0, None), ('fill', 0, 255),
-                                      ('brightness', 0, 1), ('contrast', 0, 1), ('saturation', 0, 1), ('hue', 0, 0.5)):
-                value = getattr(self, name)
-                if value < least or most is not None and value > most:
-                    raise ValueError(f'{name}={value} is out of range; use {least} ' + (f'to {most}' if most is not None else 'or more'))
-            if not 0 < self.centre_share <= 1:
-                raise ValueError(f'centre_share={self.centre_share} is no part of the image; use a number above 0, up to 1')
-            if not 0 < self.area[0] <= self.area[1] <= 1:
-                raise ValueError(f'area={self.area} is no range of parts of the image; use 0 < least <= largest <= 1')
-            if not 0 < self.aspect[0] <= self.aspect[1]:
-                raise ValueError(f'aspect={self.aspect} is no range of width / height; use 0 < least <= largest')
+            """Raises ValueError for a range that ends before it begins."""
+            for name in ('area', 'aspect'):
+                least, largest = getattr(self, name)
+                if least > largest:
+                    raise ValueError(f'{name}=({least}, {largest}) ends before it begins; use ({largest}, {least})')
 
     params: Params
 

@@ -75,7 +75,7 @@ def test_evaluation_and_rate_0_are_the_identity(layer: Any) -> None:
     assert layer.Params(rate=0.).instantiate().fprop(NestedMap(), Context(True), X) is X
 
 
-@pytest.mark.parametrize('rate', [-0.1, 1.])
-def test_a_rate_that_is_none_is_refused(rate: float) -> None:
-    with pytest.raises(ValueError, match=f'rate={rate} is not a probability below 1; give 0 <= rate < 1'):
-        Dropout.Params(rate=rate).instantiate()
+@pytest.mark.parametrize('rate, found', [(-0.1, 'below 0'), (1., 'not below 1'), (float('nan'), 'not a number')])
+def test_a_rate_that_is_none_is_refused(rate: float, found: str) -> None:
+    with pytest.raises(ValueError, match=f'rate={rate} is {found}; use 0 or more and less than 1'):
+        Dropout.Params(rate=rate)

@@ -81,9 +81,14 @@ def test_a_repeated_layer_has_weights_of_its_own() -> None:
     ((Add.Params(name='add'),), r"net/add reads 'skip' \(its argument 'skip'\), .*; there are: x"),
     ((Activation.Params(name='act', reads={'y': 'x'}),), "net/act: reads names the argument 'y', but fprop of Activation takes x"),
     ((Split.Params(name='split', writes={'middle': 'x'}),), "net/split: writes names the output 'middle', .* returns left, right"),
-    ((Repeat.Params(body=dense(), times=0),), 'Repeat.times=0; it must be at least 1'),
     ((Repeat.Params(body=dense(), times=1, layers=(dense(),)),), 'Repeat.layers is made from body and times; leave it empty')])
 def test_wrong_wiring_is_explained(layers: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         net = network(*layers)
         net.fprop(net.initial_theta(), Context(), x=tf.ones([2, 4]))
+
+
+@pytest.mark.parametrize('times, found', [(0, 'below 1'), (10 ** 22, 'above 10000')])
+def test_a_number_of_repetitions_that_makes_no_network_is_refused(times: int, found: str) -> None:
+    with pytest.raises(ValueError, match=f'times={times} is {found}; use 1 to 10000'):
+        Repeat.Params(body=dense(), times=times)

@@ -90,9 +90,13 @@ def test_an_id_outside_the_vocabulary_has_no_row_in_any_shard() -> None:
     np.testing.assert_array_equal(np.isnan(found).all(-1), [False, False, True, True])
 
 
-@pytest.mark.parametrize('shard, num_shards', [(2, 2), (-1, 2), (0, 0)])
-def test_a_shard_that_there_is_not_is_refused(shard: int, num_shards: int) -> None:
-    with pytest.raises(ValueError, match=f'shard={shard} is none of num_shards={num_shards}; count from 0, or leave it to split'):
+@pytest.mark.parametrize('shard, num_shards, sentence', [
+    (2, 2, 'shard=2 is none of num_shards=2; count from 0, or leave it to split'),
+    (-1, 2, 'shard=-1 is below 0; use 0 or more'),
+    (0, 0, 'num_shards=0 is below 1; use 1 to 10000'),
+])
+def test_a_shard_that_there_is_not_is_refused(shard: int, num_shards: int, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
         layers.Embedding.Params(vocab_size=V, dim=D, shard=shard, num_shards=num_shards).instantiate()
 
 

@@ -271,7 +271,7 @@ def test_averages_of_weights_are_used():
      r'a group has sauce, but decoding reads source\.'),
     (lambda program: Decoder(program, BEAM, START, END).decode([Group({'source': sentences()}, [10] * 6)]),
      r'a limit of 10 ids is above max_length=9; raise max_length\.'),
-    (lambda program: Decoder(program, SearchParams(beam_size=0), START, END), r'beam_size=0; use 1 or more\.'),
+    (lambda program: Decoder(program, SearchParams(beam_size=0), START, END), 'beam_size=0 is below 1; use 1 or more'),
 ])
 def test_mistake_is_one_sentence(make, error):
     with pytest.raises(ValueError, match=error):

@@ -521,7 +521,7 @@ def test_a_measured_step_is_a_training_step_and_gives_every_task_a_time():
 @pytest.mark.parametrize(('change', 'sentence'), [
     ({'num_micro_batches': 6}, r'num_micro_batches=6 does not divide the batch of 16 examples; use 1, 2, 4, 8 or 16, '
                               r'or change train_input.batch_size.'),
-    ({'num_cells': 0}, r'num_cells=0; it must be at least 1.'),
+    ({'num_cells': 0}, r'num_cells=0 is below 1; use 1 to 10000'),
     ({'num_cells': 40, 'devices': ('CPU:0',) * 40}, r'num_cells=40 is more than the 15 layers'),
     ({'num_cells': 9}, r'num_cells=9 needs 9 devices, but there are 4 CPU devices'),
     ({'num_cells': 2, 'devices': ('CPU:0', 'GPU:7')}, r"device 'GPU:7' does not exist; there are .*CPU:0"),

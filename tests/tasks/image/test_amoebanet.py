@@ -323,10 +323,10 @@ def test_an_unknown_operation_is_named():
 
 
 @pytest.mark.parametrize('values, message', [
-    ({'num_layers': 2}, 'num_layers=2 does not fill three groups; use 3 or more'),
+    ({'num_layers': 2}, 'num_layers=2 is below 3; use 3 to 10000'),
     ({'architecture': 'E'}, "architecture='E' is not one of .* use one of A, B, C, D"),
     ({'granularity': 'operation'}, "granularity='operation' is not one of .*cell.*combination.*layer"),
-    ({'drop_path_keep': 0.}, 'drop_path_keep=0.0 is no probability above 0'),
+    ({'drop_path_keep': 0.}, 'drop_path_keep=0.0 is not above 0; use more than 0 and 1 or less'),
     ({'drop_path_schedule': 'v1'}, "drop_path_schedule='v1' with drop_path_steps=0; v1 and v3 need the number of updates"),
     ({'drop_path_schedule': 'v2', 'drop_path_steps': 9}, "drop_path_schedule='v2' with drop_path_steps=9; .* constant and v2 have none"),
     ({'auxiliary_image_size': 64}, 'auxiliary_image_size=64 leaves 4x4 pixels to the auxiliary head, .* 5x5; use images of 67 pixels'),

@@ -243,7 +243,7 @@ def test_a_cut_inside_a_block_sends_the_shortcut_and_the_branch():
 # Errors.
 
 def test_a_group_without_blocks_is_refused():
-    with pytest.raises(ValueError, match=r'blocks_per_group=\(2, 0\) has a group without blocks; leave the group out, or give it'):
+    with pytest.raises(ValueError, match=r'blocks_per_group\[1\]=0 is below 1; use 1 to 10000'):
         tiny(blocks_per_group=(2, 0)).instantiate()
 
 

@@ -220,9 +220,10 @@ def test_statistics_are_those_of_the_batches(corpus):
 # Mistakes.
 
 @pytest.mark.parametrize(('values', 'sentence'), [
-    ({'bucket_lengths': (16, 8)}, 'bucket_lengths=[16, 8] are no ascending lengths of 2 or more'),
+    ({'bucket_lengths': (16, 8)}, 'bucket_lengths=[16, 8] are no ascending lengths; use for example [16, 32, 64]'),
     ({'bucket_lengths': ()}, 'bucket_lengths=[] are no ascending lengths'),
-    ({'temperature': 0.5}, 'temperature=0.5 is below 1'), ({'temperature': float('nan')}, 'temperature=nan is below 1'),
+    ({'temperature': 0.5}, 'temperature=0.5 is below 1'), ({'temperature': float('nan')}, 'temperature=nan is not a number; use 1 or more'),
+    ({'bucket_lengths': (1, 8)}, 'bucket_lengths[0]=1 is below 2; use 2 or more'),
     ({'temperature': 5., 'num_epochs': 1}, 'num_epochs=1 with temperature=5.0: in an epoch every pair comes once'),
     ({'examples_per_language': 0}, 'examples_per_language=0 is below 1')])
 def test_params_that_make_no_sense_are_refused(corpus, values, sentence):

@@ -409,11 +409,11 @@ def test_the_recipe_is_vaswani_s() -> None:
 # Errors.
 
 @pytest.mark.parametrize('fields, sentence', [
-    ({'num_decoder_layers': 0}, 'num_decoder_layers=0 is below 1; use 1 or more.'),
-    ({'vocabulary_shards': 0}, 'vocabulary_shards=0 is below 1; use 1 or more.'),
+    ({'num_decoder_layers': 0}, 'num_decoder_layers=0 is below 1; use 1 to 10000'),
+    ({'vocabulary_shards': 0}, 'vocabulary_shards=0 is below 1; use 1 to 10000'),
     ({'num_encoder_layers': 0, 'tied': 'embeddings'}, "tied='embeddings', but without encoder layers there is one embedding only"),
     ({'vocabulary_shards': 14}, 'model/source_embedding_0: num_shards=14 is more than vocab_size=13, so that a shard would be empty'),
-    ({'label_smoothing': 1.}, 'label_smoothing=1.0 is no part of 1'),
+    ({'label_smoothing': 1.}, 'label_smoothing=1.0 is not below 1; use 0 or more and less than 1'),
     ({'layers': (translator(tiny(), Learner.Params()).model,)}, 'Transformer.Params.layers is made from the other fields; leave it empty'),
 ])
 def test_wrong_fields_are_refused(fields: dict[str, Any], sentence: str) -> None:

@@ -49,7 +49,8 @@ def test_what_is_not_there_is_refused(subset, sentence):
 
 
 @pytest.mark.parametrize(('subset', 'sentence'), [
-    (Subset(classes=(1, 1)), 'classes=[1, 1] names one twice'), (Subset(examples_per_class=0), 'examples_per_class=0 is below 1; use 1')])
+    ({'classes': (1, 1)}, 'classes=[1, 1] names one twice'),
+    ({'examples_per_class': 0}, 'examples_per_class=0 is below 1; use 1')])
 def test_fields_that_make_no_sense_are_refused(subset, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        subset.validate()
+        Subset(**subset).validate()

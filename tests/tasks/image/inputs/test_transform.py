@@ -139,9 +139,11 @@ def test_colours_of_grey_images_are_refused(channels):
 
 
 @pytest.mark.parametrize(('values', 'sentence'), [
-    ({'size': 0}, 'size=0 is out of range; use 1 or more'), ({'hue': 0.6}, 'hue=0.6 is out of range; use 0 to 0.5'),
-    ({'area': (0.5, 0.1)}, 'area=(0.5, 0.1) is no range'), ({'aspect': (0., 1.)}, 'aspect=(0.0, 1.0) is no range'),
-    ({'centre_share': 1.5}, 'centre_share=1.5 is no part of the image'), ({'fill': 256}, 'fill=256 is out of range; use 0 to 255')])
+    ({'size': 0}, 'size=0 is below 1; use 1 or more'), ({'hue': 0.6}, 'hue=0.6 is above 0.5; use 0 to 0.5'),
+    ({'area': (0.5, 0.1)}, 'area=(0.5, 0.1) ends before it begins; use (0.1, 0.5)'),
+    ({'aspect': (0., 1.)}, 'aspect[0]=0.0 is not above 0; use more than 0'),
+    ({'centre_share': 1.5}, 'centre_share=1.5 is above 1; use more than 0 and 1 or less'),
+    ({'fill': 256}, 'fill=256 is above 255; use 0 to 255')])
 def test_fields_that_make_no_sense_are_refused(values, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         transform(**values)

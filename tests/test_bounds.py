@@ -1,0 +1,38 @@
+"""Every number in Params has bounds, so that no typing error reaches TensorFlow."""
+import importlib
+import pkgutil
+
+import lingpipe
+import tasks
+from lingpipe.hyperparams import Params
+from lingpipe.hyperparams.bounds import Bounds, holds_numbers
+
+# Any finite number means something in these.
+UNBOUNDED = {'Experiment.seed', 'Input.seed', 'Subset.seed', 'Loss.scale', 'Normalize.mean'}
+
+
+def params_classes() -> list[type[Params]]:
+    """All Params classes of lingpipe and of tasks."""
+    for package in (lingpipe, tasks):
+        for module in pkgutil.walk_packages(package.__path__, f'{package.__name__}.'):
+            importlib.import_module(module.name)
+
+    found, todo = [], [Params]
+    while todo:
+        subclasses = todo.pop().__subclasses__()
+        todo += subclasses
+        found += [cls for cls in subclasses if cls.__module__.split('.')[0] in ('lingpipe', 'tasks')]
+    return list(dict.fromkeys(found))
+
+
+def numbers() -> list[tuple[str, Bounds]]:
+    """The name and the bounds of each field of numbers, as Class.field."""
+    fields = [(f'{cls.__qualname__.removesuffix(".Params")}.{name}', declared)
+              for cls in params_classes() for name, declared in cls._fields().items() if name in cls._declared]
+    return [(name, declared.bounds) for name, declared in fields if holds_numbers(declared.type)]
+
+
+def test_every_number_has_bounds_unless_any_number_means_something() -> None:
+    found = numbers()
+    assert len(found) > 150
+    assert {name for name, bounds in found if bounds == Bounds()} == UNBOUNDED
