@@ -21,8 +21,12 @@ from lingpipe.pipeline.wiring import Element, wire
 
 
 class PipelineParams(Params):
-    """How a network is run on devices. Only num_micro_batches, num_replicas, sum_groups, cross_replica_batch_norm and wire_dtype
-    change what is learned."""
+    """How a network is run on devices.
+
+    num_micro_batches, num_replicas, sum_groups, cross_replica_batch_norm and wire_dtype change what is learned.
+    jit_compile, use_graph_optimizer and replica_reduction change the last bits of results. Everything else,
+    such as the number of cells, the schedule and recomputation, changes nothing on CPUs; no GPU has run it yet.
+    """
     num_cells: int = field(1, 'K: how many cells the layers are cut into, one a device.',
                            least=1, most=10_000)
     num_micro_batches: int = field(1, 'M: how many micro-batches a mini-batch is split into, in each replica.',

@@ -23,13 +23,14 @@ from lingpipe.registry import register
 from lingpipe.train_loop import TrainLoop
 from tasks.image.amoebanet import AmoebaNet
 from tasks.image.blocks import Norm
-from tasks.image.classifier import classifier, imagenet_learner
+from tasks.image.classifier import ImageClassification, classifier, imagenet_learner
 from tasks.image.inputs import TFDSImageInput, Transform
 from tasks.image.normalize import Normalize
 from tasks.image.resnet import ResNet
 
 NUM_CLASSES = 1000
 NUM_TRAIN = 1_281_167
+AMOEBANET_B_SIZE = 480   # Pixels, each way.
 # The colours of Inception's preprocessing.
 COLOURS = {'brightness': 0.125, 'contrast': 0.5, 'saturation': 0.5, 'hue': 0.2}
 
@@ -54,6 +55,25 @@ def amoebanet_d(num_layers: int, num_filters: int, num_cells: int, num_micro_bat
         eval_inputs={'validation': images(batch_size, 224, is_training=False)},
         pipeline=PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches, recompute=recompute, schedule='gpipe'),
         train=TrainLoop.Params(num_steps=90 * NUM_TRAIN // batch_size, checkpoint_every_steps=2000, eval_every_steps=10_000))
+
+
+def amoebanet_b(num_classes: int, num_steps: int) -> AmoebaNet.Params:
+    """AmoebaNet-B (18, 512) for images of 480x480 pixels, with drop path, dropout and the auxiliary head.
+
+    Args:
+      num_classes: size of the softmax.
+      num_steps: updates of the run, over which drop path rises to its full rate.
+    """
+    return AmoebaNet.Params(
+        name='amoebanet', architecture='B', num_layers=18, num_filters=512, num_classes=num_classes,
+        drop_path_keep=0.7, drop_path_schedule='v1', drop_path_steps=num_steps, dropout_rate=0.5,
+        auxiliary_image_size=AMOEBANET_B_SIZE)
+
+
+def amoebanet_b_task(num_classes: int, num_steps: int, learner: Learner.Params) -> ImageClassification.Params:
+    """The network with its losses: label smoothing, and the auxiliary head's loss with a weight of 0.4."""
+    return classifier(amoebanet_b(num_classes, num_steps), learner, label_smoothing=0.1, has_top5=True, auxiliary_weight=0.4,
+                      preprocess=(Normalize.Params(name='normalize', dtype='bfloat16'),))
 
 
 @register
@@ -158,14 +178,10 @@ class AmoebaNetB18x512:
 
     @classmethod
     def params(cls) -> Experiment.Params:
-        batch_size, size = 2048, 480
+        batch_size, size = 2048, AMOEBANET_B_SIZE
         num_steps = 350 * NUM_TRAIN // batch_size
-        network = AmoebaNet.Params(
-            name='amoebanet', architecture='B', num_layers=18, num_filters=512, num_classes=NUM_CLASSES, drop_path_keep=0.7,
-            drop_path_schedule='v1', drop_path_steps=num_steps, dropout_rate=0.5, auxiliary_image_size=size)
         return Experiment.Params(
-            task=classifier(network, imagenet_learner(batch_size), label_smoothing=0.1, has_top5=True, auxiliary_weight=0.4,
-                            preprocess=(Normalize.Params(name='normalize', dtype='bfloat16'),)),
+            task=amoebanet_b_task(NUM_CLASSES, num_steps, imagenet_learner(batch_size)),
             train_input=images(batch_size, size, is_training=True, **COLOURS),
             eval_inputs={'validation': images(batch_size, size, is_training=False)},
             pipeline=PipelineParams(num_cells=4, num_micro_batches=32),

@@ -1,9 +1,12 @@
 """Transfer: AmoebaNet-B (18, 512), trained on ImageNet, goes on with seven smaller sets (arXiv:1811.06965v1, section 4, Table 4).
 
-Every layer but the last starts from image.imagenet.AmoebaNetB18x512, from the moving averages of its weights; the last one is new.
-480x480 pixels, flips, cutout, Nesterov SGD, 256 examples. Where the paper gives no numbers (learning rate, length, side of cutout)
-they are those of Kornblith et al. (2018, arXiv:1805.08974: 20,000 updates, half a cosine) and of DeVries and Taylor (2017,
-arXiv:1708.04552).
+Every layer but the two softmax layers (the last layer's and the auxiliary head's, whose classes are others) starts from
+image.imagenet.AmoebaNetB18x512, from the moving averages of its weights. Images of 480x480 pixels, flips, cutout, Nesterov
+SGD, 256 examples. The paper keeps all other hyperparameters of its ImageNet run, and so do these: drop path, dropout, the
+auxiliary head, label smoothing, L2, clipping and the moving average of the weights. The paper chose learning rate and L2
+for each set on held-out images and does not print them: here all sets have the learning rate and length of Kornblith et
+al. (2018, arXiv:1805.08974: 20,000 updates, half a cosine) and ImageNet's L2. The side of the cutout, which the paper does
+not print either, is in proportion to that of DeVries and Taylor (2017, arXiv:1708.04552).
 
     python -m lingpipe.trainer --model=image.transfer.CIFAR10 --logdir=/tmp/cifar10 --set initialize_from.directory=/tmp/imagenet
     python -m tools.repeat --model=image.transfer.CIFAR10 --logdir=/tmp/cifar10 --runs=5 --set initialize_from.directory=/tmp/imagenet
@@ -19,30 +22,29 @@ from lingpipe.learner import Learner
 from lingpipe.pipeline.plan import PipelineParams
 from lingpipe.registry import register
 from lingpipe.train_loop import TrainLoop
-from tasks.image.amoebanet import AmoebaNet
-from tasks.image.classifier import classifier, initialized_but_last
+from params.image.imagenet import AMOEBANET_B_SIZE, amoebanet_b_task
+from tasks.image.classifier import initialized_but_last
 from tasks.image.inputs import FolderInput, TFDSImageInput, Transform
-from tasks.image.normalize import Normalize
 
-SIZE = 480
 NUM_STEPS = 20_000
-TRAIN = Transform.Params(size=SIZE, flip=True, cutout=160)
-TEST = Transform.Params(size=SIZE)
+TRAIN = Transform.Params(size=AMOEBANET_B_SIZE, flip=True, cutout=160)
+TEST = Transform.Params(size=AMOEBANET_B_SIZE)
 
 
 def fine_tuned(num_classes: int, images: FolderInput.Params | TFDSImageInput.Params, test: str = 'test') -> Experiment.Params:
     """The network with a new last layer, and how it is trained on the split 'train' of the images; `test` is the one to test with."""
     train_input = images.copy().set(batch_size=256, transform=TRAIN)
-    network = AmoebaNet.Params(name='amoebanet', architecture='B', num_layers=18, num_filters=512, num_classes=num_classes)
     learner = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9, nesterov=True), l2=4e-5, clip_norm=10.,
+                             ema_decay=0.9999,
                              learning_rate=schedules.Cosine.Params(rate=0.01, decay_steps=NUM_STEPS))
+    softmax_layers = 'model/amoebanet/dense', 'model/amoebanet/auxiliary_head/dense'
     return Experiment.Params(
-        task=classifier(network, learner, has_top5=True, preprocess=(Normalize.Params(name='normalize', dtype='bfloat16'),)),
+        task=amoebanet_b_task(num_classes, NUM_STEPS, learner),
         train_input=train_input,
         eval_inputs={'test': train_input.copy().set(split=test, shuffle=False, num_epochs=1, transform=TEST)},
         pipeline=PipelineParams(num_cells=4, num_micro_batches=32),
         train=TrainLoop.Params(num_steps=NUM_STEPS, eval_every_steps=2000),
-        initialize_from=InitializeFrom(rules=initialized_but_last('model/amoebanet/dense', is_averaged=True)))
+        initialize_from=InitializeFrom(rules=initialized_but_last(*softmax_layers, is_averaged=True)))
 
 
 @register

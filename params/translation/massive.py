@@ -31,13 +31,13 @@ def transformer(num_layers: int, hidden_dim: int, num_heads: int, vocabulary_sha
 
 
 def experiment(network: Transformer.Params, num_cells: int) -> Experiment.Params:
-    """A T(L, H, A) in K cells, M = 32."""
+    """A T(L, H, A) in K cells, with the 4 K micro-batches that make the bubble negligible, and 32 at least."""
     return Experiment.Params(
         task=translator(network, translation_learner(model_dim=1024)),
         train_input=TranslationInput.Params(directory=DIRECTORY, batch_size=BATCH_SIZE, bucket_lengths=(32, 64, 128), temperature=5.),
         eval_inputs={'test': TranslationInput.Params(directory=DIRECTORY, split='test', batch_size=BATCH_SIZE, bucket_lengths=(128,),
                                                      overlong='cut', shuffle=False, num_epochs=1)},
-        pipeline=PipelineParams(num_cells=num_cells, num_micro_batches=32),
+        pipeline=PipelineParams(num_cells=num_cells, num_micro_batches=max(32, 4 * num_cells)),
         train=TrainLoop.Params(num_steps=500_000, checkpoint_every_steps=1000, eval_every_steps=5000))
 
 

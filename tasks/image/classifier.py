@@ -93,12 +93,13 @@ def imagenet_learner(batch_size: int, num_examples: int = 1_281_167) -> Learner.
         l2=4e-5, clip_norm=10., ema_decay=0.9999)
 
 
-def initialized_but_last(last: str, is_averaged: bool = False) -> tuple[tuple[str, str | None], ...]:
-    """Rules of InitializeFrom for transfer: every layer starts from the other network's, but the last one, whose classes are others.
+def initialized_but_last(*last: str, is_averaged: bool = False) -> tuple[tuple[str, str | None], ...]:
+    """Rules of InitializeFrom for transfer: all layers start from the other network's, except those whose classes are others.
 
     Args:
-      last: path of the last layer.
+      last: paths of the layers that start from scratch: the last one, and the auxiliary head's if there is one.
       is_averaged: whether the moving averages of weights are taken, where the other's learner kept them.
     """
     trained = r'ema/\1' if is_averaged else r'weights/\1'
-    return ((f'weights/{re.escape(last)}/.*', None), (r'weights/(.*/moving_(?:mean|variance))', r'weights/\1'), ('weights/(.*)', trained))
+    return (*((f'weights/{re.escape(path)}/.*', None) for path in last),
+            (r'weights/(.*/moving_(?:mean|variance))', r'weights/\1'), ('weights/(.*)', trained))

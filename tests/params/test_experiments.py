@@ -1,9 +1,11 @@
 """The experiments' promise: every registered one is whole; its plan follows from its Params, before any variable exists."""
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from lingpipe import registry
+from lingpipe import optimizers, registry
 from lingpipe.experiment import Experiment
 
 # Cells and weights of the models of the GPipe paper (arXiv:1811.06965, Tables 1 and 2, Figures 3 and 4), as they are registered.
@@ -32,6 +34,43 @@ OF_THE_PAPER = {
 def test_models_of_the_paper_have_its_cells_and_weights(name):
     experiment = registry.get(name).instantiate()
     assert (experiment.params.pipeline.num_cells, experiment.task.network.num_weights) == OF_THE_PAPER[name]
+
+
+TRANSFERS = ('CIFAR10', 'CIFAR100', 'StanfordCars', 'OxfordPets', 'Food101', 'FGVCAircraft', 'Birdsnap')
+
+
+@pytest.mark.parametrize('name', TRANSFERS)
+def test_transfers_keep_the_regularization_of_the_run_on_imagenet(name):
+    source = registry.get('image.imagenet.AmoebaNetB18x512')
+    transfer = registry.get(f'image.transfer.{name}')
+    ours, theirs = (params.task.model.layers[1] for params in (transfer, source))
+    fields = ('drop_path_keep', 'drop_path_schedule', 'dropout_rate', 'auxiliary_image_size', 'auxiliary_loss')
+    assert [getattr(ours, field) for field in fields] == [getattr(theirs, field) for field in fields]
+    assert ours.drop_path_steps == transfer.train.num_steps
+    assert transfer.task.model.layers[2].label_smoothing == 0.1
+    assert (transfer.task.learner.ema_decay, transfer.task.learner.l2) == (0.9999, 4e-5)
+
+
+def test_a_transfer_starts_all_layers_but_both_softmax_layers_from_imagenet():
+    transfer = registry.get('image.transfer.CIFAR10')
+    ours = {weight.path: weight.shape for weight in transfer.instantiate().task.network.weights()}
+    theirs = {weight.path: weight.shape for weight in registry.get('image.imagenet.AmoebaNetB18x512').instantiate().task.network.weights()}
+    rules = [(re.compile(pattern), taken) for pattern, taken in transfer.initialize_from.rules]
+    new = {path for path in ours if next(taken for pattern, taken in rules if pattern.fullmatch(f'weights/{path}')) is None}
+    assert new == {f'model/amoebanet/{layer}/{name}' for layer in ('dense', 'auxiliary_head/dense') for name in ('w', 'b')}
+    assert {path for path, shape in ours.items() if theirs[path] != shape} == new
+
+
+@pytest.mark.parametrize('name', OF_THE_PAPER)
+def test_pipelines_of_the_paper_have_four_micro_batches_a_cell(name):
+    """Where the batch has as many examples: Table 1's Transformers have 32."""
+    params = registry.get(name)
+    pipeline = params.pipeline
+    assert pipeline.num_cells == 1 or pipeline.num_micro_batches >= min(4 * pipeline.num_cells, params.train_input.batch_size)
+
+
+def test_transformers_of_table_1_are_trained_by_rmsprop():
+    assert isinstance(registry.get('translation.table1.Transformer13').task.learner.optimizer, optimizers.RMSProp.Params)
 
 
 @pytest.mark.parametrize('name', registry.all_names())
