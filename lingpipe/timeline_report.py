@@ -11,6 +11,9 @@ from lingpipe.pipeline.plan import Plan
 from lingpipe.pipeline.simulator import Simulation, simulate
 from lingpipe.pipeline.timeline import Timeline
 
+WHY_THEY_DIFFER = ('transfers and waiting make the measured share larger than the predicted ones, and tasks that slow each '
+                   'other down on shared processors make it smaller')
+
 
 @dataclasses.dataclass(frozen=True)
 class TimelineReport:
@@ -38,14 +41,13 @@ class TimelineReport:
         return statistics.median_low(self.measured_bubbles)
 
     def text(self) -> str:
-        """The shares, and why they differ."""
+        """One line."""
         lowest, highest = min(self.measured_bubbles), max(self.measured_bubbles)
         number = len(self.measured_bubbles)
         spread = f' (median of {number} steps, {lowest:.1%} to {highest:.1%})' if number > 1 else ''
         return (f'bubble of step {self.step}: measured {self.measured_bubble:.1%}{spread}, '
                 f'predicted {self.predicted_bubble:.1%} from {self.predicted_from} and '
-                f'{self.replayed_bubble:.1%} from the measured times of the tasks. Transfers and waiting make '
-                f'the measured share larger; tasks that slow each other down on shared processors make it smaller')
+                f'{self.replayed_bubble:.1%} from the measured times of the tasks')
 
 
 def replay(plan: Plan, measured: Sequence[Timeline]) -> Simulation:

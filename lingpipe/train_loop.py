@@ -34,7 +34,7 @@ from lingpipe.progress import Progress
 from lingpipe.saved_state import SavedState
 from lingpipe.stop_signals import StopSignals
 from lingpipe.summaries import Summaries
-from lingpipe.timeline_report import write_report
+from lingpipe.timeline_report import WHY_THEY_DIFFER, write_report
 
 if TYPE_CHECKING:
     from lingpipe.experiment import Experiment
@@ -233,7 +233,7 @@ class TrainLoop(Configurable):
     def _report(self, step: int) -> None:
         measured = self._timelines[NUM_WARM_UP_STEPS:] or self._timelines[-1:]
         report = self._outcome.timeline = write_report(os.path.join(self._logdir, 'timeline'), step, self._program.plan, measured)
-        self._progress.message(f'{report.text()}; {report.png}')
+        self._progress.message(f'{report.text()}; {WHY_THEY_DIFFER}; {report.png}')
         self._summaries['train'].png(step, 'timeline', report.png)
 
     def _check_finite(self, results: dict[str, float]) -> None:
