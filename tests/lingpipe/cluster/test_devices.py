@@ -1,9 +1,6 @@
 """Promises about --devices: what a text means, in which order, and one sentence for what cannot be."""
 import json
 import socket
-import struct
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -199,36 +196,6 @@ def test_address_that_is_taken_or_not_ours_is_one_sentence(monkeypatch):
         for address in (taken, '203.0.113.1:4000'):
             with pytest.raises(OSError, match=rf'a worker cannot listen at {address}: .*; choose another --address\.'):
                 server.serve(address, server.session_config(''))
-
-
-@pytest.mark.skipif(sys.platform != 'linux', reason='a filter of Linux')
-def test_port_is_reached_at_its_address_only():
-    code = ('import socket, sys; from lingpipe.cluster import listening\n'
-            'for host in sys.argv[1:]:\n'
-            '    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as s:\n'
-            '        port = s.getsockname()[1]; listening.restrict(port, host); print(port, flush=True); input()\n')
-    allowed = {'127.0.0.1': ['127.0.0.1'], '127.0.0.2': ['127.0.0.2'], '0.0.0.0': ['127.0.0.1', '127.0.0.2']}
-    with subprocess.Popen([sys.executable, '-c', code, *allowed], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None and process.stdout is not None
-        for reached in allowed.values():
-            port = int(process.stdout.readline())
-            found = []
-            for address in ('127.0.0.1', '127.0.0.2'):
-                try:
-                    socket.create_connection((address, port), 0.5).close()
-                    found.append(address)
-                except OSError:
-                    pass
-            assert found == reached
-            print(file=process.stdin, flush=True)
-
-
-def test_filter_is_the_program_of_the_kernel():
-    words = [struct.unpack('HBBI', program) for program in zip(*[iter(listening._filter(['127.0.0.1']))] * 8, strict=True)
-             for program in [bytes(program)]]
-    assert [code for code, *_ in words] == [0x30, 0x54, 0x15, 0x20, 0x15, 0x06, 0x06]
-    assert words[4] == (0x15, 1, 0, 0x7f000001)
-    assert (words[5][3], words[6][3]) == (0, 0xffffffff)
 
 
 def test_fields_of_messages_are_read_and_written():
