@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import re
 import resource
 import socket
 import stat
@@ -36,10 +37,11 @@ def split_address(address: str) -> tuple[str, int]:
     """('host', 2222) of 'host:2222'.
 
     Raises:
-      ValueError: there is no host, or no port between 1 and 65535.
+      ValueError: there is no name or number of a host, or no port between 1 and 65535.
     """
-    host, colon, port = address.rpartition(':')
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    host, _, port = address.rpartition(':')
+    is_host = re.fullmatch(r'[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]', host)
+    if not is_host or not re.fullmatch('[0-9]{1,5}', port) or not 0 < int(port) < 65536:
         raise ValueError(f'{address!r} is no address; write host:port, as 127.0.0.1:2222.')
     return host, int(port)
 

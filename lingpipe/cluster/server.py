@@ -66,7 +66,8 @@ def check_gpus(devices: str) -> None:
 def _parsed(devices: str) -> tuple[str, str | None, str | None]:
     """(cpu or gpu, first number, last number)."""
     match = re.fullmatch(r'(cpu|gpu)(?::(\d+)(?:-(\d+))?)?', devices)
-    if not match or match[1] == 'cpu' and (match[3] or match[2] == '0'):
+    is_too_large = match and max(int(number or 0) for number in match.groups()[1:]) > settings.MAX_DEVICES
+    if not match or is_too_large or match[1] == 'cpu' and (match[3] or match[2] == '0'):
         raise ValueError(f"--devices={devices} of a worker; write the devices that it has: cpu:4, gpu, or gpu:0-3.")
     return match[1], match[2], match[3]
 
