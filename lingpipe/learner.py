@@ -11,9 +11,8 @@ whichever device they live on, and a layer takes its slots with it when another 
 """
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -64,16 +63,21 @@ class Learner(Configurable):
         self._optimizer: optimizers.Optimizer = self.params.optimizer.instantiate()
         self._schedule: schedules.Schedule = self.params.learning_rate.instantiate()
         self._optimizer.check_decay(self.params.weight_decay)
-        self._optimizer.make()   # what Keras refuses is refused now, not in the first step
+        self._for_matrix()   # what is refused is refused now, not in the first step
 
     @property
     def slot_bytes(self) -> float:
         """Bytes of optimizer slots and averages that a weight of a matrix takes, besides the weight and its gradient."""
-        matrix = tf.Variable(tf.zeros([16, 16]))
-        optimizer = self._optimizer.make()
-        optimizer.build([keras.Variable(matrix, name='matrix')])
-        slots = sum(math.prod(v.shape) for v in optimizer.variables if len(v.shape) == 2)
-        return 4.0 * (slots / 256 + (self.params.ema_decay is not None))
+        variables = self._for_matrix().variables().values()
+        return sum(v.shape.num_elements() * v.dtype.size for v in variables if v.shape.rank == 2) / 256
+
+    def _for_matrix(self) -> LayerLearner:
+        return LayerLearner(self, self._optimizer.make, 'layer', {'matrix': tf.Variable(tf.zeros([16, 16]))})
+
+    @property
+    def copied_slots(self) -> Sequence[str]:
+        """Slots that begin as copies of the weights, by their names in LayerLearner.variables."""
+        return self._optimizer.copied_slots
 
     def is_frozen(self, path: str) -> bool:
         """Whether the weight does not train, so that no gradient need be computed."""
@@ -108,7 +112,7 @@ class Learner(Configurable):
         """What every gradient is multiplied by: min(1, clip_norm / global_norm)."""
         if self.params.clip_norm is None:
             return tf.ones_like(global_norm)
-        return tf.minimum(1., self.params.clip_norm / global_norm)
+        return tf.minimum(tf.ones_like(global_norm), self.params.clip_norm / global_norm)
 
     def learning_rate(self, step: tf.Tensor | int) -> tf.Tensor:
         """The rate of the update that comes after `step` updates."""
@@ -118,8 +122,16 @@ class Learner(Configurable):
         """The learner of one layer's trainable weights (by path). Slots and averages are created on the weights' device.
 
         Frozen weights may be among them; they get no slot and no average.
+
+        Raises:
+          ValueError: a weight that cannot be trained.
         """
         trained = {path: weight for path, weight in weights.items() if not self.is_frozen(path)}
+        for path, weight in trained.items():
+            if not weight.dtype.is_floating:
+                raise ValueError(f'{path} is {weight.dtype.name}, and only real floating-point weights can be trained; hold it as such '
+                                 f'(a complex weight as two), or declare it with is_trainable=False.')
+            self._optimizer.check_weight(path, weight.shape, weight.dtype)
         return LayerLearner(self, self._optimizer.make, layer_path, trained)
 
 
@@ -136,21 +148,23 @@ class LayerLearner:
         self._decaying = {path for path, w in weights.items() if learner.params.weight_decay and learner.decays(path, w.shape.rank)}
         self._optimizer: Any = None
         self._ema: dict[str, tf.Variable] = {}
+        self._slots: dict[str, dict[str, tf.Variable]] = {}
+        self._shared_slots: dict[str, tf.Variable] = {}
         if not weights:
             return
         with tf.device(next(iter(weights.values())).device):
-            # keras.Variable holds the given tf.Variable itself. Keras makes the names of slots from its name, where '/' is forbidden.
-            wrapped = [keras.Variable(w, dtype=w.dtype.name, name=path.replace('/', '_')) for path, w in weights.items()]
-            assert all(v.value is w for v, w in zip(wrapped, weights.values(), strict=True))
             self._optimizer = make_optimizer()
-            self._optimizer.build(wrapped)
+            self._optimizer.build([_KerasWeight(w, path) for path, w in weights.items()])
             if learner.params.ema_decay is not None:
-                self._ema = {path: tf.Variable(w.read_value(), trainable=False, name=f'ema/{path}') for path, w in weights.items()}
+                self._ema = {path: tf.Variable(tf.cast(w, accumulator_dtype(w.dtype)), trainable=False, name=f'ema/{path}')
+                             for path, w in weights.items()}
+        self._slots, self._shared_slots = self._named_slots()
 
     @property
     def kind(self) -> tuple[Any, ...]:
         """Equal for layers whose updates are the same computation on other variables."""
-        return tuple((tuple(w.shape), w.dtype.name, self._learner.decays(path, w.shape.rank)) for path, w in self.weights.items())
+        return tuple((tuple(w.shape), w.dtype.name, self._learner.decays(path, w.shape.rank), tuple(self._slots[path]))
+                     for path, w in self.weights.items())
 
     def apply(self, gradients: Mapping[str, Gradient], learning_rate: tf.Tensor | None = None) -> tf.Tensor | None:
         """One update of weights, slots and averages; may be traced in a tf.function, also in a branch of tf.cond.
@@ -174,17 +188,21 @@ class LayerLearner:
         # One weight after the other. Keras' own apply leaves the order to TensorFlow, which begins with the first operation of
         # all updates and so holds the temporary tensors of all weights at once.
         done = [num_updates]
+        with tf.control_dependencies(done):
+            optimizers.begin_step(self._optimizer, rate)
         for path, weight in self.weights.items():
             with tf.control_dependencies(done):
                 given = gradients.get(path)
                 gradient = given() if callable(given) else given
                 if gradient is not None:
+                    own_rate = tf.cast(rate, weight.dtype)
                     if path in self._decaying:
-                        weight.assign_sub(weight * self._learner.params.weight_decay * rate)
-                    self._optimizer.update_step(gradient, weight, rate)
+                        weight.assign_sub(weight * self._learner.params.weight_decay * own_rate)
+                    self._optimizer.update_step(tf.cast(gradient, weight.dtype), weight, own_rate)
                 if path in self._ema:
                     average = self._ema[path]
-                    average.assign(weight + ema_decay * (average - weight))
+                    value = tf.cast(weight, average.dtype)
+                    average.assign(value + tf.cast(ema_decay, average.dtype) * (average - value))
                     done = [average.read_value()]
                 elif gradient is not None:
                     done = [weight.read_value()]
@@ -199,10 +217,15 @@ class LayerLearner:
             decay = tf.minimum(decay, (1. + n) / (10. + n))
         return tf.where(n > 0., decay, 0.)
 
-    def reset_ema(self) -> None:
-        """Sets the averages to the weights: to be called when other code has assigned the weights."""
-        for path, average in self._ema.items():
-            average.assign(self.weights[path])
+    def follow_weights(self, but: Container[str] = ()) -> None:
+        """Makes averages, and slots that begin as copies of the weights, equal to the weights: to be called when other code has
+        assigned the weights. `but`: keys of `variables` that it has assigned too."""
+        copies = [(f'ema/{path}', path, average) for path, average in self._ema.items()]
+        copies += [(f'optimizer/{path}/{name}', path, slots[name]) for path, slots in self._slots.items()
+                   for name in self._learner.copied_slots if name in slots]
+        for key, path, variable in copies:
+            if key not in but:
+                variable.assign(tf.cast(self.weights[path], variable.dtype))
 
     def ema(self) -> dict[str, tf.Variable]:
         """The moving averages by path of the weight; empty if ema_decay is none."""
@@ -216,16 +239,48 @@ class LayerLearner:
         found = {f'ema/{path}': average for path, average in self._ema.items()}
         if self._optimizer is None:
             return found
+        found[f'optimizer/{self._layer_path}/iterations'] = self._optimizer.iterations.value
+        found.update({f'optimizer/{path}/{name}': slot for path, slots in self._slots.items() for name, slot in slots.items()})
+        found.update({f'optimizer/{self._layer_path}/{name}': slot for name, slot in self._shared_slots.items()})
+        return found
+
+    def _named_slots(self) -> tuple[dict[str, dict[str, tf.Variable]], dict[str, tf.Variable]]:
+        """(weight path -> attribute of the optimizer -> slot, attribute -> what it keeps for all of these weights together)."""
         rest = {id(v): v for v in self._optimizer.variables}
         rest.pop(id(self._optimizer.iterations))
-        found[f'optimizer/{self._layer_path}/iterations'] = self._optimizer.iterations.value
-        for attribute, slots in vars(self._optimizer).items():   # Keras keeps a slot of all weights as one list
-            if isinstance(slots, list) and len(slots) == len(self.weights) and attribute not in ('_variables', '_trainable_variables'):
-                for path, slot in zip(self.weights, slots, strict=True):
+        by_path: dict[str, dict[str, tf.Variable]] = {path: {} for path in self.weights}
+        shared: dict[str, tf.Variable] = {}
+        for attribute, value in vars(self._optimizer).items():
+            if isinstance(value, list) and len(value) == len(self.weights) and attribute not in ('_variables', '_trainable_variables'):
+                for path, slot in zip(self.weights, value, strict=True):   # Keras keeps a slot of all weights as one list
                     if rest.pop(id(slot), None) is not None:
-                        found[f'optimizer/{path}/{attribute.strip("_")}'] = slot.value
-        found.update({f'optimizer/{self._layer_path}/{i}_{v.name}': v.value for i, v in enumerate(rest.values())})
-        return found
+                        by_path[path][attribute.strip('_')] = slot.value
+            elif rest.pop(id(value), None) is not None:
+                shared[attribute.strip('_')] = value.value
+        if rest:
+            listed = ', '.join(v.name for v in rest.values())
+            raise ValueError(f'{type(self._optimizer).__name__} keeps variables ({listed}) that are neither an attribute nor one of a list '
+                             f'with one for each weight, so that a checkpoint cannot name them; keep them so, or use another optimizer.')
+        return by_path, shared
+
+
+class _KerasWeight(keras.Variable):
+    """A weight as an optimizer of Keras sees it: the given tf.Variable itself, not a copy, under the path that it has here."""
+
+    def __init__(self, weight: tf.Variable, path: str):
+        self._own_path = path
+        super().__init__(weight, dtype=weight.dtype.name, name=path.replace('/', '_'))   # Keras forbids '/' in names
+        assert self.value is weight
+
+    @property
+    def path(self) -> str:
+        """What Muon.Params.exclude_layers is looked for in."""
+        return self._own_path
+
+
+def accumulator_dtype(dtype: tf.DType) -> tf.DType:
+    """The dtype that sums and averages of values of a floating `dtype` have: the same, but float32 at least."""
+    return tf.float32 if dtype.size < tf.float32.size else dtype
 
 
 def _finds(pattern: str, path: str) -> bool:

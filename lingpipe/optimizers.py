@@ -6,29 +6,62 @@ The fields of a class are the arguments of the Keras class it names, so a new on
         keras_class = keras.optimizers.Ftrl
         class Params(Optimizer.Params):
             beta: float = field(0.0, 'As in Keras.')
+
+All of Keras' are here but two, which wrap other optimizers: the Learner scales, skips and divides by itself. An optimizer
+gives the numbers of `keras.Model.train_on_batch`, or is refused.
 """
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 import keras
+import tensorflow as tf
 
 from lingpipe.hyperparams import Configurable, field
+
+# What the Learner does in their stead. An optimizer with its own way of it would give other numbers than Keras.
+_NOT_CALLED = ('apply', 'apply_gradients', '_backend_apply_gradients', 'scale_loss', 'finalize_variable_values')
 
 
 class Optimizer(Configurable):
     """Makes the Keras optimizer that its Params describe. Learning rate and weight decay belong to the Learner."""
 
     keras_class: ClassVar[Any] = None
+    copied_slots: ClassVar[tuple[str, ...]] = ()   # those that begin as copies of the weights, as LayerLearner.variables names them
 
     def make(self) -> keras.optimizers.Optimizer:
-        """A new optimizer, not built, of which only `update_step` is to be used: it has no learning rate of its own."""
+        """A new optimizer, not built, for `begin_step` and `update_step`: it has no learning rate of its own.
+
+        Raises:
+          ValueError: Keras refuses the Params, has no such optimizer, or would do more than these two in a step.
+        """
+        if self.keras_class is None:
+            raise ValueError(f'Keras {keras.__version__} has no optimizer {type(self).__name__}; install a newer Keras, or use another '
+                             f'optimizer.')
+        for name in _NOT_CALLED:
+            if getattr(self.keras_class, name) is not getattr(keras.optimizers.Optimizer, name):
+                raise ValueError(f'keras.optimizers.{self.keras_class.__name__} has a method {name} of its own, in whose place the Learner '
+                                 f'scales, skips and divides gradients; use the optimizer that it wraps.')
         arguments = {name: getattr(self.params, name) for name in type(self.params)._fields()}
         # A function, since Keras would make a variable of a number.
         return self.keras_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
 
     def check_decay(self, weight_decay: float) -> None:
         """Raises ValueError if the optimizer does not go with the learner's weight decay."""
+
+    def check_weight(self, path: str, shape: tf.TensorShape, dtype: tf.DType) -> None:
+        """Raises ValueError if the optimizer cannot train such a weight. Keras keeps slots, and computes, in the dtype of the weight."""
+        for name in type(self.params)._fields():
+            value = getattr(self.params, name)
+            if isinstance(value, float) and 0 < value < 1 and tf.cast(value, dtype).numpy() == 1:
+                raise ValueError(f'{path} is {dtype.name}, in which {name}={value} of {type(self).__name__} is 1, so that it would not '
+                                 f'train; use a smaller {name}, or float32 weights.')
+
+
+def begin_step(optimizer: keras.optimizers.Optimizer, rate: Any) -> None:
+    """Updates what an optimizer keeps for all weights together, as Nadam does, before the update_step of the first."""
+    if type(optimizer)._backend_update_step is not keras.optimizers.Optimizer._backend_update_step:
+        optimizer._backend_update_step([], [], rate)   # Keras has no public way to it
 
 
 def _given_by_learner() -> float:
@@ -113,3 +146,131 @@ class Lion(Optimizer):
         beta_1: float = field(0.9, 'Part of the momentum in the update, in (0, 1].',
                               above=0, most=1)
         beta_2: float = field(0.99, 'Decay of the momentum.', least=0, below=1)
+
+
+class Adadelta(Optimizer):
+    """Zeiler, arXiv:1212.5701. Two slots."""
+
+    keras_class = keras.optimizers.Adadelta
+
+    class Params(Optimizer.Params):
+        """The arguments of keras.optimizers.Adadelta."""
+        rho: float = field(0.95, 'Decay of the averages of squared gradients and squared updates.',
+                           least=0, below=1)
+        epsilon: float = field(1e-7, 'Added to both averages, inside the square roots.', above=0)
+
+
+class Adagrad(Optimizer):
+    """Duchi, Hazan and Singer, 2011. One slot."""
+
+    keras_class = keras.optimizers.Adagrad
+
+    class Params(Optimizer.Params):
+        """The arguments of keras.optimizers.Adagrad."""
+        initial_accumulator_value: float = field(0.1, 'What the sum of squared gradients begins with.',
+                                                 least=0)
+        epsilon: float = field(1e-7, 'Added to that sum, inside the square root.', above=0)
+
+
+class Adamax(Optimizer):
+    """Kingma and Ba, arXiv:1412.6980, section 7: Adam with the infinity norm. Two slots."""
+
+    keras_class = keras.optimizers.Adamax
+
+    class Params(Optimizer.Params):
+        """The arguments of keras.optimizers.Adamax."""
+        beta_1: float = field(0.9, 'Decay of the first moment.', least=0, below=1)
+        beta_2: float = field(0.999, 'Decay of the infinity norm.', least=0, below=1)
+        epsilon: float = field(1e-7, 'Added to the infinity norm.', above=0)
+
+
+class Nadam(Optimizer):
+    """Dozat, 2015: Adam with Nesterov's momentum. Two slots."""
+
+    keras_class = keras.optimizers.Nadam
+
+    class Params(Optimizer.Params):
+        """The arguments of keras.optimizers.Nadam."""
+        beta_1: float = field(0.9, 'Decay of the first moment.', least=0, below=1)
+        beta_2: float = field(0.999, 'Decay of the second moment.', least=0, below=1)
+        epsilon: float = field(1e-7, 'Added to the square root of the second moment.', above=0)
+
+
+class Ftrl(Optimizer):
+    """McMahan and others, 2013: follow the regularized leader. Two slots."""
+
+    keras_class = keras.optimizers.Ftrl
+
+    class Params(Optimizer.Params):
+        """The arguments of keras.optimizers.Ftrl."""
+        learning_rate_power: float = field(-0.5, 'Exponent of the sum of squared gradients, 0 or less; 0: a constant rate.',
+                                           least=-1, most=0)
+        initial_accumulator_value: float = field(0.1, 'What the sum of squared gradients begins with.',
+                                                 least=0)
+        l1_regularization_strength: float = field(0.0, "The paper's lambda 1.", least=0)
+        l2_regularization_strength: float = field(0.0, "The paper's lambda 2.", least=0)
+        l2_shrinkage_regularization_strength: float = field(0.0, 'An L2 term on the weights themselves.',
+                                                            least=0)
+        beta: float = field(0.0, "The paper's beta.", least=0)
+
+
+class Lamb(Optimizer):
+    """You and others, arXiv:1904.00962: Adam whose updates are as long as the weight. Two slots."""
+
+    keras_class = keras.optimizers.Lamb
+
+    class Params(Optimizer.Params):
+        """The arguments of keras.optimizers.Lamb."""
+        beta_1: float = field(0.9, 'Decay of the first moment.', least=0, below=1)
+        beta_2: float = field(0.999, 'Decay of the second moment.', least=0, below=1)
+        epsilon: float = field(1e-7, 'Added to the square root of the second moment.', above=0)
+
+
+class Muon(Optimizer):
+    """Jordan and others, 2024, as in arXiv:2502.16982: matrices by orthogonal updates, with one slot; other weights by Adam, with two.
+
+    Keras' weight_decay and adam_weight_decay are both the Learner's.
+    """
+
+    keras_class = getattr(keras.optimizers, 'Muon', None)   # an older Keras has none
+
+    class Params(Optimizer.Params):
+        """The arguments of keras.optimizers.Muon."""
+        adam_beta_1: float = field(0.9, "Decay of Adam's first moment.", least=0, below=1)
+        adam_beta_2: float = field(0.999, "Decay of Adam's second moment.", least=0, below=1)
+        epsilon: float = field(1e-7, "Added to the square root of Adam's second moment.", above=0)
+        exclude_layers: tuple[str, ...] = field((), 'Regular expressions, found in paths of matrices that Adam trains.')
+        exclude_embeddings: bool = field(True, "Whether Adam trains matrices with 'embedding' in their path.")
+        muon_a: float = field(3.4445, 'First coefficient of the Newton-Schulz iteration.')
+        muon_b: float = field(-4.7750, 'Second coefficient.')
+        muon_c: float = field(2.0315, 'Third coefficient.')
+        adam_lr_ratio: float = field(1.0, "Adam's learning rate, as a part of the learner's.",
+                                     least=0)
+        momentum: float = field(0.95, 'Part of the momentum that stays.', least=0, below=1)
+        ns_steps: int = field(5, 'Newton-Schulz iterations.', least=1, most=100)
+        nesterov: bool = field(True, "Whether the momentum is Nesterov's.")
+        rms_rate: float | None = field(0.2, 'Factor on sqrt(max(rows, columns)), which scales updates of matrices; none: no scaling.',
+                                       above=0)
+
+    def check_weight(self, path: str, shape: tf.TensorShape, dtype: tf.DType) -> None:
+        """Raises ValueError for a matrix that is not of float32."""
+        super().check_weight(path, shape, dtype)
+        if shape.rank == 2 and dtype != tf.float32:
+            raise ValueError(f"{path} is {dtype.name}, and Keras' Muon multiplies matrices with float32 numbers; use float32 weights, or "
+                             f"another optimizer.")
+
+
+class ScheduleFreeAdamW(Optimizer):
+    """Defazio and others, arXiv:2405.15682: Adam that averages its weights and needs no decay of the rate. Two slots."""
+
+    keras_class = getattr(keras.optimizers, 'ScheduleFreeAdamW', None)   # an older Keras has none
+    copied_slots = ('momentums',)
+
+    class Params(Optimizer.Params):
+        """The arguments of keras.optimizers.ScheduleFreeAdamW."""
+        beta_1: float = field(0.9, 'Part of the average in the weights that gradients are taken at.',
+                              above=0, most=1)
+        beta_2: float = field(0.999, 'Decay of the second moment.', least=0, below=1)
+        epsilon: float = field(1e-8, 'Added to the square root of the second moment.', above=0)
+        warmup_steps: int = field(0, "Updates of the optimizer's own linear warm-up; 0: none.",
+                                  least=0)

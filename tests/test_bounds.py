@@ -8,7 +8,7 @@ from lingpipe.hyperparams import Params
 from lingpipe.hyperparams.bounds import Bounds, holds_numbers
 
 # Any finite number means something in these.
-UNBOUNDED = {'Experiment.seed', 'Input.seed', 'Subset.seed', 'Loss.scale', 'Normalize.mean'}
+UNBOUNDED = {'Experiment.seed', 'Input.seed', 'Subset.seed', 'Loss.scale', 'Normalize.mean', 'Muon.muon_a', 'Muon.muon_b', 'Muon.muon_c'}
 
 
 def params_classes() -> list[type[Params]]:

@@ -1,7 +1,7 @@
 """Variables: the weights of a network with their slots and averages, each on the device of the cell that owns it."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 import tensorflow as tf
 
@@ -48,21 +48,28 @@ class Variables:
             made.update(learner.variables())
         return made
 
+    def follow_weights(self, but: Container[str]) -> None:
+        """Starts averages again from weights that other code has assigned; `but`: keys of what it has assigned too."""
+        for learner in self.learners.values():
+            learner.follow_weights(but)
+
     def averaged(self) -> dict[str, tf.Variable]:
         """path -> the variable that evaluation uses: the moving average where the learner keeps one."""
         return {**self.weights, **{path: average for one in self.learners.values() for path, average in one.ema().items()}}
 
     def reader(self, cell: Cell, variables: dict[str, tf.Variable]) -> Callable[[str], tf.Tensor | None]:
         """A function that makes the op which reads a weight of `cell` out of `variables`, or None for another cell's."""
-        return lambda path: _read(variables[path]) if self.cell_of[path] == cell.index else None
+        return lambda path: self._read(path, variables) if self.cell_of[path] == cell.index else None
 
     def shared_reader(self, variables: dict[str, tf.Variable]) -> Callable[[str], tf.Tensor]:
         """A function that makes the op which reads a shared weight out of `variables`, on its owner's device."""
         def read(path: str) -> tf.Tensor:
             with tf.device(self._cells[self.cell_of[path]].device):
-                return _read(variables[path])
+                return self._read(path, variables)
         return read
 
-
-def _read(variable: tf.Variable) -> tf.Tensor:
-    return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+    def _read(self, path: str, variables: dict[str, tf.Variable]) -> tf.Tensor:
+        """Reads in the dtype of the weight, of which an average may be more exact."""
+        variable, dtype = variables[path], self.weights[path].dtype
+        value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+        return value if variable.dtype == dtype else tf.cast(value, dtype)

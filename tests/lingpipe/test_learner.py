@@ -1,6 +1,7 @@
 """The learner's promises: updates as in the formulas, slots beside their weights, no hidden copy, one count for all layers."""
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -79,22 +80,63 @@ def test_adamw_is_its_formula_and_spares_biases():
         np.testing.assert_allclose(weights[path], w, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize(('params', 'plain'), [
-    (optimizers.SGD.Params(momentum=0.9, nesterov=True), lambda: keras.optimizers.SGD(0.1, 0.9, True, weight_decay=0.02)),
-    (optimizers.RMSProp.Params(momentum=0.9, centered=True), lambda: keras.optimizers.RMSprop(0.1, 0.9, 0.9, centered=True,
-                                                                                              weight_decay=0.02)),
-    (optimizers.Adam.Params(amsgrad=True), lambda: keras.optimizers.Adam(0.1, amsgrad=True, weight_decay=0.02)),
-    (optimizers.Adafactor.Params(), lambda: keras.optimizers.Adafactor(0.1, weight_decay=0.02)),
-    (optimizers.Lion.Params(), lambda: keras.optimizers.Lion(0.1, weight_decay=0.02)),
-], ids=['sgd', 'rmsprop', 'adam', 'adafactor', 'lion'])
-def test_every_optimizer_and_weight_decay_agree_with_plain_keras(params, plain):
-    variables = [keras.Variable(w.numpy()) for w in make_weights().values()]
-    optimizer = plain()
-    for step in range(5):
-        optimizer.apply([tf.constant(gradient_of(path, step)) for path in make_weights()], variables)
-    _, weights = train(learner(0.1, optimizer=params, weight_decay=0.02, decay_vectors=True))
-    for weight, variable in zip(weights.values(), variables, strict=True):
-        np.testing.assert_allclose(weight, variable.value, atol=TOLERANCE)
+OPTIMIZERS = [
+    (optimizers.SGD, {}), (optimizers.SGD, {'momentum': 0.9, 'nesterov': True}),
+    (optimizers.RMSProp, {'momentum': 0.9, 'centered': True}),
+    (optimizers.Adam, {'amsgrad': True}), (optimizers.AdamW, {}), (optimizers.Nadam, {}), (optimizers.Adamax, {}),
+    (optimizers.Adadelta, {}), (optimizers.Adagrad, {}), (optimizers.Adafactor, {}), (optimizers.Lion, {}), (optimizers.Lamb, {}),
+    (optimizers.Ftrl, {'l1_regularization_strength': 0.01, 'l2_shrinkage_regularization_strength': 0.1, 'beta': 0.1}),
+    (optimizers.Muon, {}), (optimizers.Muon, {'exclude_layers': ('first/kernel',)}),
+    (optimizers.ScheduleFreeAdamW, {'warmup_steps': 2}),
+]
+
+
+@pytest.mark.parametrize(('cls', 'values'), OPTIMIZERS, ids=lambda value: getattr(value, '__name__', ''))
+def test_every_optimizer_gives_the_numbers_of_train_on_batch_in_keras(cls, values):
+    if cls.keras_class is None:
+        pytest.skip('this Keras is too old to have it')
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, activation='tanh', name='first'),
+                              keras.layers.Dense(3, name='second')])
+    twin = keras.models.clone_model(model)
+    decay = {'weight_decay': 0.02, **({'adam_weight_decay': 0.02} if cls is optimizers.Muon else {})}
+    theirs = cls.keras_class(0.05, **decay, **values)
+    model.compile(theirs, 'mse', run_eagerly=True)
+    weights = {v.path: tf.Variable(v.numpy()) for v in model.trainable_weights}
+    layer = learner(0.05, optimizer=cls.Params(**values), weight_decay=0.02, decay_vectors=True).for_layer('model', weights)
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        x, y = rng.normal(size=[8, 5]).astype(np.float32), rng.normal(size=[8, 3]).astype(np.float32)
+        twin.set_weights([w.numpy() for w in weights.values()])
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(keras.losses.mean_squared_error(y, twin(x)))
+        layer.apply(dict(zip(weights, tape.gradient(loss, [v.value for v in twin.trainable_weights]), strict=True)))
+        model.train_on_batch(x, y)
+    for variable, weight in zip(model.trainable_weights, weights.values(), strict=True):
+        assert np.abs(weight).max() < 10   # no nan either
+        np.testing.assert_allclose(weight, variable.value, atol=TOLERANCE, err_msg=variable.path)
+
+
+def test_every_optimizer_of_keras_is_here_or_refused():
+    theirs = {cls for cls in vars(keras.optimizers).values() if inspect.isclass(cls) and issubclass(cls, keras.optimizers.Optimizer)}
+    wrappers = {getattr(keras.optimizers, name, None) for name in ('LossScaleOptimizer', 'MultiOptimizer')} - {None}
+    assert theirs - wrappers - {keras.optimizers.Optimizer} == {cls.keras_class for cls, _ in OPTIMIZERS} - {None}
+    for wrapper in wrappers:
+        made = type('Wrapper', (optimizers.Optimizer,), {'keras_class': wrapper})
+        sentence = f'keras.optimizers.{wrapper.__name__} has a method apply of its own, in whose place the Learner'
+        with pytest.raises(ValueError, match=sentence):
+            learner(optimizer=made.Params())
+    missing = type('Newer', (optimizers.Optimizer,), {})
+    with pytest.raises(ValueError, match=r'Keras [\d.]+ has no optimizer Newer; install a newer Keras, or use another optimizer'):
+        learner(optimizer=missing.Params())
+
+
+def test_layers_that_are_alike_but_for_their_slots_do_not_share_an_update():
+    the_learner = learner(optimizer=optimizers.Muon.Params(exclude_layers=('a/b',)))
+    layers = [the_learner.for_layer('m', {f'm/{name}': tf.Variable(tf.ones([2, 2])) for name in names})
+              for names in (('a/b', 'c'), ('c', 'a/b'), ('c', 'd'), ('e', 'f'))]
+    assert layers[2].kind == layers[3].kind
+    assert len({layer.kind for layer in layers}) == 3
 
 
 def test_l2_is_added_to_the_gradient_of_kernels_only():
@@ -262,6 +304,19 @@ def test_names_for_the_checkpoint_are_these():
     assert all(isinstance(v, tf.Variable) for v in layer.variables().values())
 
 
+def test_what_an_optimizer_keeps_for_all_weights_has_the_same_name_in_every_process():
+    keys = [sorted(learner(optimizer=optimizers.Nadam.Params()).for_layer('m', make_weights()).variables()) for _ in range(2)]
+    assert keys[0] == keys[1] and 'optimizer/m/u_product' in keys[0]
+
+
+def test_slots_that_begin_as_the_weights_follow_weights_that_are_taken_from_elsewhere():
+    layer = learner(optimizer=optimizers.ScheduleFreeAdamW.Params(), ema_decay=0.9).for_layer('m', make_weights())
+    layer.weights['model/dense/bias'].assign([7., 8., 9.])
+    layer.follow_weights(but={'ema/model/dense/bias'})
+    np.testing.assert_array_equal(layer.variables()['optimizer/model/dense/bias/momentums'], [7., 8., 9.])
+    np.testing.assert_array_equal(layer.ema()['model/dense/bias'], make_weights()['model/dense/bias'])
+
+
 def test_training_goes_on_exactly_from_copied_variables():
     schedule = schedules.Cosine.Params(rate=0.1, decay_steps=8)
     params: dict[str, Any] = {'optimizer': optimizers.Adam.Params(), 'ema_decay': 0.9, 'learning_rate': schedule}
@@ -305,7 +360,7 @@ def test_without_warm_up_the_decay_is_constant():
 def test_averages_follow_weights_that_were_assigned():
     layer, weights = train(learner(ema_decay=0.9), 0)
     weights['model/dense/bias'].assign([7., 8., 9.])
-    layer.reset_ema()
+    layer.follow_weights()
     np.testing.assert_array_equal(layer.ema()['model/dense/bias'], [7., 8., 9.])
 
 
