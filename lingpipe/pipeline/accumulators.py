@@ -16,12 +16,14 @@ which, unlike E[x^2] - E[x]^2, loses nothing when the mean is large.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.context import Emissions
+from lingpipe.layer import Weight
+from lingpipe.learner import accumulator_dtype
 
 Key = tuple[str, str]  # (layer path, name), as emitted
 
@@ -39,12 +41,11 @@ class Merged:
 class Accumulators:
     """The accumulators of one cell."""
 
-    def __init__(self, device: str, gradient_shapes: dict[str, tuple[int, ...]], num_micro_batches: int = 1, num_replicas: int = 1,
-                 num_groups: int = 1):
+    def __init__(self, device: str, trained: Iterable[Weight], num_micro_batches: int = 1, num_replicas: int = 1, num_groups: int = 1):
         """
         Args:
           device: of the variables.
-          gradient_shapes: weight path (as used, not as owned) -> shape.
+          trained: the weights (as used, not as owned) whose gradients are summed, in their dtype, but float32 at least.
           num_micro_batches, num_replicas: M and R.
           num_groups: PipelineParams.sum_groups.
         """
@@ -52,8 +53,8 @@ class Accumulators:
         self._num_parts = num_replicas * num_groups   # each summed by itself, of so many micro-batches:
         self._part = num_micro_batches // num_groups
         with tf.device(device):
-            self.gradients = {path: tf.Variable(tf.zeros(shape), trainable=False, name='gradient')
-                              for path, shape in gradient_shapes.items()}
+            self.gradients = {w.path: tf.Variable(tf.zeros(w.shape, accumulator_dtype(w.dtype)), trainable=False, name='gradient')
+                              for w in trained}
         self._emitted = Emissions()  # Only its keys and shapes are used after tracing.
         self._scalars: tf.Variable | None = None
         self._running: tf.Variable | None = None  # means, then means of moments, then variances of moments

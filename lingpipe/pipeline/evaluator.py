@@ -40,7 +40,7 @@ class Evaluator:
         cells = [Cell(c.index, c.elements, c.device) for c in plan.cells]
         variables = program.placed.averaged()
         self._batch_spec, self._is_broken = batch_spec, False
-        self._accumulators = [Accumulators(cell.device, {}) for cell in cells]
+        self._accumulators = [Accumulators(cell.device, []) for cell in cells]
         tasks: dict[tuple[str, int], Task] = {}
         for cell, accumulators in zip(cells, self._accumulators, strict=True):
             tracer = CellTracer(cell, program.placed.reader(cell, variables), accumulators, program.seed, 'none', training=False,

@@ -37,7 +37,7 @@ def _task(element: Element, device: str) -> Callable[[], None]:
     cell = Cell(0, [element], device)
     with tf.device(device):
         variables = {w.shared_with or w.path: tf.Variable(w.initial_value(0)) for w in element.layer.weights()}
-        accumulators = Accumulators(device, {w.path: w.shape for w in element.trained})
+        accumulators = Accumulators(device, element.trained)
         inputs = [_random(spec) for v in cell.inputs for spec in v.specs]
         outputs = [(v, i) for v in element.writes.values() for i, carries in enumerate(v.carries_gradient) if carries]
         gradients = [_random(v.specs[i]) for v, i in outputs]

@@ -85,8 +85,8 @@ class Program:
 
     def _replica(self, index: int, cells: Sequence[Cell]) -> Replica:
         p = self.plan.params
-        accumulators = [Accumulators(cell.device, {w.path: w.shape for e in cell.elements for w in e.trained}, p.num_micro_batches,
-                                     p.num_replicas, p.sum_groups) for cell in cells]
+        accumulators = [Accumulators(cell.device, [w for e in cell.elements for w in e.trained], p.num_micro_batches, p.num_replicas,
+                                     p.sum_groups) for cell in cells]
         return Replica(index, cells, Variables(self.network, cells, self.learner, self.seed), accumulators)
 
     def _plan_like(self, batch_spec: dict[str, Any]) -> Plan:

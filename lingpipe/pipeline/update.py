@@ -1,7 +1,7 @@
 """Update: the end of a training step: normalise, clip, optimise, reset.
 
-    sums of all devices -> total weight W -> on each device sum of squares of every gradient / W -> global norm, finite?
-                                          -> on each device, layer by layer: gradient x clip / W -> optimizer; moving averages; reset
+    sums of all devices -> total weight W -> on each device sum of squares of every gradient g / W + l2 w -> global norm, finite?
+                                          -> on each device, layer by layer: clip (g / W + l2 w) -> optimizer; moving averages; reset
 
 Tracing an optimizer takes Keras 25 ms for every weight, so layers that are alike (a Transformer's) share one traced function,
 which takes the variables' handles as arguments.
@@ -32,10 +32,14 @@ class Decision:
     """What a step makes of the sums of all devices.
 
     Attributes:
-      scale: what every gradient is multiplied by.
-      results: scalars by name: losses, metrics, 'weight', 'gradient_norm', 'learning_rate', 'is_finite' (False: nothing is updated).
+      inverse_weight: float64, what the sums of gradients are multiplied by.
+      clip_factor: float64, what gradients are multiplied by.
+      is_update: whether anything is updated: all is finite, and not all examples have weight 0.
+      results: scalars by name: losses, metrics, 'weight', 'gradient_norm', 'learning_rate', 'is_finite'.
     """
-    scale: tf.Tensor
+    inverse_weight: tf.Tensor
+    clip_factor: tf.Tensor
+    is_update: tf.Tensor
     results: dict[str, tf.Tensor]
 
 
@@ -44,6 +48,7 @@ class Update:
 
     def __init__(self, cells: Sequence[Cell], accumulators: Sequence[Accumulators], variables: Variables, learner: Learner):
         self._cells, self._accumulators, self._variables, self._learner = cells, accumulators, variables, learner
+        self._clip_norm = learner.params.clip_norm
         self._uses: dict[str, list[Use]] = {}  # path of an owned weight -> its gradients, in the order of the network
         for cell in cells:
             for element in cell.elements:
@@ -61,8 +66,8 @@ class Update:
         foreign = self._foreign(last)
         with tf.device(cells[0].device):
             sums = results.named_sums(emitted)
-            loss_sum, weight = sums['loss']
-            inverse_weight = tf.math.reciprocal_no_nan(weight)
+            loss_sum, weight = (tf.identity(t) for t in sums['loss'])   # here, or a cast would count as sent
+            inverse_weight = tf.math.reciprocal_no_nan(tf.cast(weight, tf.float64))
             learning_rate = tf.cast(self._learner.learning_rate(step), tf.float32)
         squares = []
         for cell, op in zip(cells, last, strict=True):
@@ -71,11 +76,13 @@ class Update:
                     inverse_weight, self._given(cell, foreign)))
         with tf.device(cells[0].device):
             norm = tf.sqrt(2.0 * tf.reduce_sum(tf.concat(squares, 0)))
-            is_finite = tf.math.is_finite(norm) & tf.math.is_finite(loss_sum)
+            # Without clipping, the squares that optimizers take of such gradients would overflow as well.
+            is_usable = tf.math.is_finite(tf.cast(norm, tf.float32)) if self._clip_norm is None else tf.math.is_finite(norm)
+            is_finite = is_usable & tf.math.is_finite(loss_sum) & tf.math.is_finite(weight)
             made = {name: tf.math.divide_no_nan(total, w) for name, (total, w) in sums.items()}
-            made['loss'] = tf.where(tf.math.is_finite(loss_sum), loss_sum * inverse_weight, loss_sum)
+            made['loss'] = tf.where(tf.math.is_finite(loss_sum), loss_sum * tf.cast(inverse_weight, loss_sum.dtype), loss_sum)
             made.update(weight=weight, gradient_norm=norm, is_finite=is_finite, learning_rate=learning_rate)
-            return Decision(inverse_weight * self._learner.clip_factor(norm), made)
+            return Decision(inverse_weight, self._learner.clip_factor(norm), is_finite & (weight != 0.0), made)
 
     def apply(self, decision: Decision, last: Sequence[tf.Operation]) -> list[tf.Tensor]:
         """Adds the update of all cells, and returns tensors that are there when it is done."""
@@ -87,7 +94,7 @@ class Update:
         for cell, op in zip(cells, last, strict=True):
             with tf.device(cell.device), tf.control_dependencies([*before, op]):
                 done.append(tf.function(lambda *a, c=cell: self._update(c, *a), autograph=False)(
-                    decision.scale, made['learning_rate'], made['is_finite'], self._given(cell, foreign)))
+                    decision.inverse_weight, decision.clip_factor, made['learning_rate'], decision.is_update, self._given(cell, foreign)))
         return done
 
     # Gradients.
@@ -109,14 +116,18 @@ class Update:
         return {f'{path}\n{use[1]}': foreign[use] for path, uses in self._uses.items() for use in uses
                 if self._variables.cell_of[path] == cell.index and use in foreign}
 
-    def _gradient(self, path: str, scale: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
-        """The gradient of an owned weight: its uses summed in the order of the network, scaled, plus the learner's regularization."""
+    def _gradient(self, path: str, inverse_weight: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
+        """The gradient of an owned weight: its uses summed in the order of the network, their mean, plus the learner's regularization."""
         total = None
         for use in self._uses[path]:
             part = given[f'{path}\n{use[1]}'] if self._is_foreign(path, use) else self._accumulators[use[0]].gradients[use[1]].read_value()
             total = part if total is None else total + part
         assert total is not None
-        return self._learner.regularized(path, total * scale, self._variables.weights[path])
+        return self._learner.regularized(path, total * tf.cast(inverse_weight, total.dtype), self._variables.weights[path])
+
+    def _clipped(self, path: str, inverse_weight: tf.Tensor, clip_factor: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
+        gradient = self._gradient(path, inverse_weight, given)
+        return gradient if self._clip_norm is None else gradient * tf.cast(clip_factor, gradient.dtype)
 
     # On one device.
 
@@ -125,27 +136,43 @@ class Update:
         return [learners[e.layer.path] for e in cell.elements if e.layer.path in learners]
 
     def _squares(self, cell: Cell, inverse_weight: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
-        """[n] half the sum of squares of every owned gradient, one after the other so that one is in memory at a time."""
+        """[n] float64, half the sum of squares of every owned gradient, one after the other so that one is in memory at a time.
 
-        def squares(layer: LayerLearner, scale: tf.Tensor) -> tf.Tensor:
+        With clipping, those that overflow are made again in float64.
+        """
+
+        def squares(layer: LayerLearner, inverse_weight: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
             halves: list[tf.Tensor] = []
             for path in layer.weights:
                 with tf.control_dependencies(halves[-1:]):
-                    halves.append(tf.nn.l2_loss(self._gradient(path, scale, given)))
+                    gradient = self._gradient(path, inverse_weight, given)
+                    wide = tf.cast(gradient, dtype) if dtype.size > gradient.dtype.size else gradient
+                    halves.append(tf.cast(tf.nn.l2_loss(wide), tf.float64))
             return tf.stack(halves)
 
-        made: list[tf.Tensor] = []
-        for layer in self._layers(cell):
-            with tf.control_dependencies(made[-1:]):
-                made.append(self._call(squares, layer, inverse_weight))
-        return tf.concat(made, 0) if made else tf.zeros([0])
+        def exact_squares(layer: LayerLearner, inverse_weight: tf.Tensor) -> tf.Tensor:
+            return squares(layer, inverse_weight, tf.float64)
 
-    def _update(self, cell: Cell, scale: tf.Tensor, learning_rate: tf.Tensor, is_finite: tf.Tensor,
+        def of_all(body: Callable[..., tf.Tensor]) -> tf.Tensor:
+            made: list[tf.Tensor] = []
+            for layer in self._layers(cell):
+                with tf.control_dependencies(made[-1:]):
+                    made.append(self._call(body, layer, inverse_weight))
+            return tf.concat(made, 0) if made else tf.zeros([0], tf.float64)
+
+        halves = of_all(squares)
+        if self._clip_norm is None:
+            return halves
+        is_finite = tf.math.is_finite(halves)
+        return tf.cond(tf.reduce_all(is_finite), lambda: halves, lambda: tf.where(is_finite, halves, of_all(exact_squares)))
+
+    def _update(self, cell: Cell, inverse_weight: tf.Tensor, clip_factor: tf.Tensor, learning_rate: tf.Tensor, is_update: tf.Tensor,
                 given: dict[str, tf.Tensor]) -> tf.Tensor:
         accumulators = self._accumulators[cell.index]
 
-        def update(layer: LayerLearner, scale: tf.Tensor, learning_rate: tf.Tensor) -> tf.Tensor:
-            done = layer.apply({path: functools.partial(self._gradient, path, scale, given) for path in layer.weights}, learning_rate)
+        def update(layer: LayerLearner, inverse_weight: tf.Tensor, clip_factor: tf.Tensor, learning_rate: tf.Tensor) -> tf.Tensor:
+            done = layer.apply({path: functools.partial(self._clipped, path, inverse_weight, clip_factor, given)
+                                for path in layer.weights}, learning_rate)
             assert done is not None
             return done
 
@@ -153,12 +180,12 @@ class Update:
             done: list[tf.Tensor] = []
             for layer in self._layers(cell):
                 with tf.control_dependencies(done[-1:]):  # one weight after the other, so that the temporaries of one exist at a time
-                    done.append(self._call(update, layer, scale, learning_rate))
+                    done.append(self._call(update, layer, inverse_weight, clip_factor, learning_rate))
             self._update_state(cell, accumulators.merged())
             with tf.control_dependencies(done[-1:]):
                 return tf.constant(0)
 
-        token = tf.cond(is_finite, apply, lambda: tf.constant(0))
+        token = tf.cond(is_update, apply, lambda: tf.constant(0))
         with tf.control_dependencies([token]):
             return accumulators.reset()
 

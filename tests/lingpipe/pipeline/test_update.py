@@ -1,0 +1,159 @@
+"""The update of a step: dtypes, clipping, mini-batches that count for nothing, moments of mini-batches of several sizes."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe import layers, optimizers, schedules
+from lingpipe.cost import Cost
+from lingpipe.hyperparams import field
+from lingpipe.layer import Layer
+from lingpipe.layers import Sequential
+from lingpipe.learner import Learner
+from lingpipe.pipeline.plan import PipelineParams
+from lingpipe.pipeline.program import Program
+
+D = 3
+
+
+class Linear(Layer):
+    """A loss whose gradient is known: the sum of weight * x * w. It passes x on."""
+
+    class Params(Layer.Params):
+        dtype: str = field('float32', 'Of w.')
+        start: str = field('ones', 'Initializer of w.')
+        is_auxiliary: bool = field(False, 'Whether it gives no weight of its own.')
+
+    def __init__(self, params, path=''):
+        super().__init__(params, path)
+        self.add_weight('w', [1, D], self.params.start, dtype=tf.as_dtype(self.params.dtype))
+
+    def fprop(self, theta, ctx, x, weight):
+        terms = tf.cast(weight[:, None] * x, theta.w.dtype) * theta.w
+        ctx.emit_loss(self.path, 'loss', tf.reduce_sum(terms), None if self.params.is_auxiliary else tf.reduce_sum(weight))
+        return x
+
+    def cost(self, x, weight):
+        return Cost(6. * x.shape.num_elements(), self.num_weights, 0, x)
+
+
+def program_of(batch, num_cells=1, num_micro_batches=4, layer_params=None, specs=(), num_replicas=1, reduction='add', **learner):
+    layer_params = layer_params or {}
+    network = Sequential.Params(name='model', layers=(
+        Linear.Params(name='first', is_auxiliary=True, **layer_params), Linear.Params(name='last', **layer_params)))
+    learn = Learner.Params(**{'learning_rate': schedules.Constant.Params(rate=0.5), 'decay_vectors': True, **learner})
+    params = PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches, num_replicas=num_replicas,
+                            replica_reduction=reduction)
+    return Program(network.instantiate('model'), spec_of(batch), params, learn.instantiate())
+
+
+def spec_of(batch):
+    return {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
+
+
+def batch_of(x, weight=None):
+    x = np.asarray(x, np.float32)
+    return {'x': x, 'weight': np.ones(len(x), np.float32) if weight is None else np.asarray(weight, np.float32)}
+
+
+def values_of(program):
+    return {key: variable.numpy() for key, variable in program.variables().items()}
+
+
+# Dtypes.
+
+@pytest.mark.parametrize(('num_cells', 'replicas'), [(1, {}), (2, {'num_replicas': 2, 'reduction': 'ring'})])
+def test_gradients_of_float64_weights_are_summed_normalised_and_decayed_in_float64(num_cells, replicas):
+    x = 1 + np.random.default_rng(0).integers(0, 2 ** 20, [12, D]) * 2.0 ** -20   # float32 holds them, but not their sums
+    program = program_of(batch_of(x), num_cells, num_micro_batches=2, layer_params={'dtype': 'float64'}, weight_decay=0.25, l2=0.125,
+                         ema_decay=0.5, ema_warmup=False, clip_norm=1.5, **replicas)
+    w = average = np.ones([1, D])
+    for step in range(3):
+        results = program.train_step(batch_of(x), step)
+        gradient = x.mean(0, keepdims=True) + 0.125 * w
+        norm = np.sqrt(2 * np.sum(gradient ** 2))   # of both layers
+        assert float(results['gradient_norm']) == pytest.approx(norm, rel=1e-14)
+        w = w - 0.5 * 0.25 * w - 0.5 * gradient * 1.5 / norm
+        average = 0.5 * (w + average) if step else w
+    for layer in ('first', 'last'):
+        assert program.weights[f'model/{layer}/w'].dtype == tf.float64
+        np.testing.assert_allclose(program.weights[f'model/{layer}/w'], w, rtol=1e-14)
+        np.testing.assert_allclose(program.variables()[f'ema/model/{layer}/w'], average, rtol=1e-14)
+
+
+def test_gradients_and_averages_of_bfloat16_weights_are_kept_in_float32():
+    batch = batch_of(np.repeat([[256.], [1.], [1.], [2.]], D, 1))   # in bfloat16 256 + 1 is 256
+    program = program_of(batch, 2, layer_params={'dtype': 'bfloat16'}, weight_decay=0.5, ema_decay=0.75, ema_warmup=False)
+    w = average = 1.0
+    for step in range(2):
+        program.train_step(batch, step)
+        w = float(tf.cast(w - 0.25 * w, tf.bfloat16))
+        w = float(tf.cast(w - 0.5 * 65., tf.bfloat16))
+        average = w + 0.75 * (average - w) if step else w
+    np.testing.assert_array_equal(tf.cast(program.weights['model/first/w'], tf.float32), np.full([1, D], w))
+    found = program.variables()['ema/model/first/w']
+    assert found.dtype == tf.float32
+    np.testing.assert_array_equal(found, np.full([1, D], average))
+    total, _ = program.evaluator(spec_of(batch)).step(batch)[0]['loss/model/first/loss']
+    assert float(total) == pytest.approx(260 * D * average, rel=1e-2)
+
+
+def test_a_weight_that_cannot_be_trained_is_refused():
+    batch = batch_of(np.ones([4, D]))
+    with pytest.raises(ValueError, match='model/first/w is complex64, and only real floating-point weights can be trained; hold it as'):
+        program_of(batch, layer_params={'dtype': 'complex64'})
+    with pytest.raises(ValueError, match=r'model/first/w is bfloat16, in which beta_2=0\.999 of Adam is 1, so that it would not train; '
+                                         r'use a smaller beta_2, or float32 weights'):
+        program_of(batch, layer_params={'dtype': 'bfloat16'}, optimizer=optimizers.Adam.Params())
+    with pytest.raises(ValueError, match="model/first/w is float64, and Keras' Muon multiplies matrices with float32 numbers"):
+        program_of(batch, layer_params={'dtype': 'float64'}, optimizer=optimizers.Muon.Params())
+
+
+# Clipping.
+
+@pytest.mark.parametrize('num_cells', [1, 2])
+def test_clipping_saves_a_step_whose_squared_gradients_overflow(num_cells):
+    batch = batch_of(np.full([4, D], 3e25))
+    program = program_of(batch, num_cells, layer_params={'start': 'zeros'}, clip_norm=2.0)
+    results = program.train_step(batch, 0)
+    assert results['is_finite'] and float(results['gradient_norm']) == pytest.approx(3e25 * np.sqrt(2 * D), rel=1e-6)
+    for path in ('model/first/w', 'model/last/w'):
+        np.testing.assert_allclose(program.weights[path], np.full([1, D], -0.5 * 2 / np.sqrt(2 * D)), rtol=1e-6)
+
+
+def test_without_clipping_such_a_step_is_skipped():
+    batch = batch_of(np.full([4, D], 3e25))
+    program = program_of(batch, layer_params={'start': 'zeros'})
+    assert not program.train_step(batch, 0)['is_finite']
+    np.testing.assert_array_equal(program.weights['model/first/w'], np.zeros([1, D]))
+
+
+def test_l2_is_clipped_with_the_gradient_that_it_is_added_to():
+    batch = batch_of(np.full([4, D], 2.))
+    program = program_of(batch, 2, l2=3.0, clip_norm=1.0)
+    program.train_step(batch, 0)
+    np.testing.assert_allclose(program.weights['model/last/w'], np.full([1, D], 1 - 0.5 / np.sqrt(2 * D)), rtol=1e-6)
+
+
+# Mini-batches that count for nothing.
+
+def test_a_mini_batch_whose_weights_are_all_0_changes_nothing():
+    network = Sequential.Params(name='model', layers=(
+        layers.BatchNorm.Params(name='bn', dim=D), layers.Dense.Params(name='dense', input_dim=D, units=D),
+        Linear.Params(name='loss'))).instantiate('model')
+    learn = Learner.Params(optimizer=optimizers.Adam.Params(), learning_rate=schedules.Constant.Params(rate=0.1), weight_decay=0.1,
+                           l2=0.1, ema_decay=0.9).instantiate()
+    first, none = (batch_of(np.random.default_rng(0).normal(size=[4, D]), weight) for weight in (None, np.zeros(4)))
+    program = Program(network, spec_of(first), PipelineParams(num_cells=2, num_micro_batches=2), learn)
+    program.train_step(first, 0)
+    before = values_of(program)
+    results = program.train_step(none, 1)
+    assert (float(results['weight']), float(results['loss']), bool(results['is_finite'])) == (0., 0., True)
+    for key, value in values_of(program).items():
+        np.testing.assert_array_equal(value, before[key], err_msg=key)
+
+
+def test_a_mini_batch_of_no_examples_is_refused():
+    with pytest.raises(ValueError, match='the mini-batch has 0 examples'):
+        program_of(batch_of(np.zeros([0, D])))
