@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from absl import logging
+
 from lingpipe import cluster
 from lingpipe.hyperparams import REQUIRED, Configurable, Params, diff, field
 from lingpipe.input import Input
@@ -85,6 +87,22 @@ class Experiment(Configurable):
         """Examples that one update is made from."""
         return self.params.train_input.batch_size * self.params.task.learner.accumulate
 
+    def check_recorded(self, text: str) -> None:
+        """Raises ValueError if the training that recorded its Params as this text cannot go on as this experiment.
+
+        A text that cannot be read, as that of a class that has another name now, costs a warning: the person who moved an unreadable
+        params.txt away has said that it is the same experiment.
+        """
+        if text == self.params.to_text():
+            return
+        try:
+            stored = Experiment.Params.from_text(text)
+        except ValueError as error:
+            logging.warning('the Params that the checkpoint holds cannot be read, so nothing tells whether they are those of this '
+                            'experiment: %s', error)
+            return
+        check_resumable(stored, self.params)
+
     def make_program(self) -> Program:
         """The network on its devices, with its variables. cluster.configure comes before it."""
         p = self.params
@@ -106,9 +124,14 @@ def check_resumable(stored: Any, now: Any) -> None:
     """Raises ValueError if a training that began with the Params `stored` cannot go on with `now`."""
     changed = [(path, a, b) for path, a, b in diff(stored, now) if not MAY_CHANGE.fullmatch(path)]
     if changed and not all(MAY_CHANGE.fullmatch(path) for path, _, _ in diff(_with_one_replica(stored), _with_one_replica(now))):
-        listed = ', '.join(f'{path} (was {a!r}, is {b!r})' for path, a, b in changed[:5])
-        raise ValueError(f'it holds a training whose {listed}{" and others" if len(changed) > 5 else ""} differ; its checkpoints would not '
-                         f'mean the same. Set them back, or choose another logdir (initialize_from takes its weights along).')
+        raise ValueError(f'it holds a training whose {differences_text(changed)} differ; its checkpoints would not mean the same. Set them '
+                         'back, or choose another logdir (initialize_from takes its weights along).')
+
+
+def differences_text(changed: list[tuple[str, Any, Any]]) -> str:
+    """The first differences that `diff` has found, as a part of a sentence."""
+    listed = ', '.join(f'{path} (was {a!r}, is {b!r})' for path, a, b in changed[:5])
+    return f'{listed}{" and others" if len(changed) > 5 else ""}'
 
 
 def _with_one_replica(params: Any) -> Any:

@@ -21,6 +21,7 @@ import sys
 from types import ModuleType
 from typing import Any, TypeVar
 
+from lingpipe.error_text import sentence
 from lingpipe.experiment import Experiment
 
 ROOT = 'params'   # the package whose name is left out
@@ -67,11 +68,14 @@ def get(name: str) -> Experiment.Params:
       name: 'image.digits.AmoebaNet', of a class in params/image/digits.py; or the dotted name of any importable class.
 
     Raises:
-      ValueError: there is no such experiment (it names the nearest), or its module cannot be imported.
+      ValueError: there is no such experiment (it names the nearest), its module cannot be imported, or its params() fails.
     """
     cls = find(name)
     make: Any = inspect.getattr_static(cls, 'params')
-    params = cls.params() if isinstance(make, classmethod | staticmethod) else cls().params()
+    try:
+        params = cls.params() if isinstance(make, classmethod | staticmethod) else cls().params()
+    except Exception as error:   # Experiments are anyone's code.
+        raise ValueError(f'{name}.params() fails: {sentence(error)}; correct that method.') from error
     if not isinstance(params, Experiment.Params):
         raise ValueError(f'{name}.params() returns {type(params).__qualname__}, not Experiment.Params; return those.')
     return params

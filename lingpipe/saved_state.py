@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lingpipe import checkpoint
@@ -21,7 +21,8 @@ class SavedState:
     """
 
     def __init__(self, checkpointer: Checkpointer, program: Program, task: Task, source: Input, examples_per_step: int,
-                 is_in_background: bool, say: Callable[[str], None]):
+                 is_in_background: bool, say: Callable[[str], None], *, params_text: str = '',
+                 check_params: Callable[[str], None] = lambda text: None):
         """
         Args:
           checkpointer: of the checkpoints.
@@ -30,12 +31,15 @@ class SavedState:
           examples_per_step: of an update.
           is_in_background: whether steps may go on while one is written.
           say: shows a line.
+          params_text: the experiment's Params, which every checkpoint keeps, so that no other experiment goes on from it.
+          check_params: raises ValueError if the training whose checkpoint keeps this text cannot go on here.
         """
         self.step = self.num_nonfinite = self.num_nonfinite_in_a_row = 0
         self._checkpointer, self._program, self._task, self._source = checkpointer, program, task, source
         self._variables = program.variables()
         self._examples_per_step = examples_per_step
         self._is_in_background, self._say = is_in_background, say
+        self._params_text, self._check_params = params_text, check_params
         self._last_saved = -1
 
     @property
@@ -58,7 +62,7 @@ class SavedState:
         Raises:
           ValueError: checkpoint or weights do not fit, or the task refuses its input.
         """
-        metadata = self._checkpointer.restore(self._variables)
+        metadata = self._checkpointer.restore(self._variables, check=self._check_metadata)
         self._task.check_facts((metadata or {}).get('task', {}), self._source)
         if metadata is None:
             if source.directory:
@@ -80,6 +84,13 @@ class SavedState:
                              f'task.learner.accumulate back, or choose another logdir.')
         return f'going on after step {self.step}, from {self._checkpointer.directory}'
 
+    def _check_metadata(self, metadata: Mapping[str, Any]) -> None:
+        if metadata.get('params'):   # a lingpipe that did not keep it may have written the checkpoint
+            try:
+                self._check_params(metadata['params'])
+            except ValueError as error:
+                raise ValueError(f'{self._checkpointer.directory} cannot be gone on with: {error}') from error
+
     def prepare(self) -> None:
         """Makes ready to save in the background, which would hold up the first step that does."""
         if self._is_in_background:
@@ -100,7 +111,7 @@ class SavedState:
         try:
             save(self.step, self._variables, {'position': self.position, 'num_nonfinite': self.num_nonfinite,
                                               'num_nonfinite_in_a_row': self.num_nonfinite_in_a_row,
-                                              **({'task': facts} if facts else {})})
+                                              'params': self._params_text, **({'task': facts} if facts else {})})
         except OSError as error:
             if is_at_end:
                 raise

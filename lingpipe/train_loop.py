@@ -109,7 +109,8 @@ class TrainLoop(Configurable):
         self._program = experiment.make_program()
         self._evaluations = Evaluations(self._program, inputs, experiment.task, logdir)
         self._state = SavedState(self._checkpointer, self._program, experiment.task, experiment.train_input, experiment.examples_per_step,
-                                 self.params.checkpoint_in_background, lambda line: self._progress.message(line))
+                                 self.params.checkpoint_in_background, lambda line: self._progress.message(line),
+                                 params_text=experiment.params.to_text(), check_params=experiment.check_recorded)
         for source in inputs.values():
             experiment.task.check_facts(experiment.task.facts(experiment.train_input), source)
         self._num_calls = 0   # of the step, in this run

@@ -5,7 +5,6 @@ import contextlib
 import json
 import math
 import os
-import re
 import shutil
 import sys
 import threading
@@ -19,7 +18,6 @@ from absl import logging
 from lingpipe.checkpoint import files
 from lingpipe.checkpoint.copier import Copier
 
-STEP_NAME = re.compile(r'step-(\d{8,})')
 _NICENESS = 10         # of the thread that writes: a tenth of a processor that others want
 _RESTS = 19.           # times as long as it works: a twentieth of a processor, whether others want it or not
 _SPREAD = 0.8          # of the time from one checkpoint to the next, at most: rests are shorter where the next would have to wait
@@ -66,7 +64,7 @@ class Checkpointer:
     def steps(self) -> list[int]:
         """The steps that are saved, oldest first."""
         names = os.listdir(self.directory) if os.path.isdir(self.directory) else []
-        return sorted(int(match[1]) for name in names if (match := STEP_NAME.fullmatch(name)))
+        return sorted(int(match[1]) for name in names if (match := files.STEP_NAME.fullmatch(name)))
 
     # Saving.
 
@@ -202,18 +200,21 @@ class Checkpointer:
 
     # Restoring.
 
-    def restore(self, variables: Mapping[str, tf.Variable], step: int | None = None) -> dict[str, Any] | None:
+    def restore(self, variables: Mapping[str, tf.Variable], step: int | None = None,
+                check: Callable[[Mapping[str, Any]], None] = lambda metadata: None) -> dict[str, Any] | None:
         """Assigns all variables from the newest checkpoint that is whole; each that is not is reported in the log.
 
         Args:
           variables: exactly those that were saved.
           step: of another checkpoint than the newest, as for an evaluation.
+          check: is given the metadata before any variable is assigned; raises ValueError to refuse the checkpoint.
 
         Returns:
           The metadata that was saved, with 'step'; None if there is no checkpoint.
 
         Raises:
-          ValueError: keys, shapes or dtypes differ; `step` is not there; or checkpoints are there and none is whole.
+          ValueError: keys, shapes or dtypes differ; `step` is not there; checkpoints are there and none is whole; or what `check`
+            raises.
         """
         steps = self.steps()
         if step is not None and step not in steps:
@@ -223,8 +224,12 @@ class Checkpointer:
             path = self.path(candidate)
             try:
                 facts = files.read_facts(path)
+                check(facts['metadata'])
                 files.check_same(path, facts['variables'], variables)
                 files.assign(path, ((variable, key) for key, variable in variables.items()))
+                if 'files' not in facts:
+                    logging.warning('checkpoint %s was written by an older lingpipe, which did not note which files belong '
+                                    'together; its tensors had the right checksums', path)
                 return {**facts['metadata'], 'step': facts['step']}
             except files.DamagedError as error:
                 failures.append(f'{path}: {error}')
@@ -234,6 +239,13 @@ class Checkpointer:
             raise ValueError(f'none of the {len(failures)} checkpoints can be read; variables may be changed in part. Restore the files '
                              f'from a copy, or choose another logdir to start anew. {" ".join(failures)}')
         return None
+
+    def newest_metadata(self) -> dict[str, Any]:
+        """The metadata of the newest checkpoint whose files belong together; {} if there is none."""
+        for step in reversed(self.steps()):
+            with contextlib.suppress(files.DamagedError):
+                return dict(files.read_facts(self.path(step))['metadata'])
+        return {}
 
     # The directory.
 

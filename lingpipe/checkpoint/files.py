@@ -1,7 +1,13 @@
-"""The files of one checkpoint: written and put on the disk, read and checked."""
+"""The files of one checkpoint: written and put on the disk, read and checked.
+
+metadata.json is tied to the files beside it, so that a part of a copy, or files of two steps, are not taken for a checkpoint: it
+holds the length of each file of variables and a hash of variables.index. TensorFlow's index holds a checksum of every tensor, which is
+compared with the data whenever a tensor is read. So no byte of data is read twice, neither to write a checkpoint nor to check it.
+"""
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -16,6 +22,7 @@ import tensorflow as tf
 from lingpipe.cluster.workers import process_of, wait_for_ops
 
 FORMAT = 1
+STEP_NAME = re.compile(r'step-(\d{8,})')   # of a checkpoint's directory
 _HERE = '/job:localhost/device:CPU:0'   # the process that writes and reads files, whatever others have variables
 _NUM_CHUNKS = 64                    # of a checkpoint, unless they get too small or too large
 _CHUNK_BYTES = (1 << 21, 1 << 28)   # 2 ms to 0.3 s of work; a file takes 0.8 ms besides
@@ -27,7 +34,16 @@ class DamagedError(Exception):
 
 
 def facts_of(step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What metadata.json holds."""
+    """What metadata.json holds, without what `write` adds about the other files.
+
+    Raises:
+      ValueError: metadata that is not JSON.
+    """
+    try:
+        json.dumps(metadata)
+    except TypeError as error:
+        raise ValueError(f'metadata of step {step} cannot be saved as JSON: {error}; use numbers, texts, lists and '
+                         'dicts.') from error
     return {'format': FORMAT, 'step': step, 'metadata': dict(metadata), 'variables': _kinds(variables)}
 
 
@@ -42,11 +58,9 @@ def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor],
       rest: called before each of these times, and before the files are joined and put on the disk, with how many are left.
 
     Raises:
-      ValueError: facts that are not JSON.
       OSError: it cannot be written.
       tf.errors.OpError: a value cannot be read.
     """
-    text = _text(facts)
     os.makedirs(path)
     prefixes, chunks = [], list(_chunks(facts['variables']))
     with tf.device(_HERE):
@@ -65,8 +79,9 @@ def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor],
             tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=prefixes, destination_prefix=os.path.join(path, 'variables'),
                                           delete_old_dirs=True)
     rest(1)
+    identities = {name: _identity(os.path.join(path, name)) for name in sorted(os.listdir(path))}
     with open(os.path.join(path, 'metadata.json'), 'w') as file:
-        file.write(text)
+        file.write(_text({**facts, 'files': identities}))
     for name in [*os.listdir(path), '.']:
         sync(os.path.join(path, name))
 
@@ -97,19 +112,46 @@ def _writing() -> Iterator[None]:
 
 
 def read_facts(path: str) -> dict[str, Any]:
-    """What `facts_of` made, without its checksum.
+    """What `facts_of` made, of a checkpoint whose files belong together.
+
+    Those of a lingpipe that did not write 'files' yet are accepted without: there the step alone ties metadata.json to its place.
 
     Raises:
-      DamagedError: metadata.json is not there or not whole.
+      DamagedError: metadata.json is not there or not whole, or not of this step, or not of the files beside it.
       ValueError: it was written by a later version.
     """
+    facts = _read_metadata(path)
+    name = STEP_NAME.fullmatch(os.path.basename(os.path.normpath(path)))
+    if name and facts['step'] != int(name[1]):
+        raise DamagedError(f'metadata.json is of step {facts["step"]}, so the files may be of two steps')
+    for file_name, expected in facts.get('files', {}).items():
+        try:
+            found = _identity(os.path.join(path, file_name))
+        except OSError as error:
+            raise DamagedError(f'{file_name}, which belongs to it, cannot be read: {error.strerror}') from error
+        if found != expected:
+            raise DamagedError(f'{file_name} is not the file that was written with metadata.json, but of another checkpoint or '
+                               'a part of a copy')
+    return facts
+
+
+def _identity(path: str) -> dict[str, Any]:
+    """What tells a file of variables from others: its length, and of the index a hash."""
+    if not path.endswith('.index'):
+        return {'bytes': os.path.getsize(path)}
+    with open(path, 'rb') as file:
+        return {'bytes': os.path.getsize(path), 'sha256': hashlib.file_digest(file, 'sha256').hexdigest()}
+
+
+def _read_metadata(path: str) -> dict[str, Any]:
+    """What metadata.json holds, without its checksum; raises as read_facts does."""
     try:
         with open(os.path.join(path, 'metadata.json')) as file:
             facts = json.load(file)
         if facts['format'] > FORMAT:
             raise ValueError
         is_whole = facts.pop('checksum') == zlib.crc32(json.dumps(facts, sort_keys=True).encode())
-    except (OSError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, KeyError, TypeError, RecursionError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise DamagedError(f'metadata.json cannot be read: {type(error).__name__}: {error}') from error
     except ValueError:
         raise ValueError(f'{path} has format {facts["format"]}, and this lingpipe reads up to {FORMAT}; use a newer one.') from None
@@ -172,11 +214,7 @@ def _kinds(variables: Mapping[str, tf.Variable]) -> dict[str, dict[str, Any]]:
 
 def _text(facts: Mapping[str, Any]) -> str:
     """JSON of the facts with the checksum of that without it."""
-    try:
-        text = json.dumps(facts, sort_keys=True)
-    except TypeError as error:
-        raise ValueError(f'metadata of step {facts["step"]} cannot be saved as JSON: {error}; use numbers, texts, lists and '
-                         'dicts.') from error
+    text = json.dumps(facts, sort_keys=True)
     return f'{text[:-1]}, "checksum": {zlib.crc32(text.encode())}}}'
 
 

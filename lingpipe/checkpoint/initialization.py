@@ -4,14 +4,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
 from lingpipe.checkpoint import files
-from lingpipe.checkpoint.checkpointer import STEP_NAME, Checkpointer
+from lingpipe.checkpoint.checkpointer import Checkpointer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,20 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Seq
         if not any(re.fullmatch(pattern, key) for key in variables):
             raise ValueError(f'the rule {pattern!r} matches none of the {len(variables)} variables; they look like '
                              f'{", ".join(list(variables)[:3])}. A rule must match the whole path: correct or remove it.')
-    path, facts = find_whole(source_dir)
+    for path, facts in _whole_ones(source_dir):
+        report = _planned(variables, path, facts['variables'], rules)
+        check(facts['metadata'], report.taken)
+        try:
+            files.assign(path, ((variables[key], theirs) for key, theirs in report.taken.items()))
+            return report
+        except files.DamagedError as error:
+            logging.warning('checkpoint %s is damaged and not used: %s', path, error)
+    raise AssertionError('_whole_ones has raised an error')
+
+
+def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Mapping[str, Any],
+             rules: Sequence[tuple[str, str | None]]) -> Initialization:
+    """What is to be taken from the checkpoint `path` by the rules; see `initialize`."""
     report = Initialization(path, {}, {})
     for key, variable in variables.items():
         match, replacement = next(((m, r) for p, r in rules if (m := re.fullmatch(p, key))), (None, None))
@@ -63,7 +76,7 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Seq
             report.not_taken[key] = 'no rule for it' if match is None else 'by a rule'
             continue
         theirs = match.expand(replacement)
-        there = facts['variables'].get(theirs)
+        there = saved.get(theirs)
         if there is None:
             report.not_taken[key] = f'there is no {theirs}'
         elif there['shape'] != variable.shape.as_list():
@@ -72,17 +85,21 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Seq
             report.taken[key] = theirs
     if not report.taken:
         raise ValueError(f'nothing could be taken from {path}: correct the rules. {report.text()}')
-    check(facts['metadata'], report.taken)
-    try:
-        files.assign(path, ((variables[key], theirs) for key, theirs in report.taken.items()))
-    except files.DamagedError as error:
-        raise ValueError(f'{path} is damaged: {error}; name another checkpoint.') from error
     return report
 
 
 def find_whole(source_dir: str) -> tuple[str, dict[str, Any]]:
-    """A checkpoint's directory and facts, from a logdir, a directory of checkpoints or the directory itself."""
-    if STEP_NAME.fullmatch(os.path.basename(os.path.normpath(source_dir))):
+    """A checkpoint's directory and facts, from a logdir, a directory of checkpoints or the directory itself.
+
+    Raises:
+      ValueError: there is none that can be read.
+    """
+    return next(_whole_ones(source_dir))
+
+
+def _whole_ones(source_dir: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """As find_whole, but every checkpoint there, the newest first; raises ValueError where another is asked for and there is none."""
+    if files.STEP_NAME.fullmatch(os.path.basename(os.path.normpath(source_dir))):
         candidates = [source_dir]
     else:
         below = os.path.join(source_dir, 'checkpoints')
@@ -91,9 +108,11 @@ def find_whole(source_dir: str) -> tuple[str, dict[str, Any]]:
     failures = []
     for path in candidates:
         try:
-            return path, files.read_facts(path)
+            facts = files.read_facts(path)
         except files.DamagedError as error:
             failures.append(f'{path}: {error}')
             logging.warning('checkpoint %s is damaged and not used: %s', path, error)
+            continue
+        yield path, facts
     raise ValueError(f'{source_dir} has no checkpoint that can be read; name a logdir, its checkpoints or one step-... in it. '
                      f'{" ".join(failures)}'.rstrip())

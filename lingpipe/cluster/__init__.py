@@ -12,6 +12,15 @@ TensorFlow's gRPC knows neither passwords nor encryption: whoever reaches the po
 which can read and write files. Servers therefore listen at loopback unless told otherwise; on several machines use a network of their own
 (a VLAN, a VPN, a Kubernetes NetworkPolicy, which tools.launch_kubernetes writes) or a firewall that lets only these machines in.
 """
-from lingpipe.cluster.settings import check_devices, configure, default_devices, expected_devices, place, set_graph_optimizer
+from lingpipe.cluster.settings import (
+    MAX_DEVICES,
+    check_devices,
+    configure,
+    default_devices,
+    expected_devices,
+    place,
+    set_graph_optimizer,
+)
 
-__all__ = ['check_devices', 'configure', 'default_devices', 'expected_devices', 'place', 'set_graph_optimizer']
+__all__ = ['MAX_DEVICES', 'check_devices', 'configure', 'default_devices', 'expected_devices', 'place',
+           'set_graph_optimizer']

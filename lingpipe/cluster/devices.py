@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from lingpipe.cluster import hosts
 from lingpipe.cluster.listening import split_address
+from lingpipe.cluster.settings import MAX_DEVICES
 from lingpipe.cluster.workers import wait_for
 
 _LOCAL = '/job:localhost/replica:0/task:0'
@@ -89,17 +90,19 @@ def find(text: str, num_cells: int, wait_s: float, must_exist: bool = True) -> D
 
 def _repeat(part: str) -> tuple[int, str]:
     """(2, 'gpu:0') of '2*gpu:0'."""
-    match = re.fullmatch(r'(?:([1-9]\d*)\*)?(\S+)', part)
-    if not match:
-        raise ValueError(f'--devices has {part!r}; write a list as gpu:0-3, cpu:4, 2*gpu:0 or host:port,host:port.')
-    return int(match[1] or 1), match[2]
+    match = re.fullmatch(r'(?:([1-9]\d{0,8})\*)?([^\s*]+)', part)
+    times = int(match[1] or 1) if match else 0
+    if not match or times > MAX_DEVICES:
+        raise ValueError(f'--devices has {part!r}; write a list as gpu:0-3, cpu:4, 2*gpu:0 or host:port,host:port, and at most '
+                         f'{MAX_DEVICES} cells on a device.')
+    return times, match[2]
 
 
 def _workers(item: str) -> list[str]:
     """Addresses of the workers that an item names, if it does."""
     if hosts.SOURCES.fullmatch(item):
         return hosts.workers_of(item)
-    if item.startswith('/') or re.fullmatch(r'(?i)(cpu|gpu|tpu)\b.*', item):
+    if item.startswith('/') or re.fullmatch(r'(?i)(cpu|gpu|tpu)(:.*)?', item):
         return []
     try:
         split_address(item)
@@ -131,8 +134,12 @@ def _local(item: str, has_workers: bool, must_exist: bool) -> list[str]:
         indices = range(first or 1) if last is None else range(first or 0, last + 1)
         if rest == '0' or not indices:
             raise ValueError(f'--devices has {item!r}, which is no device; write cpu:N for N devices, N at least 1.')
+        if indices[-1] >= MAX_DEVICES:
+            raise ValueError(f'--devices has {item!r}, and TensorFlow cannot split a CPU into so many devices; name at most {MAX_DEVICES}.')
     else:
         num = len(tf.config.list_physical_devices(kind))
+        if (last or first or 0) >= MAX_DEVICES:
+            raise ValueError(f'--devices has {item!r}; no machine has so many {kind}s: name those that it has.')
         indices = range(num) if first is None else range(first, (first if last is None else last) + 1)
         if (must_exist or first is None) and (not num or max(indices, default=num) >= num):
             there = f'{num} {kind}{"" if num == 1 else "s"}'

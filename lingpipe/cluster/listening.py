@@ -1,30 +1,47 @@
 """Listening: which addresses of this machine a port can be reached at.
 
-TensorFlow's servers listen at every address of the machine, whatever they are told. Linux lets any process give its own listening socket
-a filter (a classic BPF program, see socket(7), SO_ATTACH_FILTER); this one drops what is sent to another IPv4 address than those allowed,
-and all of IPv6, before a connection exists. Connections inherit it.
+TensorFlow's servers listen at every address of the machine, whatever they are told, and serve whoever connects from that moment on.
+Whatever is done to their socket once it is there comes too late, so a `Guard` is there before it. The guard listens at the port
+itself, and TensorFlow's socket joins it (SO_REUSEPORT, see socket(7)). For such a group of sockets Linux asks a program
+(SO_ATTACH_REUSEPORT_CBPF) which of them gets a new connection:
+
+    to an IPv4 address that is allowed      the second of the group, TensorFlow's
+    to any other                            the first, the guard's, which takes no connection
+
+The program stands before TensorFlow's socket does, and neither needs privileges.
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import os
+import re
+import resource
 import socket
+import stat
 import struct
 import sys
 
-_SO_ATTACH_FILTER = 26               # of asm-generic/socket.h
-_NETWORK_HEADER = 0x100000000 - 0x100000   # SKF_NET_OFF of linux/filter.h
-_LOAD_BYTE, _LOAD_WORD, _JUMP_IF_EQUAL, _RETURN = 0x30, 0x20, 0x15, 0x06
+_SO_ATTACH_REUSEPORT_CBPF = 51      # of asm-generic/socket.h
+_IP_MINTTL, _IPV6_MINHOPCOUNT = 21, 73   # of linux/in.h and linux/in6.h
+_MOST_HOPS = 255                    # that a packet can have left; others start with 64 or 128
+_NETWORK_HEADER = 0x100000000 - 0x100000   # where the program finds it: SKF_NET_OFF of linux/filter.h
+_LOAD_BYTE, _LOAD_WORD, _AND, _JUMP_IF_EQUAL, _RETURN = 0x30, 0x20, 0x54, 0x15, 0x06   # of linux/bpf_common.h
+_HIGH_NUMBER = 1000                 # of a file
+_REUSE_PORT = 'TF_GRPC_REUSE_PORT'   # environment variable: whether TensorFlow's servers set SO_REUSEPORT
+_CANNOT = 'TensorFlow listens at all addresses, and {} hold it to one; use 0.0.0.0 behind a firewall.'
 
 
 def split_address(address: str) -> tuple[str, int]:
     """('host', 2222) of 'host:2222'.
 
     Raises:
-      ValueError: there is no host, or no port between 1 and 65535.
+      ValueError: there is no name or number of a host, or no port between 1 and 65535.
     """
-    host, colon, port = address.rpartition(':')
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    host, _, port = address.rpartition(':')
+    is_host = re.fullmatch(r'[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]', host)
+    if not is_host or not re.fullmatch('[0-9]{1,5}', port) or not 0 < int(port) < 65536:
         raise ValueError(f'{address!r} is no address; write host:port, as 127.0.0.1:2222.')
     return host, int(port)
 
@@ -54,44 +71,129 @@ def own_address(peers: list[str]) -> str:
         raise ValueError(f'the host of {peers[0]} is not known here ({error}); correct it in --devices.') from error
 
 
-def restrict(port: int, host: str) -> bool:
-    """Lets this process's listening sockets of a port be reached only at the addresses of `host`; '0.0.0.0' leaves them all.
+class Guard:
+    """Holds TensorFlow's server to some addresses of this machine. Make it before the server; it lasts as long as this process."""
 
-    Returns:
-      Whether there was a socket, or nothing to do.
+    def __init__(self, port: int, host: str):
+        """
+        Args:
+          port: where the server is going to listen.
+          host: whose IPv4 addresses it may be reached at; '0.0.0.0' means all, without a guard.
 
-    Raises:
-      OSError: the host is not known, or the system has no such filters.
-    """
-    allowed = sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None, socket.AF_INET)})
-    if '0.0.0.0' in allowed:
-        return True
-    if sys.platform != 'linux':
-        raise OSError(f'TensorFlow listens at all addresses, and only Linux can hold it to {host}; use 0.0.0.0 behind a firewall.')
-    code = _filter(allowed)
-    found = False
-    for name in os.listdir('/proc/self/fd'):
-        try:
-            one = socket.socket(fileno=os.dup(int(name)))
-        except OSError:   # no socket, or closed meanwhile
-            continue
-        with one:
-            is_ours = one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM
-            if is_ours and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and one.getsockname()[1] == port:
-                buffer = ctypes.create_string_buffer(code, len(code))
-                one.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack('HL', len(code) // 8, ctypes.addressof(buffer)))
-                found = True
-    return found
+        Raises:
+          OSError: the host is not known, the port is taken, or the system has no such programs.
+        """
+        self._port = port
+        self._numbers: list[int] = []   # of the guard's sockets, which no garbage collector closes
+        allowed = sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None, socket.AF_INET)})
+        if '0.0.0.0' in allowed:
+            return
+        if sys.platform != 'linux':
+            raise OSError(_CANNOT.format('only Linux can'))
+
+        # Another process of this user may share the port already; that one must not be joined.
+        with socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)   # connections that have ended do not matter
+            one.bind(('', port))
+
+        with _guarding(port) as one:
+            _attach(one, _program(allowed))
+            _fill(port)
+            self._numbers.append(one.detach())
+        os.environ[_REUSE_PORT] = '1'
+
+    def check(self) -> None:
+        """Completes the guard now that the server is there.
+
+        When this process ends, Linux closes its files in one order or the other, and whenever a socket leaves the group, the last
+        one takes its place. A second socket of the guard, behind TensorFlow's, has TensorFlow's closed before the guard's first
+        or replaced at that place.
+
+        Raises:
+          OSError: a socket of this process that listens at the port is not in the guard's group.
+        """
+        if not self._numbers:
+            return
+        own = _kind(self._numbers[0])
+        others = [kind for name in os.listdir('/proc/self/fd')
+                  if int(name) not in self._numbers and (kind := _kind(int(name))) and kind[-1] == self._port]
+        if not others or any(kind != own for kind in others):
+            raise OSError(_CANNOT.format(f'this system cannot (sockets of the kinds {others} listen where {own} was to)'))
+        with _guarding(self._port) as one:
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            self._numbers.append(fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, min(_HIGH_NUMBER, most - 1)))
 
 
-def _filter(allowed: list[str]) -> bytes:
-    """The program: IPv4, and a destination among `allowed`, or nothing."""
-    def instruction(code: int, if_true: int, if_false: int, k: int) -> bytes:
+def _guarding(port: int) -> socket.socket:
+    """A socket that listens at the port of all addresses, shares it, and takes packets that have come over no hop."""
+    one = socket.socket(_family())
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    one.setsockopt(socket.IPPROTO_IP, _IP_MINTTL, _MOST_HOPS)
+    if one.family == socket.AF_INET6:
+        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        one.setsockopt(socket.IPPROTO_IPV6, _IPV6_MINHOPCOUNT, _MOST_HOPS)
+    one.bind(('', port))
+    one.listen(0)
+    return one
+
+
+def _fill(port: int) -> None:
+    """Takes the only place in the queue of a guard, which drops packets that may have come over any hop."""
+    with contextlib.suppress(OSError), socket.socket() as one:   # or there is no loopback
+        one.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, _MOST_HOPS)
+        one.settimeout(1.)
+        one.connect(('127.0.0.1', port))
+
+
+def _family() -> socket.AddressFamily:
+    """Of the socket that gRPC binds to all addresses: it looks whether ::1 is there. An IPv6 socket takes IPv4 too."""
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            one.bind(('::1', 0))
+            return socket.AF_INET6
+    except OSError:
+        return socket.AF_INET
+
+
+def _kind(number: int) -> tuple[int, ...]:
+    """(family, whether it takes IPv6 only, port) of a listening TCP socket of this process; () if it is something else."""
+    try:
+        copy = os.dup(number)
+    except OSError:   # closed meanwhile
+        return ()
+    if not stat.S_ISSOCK(os.fstat(copy).st_mode):
+        os.close(copy)
+        return ()
+    with socket.socket(fileno=copy) as one:
+        if one.family not in (socket.AF_INET, socket.AF_INET6) or one.type != socket.SOCK_STREAM or \
+                not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            return ()
+        is_v6_only = one.family == socket.AF_INET6 and one.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+        return int(one.family), int(is_v6_only), one.getsockname()[1]
+
+
+def _attach(one: socket.socket, program: bytes) -> None:
+    """Gives the group of a socket its program (struct sock_fprog of linux/filter.h)."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    try:
+        one.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_REUSEPORT_CBPF,
+                       struct.pack('HL', len(program) // 8, ctypes.addressof(buffer)))
+    except OSError as error:
+        raise OSError(_CANNOT.format(f'this system cannot ({error})')) from error
+
+
+def _program(allowed: list[str]) -> bytes:
+    """The program: 1 for IPv4 with a destination among `allowed`, 0 for all else."""
+    def instruction(code: int, k: int, if_true: int = 0, if_false: int = 0) -> bytes:
         return struct.pack('HBBI', code, if_true, if_false, k)
 
     words = [struct.unpack('!I', socket.inet_aton(address))[0] for address in allowed]
-    made = [instruction(_LOAD_BYTE, 0, 0, _NETWORK_HEADER)]
-    made += [instruction(0x54, 0, 0, 0xf0), instruction(_JUMP_IF_EQUAL, 0, len(words) + 1, 0x40)]   # version 4 of the header
-    made += [instruction(_LOAD_WORD, 0, 0, _NETWORK_HEADER + 16)]
-    made += [instruction(_JUMP_IF_EQUAL, len(words) - i, 0, word) for i, word in enumerate(words)]
-    return b''.join(made) + instruction(_RETURN, 0, 0, 0) + instruction(_RETURN, 0, 0, 0xffffffff)
+    return b''.join([
+        instruction(_LOAD_BYTE, _NETWORK_HEADER),
+        instruction(_AND, 0xf0),                                                  # the version of IP
+        instruction(_JUMP_IF_EQUAL, 0x40, if_false=len(words) + 1),
+        instruction(_LOAD_WORD, _NETWORK_HEADER + 16),                            # the destination
+        *(instruction(_JUMP_IF_EQUAL, word, if_true=len(words) - i) for i, word in enumerate(words)),
+        instruction(_RETURN, 0),
+        instruction(_RETURN, 1)])

@@ -66,7 +66,8 @@ def check_gpus(devices: str) -> None:
 def _parsed(devices: str) -> tuple[str, str | None, str | None]:
     """(cpu or gpu, first number, last number)."""
     match = re.fullmatch(r'(cpu|gpu)(?::(\d+)(?:-(\d+))?)?', devices)
-    if not match or match[1] == 'cpu' and (match[3] or match[2] == '0'):
+    is_too_large = match and max(int(number or 0) for number in match.groups()[1:]) > settings.MAX_DEVICES
+    if not match or is_too_large or match[1] == 'cpu' and (match[3] or match[2] == '0'):
         raise ValueError(f"--devices={devices} of a worker; write the devices that it has: cpu:4, gpu, or gpu:0-3.")
     return match[1], match[2], match[3]
 
@@ -109,14 +110,25 @@ def _fork(host: str, port: int, config: tf.compat.v1.ConfigProto) -> int:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != above:
             os._exit(0)
-        settings.set_malloc()
-        spec = {'worker': {0: f'{"127.0.0.1" if host == "0.0.0.0" else host}:{port}'}}   # a controller names the task as it likes
-        made = tf.distribute.Server(spec, job_name='worker', task_index=0, config=config)
-        assert listening.restrict(port, host), f'nothing listens at port {port}'
-        made.join()
+        start(host, port, config).join()
     except BaseException as error:   # nothing of the process above may run here
         print(f'worker: {error}', file=sys.stderr, flush=True)
     os._exit(1)
+
+
+def start(host: str, port: int, config: tf.compat.v1.ConfigProto) -> tf.distribute.Server:
+    """TensorFlow's server, in this process, which can be reached at the addresses of the host alone, from its first moment on.
+
+    Raises:
+      OSError: the port is taken, or the system cannot hold the server to the host.
+    """
+    settings.set_malloc()
+    guard = listening.Guard(port, host)
+    spec = {'worker': {0: f'{"127.0.0.1" if host == "0.0.0.0" else host}:{port}'}}   # a controller names the task as it likes
+    server = tf.distribute.Server(spec, job_name='worker', task_index=0, config=config, start=False)
+    guard.check()
+    server.start()
+    return server
 
 
 def _wait(server: int, host: str, port: int, hangs_after_s: float) -> str:

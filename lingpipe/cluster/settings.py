@@ -18,6 +18,8 @@ _M_MMAP_THRESHOLD = -3  # of malloc.h
 _TOP_PAD_BYTES = 64 << 20   # the most that glibc gives the heap of a thread
 _M_TOP_PAD = -2
 
+MAX_DEVICES = 4096   # TensorFlow takes a minute to make 10,000 logical devices, and each brings a thread
+
 
 def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_threads: int = 0) -> None:
     """Makes logical CPU devices and sets thread counts; call it before TensorFlow runs its first op.

@@ -167,8 +167,7 @@ class Connection:
 
 
 def _connect(addresses: Sequence[str], own_address: str, limit_s: float) -> None:
-    """Makes this process's TensorFlow a task of a cluster: in a thread, as it has no time limit, and its port must be closed to others as
-    soon as it is open."""
+    """Makes this process's TensorFlow a task of a cluster: in a thread, as it has no time limit."""
     spec = tf.train.ClusterSpec({'worker': list(addresses), 'localhost': [own_address]})   # or TensorFlow would say localhost to all
     ended: list[Exception | None] = []
 
@@ -180,20 +179,18 @@ def _connect(addresses: Sequence[str], own_address: str, limit_s: float) -> None
         except Exception as error:
             ended.append(error)
 
-    threading.Thread(target=connect, name='connect', daemon=True).start()
     host, port = listening.split_address(own_address)
-    deadline_s = time.monotonic() + limit_s
-    is_restricted = False
-    while not ended:
-        is_restricted = is_restricted or listening.restrict(port, host)
-        if time.monotonic() > deadline_s:
-            raise LostWorkerError(f'a worker was lost while connecting (it took longer than {limit_s:.0f} s)')
-        time.sleep(_BETWEEN_S if is_restricted else 0.001)
+    guard = listening.Guard(port, host)
+    thread = threading.Thread(target=connect, name='connect', daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if not ended:
+        raise LostWorkerError(f'a worker was lost while connecting (it took longer than {limit_s:.0f} s)')
     if isinstance(ended[0], tf.errors.OpError):
         raise LostWorkerError(f'a worker was lost while connecting ({_first_line(ended[0])})') from ended[0]
     if ended[0]:
         raise ended[0]
-    assert is_restricted or listening.restrict(port, host), f'nothing listens at {own_address}'
+    guard.check()
 
 
 def _begin_anew(worker: Worker) -> None:

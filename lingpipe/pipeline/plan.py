@@ -28,12 +28,12 @@ class PipelineParams(Params):
     such as the number of cells, the schedule and recomputation, changes nothing on CPUs; no GPU has run it yet.
     """
     num_cells: int = field(1, 'K: how many cells the layers are cut into, one a device.',
-                           least=1, most=10_000)
+                           least=1, most=cluster.MAX_DEVICES)
     num_micro_batches: int = field(1, 'M: how many micro-batches a mini-batch is split into, in each replica.',
                                    least=1, most=10_000)
     num_replicas: int = field(1, 'R: pipelines that run side by side, each on its part of the mini-batch, with weights that stay equal to '
                                  'the last bit. R M must divide the size of a mini-batch.',
-                              least=1, most=10_000)
+                              least=1, most=cluster.MAX_DEVICES)
     cross_replica_batch_norm: bool = field(False, 'BatchNorm takes its moments over the micro-batches of the same index of all '
                                                   'replicas, as if they were one; else each replica by itself.')
     sum_groups: int = field(1, 'Micro-batches are summed in so many groups, and then the groups: the result, to the last bit, of as many '
@@ -68,6 +68,9 @@ class PipelineParams(Params):
         if self.num_micro_batches % self.sum_groups:
             raise ValueError(f'sum_groups={self.sum_groups} does not divide num_micro_batches={self.num_micro_batches}; use '
                              f'{_divisors(self.num_micro_batches)}.')
+        if self.num_devices > cluster.MAX_DEVICES:
+            raise ValueError(f'num_cells={self.num_cells} and num_replicas={self.num_replicas} need {self.num_devices} devices; use at '
+                             f'most {cluster.MAX_DEVICES} of both together.')
         if self.sum_groups > 1 and self.num_replicas > 1:
             raise ValueError(f'sum_groups={self.sum_groups} and num_replicas={self.num_replicas}; replicas are groups already: set one of '
                              f'the two to 1.')
@@ -80,6 +83,8 @@ class PipelineParams(Params):
                              f'{of_replicas if self.num_replicas > 1 else "; name one for each cell."}')
         places = [cluster.place(device) for device in self.devices]
         for device, at in zip(self.devices, places, strict=True):
+            if at[3] >= cluster.MAX_DEVICES:
+                raise ValueError(f'devices names {device}; no process has so many devices: use numbers below {cluster.MAX_DEVICES}.')
             if at[2] == 'GPU' and places.count(at) > self.cells_per_gpu:
                 cells = [i for i, other in enumerate(places) if other == at]
                 raise ValueError(f'devices puts {len(cells)} cells on {device}, {cells}; name another GPU, or set cells_per_gpu='

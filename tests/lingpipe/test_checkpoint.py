@@ -1,14 +1,17 @@
 """The checkpoint's promises: whole or not at all, what is damaged is passed over, errors name the keys, nothing good is deleted."""
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +111,9 @@ def test_the_metadata_file_says_what_is_in_it(tmp_path):
     saved(tmp_path, 5)
     facts = json.loads((tmp_path / 'step-00000005' / 'metadata.json').read_text())
     assert facts.pop('checksum') > 0
+    files = {path.name: {'bytes': path.stat().st_size} for path in (tmp_path / 'step-00000005').glob('variables.*')}
+    files['variables.index']['sha256'] = hashlib.sha256((tmp_path / 'step-00000005' / 'variables.index').read_bytes()).hexdigest()
+    assert len(files) == 2 and facts.pop('files') == files
     assert facts == {'format': 1, 'step': 5, 'metadata': {'position': 50}, 'variables': {
         'model/block.1/kernel': {'shape': [2, 3], 'dtype': 'float32'}, 'model/block.1/bias': {'shape': [300], 'dtype': 'float32'},
         'optimizer/model/iterations': {'shape': [], 'dtype': 'int64'}}}
@@ -144,6 +150,68 @@ def test_a_damaged_newest_is_reported_in_one_line_and_passed_over(tmp_path, capl
     assert lines[1:] == []
     assert re.match(r'checkpoint .*/step-00000005 is damaged and not used: .', lines[0])
     assert '\n' not in lines[0]
+
+
+ANOTHER = 'is not the file that was written with metadata.json, but of another checkpoint or a part of a copy'
+
+
+@pytest.mark.parametrize('pattern, why', [
+    ('variables.*', ANOTHER), ('variables.index', ANOTHER), ('variables.data-00000-of-00003', 'Checksum does not match'),
+    ('variables.data-00001-of-00003', 'Checksum does not match'), ('variables.data-00002-of-00003', 'Checksum does not match'),
+    ('metadata.json', 'metadata.json is of step 4, so the files may be of two steps'), ('*', 'metadata.json is of step 4')])
+def test_files_of_two_steps_are_no_checkpoint(tmp_path, caplog, monkeypatch, pattern, why):
+    """Variables of step 203 that a partial copy had put into step 210 were restored as step 210."""
+    monkeypatch.setattr('lingpipe.checkpoint.files._CHUNK_BYTES', (0, 20))
+    checkpointer = saved(tmp_path, 4, 5)
+    for path in tmp_path.glob(f'step-00000004/{pattern}'):
+        shutil.copy(path, tmp_path / 'step-00000005')
+    variables = make_variables()
+    with caplog.at_level('WARNING'):
+        assert checkpointer.restore(variables) == {'position': 40, 'step': 4}
+    assert values_of(variables) == {4.}
+    assert [why in record.getMessage() for record in caplog.records] == [True]
+    report = initialize(ours := make_variables(), str(tmp_path), [('(.*)', r'\1')])
+    assert report.source == checkpointer.path(4) and values_of(ours) == {4.}
+
+
+@pytest.mark.parametrize('change', [lambda data: data + b'0', lambda data: data[:-1], lambda data: b''])
+def test_a_file_of_another_length_is_seen_before_anything_is_assigned(tmp_path, change):
+    checkpointer = saved(tmp_path, 5)
+    path = data_file(tmp_path, 5, 'variables.data*')
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ValueError, match=f'step-00000005: variables.data-00000-of-00001 {ANOTHER}'):
+        checkpointer.restore(variables := make_variables(9.))
+    assert values_of(variables) == {9.}
+
+
+def as_an_older_lingpipe_wrote_it(directory: Path, step: int) -> None:
+    path = data_file(directory, step, 'metadata.json')
+    facts = json.loads(path.read_text())
+    del facts['files'], facts['checksum']
+    text = json.dumps(facts, sort_keys=True)
+    path.write_text(f'{text[:-1]}, "checksum": {zlib.crc32(text.encode())}}}')
+
+
+def test_a_checkpoint_that_does_not_know_its_files_is_restored_and_says_so(tmp_path, caplog):
+    checkpointer = saved(tmp_path, 4, 5)
+    as_an_older_lingpipe_wrote_it(tmp_path, 5)
+    with caplog.at_level('WARNING'):
+        assert checkpointer.restore(make_variables()) == {'position': 50, 'step': 5}
+    assert [record.getMessage() for record in caplog.records] == [
+        f'checkpoint {tmp_path}/step-00000005 was written by an older lingpipe, which did not note which files belong together; its '
+        'tensors had the right checksums']
+    damage(tmp_path, 5, 'flip data')
+    assert checkpointer.restore(make_variables()) == {'position': 40, 'step': 4}
+
+
+def test_what_is_refused_by_its_metadata_changes_nothing(tmp_path):
+    checkpointer = saved(tmp_path, 4, 5)
+
+    def check(metadata):
+        raise ValueError(f'not from {metadata["position"]}')
+    with pytest.raises(ValueError, match='^not from 50$'):
+        checkpointer.restore(variables := make_variables(9.), check=check)
+    assert values_of(variables) == {9.}
 
 
 def test_if_all_are_damaged_it_says_so(tmp_path):

@@ -100,6 +100,8 @@ def test_broken_module_is_reported_with_its_name_and_the_others_are_found(root):
     (('def params', 'def parms'), r'Foo has no method params; write @classmethod def params\(cls\)'),
     (('(cls)', '(cls, size)'), r'params needs the arguments size; it is called without any'),
     (('return Experiment.Params(seed=7)', 'return 7'), r'a\.Foo\.params\(\) returns int, not Experiment\.Params'),
+    (('return Experiment.Params(seed=7)', "return {}['x']"), r"^a\.Foo\.params\(\) fails: KeyError: 'x'; correct that method\.$"),
+    (('seed=7', 'sed=7'), r"^a\.Foo\.params\(\) fails: sed does not exist: .*; correct that method\.$"),
 ])
 def test_class_that_is_no_experiment_is_refused(root, change, error):
     write(root, 'params/a.py', GOOD.format(name='Foo').replace(*change))

@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from lingpipe import registry
 from lingpipe.checkpoint import Checkpointer, files
 from lingpipe.evaluate import mean
-from lingpipe.experiment import check_resumable
+from lingpipe.experiment import Experiment, check_resumable
 from lingpipe.train_loop import NonFiniteError
 
 
@@ -146,7 +146,24 @@ def test_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path, whole)
     assert_same(values_of(parts), whole[8])
 
 
-def test_checkpoint_of_other_batches_is_refused(tmp_path):
+@pytest.mark.parametrize('change, differs', [
+    ({'seed': 3}, r'seed \(was 0, is 3\)'), ({'train_input__batch_size': 4}, r'train_input\.batch_size \(was 8, is 4\)'),
+    ({'task__learner__learning_rate__rate': 0.5, 'task__learner__optimizer__momentum': 0.},
+     r'task\.learner\.optimizer\.momentum \(was 0\.9, is 0\.0\), task\.learner\.learning_rate\.rate \(was 0\.05, is 0\.5\)')])
+def test_checkpoint_knows_whose_it_is(tmp_path, change, differs):
+    """Without params.txt a training went on with another seed and learning rate, without a word."""
+    train(make_params(train__num_steps=2), tmp_path, has_evaluation=False)
+    assert os.listdir(tmp_path / 'checkpoints') and not (tmp_path / 'params.txt').exists()
+    loop = make_loop(make_params(train__num_steps=4, **change), tmp_path, has_evaluation=False)
+    before = values_of(loop)
+    with pytest.raises(ValueError, match=rf'^{tmp_path}/checkpoints cannot be gone on with: it holds a training whose {differs} differ; .*'
+                                         r'Set them back, or choose another logdir'):
+        loop.run()
+    assert_same(values_of(loop), before)
+
+
+def test_checkpoint_of_other_batches_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(Experiment, 'check_recorded', lambda self, text: None)   # as of a checkpoint that does not know whose it is
     train(make_params(train__num_steps=2), tmp_path, has_evaluation=False)
     with pytest.raises(ValueError, match=r'the checkpoint of step 2 was written after 16 examples, but 2 steps of 4 are 8; set '
                                          r'train_input\.batch_size and task\.learner\.accumulate back, or choose another logdir\.'):

@@ -7,8 +7,11 @@ import sys
 
 import pytest
 
+from lingpipe.cluster import listening
+
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import local_workers  # noqa: E402
+from flood import Flood  # noqa: E402
 
 # A step is one call, and overtakes hundreds of single reads that were called before it, unless it waits for them.
 CODE = """
@@ -20,7 +23,7 @@ from lingpipe.checkpoint import Checkpointer
 from lingpipe.cluster.workers import Connection
 
 cluster.configure()
-Connection([sys.argv[1]])
+Connection([sys.argv[1]], sys.argv[3])
 device = '/job:worker/replica:0/task:0/device:CPU:0'
 with tf.device(device):
     variables = {f'v{i}': tf.Variable(tf.zeros([1000])) for i in range(600)}
@@ -108,6 +111,9 @@ def test_an_error_of_a_layer_on_a_worker_is_told_and_not_taken_for_a_lost_worker
 def test_checkpoint_holds_one_step_though_the_next_is_called_at_once(tmp_path):
     with local_workers.workers(1, hangs_after_s=60.) as (worker,):
         worker.wait()
-        done = subprocess.run([sys.executable, '-c', CODE, worker.address, str(tmp_path / 'checkpoints')], env=local_workers.environment(),
-                              capture_output=True, text=True, timeout=400, check=False)
+        port = listening.free_port()
+        with Flood('127.0.0.2', port, every_s=0.0001) as other:
+            done = subprocess.run([sys.executable, '-c', CODE, worker.address, str(tmp_path / 'checkpoints'), f'127.0.0.1:{port}'],
+                                  env=local_workers.environment(), capture_output=True, text=True, timeout=400, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
+        assert other.num_through == 0   # of the controller's own port, which was open for a moment

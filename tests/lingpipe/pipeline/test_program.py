@@ -521,7 +521,7 @@ def test_a_measured_step_is_a_training_step_and_gives_every_task_a_time():
 @pytest.mark.parametrize(('change', 'sentence'), [
     ({'num_micro_batches': 6}, r'num_micro_batches=6 does not divide the batch of 16 examples; use 1, 2, 4, 8 or 16, '
                               r'or change train_input.batch_size.'),
-    ({'num_cells': 0}, r'num_cells=0 is below 1; use 1 to 10000'),
+    ({'num_cells': 0}, r'num_cells=0 is below 1; use 1 to 4096'),
     ({'num_cells': 40, 'devices': ('CPU:0',) * 40}, r'num_cells=40 is more than the 15 layers'),
     ({'num_cells': 9}, r'num_cells=9 needs 9 devices, but there are 4 CPU devices'),
     ({'num_cells': 2, 'devices': ('CPU:0', 'GPU:7')}, r"device 'GPU:7' does not exist; there are .*CPU:0"),
@@ -531,6 +531,15 @@ def test_a_measured_step_is_a_training_step_and_gives_every_task_a_time():
 def test_a_partition_that_cannot_exist_is_one_clear_sentence(change, sentence):
     with pytest.raises(ValueError, match=sentence):
         program_of(**change)
+
+
+@pytest.mark.parametrize(('change', 'sentence'), [
+    ({'num_cells': 4096, 'num_replicas': 2}, 'num_cells=4096 and num_replicas=2 need 8192 devices; use at most 4096 of both together'),
+    ({'devices': ('CPU:4096',)}, 'devices names CPU:4096; no process has so many devices: use numbers below 4096'),
+])
+def test_more_devices_than_a_process_can_make_are_refused_before_they_are_made(change, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        PipelineParams(**change).validate()
 
 
 def test_every_spelling_of_a_device_is_taken():

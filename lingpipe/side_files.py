@@ -1,0 +1,107 @@
+"""Side files: what a logdir holds besides its checkpoints. Whatever is found in their place, a run goes on.
+
+What is damaged or in the way is renamed to NAME.bad, so that nothing is lost, and a warning says so. Warnings go to stderr, and to the
+log of a training too while `warnings_into` holds.
+"""
+from __future__ import annotations
+
+import contextlib
+import logging as standard_logging
+import os
+import stat
+from collections.abc import Iterator
+
+from absl import logging
+
+
+def free_name(path: str) -> str:
+    """The path itself, or with the first of -2, -3, ... after it at which nothing is."""
+    name, number = path, 1
+    while os.path.lexists(name):
+        number += 1
+        name = f'{path}-{number}'
+    return name
+
+
+def set_aside(path: str, why: str) -> None:
+    """Renames what is at a path to PATH.bad and warns; if that cannot be done, the warning says so.
+
+    Args:
+      path: a file or a directory.
+      why: what is wrong with it, as in 'it is a directory'.
+    """
+    new = free_name(f'{path}.bad')
+    try:
+        os.replace(path, new)
+    except OSError as error:
+        logging.warning('%s cannot be used: %s; nor can it be renamed: %s', path, why, error.strerror)
+    else:
+        logging.warning('%s cannot be used: %s; it is now %s', path, why, os.path.basename(new))
+
+
+def make_way_for_file(path: str) -> None:
+    """Sets aside what is no file, as a directory or a pipe, where a file is to be written."""
+    with contextlib.suppress(OSError):
+        mode = os.stat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):   # /dev/null is a character device
+            set_aside(path, 'it is a directory' if stat.S_ISDIR(mode) else 'it is no file')
+
+
+def make_directory(path: str) -> None:
+    """Makes a directory and those above it; sets aside what is there and is none.
+
+    Raises:
+      OSError: it cannot be made.
+    """
+    if os.path.lexists(path) and not os.path.isdir(path):
+        set_aside(path, 'it is not a directory')
+    os.makedirs(path, exist_ok=True)
+
+
+def write_text(path: str, text: str) -> None:
+    """Replaces a file as a whole.
+
+    Raises:
+      OSError: it cannot be written; what was there before still is.
+    """
+    new = f'{path}.new'
+    for one in (path, new):
+        make_way_for_file(one)
+    with open(new, 'w', encoding='utf-8') as file:
+        file.write(text)
+    os.replace(new, path)
+
+
+def end_last_line(path: str) -> None:
+    """Ends the last line of a file that a kill cut short, so that what is appended begins a line of its own.
+
+    Raises:
+      OSError: the file cannot be written.
+    """
+    with open(path, 'a+b') as file:
+        if file.tell() and (file.seek(-1, os.SEEK_END), file.read())[1] != b'\n':
+            file.write(b'\n')
+
+
+@contextlib.contextmanager
+def warnings_into(path: str) -> Iterator[None]:
+    """Within it, all warnings of this package are appended to a file too, as far as that can be written."""
+    handler = _Appender(path)
+    logger = logging.get_absl_logger()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _Appender(standard_logging.Handler):
+    """Opens the file for every warning: it may be set aside in between, and warnings are few."""
+
+    def __init__(self, path: str):
+        super().__init__(standard_logging.WARNING)
+        self._path = path
+
+    def emit(self, record: standard_logging.LogRecord) -> None:
+        with contextlib.suppress(OSError), open(self._path, 'a', encoding='utf-8') as file:
+            file.write(f'warning: {record.getMessage()}\n')
