@@ -217,6 +217,27 @@ class Layer(Configurable):
 
     # Wiring.
 
+    optional_reads: Sequence[str] = ('weight',)  # Arguments of fprop with a default that read the value of their own name where there is
+    # one. So padding and examples that weigh less are never forgotten: a loss that may do without weights uses those of the mini-batch.
+    needs_whole_batch = False  # Whether the result for an example depends on the other examples of the mini-batch, so that there must be
+    # one micro-batch and one replica; a plan with more is refused. A contrastive loss says so.
+    takes_text = False  # Whether fprop can read strings; a network that gives them to a layer that cannot is refused.
+
+    def id_ranges(self, **specs: Any) -> dict[str, int]:
+        """Argument of fprop -> n, for arguments whose values must be whole numbers from 0 to n - 1; specs are those of `cost`.
+
+        Values where the layer's argument `weight` is 0 do not count. Whatever comes straight from the mini-batch, or through layers
+        without weights, is checked before a training and named when a step fails (pipeline/bad_ids.py).
+        """
+        return {}
+
+    def reads_if_there(self) -> dict[str, str]:
+        """Argument of fprop -> name of a value that it reads in a network in which there is one: `optional_reads`, if fprop has them
+        and Params.reads does not name them."""
+        parameters = inspect.signature(self.fprop).parameters
+        return {name: name for name in self.optional_reads
+                if name in parameters and parameters[name].default is not inspect.Parameter.empty and name not in self.params.reads}
+
     def reads(self) -> dict[str, str]:
         """Argument of fprop -> name of the value it reads in a network."""
         declared = dict(self.params.reads)

@@ -13,6 +13,7 @@ import tensorflow as tf
 from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layer import Layer
+from lingpipe.layers.ids import as_indices, check_ids, ids_below
 from lingpipe.layers.shapes import check_last_dim, dims
 from lingpipe.layers.shards import Shardable
 from lingpipe.nested import NestedMap
@@ -20,10 +21,10 @@ from lingpipe.tracing import as_spec, num_elements, static_shape
 
 
 class Embedding(Shardable):
-    """Row ids[...] of the table w [V, D]; ids [...] of an int type -> [..., D]. A shard has some rows; the others' are in `partial`.
+    """Row ids[...] of the table w [V, D]; ids [...] -> [..., D]. A shard has some rows; the others' are in `partial`.
 
-    Ids are not checked: on a CPU one outside the table is an error of TensorFlow, on a GPU it gives zeros, and of shards NaN. The
-    gradient is tf.IndexedSlices, which tf.convert_to_tensor makes dense.
+    An id outside the table is found in the first mini-batch of every input, and later where it makes a step fail: on a CPU it is an error
+    of TensorFlow, of shards NaN; on a GPU it gives zeros. The gradient is tf.IndexedSlices, which tf.convert_to_tensor makes dense.
     """
 
     is_positionwise = True
@@ -50,9 +51,10 @@ class Embedding(Shardable):
     def fprop(self, theta: NestedMap, ctx: Any, ids: tf.Tensor, partial: tf.Tensor | None = None) -> tf.Tensor:
         """ids [...] -> [..., D] in Params.dtype, or in that of partial [..., D], whose rows stay where an id is another shard's."""
         self.check_partial(partial)
+        check_ids(ids, self.path, 'ids')
         if self.is_whole:
-            return self._scaled(tf.cast(tf.gather(theta.w, ids), self.params.dtype))
-        row = tf.cast(ids, tf.int32) - self.rows.start
+            return self._scaled(tf.cast(tf.gather(theta.w, as_indices(ids)), self.params.dtype))
+        row = ids_below(ids, self.params.vocab_size) - self.rows.start  # negative if it is no id
         is_mine = tf.logical_and(row >= 0, row < len(self.rows))[..., tf.newaxis]
         y = tf.cast(tf.gather(theta.w, tf.clip_by_value(row, 0, len(self.rows) - 1)), self._dtype(partial))
         return tf.where(is_mine, self._scaled(y), tf.constant(math.nan, y.dtype) if partial is None else partial)
@@ -60,9 +62,14 @@ class Embedding(Shardable):
     def cost(self, ids: tf.TensorSpec, partial: tf.TensorSpec | None = None) -> Cost:
         """Looking up is free, scaling and choosing are 1 operation an element; a shard keeps the rows and who has them."""
         self.check_partial(partial)
+        check_ids(ids, self.path, 'ids')
         y = tf.TensorSpec([*static_shape(ids, self.path, 'ids'), self.params.dim], self._dtype(partial))
         kept = 0. if self.is_whole else 5. * num_elements(ids)
         return Cost(float(num_elements(y) * (self.params.is_scaled + (not self.is_whole))), self.num_weights, kept, y)
+
+    def id_ranges(self, **specs: Any) -> dict[str, int]:
+        """Ids are below V."""
+        return {'ids': self.params.vocab_size}
 
     def _dtype(self, partial: Any) -> Any:
         return tf.as_dtype(self.params.dtype) if partial is None else partial.dtype

@@ -46,6 +46,7 @@ class KerasLayer(Layer):
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)
         p = self.params
+        self.takes_text = p.input_dtype == 'string'
         with tf.init_scope(), keras.StatelessScope(initialize_variables=False):
             try:
                 self.keras_layer = _class_of(p.class_name).from_config(_parsed(p.config))

@@ -2,8 +2,16 @@
 
 Shapes: b micro-batch, T time (absent for classification), V classes or vocabulary.
 
-An example (or token) of weight 0 may hold anything, NaN too: that is how batches are filled up and sequences padded. Its values
-are replaced before the loss sees them, since 0 * NaN is NaN, in the loss and in every gradient.
+Weights follow the one rule of weighting.py, and every loss uses the mini-batch's `weight` where there is one. An example (or token) of
+weight 0 may hold anything, NaN too: that is how batches are filled up and sequences padded. Its values are replaced before the loss
+sees them, since 0 * NaN is NaN, in the loss and in every gradient.
+
+A loss sees one micro-batch at a time. That is right for every loss that is a sum over examples. One that compares examples with each
+other, as a contrastive loss does, would compare only those of the same micro-batch and so be another loss for every M; such a layer
+says `needs_whole_batch = True` (layer.py), and is then refused with more than one micro-batch or replica.
+
+A label that counts and is none of the classes makes the loss NaN on every device, so that nothing is learned from it; who runs the
+network then finds it in the mini-batch (pipeline/bad_ids.py) and says which example it is.
 """
 from __future__ import annotations
 
@@ -15,6 +23,8 @@ import tensorflow as tf
 from lingpipe.cost import Cost
 from lingpipe.hyperparams import field
 from lingpipe.layer import Layer
+from lingpipe.layers.ids import check_ids, ids_below
+from lingpipe.layers.weighting import check_weight, expanded, total_weight, weight_by_row
 from lingpipe.nested import NestedMap
 from lingpipe.tracing import num_elements, static_shape
 
@@ -36,8 +46,10 @@ class Loss(Layer):
 class CrossEntropyLoss(Loss):
     """-log softmax(x)[labels], weighted, with the metrics accuracy and, if asked, top5.
 
-    x [b, V] or [b, T, V], labels [b] or [b, T] of an int type, weight of the same shape. Label smoothing (Szegedy et al., 2016,
-    arXiv 1512.00567, section 7) spreads a part `label_smoothing` of every label over all classes, its own included.
+    x [b, V] or [b, T, V]; labels [b] or [b, T], whole numbers of any type; weight of the shape of labels, or [b].
+
+    Label smoothing (Szegedy et al., 2016, arXiv 1512.00567, section 7) spreads a part `label_smoothing` of every label over all classes,
+    its own included.
 
     Where examples are mixed two by two (mixup), Params.reads names other_labels, the labels of their partners, and share, floats from
     0 to 1, both of the shape of labels: the loss is share * that of labels + (1 - share) * that of other_labels. Metrics are of labels.
@@ -54,46 +66,59 @@ class CrossEntropyLoss(Loss):
         """Emits the loss 'loss' and, unless it is auxiliary, the metrics 'accuracy' and 'top5'; shapes are the class's."""
         self._check(x, labels, weight, other_labels, share)
         num_classes = x.shape[-1]
-        weight = tf.stop_gradient(tf.reshape(tf.cast(weight, tf.float32), [-1]))
-        counts = weight != 0
-        labels = tf.where(counts, tf.reshape(labels, [-1]), 0)  # [rows]
+        weight = tf.reshape(weight_by_row(weight, labels, self.path), [-1])  # [rows]
+        counts, weight_sum = weight != 0, tf.reduce_sum(weight)
         logits = tf.where(counts[:, tf.newaxis], tf.cast(tf.reshape(x, [-1, num_classes]), tf.float32), 0.)  # [rows, V]
-        weight_sum = tf.reduce_sum(weight)
+
+        labels = tf.where(counts, tf.reshape(ids_below(labels, num_classes), [-1]), 0)
         losses = self._losses(logits, labels)
         if other_labels is not None:
-            share = tf.where(counts, tf.reshape(share, [-1]), 1.)
-            losses = share * losses + (1 - share) * self._losses(logits, tf.where(counts, tf.reshape(other_labels, [-1]), 0))
+            share = tf.where(counts, tf.cast(tf.reshape(share, [-1]), tf.float32), 1.)
+            others = tf.where(counts & (share != 1), tf.reshape(ids_below(other_labels, num_classes), [-1]), 0)
+            losses = share * losses + (1 - share) * self._losses(logits, others)
         self._emit(ctx, tf.reduce_sum(losses * weight), weight_sum)
-        logits = tf.stop_gradient(logits)
         if self.params.is_auxiliary:
             return  # metrics are the main loss's
-        is_right = tf.argmax(logits, -1, output_type=labels.dtype) == labels
+
+        logits = tf.stop_gradient(logits)
+        is_right = tf.argmax(logits, -1, output_type=tf.int32) == labels
         ctx.emit_metric(self.path, 'accuracy', tf.reduce_sum(tf.cast(is_right, tf.float32) * weight), weight_sum)
         if self.params.has_top5:
-            ctx.emit_metric(self.path, 'top5', tf.reduce_sum(tf.cast(_rank(logits, labels) < 5, tf.float32) * weight), weight_sum)
+            is_near = _rank(logits, tf.maximum(labels, 0)) < 5
+            ctx.emit_metric(self.path, 'top5', tf.reduce_sum(tf.cast(is_near, tf.float32) * weight), weight_sum)
 
     def _losses(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Of every row, float32 [rows]; labels int32 [rows], and NaN where one is negative."""
         smoothing, num_classes = self.params.label_smoothing, logits.shape[-1]
+        classes = tf.maximum(labels, 0)
         if not smoothing:
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)  # [rows]
-        off = smoothing / num_classes
-        return tf.nn.softmax_cross_entropy_with_logits(tf.one_hot(labels, num_classes, 1 - smoothing + off, off), logits)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits)
+        else:
+            off = smoothing / num_classes
+            losses = tf.nn.softmax_cross_entropy_with_logits(tf.one_hot(classes, num_classes, 1 - smoothing + off, off), logits)
+        return tf.where(labels >= 0, losses, math.nan)
 
     def cost(self, x: tf.TensorSpec, labels: tf.TensorSpec, weight: tf.TensorSpec, other_labels: tf.TensorSpec | None = None,
              share: tf.TensorSpec | None = None) -> Cost:
-        """8 operations a logit, 3 a row, more for metrics and mixed labels; keeps the op's own gradient in float32, and the mask."""
+        """8 operations a logit, 4 a row, more for metrics and mixed labels; keeps the op's own gradient in float32, and two masks."""
         p = self.params
         self._check(x, labels, weight, other_labels, share)
         *batch, num_classes = static_shape(x, self.path, 'x')
         rows = math.prod(batch)
         # select, softmax with loss; for metrics argmax, and of ranks two comparisons
-        flops = rows * num_classes * 8. + rows * 3
+        flops = rows * num_classes * 8. + rows * 4
         if not p.is_auxiliary:
             flops += rows * num_classes * (1 + 2 * p.has_top5) + rows * (3 + 2 * p.has_top5)
-        num_losses = 1
-        if other_labels is not None:  # a second softmax; select twice, 1 - share, two products, a sum, less the first's select
-            flops, num_losses = flops + rows * num_classes * 7 + rows * 5, 2
-        return Cost(flops, 0, 4. * rows * num_classes * num_losses + rows, None)  # the op's own gradient; the mask
+        kept = 4. * rows * num_classes + rows * 2  # the op's own gradient; which rows count, and which have a class
+        if other_labels is not None:
+            # A second softmax. Of a row: select share, compare and subtract it, select the second loss, two products, a sum.
+            flops += rows * num_classes * 7 + rows * 7
+            kept += 4. * rows * num_classes + rows * 18  # of a row besides its mask the two losses, share and 1 - share
+        return Cost(flops, 0, kept, None)
+
+    def id_ranges(self, **specs: Any) -> dict[str, int]:
+        """Labels are below V."""
+        return {'labels': specs['x'].shape[-1]}
 
     def _check(self, x: Any, labels: Any, weight: Any, other_labels: Any, share: Any) -> None:
         if (other_labels is None) != (share is None):
@@ -102,41 +127,50 @@ class CrossEntropyLoss(Loss):
         if rank is None or x.shape[-1] is None or rank < 2:
             raise ValueError(f'{self.path}: x is {x.shape}, but logits are [b, V] or [b, T, V] with V known; '
                              'read the output of a Logits or Dense layer.')
-        for name, value in ('labels', labels), ('weight', weight), ('other_labels', other_labels), ('share', share):
+        check_weight(weight, x.shape[:-1], self.path)
+        for name, value in ('labels', labels), ('other_labels', other_labels):
+            if value is not None:
+                check_ids(value, self.path, name)
+        for name, value in ('labels', labels), ('other_labels', other_labels), ('share', share):
             if value is not None and not x.shape[:-1].is_compatible_with(value.shape):
                 raise ValueError(f'{self.path}: {name} is {value.shape}, but x is {x.shape}: there must be one for each row of '
                                  f'logits, {x.shape[:-1]}; correct the input or Params.reads.')
 
 
 class MeanSquaredErrorLoss(Loss):
-    """(x - target)^2 over all elements; x and target of the same shape [b, ...], weight one a example, [b].
+    """(x - target)^2 over all elements; x and target of the same shape [b, ...], weight of their first dimensions, as [b].
 
-    The weight of an example with n elements in the sum of weights is n times its own: the loss is a mean over elements.
+    A weight counts once for each of the elements it applies to: the loss is a weighted mean over elements.
     """
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor, target: tf.Tensor, weight: tf.Tensor | None = None) -> None:
-        """Emits the loss 'loss'; shapes are the class's."""
-        self._check(x, target)
+        """Emits the loss 'loss'; shapes are the class's. Without weight every element counts 1."""
+        self._check(x, target, weight)
         difference = tf.cast(x, tf.float32) - tf.cast(target, tf.float32)
-        num_values = tf.cast(tf.size(x), tf.float32)
         if weight is None:
-            self._emit(ctx, tf.reduce_sum(tf.square(difference)), num_values)
+            self._emit(ctx, tf.reduce_sum(tf.square(difference)), tf.cast(tf.size(x), tf.float32))
             return
-        weight = tf.stop_gradient(tf.cast(weight, tf.float32))
-        by_example = tf.reshape(weight, [-1] + [1] * (x.shape.rank - 1))
-        squares = tf.square(tf.where(by_example != 0, difference, 0.))
-        self._emit(ctx, tf.reduce_sum(squares * by_example), tf.reduce_sum(weight) * num_values / tf.cast(tf.size(weight), tf.float32))
+        weight = expanded(weight, x.shape, self.path)
+        squares = tf.square(tf.where(weight != 0, difference, 0.))
+        self._emit(ctx, tf.reduce_sum(squares * weight), total_weight(weight, x))
 
     def cost(self, x: tf.TensorSpec, target: tf.TensorSpec, weight: tf.TensorSpec | None = None) -> Cost:
-        """3 operations an element, 5 with weights; keeps the difference in float32."""
-        self._check(x, target)
+        """3 operations an element, 5 with weights and 2 a weight; keeps the difference in float32, and what counts."""
+        self._check(x, target, weight)
         static_shape(x, self.path, 'x')
         n = num_elements(x)
-        # subtract, square, sum; select, product
-        return Cost(n * (3. if weight is None else 5.) + (0 if weight is None else 2 * x.shape[0]), 0,
-                    4. * n + (0 if weight is None else 1. * x.shape[0]), None)
+        if weight is None:
+            return Cost(n * 3., 0, 4. * n, None)  # subtract, square, sum
+        num_weights = num_elements(weight)
+        return Cost(n * 5. + num_weights * 2 + 2, 0, 4. * n + num_weights, None)  # and select, product; compare, sum
 
-    def _check(self, x: Any, target: Any) -> None:
+    def _check(self, x: Any, target: Any, weight: Any) -> None:
+        for name, value in ('x', x), ('target', target):
+            if not (value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool):
+                raise ValueError(f'{self.path}: {name} is of {value.dtype.name}, but must be real numbers; make numbers of it in the input '
+                                 '(load, decode or preprocess).')
+        if weight is not None:
+            check_weight(weight, x.shape, self.path)
         if not x.shape.is_compatible_with(target.shape):
             raise ValueError(f'{self.path}: target is {target.shape}, but x is {x.shape}: they must be alike; reshape one of them.')
 

@@ -66,6 +66,16 @@ class Sequential(Layer):
             written |= _written_names(child)
         return needed
 
+    def reads_if_there(self) -> dict[str, str]:
+        """The values that a layer reads if there are any, each by its own name, where none of the layers before writes them."""
+        optional: dict[str, str] = {}
+        written: set[str] = set()
+        for child in self.children.values():
+            optional.update({name: name for name in child.reads_if_there().values() if name not in written})
+            written |= _written_names(child)
+        needed = self.reads()
+        return {name: name for name in optional if name not in needed}
+
     def written(self, result: dict[str, Any]) -> dict[str, Any]:
         """What fprop returned: it has names already."""
         return dict(result)
@@ -116,7 +126,8 @@ def arguments(layer: Layer, values: dict[str, Any]) -> dict[str, Any]:
         if name not in values:
             raise ValueError(f'{layer.path} reads {name!r} (its argument {argument!r}), which no layer before it writes and the '
                              f'mini-batch does not have; there are: {", ".join(sorted(values)) or "none"}.')
-    return {argument: values[name] for argument, name in reads.items()}
+    optional = {argument: name for argument, name in layer.reads_if_there().items() if name in values}
+    return {argument: values[name] for argument, name in {**reads, **optional}.items()}
 
 
 def run(layer: Layer, theta: NestedMap, ctx: Any, values: dict[str, Any]) -> dict[str, Any]:

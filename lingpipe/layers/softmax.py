@@ -65,8 +65,7 @@ class Logits(Shardable):
         if partial is not None:
             values, ids = (tf.concat([partial[name], made[name]], -1) for name in ('values', 'ids'))  # of equals the earlier shard's stay
             values, place = tf.math.top_k(values, min(ctx.num_candidates, self.columns.stop))
-            log_sum = partial['log_sum'] + tf.math.softplus(made.log_sum - partial['log_sum'])
-            made = NestedMap(log_sum=log_sum, values=values, ids=tf.gather(ids, place, batch_dims=2))
+            made = NestedMap(log_sum=add_logs(partial['log_sum'], made.log_sum), values=values, ids=tf.gather(ids, place, batch_dims=2))
         return made, past
 
     def cost(self, x: tf.TensorSpec) -> Cost:
@@ -77,3 +76,8 @@ class Logits(Shardable):
         per_logit = 2 * p.input_dim + p.use_bias + (2 if p.max_abs else 0)
         kept = num_elements(y) * y.dtype.size * (2 if p.max_abs else 0)  # what the two halves of the clipping compare
         return Cost(float(num_rows(x, self.path)) * len(self.columns) * per_logit, self.num_weights, kept, y)
+
+
+def add_logs(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """log(exp(a) + exp(b)) of tensors of one shape, exact however far apart they are, and if one is -inf."""
+    return tf.reduce_logsumexp(tf.stack([a, b], -1), -1)

@@ -210,6 +210,7 @@ def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineP
         that do not fit, a value that nobody writes.
     """
     params.validate()
+    _check_whole(network, params)
     micro_spec = split_spec(batch_spec, params.num_micro_batches, params.num_replicas)
     elements = wire(network, micro_spec, is_frozen)
     if params.layer_seconds and len(params.layer_seconds) != len(elements):
@@ -230,6 +231,16 @@ def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineP
     plan.schedule = together(schedule, [cluster.place(cell.device) for cell in cells], duration_of, edges_of_tasks(cells))
     validate(plan.schedule, edges)
     return plan
+
+
+def _check_whole(network: Sequential, params: PipelineParams) -> None:
+    """Raises ValueError if a layer that needs the whole mini-batch would see only a part of it."""
+    num_parts = params.num_micro_batches * params.num_replicas
+    for layer in network.layers() if num_parts > 1 else ():
+        if layer.needs_whole_batch:
+            raise ValueError(f'{layer.path}: {type(layer).__name__} needs the whole mini-batch, since its result for an example depends on '
+                             f'the others, but with num_micro_batches={params.num_micro_batches} and num_replicas={params.num_replicas} '
+                             f'it would see one of {num_parts} parts at a time; set both to 1, or use a loss that is a sum over examples.')
 
 
 def split_spec(batch_spec: dict[str, Any], num_micro_batches: int, num_replicas: int = 1) -> dict[str, Any]:

@@ -102,6 +102,7 @@ def wire(network: Sequential, batch_spec: dict[str, Any], is_frozen: Callable[[s
     numbered = [(unit, layer) for unit, layers in enumerate(network.units()) for layer in layers]
     for index, (unit, layer) in enumerate(numbered):
         reads = arguments(layer, values)
+        _refuse_text(layer, reads)
         trained = [w for w in layer.weights() if owner(w, by_path).is_trainable and not is_frozen(owner(w, by_path).path)]
         try:
             cost = layer.cost(**{argument: value.spec for argument, value in reads.items()})
@@ -115,6 +116,14 @@ def wire(network: Sequential, batch_spec: dict[str, Any], is_frozen: Callable[[s
         values.update(writes)
         elements.append(Element(index, layer, reads, writes, cost, trained, needs_gradient, unit))
     return elements
+
+
+def _refuse_text(layer: Layer, reads: dict[str, Value]) -> None:
+    for argument, value in reads.items():
+        if not layer.takes_text and any(spec.dtype == tf.string for spec in value.specs):
+            raise ValueError(f'{layer.path} reads {value.name!r} (its argument {argument!r}), which is of strings, but computes with '
+                             'numbers; make numbers of them in the input (load, decode or preprocess), or, if the layer can read '
+                             f'strings, set takes_text = True in {type(layer).__name__}.')
 
 
 def owner(weight: Weight, by_path: dict[str, Weight]) -> Weight:

@@ -11,6 +11,8 @@ import tensorflow as tf
 from lingpipe.cost import Cost
 from lingpipe.hyperparams import field
 from lingpipe.layer import Layer
+from lingpipe.layers.ids import as_indices
+from lingpipe.layers.weighting import check_weight, expanded
 from lingpipe.nested import NestedMap
 from lingpipe.tracing import num_elements, static_shape
 
@@ -44,17 +46,10 @@ class TokenWeight(Layer):
 
     def fprop(self, theta: NestedMap, ctx: Any, labels: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
         """float32 [b, S]. Raises ValueError for a weight of another shape."""
-        self._check(labels, weight)
-        weight = tf.cast(weight, tf.float32)
-        return tf.where(labels != self.params.padding_id, weight if weight.shape.rank == 2 else weight[:, tf.newaxis], 0.)
+        return tf.where(as_indices(labels) != self.params.padding_id, expanded(weight, labels.shape, self.path), 0.)
 
     def cost(self, labels: tf.TensorSpec, weight: tf.TensorSpec) -> Cost:
-        """1 operation a token; keeps which tokens count."""
-        self._check(labels, weight)
+        """1 operation a token; weights have no gradient, so nothing is kept."""
+        check_weight(weight, labels.shape, self.path)
         n = float(num_elements(labels))
-        return Cost(n, 0, n, tf.TensorSpec(static_shape(labels, self.path, 'labels'), tf.float32))
-
-    def _check(self, labels: Any, weight: Any) -> None:
-        if not any(weight.shape.is_compatible_with(labels.shape[:rank]) for rank in (1, 2)):
-            raise ValueError(f'{self.path}: weight is {weight.shape}, but labels is {labels.shape}; give one weight an example, '
-                             f'{labels.shape[:1]}, or one a token.')
+        return Cost(n, 0, 0., tf.TensorSpec(static_shape(labels, self.path, 'labels'), tf.float32))

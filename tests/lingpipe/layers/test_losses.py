@@ -8,8 +8,10 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.context import Context, Emissions
-from lingpipe.layers import CrossEntropyLoss, MeanSquaredErrorLoss
+from lingpipe.layers import CrossEntropyLoss, MeanSquaredErrorLoss, Sequential, SoftmaxShard, StreamedCrossEntropyLoss
+from lingpipe.layers.losses import Loss
 from lingpipe.nested import NestedMap
+from lingpipe.pipeline.plan import PipelineParams, make_plan
 
 LOGITS = np.random.default_rng(0).normal(size=[4, 7]).astype(np.float32)
 LABELS = np.array([1, 6, 0, 3])
@@ -127,3 +129,68 @@ def test_weighted_squares_count_their_elements_and_ignore_nan_at_weight_0() -> N
 def test_labels_of_another_shape_are_refused() -> None:
     with pytest.raises(ValueError, match=r'loss: labels is \(4, 1\), but x is \(4, 7\): there must be one for each row of logits, \(4,\)'):
         emissions(CrossEntropyLoss.Params(), LOGITS, LABELS[:, np.newaxis], WEIGHT)
+
+
+@pytest.mark.parametrize('dtype', [np.uint8, np.int8, np.int16, np.uint16, np.uint32, np.int64, np.uint64,
+                                   np.float16, np.float32, np.float64])
+def test_labels_may_be_of_any_type_of_number(dtype: Any) -> None:
+    expected = emissions(CrossEntropyLoss.Params(has_top5=True), LOGITS, LABELS.astype(np.int32), WEIGHT)
+    found = emissions(CrossEntropyLoss.Params(has_top5=True), LOGITS, LABELS.astype(dtype), WEIGHT)
+    assert by_name(found.losses) == by_name(expected.losses)
+    assert by_name(found.metrics) == by_name(expected.metrics)
+
+
+def streamed(labels: np.ndarray) -> float:
+    network = Sequential.Params(name='net', layers=(
+        SoftmaxShard.Params(name='shard', input_dim=7, vocab_size=7),
+        StreamedCrossEntropyLoss.Params(name='loss', vocab_size=7))).instantiate()
+    ctx = Context(training=True)
+    network.fprop(network.initial_theta(), ctx, x=tf.constant(LOGITS), labels=tf.constant(labels), weight=tf.constant(WEIGHT))
+    return by_name(ctx.emissions.losses)['loss']
+
+
+@pytest.mark.parametrize('label', [7, -1, 2.5, np.nan, 2 ** 32, 2 ** 64 - 1])
+def test_a_label_that_is_no_class_makes_the_loss_nan(label: Any) -> None:
+    """2^32 must not come around as class 0, nor 2.5 as class 2; where the weight is 0 anything goes."""
+    dtype = np.float64 if isinstance(label, float) else np.uint64 if label > 2 ** 63 else np.int64
+    counted, padding = LABELS.astype(dtype), LABELS.astype(dtype)
+    counted[0], padding[1] = label, label
+    for smoothing in (0., 0.1):
+        params = CrossEntropyLoss.Params(label_smoothing=smoothing)
+        assert np.isnan(by_name(emissions(params, LOGITS, counted, WEIGHT).losses)['loss'])
+        assert by_name(emissions(params, LOGITS, padding, WEIGHT).losses) == by_name(emissions(params, LOGITS, LABELS, WEIGHT).losses)
+    assert np.isnan(streamed(counted))
+    assert streamed(padding) == streamed(LABELS)
+
+
+def test_labels_of_strings_are_refused() -> None:
+    with pytest.raises(ValueError, match='loss: labels is of string, but must be whole numbers counted from 0; make numbers of them in'):
+        emissions(CrossEntropyLoss.Params(), LOGITS, np.array(['cat'] * 4), WEIGHT)
+
+
+def test_a_target_of_strings_is_refused() -> None:
+    with pytest.raises(ValueError, match='loss: target is of string, but must be real numbers; make numbers of it in the input'):
+        emissions(MeanSquaredErrorLoss.Params(), LOGITS, np.array([['cat'] * 7] * 4))
+
+
+class Contrastive(Loss):
+    """Whose result for an example depends on the others."""
+
+    needs_whole_batch = True
+
+    def fprop(self, theta: Any, ctx: Any, x: tf.Tensor, weight: tf.Tensor | None = None) -> None:
+        self._emit(ctx, tf.reduce_sum(tf.matmul(x, x, transpose_b=True)), tf.cast(tf.shape(x)[0], tf.float32))
+
+
+@pytest.mark.parametrize(('parts', 'is_refused'), [({}, False), ({'num_micro_batches': 2}, True), ({'num_replicas': 2}, True)])
+def test_a_loss_over_the_mini_batch_is_refused_a_part_of_it(parts: dict[str, int], is_refused: bool) -> None:
+    network = Sequential.Params(name='net', layers=(Contrastive.Params(name='loss'),)).instantiate()
+
+    def plan() -> Any:
+        return make_plan(network, {'x': tf.TensorSpec([4, 7])}, PipelineParams(**parts), ['CPU:0'] * 2)
+
+    if not is_refused:
+        plan()
+        return
+    with pytest.raises(ValueError, match=r'net/loss: Contrastive needs the whole mini-batch, .* one of 2 parts at a time; set both to 1'):
+        plan()

@@ -116,3 +116,33 @@ def test_the_first_shard_alone_reads_no_partial_result(shard: int, partial: Any,
 def test_labels_of_another_shape_are_refused() -> None:
     with pytest.raises(ValueError, match=r'net/softmax: labels is \(4,\), but x is \(5, 4\): there must be one for each row of x, \(5,\)'):
         loss_of(softmax(1), LABELS[:4])
+
+
+@pytest.mark.parametrize('forbidden', [-1e9, -np.inf])
+def test_a_shard_whose_ids_a_bias_forbids_leaves_the_others_as_they_are(forbidden: float) -> None:
+    """log_sum was a + softplus(b - a), which for a = -1e9 rounds b away, and for -inf is NaN."""
+    theta = softmax(2).initial_theta()
+    mine = theta.softmax_0
+    mine.b = tf.fill(mine.b.shape, forbidden)
+    labels = np.array([6, 6, 5, 4, 5], np.int32)
+
+    def gradient(theta: Any, names: list[str]) -> tuple[float, Any]:
+        x = tf.constant(X)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            logits = tf.concat([x @ theta[name].w + theta[name].b for name in names], -1)
+            columns = labels - V + logits.shape[-1]
+            loss = tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(columns, logits) * WEIGHT)
+        return float(loss), tape.gradient(loss, x)
+
+    unsmoothed = layers.Sequential.Params(name='net', layers=(
+        *layers.split(layers.SoftmaxShard.Params(name='softmax', input_dim=D, vocab_size=V), 2),
+        layers.StreamedCrossEntropyLoss.Params(name='loss', vocab_size=V))).instantiate()
+    ctx, x = Context(training=True), tf.constant(X)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        unsmoothed.fprop(theta, ctx, x=x, labels=tf.constant(labels), weight=tf.constant(WEIGHT))
+        loss = ctx.emissions.losses['net/loss', 'loss']
+    expected, d_expected = gradient(theta, ['softmax_1'])   # as if there were no other ids
+    assert float(loss) == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_allclose(tape.gradient(loss, x), d_expected, atol=1e-6)
