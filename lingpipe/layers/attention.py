@@ -8,6 +8,7 @@ to concatenate the weights, and a division after the product with v are no faste
 """
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tensorflow as tf
@@ -20,8 +21,6 @@ from lingpipe.layers.dropout import drop, drop_bytes, drop_flops
 from lingpipe.layers.shapes import check_last_dim, dims
 from lingpipe.nested import NestedMap
 from lingpipe.tracing import as_spec, num_bytes, num_elements, static_shape
-
-_MASKED = -1e9  # in place of scores; finite, so that a row with everything masked gives no NaN
 
 
 class MultiHeadAttention(Layer):
@@ -78,7 +77,7 @@ class MultiHeadAttention(Layer):
         scores = tf.cast(tf.matmul(q, k, transpose_b=True), tf.float32)  # [b, H, T, S]
         keep = self._keep(mask, t)
         if keep is not None:
-            scores = tf.where(keep, scores, _MASKED)
+            scores = _masked(scores, keep)
         weights = tf.cast(tf.nn.softmax(scores), x.dtype)
         if ctx.training:
             weights = drop(weights, p.dropout_rate, ctx.seed(self.path))
@@ -116,7 +115,7 @@ class MultiHeadAttention(Layer):
         if kept:
             scores = tf.cast(tf.matmul(self._heads(q, n, k), kept.k, transpose_b=True), tf.float32)  # [n, H, k, S]
             if 'mask' in kept:
-                scores = tf.where(kept.mask[:, tf.newaxis, tf.newaxis, :], scores, _MASKED)
+                scores = _masked(scores, kept.mask[:, tf.newaxis, tf.newaxis, :])
             y = tf.transpose(tf.matmul(tf.cast(tf.nn.softmax(scores), x.dtype), kept.v), [0, 2, 1, 3])
         elif not p.is_causal:
             raise ValueError(f'{self.path}: is_causal=False, but self-attention is decoded position by position only if no position sees a '
@@ -148,7 +147,7 @@ class MultiHeadAttention(Layer):
         kept = 2 * b * (t + s) * width * size + 4 * num_elements(scores) + drop_bytes(scores, p.dropout_rate)  # q, k, v, y
         kept += num_bytes(scores) * (size < 4 or p.dropout_rate > 0)  # weights once more, cast or dropped
         if p.is_causal or mask is not None:
-            flops += num_elements(scores)
+            flops += num_elements(scores) + (1 if mask is None else b) * (t if p.is_causal else 1)  # and what stands in place of a score
         if mask is not None:
             flops += b * s * self.memory_dim
             kept += b * s * self.memory_dim * size + b * s * (1 + t * p.is_causal)  # the memory without what is masked, the masks
@@ -172,3 +171,12 @@ class MultiHeadAttention(Layer):
             earlier = tf.range(t)[:, tf.newaxis] >= tf.range(t)  # [T, S]
             keep = earlier if keep is None else tf.logical_and(keep, earlier)
         return keep
+
+
+def _masked(scores: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
+    """The scores [..., S] with -inf where `keep`, which broadcasts to them, is False: no score is so low that a masked one matters.
+
+    Of a row with everything masked the scores are 0, since a softmax of -inf alone is NaN: it is finite and moves nothing.
+    """
+    sees_any = tf.reduce_any(keep, -1, keepdims=True)
+    return tf.where(keep, scores, tf.where(sees_any, -math.inf, 0.))

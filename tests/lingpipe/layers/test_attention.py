@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from lingpipe.context import Context
 from lingpipe.layers import MultiHeadAttention
-from lingpipe.nested import flatten
+from lingpipe.nested import NestedMap, flatten
 
 B, T, S, D, H = 2, 5, 4, 8, 2
 
@@ -136,3 +136,31 @@ def test_wrong_channels_name_the_layer() -> None:
     layer = MultiHeadAttention.Params(input_dim=8, num_heads=2).instantiate('model.encoder.attention')
     with pytest.raises(ValueError, match=r'model.encoder.attention: memory is \(1, 2, 7\), but its last dimension must be 8'):
         layer.cost(tf.TensorSpec([1, 2, 8]), memory=tf.TensorSpec([1, 2, 7]))
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.bfloat16])
+@pytest.mark.parametrize('has_mask', [False, True])
+def test_no_score_is_so_low_that_it_lets_a_masked_position_through(dtype: tf.DType, has_mask: bool) -> None:
+    """Masked scores were -1e9, and of scores of -1e10 the future was the largest."""
+    layer = MultiHeadAttention.Params(input_dim=D, num_heads=H, use_bias=False, is_causal=True).instantiate()
+    theta = layer.initial_theta()
+    theta.wq, theta.wk, theta.wv, theta.wo = 1e5 * tf.eye(D), -1e5 * tf.eye(D), tf.eye(D), tf.eye(D)
+    x = np.abs(normal(B, T, D)) + 1
+    mask = tf.constant([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]]) if has_mask else None
+    future = x.copy()
+    future[:, 3:] = 7.
+
+    y, other = (tf.cast(layer.fprop(theta, Context(), tf.cast(v, dtype), mask=mask), tf.float32).numpy() for v in (x, future))
+    np.testing.assert_array_equal(y[:, :3], other[:, :3])
+    np.testing.assert_allclose(y[:, 0], tf.cast(tf.cast(x[:, 0], dtype), tf.float32), rtol=1e-6)  # the first sees itself alone
+
+
+def test_decoding_sees_no_masked_memory_either() -> None:
+    layer = MultiHeadAttention.Params(input_dim=D, num_heads=H, use_bias=False).instantiate()
+    theta = layer.initial_theta()
+    theta.wq, theta.wk, theta.wv, theta.wo = 1e5 * tf.eye(D), -1e5 * tf.eye(D), tf.eye(D), tf.eye(D)
+    x, memory = tf.constant(np.abs(normal(B, T, D)) + 1), tf.constant(np.abs(normal(B, S, D, seed=1)) + 1)
+    kept = layer.prepare(theta, Context(), memory=memory, mask=tf.constant([[1, 0, 0, 0], [0, 0, 0, 0]]))
+    y, _ = layer.decode(theta, Context(), kept, NestedMap(), x)
+    np.testing.assert_allclose(y[0], np.broadcast_to(memory[0, 0], [T, D]), rtol=1e-6)
+    assert np.all(np.isfinite(y[1]))   # everything is masked
