@@ -14,6 +14,7 @@ class Outcome:
 
     Attributes:
       step: number of steps made, by earlier runs too.
+      num_nonfinite: how many of them were skipped, since their loss or gradient was not finite.
       signal: name of the signal that stopped it, or ''.
       metrics: of the evaluation at the end, by eval input.
       best: (step, value) of the best checkpoint, if any.
@@ -21,6 +22,7 @@ class Outcome:
       pictures: of the evaluation at the end, if it was made now, by eval input.
     """
     step: int
+    num_nonfinite: int = 0
     signal: str = ''
     metrics: dict[str, Metrics] = dataclasses.field(default_factory=dict)
     best: tuple[int, float] | None = None
@@ -38,4 +40,5 @@ class Outcome:
         rows.append(('  checkpoints', os.path.join(logdir, 'checkpoints')))
         rows.append(('  TensorBoard', f'tensorboard --logdir={os.path.join(logdir, "tensorboard")}'))
         width = max(len(name) for name, _ in rows)
-        return f'\ndone after {self.step} steps\n' + ''.join(f'{name.ljust(width)}  {text}\n' for name, text in rows)
+        skipped = f', {self.num_nonfinite} of which were skipped: their loss or gradient was not finite' if self.num_nonfinite else ''
+        return f'\ndone after {self.step} steps{skipped}\n' + ''.join(f'{name.ljust(width)}  {text}\n' for name, text in rows)

@@ -105,13 +105,16 @@ class SavedState:
         if self.is_saved:
             return
         self.check(is_at_end=True)   # of the checkpoint before
+        earlier = [step for step in self._checkpointer.steps() if step < self.step]
+        # The weights of this step are tried by the next; those of the newest before were tried by this one, if it was finite.
+        spared = earlier if self.num_nonfinite_in_a_row else earlier[-1:]
         save = self._checkpointer.begin if self._is_in_background and not is_at_end else self._checkpointer.save
         self._last_saved = self.step
         facts = self._task.facts(self._source)
         try:
             save(self.step, self._variables, {'position': self.position, 'num_nonfinite': self.num_nonfinite,
                                               'num_nonfinite_in_a_row': self.num_nonfinite_in_a_row,
-                                              'params': self._params_text, **({'task': facts} if facts else {})})
+                                              'params': self._params_text, **({'task': facts} if facts else {})}, spared)
         except OSError as error:
             if is_at_end:
                 raise

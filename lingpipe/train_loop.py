@@ -17,6 +17,7 @@ A file that cannot be written, as on a full disk, costs a line and no more, exce
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ from lingpipe.outcome import Outcome
 from lingpipe.overview import overview
 from lingpipe.pipeline.timeline import Timeline
 from lingpipe.progress import Progress
+from lingpipe.remedy import remedy
 from lingpipe.saved_state import SavedState
 from lingpipe.stop_signals import StopSignals
 from lingpipe.summaries import Summaries
@@ -45,7 +47,7 @@ NUM_TIMED_STEPS = NUM_WARM_UP_STEPS + NUM_MEASURED_STEPS
 
 
 class NonFiniteError(ArithmeticError):
-    """Too many steps in a row had a loss or gradient that is not finite."""
+    """Too many steps in a row, or all of a run, had a loss or gradient that is not finite."""
 
 
 class TrainLoop(Configurable):
@@ -57,7 +59,7 @@ class TrainLoop(Configurable):
                                least=0)
         checkpoint_every_steps: int = field(1000, 'Steps between two checkpoints; there is one at the end anyway.',
                                             least=1)
-        keep: int = field(3, 'How many of the newest checkpoints stay; the best stays besides.',
+        keep: int = field(3, 'How many of the newest checkpoints stay; the best stays besides, and one with which a step was finite.',
                           least=1)
         eval_every_steps: int = field(0, 'Steps between two evaluations; 0: only at the end.',
                                       least=0)
@@ -114,6 +116,8 @@ class TrainLoop(Configurable):
         for source in inputs.values():
             experiment.task.check_facts(experiment.task.facts(experiment.train_input), source)
         self._num_calls = 0   # of the step, in this run
+        self._num_updates = 0   # in this run: steps that were not skipped
+        self._has_no_weight = False   # the last step
         self._timelines: list[Timeline] = []   # of the timed steps of this run
         self._has_warned = False
         self._unwritten: set[str] = set()
@@ -128,8 +132,8 @@ class TrainLoop(Configurable):
         """Trains until num_steps or a signal.
 
         Raises:
-          NonFiniteError: learner.max_nonfinite_steps in a row.
-          ValueError: the checkpoints do not fit, or the input ended.
+          NonFiniteError: learner.max_nonfinite_steps in a row, or all steps of this run.
+          ValueError: the checkpoints do not fit, the input ended, or no step of this run had an example that counts.
         """
         p, state = self.params, self._state
         with contextlib.nullcontext(self._signals) if self._signals else StopSignals() as stop:
@@ -179,7 +183,8 @@ class TrainLoop(Configurable):
             self._progress.update(state.step, time.perf_counter() - start_s, results)
             self._summarize(results, batches)
             is_evaluated = self._is_evaluated_at(state.step)
-            if state.step % p.checkpoint_every_steps == 0 or is_evaluated:
+            is_due = state.step % p.checkpoint_every_steps == 0 and not state.num_nonfinite_in_a_row
+            if is_due or is_evaluated:
                 self._save()
             if is_evaluated:
                 self._evaluate(stop)
@@ -238,24 +243,33 @@ class TrainLoop(Configurable):
         self._summaries['train'].png(step, 'timeline', report.png)
 
     def _check_finite(self, results: dict[str, float]) -> None:
+        """Counts skipped steps, and ends a run that has nothing else."""
         state = self._state
+        is_last_chance = state.step >= self.params.num_steps and not self._num_updates
         if results['is_finite']:
             state.num_nonfinite_in_a_row = 0
+            had_no_weight, self._has_no_weight = self._has_no_weight, results['weight'] == 0
+            self._num_updates += not self._has_no_weight
+            if self._has_no_weight and is_last_chance:
+                raise ValueError(f'no step of this run updated anything: all examples of step {state.step} have weight 0; look at the '
+                                 f'weights that train_input gives.')
+            if self._has_no_weight and not had_no_weight:
+                self._progress.message(f'step {state.step} is skipped, and so are those after it that are alike: all of its examples '
+                                       f'have weight 0')
             return
         state.num_nonfinite += 1
         state.num_nonfinite_in_a_row += 1
         found = f'loss {results["loss"]:g} and gradient norm {results["gradient_norm"]:g}'
         most = self._experiment.params.task.learner.max_nonfinite_steps
-        if state.num_nonfinite_in_a_row < most:
+        if state.num_nonfinite_in_a_row < most and not is_last_chance:
             self._progress.message(f'step {state.step} is skipped: {found} ({state.num_nonfinite_in_a_row} in a row)')
             return
         with self._beside_training('TensorBoard files'):
             self._summaries['train'].scalars(state.step, {'nonfinite_steps': state.num_nonfinite})
         state.check(is_at_end=True)
-        saved = self._checkpointer.steps()
-        last = f'the checkpoint of step {saved[-1]} is kept' if saved else 'there is no checkpoint before'
-        raise NonFiniteError(f'step {state.step} has {found}, and {most} steps in a row were not finite; {last}: lower the learning rate, '
-                             f'clip gradients (task.learner.clip_norm), or look at the input.')
+        why = f'{most} steps in a row were not finite' if state.num_nonfinite_in_a_row >= most else 'no step of this run was finite'
+        advice = remedy(self._experiment.params, self._checkpointer, self._logdir, state.step - state.num_nonfinite_in_a_row)
+        raise NonFiniteError(f'step {state.step} has {found}, and {why}. {advice}')
 
     def _summarize(self, results: dict[str, float], batches: InputMeter) -> None:
         p, step = self.params, self._state.step
@@ -328,7 +342,11 @@ class TrainLoop(Configurable):
         state.check(is_at_end=True)
         if stop.name or state.step >= self.params.num_steps:
             self._save(is_at_end=True)
+            losses = [metrics['loss'] for step, metrics in self._evaluated.values() if step == state.step]
+            if not stop.name and not state.num_nonfinite_in_a_row and all(map(math.isfinite, losses)):
+                self._checkpointer.prune()
         outcome.step, outcome.signal, outcome.best = state.step, stop.name, self._checkpointer.best()
+        outcome.num_nonfinite = state.num_nonfinite
         if stop.name:
             self._progress.message(f'{stop.name}: stopped after step {state.step}, whose checkpoint is saved; the same command goes on '
                                    f'from there')

@@ -17,7 +17,7 @@ FLOORS = {
     4: ['layers'],
     5: ['pipeline'],
     6: ['task', 'overview', 'timeline_report', 'evaluate'],
-    7: ['outcome', 'saved_state'],
+    7: ['outcome', 'remedy', 'saved_state'],
     8: ['train_loop'],
     9: ['experiment'],
     10: ['registry'],

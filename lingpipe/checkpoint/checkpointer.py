@@ -9,7 +9,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -68,13 +68,15 @@ class Checkpointer:
 
     # Saving.
 
-    def save(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any] | None = None) -> str:
+    def save(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any] | None = None,
+             spared: Iterable[int] = ()) -> str:
         """Writes the variables, on whatever devices they are, and the metadata; then removes checkpoints that are not kept.
 
         Args:
           step: the number of updates made. A checkpoint of the same step is replaced.
           variables: by key: the path of the weight, or a name that tells what it is to which weight.
           metadata: whatever JSON can hold; `restore` returns it.
+          spared: steps whose checkpoints stay this time, whatever their number.
 
         Returns:
           The directory of the checkpoint.
@@ -86,9 +88,10 @@ class Checkpointer:
         """
         self.wait()
         facts = files.facts_of(step, variables, metadata or {})
-        return self._write(step, facts, lambda key: variables[key].read_value())
+        return self._write(step, facts, lambda key: variables[key].read_value(), spared)
 
-    def begin(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any] | None = None) -> None:
+    def begin(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any] | None = None,
+              spared: Iterable[int] = ()) -> None:
         """As save, but returns when every variable is copied, in the memory of its own process; a thread writes the copy.
 
         On a CPU a copy costs nothing until the variable is next updated, which then makes another; so weights and slots take their memory
@@ -100,7 +103,7 @@ class Checkpointer:
         self._began_s, self._due_s = now_s, now_s + _SPREAD * (now_s - self._began_s)
         read = self.prepare(variables).copy()
         self._hurry.clear()
-        self._thread = threading.Thread(target=self._write_beside, args=(step, variables, metadata or {}, read),
+        self._thread = threading.Thread(target=self._write_beside, args=(step, variables, metadata or {}, read, spared),
                                         name=f'checkpoint of step {step}', daemon=True)
         self._thread.start()
 
@@ -128,7 +131,7 @@ class Checkpointer:
             raise error
 
     def _write_beside(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any],
-                      read: Callable[[str], tf.Tensor]) -> None:
+                      read: Callable[[str], tf.Tensor], spared: Iterable[int]) -> None:
         """What the thread does."""
         self._hurry.wait(min(_HEAD_START_S, (self._due_s - time.monotonic()) / 4))
         self._rested_s = time.thread_time()
@@ -136,11 +139,11 @@ class Checkpointer:
             if sys.platform == 'linux':   # where it is the priority of a thread: steps come first
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         try:
-            self._write(step, files.facts_of(step, variables, metadata), read)
+            self._write(step, files.facts_of(step, variables, metadata), read, spared)
         except BaseException as error:   # whatever it is, `check` raises it where somebody looks
             self._error = error
 
-    def _write(self, step: int, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor]) -> str:
+    def _write(self, step: int, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor], spared: Iterable[int]) -> str:
         assert self._is_writer, 'this Checkpointer only reads'
         final, temporary = self.path(step), self.path(step, 'tmp-')
         try:
@@ -163,7 +166,7 @@ class Checkpointer:
                           'choose another logdir.') from error
         self._damaged.clear()
         self._clean_up()
-        self._prune(step)
+        self._prune([step, *spared])
         return final
 
     def _rest(self, num_left: int) -> None:
@@ -262,9 +265,14 @@ class Checkpointer:
             elif name.startswith(('tmp-', 'old-')):
                 shutil.rmtree(path)
 
-    def _prune(self, saved: int) -> None:
+    def prune(self) -> None:
+        """Removes the checkpoints that were spared and are not kept otherwise."""
+        self.wait()
+        self._prune([])
+
+    def _prune(self, spared: Iterable[int]) -> None:
         best = self.best()
-        kept = {saved, *self.steps()[-self._keep:], *([best[0]] if best else [])}
+        kept = {*spared, *self.steps()[-self._keep:], *([best[0]] if best else [])}
         for step in self.steps():
             if step not in kept:
                 with contextlib.suppress(OSError):   # an evaluation may be reading it; the next save tries again

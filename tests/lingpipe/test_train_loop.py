@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import resource
+import shlex
 import signal
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from lingpipe import registry
+from lingpipe import registry, schedules
 from lingpipe.checkpoint import Checkpointer, files
 from lingpipe.evaluate import mean
 from lingpipe.experiment import Experiment, check_resumable
@@ -176,8 +177,8 @@ def test_nan_loss_stops_the_training_and_names_the_step(tmp_path):
     params = make_params(train__num_steps=20, train__checkpoint_every_steps=2, train_input__shuffle=False,
                          train_input__nan_at=tuple(range(24, 40)), task__learner__max_nonfinite_steps=2)
     loop = make_loop(params, tmp_path, has_evaluation=False)
-    with pytest.raises(NonFiniteError, match=r'step 5 has loss nan and gradient norm nan, and 2 steps in a row were not finite; '
-                                             r'the checkpoint of step 4 is kept: lower the learning rate'):
+    with pytest.raises(NonFiniteError, match=r'step 5 has loss nan and gradient norm nan, and 2 steps in a row were not finite\. If the '
+                                             r'input is at fault, mend it: the same command then goes on from the checkpoint of step 2\.'):
         loop.run()
     assert all(np.isfinite(value).all() for value in values_of(loop).values())
 
@@ -200,6 +201,73 @@ def test_nonfinite_steps_in_a_row_are_counted_across_a_restart(tmp_path):
     train(make_params(train__num_steps=3, **bad), tmp_path, has_evaluation=False)
     with pytest.raises(NonFiniteError, match='step 4 has'):
         train(make_params(train__num_steps=9, **bad), tmp_path, has_evaluation=False)
+
+
+def exploding(**values):
+    """A training whose fourth step makes the weights too large for any other."""
+    rates = schedules.Piecewise.Params(boundaries=(3,), rates=(0.05, 1e30))
+    return make_params(task__learner__learning_rate=rates, task__learner__l2=1e-4, task__learner__max_nonfinite_steps=3,
+                       task__learner__ema_decay=None, train__num_steps=20, **values)
+
+
+@pytest.mark.parametrize(('keep', 'saved'), [(1, [3, 4]), (2, [3, 4]), (3, [2, 3, 4])])
+def test_good_checkpoints_are_kept_while_steps_are_skipped(tmp_path, keep, saved):
+    loop = make_loop(exploding(train__keep=keep), tmp_path, has_evaluation=False)
+    with pytest.raises(NonFiniteError, match=r'step 7 has .*, and 3 steps in a row were not finite\.'):
+        loop.run()
+    checkpointer = Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False)
+    assert checkpointer.steps() == saved
+    largest = {step: max(np.abs(value).max() for value in files.tensors(checkpointer.path(step), ['weights/model/dense_0/w']))
+               for step in saved}
+    assert largest[3] < 10 and largest[4] > 1e20
+
+
+def test_advice_is_accepted_as_it_stands(tmp_path):
+    with pytest.raises(NonFiniteError) as error:
+        make_loop(exploding(train__keep=1), tmp_path / 'run', has_evaluation=False).run()
+    advised = re.search(r'with (--logdir=.*) \(or --set task\.learner\.clip_norm=1\.0, to clip gradients\) at its end',
+                        str(error.value))[1]
+    logdir, *overrides = shlex.split(advised[1])
+    assert logdir == f'--logdir={tmp_path}/run-2'
+    params = exploding(train__keep=1)
+    for flag, override in zip(overrides[::2], overrides[1::2], strict=True):
+        assert flag == '--set'
+        params.override(*override.split('=', 1))
+    assert params.task.learner.learning_rate.rates == (0.005, 0.01)
+    loop, outcome = train(params, tmp_path / 'run-2', has_evaluation=False, out=(out := io.StringIO()))
+    assert (outcome.step, outcome.num_nonfinite) == (20, 0)
+    assert f'taken from {tmp_path}/run/checkpoints/step-00000003' in out.getvalue()
+
+
+def test_advice_begins_anew_where_no_weights_are_known_to_be_good(tmp_path):
+    params = exploding()
+    params.task.learner.learning_rate.rates = (1e30, 1e30)
+    with pytest.raises(NonFiniteError, match=r'give the same command with --logdir=\S+-2 --set .*rates=\[0\.01, 0\.01\].* at its end\. No '
+                                             r'checkpoint holds weights with which a step was finite, so that run begins anew\.'):
+        make_loop(params, tmp_path, has_evaluation=False).run()
+
+
+def test_run_that_skips_all_of_its_steps_fails(tmp_path):
+    bad = {'train_input__nan_at': tuple(range(40)), 'train__num_steps': 3}
+    for _ in range(2):   # nothing is saved that would make the second look done
+        with pytest.raises(NonFiniteError, match=r'step 3 has loss nan and gradient norm nan, and no step of this run was finite\. '
+                                                 r'There is no checkpoint yet\. .*give the same command with --set \S+rate=0\.005 \(or'):
+            make_loop(make_params(**bad), tmp_path).run()
+
+
+def test_run_whose_examples_all_have_weight_0_fails_and_says_so_once_before(tmp_path):
+    loop = make_loop(make_params(train__num_steps=3), tmp_path, out=(out := io.StringIO()))
+    train_step = loop.program.train_step
+    loop.program.train_step = lambda batch, step, index: train_step({**batch, 'weight': np.zeros(8, np.float32)}, step, index)
+    with pytest.raises(ValueError, match='no step of this run updated anything: all examples of step 3 have weight 0; look at the weights'):
+        loop.run()
+    assert out.getvalue().count('is skipped') == 1
+    assert 'step 1 is skipped, and so are those after it that are alike: all of its examples have weight 0' in out.getvalue()
+
+
+def test_skipped_steps_are_told_of_at_the_end(tmp_path):
+    _, outcome = train(make_params(train__num_steps=4, train_input__shuffle=False, train_input__nan_at=(20,)), tmp_path)
+    assert 'done after 4 steps, 1 of which were skipped: their loss or gradient was not finite\n' in outcome.text('/logdir')
 
 
 # Evaluation.
