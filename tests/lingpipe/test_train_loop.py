@@ -227,7 +227,7 @@ def test_advice_is_accepted_as_it_stands(tmp_path):
         make_loop(exploding(train__keep=1), tmp_path / 'run', has_evaluation=False).run()
     advised = re.search(r'with (--logdir=.*) \(or --set task\.learner\.clip_norm=1\.0, to clip gradients\) at its end',
                         str(error.value))[1]
-    logdir, *overrides = shlex.split(advised[1])
+    logdir, *overrides = shlex.split(advised)
     assert logdir == f'--logdir={tmp_path}/run-2'
     params = exploding(train__keep=1)
     for flag, override in zip(overrides[::2], overrides[1::2], strict=True):
