@@ -12,9 +12,11 @@ gives the numbers of `keras.Model.train_on_batch`, or is refused.
 """
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from lingpipe.hyperparams import Configurable, field
@@ -53,9 +55,13 @@ class Optimizer(Configurable):
         """Raises ValueError if the optimizer cannot train such a weight. Keras keeps slots, and computes, in the dtype of the weight."""
         for name in type(self.params)._fields():
             value = getattr(self.params, name)
-            if isinstance(value, float) and 0 < value < 1 and tf.cast(value, dtype).numpy() == 1:
-                raise ValueError(f'{path} is {dtype.name}, in which {name}={value} of {type(self).__name__} is 1, so that it would not '
-                                 f'train; use a smaller {name}, or float32 weights.')
+            if not isinstance(value, float):
+                continue
+            with np.errstate(over='ignore', under='ignore'):
+                rounded = float(dtype.as_numpy_dtype(value))
+            if rounded != value and rounded in (0., 1., math.inf):
+                raise ValueError(f'{path} is {dtype.name}, in which {name}={value} of {type(self).__name__} is {rounded:g}, so that it '
+                                 f'would not train; use another {name}, or weights of a more exact dtype.')
 
 
 def begin_step(optimizer: keras.optimizers.Optimizer, rate: Any) -> None:

@@ -2,8 +2,9 @@
 
 Killed at any moment and started again, it ends with the bits of a run that was not interrupted: a checkpoint holds weights, slots,
 averages and the step, from which all else follows. The next example is number step * examples_per_step of the input; seeds follow
-from (experiment seed, step, micro-batch, layer). A step whose loss or gradient is not finite updates nothing but counts as a step,
-so that this stays true.
+from (experiment seed, step, micro-batch, layer). A step whose loss or gradient is not finite, or whose examples all have weight 0,
+updates nothing but counts as a step, so that this stays true. While steps are not finite in a row, no checkpoint is removed, and none
+is written but for an evaluation or the end: the weights of the newest may be what is wrong.
 
 A file that cannot be written, as on a full disk, costs a line and no more, except the last checkpoint: without it the training has failed.
 

@@ -104,8 +104,10 @@ def test_a_weight_that_cannot_be_trained_is_refused():
     with pytest.raises(ValueError, match='model/first/w is complex64, and only real floating-point weights can be trained; hold it as'):
         program_of(batch, layer_params={'dtype': 'complex64'})
     with pytest.raises(ValueError, match=r'model/first/w is bfloat16, in which beta_2=0\.999 of Adam is 1, so that it would not train; '
-                                         r'use a smaller beta_2, or float32 weights'):
+                                         r'use another beta_2, or weights of a more exact dtype'):
         program_of(batch, layer_params={'dtype': 'bfloat16'}, optimizer=optimizers.Adam.Params())
+    with pytest.raises(ValueError, match='model/first/w is float32, in which epsilon=1e-50 of RMSProp is 0, so that it would not train'):
+        program_of(batch, optimizer=optimizers.RMSProp.Params(epsilon=1e-50))
     with pytest.raises(ValueError, match="model/first/w is float64, and Keras' Muon multiplies matrices with float32 numbers"):
         program_of(batch, layer_params={'dtype': 'float64'}, optimizer=optimizers.Muon.Params())
 
