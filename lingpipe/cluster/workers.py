@@ -1,26 +1,29 @@
 """Workers: the controller's side: waiting for them, connecting, and telling a lost worker from another error.
 
-A worker is asked what it has, and told to begin anew, by three calls of TensorFlow's own services (core/protobuf/worker.proto and
+A worker is asked what it has, and told to begin anew, by a few calls of TensorFlow's own services (core/protobuf/worker.proto and
 master.proto), made with grpcio since they must have a time limit, which connecting has not. Their messages are so small that they are
 written and read here field by field: the classes are not in TensorFlow's package.
 
 A worker keeps the weights of a controller that was killed, for want of a way to know. So a controller first makes each worker begin anew:
 an Abort op ends the process of its server, and the process above it (server.py) starts another. A worker thus serves the controller that
-came last.
+came last. It also keeps that one's name, in a variable which every controller can read: one that has lost a worker thus learns who has it.
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import device_attributes_pb2
+from tensorflow.core.framework import device_attributes_pb2, tensor_pb2
 
 from lingpipe.cluster import listening
+from lingpipe.process_name import this_process
 
 _ASK_S = 5.0           # for an answer of one that is there
 _BETWEEN_S = 0.2       # two attempts
@@ -126,22 +129,32 @@ class Connection:
       workers: as they were when it was made, by task.
     """
 
-    def __init__(self, addresses: Sequence[str], own_address: str = '', wait_s: float = 60.):
+    def __init__(self, addresses: Sequence[str], own_address: str = '', wait_s: float = 60., name: str = '', is_again: bool = False):
         """
         Args:
           addresses: 'host:port' of the workers.
           own_address: 'host:port' at which the workers reach this process; default: found out.
           wait_s: for all of it.
+          name: of this process, for others that ask a worker whom it serves.
+          is_again: whether the workers are left to whom they serve by now, if that has another name.
 
         Raises:
-          OSError: a worker does not answer in time.
+          OSError: a worker does not answer in time, or serves another.
           LostWorkerError: one was there and is gone.
         """
+        self._name = name or this_process()
         deadline_s = time.monotonic() + wait_s
         before = wait_for(addresses, wait_s)
+        for task, worker in enumerate(before):
+            if is_again and (taker := self._taker(worker)):
+                raise OSError(f'worker {task}, {worker.address}, was taken by {taker}; wait for the end of that one or stop it, or name '
+                              f'other workers in --devices: the same command goes on from the last checkpoint.')
         for worker in before:
             _begin_anew(worker)
-        self.workers = [_wait(worker.address, task, deadline_s, wait_s, worker.incarnation) for task, worker in enumerate(before)]
+        self.workers = []
+        for task, worker in enumerate(before):
+            self.workers.append(_wait(worker.address, task, deadline_s, wait_s, worker.incarnation))
+            _give_name(worker.address, self._name)
         own_address = own_address or listening.own_address(list(addresses))
         _connect(addresses, own_address, max(_ASK_S, deadline_s - time.monotonic()))
 
@@ -153,8 +166,15 @@ class Connection:
             except OSError as error:
                 return f'worker {task}, {worker.address}, does not answer ({error})'
             if now.incarnation != worker.incarnation:
+                if taker := self._taker(worker):
+                    return f'worker {task}, {worker.address}, was taken by {taker}'
                 return f'worker {task}, {worker.address}, has started again and lost its weights'
         return ''
+
+    def _taker(self, worker: Worker) -> str:
+        """The name of whom the worker serves, if that is another."""
+        name = served_by(worker.address)
+        return name if name != self._name else ''
 
     def lost(self, error: tf.errors.OpError) -> LostWorkerError | None:
         """What an error of TensorFlow means, if it is that a worker is lost and not that something is wrong with the program."""
@@ -193,17 +213,44 @@ def _connect(addresses: Sequence[str], own_address: str, limit_s: float) -> None
     guard.check()
 
 
+def served_by(address: str) -> str:
+    """The name of the controller that a worker serves; '' if it has served none since it began, or does not answer."""
+    try:
+        answer = _run(address, lambda: tf.raw_ops.ReadVariableOp(resource=_name_variable(), dtype=tf.uint8))
+    except OSError:   # as of a variable without a value
+        return ''
+    (_, value), = (field for field in _fields(dict(_fields(answer))[1]) if field[0] == 2)   # RunStepResponse.tensor, its tensor
+    return bytes(tf.make_ndarray(tensor_pb2.TensorProto.FromString(value))).decode(errors='replace')
+
+
+def _give_name(address: str, name: str) -> None:
+    """Tells a worker whom it serves from now on."""
+    with contextlib.suppress(OSError):   # one that is lost already is found when it is needed
+        _run(address, lambda: tf.raw_ops.AssignVariableOp(resource=_name_variable(), value=tf.constant([*name.encode()], tf.uint8)))
+
+
+def _name_variable() -> tf.Tensor:
+    """Of the bytes of UTF-8: numbers are packed in one way, strings in two."""
+    return tf.raw_ops.VarHandleOp(dtype=tf.uint8, shape=None, shared_name='lingpipe/served_by')
+
+
 def _begin_anew(worker: Worker) -> None:
     """Ends the process of the worker's server; the process above it makes another."""
+    with contextlib.suppress(OSError):   # there is nobody to answer any more
+        _run(worker.address, lambda: tf.raw_ops.Abort(error_msg='a controller has come', exit_without_error=True))
+
+
+def _run(address: str, make_op: Callable[[], Any]) -> bytes:
+    """Runs an op on a worker's CPU in a session of its own; returns the RunStepResponse, with the value if the op has one."""
     graph = tf.Graph()
     with graph.as_default(), tf.device('/job:worker/task:0/device:CPU:0'):
-        op = tf.raw_ops.Abort(error_msg='a controller has come', exit_without_error=True)
+        made = make_op()
+    named = _field(3, made.name.encode()) if isinstance(made, tf.Tensor) else _field(4, made.name.encode())   # fetch, or target
     create = _field(1, graph.as_graph_def().SerializeToString())            # CreateSessionRequest.graph_def
-    try:
-        handle = dict(_fields(_call(worker.address, 'MasterService/CreateSession', create, _ASK_S)))[1]
-        _call(worker.address, 'MasterService/RunStep', _field(1, handle) + _field(4, op.name.encode()), _ASK_S)   # session_handle, target
-    except OSError:
-        pass   # there is nobody to answer any more
+    handle = dict(_fields(_call(address, 'MasterService/CreateSession', create, _ASK_S)))[1]
+    answer = _call(address, 'MasterService/RunStep', _field(1, handle) + named, _ASK_S)   # session_handle
+    _call(address, 'MasterService/CloseSession', _field(1, handle), _ASK_S)
+    return answer
 
 
 # gRPC and protocol buffers.

@@ -1,6 +1,7 @@
 """Placement: the devices of an experiment, and TensorFlow set up for them."""
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -9,6 +10,7 @@ import tensorflow as tf
 from lingpipe import cluster
 from lingpipe.cluster import devices, hosts
 from lingpipe.cluster.workers import Connection
+from lingpipe.process_name import this_process
 
 
 def configure(params: Any) -> None:
@@ -30,14 +32,19 @@ def assign(params: Any, found: devices.Devices) -> None:
     params.pipeline.set(devices=found.names, cells_per_gpu=max(found.names.count(name) for name in found.names))
 
 
-def place(params: Any, values: Any) -> Connection | None:
+def place(params: Any, values: Any, is_again: bool = False) -> Connection | None:
     """Finds what --devices names, sets TensorFlow up for it, and connects to workers.
+
+    Args:
+      params: the experiment's; gets the devices.
+      values: the trainer's flags.
+      is_again: whether this process has had the workers before and lost one. It does not take them from whoever has them now.
 
     Returns:
       None if all devices are of this process.
 
     Raises:
-      OSError: a worker does not answer in time.
+      OSError: a worker does not answer in time, or another process has taken it.
       LostWorkerError: one was there and is gone.
     """
     found = devices.find(values.devices, params.pipeline.num_devices, params.train.worker_timeout_s)
@@ -48,4 +55,5 @@ def place(params: Any, values: Any) -> Connection | None:
             tf.tpu.experimental.initialize_tpu_system(tf.distribute.cluster_resolver.TPUClusterResolver('local'))
         return None
     address = hosts.own_address(values.address) if hosts.SOURCES.fullmatch(values.address) else values.address
-    return Connection(found.workers, address, params.train.worker_timeout_s)
+    name = f'{this_process()}, --logdir={os.path.abspath(values.logdir)}'
+    return Connection(found.workers, address, params.train.worker_timeout_s, name, is_again)

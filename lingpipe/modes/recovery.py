@@ -21,6 +21,7 @@ import tensorflow as tf
 from lingpipe.cluster.watchdog import Watchdog
 from lingpipe.cluster.workers import LostWorkerError
 from lingpipe.modes import logdir, placement
+from lingpipe.modes.lock import Lock
 from lingpipe.stop_signals import SIGNALS, StopSignals
 
 _FRUITLESS = 'LINGPIPE_FRUITLESS_STARTS'   # environment variable 'STEP NUMBER': how often it has started again from that step
@@ -30,15 +31,18 @@ _MAX_FRUITLESS = 10
 class Recovery:
     """Runs something on the devices of an experiment, again and again if workers are lost."""
 
-    def __init__(self, values: Any, argv: Sequence[str], stop: StopSignals | None = None, log_path: str = ''):
+    def __init__(self, values: Any, argv: Sequence[str], stop: StopSignals | None = None, log_path: str = '',
+                 lock_of_logdir: Lock | None = None):
         """
         Args:
           values: the trainer's flags.
           argv: the command.
           stop: what ends the waiting; default: signals do what they do.
           log_path: a file that gets the line which says what was lost; else standard error gets it.
+          lock_of_logdir: what this process holds from one start to the next.
         """
         self._values, self._argv, self._stop, self._log_path = values, argv, stop, log_path
+        self._lock_of_logdir = lock_of_logdir
         self._lock = threading.Lock()
 
     def run(self, params: Any, body: Callable[[Watchdog | None], int]) -> int:
@@ -53,7 +57,7 @@ class Recovery:
             return body(None)
         watchdog = Watchdog(params.train.step_timeout_s, self.start_again, self._stop)
         try:
-            watchdog.connection = placement.place(params, self._values)
+            watchdog.connection = placement.place(params, self._values, is_again=_FRUITLESS in os.environ)
             return body(watchdog)
         except LostWorkerError as error:
             lost = error
@@ -87,6 +91,8 @@ class Recovery:
             if int(name) > 2:
                 with contextlib.suppress(OSError):
                     fcntl.fcntl(int(name), fcntl.F_SETFD, fcntl.FD_CLOEXEC)   # a server's socket must not outlive it
+        if self._lock_of_logdir:
+            self._lock_of_logdir.keep()
         if self._stop:
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)   # what comes from now on waits for the next process's StopSignals
             self._end_if_stopped(at)

@@ -7,19 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from lingpipe.cluster.watchdog import Watchdog
-from lingpipe.modes import logdir
+from lingpipe.modes import lock, logdir
 from lingpipe.modes.recovery import Recovery
 from lingpipe.stop_signals import StopSignals
 
 
 def train(params: Any, values: Any, argv: Sequence[str]) -> int:
     """Trains; starts this process again if a worker is lost."""
-    logdir.claim(values.logdir, params)
-    if not values.devices:   # nothing is waited for
-        return Recovery(values, argv).run(params, lambda _: run(params, values, None, None))
-    with StopSignals() as stop:
-        recovery = Recovery(values, argv, stop, os.path.join(values.logdir, 'train.log'))
-        return recovery.run(params, lambda watchdog: run(params, values, watchdog, stop))
+    with lock.hold(values.logdir) as held:
+        logdir.claim(values.logdir, params)
+        if not values.devices:   # nothing is waited for
+            return Recovery(values, argv).run(params, lambda _: run(params, values, None, None))
+        with StopSignals() as stop:
+            recovery = Recovery(values, argv, stop, os.path.join(values.logdir, 'train.log'), held)
+            return recovery.run(params, lambda watchdog: run(params, values, watchdog, stop))
 
 
 def run(params: Any, values: Any, watchdog: Watchdog | None, stop: StopSignals | None) -> int:

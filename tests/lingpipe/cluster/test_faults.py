@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lingpipe import trainer
-from lingpipe.modes import placement
+from lingpipe.modes import lock, placement
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from local_workers import TESTS, TINY, Cable, Trainer, Worker, checkpoint_of, wait_until, workers  # noqa: E402
@@ -47,6 +47,9 @@ def test_killed_worker_is_waited_for(tmp_path, undisturbed):
         one = start(tmp_path, [w.address for w in made])
         one.wait_for_step(5)
         os.kill(made[1].server(), signal.SIGKILL)
+        wait_until(lambda: 'starts again from there' in one.log())
+        with pytest.raises(OSError, match=rf'is in use by process {one.process.pid} on '), lock.hold(str(one.logdir)):
+            pass
         log = one.end()
     assert re.search(rf'worker 1, {made[1].address}, .*; the last checkpoint is of step \d+: the trainer starts again from there', log) or \
         re.search(r'the connection to a worker broke .*; the last checkpoint is of step \d+: the trainer starts again from there', log), log
@@ -62,6 +65,22 @@ def test_killed_trainer_goes_on_with_workers_that_begin_anew(tmp_path, undisturb
         log = start(tmp_path, [w.address for w in made]).end()
         assert not {w.server() for w in made} & set(servers)   # or they would keep the weights of the first
     assert re.search(r'going on after step \d+', log)
+    assert_undisturbed(one.logdir, undisturbed)
+
+
+def test_workers_serve_the_trainer_that_came_last_and_the_one_before_says_which(tmp_path, undisturbed):
+    """It took them back again and again, until both gave up: '10 starts have not come further'."""
+    with workers(2) as made:
+        addresses = [w.address for w in made]
+        before = Trainer(tmp_path / 'before', addresses, '--steps=1000000')
+        before.wait_for_step(5)
+        one = start(tmp_path, addresses)
+        _, err = before.process.communicate(timeout=400)
+        one.end()
+    assert before.process.returncode == 1
+    assert re.search(rf'^trainer: worker [01], 127\.0\.0\.1:\d+, was taken by process {one.process.pid} on \S+ since [\d: -]+, '
+                     rf'--logdir={re.escape(str(one.logdir))}; wait for the end of that one or stop it, or name other workers in '
+                     r'--devices: the same command goes on from the last checkpoint\.$', err, re.MULTILINE), err
     assert_undisturbed(one.logdir, undisturbed)
 
 
