@@ -44,9 +44,13 @@ def define_flags() -> flags.FlagValues:
     flags.DEFINE_string('address', '', 'host:port, TF_CONFIG or slurm: where a worker listens, and where workers reach the trainer '
                         '(default: found out). Whoever reaches it can run anything: there are no passwords; keep it on a private network.',
                         flag_values=values)
+    flags.DEFINE_float('hangs_after_s', 60., 'Of a worker: seconds after which its server, if it does not answer, is killed and starts '
+                       'again. For that long a trainer waits for a server that hangs.', lower_bound=1., flag_values=values)
     flags.DEFINE_string('decode_input', '', 'Of --mode=decode: the file of lines, UTF-8; default: standard input.', flag_values=values)
     flags.DEFINE_string('decode_output', '', 'Of --mode=decode: the file of results, a line for every line; default: standard output.',
                         flag_values=values)
+    flags.DEFINE_integer('decode_line_limit', 10_000, 'Of --mode=decode: the most characters of a line; a file with a longer one is '
+                         'refused.', lower_bound=1, flag_values=values)
     flags.DEFINE_bool('list', False, 'Print all experiments.', flag_values=values)
     flags.DEFINE_multi_string('set', [], 'path=value: overrides a value of the Params, as pipeline.num_cells=4; may be repeated.',
                               flag_values=values)
@@ -122,7 +126,7 @@ def run(values: flags.FlagValues, argv: Sequence[str]) -> int:
     if values.mode == 'decode':
         from lingpipe.modes.decoding import decode, read_lines
         from lingpipe.modes.recovery import Recovery
-        lines = read_lines(values.decode_input, is_needed_again=bool(values.devices))
+        lines = read_lines(values.decode_input, is_needed_again=bool(values.devices), line_limit=values.decode_line_limit)
         return Recovery(values, argv).run(params, lambda watchdog: decode(params, values, lines, watchdog))
     from lingpipe.modes.training import train
     return train(params, values, argv)

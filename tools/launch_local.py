@@ -42,7 +42,8 @@ class Worker:
 
     def __init__(self, address: str, flags: Sequence[str], hangs_after_s: float):
         self.address, self.hangs_after_s = address, hangs_after_s
-        self._flags = ['--mode=worker', f'--address={address}', *flags]
+        server_s = max(1., hangs_after_s * 2 / 3)   # it ends its server before it is ended itself, which takes longer
+        self._flags = ['--mode=worker', f'--address={address}', f'--hangs_after_s={server_s:g}', *flags]
         self.process = start(self._flags, signal.SIGKILL)
         self._heard_s = self._probed_s = time.monotonic()
 
@@ -141,7 +142,8 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument('--workers', type=int, default=2, help='how many')
     p.add_argument('--worker_devices', default='', help='what each has, as cpu:2; default: its GPUs, or one CPU')
     p.add_argument('--max_restarts', type=int, default=1000, help='of the trainer')
-    p.add_argument('--hangs_after_s', type=float, default=90., help='a worker that does not answer for so long is killed')
+    p.add_argument('--hangs_after_s', type=float, default=90.,
+                   help='a worker that does not answer for so long is killed; its server after two thirds of that')
     p.add_argument('flags', nargs='*', help="-- and the trainer's flags; WORKERS in its --devices stands for the addresses, as 2*WORKERS")
     args = p.parse_args(argv)
     if args.workers < 1:

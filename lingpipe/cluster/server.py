@@ -21,7 +21,6 @@ import tensorflow as tf
 
 from lingpipe.cluster import listening, settings
 
-HANGS_AFTER_S = 60.0
 _LOOK_EVERY_S = 1.0
 _TAKEN_FOR_S = 5.0     # at most, by the server of a worker that was killed a moment ago
 _PR_SET_PDEATHSIG = 1                                     # of linux/prctl.h
@@ -72,8 +71,13 @@ def _parsed(devices: str) -> tuple[str, str | None, str | None]:
     return match[1], match[2], match[3]
 
 
-def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float = HANGS_AFTER_S) -> NoReturn:
+def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float) -> NoReturn:
     """Serves at 'host:port' for ever; the host may be 0.0.0.0 for all of this machine.
+
+    Args:
+      address: 'host:port'.
+      config: of session_config.
+      hangs_after_s: a server that has not answered for so long is killed, and another started.
 
     Raises:
       ValueError: no address.

@@ -30,12 +30,17 @@ def decode(params: Any, values: Any, lines: list[str], watchdog: Watchdog | None
     return 0
 
 
-def read_lines(path: str, is_needed_again: bool = False) -> list[str]:
+def read_lines(path: str, is_needed_again: bool = False, line_limit: int | None = None) -> list[str]:
     """The lines of a file, or of standard input, without their ends.
 
     Args:
       path: '' for standard input.
       is_needed_again: whether standard input can be read once more, by the process that this one may start itself as (recovery.py).
+      line_limit: the most characters of a line.
+
+    Raises:
+      OSError: it cannot be read.
+      ValueError: it is not UTF-8, or a line is too long, as where the ends of lines were lost.
     """
     try:
         if not path:
@@ -51,7 +56,12 @@ def read_lines(path: str, is_needed_again: bool = False) -> list[str]:
     except UnicodeDecodeError as error:
         line = content[:error.start].count(b'\n') + 1
         raise ValueError(f'line {line} of {path or "standard input"} is not UTF-8; convert it, as with iconv -t UTF-8.') from error
-    return [line.removesuffix('\r') for line in (lines if lines[-1] else lines[:-1])]
+    lines = [line.removesuffix('\r') for line in (lines if lines[-1] else lines[:-1])]
+    for number, line in enumerate(lines, 1):
+        if line_limit is not None and len(line) > line_limit:
+            raise ValueError(f'line {number} of {path or "standard input"} has {len(line):,} characters, and --decode_line_limit='
+                             f'{line_limit} is the most; split it into sentences, a line each, or raise that flag.')
+    return lines
 
 
 def _put_back(content: bytes) -> None:

@@ -13,4 +13,5 @@ def serve(params: Any | None, values: Any) -> int:
     server.check_gpus(values.devices)
     config = server.session_config(values.devices, params.intra_op_threads if params else 1,
                                    params.pipeline.use_graph_optimizer if params else False)
-    server.serve(hosts.own_address(values.address) if hosts.SOURCES.fullmatch(values.address) else values.address, config)
+    address = hosts.own_address(values.address) if hosts.SOURCES.fullmatch(values.address) else values.address
+    server.serve(address, config, values.hangs_after_s)

@@ -52,8 +52,8 @@ def error_of(capsys, monkeypatch, *flags):
 
 def test_flags_are_these():
     flags = trainer.define_flags()
-    assert sorted(flags) == ['address', 'decode_input', 'decode_output', 'devices', 'h', 'help', 'list', 'logdir', 'mode', 'model', 'set',
-                             'steps', 'tensorflow_log', 'timeline', 'traceback']
+    assert sorted(flags) == ['address', 'decode_input', 'decode_line_limit', 'decode_output', 'devices', 'h', 'hangs_after_s', 'help',
+                             'list', 'logdir', 'mode', 'model', 'set', 'steps', 'tensorflow_log', 'timeline', 'traceback']
     assert list(trainer.MODES) == ['train_and_eval', 'train', 'eval', 'inspect', 'worker', 'decode']
 
 
@@ -67,6 +67,7 @@ def test_help_prints_every_flag(capsys):
     (['--modle=x'], r"trainer: Unknown command line flag 'modle'\. Did you mean: mode, model"),
     (['--mode=fly'], r'trainer: flag --mode=fly: value should be one of <train_and_eval\|train\|eval\|inspect\|worker\|decode>'),
     (['model=x'], r"trainer: 'model=x' is no flag; write --model=NAME --logdir=DIR"),
+    (['--mode=worker', '--hangs_after_s=0.5'], r'trainer: flag --hangs_after_s=0\.5: '),
     ([], r'trainer: --model is missing; --list shows all experiments\.'),
     ([MODEL], r'trainer: --logdir is missing; name a directory'),
     (['--model=tiny_experiment.Tinny'], r"trainer: there is no experiment 'tiny_experiment.Tinny'"),
@@ -182,6 +183,23 @@ def test_decode_writes_what_the_task_makes_of_every_line(capsys, monkeypatch, tm
     assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--mode=decode', f'--decode_input={tmp_path}/in',
                     f'--decode_output={tmp_path}/out') == 0
     assert (tmp_path / 'out').read_text() == 'b/3\n/3\na\u2028c/3\n'
+
+
+def test_decoded_line_that_is_too_long_is_named_before_anything_is_decoded(capsys, monkeypatch, tmp_path):
+    (tmp_path / 'in').write_text(f'a\n{"b" * 1_000_000}\nc\n')
+    flags = MODEL, f'--logdir={tmp_path}', '--mode=decode', f'--decode_input={tmp_path}/in'
+    assert error_of(capsys, monkeypatch, *flags) == (
+        f'trainer: line 2 of {tmp_path}/in has 1,000,000 characters, and --decode_line_limit=10000 is the most; split it into sentences, '
+        f'a line each, or raise that flag.')
+    assert 'has no checkpoint' in error_of(capsys, monkeypatch, *flags, '--decode_line_limit=1000000')
+
+
+def test_worker_has_the_patience_of_its_flag(monkeypatch):
+    served = []
+    monkeypatch.setattr('lingpipe.cluster.server.serve', lambda address, config, hangs_after_s: served.append((address, hangs_after_s)))
+    for flags in ([], ['--hangs_after_s=7']):
+        trainer.main(['trainer', '--mode=worker', '--devices=cpu:1', '--address=127.0.0.1:1', *flags])
+    assert served == [('127.0.0.1:1', 60.), ('127.0.0.1:1', 7.)]
 
 
 def test_weights_are_refused_an_input_that_they_do_not_understand(capsys, monkeypatch, tmp_path):

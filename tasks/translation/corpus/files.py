@@ -1,6 +1,7 @@
 """Files of sentence pairs: two plain texts with equal line counts, or one with tabs between the sides. UTF-8, or gzip of it.
 
-A line that is wrong is dropped and named in the report; a file that is wrong as a whole is refused.
+A line that is wrong is dropped and named in the report; a file that is wrong as a whole is refused. A file of another encoding is one:
+its plain ASCII lines would be kept and all others dropped, so it is judged by the lines that are more than ASCII.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def text_pairs(code: str, text_path: str, english_path: str, report: Report) -> 
     if numbers[0] != numbers[1]:
         raise ValueError(f'{text_path} has {numbers[0]:,} lines and {english_path} has {numbers[1]:,}, but line n of one translates line n '
                          f'of the other; they may be apart from any line up to {min(numbers) + 1:,} on: write both again from their pairs.')
-    yield from _pairs(code, text_path, map(list, zip(_lines(text_path), _lines(english_path), strict=True)), report)
+    yield from _pairs(code, (text_path, english_path), map(list, zip(_lines(text_path), _lines(english_path), strict=True)), report)
 
 
 def tab_pairs(code: str, path: str, report: Report, columns: tuple[int, int] = (0, 1)) -> Iterator[Pair]:
@@ -47,37 +48,55 @@ def tab_pairs(code: str, path: str, report: Report, columns: tuple[int, int] = (
     """
     checked([code])
     rows = (line.rstrip(b'\r\n').split(b'\t') for line in _lines(path))
-    yield from _pairs(code, path, ([row[i] for i in columns] if max(columns) < len(row) else [] for row in rows), report)
+    yield from _pairs(code, (path, path), ([row[i] for i in columns] if max(columns) < len(row) else [] for row in rows), report)
 
 
-def _pairs(code: str, path: str, lines: Iterator[list[bytes]], report: Report) -> Iterator[Pair]:
-    source, num_bad, number = f'{code} {os.path.basename(path)}', 0, 0
+def _pairs(code: str, paths: tuple[str, str], lines: Iterator[list[bytes]], report: Report) -> Iterator[Pair]:
+    """The pairs of two columns, which come from the files `paths`, [] where they are missing."""
+    source, num_bad, number = f'{code} {os.path.basename(paths[0])}', 0, 0
+    num_beyond_ascii, num_not_utf8 = [0, 0], [0, 0]   # lines of each side
     for number, sides in enumerate(lines, 1):
-        place = Place(source, path, number)
-        why, texts = _decoded(sides)
+        wrong = [side for side, text in enumerate(sides) if not _is_utf8(text)]
+        place = Place(source, paths[wrong[0] if wrong else 0], number)
+        for side, text in enumerate(sides):
+            num_beyond_ascii[side] += not text.isascii()
+            num_not_utf8[side] += side in wrong
+        why, texts = (NOT_UTF8, []) if wrong else _decoded(sides)
         if not why:
             yield Pair(code, texts[0], texts[1], place)
             continue
         report.count(FOUND, place)
         report.count(why, place)
         num_bad += why != EMPTY
+
     if num_bad > MAX_BAD_SHARE * max(number, MIN_LINES_FOR_SHARE):
         kinds = '; '.join(f'{n:,} {why} (the first: {", ".join(report.places[source, why])})'
                           for why in (NOT_UTF8, NO_PAIR, HAS_NUL) if (n := report.total(why, source)))
-        raise ValueError(f'{path}: {num_bad:,} of {number:,} lines are no pair of sentences in UTF-8: {kinds}. Convert it '
+        raise ValueError(f'{paths[0]}: {num_bad:,} of {number:,} lines are no pair of sentences in UTF-8: {kinds}. Convert it '
                          '(iconv -t UTF-8), or name the columns that hold the sentence and its English.')
+    for path, num_wrong, num in zip(paths, num_not_utf8, num_beyond_ascii, strict=True):
+        if num_wrong > MAX_BAD_SHARE * max(num, MIN_LINES_FOR_SHARE):
+            raise ValueError(f'{path}: {num_wrong:,} of the {num:,} lines that are more than ASCII are not UTF-8 (the first: '
+                             f'{", ".join(report.places[source, NOT_UTF8])}), so it has another encoding. Convert it, as with iconv '
+                             f'-f ISO-8859-1 -t UTF-8.')
     if not number:
-        raise ValueError(f'{path} is empty; name a file of sentences.')
+        raise ValueError(f'{paths[0]} is empty; name a file of sentences.')
+
+
+def _is_utf8(text: bytes) -> bool:
+    """Whether the bytes are UTF-8."""
+    try:
+        text.decode()
+        return True
+    except UnicodeDecodeError:
+        return False
 
 
 def _decoded(sides: list[bytes]) -> tuple[str, list[str]]:
-    """(what is wrong with a line, its two sides)."""
+    """(what is wrong with a line of UTF-8, its two sides)."""
     if len(sides) < 2:
         return NO_PAIR, []
-    try:
-        texts = [side.decode('utf-8-sig').strip() for side in sides]
-    except UnicodeDecodeError:
-        return NOT_UTF8, []
+    texts = [side.decode('utf-8-sig').strip() for side in sides]
     if not all(texts):
         return EMPTY, []
     return ('', texts) if '\0' not in itertools.chain(*texts) else (HAS_NUL, [])

@@ -192,7 +192,7 @@ def test_address_that_is_free_a_moment_later_is_waited_for(monkeypatch):
     address = f'127.0.0.1:{one.getsockname()[1]}'
     threading.Timer(0.3, one.close).start()
     with pytest.raises(BegunError):
-        server.serve(address, server.session_config(''))
+        server.serve(address, server.session_config(''), 60.)
 
 
 def test_address_that_is_taken_or_not_ours_is_one_sentence(monkeypatch):
@@ -201,7 +201,7 @@ def test_address_that_is_taken_or_not_ours_is_one_sentence(monkeypatch):
         taken = f'127.0.0.1:{one.getsockname()[1]}'
         for address in (taken, '203.0.113.1:4000'):
             with pytest.raises(OSError, match=rf'a worker cannot listen at {address}: .*; choose another --address\.'):
-                server.serve(address, server.session_config(''))
+                server.serve(address, server.session_config(''), 60.)
 
 
 def test_fields_of_messages_are_read_and_written():

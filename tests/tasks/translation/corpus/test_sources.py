@@ -83,6 +83,19 @@ def test_a_file_of_another_encoding_is_refused(tmp_path):
         list(files.tab_pairs('de', str(path), Report()))
 
 
+@pytest.mark.parametrize('side', [0, 1])
+def test_a_file_of_another_encoding_is_refused_though_most_lines_are_ascii(tmp_path, side):
+    """Every line with an umlaut was dropped, the others made a corpus, and the exit code was 0."""
+    texts = [f'Satz {i}' + (' für' if i % 10 == 3 else '') for i in range(100)]
+    paths = []
+    for number, encoding in enumerate(('latin-1', 'utf-8') if side == 0 else ('utf-8', 'latin-1')):
+        paths.append(write_lines(tmp_path / f'a.{number}', *(text.encode(encoding) for text in texts)))
+    with pytest.raises(ValueError, match=rf'^{paths[side]}: 10 of the 10 lines that are more than ASCII are not UTF-8 \(the first: '
+                                         rf'{paths[side]}:4, {paths[side]}:14, .*\), so it has another encoding\. Convert it, as with '
+                                         r'iconv -f ISO-8859-1 -t UTF-8\.$'):
+        list(files.text_pairs('de', paths[0], paths[1], Report()))
+
+
 def test_an_empty_file_and_one_that_is_not_there_are_refused(tmp_path):
     with pytest.raises(ValueError, match='a.tsv is empty; name a file of sentences'):
         list(files.tab_pairs('de', write_lines(tmp_path / 'a.tsv'), Report()))
