@@ -23,14 +23,16 @@ class Emissions:
         by the mini-batch's total weight.
       weights: float32 scalars, the summed weight of the micro-batch; at most one layer of a network emits one.
       metrics: (sum, weight) pairs of float32 scalars; reported as sum / weight over the mini-batch.
-      moments: (mean, variance) pairs of float32 tensors over the micro-batch; merged over the mini-batch.
+      moments: (mean, variance, weight) of float32 tensors, the weight a scalar, over the micro-batch; merged over the mini-batch.
       means: float32 tensors that are averaged over the micro-batches.
+      states: tensors of any dtype that are the same in every micro-batch; the last one's is taken, in its own dtype.
     """
     losses: dict[tuple[str, str], tf.Tensor] = dataclasses.field(default_factory=dict)
     weights: dict[tuple[str, str], tf.Tensor] = dataclasses.field(default_factory=dict)
     metrics: dict[tuple[str, str], tuple[tf.Tensor, tf.Tensor]] = dataclasses.field(default_factory=dict)
-    moments: dict[tuple[str, str], tuple[tf.Tensor, tf.Tensor]] = dataclasses.field(default_factory=dict)
+    moments: dict[tuple[str, str], tuple[tf.Tensor, tf.Tensor, tf.Tensor]] = dataclasses.field(default_factory=dict)
     means: dict[tuple[str, str], tf.Tensor] = dataclasses.field(default_factory=dict)
+    states: dict[tuple[str, str], tf.Tensor] = dataclasses.field(default_factory=dict)
 
 
 class Context:
@@ -40,14 +42,17 @@ class Context:
       training: whether dropout drops and BatchNorm uses the micro-batch's own statistics.
       step: int64 scalar tensor, the number of updates made before this one.
       emissions: see Emissions.
+      mean_weight: float32 scalar, what a micro-batch of the mini-batch weighs on average: the sum of the main loss's weights, over
+        all replicas, divided by R M.
       gather: None, or, if batch statistics are to be those of all R replicas: [...] -> [R, ...], what each has at this place for the
         micro-batch of the same index, in the order of replicas. It has no gradient.
     """
 
     def __init__(self, training: bool = False, experiment_seed: int = 0, step: tf.Tensor | int = 0,
-                 micro_batch: tf.Tensor | int = 0, gather: Callable[[tf.Tensor], tf.Tensor] | None = None):
+                 micro_batch: tf.Tensor | int = 0, gather: Callable[[tf.Tensor], tf.Tensor] | None = None,
+                 mean_weight: tf.Tensor | float = 1.):
         """micro_batch: the index of the micro-batch in the whole mini-batch, over all replicas (int scalar)."""
-        self.training, self.gather = training, gather
+        self.training, self.gather, self.mean_weight = training, gather, mean_weight
         self.step = tf.cast(step, tf.int64)
         self.emissions = Emissions()
         self._experiment_seed = experiment_seed
@@ -72,20 +77,34 @@ class Context:
         if weight_sum is not None:
             _put(self.emissions.weights, path, name, _scalar(path, name, weight_sum))
 
+    def emit_penalty(self, path: str, name: str, value: tf.Tensor) -> None:
+        """Adds to the objective of the mini-batch the mean of `value`, a scalar, over the micro-batches, whatever examples weigh.
+
+        So an L2 term of the weights counts once, as it is, and a mean over examples is that of the mini-batch. (Of mini-batches that
+        are accumulated, the mean is weighted with what each weighs.)
+        """
+        self.emit_loss(path, name, tf.cast(value, tf.float32) * self.mean_weight)
+
     def emit_metric(self, path: str, name: str, value_sum: tf.Tensor, weight_sum: tf.Tensor) -> None:
         """Reports value_sum / weight_sum over the mini-batch under `name`."""
         _put(self.emissions.metrics, path, name, (_scalar(path, name, value_sum), _scalar(path, name, weight_sum)))
 
-    def emit_moments(self, path: str, name: str, mean: tf.Tensor, variance: tf.Tensor) -> None:
+    def emit_moments(self, path: str, name: str, mean: tf.Tensor, variance: tf.Tensor, weight: tf.Tensor | float = 1.) -> None:
         """Hands a micro-batch's mean and variance to the moving averages, which see the mini-batch's, once a step.
 
-        `name` is given to Layer.updated_state with the merged (mean, variance).
+        `name` is given to Layer.updated_state with the merged (mean, variance). `weight` is how much they count for, a scalar: the
+        number of rows of which they are, if that differs.
         """
-        _put(self.emissions.moments, path, name, (tf.cast(mean, tf.float32), tf.cast(variance, tf.float32)))
+        values = tf.cast(mean, tf.float32), tf.cast(variance, tf.float32), _scalar(path, name, weight)
+        _put(self.emissions.moments, path, name, values)
 
     def emit_mean(self, path: str, name: str, value: tf.Tensor) -> None:
         """Averages `value` over the micro-batches of a mini-batch; Layer.updated_state gets the average, once a step."""
         _put(self.emissions.means, path, name, tf.cast(value, tf.float32))
+
+    def emit_state(self, path: str, name: str, value: tf.Tensor) -> None:
+        """Hands over a value that is the same in every micro-batch, in its own dtype; Layer.updated_state gets it once a step."""
+        _put(self.emissions.states, path, name, value)
 
 
 class DecodingContext(Context):

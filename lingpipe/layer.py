@@ -26,7 +26,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -88,7 +88,8 @@ class Weight:
         if 'seed' in config:
             config['seed'] = zlib.crc32(f'{experiment_seed}/{self.path}'.encode()) & 0x7fffffff
             initializer = type(initializer).from_config(config)
-        return tf.cast(tf.convert_to_tensor(initializer(self.shape, dtype='float32')), self.dtype)
+        dtype = 'float32' if self.dtype in (tf.float32, tf.bfloat16, tf.float16) else self.dtype.name
+        return tf.cast(tf.convert_to_tensor(initializer(self.shape, dtype=dtype)), self.dtype)
 
 
 class Layer(Configurable):
@@ -169,9 +170,9 @@ class Layer(Configurable):
         """New values of non-trainable weights from what fprop emitted as `name`, merged over the mini-batch.
 
         Args:
-          name: as given to ctx.emit_moments or ctx.emit_mean.
+          name: as given to ctx.emit_moments, ctx.emit_mean or ctx.emit_state.
           state: the layer's own weights (tensors by name), as they are now.
-          value: the merged (mean, variance), or the mean.
+          value: the merged (mean, variance), the mean, or the state.
 
         Returns:
           Tensors by the names of own weights; called once a training step.
@@ -237,6 +238,15 @@ class Layer(Configurable):
         parameters = inspect.signature(self.fprop).parameters
         return {name: name for name in self.optional_reads
                 if name in parameters and parameters[name].default is not inspect.Parameter.empty and name not in self.params.reads}
+
+    mask_rule = ''  # What becomes of the masks of what it reads, see layers/masks.py; '': 'passes' if positionwise, or else 'ends'.
+
+    def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
+        """Argument of fprop -> name of the value whose mask it is given, where that has one; for the mask_rule 'takes'.
+
+        reads: argument -> name of the value, as `reads` gives it.
+        """
+        return {}
 
     def reads(self) -> dict[str, str]:
         """Argument of fprop -> name of the value it reads in a network."""

@@ -30,6 +30,8 @@ class MultiHeadAttention(Layer):
     neither the output nor a gradient. (In self-attention these positions' own outputs are finite and mean nothing.)
     """
 
+    mask_rule = 'keeps'
+
     class Params(Layer.Params):
         """Sizes, causality, dropout and initializer."""
         input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)

@@ -99,7 +99,7 @@ class BatchNorm(Layer):
             return tf.cast((tf.cast(x, tf.float32) - theta.moving_mean) * by_std + theta.offset, x.dtype)
         if ctx.gather is not None:
             y, mean, variance = normalise_over_replicas(tf.reshape(x, [-1, p.dim]), theta.scale, theta.offset, p.epsilon, ctx.gather)
-            ctx.emit_moments(self.path, 'moments', mean, variance)
+            ctx.emit_moments(self.path, 'moments', mean, variance, tf.size(x) // p.dim)
             return tf.reshape(y, dims(x))
         rows = x if x.shape.rank == 4 else tf.reshape(x, [-1, 1, 1, p.dim])
         pixel = tf.stop_gradient(rows[:1, :1, :1])  # [1, 1, 1, C]
@@ -108,7 +108,7 @@ class BatchNorm(Layer):
             epsilon=p.epsilon, is_training=True)
         count = tf.cast(tf.size(rows) // p.dim, tf.float32)
         # The kernel divides the variance that it returns, not the one that it uses, by N - 1.
-        ctx.emit_moments(self.path, 'moments', mean + tf.cast(pixel[0, 0, 0], tf.float32), variance * ((count - 1) / count))
+        ctx.emit_moments(self.path, 'moments', mean + tf.cast(pixel[0, 0, 0], tf.float32), variance * ((count - 1) / count), count)
         return tf.reshape(y, dims(x))
 
     def cost(self, x: tf.TensorSpec) -> Cost:

@@ -85,6 +85,8 @@ class PositionEmbedding(Layer):
     learned: row t of w [max_length, D].
     """
 
+    mask_rule = 'passes'
+
     class Params(Layer.Params):
         """The kind of the vectors, and their size."""
         dim: int = field(REQUIRED, 'D, the channels of the input.', least=1)

@@ -1,17 +1,35 @@
-"""KerasLayer: any layer of Keras 3 as a layer of a pipeline, given by its class and its configuration.
+"""KerasLayer: a layer of Keras 3 as a layer of a pipeline, given by its class and its configuration.
 
     KerasLayer.Params(class_name='LSTM', config='{"units": 64}', input_shape=(100, 32))
 
 Keras layers keep their state in variables, a pipeline passes it: weights are passed in place of the layer's variables
-(keras.StatelessScope), random generators are seeded anew from the context in every call, so that a recomputation draws the same
-numbers, and other state (moving averages) goes out as a value that is averaged over the micro-batches. The Keras layer is built
-in such a scope too, so its variables have shapes and initializers, but no memory.
+(keras.StatelessScope), random generators are seeded anew from the context in every call, so that a recomputation draws the
+same numbers, and what the layer would assign to its state goes out as a value (keras_state.py). The Keras layer is built in
+such a scope too, so its variables have shapes and initializers, but no memory.
+
+Any layer gives Keras' own numbers (those of keras.Model.train_on_batch on the whole mini-batch), with these exceptions.
+Refused, by name:
+
+  - more than one input or output (MultiHeadAttention, Add, an LSTM that returns its state); wrap it in a layer of one,
+    registered with keras.saving.register_keras_serializable;
+  - constraints of weights, and layers that assign to a weight that gradients train (SpectralNormalization);
+  - BatchNormalization inside a loop over time, `synchronized`, or with pipeline.cross_replica_batch_norm;
+  - state that depends on the examples, but for BatchNormalization, with more than one micro-batch or replica;
+  - Normalization without mean and variance: what `adapt` finds is not part of a configuration;
+  - variables that TensorFlow keeps (random numbers without a SeedGenerator, tables of words), and metrics of a layer.
+
+Others, with more than one micro-batch:
+
+  - BatchNormalization normalises with the moments of the micro-batch; only its moving averages are the mini-batch's;
+  - what `add_loss` is given is averaged over the micro-batches: right for a mean over examples, as Keras' own losses are;
+  - a layer that lets examples see each other (Softmax over the axis 0, say) sees those of the micro-batch.
 """
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -19,24 +37,33 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layer import Layer
-from lingpipe.layers.shapes import dims
+from lingpipe.layers.keras_state import KerasState, Moments, check_is_outside_loops, depends_on
+from lingpipe.layers.masks import mask_of
 from lingpipe.nested import NestedMap
 
 
 class KerasLayer(Layer):
     """x through a Keras layer of one input and one output, which has the dtype of x where both are floats.
 
-    What the layer adds to its loss (regularizers, add_loss) is taken as a mean over the examples of the micro-batch, as Keras means
-    it, and emitted as an extra loss. Weights are named as in Keras, without the layer's own name; equal names are numbered.
+    Where Keras makes a mask of the output, the layer writes it beside the output, as the value that layers/masks.py names; it is
+    given the mask of x, or the one that Params.reads names for the argument `mask`. What the layer adds to its loss is a penalty
+    (Context.emit_penalty): regularizers of weights count as they are, those of activities are means over the mini-batch.
+    Weights are named as in Keras, without the layer's own name; equal names are numbered.
+
+    The head of the file says which layers are refused, and which give other numbers than Keras.
     """
+
+    mask_rule = 'takes'
 
     class Params(Layer.Params):
         """The Keras layer, and what it is given."""
         class_name: str = field(REQUIRED, "Class in keras.layers, or one registered with Keras as 'package>Name'.")
         config: str = field('{}', 'Its configuration as JSON: {"units": 64}.')
-        input_shape: tuple[int | None, ...] = field(REQUIRED, 'Shape of one example, None for a dimension that varies.',
-                                                    least=1)
+        input_shape: tuple[int | None, ...] = field(REQUIRED, 'Shape of one example, None for a dimension that varies.', least=1)
         input_dtype: str = field('float32', 'Dtype of the input.')
+        drops_mask: bool = field(False, 'Whether the output has no mask, though that of the input, or one that Keras makes, is lost.')
+        averages_state: bool = field(False, 'Whether floating-point state that depends on the examples becomes its mean over the '
+                                            'micro-batches: right for moving averages of means.')
 
         def check(self) -> None:
             """Raises ValueError for a class that Keras does not know, or a config that is no JSON object."""
@@ -50,38 +77,153 @@ class KerasLayer(Layer):
         with tf.init_scope(), keras.StatelessScope(initialize_variables=False):
             try:
                 self.keras_layer = _class_of(p.class_name).from_config(_parsed(p.config))
-                self.keras_layer(keras.KerasTensor((None, *p.input_shape), p.input_dtype))
+                output = self.keras_layer(keras.KerasTensor((None, *p.input_shape), p.input_dtype))
             except Exception as error:
                 raise ValueError(f'{self.path}: Keras cannot build {p.class_name} of {p.config} for examples of '
                                  f'{list(p.input_shape)}: {error}') from error
+        _check_supported(self.path, self.keras_layer, output)
+
         weights = list(self.keras_layer.weights)
         self._variables = dict(zip(_unique([v.name for v in weights]), weights, strict=True))
-        known = {id(v) for v in weights}
-        self._seeds = [v for v in self.keras_layer.variables if id(v) not in known]
+        self._seeds = [v for v in self.keras_layer.variables if not any(v is weight for weight in weights)]
         for name, variable in self._variables.items():
             self.add_weight(name, variable.shape, _initializer(variable), is_trainable=variable.trainable,
                             dtype=tf.as_dtype(variable.dtype))
+        self._state = KerasState(self.path, self.keras_layer, self._variables)
+        self._data_names = self._names_of_data() if self._state.names else ()
+        averaged = [name for name in self._data_names if self._is_averaged(name)]
+        self.needs_whole_batch = len(averaged) < len(self._data_names)
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
-        """[b, *input_shape] through the Keras layer; emits its losses and, in training, its other state."""
-        mapping = [(variable, theta[name]) for name, variable in self._variables.items()]
-        for i, variable in enumerate(self._seeds):
-            seed = tf.random.stateless_uniform(variable.shape, ctx.seed(self.path, str(i)), maxval=2**31 - 2, dtype=tf.int64, alg='philox')
-            mapping.append((variable, tf.cast(seed, variable.dtype)))
-        with keras.StatelessScope(mapping, collect_losses=True, initialize_variables=False) as scope:
-            y = self.keras_layer(x, training=ctx.training)
-            losses = self.keras_layer.losses
+    def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
+        """The mask of x."""
+        return {'mask': reads['x']}
+
+    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor, mask: tf.Tensor | None = None) -> Any:
+        """x [b, *input_shape] and its mask, if it has one, through the Keras layer.
+
+        Emits the layer's losses and, in training, its other state.
+
+        Returns:
+          The output or, if Keras gives it a mask, {'x': output, 'mask': mask}.
+
+        Raises:
+          ValueError: the layer would leave the mask out, or changes its state in a way that a pipeline cannot follow.
+        """
+        seeds = [tf.random.stateless_uniform(seed.shape, ctx.seed(self.path, str(i)), maxval=2**31 - 2, dtype=tf.int64, alg='philox')
+                 for i, seed in enumerate(self._seeds)]
+        call = self._call(theta, seeds, x, self._usable(mask), ctx.training)
         if ctx.training:
-            for name, variable in self._variables.items():
-                if not variable.trainable:
-                    ctx.emit_mean(self.path, name, scope.get_current_value(variable))
-        if losses:
-            ctx.emit_loss(self.path, 'loss', tf.add_n(losses) * tf.cast(dims(x)[0], tf.float32))
-        return tf.cast(y, x.dtype) if x.dtype.is_floating and y.dtype.is_floating else y
+            self._emit_state(ctx, call, [*seeds, x, *([] if mask is None else [mask])])
+        if call.losses:
+            ctx.emit_penalty(self.path, 'loss', tf.add_n([tf.cast(tf.reduce_sum(loss), tf.float32) for loss in call.losses]))
+
+        y = tf.cast(call.output, x.dtype) if x.dtype.is_floating and call.output.dtype.is_floating else call.output
+        return y if call.mask is None or self.params.drops_mask else NestedMap(x=y, mask=call.mask)
+
+    def written(self, result: Any) -> dict[str, Any]:
+        """The output under Params.writes, and its mask, if it has one."""
+        if not isinstance(result, dict):
+            return super().written(result)
+        output = super().written(result['x'])
+        return {**output, **{mask_of(name): result['mask'] for name in output}}
 
     def updated_state(self, name: str, state: NestedMap, value: Any) -> dict[str, tf.Tensor]:
-        """The non-trainable weight `name`, which becomes its mean over the micro-batches."""
-        return {name: tf.cast(value, state[name].dtype)}
+        """The moving averages of a BatchNormalization, or the non-trainable weight `name`, one step on."""
+        return self._state.updated(name, state, value)
+
+    def _usable(self, mask: tf.Tensor | None) -> tf.Tensor | None:
+        """The mask, unless the Keras layer would lose it and may."""
+        if mask is None or self.keras_layer.supports_masking:
+            return mask
+        if not self.params.drops_mask:
+            raise ValueError(f'{self.path}: {self.params.class_name} does not support masks, and would lose that of its input; set '
+                             f'drops_mask=True if that is meant.')
+        return None
+
+    def _call(self, theta: NestedMap, seeds: Sequence[tf.Tensor], x: tf.Tensor, mask: tf.Tensor | None, training: bool) -> _Call:
+        """The Keras layer's call, without effects."""
+        mapping = [(variable, theta[name]) for name, variable in self._variables.items()]
+        mapping += [(variable, tf.cast(seed, variable.dtype)) for variable, seed in zip(self._seeds, seeds, strict=True)]
+        x = tf.identity(x)  # Keras keeps the mask in an attribute of the tensor, and other layers may read this one.
+        if mask is not None:
+            x._keras_mask = tf.cast(mask, tf.bool)
+        with self._state.recorded() as moments, keras.StatelessScope(mapping, collect_losses=True, initialize_variables=False) as scope:
+            before = {name: scope.get_current_value(variable) for name, variable in self._variables.items()}
+            output = self.keras_layer(x, training=training)
+            losses = list(self.keras_layer.losses)
+        after = {name: scope.get_current_value(variable) for name, variable in self._variables.items()}
+        assigned = {name: value for name, value in after.items() if value is not before[name]}
+        return _Call(output, getattr(output, '_keras_mask', None), losses, moments, assigned)
+
+    def _emit_state(self, ctx: Any, call: _Call, sources: Sequence[tf.Tensor]) -> None:
+        """Emits what the call would assign to the layer's state; sources are what differs between micro-batches."""
+        self._state.emit_moments(ctx, call.moments)
+        for name, value in call.assigned.items():
+            check_is_outside_loops(self.path, value)
+            if self._variables[name].trainable:
+                raise ValueError(f'{self.path}: {self.params.class_name} assigns to its weight {name} in its forward pass, but gradients '
+                                 f'train that weight; write the layer as a function of its weights.')
+            if name not in self._state.names:
+                continue  # a moving average, for which the moments are emitted
+            if name in self._data_names:
+                if self._is_averaged(name):
+                    ctx.emit_mean(self.path, name, value)
+                else:
+                    ctx.emit_state(self.path, name, value)
+            elif not tf.executing_eagerly() and depends_on(value, sources):
+                raise ValueError(f'{self.path}: with a mask, {self.params.class_name} changes its state {name} in another way than '
+                                 f'without; use a layer that does not, or drops_mask=True in the layer before.')
+            else:
+                ctx.emit_state(self.path, name, value)
+
+    def _is_averaged(self, name: str) -> bool:
+        return bool(self.params.averages_state) and tf.as_dtype(self._variables[name].dtype).is_floating
+
+    def _names_of_data(self) -> tuple[str, ...]:
+        """The state to which the layer assigns what depends on the examples."""
+        p = self.params
+        with tf.Graph().as_default():
+            theta = NestedMap({name: tf.compat.v1.placeholder(v.dtype, v.shape) for name, v in self._variables.items()})
+            seeds = [tf.compat.v1.placeholder(tf.int64, variable.shape) for variable in self._seeds]
+            x = tf.compat.v1.placeholder(p.input_dtype, (None, *p.input_shape))
+            call = self._call(theta, seeds, x, None, training=True)
+            return tuple(name for name in self._state.names if name in call.assigned and depends_on(call.assigned[name], [x, *seeds]))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """What a call of a Keras layer gave.
+
+    Attributes:
+      output: of the layer.
+      mask: of the output, or None.
+      losses: scalars.
+      moments: of its BatchNormalizations.
+      assigned: name of a weight -> the value that the layer assigned to it.
+    """
+    output: tf.Tensor
+    mask: tf.Tensor | None
+    losses: Sequence[tf.Tensor]
+    moments: Sequence[Moments]
+    assigned: Mapping[str, tf.Tensor]
+
+
+def _check_supported(path: str, keras_layer: Any, output: Any) -> None:
+    """Raises ValueError for a built Keras layer that a pipeline cannot run as Keras does."""
+    name = type(keras_layer).__name__
+    if not isinstance(output, keras.KerasTensor):
+        raise ValueError(f'{path}: {name} gives a {type(output).__name__} of outputs, but a KerasLayer has one; leave return_state and the '
+                         f'like out, or wrap it in a layer that gives one tensor.')
+    constrained = [variable.name for variable in keras_layer.trainable_weights if variable.constraint is not None]
+    if constrained:
+        raise ValueError(f'{path}: {name} has a constraint of {", ".join(constrained)}, which Keras applies after each update, and '
+                         f'lingpipe does not; leave the constraint out, or use a regularizer.')
+    if keras_layer.metrics_variables:
+        raise ValueError(f'{path}: {name} keeps metrics of its own, which nobody would read; leave them out.')
+    for inner in keras_layer._flatten_layers():
+        if isinstance(inner, keras.layers.Normalization) and inner.input_mean is None:
+            raise ValueError(f'{path}: a Normalization without mean and variance has not been adapted to data; give them in config, as '
+                             f'{{"mean": [...], "variance": [...]}}.')
 
 
 class _FromFunction(keras.initializers.Initializer):

@@ -15,13 +15,14 @@ one by one all the same, so that where a network may be cut changes no bit of a 
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from lingpipe import cost as cost_lib
 from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layer import Layer
+from lingpipe.layers.masks import after, is_mask_of_any, mask_of, taken
 from lingpipe.nested import NestedMap
 
 
@@ -57,12 +58,18 @@ class Sequential(Layer):
             else:
                 yield from child.units()
 
+    mask_rule = 'takes'
+
+    def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
+        """The masks of all that it reads, by their own names, as its layers need them."""
+        return {mask_of(name): name for name in reads.values()}
+
     def reads(self) -> dict[str, str]:
         """The values that are read before one of the layers writes them, each by its own name."""
         needed: dict[str, str] = {}
         written: set[str] = set()
         for child in self.children.values():
-            needed.update({name: name for name in child.reads().values() if name not in written})
+            needed.update({name: name for name in child.reads().values() if name not in written and not is_mask_of_any(name, written)})
             written |= _written_names(child)
         return needed
 
@@ -82,24 +89,25 @@ class Sequential(Layer):
 
     def fprop(self, theta: NestedMap, ctx: Any, **values: Any) -> NestedMap:
         """All values that the layers write, by name, the last writing of each; `values` are those that `reads` names."""
-        written = NestedMap()
+        names: dict[str, None] = {}
         for name, child in self.children.items():
             new = run(child, theta[name], ctx, values)
-            values.update(new)
-            written.update(new)
-        return written
+            values = after(child, child.reads(), values, new)
+            names.update(dict.fromkeys(new))
+        return _named(values, names)
 
     def cost(self, **values: Any) -> Cost:
         """The sum of the layers; its outputs are the specs of all values they write, by name."""
-        costs, written = [], NestedMap()
+        costs = []
+        names: dict[str, None] = {}
         for child in self.children.values():
             cost = child.cost(**arguments(child, values))
             new = child.written(cost.outputs)
-            values.update(new)
-            written.update(new)
+            values = after(child, child.reads(), values, new)
+            names.update(dict.fromkeys(new))
             costs.append(cost)
         summed = cost_lib.total(costs)
-        return Cost(summed.flops, summed.num_weights, summed.activation_bytes, written)
+        return Cost(summed.flops, summed.num_weights, summed.activation_bytes, _named(values, names))
 
 
 class Repeat(Sequential):
@@ -120,19 +128,29 @@ class Repeat(Sequential):
 
 
 def arguments(layer: Layer, values: dict[str, Any]) -> dict[str, Any]:
-    """What the layer's fprop takes, from the named values; a value that is not there is a ValueError with what is."""
+    """What the layer's fprop takes, from the named values; masks are given to layers that take them (masks.py).
+
+    Raises:
+      ValueError: a value is not there, or the layer would leave a mask out.
+    """
     reads = layer.reads()
     for argument, name in reads.items():
         if name not in values:
             raise ValueError(f'{layer.path} reads {name!r} (its argument {argument!r}), which no layer before it writes and the '
                              f'mini-batch does not have; there are: {", ".join(sorted(values)) or "none"}.')
     optional = {argument: name for argument, name in layer.reads_if_there().items() if name in values}
-    return {argument: values[name] for argument, name in {**reads, **optional}.items()}
+    found = {**reads, **optional}
+    return {argument: values[name] for argument, name in {**found, **taken(layer, found, values)}.items()}
 
 
 def run(layer: Layer, theta: NestedMap, ctx: Any, values: dict[str, Any]) -> dict[str, Any]:
     """Runs one layer on named values and returns the values it writes."""
     return layer.written(layer.fprop(theta, ctx, **arguments(layer, values)))
+
+
+def _named(values: Mapping[str, Any], names: Iterable[str]) -> NestedMap:
+    """The values of these names, with their masks."""
+    return NestedMap({name: values[name] for written in names for name in (written, mask_of(written)) if name in values})
 
 
 def _written_names(layer: Layer) -> set[str]:

@@ -90,6 +90,8 @@ class FeedForward(Shardable):
 class _TransformerLayer(Layer):
     """What encoder and decoder layers share."""
 
+    mask_rule = 'keeps'
+
     class Params(Layer.Params):
         """Sizes of the parts, their dropout and initialisation."""
         model_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)

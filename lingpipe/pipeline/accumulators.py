@@ -6,8 +6,8 @@ number of weights crosses the graph of the step, and a gradient needs no second 
 With sum_groups, the sums of a group of micro-batches are set aside in `_before` before those of the next begin, and the last group's join
 them: the additions are then those of as many replicas.
 
-Moments are merged as in Chan, Golub and LeVeque (1983), eq. 2.1, for groups of equal size: with n groups merged before,
-f = 1 / (n + 1) and delta = mean' - mean,
+Moments are merged as in Chan, Golub and LeVeque (1983), eq. 2.1: with groups of the weight n merged before, and another of the
+weight n', f = n' / (n + n') and delta = mean' - mean,
 
     mean <- mean + f delta,     variance <- variance + f (variance' - variance) + f (1 - f) delta^2
 
@@ -30,34 +30,35 @@ Key = tuple[str, str]  # (layer path, name), as emitted
 
 @dataclasses.dataclass
 class Merged:
-    """What was emitted over a whole mini-batch, by (layer path, name); every tensor float32."""
+    """What was emitted over a whole mini-batch, by (layer path, name); every tensor float32, but states have their own dtypes."""
     losses: dict[Key, tf.Tensor]
     weights: dict[Key, tf.Tensor]
     metrics: dict[Key, tuple[tf.Tensor, tf.Tensor]]
     moments: dict[Key, tuple[tf.Tensor, tf.Tensor]]
     means: dict[Key, tf.Tensor]
+    states: dict[Key, tf.Tensor]
 
 
 class Accumulators:
     """The accumulators of one cell."""
 
-    def __init__(self, device: str, trained: Iterable[Weight], num_micro_batches: int = 1, num_replicas: int = 1, num_groups: int = 1):
+    def __init__(self, device: str, trained: Iterable[Weight], num_micro_batches: int = 1, num_groups: int = 1):
         """
         Args:
           device: of the variables.
           trained: the weights (as used, not as owned) whose gradients are summed, in their dtype, but float32 at least.
-          num_micro_batches, num_replicas: M and R.
+          num_micro_batches: M.
           num_groups: PipelineParams.sum_groups.
         """
         self._device, self._num_groups = device, num_groups
-        self._num_parts = num_replicas * num_groups   # each summed by itself, of so many micro-batches:
         self._part = num_micro_batches // num_groups
         with tf.device(device):
             self.gradients = {w.path: tf.Variable(tf.zeros(w.shape, accumulator_dtype(w.dtype)), trainable=False, name='gradient')
                               for w in trained}
         self._emitted = Emissions()  # Only its keys and shapes are used after tracing.
         self._scalars: tf.Variable | None = None
-        self._running: tf.Variable | None = None  # means, then means of moments, then variances of moments
+        self._running: tf.Variable | None = None  # as _Layout says
+        self._states: dict[Key, tf.Variable] = {}
         self._before: dict[int, tf.Variable] = {}  # by the id of a variable, the sums of the groups before
         for variable in self.gradients.values():
             self._set_aside(variable, 'gradient_before')
@@ -69,8 +70,8 @@ class Accumulators:
         accumulator = self.gradients[path]
         return tf.raw_ops.AssignAddVariableOp(resource=accumulator.handle, value=tf.cast(gradient, accumulator.dtype))
 
-    def add_emissions(self, emitted: Emissions, micro_batch: tf.Tensor) -> list[tf.Operation]:
-        """The ops that add a micro-batch's emissions; micro_batch is its index among all replicas', int scalar.
+    def add_emissions(self, emitted: Emissions) -> list[tf.Operation]:
+        """The ops that add a micro-batch's emissions.
 
         It is traced once for every shape of a mini-batch; what is emitted, and its shapes, are the same in all.
         """
@@ -81,19 +82,21 @@ class Accumulators:
             if self._scalars is None:
                 self._scalars = self._variable([len(scalars)], 'emitted_scalars')
             updates.append(tf.raw_ops.AssignAddVariableOp(resource=self._scalars.handle, value=tf.stack(scalars)))
-        first = list(emitted.means.values()) + [mean for mean, _ in emitted.moments.values()]
-        if first:
-            firsts = tf.concat([tf.reshape(t, [-1]) for t in first], 0)
-            variances = tf.concat([tf.reshape(v, [-1]) for _, v in emitted.moments.values()] or [tf.zeros([0])], 0)
-            num_means = sum(t.shape.num_elements() for t in emitted.means.values())
+        layout = self._layout()
+        if layout.num_values:
+            firsts = [*emitted.means.values(), *[mean for mean, _, _ in emitted.moments.values()]]
+            variances = [variance for _, variance, _ in emitted.moments.values()]
+            weights = [tf.ones([])] * len(emitted.means) + [weight for _, _, weight in emitted.moments.values()]
+            new = tf.concat([tf.reshape(t, [-1]) for t in (*firsts, *variances, *weights)], 0)
             if self._running is None:
-                self._running = self._variable([firsts.shape[0] + variances.shape[0]], 'emitted_means')
+                self._running = self._variable([layout.num_values], 'emitted_means')
             old = tf.raw_ops.ReadVariableOp(resource=self._running.handle, dtype=tf.float32)
-            if self._num_parts > 1:  # its index among those that are summed with it
-                micro_batch = micro_batch // (self._num_parts * self._part) * self._part + micro_batch % self._part
-            f = 1.0 / (tf.cast(micro_batch, tf.float32) + 1.0)
-            new = _merged_moments(old, tf.concat([firsts, variances], 0), f, num_means, variances.shape[0])
-            updates.append(tf.raw_ops.AssignVariableOp(resource=self._running.handle, value=new))
+            updates.append(tf.raw_ops.AssignVariableOp(resource=self._running.handle, value=layout.merged(old, new)))
+        for i, (key, value) in enumerate(emitted.states.items()):
+            if key not in self._states:
+                with tf.init_scope(), tf.device(self._device):
+                    self._states[key] = tf.Variable(tf.zeros(value.shape, value.dtype), trainable=False, name=f'emitted_state_{i}')
+            updates.append(tf.raw_ops.AssignVariableOp(resource=self._states[key].handle, value=value))
         return updates
 
     def end_of_group(self, kind: str, is_fused: bool, micro_batch: int) -> list[tf.Operation]:
@@ -113,7 +116,7 @@ class Accumulators:
             before = self._before[id(variable)]
             total = value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
             if group > 1:
-                total = self.merge(variable, [tf.raw_ops.ReadVariableOp(resource=before.handle, dtype=before.dtype), value], group - 1)
+                total = self.merge(variable, [tf.raw_ops.ReadVariableOp(resource=before.handle, dtype=before.dtype), value])
             if group == self._num_groups:
                 done.append(tf.raw_ops.AssignVariableOp(resource=variable.handle, value=total))
                 continue
@@ -130,33 +133,35 @@ class Accumulators:
         losses = {key: next(scalars) for key in emitted.losses}
         weights = {key: next(scalars) for key in emitted.weights}
         metrics = {key: (next(scalars), next(scalars)) for key in emitted.metrics}
-        like: list[Any] = [*emitted.means.values(), *[m for m, _ in emitted.moments.values()], *[v for _, v in emitted.moments.values()]]
+        like: list[Any] = [*emitted.means.values(), *[m for m, _, _ in emitted.moments.values()],
+                           *[v for _, v, _ in emitted.moments.values()]]
         parts: Iterator[tf.Tensor] = iter([])
         if self._running is not None:
-            split = tf.split(self._running.read_value(), [t.shape.num_elements() for t in like])
+            sizes = [t.shape.num_elements() for t in like]
+            split = tf.split(self._running.read_value()[:sum(sizes)], sizes)
             parts = iter([tf.reshape(part, t.shape) for part, t in zip(split, like, strict=True)])
         means = {key: next(parts) for key in emitted.means}
         first = {key: next(parts) for key in emitted.moments}
-        return Merged(losses, weights, metrics, {key: (mean, next(parts)) for key, mean in first.items()}, means)
+        moments = {key: (mean, next(parts)) for key, mean in first.items()}
+        return Merged(losses, weights, metrics, moments, means, {key: self._states[key].read_value() for key in emitted.states})
+
+    def _layout(self) -> _Layout:
+        emitted = self._emitted
+        return _Layout(tuple(t.shape.num_elements() for t in emitted.means.values()),
+                       tuple(mean.shape.num_elements() for mean, _, _ in emitted.moments.values()))
 
     def variables(self) -> list[tf.Variable]:
         """All that tasks add to, once they are traced."""
-        return [variable for variable in (*self.gradients.values(), self._scalars, self._running) if variable is not None]
+        scalars_and_means = [variable for variable in (self._scalars, self._running) if variable is not None]
+        return [*self.gradients.values(), *scalars_and_means, *self._states.values()]
 
-    def merge(self, variable: tf.Variable, values: Sequence[tf.Tensor], num_before: int = 1) -> tf.Tensor:
-        """What all replicas have added to `variable`, one of `variables`, from the values of each, of equally many micro-batches.
-
-        The first of the values may be that of num_before replicas.
-        """
+    def merge(self, variable: tf.Variable, values: Sequence[tf.Tensor]) -> tf.Tensor:
+        """What all replicas have added to `variable`, one of `variables`, from the values of each."""
         total = values[0]
-        if variable is not self._running:
-            for value in values[1:]:
-                total = total + value
+        if any(variable is state for state in self._states.values()):
             return total
-        num_means = sum(t.shape.num_elements() for t in self._emitted.means.values())
-        num_variances = sum(v.shape.num_elements() for _, v in self._emitted.moments.values())
-        for n, value in enumerate(values[1:], num_before):
-            total = _merged_moments(total, value, 1.0 / (n + 1.0), num_means, num_variances)
+        for value in values[1:]:
+            total = self._layout().merged(total, value) if variable is self._running else total + value
         return total
 
     def reset(self) -> tf.Tensor:
@@ -184,10 +189,34 @@ class Accumulators:
                 self._before[id(variable)] = tf.Variable(tf.zeros_like(variable), trainable=False, name=name)
 
 
-def _merged_moments(old: tf.Tensor, new: tf.Tensor, f: Any, num_means: int, num_variances: int) -> tf.Tensor:
-    """The formula of the file's head: [means, means of moments, variances of moments], of which `new` has the part f of all groups."""
-    num_firsts = old.shape[0] - num_variances
-    delta = new[:num_firsts] - old[:num_firsts]
-    variances, old_variances = new[num_firsts:], old[num_firsts:]
-    return tf.concat([old[:num_firsts] + f * delta,
-                      old_variances + f * (variances - old_variances) + f * (1.0 - f) * tf.square(delta[num_means:])], 0)
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """Where what is merged lies in one vector: means, means of moments, variances of moments, the weight of each.
+
+    Attributes:
+      sizes_of_means, sizes_of_moments: the number of elements of each.
+    """
+    sizes_of_means: tuple[int, ...]
+    sizes_of_moments: tuple[int, ...]
+
+    @property
+    def num_values(self) -> int:
+        """The length of the vector."""
+        num_weights = len(self.sizes_of_means) + len(self.sizes_of_moments)
+        return sum(self.sizes_of_means) + 2 * sum(self.sizes_of_moments) + num_weights
+
+    def merged(self, old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+        """The formula of the file's head; both are such vectors."""
+        sizes = [*self.sizes_of_means, *self.sizes_of_moments]
+        num_means, num_firsts, num_variances = sum(self.sizes_of_means), sum(sizes), sum(self.sizes_of_moments)
+        parts = [num_firsts, num_variances, len(sizes)]
+        old_firsts, old_variances, old_weights = tf.split(old, parts)
+        new_firsts, new_variances, new_weights = tf.split(new, parts)
+
+        weights = old_weights + new_weights
+        f = tf.repeat(tf.math.divide_no_nan(new_weights, weights), sizes)
+        delta = new_firsts - old_firsts
+        of_variances = f[num_means:]
+        variances = old_variances + of_variances * (new_variances - old_variances)
+        variances += of_variances * (1.0 - of_variances) * tf.square(delta[num_means:])
+        return tf.concat([old_firsts + f * delta, variances, weights], 0)

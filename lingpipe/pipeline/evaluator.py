@@ -11,6 +11,7 @@ from lingpipe.pipeline import plan as plan_lib
 from lingpipe.pipeline import results
 from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.cell import Cell, Task
+from lingpipe.pipeline.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.schedule import forward_only
 from lingpipe.pipeline.step import check_batch, explained, run_tasks
 from lingpipe.pipeline.tracer import CellTracer
@@ -48,11 +49,14 @@ class Evaluator:
             forward, _ = tracer.trace([], is_fused=False)
             assert forward is not None
             tasks['F', cell.index] = forward
+        mean_weight = MeanWeight(plan.elements, training=False) if asked_for(tasks.values()) else None
 
         def body(*flat: tf.Tensor) -> Any:
             """One mini-batch through all cells, and what the layers emitted."""
-            ran = run_tasks(forward_only(len(cells), m), cells, tasks, nested.pack_like(batch_spec, list(flat)), tf.constant(0, tf.int64),
-                            tf.constant(0), program.placed.shared_reader(variables), Wire(None))
+            batch = nested.pack_like(batch_spec, list(flat))
+            ran = run_tasks(forward_only(len(cells), m), cells, tasks, batch, tf.constant(0, tf.int64),
+                            tf.constant(0), program.placed.shared_reader(variables), Wire(None),
+                            mean_weight=mean_weight and mean_weight.of(batch, m))
             outputs = {name: nested.pack_like(value.spec, [tf.concat([ran.values[(value, i), j] for j in range(m)], 0)
                                                            for i in range(len(value.specs))]) for name, value in fetched.items()}
             emitted = []

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.cell import Cell, Leaf, leaves_of
+from lingpipe.pipeline.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.tracer import CellTracer
 from lingpipe.pipeline.wiring import Element
 
@@ -49,7 +50,7 @@ def _task(element: Element, device: str) -> Callable[[], None]:
     forward, both = tracer.trace(outputs, is_fused=element.has_backward)
     task = both or forward
     assert task is not None
-    by_leaf: dict[Leaf, tf.Tensor] = dict(zip(leaves_of(cell.inputs), inputs, strict=True))
+    by_leaf: dict[Leaf, tf.Tensor] = {MEAN_WEIGHT: tf.constant(1.), **dict(zip(leaves_of(cell.inputs), inputs, strict=True))}
     by_gradient = dict(zip(outputs, gradients, strict=True))
     given = [by_leaf[leaf] for leaf in task.inputs] + [tf.convert_to_tensor(variables[p]) for p in task.shared]
     given += [by_gradient[leaf] for leaf in task.gradients_in]

@@ -22,6 +22,7 @@ from lingpipe.pipeline import plan as plan_lib
 from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.cell import Cell, Leaf, Task, leaves_of
 from lingpipe.pipeline.evaluator import Evaluator
+from lingpipe.pipeline.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.plan import PipelineParams, Plan
 from lingpipe.pipeline.replicas import Replica, check_equal, check_replicated, copy_first, groups_of, reduce
 from lingpipe.pipeline.step import Ran, check_batch, explained, is_of_spec, run_tasks
@@ -38,6 +39,7 @@ class _Shape:
     def __init__(self, batch_spec: dict[str, Any], plan: Plan):
         self.batch_spec, self.plan = batch_spec, plan
         self.tasks: list[dict[tuple[str, int], Task]] = []  # of every replica
+        self.mean_weight: MeanWeight | None = None  # where a task asks for it
         self.steps: dict[str, Any] = {}
         self.timed_tasks: list[Any] = []
 
@@ -85,7 +87,7 @@ class Program:
 
     def _replica(self, index: int, cells: Sequence[Cell]) -> Replica:
         p = self.plan.params
-        accumulators = [Accumulators(cell.device, [w for e in cell.elements for w in e.trained], p.num_micro_batches, p.num_replicas,
+        accumulators = [Accumulators(cell.device, [w for e in cell.elements for w in e.trained], p.num_micro_batches,
                                      p.sum_groups) for cell in cells]
         return Replica(index, cells, Variables(self.network, cells, self.learner, self.seed), accumulators)
 
@@ -182,8 +184,11 @@ class Program:
 
     def _build(self, kind: str, shape: _Shape) -> Any:
         if not shape.tasks:  # all or none: a layer that fails is asked again by the next step
-            shape.tasks = [self._traced_tasks(replica, cells, shape.plan) for replica, cells in
-                           zip(self._replicas, shape.plan.replicas, strict=True)]
+            tasks = [self._traced_tasks(replica, cells, shape.plan) for replica, cells in
+                     zip(self._replicas, shape.plan.replicas, strict=True)]
+            if asked_for(tasks[0].values()):
+                shape.mean_weight = MeanWeight(shape.plan.elements, training=True)
+            shape.tasks = tasks
         specs = [*nested.leaves(shape.batch_spec), tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int32)]
 
         def body(*args: tf.Tensor) -> Any:
@@ -208,11 +213,16 @@ class Program:
     def _run_tasks(self, shape: _Shape, batch: dict[str, Any], step: tf.Tensor, first: tf.Tensor, is_timed: bool = False) -> list[Ran]:
         """Runs the tasks of all replicas, each on its part of the mini-batch."""
         p, ran = self.plan.params, []
+        mean_weight = None
+        if shape.mean_weight:
+            with tf.device(self.plan.cells[-1].device):
+                mean_weight = shape.mean_weight.of(batch, p.num_replicas * p.num_micro_batches)
         parts = [tf.split(tensor, p.num_replicas) for tensor in nested.leaves(batch)]
         for replica, cells, tasks in zip(self._replicas, shape.plan.replicas, shape.tasks, strict=True):
             mine = nested.pack_like(batch, [part[replica.index] for part in parts])
             ran.append(run_tasks(shape.plan.schedule, cells, tasks, mine, step, first + replica.index * p.num_micro_batches,
-                                 replica.placed.shared_reader(replica.placed.weights), self._wire(), is_timed, replica.accumulators))
+                                 replica.placed.shared_reader(replica.placed.weights), self._wire(), is_timed, replica.accumulators,
+                                 mean_weight))
         return ran
 
     def _wire(self) -> Wire:

@@ -19,6 +19,7 @@ from lingpipe import nested
 from lingpipe.pipeline import cell as cell_lib
 from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.cell import Cell, Leaf, edges_of_tasks
+from lingpipe.pipeline.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.play import play
 from lingpipe.pipeline.schedule import Schedule, Task
 from lingpipe.pipeline.transfers import Wire
@@ -44,7 +45,7 @@ class Ran:
 def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, int], cell_lib.Task],
               batch: dict[str, Any], step: tf.Tensor, first_micro_batch: tf.Tensor,
               read_shared: Callable[[str], tf.Tensor], wire: Wire, is_timed: bool = False,
-              accumulators: Sequence[Accumulators] = ()) -> Ran:
+              accumulators: Sequence[Accumulators] = (), mean_weight: tf.Tensor | None = None) -> Ran:
     """Adds the calls of all tasks to the graph being traced; or, called eagerly, runs them one after the other.
 
     Args:
@@ -58,9 +59,12 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
       wire: what carries values to other devices.
       is_timed: stamps the time before and after every task.
       accumulators: [K], to be told of the ends of groups; none: there are no groups.
+      mean_weight: Context.mean_weight, if a task asks for it.
     """
     micro = _split(batch, _batch_values(cells), schedule.num_micro_batches)
     values: dict[tuple[Leaf, int], tf.Tensor] = dict(micro)
+    if mean_weight is not None:
+        values.update({(MEAN_WEIGHT, m): mean_weight for m in range(schedule.num_micro_batches)})
     sums: dict[tuple[Leaf, int], tf.Tensor] = {}
     makers: dict[tuple[Leaf, int], str] = {}  # the devices that values are on
     adders: dict[tuple[Leaf, int], str] = {}  # and gradients

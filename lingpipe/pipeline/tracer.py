@@ -36,6 +36,7 @@ from lingpipe.context import Context, Emissions
 from lingpipe.error_text import blaming
 from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.cell import Cell, Leaf, Task, leaves_of
+from lingpipe.pipeline.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.subgraph import Subgraphs, residual_tensors, used_feeds
 from lingpipe.pipeline.wiring import Element, Value
 from lingpipe.tracing import as_spec, stateful_types
@@ -72,7 +73,7 @@ class CellTracer:
         The forward task is None if fused, the backward task if nothing here has a gradient and it is not fused.
         """
         cell = self._cell
-        inputs = leaves_of(cell.inputs)
+        inputs = [*leaves_of(cell.inputs), MEAN_WEIGHT]
         shared = self._shared_paths()
         specs = ([tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int32)] + [v.specs[i] for v, i in inputs] +
                  [self._weight_spec(path) for path in shared] + [v.specs[i] for v, i in gradients_in])
@@ -130,7 +131,7 @@ class CellTracer:
         runs = []
         for element in self._cell.elements:
             run = _Run(element, self._weights_of(element, shared), values,
-                       lambda: Context(self._training, self._seed, step, micro_batch, self._gather))
+                       lambda: Context(self._training, self._seed, step, micro_batch, self._gather, given[MEAN_WEIGHT]))
             run.forward(with_tape=self._training and self._recompute != 'layer' and element.has_backward)
             for name, new in run.written.items():
                 values[element.writes[name]] = nested.map_leaves(lambda tensor: _distinct(tensor, taken), new)
@@ -138,7 +139,7 @@ class CellTracer:
             runs.append(run)
         remarks = [op for op in micro_batch.graph.get_operations() if set(stateful_types(op)) & _REMARKS]
         made['values'] = {(v, i): tf.identity(t) for v in self._cell.outputs for i, t in enumerate(nested.leaves(values[v]))}
-        updates = self._accumulators.add_emissions(emitted, micro_batch)
+        updates = self._accumulators.add_emissions(emitted)
         with tf.control_dependencies([*updates, *remarks]):  # nothing else makes a task print, or check an assertion
             made['forward_token'] = tf.constant(0, name='forward_token')
         sums = dict(gradients)

@@ -192,7 +192,7 @@ class Update:
     def _update_state(self, cell: Cell, merged: Merged) -> None:
         layers = {layer.path: layer for e in cell.elements for layer in e.layer.layers()}
         weights = self._variables.weights
-        for (path, name), value in [*merged.moments.items(), *merged.means.items()]:
+        for (path, name), value in [*merged.moments.items(), *merged.means.items(), *merged.states.items()]:
             layer = layers[path]
             state = nested.NestedMap({own: weights[w.shared_with or w.path].read_value() for own, w in layer.own_weights.items()
                                       if (w.shared_with or w.path) in weights})

@@ -15,6 +15,7 @@ from lingpipe import nested
 from lingpipe.cost import Cost
 from lingpipe.error_text import sentence
 from lingpipe.layer import Layer, Weight
+from lingpipe.layers.masks import after
 from lingpipe.layers.sequential import Sequential, arguments
 
 BATCH = -1  # The maker of the values of the mini-batch.
@@ -113,7 +114,7 @@ def wire(network: Sequential, batch_spec: dict[str, Any], is_frozen: Callable[[s
         for value in set(reads.values()):
             value.readers.append(index)
         writes = {name: Value(name, index, spec, needs_gradient) for name, spec in layer.written(cost.outputs).items()}
-        values.update(writes)
+        values = after(layer, layer.reads(), values, writes)
         elements.append(Element(index, layer, reads, writes, cost, trained, needs_gradient, unit))
     return elements
 

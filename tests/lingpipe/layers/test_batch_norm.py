@@ -23,7 +23,7 @@ def test_moments_are_numpy_s_however_far_from_zero(shape: tuple[int, ...], mean:
     @tf.function(jit_compile=jit_compile)
     def run() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         ctx = Context(training=True)
-        return layer.fprop(theta, ctx, tf.constant(x)), *ctx.emissions.moments['batchnorm', 'moments']
+        return layer.fprop(theta, ctx, tf.constant(x)), *ctx.emissions.moments['batchnorm', 'moments'][:2]
 
     y, found_mean, found_variance = run()
     np.testing.assert_allclose(found_mean, rows.mean(0), rtol=1e-6, atol=1e-6)
@@ -46,7 +46,7 @@ def test_replicas_with_equal_rows_normalise_as_one_alone(shape: tuple[int, ...],
             sources = [x, theta.scale, theta.offset]
             tape.watch(sources)
             y = layer.fprop(theta, ctx, x)
-        found.append([y, *ctx.emissions.moments['batchnorm', 'moments'], *tape.gradient(y, sources, dy)])
+        found.append([y, *ctx.emissions.moments['batchnorm', 'moments'][:2], *tape.gradient(y, sources, dy)])
     tolerance = 2e-3 if mean > 1e3 else 1e-4
     for one, both in zip(*found, strict=True):
         np.testing.assert_allclose(both, one, rtol=tolerance, atol=10 * tolerance)
@@ -67,7 +67,7 @@ def test_one_row_has_variance_0() -> None:
     layer = BatchNorm.Params(dim=2).instantiate()
     ctx = Context(training=True)
     layer.fprop(layer.initial_theta(), ctx, tf.constant([[3., 4.]]))
-    mean, variance = ctx.emissions.moments['batchnorm', 'moments']
+    mean, variance, _ = ctx.emissions.moments['batchnorm', 'moments']
     np.testing.assert_array_equal(mean, [3, 4])
     np.testing.assert_array_equal(variance, [0, 0])
 

@@ -31,11 +31,13 @@ def test_training_gives_what_keras_gives(class_name: str, config: dict[str, Any]
     original.set_weights([theta[name].numpy() for name in theta])
     ctx = Context(training=True)
     np.testing.assert_allclose(layer.fprop(theta, ctx, tf.constant(X)), original(X, training=True), atol=1e-6)
-    state = {name: value for (_, name), value in ctx.emissions.means.items()}
     after = dict(zip(theta, original.get_weights(), strict=True))
-    assert set(state) == {w.path.split('/')[1] for w in layer.weights() if not w.is_trainable}
-    for name, value in state.items():
-        np.testing.assert_allclose(layer.updated_state(name, theta, value)[name], after[name], atol=1e-6)
+    updated = {}
+    for (_, name), (mean, variance, _) in ctx.emissions.moments.items():
+        updated.update(layer.updated_state(name, theta, (mean, variance)))
+    assert set(updated) == {w.path.split('/')[1] for w in layer.weights() if not w.is_trainable}
+    for name, value in updated.items():
+        np.testing.assert_allclose(value, after[name], atol=1e-6)
 
 
 def test_variables_have_no_memory() -> None:
@@ -82,11 +84,11 @@ def test_two_draws_of_a_layer_differ_from_each_other_and_from_the_next_micro_bat
     assert not any(np.any(draws[i] == draws[j]) for i in range(4) for j in range(i))
 
 
-def test_regularizers_are_a_loss_for_each_example() -> None:
+def test_regularizers_are_scaled_by_the_mean_weight_of_a_micro_batch() -> None:
     layer = made('Dense', units=2, kernel_regularizer={'class_name': 'L2', 'config': {'l2': 0.5}})
-    theta, ctx = layer.initial_theta(), Context(True)
+    theta, ctx = layer.initial_theta(), Context(True, mean_weight=6.)
     layer.fprop(theta, ctx, tf.constant(X))
-    assert float(ctx.emissions.losses['k', 'loss']) == pytest.approx(4 * 0.5 * float(tf.reduce_sum(theta.kernel ** 2)))
+    assert float(ctx.emissions.losses['k', 'loss']) == pytest.approx(6 * 0.5 * float(tf.reduce_sum(theta.kernel ** 2)))
     assert not ctx.emissions.weights
 
 

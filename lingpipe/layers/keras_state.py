@@ -1,0 +1,150 @@
+"""KerasState: what becomes of the state of a Keras layer when a mini-batch is split into micro-batches.
+
+Keras moves moving averages, counters and the like in the forward pass of a mini-batch. A pipeline makes M forward passes of
+micro-batches, all with the state before the mini-batch. What they leave behind is one of these:
+
+    moments     BatchNormalization: means and variances are merged over the mini-batch. Then Keras' own update runs, once, with
+                the merged moments in place of those that the layer would compute.
+    constant    The new value depends on no example (a counter of steps): that of any micro-batch is right, in its own dtype.
+    data        The new value depends on the examples. Nobody knows how those of micro-batches are to be merged, so there must be
+                one micro-batch, unless Params.averages_state says that the mean is right.
+
+Keras has no public name for the moments of BatchNormalization (`_moments`), nor for all layers in a layer (`_flatten_layers`).
+"""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from lingpipe.nested import NestedMap
+
+_MOMENTS = 'moments'
+
+
+class Moments(NamedTuple):
+    """Of one call of a BatchNormalization: mean and variance [C], of `weight` rows."""
+    norm: int
+    mean: tf.Tensor
+    variance: tf.Tensor
+    weight: tf.Tensor
+
+
+class KerasState:
+    """The non-trainable weights of a Keras layer.
+
+    Attributes:
+      names: of those that are neither trained nor moved by a BatchNormalization.
+    """
+
+    def __init__(self, path: str, keras_layer: Any, variables: Mapping[str, Any]):
+        """
+        Args:
+          path: of the KerasLayer, for errors.
+          keras_layer: built.
+          variables: name -> Keras variable, of all its weights.
+
+        Raises:
+          ValueError: a BatchNormalization is `synchronized`.
+        """
+        self._path = path
+        self._norms = [layer for layer in keras_layer._flatten_layers() if _has_known_moments(layer)]
+        self._variables = dict(variables)
+        self._names_of_norms = [_names_of(norm.non_trainable_variables, variables) for norm in self._norms]
+        moved = {name for names in self._names_of_norms for name in names}
+        self.names = [name for name, variable in variables.items() if not variable.trainable and name not in moved]
+        if any(norm.synchronized for norm in self._norms):
+            raise ValueError(f'{path}: a BatchNormalization with synchronized=True takes its moments over the replicas of Keras, which '
+                             f'are not those of a pipeline; use layers.BatchNorm and pipeline.cross_replica_batch_norm, or '
+                             f'synchronized=False.')
+
+    @property
+    def has_norms(self) -> bool:
+        """Whether there is a BatchNormalization."""
+        return bool(self._norms)
+
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[list[Moments]]:
+        """Gives the moments that BatchNormalizations compute in this context, in the order of their calls."""
+        moments: list[Moments] = []
+
+        def recorder(index: int, norm: Any) -> Any:
+            def record(inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+                mean, variance = type(norm)._moments(norm, inputs, mask)
+                num_channels = inputs.shape[norm.axis]
+                num_rows = tf.size(inputs) // num_channels if mask is None else tf.math.count_nonzero(mask)
+                moments.append(Moments(index, mean, variance, tf.cast(num_rows, tf.float32)))
+                return mean, variance
+            return record
+
+        for index, norm in enumerate(self._norms):
+            vars(norm)['_moments'] = recorder(index, norm)
+        try:
+            yield moments
+        finally:
+            for norm in self._norms:
+                del vars(norm)['_moments']
+
+    def emit_moments(self, ctx: Any, moments: Iterable[Moments]) -> None:
+        """Emits what was recorded.
+
+        Raises:
+          ValueError: a BatchNormalization runs inside a loop, or its moments are asked for over all replicas.
+        """
+        for call, (index, mean, variance, weight) in enumerate(moments):
+            if ctx.gather is not None:
+                raise ValueError(f"{self._path}: cross_replica_batch_norm does not reach Keras' BatchNormalization; use "
+                                 f'layers.BatchNorm, or set pipeline.cross_replica_batch_norm=False.')
+            check_is_outside_loops(self._path, mean)
+            ctx.emit_moments(self._path, f'{_MOMENTS}_{call}_{index}', mean, variance, weight)
+
+    def updated(self, name: str, state: NestedMap, value: Any) -> dict[str, tf.Tensor]:
+        """As Layer.updated_state."""
+        if not isinstance(value, tuple):
+            return {name: tf.cast(value, state[name].dtype)}
+
+        index = int(name.rpartition('_')[2])
+        norm, names = self._norms[index], self._names_of_norms[index]
+        shape = [1] * norm.input_spec.ndim
+        shape[norm.axis] = norm.moving_mean.shape[0]
+        mapping = [(variable, state[own]) for own, variable in self._variables.items()]
+        vars(norm)['_moments'] = lambda inputs, mask: value
+        try:
+            with keras.StatelessScope(mapping, initialize_variables=False) as scope:
+                norm(tf.zeros(shape), training=True)
+        finally:
+            del vars(norm)['_moments']
+        return {own: scope.get_current_value(self._variables[own]) for own in names}
+
+
+def depends_on(tensor: tf.Tensor, sources: Iterable[tf.Tensor]) -> bool:
+    """Whether a tensor of a graph is a function of one of the sources."""
+    wanted = {source.name for source in sources}
+    seen, stack = set(), [tensor]
+    while stack:
+        one = stack.pop()
+        if one.name in wanted:
+            return True
+        if one.op.name not in seen:
+            seen.add(one.op.name)
+            stack.extend(one.op.inputs)
+    return False
+
+
+def check_is_outside_loops(path: str, tensor: tf.Tensor) -> None:
+    """Raises ValueError if a tensor was made in the body of a loop, whose end does not know it."""
+    if not tf.executing_eagerly() and tensor.graph is not tf.compat.v1.get_default_graph():
+        raise ValueError(f'{path}: the Keras layer changes its state inside a loop over time, of which a pipeline sees only the end; '
+                         f'use a layer that does not, such as one BatchNormalization for all positions.')
+
+
+def _has_known_moments(layer: Any) -> bool:
+    base = keras.layers.BatchNormalization
+    return isinstance(layer, base) and type(layer).call is base.call and type(layer)._moments is base._moments
+
+
+def _names_of(variables: Iterable[Any], named: Mapping[str, Any]) -> list[str]:
+    return [name for name, variable in named.items() if any(variable is one for one in variables)]
