@@ -222,6 +222,8 @@ class Layer(Configurable):
     # one. So padding and examples that weigh less are never forgotten: a loss that may do without weights uses those of the mini-batch.
     needs_whole_batch = False  # Whether the result for an example depends on the other examples of the mini-batch, so that there must be
     # one micro-batch and one replica; a plan with more is refused. A contrastive loss says so.
+    unmerged_state: Sequence[str] = ()  # Names of own weights whose next value depends on the examples in a way that nobody can merge over
+    # the parts of a mini-batch; a plan with more than one part, or an update of more than one mini-batch, is refused.
     takes_text = False  # Whether fprop can read strings; a network that gives them to a layer that cannot is refused.
 
     def id_ranges(self, **specs: Any) -> dict[str, int]:

@@ -91,8 +91,7 @@ class KerasLayer(Layer):
                             dtype=tf.as_dtype(variable.dtype))
         self._state = KerasState(self.path, self.keras_layer, self._variables)
         self._data_names = self._names_of_data() if self._state.names else ()
-        averaged = [name for name in self._data_names if self._is_averaged(name)]
-        self.needs_whole_batch = len(averaged) < len(self._data_names)
+        self.unmerged_state = [name for name in self._data_names if not self._is_averaged(name)]
 
     def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
         """The mask of x."""

@@ -211,6 +211,7 @@ def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineP
     """
     params.validate()
     _check_whole(network, params)
+    check_state(network, params.num_micro_batches * params.num_replicas)
     micro_spec = split_spec(batch_spec, params.num_micro_batches, params.num_replicas)
     elements = wire(network, micro_spec, is_frozen)
     if params.layer_seconds and len(params.layer_seconds) != len(elements):
@@ -241,6 +242,16 @@ def _check_whole(network: Sequential, params: PipelineParams) -> None:
             raise ValueError(f'{layer.path}: {type(layer).__name__} needs the whole mini-batch, since its result for an example depends on '
                              f'the others, but with num_micro_batches={params.num_micro_batches} and num_replicas={params.num_replicas} '
                              f'it would see one of {num_parts} parts at a time; set both to 1, or use a loss that is a sum over examples.')
+
+
+def check_state(network: Sequential, num_parts: int) -> None:
+    """Raises ValueError if a layer has state that cannot be merged over the parts of the examples of an update."""
+    for layer in network.layers() if num_parts > 1 else ():
+        if layer.unmerged_state:
+            raise ValueError(
+                f'{layer.path}: what becomes of {", ".join(layer.unmerged_state)} depends on the examples, and nobody knows '
+                f'how to merge it over the {num_parts} parts of them that an update has; set num_micro_batches, num_replicas '
+                f'and accumulate to 1 or, in a KerasLayer with moving averages of means, averages_state=True.')
 
 
 def split_spec(batch_spec: dict[str, Any], num_micro_batches: int, num_replicas: int = 1) -> dict[str, Any]:

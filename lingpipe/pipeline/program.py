@@ -73,6 +73,7 @@ class Program:
         if params.sum_groups > 1 and learner.params.accumulate > 1:
             raise ValueError(f'sum_groups={params.sum_groups}, but the learner accumulates {learner.params.accumulate} mini-batches, whose '
                              f'sums are not grouped; set one of the two to 1.')
+        plan_lib.check_state(network, learner.params.accumulate)
         self.network, self.learner, self.seed = network, learner, seed
         specs = [batch_spec] if isinstance(batch_spec, dict) else list(batch_spec)
         self.batch_spec = specs[0]
