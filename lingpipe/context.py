@@ -24,14 +24,14 @@ class Emissions:
       weights: float32 scalars, the summed weight of the micro-batch; at most one layer of a network emits one.
       metrics: (sum, weight) pairs of float32 scalars; reported as sum / weight over the mini-batch.
       moments: (mean, variance, weight) of float32 tensors, the weight a scalar, over the micro-batch; merged over the mini-batch.
-      means: float32 tensors that are averaged over the micro-batches.
+      means: (value, weight) of float32 tensors, the weight a scalar; averaged over the micro-batches.
       states: tensors of any dtype that are the same in every micro-batch; the last one's is taken, in its own dtype.
     """
     losses: dict[tuple[str, str], tf.Tensor] = dataclasses.field(default_factory=dict)
     weights: dict[tuple[str, str], tf.Tensor] = dataclasses.field(default_factory=dict)
     metrics: dict[tuple[str, str], tuple[tf.Tensor, tf.Tensor]] = dataclasses.field(default_factory=dict)
     moments: dict[tuple[str, str], tuple[tf.Tensor, tf.Tensor, tf.Tensor]] = dataclasses.field(default_factory=dict)
-    means: dict[tuple[str, str], tf.Tensor] = dataclasses.field(default_factory=dict)
+    means: dict[tuple[str, str], tuple[tf.Tensor, tf.Tensor]] = dataclasses.field(default_factory=dict)
     states: dict[tuple[str, str], tf.Tensor] = dataclasses.field(default_factory=dict)
 
 
@@ -98,9 +98,12 @@ class Context:
         values = tf.cast(mean, tf.float32), tf.cast(variance, tf.float32), _scalar(path, name, weight)
         _put(self.emissions.moments, path, name, values)
 
-    def emit_mean(self, path: str, name: str, value: tf.Tensor) -> None:
-        """Averages `value` over the micro-batches of a mini-batch; Layer.updated_state gets the average, once a step."""
-        _put(self.emissions.means, path, name, tf.cast(value, tf.float32))
+    def emit_mean(self, path: str, name: str, value: tf.Tensor, weight: tf.Tensor | float = 1.) -> None:
+        """Averages `value` over the micro-batches of a mini-batch; Layer.updated_state gets the average, once a step.
+
+        `weight` is how much it counts for, a scalar: the number of examples, since mini-batches of several sizes may be accumulated.
+        """
+        _put(self.emissions.means, path, name, (tf.cast(value, tf.float32), _scalar(path, name, weight)))
 
     def emit_state(self, path: str, name: str, value: tf.Tensor) -> None:
         """Hands over a value that is the same in every micro-batch, in its own dtype; Layer.updated_state gets it once a step."""

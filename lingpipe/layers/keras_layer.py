@@ -39,6 +39,7 @@ from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layer import Layer
 from lingpipe.layers.keras_state import KerasState, Moments, check_is_outside_loops, depends_on
 from lingpipe.layers.masks import mask_of
+from lingpipe.layers.shapes import dims
 from lingpipe.nested import NestedMap
 
 
@@ -112,7 +113,7 @@ class KerasLayer(Layer):
                  for i, seed in enumerate(self._seeds)]
         call = self._call(theta, seeds, x, self._usable(mask), ctx.training)
         if ctx.training:
-            self._emit_state(ctx, call, [*seeds, x, *([] if mask is None else [mask])])
+            self._emit_state(ctx, call, [*seeds, x, *([] if mask is None else [mask])], dims(x)[0])
         if call.losses:
             ctx.emit_penalty(self.path, 'loss', tf.add_n([tf.cast(tf.reduce_sum(loss), tf.float32) for loss in call.losses]))
 
@@ -154,7 +155,7 @@ class KerasLayer(Layer):
         assigned = {name: value for name, value in after.items() if value is not before[name]}
         return _Call(output, getattr(output, '_keras_mask', None), losses, moments, assigned)
 
-    def _emit_state(self, ctx: Any, call: _Call, sources: Sequence[tf.Tensor]) -> None:
+    def _emit_state(self, ctx: Any, call: _Call, sources: Sequence[tf.Tensor], num_examples: int | tf.Tensor) -> None:
         """Emits what the call would assign to the layer's state; sources are what differs between micro-batches."""
         self._state.emit_moments(ctx, call.moments)
         for name, value in call.assigned.items():
@@ -166,7 +167,7 @@ class KerasLayer(Layer):
                 continue  # a moving average, for which the moments are emitted
             if name in self._data_names:
                 if self._is_averaged(name):
-                    ctx.emit_mean(self.path, name, value)
+                    ctx.emit_mean(self.path, name, value, num_examples)
                 else:
                     ctx.emit_state(self.path, name, value)
             elif not tf.executing_eagerly() and depends_on(value, sources):

@@ -84,9 +84,9 @@ class Accumulators:
             updates.append(tf.raw_ops.AssignAddVariableOp(resource=self._scalars.handle, value=tf.stack(scalars)))
         layout = self._layout()
         if layout.num_values:
-            firsts = [*emitted.means.values(), *[mean for mean, _, _ in emitted.moments.values()]]
+            firsts = [*[value for value, _ in emitted.means.values()], *[mean for mean, _, _ in emitted.moments.values()]]
             variances = [variance for _, variance, _ in emitted.moments.values()]
-            weights = [tf.ones([])] * len(emitted.means) + [weight for _, _, weight in emitted.moments.values()]
+            weights = [*[weight for _, weight in emitted.means.values()], *[weight for _, _, weight in emitted.moments.values()]]
             new = tf.concat([tf.reshape(t, [-1]) for t in (*firsts, *variances, *weights)], 0)
             if self._running is None:
                 self._running = self._variable([layout.num_values], 'emitted_means')
@@ -133,7 +133,7 @@ class Accumulators:
         losses = {key: next(scalars) for key in emitted.losses}
         weights = {key: next(scalars) for key in emitted.weights}
         metrics = {key: (next(scalars), next(scalars)) for key in emitted.metrics}
-        like: list[Any] = [*emitted.means.values(), *[m for m, _, _ in emitted.moments.values()],
+        like: list[Any] = [*[value for value, _ in emitted.means.values()], *[m for m, _, _ in emitted.moments.values()],
                            *[v for _, v, _ in emitted.moments.values()]]
         parts: Iterator[tf.Tensor] = iter([])
         if self._running is not None:
@@ -147,7 +147,7 @@ class Accumulators:
 
     def _layout(self) -> _Layout:
         emitted = self._emitted
-        return _Layout(tuple(t.shape.num_elements() for t in emitted.means.values()),
+        return _Layout(tuple(value.shape.num_elements() for value, _ in emitted.means.values()),
                        tuple(mean.shape.num_elements() for mean, _, _ in emitted.moments.values()))
 
     def variables(self) -> list[tf.Variable]:

@@ -138,7 +138,44 @@ def test_l2_is_clipped_with_the_gradient_that_it_is_added_to():
     np.testing.assert_allclose(program.weights['model/last/w'], np.full([1, D], 1 - 0.5 / np.sqrt(2 * D)), rtol=1e-6)
 
 
-# Mini-batches that count for nothing.
+# Mini-batches that count for as much as they are large, or for nothing.
+
+class Mean(Layer):
+    """Keeps the mean of x, and passes x on."""
+
+    def __init__(self, params, path=''):
+        super().__init__(params, path)
+        self.add_weight('mean', [D], 'zeros', is_trainable=False)
+
+    def fprop(self, theta, ctx, x):
+        ctx.emit_mean(self.path, 'mean', tf.reduce_mean(x, 0), x.shape[0])
+        return x
+
+    def updated_state(self, name, state, value):
+        return {'mean': value}
+
+    def cost(self, x):
+        return Cost(x.shape.num_elements(), 0, 0, x)
+
+
+@pytest.mark.parametrize('pipeline', [{'num_cells': 1}, {'num_cells': 2, 'num_replicas': 2}])
+def test_accumulated_mini_batches_of_several_sizes_count_as_much_as_they_are_large(pipeline):
+    network = Sequential.Params(name='model', layers=(
+        Mean.Params(name='mean'), layers.BatchNorm.Params(name='bn', dim=D, decay=0.), Linear.Params(name='loss'))).instantiate('model')
+    rng = np.random.default_rng(0)
+    sizes = [batch_of(rng.normal(5 * i, 1 + i, size=[size, D])) for i, size in enumerate((16, 4, 8))]
+    params = PipelineParams(num_micro_batches=2, **pipeline)
+    learn = Learner.Params(learning_rate=schedules.Constant.Params(rate=0.5)).instantiate()
+    program = Program(network, [spec_of(batch) for batch in sizes], params, learn)
+    program.accumulate(sizes[0], 0, 0)
+    program.accumulate(sizes[1], 0, 1)
+    program.train_step(sizes[2], 0, 2)
+    x = np.concatenate([batch['x'] for batch in sizes]).astype(np.float64)
+    np.testing.assert_allclose(program.weights['model/mean/mean'], x.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(program.weights['model/bn/moving_mean'], x.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(program.weights['model/bn/moving_variance'], x.var(0), rtol=1e-5)
+
+
 
 def test_a_mini_batch_whose_weights_are_all_0_changes_nothing():
     network = Sequential.Params(name='model', layers=(
