@@ -9,6 +9,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from absl import logging
+
+from lingpipe import side_files
 from lingpipe.input import Input
 from lingpipe.pipeline.evaluator import Evaluator
 from lingpipe.pipeline.program import Program
@@ -74,8 +77,9 @@ class Evaluations:
         review = evaluation.review
         if not review:
             return None
-        os.makedirs(os.path.join(self._logdir, 'pictures'), exist_ok=True)
+        side_files.make_directory(os.path.join(self._logdir, 'pictures'))
         picture = Picture(review.name, os.path.join(self._logdir, 'pictures', f'{review.name}-{name}.png'), review.text())
+        side_files.make_way_for_file(picture.path)
         review.save_png(picture.path, f'{name} after step {step}')
         return picture
 
@@ -98,25 +102,66 @@ class EvaluationLog:
     def __init__(self, logdir: str):
         self._path = os.path.join(logdir, 'evaluations.jsonl')
 
+    def repair(self) -> None:
+        """Makes the file one of evaluations alone. What it was is set aside, unless only a last line was cut short, as by a kill."""
+        side_files.make_way_for_file(self._path)
+        try:
+            lines = self._lines()
+        except OSError as error:
+            side_files.set_aside(self._path, f'it cannot be read: {error.strerror}')
+            return
+        *ended, last = lines or [b'']
+        bad = [number for number, line in enumerate(ended, 1) if line.strip() and _evaluation(line) is None]
+        good = b''.join(line + b'\n' for line in lines if _evaluation(line) is not None)
+        try:
+            if bad:
+                first = ', '.join(map(str, bad[:3])) + (f' and {len(bad) - 3} more' if len(bad) > 3 else '')
+                are = f'line {first} is no evaluation' if len(bad) == 1 else f'lines {first} are no evaluations'
+                side_files.set_aside(self._path, f'{are}; the others are kept')
+                with open(self._path, 'xb') as file:
+                    file.write(good)
+            elif last and _evaluation(last) is None:
+                logging.warning('%s ended within a line, which is removed; that evaluation is made again', self._path)
+                os.truncate(self._path, sum(len(line) + 1 for line in ended))
+        except OSError as error:
+            logging.warning('%s cannot be repaired: %s; lines that are no evaluations are passed over', self._path, error.strerror)
+
     def add(self, step: int, name: str, metrics: Mapping[str, float]) -> None:
-        """Appends an evaluation."""
-        with open(self._path, 'a+b') as file:
-            if file.tell() and (file.seek(-1, os.SEEK_END), file.read())[1] != b'\n':
-                file.write(b'\n')   # the line before was cut short
+        """Appends an evaluation.
+
+        Raises:
+          OSError: it cannot be written.
+        """
+        side_files.end_last_line(self._path)
+        with open(self._path, 'ab') as file:
             file.write((json.dumps({'step': step, 'input': name, **metrics}) + '\n').encode())
 
     def read(self) -> list[dict[str, Any]]:
-        """All evaluations, oldest first; a line that a kill cut short is left out."""
-        found = []
-        if os.path.exists(self._path):
-            with open(self._path, encoding='utf-8') as file:
-                for line in file:
-                    try:
-                        found.append(json.loads(line))
-                    except ValueError:
-                        continue
-        return found
+        """All evaluations, oldest first; what is none is left out."""
+        try:
+            return [found for line in self._lines() if (found := _evaluation(line)) is not None]
+        except OSError:   # `repair` has warned of it
+            return []
 
     def has(self, step: int, name: str) -> bool:
         """Whether that evaluation ended."""
         return any(line['step'] == step and line['input'] == name for line in self.read())
+
+    def _lines(self) -> list[bytes]:
+        """The lines of the file, if there is one; the last is what follows the last line's end."""
+        try:
+            with open(self._path, 'rb') as file:
+                return file.read().split(b'\n')
+        except FileNotFoundError:
+            return []
+
+
+def _evaluation(line: bytes) -> dict[str, Any] | None:
+    """What a line of the log says: step, input, and numbers by name; None if it is no such line."""
+    try:
+        found = json.loads(line)
+        is_right = type(found['step']) is int and isinstance(found['input'], str)
+        numbers = [value for name, value in found.items() if name not in ('step', 'input')]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return found if is_right and all(type(value) in (int, float) for value in numbers) else None

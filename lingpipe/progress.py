@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -11,6 +13,8 @@ from typing import IO, Self
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
+
+from lingpipe import side_files
 
 _NUM_RECENT = 50   # steps whose mean time is shown
 
@@ -30,7 +34,8 @@ class Progress:
         """
         self._step, self._num_steps, self._examples_per_step, self._every_s = first_step, num_steps, examples_per_step, every_s
         self._out = out or sys.stdout
-        self._log = open(log_path, 'ab', buffering=0)   # or what a full disk refuses would be there, and raise, at every later write
+        self._log_path = log_path
+        self._log = self._open_log()
         self._is_log_written = True
         self._recent: collections.deque[float] = collections.deque(maxlen=_NUM_RECENT)
         self._is_first = True
@@ -51,7 +56,8 @@ class Progress:
         if self._bar:
             self._bar.update(self._task, completed=self._step, line=self._line)   # The last step may not have been shown.
             self._bar.stop()
-        self._log.close()
+        if self._log:
+            self._log.close()
 
     @property
     def seconds_per_step(self) -> float | None:
@@ -90,15 +96,33 @@ class Progress:
             parts.append(f'ETA {duration((self._num_steps - self._step) * self.seconds_per_step)}')
         return '  '.join(parts)
 
+    def _open_log(self) -> IO[bytes] | None:
+        """The log, without a buffer: what a full disk refuses would stay there, and raise, at every later write.
+
+        What cannot be opened is set aside; None if there can be no log all the same.
+        """
+        side_files.make_way_for_file(self._log_path)
+        for is_first in (True, False):
+            try:
+                with contextlib.suppress(OSError):
+                    side_files.end_last_line(self._log_path)
+                return open(self._log_path, 'ab', buffering=0)
+            except OSError as error:
+                if is_first and os.path.lexists(self._log_path):
+                    side_files.set_aside(self._log_path, f'it cannot be written: {error.strerror}')
+        return None
+
     def _write(self, text: str, is_on_terminal: bool) -> None:
         try:
+            if self._log is None:
+                raise OSError(None, 'it cannot be opened')
             rest = f'{text}\n'.encode()
             while rest:
                 rest = rest[self._log.write(rest):]
             self._is_log_written = True
         except OSError as error:
             if self._is_log_written:
-                text += f'\n{self._log.name} cannot be written: {error.strerror}. The training goes on; lines are shown here alone.'
+                text += f'\n{self._log_path} cannot be written: {error.strerror}. The training goes on; lines are shown here alone.'
                 is_on_terminal = True
             self._is_log_written = False
         if self._bar is None:

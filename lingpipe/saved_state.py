@@ -5,7 +5,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lingpipe import checkpoint
+from absl import logging
+
+from lingpipe import checkpoint, side_files
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.input import Input
 from lingpipe.pipeline.program import Program
@@ -72,8 +74,10 @@ class SavedState:
                 self._program.placed.follow_weights(taken.taken)
                 report = taken.text()
                 path = os.path.join(logdir, 'initialization.txt')
-                with open(path, 'w', encoding='utf-8') as file:
-                    file.write(report)
+                try:
+                    side_files.write_text(path, report)
+                except OSError as error:
+                    logging.warning('%s cannot be written: %s', path, error.strerror)
                 return f'a new training; {report.splitlines()[0]} See {path}.'
             return 'a new training'
         self.step = self._last_saved = metadata['step']

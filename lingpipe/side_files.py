@@ -40,20 +40,28 @@ def set_aside(path: str, why: str) -> None:
 
 
 def make_way_for_file(path: str) -> None:
-    """Sets aside what is no file, as a directory or a pipe, where a file is to be written."""
+    """Sets aside what is no file, as a directory, a pipe or a link to nowhere, where a file is to be written."""
+    if os.path.islink(path) and not os.path.isdir(os.path.dirname(os.path.realpath(path))):
+        set_aside(path, 'it is a link to a place that does not exist')
     with contextlib.suppress(OSError):
         mode = os.stat(path).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):   # /dev/null is a character device
             set_aside(path, 'it is a directory' if stat.S_ISDIR(mode) else 'it is no file')
 
 
+def make_way(path: str) -> None:
+    """Sets aside whatever is at a path where a checkpoint is to be put."""
+    if os.path.lexists(path):
+        set_aside(path, 'it is in the way of a checkpoint')
+
+
 def make_directory(path: str) -> None:
-    """Makes a directory and those above it; sets aside what is there and is none.
+    """Makes a directory and those above it; sets aside a file that is there.
 
     Raises:
       OSError: it cannot be made.
     """
-    if os.path.lexists(path) and not os.path.isdir(path):
+    if os.path.isfile(path) or os.path.islink(path) and not os.path.exists(path):   # but no device
         set_aside(path, 'it is not a directory')
     os.makedirs(path, exist_ok=True)
 
@@ -65,10 +73,14 @@ def write_text(path: str, text: str) -> None:
       OSError: it cannot be written; what was there before still is.
     """
     new = f'{path}.new'
+    with contextlib.suppress(OSError):
+        os.remove(new)   # a kill may have left it
     for one in (path, new):
         make_way_for_file(one)
     with open(new, 'w', encoding='utf-8') as file:
         file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(new, path)
 
 
@@ -90,6 +102,7 @@ def warnings_into(path: str) -> Iterator[None]:
     logger = logging.get_absl_logger()
     logger.addHandler(handler)
     try:
+        make_way_for_file(path)
         yield
     finally:
         logger.removeHandler(handler)
@@ -103,5 +116,7 @@ class _Appender(standard_logging.Handler):
         self._path = path
 
     def emit(self, record: standard_logging.LogRecord) -> None:
-        with contextlib.suppress(OSError), open(self._path, 'a', encoding='utf-8') as file:
-            file.write(f'warning: {record.getMessage()}\n')
+        with contextlib.suppress(OSError):
+            end_last_line(self._path)
+            with open(self._path, 'a', encoding='utf-8', errors='replace') as file:
+                file.write(f'warning: {record.getMessage()}\n')

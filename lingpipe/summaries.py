@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from lingpipe import side_files
+
 
 class Summaries:
     """Writes one run. The file is made when the first value comes; what is written is on the disk when a method returns.
@@ -54,6 +56,8 @@ class Summaries:
     def _writing(self) -> Iterator[None]:
         try:
             if self._writer is None:
+                for directory in filter(None, (os.path.dirname(self.directory), self.directory)):
+                    side_files.make_directory(directory)
                 with tf.device('CPU:0'):
                     self._writer = tf.summary.create_file_writer(self.directory)
             with self._writer.as_default():

@@ -7,6 +7,7 @@ import os
 import statistics
 from collections.abc import Sequence
 
+from lingpipe import side_files
 from lingpipe.pipeline.plan import Plan
 from lingpipe.pipeline.simulator import Simulation, simulate
 from lingpipe.pipeline.timeline import Timeline
@@ -70,11 +71,13 @@ def write_report(directory: str, step: int, plan: Plan, measured: Sequence[Timel
       plan: what was run.
       measured: the timeline of each measured step; the one whose bubble is the median is drawn.
     """
-    os.makedirs(directory, exist_ok=True)
+    side_files.make_directory(directory)
     replayed = replay(plan, measured).timeline
     shown = sorted(measured, key=lambda timeline: timeline.bubble_share)[(len(measured) - 1) // 2]
 
     path = os.path.join(directory, f'step-{step:08d}')
+    for ending in ('png', 'json'):
+        side_files.make_way_for_file(f'{path}.{ending}')
     shown.save_png(f'{path}.png', f'step {step}', other=replayed)
     events = shown.to_chrome_trace(pid=0) + replayed.to_chrome_trace(pid=1)
     events += [{'name': 'process_name', 'ph': 'M', 'pid': pid, 'args': {'name': name}} for pid, name in

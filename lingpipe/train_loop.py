@@ -108,6 +108,7 @@ class TrainLoop(Configurable):
         os.makedirs(logdir, exist_ok=True)
         self._checkpointer = Checkpointer(os.path.join(logdir, 'checkpoints'), self.params.keep)
         self._log = EvaluationLog(logdir)
+        self._log.repair()
         self._summaries = {name: Summaries(os.path.join(logdir, 'tensorboard', name)) for name in ['train', *(f'eval_{n}' for n in inputs)]}
         self._program = experiment.make_program()
         self._evaluations = Evaluations(self._program, inputs, experiment.task, logdir)
@@ -154,6 +155,7 @@ class TrainLoop(Configurable):
                         f'no step is left to train; give --steps above {state.step} to train on.')
                 with self._beside_training('TensorBoard files'):
                     self._summaries['train'].text('params', self._experiment.params.to_text())
+                self._find_best()
                 if state.step and self._is_evaluated_at(state.step):
                     self._evaluate(stop)
                 try:
@@ -329,6 +331,18 @@ class TrainLoop(Configurable):
                              f'name one of them.')
         is_best = self._checkpointer.mark_best(self._state.step, metrics[task.best_metric], task.best_is_largest)
         return f'; best {task.best_metric} so far' if is_best else ''
+
+    def _find_best(self) -> None:
+        """Marks the best checkpoint anew by the evaluations of earlier runs, if best.json was lost: or it would not be kept."""
+        if self._checkpointer.best():
+            return
+        p, task = self.params, self._experiment.params.task
+        best_input = p.best_input or min(self._experiment.eval_inputs, default='')
+        steps = [step for step in self._checkpointer.steps() if step <= self._state.step]   # later ones are damaged
+        with self._beside_training('the mark of the best checkpoint'):
+            for line in self._log.read():
+                if line['input'] == best_input and line['step'] in steps and task.best_metric in line:
+                    self._checkpointer.mark_best(line['step'], line[task.best_metric], task.best_is_largest)
 
     # Checkpoints.
 

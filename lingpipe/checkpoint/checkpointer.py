@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from lingpipe import side_files
 from lingpipe.checkpoint import files
 from lingpipe.checkpoint.copier import Copier
 
@@ -34,7 +35,7 @@ class Checkpointer:
     def __init__(self, directory: str, keep: int = 3, is_writer: bool = True):
         """
         Args:
-          directory: made if it is not there.
+          directory: made if it is not there; a file there is set aside.
           keep: how many of the newest stay; the best stays besides.
           is_writer: whether this process may save. Only one does: an evaluation beside a training sets it to False.
 
@@ -56,15 +57,17 @@ class Checkpointer:
         self._error: BaseException | None = None
         if is_writer:
             try:
-                os.makedirs(directory, exist_ok=True)
+                side_files.make_directory(directory)
                 self._clean_up()
+                self._repair_best()
             except OSError as error:
                 raise OSError(f'checkpoints cannot be kept in {directory}: {error}; choose a logdir that can be written.') from error
 
     def steps(self) -> list[int]:
         """The steps that are saved, oldest first."""
         names = os.listdir(self.directory) if os.path.isdir(self.directory) else []
-        return sorted(int(match[1]) for name in names if (match := files.STEP_NAME.fullmatch(name)))
+        return sorted(int(match[1]) for name in names if (match := files.STEP_NAME.fullmatch(name))
+                      and os.path.isdir(os.path.join(self.directory, name)))
 
     # Saving.
 
@@ -147,19 +150,20 @@ class Checkpointer:
         assert self._is_writer, 'this Checkpointer only reads'
         final, temporary = self.path(step), self.path(step, 'tmp-')
         try:
-            shutil.rmtree(temporary, ignore_errors=True)
+            _remove(temporary)
             files.write(temporary, facts, read, self._rest)
             for damaged in self._damaged & set(self.steps()):   # or they would count as the newest
-                os.replace(self.path(damaged), self.path(damaged, 'bad-'))
-            if os.path.exists(final):
+                os.replace(self.path(damaged), side_files.free_name(self.path(damaged, 'bad-')))
+            if os.path.isdir(final):
                 os.replace(final, self.path(step, 'old-'))
+            side_files.make_way(final)
             os.replace(temporary, final)
             files.sync(self.directory)
         except tf.errors.OpError:
-            shutil.rmtree(temporary, ignore_errors=True)
+            _remove(temporary)
             raise
         except OSError as error:
-            shutil.rmtree(temporary, ignore_errors=True)
+            _remove(temporary)
             saved = self.steps()
             raise OSError(f'the checkpoint of step {step} cannot be written to {self.directory}: {files.sentence(error)}; '
                           f'{f"that of step {saved[-1]} is still whole" if saved else "there is none before it"}. Make room or '
@@ -184,22 +188,34 @@ class Checkpointer:
         if step not in self.steps():
             logging.warning('step %d has the best value, %g, but its checkpoint is gone; keep more of them', step, value)
             return False
-        path = os.path.join(self.directory, 'best.json')
-        with open(f'{path}.new', 'w') as file:
-            json.dump({'step': step, 'value': value}, file)
-        files.sync(f'{path}.new')
-        os.replace(f'{path}.new', path)
+        side_files.write_text(self._best_path, json.dumps({'step': step, 'value': value}))
         files.sync(self.directory)
         return True
 
     def best(self) -> tuple[int, float] | None:
         """(step, value) of the best checkpoint, or None."""
+        best = self._read_best()
+        return best if best and best[0] in self.steps() else None
+
+    @property
+    def _best_path(self) -> str:
+        return os.path.join(self.directory, 'best.json')
+
+    def _read_best(self) -> tuple[int, float] | None:
+        """What best.json says; None if there is none that can be read."""
         try:
-            with open(os.path.join(self.directory, 'best.json')) as file:
+            with open(self._best_path, encoding='utf-8') as file:
                 best = json.load(file)
-            return (int(best['step']), float(best['value'])) if int(best['step']) in self.steps() else None
-        except (OSError, ValueError, KeyError, TypeError):
+            step, value = best['step'], best['value']
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
+        is_right = type(step) is int and type(value) in (int, float) and value == value
+        return (step, float(value)) if is_right else None
+
+    def _repair_best(self) -> None:
+        """Sets best.json aside if it cannot be read; the caller may know the best from elsewhere."""
+        if os.path.lexists(self._best_path) and self._read_best() is None:
+            side_files.set_aside(self._best_path, 'it does not name the best checkpoint')
 
     # Restoring.
 
@@ -259,11 +275,12 @@ class Checkpointer:
     def _clean_up(self) -> None:
         """Removes what a kill has left, and finishes a replacement that it has interrupted."""
         for name in sorted(os.listdir(self.directory)):
-            path = os.path.join(self.directory, name)
-            if name.startswith('old-') and not os.path.exists(os.path.join(self.directory, name[4:])):
-                os.replace(path, os.path.join(self.directory, name[4:]))
+            path, replaced = os.path.join(self.directory, name), os.path.join(self.directory, name[4:])
+            if name.startswith('old-') and os.path.isdir(path) and not os.path.isdir(replaced):
+                side_files.make_way(replaced)
+                os.replace(path, replaced)
             elif name.startswith(('tmp-', 'old-')):
-                shutil.rmtree(path)
+                _remove(path)
 
     def prune(self) -> None:
         """Removes the checkpoints that were spared and are not kept otherwise."""
@@ -278,3 +295,14 @@ class Checkpointer:
                 with contextlib.suppress(OSError):   # an evaluation may be reading it; the next save tries again
                     os.replace(self.path(step), self.path(step, 'tmp-gone-'))
                     shutil.rmtree(self.path(step, 'tmp-gone-'))
+
+
+def _remove(path: str) -> None:
+    """Removes a directory with all that is in it, or a file, if there is one; a warning says what cannot be removed."""
+    try:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        elif os.path.lexists(path):
+            os.remove(path)
+    except OSError as error:
+        logging.warning('%s cannot be removed: %s; nothing needs it', path, error.strerror)

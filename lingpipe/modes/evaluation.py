@@ -4,6 +4,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from absl import logging
+
 from lingpipe.cluster.watchdog import Watchdog
 from lingpipe.evaluate import Evaluations, metrics_text
 from lingpipe.modes import logdir
@@ -25,12 +27,16 @@ def evaluate(params: Any, values: Any, watchdog: Watchdog | None) -> int:
         evaluation = evaluations.run(name)
         assert evaluation is not None
         print(f'step {step} on {name}: {metrics_text(evaluation.metrics)}', flush=True)
-        picture = evaluations.draw(name, step, evaluation)
-        summaries = Summaries(os.path.join(values.logdir, 'tensorboard', f'eval_{name}'))
-        summaries.scalars(step, evaluation.metrics)
-        if picture:
-            summaries.png(step, picture.name, picture.path)
-        summaries.close()
+        picture = None
+        try:
+            picture = evaluations.draw(name, step, evaluation)
+            summaries = Summaries(os.path.join(values.logdir, 'tensorboard', f'eval_{name}'))
+            summaries.scalars(step, evaluation.metrics)
+            if picture:
+                summaries.png(step, picture.name, picture.path)
+            summaries.close()
+        except OSError as error:
+            logging.warning('the files of the evaluation of %s cannot be written: %s', name, error)
         if picture:
             print(f'{picture.text}: {picture.path}')
     return 0

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
+from lingpipe import side_files
 from lingpipe.cluster.watchdog import Watchdog
 from lingpipe.modes import lock, logdir
 from lingpipe.modes.recovery import Recovery
@@ -14,12 +15,13 @@ from lingpipe.stop_signals import StopSignals
 
 def train(params: Any, values: Any, argv: Sequence[str]) -> int:
     """Trains; starts this process again if a worker is lost."""
-    with lock.hold(values.logdir) as held:
+    log_path = os.path.join(values.logdir, 'train.log')
+    with lock.hold(values.logdir) as held, side_files.warnings_into(log_path):
         logdir.claim(values.logdir, params)
         if not values.devices:   # nothing is waited for
             return Recovery(values, argv).run(params, lambda _: run(params, values, None, None))
         with StopSignals() as stop:
-            recovery = Recovery(values, argv, stop, os.path.join(values.logdir, 'train.log'), held)
+            recovery = Recovery(values, argv, stop, log_path, held)
             return recovery.run(params, lambda watchdog: run(params, values, watchdog, stop))
 
 
