@@ -10,10 +10,12 @@ import contextlib
 import dataclasses
 import fcntl
 import os
-import sys
 import time
 from collections.abc import Iterator
 
+from absl import logging
+
+from lingpipe import side_files
 from lingpipe.process_name import this_process
 
 _KEPT = 'LINGPIPE_LOGDIR_LOCK'   # environment variable: the number of the open file, from one program of a process to the next
@@ -48,6 +50,7 @@ def hold(logdir: str) -> Iterator[Lock]:
         os.makedirs(logdir, exist_ok=True)
     except OSError as error:
         raise OSError(f'{logdir} cannot be written: {error}; choose another logdir.') from error
+    side_files.make_way_for_file(path)
     number = _kept(path)
     if number is None:
         number = _acquired(path)
@@ -90,8 +93,7 @@ def _acquired(path: str) -> int | None:
         raise OSError(f'{os.path.dirname(path)} is in use by {who}, and only one trainer at a time can write there; wait for that one '
                       f'or stop it, or choose another logdir.') from None
     except OSError as error:
-        print(f'{path} cannot be locked ({error.strerror or error}): nothing keeps another trainer from writing there.',
-              file=sys.stderr, flush=True)
+        logging.warning('%s cannot be locked (%s): nothing keeps another trainer from writing there.', path, error.strerror or error)
         return None
     with contextlib.suppress(OSError):   # as on a full disk
         os.ftruncate(number, 0)

@@ -16,7 +16,7 @@ from lingpipe.stop_signals import StopSignals
 def train(params: Any, values: Any, argv: Sequence[str]) -> int:
     """Trains; starts this process again if a worker is lost."""
     log_path = os.path.join(values.logdir, 'train.log')
-    with lock.hold(values.logdir) as held, side_files.warnings_into(log_path):
+    with side_files.warnings_into(log_path), lock.hold(values.logdir) as held:
         logdir.claim(values.logdir, params)
         if not values.devices:   # nothing is waited for
             return Recovery(values, argv).run(params, lambda _: run(params, values, None, None))

@@ -90,11 +90,18 @@ def test_process_that_starts_itself_again_keeps_its_lock_and_its_name(tmp_path):
         pass
 
 
-def test_file_system_without_locks_costs_a_line(tmp_path, monkeypatch, capsys):
+def test_file_system_without_locks_costs_a_line(tmp_path, monkeypatch, caplog):
     def refuse(*_):
         raise OSError(37, 'No locks available')
     monkeypatch.setattr('fcntl.flock', refuse)
     with lock.hold(str(tmp_path)):
         pass
-    assert capsys.readouterr().err == (f'{tmp_path}/lock cannot be locked (No locks available): nothing keeps another trainer from '
-                                       f'writing there.\n')
+    assert [record.getMessage() for record in caplog.records] == [
+        f'{tmp_path}/lock cannot be locked (No locks available): nothing keeps another trainer from writing there.']
+
+
+def test_directory_in_the_place_of_the_lock_is_set_aside(tmp_path, caplog):
+    (tmp_path / 'lock').mkdir()
+    with lock.hold(str(tmp_path)) as held:
+        assert held.number is not None
+    assert 'lock cannot be used: it is a directory; it is now lock.bad' in caplog.records[0].getMessage()
