@@ -15,14 +15,17 @@ Refused, by name:
   - constraints of weights, and layers that assign to a weight that gradients train (SpectralNormalization);
   - BatchNormalization inside a loop over time, `synchronized`, or with pipeline.cross_replica_batch_norm;
   - state that depends on the examples, but for BatchNormalization, with more than one micro-batch or replica;
+  - layers that let examples see each other (MixUp, CutMix, an axis 0), with more than one micro-batch or replica;
   - Normalization without mean and variance: what `adapt` finds is not part of a configuration;
   - variables that TensorFlow keeps (random numbers without a SeedGenerator, tables of words), and metrics of a layer.
 
-Others, with more than one micro-batch:
+Other than in Keras:
 
   - BatchNormalization normalises with the moments of the micro-batch; only its moving averages are the mini-batch's;
   - what `add_loss` is given is averaged over the micro-batches: right for a mean over examples, as Keras' own losses are;
-  - a layer that lets examples see each other (Softmax over the axis 0, say) sees those of the micro-batch.
+  - a layer of your own that lets examples see each other, which nobody can know, sees those of the micro-batch;
+  - random numbers follow from the seed of the experiment, not from those of Keras;
+  - the output has the dtype of x where both are floats.
 """
 from __future__ import annotations
 
@@ -92,6 +95,7 @@ class KerasLayer(Layer):
                             dtype=tf.as_dtype(variable.dtype))
         self._state = KerasState(self.path, self.keras_layer, self._variables)
         self._data_names = self._names_of_data() if self._state.names else ()
+        self.needs_whole_batch = any(_mixes_examples(inner) for inner in self.keras_layer._flatten_layers())
         self.unmerged_state = [name for name in self._data_names if not self._is_averaged(name)]
 
     def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
@@ -224,6 +228,15 @@ def _check_supported(path: str, keras_layer: Any, output: Any) -> None:
         if isinstance(inner, keras.layers.Normalization) and inner.input_mean is None:
             raise ValueError(f'{path}: a Normalization without mean and variance has not been adapted to data; give them in config, as '
                              f'{{"mean": [...], "variance": [...]}}.')
+
+
+def _mixes_examples(keras_layer: Any) -> bool:
+    """Whether a layer of Keras' own computes an example's output from other examples too, other than BatchNormalization."""
+    if isinstance(keras_layer, (keras.layers.MixUp, keras.layers.CutMix)):
+        return True
+    with_axis = (keras.layers.Softmax, keras.layers.UnitNormalization, keras.layers.LayerNormalization, keras.layers.RMSNormalization)
+    axis = keras_layer.axis if isinstance(keras_layer, with_axis) else ()
+    return 0 in (axis if isinstance(axis, (list, tuple)) else [axis])
 
 
 class _FromFunction(keras.initializers.Initializer):

@@ -5,8 +5,9 @@ the value `x.mask`, booleans [b, T] or the like, which the pipeline sends to its
 such masks, are given that of what they read, and say whether their result has one. What other layers do with the mask of
 what they read follows from `Layer.mask_rule`:
 
-    passes    Each position is worked on by itself, so the mask is the result's too, and is not read.
-    keeps     Positions see each other, so the layer must read the mask; it is the result's too.
+    passes    Each position is worked on by itself, so the mask is the result's too, and is not read. Where several of the values
+              that it reads have one, it is the first one's.
+    keeps     Positions see each other, so the layer must read the mask; that of the first value it reads is the result's too.
     ends      The layer must read the mask, and its result has none.
     takes     The layer is given the mask, and its result has the one that it writes.
 

@@ -101,3 +101,67 @@ def test_mistakes_are_explained(params: dict[str, Any], message: str) -> None:
     values = {'class_name': 'Dense', 'config': '{"units": 3}', 'input_shape': (3,), **params}
     with pytest.raises(ValueError, match=message):
         KerasLayer.Params(**values).instantiate('k')
+
+
+@keras.saving.register_keras_serializable('lingpipe_tests')
+class NormCell(keras.layers.SimpleRNNCell):
+    """A cell with a BatchNormalization, which then runs in a loop over time."""
+
+    def build(self, input_shape: Any) -> None:
+        super().build(input_shape)
+        self.norm = keras.layers.BatchNormalization()
+        self.norm.build((None, self.units))
+
+    def call(self, x: Any, states: Any, training: bool = False) -> Any:
+        output, states = super().call(x, states, training=training)
+        return self.norm(output, training=training), states
+
+
+def serialized(layer: Any) -> Any:
+    return keras.layers.serialize(layer)
+
+
+@pytest.mark.parametrize('class_name, config, message', [
+    ('LSTM', {'units': 2, 'return_state': True}, 'k: LSTM gives a tuple of outputs, but a KerasLayer has one'),
+    ('Dense', {'units': 2, 'kernel_constraint': 'max_norm'}, 'k: Dense has a constraint of kernel, which Keras applies after each update'),
+    ('TimeDistributed', {'layer': serialized(keras.layers.Dense(2, bias_constraint='non_neg'))},
+     'k: TimeDistributed has a constraint of bias'),
+    ('Normalization', {}, 'k: a Normalization without mean and variance has not been adapted to data; give them in config'),
+    ('BatchNormalization', {'synchronized': True},
+     'k: a BatchNormalization with synchronized=True takes its moments over the replicas of Keras'),
+    ('Add', {}, 'k: Keras cannot build Add of {}')])
+def test_what_a_pipeline_cannot_run_as_keras_does_is_refused_when_it_is_built(class_name: str, config: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made(class_name, **config)
+
+
+@pytest.mark.parametrize('class_name, config, message', [
+    ('SpectralNormalization', {'layer': serialized(keras.layers.Dense(2))}, 'k: SpectralNormalization assigns to its weight kernel in its'),
+    ('RNN', {'cell': serialized(NormCell(2))}, 'k: the Keras layer changes its state inside a loop over time')])
+def test_what_a_pipeline_cannot_run_as_keras_does_is_refused_by_the_plan(class_name: str, config: Any, message: str) -> None:
+    layer = made(class_name, **config)
+    with pytest.raises(ValueError, match=message):
+        layer.cost(tf.TensorSpec((4, 6, 3)))
+
+
+@pytest.mark.parametrize('class_name, config, expected', [
+    ('Softmax', {'axis': 0}, True), ('Softmax', {'axis': [1, 2]}, False), ('LayerNormalization', {'axis': [1]}, False)])
+def test_layers_that_mix_examples_need_the_whole_mini_batch(class_name: str, config: Any, expected: bool) -> None:
+    assert made(class_name, **config).needs_whole_batch is expected
+
+
+def test_batch_normalization_over_replicas_is_refused() -> None:
+    layer = made('BatchNormalization')
+    with pytest.raises(ValueError, match="k: cross_replica_batch_norm does not reach Keras' BatchNormalization"):
+        layer.fprop(layer.initial_theta(), Context(True, gather=lambda t: t[tf.newaxis]), tf.constant(X))
+
+
+def test_random_numbers_are_keras_own_for_the_same_seeds() -> None:
+    layer, ctx = made('LSTM', units=3, dropout=0.4, recurrent_dropout=0.3), Context(True, step=3, micro_batch=2)
+    theta = layer.initial_theta()
+    original = keras.layers.LSTM(3, dropout=0.4, recurrent_dropout=0.3)
+    original.build((None, 6, 3))
+    original.set_weights([value.numpy() for value in theta.values()])
+    seed = tf.random.stateless_uniform([2], ctx.seed('k', '0'), maxval=2**31 - 2, dtype=tf.int64, alg='philox')
+    original.cell.seed_generator.state.assign(seed)
+    np.testing.assert_allclose(layer.fprop(theta, ctx, tf.constant(X)), original(X, training=True), atol=1e-6)
