@@ -115,7 +115,7 @@ def _warn_of_another_network(text: str, params: Any, directory: str) -> None:
         stored = Experiment.Params.from_text(text)
     except ValueError:
         return
-    changed = diff(stored.task.model, params.task.model)
+    changed = [(path, a, b) for path, a, b in diff(stored, params) if path.startswith('task.model')]
     if changed:
         logging.warning('the checkpoints in %s are of a network whose %s differ; this one takes their weights all the same', directory,
                         differences_text(changed))

@@ -109,9 +109,11 @@ def test_an_evaluation_is_printed_where_no_file_can_be_written(logdir, capsys, c
     def refused(path):
         raise PermissionError(13, 'Permission denied')
     monkeypatch.setattr(side_files, 'make_directory', refused)
-    assert run(logdir, '--mode=eval') == 0
+    assert run(logdir, '--mode=eval', '--set=task.model.layers[4].name=error', '--set=task.learner.clip_norm=1') == 0
     assert capsys.readouterr().out.startswith('step 3 on test: loss ')
     assert [record.getMessage() for record in caplog.records] == [
+        f"the checkpoints in {logdir}/checkpoints are of a network whose task.model.layers[4].name (was 'loss', is 'error') differ; this "
+        'one takes their weights all the same',
         'the files of the evaluation of test cannot be written: [Errno 13] Permission denied']
 
 
