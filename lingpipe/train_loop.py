@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 NUM_WARM_UP_STEPS = 2    # Steps that are timed and not counted, while the timed graph warms up.
 NUM_MEASURED_STEPS = 5   # Timed steps whose median is shown.
 NUM_TIMED_STEPS = NUM_WARM_UP_STEPS + NUM_MEASURED_STEPS
+_NUM_UNBOUNDED_STEPS = 3   # The first of a run, which may take longer than the others: there is no time limit for them.
 
 
 class NonFiniteError(ArithmeticError):
@@ -175,7 +176,7 @@ class TrainLoop(Configurable):
         batches = InputMeter(self._experiment.train_input.batches(state.position))
         while state.step < p.num_steps and not stop.name:
             start_s = time.perf_counter()
-            self._begin(f'step {state.step + 1}', is_bounded=self._num_calls > NUM_TIMED_STEPS and not self._is_timed(state.step + 1))
+            self._begin(f'step {state.step + 1}', is_bounded=self._num_calls > _NUM_UNBOUNDED_STEPS and not self._is_timed(state.step + 1))
             results = self._step(iter(batches))
             self._num_calls += 1
             state.check()
