@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from lingpipe import side_files
+from lingpipe import closed_pipe, side_files
 
 _NUM_RECENT = 50   # steps whose mean time is shown
 
@@ -126,9 +126,20 @@ class Progress:
                 is_on_terminal = True
             self._is_log_written = False
         if self._bar is None:
-            print(text, file=self._out, flush=True)
+            self._print(text)
         elif is_on_terminal:
             self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+    def _print(self, text: str) -> None:
+        try:
+            print(text, file=self._out, flush=True)
+        except BrokenPipeError:
+            if self._out is not sys.stdout:
+                raise
+            closed_pipe.discard_output()
+            self._write('nobody reads the standard output any more. The training goes on; lines are in this file alone.',
+                        is_on_terminal=False)
 
 
 def duration(seconds: float) -> str:

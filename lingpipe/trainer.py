@@ -23,7 +23,7 @@ from typing import Any
 
 from absl import flags
 
-from lingpipe import tensorflow_import
+from lingpipe import closed_pipe, tensorflow_import
 from lingpipe.error_text import sentence
 
 MODES = ('train_and_eval', 'train', 'eval', 'inspect', 'worker', 'decode')
@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
         if rest:
             raise flags.Error(f'{rest[0]!r} is no flag; write --model=NAME --logdir=DIR, and --set path=value for each override')
     except flags.Error as error:
-        print(f'trainer: {error}; --help lists all flags.', file=sys.stderr)
+        print(f'trainer: {" ".join(str(error).split())}; --help lists all flags.', file=sys.stderr)
         return 2
     if values.help:
         print(__doc__ + ''.join(line for line in values.get_help().splitlines(True) if line.startswith(' ')))
@@ -85,7 +85,7 @@ def main(argv: Sequence[str]) -> int:
     tensorflow_import.quiet()
     try:
         tensorflow_import.check_installed()
-        return run(values, argv)
+        return closed_pipe.ends_quietly(lambda: run(values, argv))
     except KeyboardInterrupt:
         print('trainer: stopped by Ctrl-C.', file=sys.stderr)
         return 130
@@ -147,12 +147,7 @@ def print_list() -> int:
 def read_params(values: flags.FlagValues) -> Any:
     """The experiment's Params with all overrides."""
     from lingpipe import registry
-    params = registry.get(values.model)
-    for text in values.set:
-        path, equals, value = text.partition('=')
-        if not equals or not path:
-            raise ValueError(f'--set {text} has no value; write --set path=value, as --set pipeline.num_cells=4.')
-        params.override(path.strip(), value)
+    params = registry.get(values.model).override_all(values.set)
     if values.steps is not None:
         params.train.num_steps = values.steps
     return params.validate()

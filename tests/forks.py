@@ -20,6 +20,14 @@ def run_module(name: str, *flags: str) -> None:
     runpy.run_module(name, run_name='__main__', alter_sys=True)
 
 
+def run_unread(name: str, *flags: str) -> None:
+    """As `run_module`, with a standard output that nobody reads, as that of NAME in NAME | head once head has ended."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.dup2(writer, 1)
+    run_module(name, *flags)
+
+
 class Fork:
     """A call in a process of its own, used as a subprocess.Popen is.
 

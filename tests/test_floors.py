@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Each file of lingpipe/ (or folder) with its floor; a file imports only from floors below its own, or from its own folder.
 FLOORS = {
-    0: ['nested', 'cost', 'tensorflow_import', 'error_text', 'side_files', 'process_name'],
+    0: ['nested', 'cost', 'tensorflow_import', 'error_text', 'side_files', 'process_name', 'closed_pipe'],
     1: ['hyperparams'],
     2: ['context', 'cluster', 'layer', 'schedules', 'optimizers'],
     3: ['tracing', 'learner', 'checkpoint', 'input', 'summaries', 'progress', 'stop_signals'],

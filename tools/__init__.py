@@ -1,9 +1,8 @@
 """Command-line tools: python -m tools.NAME --help."""
 from __future__ import annotations
 
-import argparse
-
 from lingpipe import tensorflow_import
+from tools.command_line import Parser
 
 try:
     tensorflow_import.check_installed()
@@ -12,6 +11,6 @@ except ModuleNotFoundError as error:
 tensorflow_import.quiet()
 
 
-def parser(name: str, text: str | None) -> argparse.ArgumentParser:
+def parser(name: str, text: str | None) -> Parser:
     """For the flags of the tool `name`, whose --help says `text` as it is written."""
-    return argparse.ArgumentParser(prog=f'python -m tools.{name}', description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    return Parser(name, text)

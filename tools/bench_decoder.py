@@ -12,23 +12,26 @@ import time
 from typing import Any
 
 from tools import parser
+from tools.command_line import MAX_CELLS, command
 
 START, END = 1, 2
+HEADS = 4
 REPEATS = 3   # the fastest counts
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Measures and prints."""
     p = parser('bench_decoder', __doc__)
-    p.add_argument('--layers', type=int, default=3, help='of the encoder, and of the decoder')
-    p.add_argument('--dim', type=int, default=256, help='channels; a feed-forward part has 4 times as many')
-    p.add_argument('--vocab_size', type=int, default=8000)
-    p.add_argument('--source', type=int, default=24, help='ids of a source')
-    p.add_argument('--length', type=int, default=32, help='ids of a result')
-    p.add_argument('--num_cells', type=int, default=1, help='K')
-    p.add_argument('--num_groups', type=int, default=4)
-    p.add_argument('--group_size', type=int, default=16, help='sentences of a group')
-    p.add_argument('--beam_size', type=int, default=4, help='1: greedy')
+    p.add_number('--layers', 3, 'of the encoder, and of the decoder', least=1, most=10_000)
+    p.add_number('--dim', 256, f'channels, a multiple of {HEADS}; a feed-forward part has 4 times as many', least=HEADS)
+    p.add_number('--vocab_size', 8000, 'ids, the start and the end included', least=END + 2)
+    p.add_number('--source', 24, 'ids of a source', least=1)
+    p.add_number('--length', 32, 'ids of a result', least=1)
+    p.add_number('--num_cells', 1, 'K', least=1, most=MAX_CELLS)
+    p.add_number('--num_groups', 4, 'groups of sentences', least=1)
+    p.add_number('--group_size', 16, 'sentences of a group', least=1)
+    p.add_number('--beam_size', 4, '1: greedy', least=1)
     p.add_argument('--no_baseline', action='store_true', help='leave out running the network on every prefix')
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
@@ -57,7 +60,7 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     from tasks.translation.translator import translation_learner
     network = Transformer.Params(
         name='model', num_encoder_layers=args.layers, num_decoder_layers=args.layers, vocab_size=args.vocab_size, model_dim=args.dim,
-        hidden_dim=4 * args.dim, num_heads=4, tied='embeddings').instantiate('model')
+        hidden_dim=4 * args.dim, num_heads=HEADS, tied='embeddings').instantiate('model')
     spec: dict[str, Any] = {name: tf.TensorSpec([1, args.source], tf.int32) for name in ('source', 'target', 'label')}
     program = Program(network, spec | {'weight': tf.TensorSpec([1])}, PipelineParams(num_cells=args.num_cells),
                       translation_learner(args.dim).instantiate())

@@ -14,29 +14,34 @@ import time
 from typing import Any
 
 from tools import parser
+from tools.bench_pipeline import MAX_DEVICE_MS
+from tools.command_line import MAX_CELLS, command
 
 WARMUP_STEPS = 2
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, measures and prints."""
     p = parser('bench_link', __doc__)
-    p.add_argument('--num_cells', type=int, default=4, help='K')
-    p.add_argument('--num_micro_batches', type=int, default=16, help='M')
+    p.add_number('--num_cells', 4, 'K', least=1, most=MAX_CELLS)
+    p.add_number('--num_micro_batches', 16, 'M', least=1, most=10_000)
     p.add_argument('--schedule', choices=['gpipe', '1f1b'], default='gpipe')
-    p.add_argument('--device_ms', default='20,40', help='F,B: milliseconds of a forward and a backward of a micro-batch')
-    p.add_argument('--transfer_kb', type=int, default=64, help='of 1024 bytes: what a micro-batch sends from cell to cell, each way')
-    p.add_argument('--links_mb_s', default='inf,8,4,2,1,0.5', help='of 10^6 bytes: bandwidths, inf for a link that takes no time')
-    p.add_argument('--steps', type=int, default=5, help='timed steps; the fastest counts: what disturbs a sleep makes it longer')
+    p.add_numbers('--device_ms', '20,40', 'F,B: milliseconds of a forward and a backward of a micro-batch', count=2,
+                  least=0, most=MAX_DEVICE_MS)
+    p.add_number('--transfer_kb', 64, 'of 1024 bytes: what a micro-batch sends from cell to cell, each way',
+                 least=1, most=1 << 20)
+    p.add_numbers('--links_mb_s', 'inf,8,4,2,1,0.5', 'of 10^6 bytes: bandwidths, inf for a link that takes no time',
+                  least=1e-6, is_finite=False)
+    p.add_number('--steps', 5, 'timed steps; the fastest counts: what disturbs a sleep makes it longer', least=1)
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
-    try:
-        forward_ms, backward_ms = (float(ms) for ms in args.device_ms.split(','))
-        links = [float(mb) * 1e6 for mb in args.links_mb_s.split(',')]
-        if min(links) <= 0:
-            raise ValueError('a bandwidth is above 0')
-    except ValueError as e:
-        raise SystemExit(f'bench_link: {e}; --device_ms is F,B, and --links_mb_s numbers with commas between them.') from e
+    if not args.device_ms or not args.links_mb_s:
+        p.error('--device_ms and --links_mb_s are lists of numbers; write them, or leave the flags out')
+    if not any(args.device_ms):
+        p.error('--device_ms=0,0 leaves nothing to measure; use more than 0 for one of them')
+    forward_ms, backward_ms = args.device_ms
+    links = [mb * 1e6 for mb in args.links_mb_s]
     from lingpipe import cluster
     k = args.num_cells
     cluster.configure(k, 1, k + 2 * (k - 1))   # a thread for each device and each way of each link

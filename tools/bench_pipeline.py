@@ -21,43 +21,52 @@ import time
 from typing import Any
 
 from tools import parser
+from tools.command_line import MAX_CELLS, command, numbers_text
 
 WARMUP_STEPS = 2
+MAX_DEVICE_MS = 60_000
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """The flags."""
     p = parser('bench_pipeline', __doc__)
     p.add_argument('--stack', choices=['transformer', 'amoebanet', 'delay'], default='transformer')
-    p.add_argument('--layers', type=int, default=8, help='L: Transformer layers; normal cells of AmoebaNet-D; emulated layers')
-    p.add_argument('--dim', type=int, default=256, help='channels of the Transformer')
-    p.add_argument('--heads', type=int, default=4)
-    p.add_argument('--seq', type=int, default=64, help='T of the Transformer')
-    p.add_argument('--filters', type=int, default=32, help='F of AmoebaNet-D')
-    p.add_argument('--image', type=int, default=64, help='height and width of the images of AmoebaNet-D')
-    p.add_argument('--batch', type=int, default=32, help='examples in a mini-batch')
-    p.add_argument('--num_cells', type=int, default=2, help='K')
-    p.add_argument('--num_micro_batches', type=int, default=8, help='M')
+    p.add_number('--layers', 8, 'L: Transformer layers; normal cells of AmoebaNet-D; emulated layers',
+                 least=1, most=10_000)
+    p.add_number('--dim', 256, 'channels of the Transformer', least=1)
+    p.add_number('--heads', 4, 'attention heads of the Transformer', least=1)
+    p.add_number('--seq', 64, 'T of the Transformer', least=1)
+    p.add_number('--filters', 32, 'F of AmoebaNet-D', least=1)
+    p.add_number('--image', 64, 'height and width of the images of AmoebaNet-D', least=1)
+    p.add_number('--batch', 32, 'examples in a mini-batch', least=1)
+    p.add_number('--num_cells', 2, 'K', least=1, most=MAX_CELLS)
+    p.add_number('--num_micro_batches', 8, 'M', least=1, most=10_000)
     p.add_argument('--schedule', choices=['gpipe', '1f1b'], default='1f1b')
     p.add_argument('--recompute', choices=['none', 'cell', 'layer'], default='none')
     p.add_argument('--dtype', choices=['float32', 'bfloat16'], default='float32', help='of activations')
     p.add_argument('--optimizer', choices=['SGD', 'RMSProp'], default='SGD', help='RMSProp has momentum')
-    p.add_argument('--device_ms', default='', help='F,B: emulated devices with these milliseconds a task')
+    p.add_numbers('--device_ms', '', 'F,B: emulated devices with these milliseconds a task', count=2,
+                  least=0, most=MAX_DEVICE_MS)
     p.add_argument('--graph_optimizer', action='store_true', help="leave TensorFlow's Grappler on")
     p.add_argument('--jit_compile', action='store_true', help='XLA compiles the tasks')
-    p.add_argument('--steps', type=int, default=10, help='timed steps; the median counts')
-    p.add_argument('--rounds', type=int, default=1, help='how often pipeline and one device take turns')
-    p.add_argument('--threads', type=int, default=1, help='intra-op threads of one device')
-    p.add_argument('--inter_op_threads', type=int, default=0, help='of all devices together; default: one each')
-    p.add_argument('--workers', type=int, default=0, help='processes on loopback that have the cells, evenly; 0: this one has them')
-    p.add_argument('--checkpoint_every', type=int, default=0, help='timed steps from one checkpoint to the next, 5 or more; 0: none')
+    p.add_number('--steps', 10, 'timed steps; the median counts', least=1)
+    p.add_number('--rounds', 1, 'how often pipeline and one device take turns', least=1)
+    p.add_number('--threads', 1, 'intra-op threads of one device', least=1, most=MAX_CELLS)
+    p.add_number('--inter_op_threads', 0, 'of all devices together; default: one each',
+                 least=0, most=MAX_CELLS)
+    p.add_number('--workers', 0, 'processes on loopback that have the cells, evenly; 0: this one has them',
+                 least=0, most=MAX_CELLS)
+    p.add_number('--checkpoint_every', 0, 'timed steps from one checkpoint to the next, 5 or more; 0: none',
+                 least=0)
     p.add_argument('--no_baseline', action='store_true', help='measure the pipeline alone, in this process')
     p.add_argument('--losses', action='store_true', help='also print the losses of the first steps')
-    p.add_argument('--timeline', default='', help='save a measured timeline to this path (.png)')
+    p.add_output('--timeline', '', 'save a measured timeline to this path (.png)')
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
     if args.device_ms:
         args.stack = 'delay'
+    if args.device_ms and not any(args.device_ms):
+        p.error('--device_ms=0,0 leaves nothing to measure; use more than 0 for one of them')
     if args.checkpoint_every and not 5 <= args.checkpoint_every <= args.steps:
         p.error(f'--checkpoint_every={args.checkpoint_every} of --steps={args.steps}; use 5 to {args.steps}')
     if args.workers and args.num_cells % args.workers:
@@ -70,7 +79,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     from tools.launch_local import Worker, free_addresses
     addresses = free_addresses(args.workers)
     a_worker = [f'--devices=cpu:{args.num_cells // args.workers}'] if args.workers else []
-    workers = [Worker(address, a_worker, hangs_after_s=90.) for address in addresses]
+    workers = [Worker(address, a_worker, hangs_after_s=90., out=2) for address in addresses]
     try:
         return _measure(args, addresses)
     finally:
@@ -169,7 +178,7 @@ def _work(args: argparse.Namespace) -> tuple[Any, dict[str, Any], tuple[int, ...
     """(network, mini-batch, layers per cell or ()) of the flags."""
     from tools import stacks
     if args.stack == 'delay':
-        forward_ms, backward_ms = (float(ms) for ms in (args.device_ms or '0,0').split(','))
+        forward_ms, backward_ms = args.device_ms or (0., 0.)
         k = args.num_cells
         return stacks.delays(k, forward_ms, backward_ms), stacks.delay_batch(args.num_micro_batches), (*[1] * (k - 1), 2)
     if args.stack == 'transformer':
@@ -181,7 +190,8 @@ def _work(args: argparse.Namespace) -> tuple[Any, dict[str, Any], tuple[int, ...
 def compare(args: argparse.Namespace) -> dict[str, Any]:
     """Runs the pipeline and one device in turn, each in a process of its own."""
     from lingpipe.pipeline.simulator import bound
-    flags = [f'--{name}={value}' for name, value in vars(args).items() if not isinstance(value, bool) and value != '']
+    given = {**vars(args), 'device_ms': numbers_text(args.device_ms)}
+    flags = [f'--{name}={value}' for name, value in given.items() if not isinstance(value, bool) and value != '']
     flags += [f'--{name}' for name, value in vars(args).items() if value is True]
     runs: dict[str, list[dict[str, Any]]] = {'pipeline': [], 'one_device': []}
     for _ in range(args.rounds):
@@ -192,7 +202,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     result = {**runs['pipeline'][-1], 'step_ms': statistics.median(r['step_ms'] for r in runs['pipeline'])}
     result['examples_s'] = args.batch / result['step_ms'] * 1e3
     if args.device_ms:
-        one_ms = k * m * sum(float(ms) for ms in args.device_ms.split(','))
+        one_ms = k * m * sum(args.device_ms)
     else:
         one_ms = statistics.median(r['step_ms'] for r in runs['one_device'])
         result['one_device_peak_mb'] = runs['one_device'][-1]['peak_mb']
@@ -202,11 +212,17 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _child(flags: list[str]) -> dict[str, Any]:
-    command = [sys.executable, '-m', 'tools.bench_pipeline', *flags, '--no_baseline', '--json']
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    bench = [sys.executable, '-m', 'tools.bench_pipeline', *flags, '--no_baseline', '--json']
+    done = subprocess.run(bench, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f'{" ".join(command)} failed:\n{done.stderr[-4000:]}')
-    return json.loads(done.stdout.splitlines()[-1])
+        raise ValueError(failure(bench, done))
+    return json.loads(done.stdout)
+
+
+def failure(bench: list[str], done: subprocess.CompletedProcess[str]) -> str:
+    """What went wrong in a process of this tool."""
+    reason = (done.stderr.strip().splitlines() or ['it has said nothing'])[-1].removeprefix('bench_pipeline: ')
+    return f'{" ".join(bench[1:])} ended with exit code {done.returncode}: {reason}'
 
 
 def _num_page_faults() -> int:
@@ -224,6 +240,7 @@ def _reset_peak() -> None:
         refs.write('5')
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Measures, and prints a line for each number or one JSON object."""
     args = parse(argv)

@@ -16,27 +16,27 @@ import sys
 from typing import Any
 
 from tools import parser
+from tools.bench_pipeline import failure
+from tools.command_line import MAX_CELLS, Parser, command
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, measures and prints."""
     p = parser('bench_scale', __doc__)
     p.add_argument('--sizes', default='8x32,16x64,32x128', help='KxM, with commas between them')
     p.add_argument('--schedule', choices=['gpipe', '1f1b'], default='1f1b')
-    p.add_argument('--inter_op_threads', type=int, default=4, help='of all devices together; 0: one each')
-    p.add_argument('--steps', type=int, default=3, help='timed steps after the first ones; the median counts')
+    p.add_number('--inter_op_threads', 4, 'of all devices together; 0: one each', least=0, most=MAX_CELLS)
+    p.add_number('--steps', 3, 'timed steps after the first ones; the median counts', least=1)
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
-    sizes = [re.fullmatch(r'(\d+)x(\d+)', size) for size in args.sizes.split(',')]
-    if not all(sizes):
-        raise SystemExit(f'bench_scale: --sizes={args.sizes} is not a list of KxM; write 8x32,16x64.')
+    sizes = [_size(text, p) for text in args.sizes.split(',')]
     rows = []
     if not args.json:
         print(f'{"K":>4}{"M":>5}{"tasks":>9}{"build s":>9}{"first step s":>14}{"step s":>8}   '
               f'a task: {"build ms":>8}{"first ms":>10}{"step us":>9}{"KB":>7}{"peak MB":>11}')
-    for size in sizes:
-        assert size
-        row = measure(int(size[1]), int(size[2]), args)
+    for num_cells, num_micro_batches in sizes:
+        row = measure(num_cells, num_micro_batches, args)
         rows.append(row)
         n = row['num_tasks']
         if not args.json:
@@ -47,14 +47,22 @@ def main(argv: list[str] | None = None) -> None:
         print(json.dumps({'schedule': args.schedule, 'sizes': rows}))
 
 
+def _size(text: str, p: Parser) -> tuple[int, int]:
+    """(K, M) of 'KxM'."""
+    match = re.fullmatch(r'([1-9]\d{0,5})x([1-9]\d{0,5})', text)
+    if not match or int(match[1]) > MAX_CELLS:
+        p.error(f'--sizes has {text!r}; write KxM, as 8x32,16x64, with 1 to {MAX_CELLS} cells')
+    return int(match[1]), int(match[2])
+
+
 def measure(num_cells: int, num_micro_batches: int, args: argparse.Namespace) -> dict[str, Any]:
     """Builds and runs one size in a process of its own; memory_mb is its peak above that of TensorFlow alone."""
-    command = [sys.executable, '-m', 'tools.bench_pipeline', '--stack=delay', f'--num_cells={num_cells}', f'--batch={num_micro_batches}',
+    bench = [sys.executable, '-m', 'tools.bench_pipeline', '--stack=delay', f'--num_cells={num_cells}', f'--batch={num_micro_batches}',
                f'--num_micro_batches={num_micro_batches}', f'--schedule={args.schedule}', f'--steps={args.steps}',
                f'--inter_op_threads={args.inter_op_threads}', '--no_baseline', '--json']
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(bench, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f'{" ".join(command)} failed:\n{done.stderr[-4000:]}')
+        raise ValueError(failure(bench, done))
     found = json.loads(done.stdout.splitlines()[-1])
     return {'num_cells': num_cells, 'num_micro_batches': num_micro_batches, 'num_tasks': found['num_tasks'],
             'build_cpu_s': found['build_cpu_s'], 'first_step_cpu_s': found['first_step_cpu_s'], 'step_cpu_s': found['cpu_ms'] / 1e3,

@@ -25,6 +25,7 @@ from tasks.translation.corpus.prepared import PreparedCorpus, write
 from tasks.translation.corpus.report import Report
 from tasks.translation.corpus.vocabulary import Vocabulary
 from tools import parser
+from tools.command_line import command
 from tools.train_vocabulary import ids_text, write_ids
 
 EVERY = 2000   # pairs between two updates of the bar
@@ -33,7 +34,7 @@ EVERY = 2000   # pairs between two updates of the bar
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
     p = parser('build_corpus', __doc__)
-    p.add_argument('--output', required=True, help='folder of the corpus')
+    p.add_output_folder('--output', 'folder of the corpus')
     p.add_argument('--text', action='append', default=[], metavar='CODE:FILE:ENGLISH', help='two files, line for line')
     p.add_argument('--tab', action='append', default=[], metavar='CODE:FILE[:I,J]', help='a file with tabs; columns from 0, default 0,1')
     p.add_argument('--gettext', action='append', default=[], metavar='FOLDER', help='of .po and .mo files')
@@ -42,10 +43,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     p.add_argument('--data_dir', default=None, help='where sets of tensorflow-datasets are prepared')
     p.add_argument('--download', action='store_true', help='download sets that are not prepared')
     p.add_argument('--languages', default='listed', help="codes with commas; 'listed': 102 of a public translator; 'known': those and more")
-    p.add_argument('--max_words', type=int, default=60)
-    p.add_argument('--max_characters', type=int, default=400)
-    p.add_argument('--min_words', type=int, default=1, help='of the English')
-    p.add_argument('--test_share', type=float, default=0.09, help='the part of the English sentences that is never trained on')
+    p.add_number('--max_words', 60, 'of either sentence', least=1)
+    p.add_number('--max_characters', 400, 'of either sentence', least=1)
+    p.add_number('--min_words', 1, 'of the English', least=1)
+    p.add_number('--test_share', 0.09, 'the part of the English sentences that is never trained on', least=0, below=1)
     p.add_argument('--vocabulary', default='', help='a sentencepiece model that is there: ids are written at once')
     p.add_argument('--json', action='store_true', help='print one JSON object')
     return p.parse_args(argv)
@@ -110,13 +111,11 @@ def build(args: argparse.Namespace, console: Console) -> tuple[PreparedCorpus, R
     return corpus, cleaner.report, ids
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Builds and prints the tables."""
     args = parse(argv)
-    try:
-        corpus, report, ids = build(args, Console(file=sys.stderr))
-    except (EOFError, OSError, ValueError) as error:
-        raise SystemExit(f'build_corpus: {error}') from error
+    corpus, report, ids = build(args, Console(file=sys.stderr))
     if args.json:
         print(json.dumps({'output': args.output, **corpus.described, **({'ids': ids} if ids else {})}))
         return

@@ -16,6 +16,7 @@ import numpy as np
 from lingpipe.checkpoint import files
 from lingpipe.checkpoint.initialization import find_whole
 from tools import parser
+from tools.command_line import command
 
 
 def compare(first: str, second: str, pattern: str) -> list[dict[str, Any]]:
@@ -50,6 +51,7 @@ def _kind(fact: dict[str, Any] | None) -> str:
     return f'{fact["dtype"]}{fact["shape"]}' if fact else 'nothing'
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Parses the arguments, prints, and exits with 1 if there is a difference."""
     p = parser('compare_checkpoints', __doc__)
@@ -58,10 +60,7 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument('--keys', default='.*', help='regular expression that a whole key must match')
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
-    try:
-        rows = compare(args.first, args.second, args.keys)
-    except ValueError as error:
-        raise SystemExit(f'compare_checkpoints: {error}') from error
+    rows = compare(args.first, args.second, args.keys)
     differing = [row for row in rows if not row.get('is_same')]
     if args.json:
         print(json.dumps({'num_compared': len(rows), 'differing': differing}))

@@ -13,6 +13,7 @@ from typing import Any
 from lingpipe import registry
 from lingpipe.hyperparams import Params, diff, diff_text
 from tools import parser
+from tools.command_line import command
 
 
 def read(name: str) -> Any:
@@ -27,6 +28,7 @@ def read(name: str) -> Any:
         raise ValueError(f'{name} cannot be read: {error}') from error
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Parses the arguments and prints."""
     p = parser('compare_params', __doc__)
@@ -36,12 +38,9 @@ def main(argv: list[str] | None = None) -> None:
                    help='import this module, which a file names; may be repeated')
     p.add_argument('--json', action='store_true', help='print one JSON object: path -> [first, second]')
     args = p.parse_args(argv)
-    try:
-        for module in args.modules:
-            registry.import_module(module)
-        first, second = read(args.first), read(args.second)
-    except ValueError as e:
-        raise SystemExit(f'compare_params: {e}') from e
+    for module in args.modules:
+        registry.import_module(module)
+    first, second = read(args.first), read(args.second)
     if args.json:
         print(json.dumps({path: [repr(a), repr(b)] for path, a, b in diff(first, second)}))
     else:

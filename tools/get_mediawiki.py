@@ -16,6 +16,7 @@ import tempfile
 
 from tasks.translation.corpus.mediawiki import unpack
 from tools import parser
+from tools.command_line import command
 
 PAGE = 'https://packages.debian.org/mediawiki'
 
@@ -37,19 +38,17 @@ def download(folder: str) -> str:
     return found[0]
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Fetches, unpacks and says how many files there are."""
     p = parser('get_mediawiki', __doc__)
-    p.add_argument('--output', required=True, help='folder that gets the i18n folders')
+    p.add_output_folder('--output', 'folder that gets the i18n folders')
     p.add_argument('--package', default='', help='a .deb that is there already')
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            os.chmod(folder, 0o755)   # apt's own user writes there
-            count = unpack(args.package or download(folder), args.output)
-    except (OSError, ValueError) as error:
-        raise SystemExit(f'get_mediawiki: {error}') from error
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)   # apt's own user writes there
+        count = unpack(args.package or download(folder), args.output)
     if args.json:
         print(json.dumps({'output': args.output, 'files': count}))
     else:

@@ -10,8 +10,24 @@ passwords: the NetworkPolicy lets only pods of this training reach each other, o
 from __future__ import annotations
 
 import json
+import re
 
-from tools import parser
+from tools import parser, trainer_flags
+from tools.command_line import command
+
+# A name of a Service is a label of RFC 1035, and one of a claim a subdomain of RFC 1123. The StatefulSet adds a hyphen and ten
+# characters of a hash to its name, for a label of a pod that has 63 characters at most.
+_NAME = r'[a-z]([a-z0-9-]{0,50}[a-z0-9])?'
+_LABEL = r'[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?'
+_CLAIM = rf'(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*'
+
+# github.com/distribution/reference: [host[:port]/]name/name[:tag][@digest].
+_HOST = r'[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?'
+_PART = r'[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*'
+_IMAGE = (rf'(?=.{{1,512}}$)({_HOST}(\.{_HOST})*(:[0-9]{{1,5}})?/)?{_PART}(/{_PART})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?'
+          r'(@[A-Za-z][A-Za-z0-9]*([+._-][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?')
+
+_QUANTITY = r'(?=.*[1-9])[0-9]{1,12}(\.[0-9]{1,9})?(m|k|Ki|[MGTPE]i?)?'   # more than 0
 
 _WAIT_S = 24 * 3600   # for pods that the cluster has no room for yet, and that an image is fetched for
 
@@ -119,8 +135,12 @@ def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: st
       gpus: of each worker.
       cpu, memory: what each worker asks for, as 8 and 32Gi.
       worker_devices: what each worker says it has, if it is not all.
+
+    Raises:
+      ValueError: Kubernetes would not take a name, the image or an amount.
     """
     from tools.launch_local import worker_flags
+    _check(name, image, claim, cpu, memory)
     limits = {key: value for key, value in (('cpu', cpu), ('memory', memory), ('nvidia.com/gpu', str(gpus) if gpus else '')) if value}
     trainer = ['python', '-m', 'lingpipe.trainer']
     devices = ','.join(f'{name}-{i}.{name}:{port}' for i in range(workers))
@@ -137,24 +157,39 @@ def _escaped(flags: list[str]) -> list[str]:
     return [flag.replace('$', '$$') for flag in flags]
 
 
+def _check(name: str, image: str, claim: str, cpu: str, memory: str) -> None:
+    """Raises ValueError for what Kubernetes would not take."""
+    if not re.fullmatch(_NAME, name):
+        raise ValueError(f'--name={name!r} is no name of a Service and a StatefulSet; use up to 52 small letters, digits and -, a letter '
+                         'first and no - at the end.')
+    if not re.fullmatch(_CLAIM, claim):
+        raise ValueError(f'--claim={claim!r} is no name of a PersistentVolumeClaim; use small letters, digits, - and ., a letter or digit '
+                         'first and last.')
+    if not re.fullmatch(_IMAGE, image):
+        raise ValueError(f'--image={image!r} is no container image; write registry/name:tag, in small letters but for the tag.')
+    for flag, amount in (('cpu', cpu), ('memory', memory)):
+        if amount and not re.fullmatch(_QUANTITY, amount):
+            raise ValueError(f'--{flag}={amount!r} is no amount above 0; write --cpu=8 or --cpu=500m, --memory=32Gi.')
+
+
+@command
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, and writes or prints the file."""
     p = parser('launch_kubernetes', __doc__)
-    p.add_argument('--workers', type=int, default=2)
+    p.add_number('--workers', 2, 'how many pods', least=1, most=100_000)
     p.add_argument('--image', required=True, help='container image with lingpipe')
     p.add_argument('--claim', required=True, help='the PersistentVolumeClaim that the logdir is on, mounted at /CLAIM')
     p.add_argument('--name', default='lingpipe', help='of all objects')
-    p.add_argument('--port', type=int, default=2222, help='of the workers; the trainer takes the next')
-    p.add_argument('--gpus', type=int, default=0, help='of each worker')
+    p.add_number('--port', 2222, 'of the workers; the trainer takes the next', least=1, most=65534)
+    p.add_number('--gpus', 0, 'of each worker', least=0, most=1024)
     p.add_argument('--cpu', default='', help='of each worker, as 8')
     p.add_argument('--memory', default='', help='of each worker, as 32Gi')
     p.add_argument('--worker_devices', default='', help='what each worker has; default: all GPUs, or one CPU')
-    p.add_argument('--output', default='', help='a file; default: print')
+    p.add_output('--output', '', 'a file; default: print')
     p.add_argument('flags', nargs='*', help="-- and the trainer's flags, without --devices")
     args = p.parse_args(argv)
-    if args.workers < 1 or not args.flags:
-        raise SystemExit(f'launch_kubernetes: --workers={args.workers} and {len(args.flags)} flags of the trainer; use 1 worker or more, '
-                         'and write the flags after --, as -- --model=NAME --logdir=DIR.')
+    trainer_flags.check(args.flags)
+    trainer_flags.check_worker_devices(args.worker_devices)
     text = manifest(args.workers, args.image, args.claim, args.flags, name=args.name, port=args.port, gpus=args.gpus, cpu=args.cpu,
                     memory=args.memory, worker_devices=args.worker_devices)
     if args.output:

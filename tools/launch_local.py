@@ -18,15 +18,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from lingpipe.cluster import listening, server
-from tools import parser
+from tools import parser, trainer_flags
+from tools.command_line import command
 
 _LOOK_EVERY_S = 0.1
 _PROBE_EVERY_S = 5.0
 _PR_SET_PDEATHSIG = 1   # of linux/prctl.h
 
 
-def start(flags: Sequence[str], signal_at_our_end: signal.Signals) -> subprocess.Popen[bytes]:
-    """A trainer process, which gets a signal if this one is killed."""
+def start(flags: Sequence[str], signal_at_our_end: signal.Signals, out: int | None = None) -> subprocess.Popen[bytes]:
+    """A trainer process, which gets a signal if this one is killed; it prints to the file descriptor `out`, or where this one does."""
     above = os.getpid()
 
     def bind() -> None:
@@ -34,17 +35,19 @@ def start(flags: Sequence[str], signal_at_our_end: signal.Signals) -> subprocess
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal_at_our_end)
             if os.getppid() != above:
                 os._exit(1)
-    return subprocess.Popen([sys.executable, '-m', 'lingpipe.trainer', *flags], preexec_fn=bind, start_new_session=True)
+    return subprocess.Popen([sys.executable, '-m', 'lingpipe.trainer', *flags], preexec_fn=bind, start_new_session=True,
+                            stdout=out)
 
 
 class Worker:
     """A worker process that is started again when it dies or hangs."""
 
-    def __init__(self, address: str, flags: Sequence[str], hangs_after_s: float):
+    def __init__(self, address: str, flags: Sequence[str], hangs_after_s: float, out: int | None = None):
         self.address, self.hangs_after_s = address, hangs_after_s
         server_s = max(1., hangs_after_s * 2 / 3)   # it ends its server before it is ended itself, which takes longer
         self._flags = ['--mode=worker', f'--address={address}', f'--hangs_after_s={server_s:g}', *flags]
-        self.process = start(self._flags, signal.SIGKILL)
+        self._out = out
+        self.process = start(self._flags, signal.SIGKILL, out)
         self._heard_s = self._probed_s = time.monotonic()
 
     def look(self) -> None:
@@ -62,7 +65,7 @@ class Worker:
             raise SystemExit(f'launch_local: worker {self.address} cannot start ({name_of(code)}); it has said why.')
         if code is not None:
             say(f'worker {self.address} has ended ({name_of(code)}) and is started again')
-            self.process = start(self._flags, signal.SIGKILL)
+            self.process = start(self._flags, signal.SIGKILL, self._out)
             self._heard_s = time.monotonic()
 
     def end(self) -> None:
@@ -136,20 +139,19 @@ def say(text: str) -> None:
     print(f'launch_local: {text}', flush=True)
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, and exits with the trainer's code."""
     p = parser('launch_local', __doc__)
-    p.add_argument('--workers', type=int, default=2, help='how many')
+    p.add_number('--workers', 2, 'how many', least=1, most=1024)
     p.add_argument('--worker_devices', default='', help='what each has, as cpu:2; default: its GPUs, or one CPU')
-    p.add_argument('--max_restarts', type=int, default=1000, help='of the trainer')
-    p.add_argument('--hangs_after_s', type=float, default=90.,
-                   help='a worker that does not answer for so long is killed; its server after two thirds of that')
+    p.add_number('--max_restarts', 1000, 'of the trainer', least=0)
+    p.add_number('--hangs_after_s', 90., 'a worker that does not answer for so long is killed; its server after two thirds of that',
+                 least=2, most=1e9)
     p.add_argument('flags', nargs='*', help="-- and the trainer's flags; WORKERS in its --devices stands for the addresses, as 2*WORKERS")
     args = p.parse_args(argv)
-    if args.workers < 1:
-        raise SystemExit(f'launch_local: --workers={args.workers}; use 1 or more, or the trainer alone.')
-    if not args.flags:
-        raise SystemExit("launch_local: the trainer's flags are missing; write them after --, as -- --model=NAME --logdir=DIR.")
+    trainer_flags.check(args.flags, may_name_devices=True)
+    trainer_flags.check_worker_devices(args.worker_devices)
     sys.exit(run(args.workers, args.worker_devices, args.flags, args.max_restarts, args.hangs_after_s))
 
 

@@ -9,9 +9,15 @@ into the queue again. TensorFlow's gRPC has no passwords: other users who reach 
 """
 from __future__ import annotations
 
+import re
 import shlex
 
-from tools import parser
+from tools import parser, trainer_flags
+from tools.command_line import command
+
+_NAME = r'[A-Za-z0-9][A-Za-z0-9_.-]{0,63}'
+_TIME = r'[0-9]{1,8}(:[0-9]{1,2}){0,2}|[0-9]{1,4}-[0-9]{1,2}(:[0-9]{1,2}){0,2}'   # of man sbatch, --time
+_OPTION = r'--?[A-Za-z][^\x00-\x1f\x7f]*'
 
 _SCRIPT = '''#!/bin/bash
 #SBATCH --job-name={name}
@@ -32,7 +38,7 @@ workers=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "s/\\$/:$port/" | 
 
 srun --overlap --ntasks-per-node=1 --kill-on-bad-exit=0 bash -c '
   while true; do
-    {python} -m lingpipe.trainer --mode=worker --address="$SLURMD_NODENAME:'"$port"'" {worker_flags}
+    {worker_python} -m lingpipe.trainer --mode=worker --address="$SLURMD_NODENAME:'"$port"'" {worker_flags}
     sleep 1
   done' &
 srun_id=$!
@@ -72,32 +78,57 @@ def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = 
       worker_devices: what each worker has, if it is not all.
       python: the command, as .venv/bin/python.
       extra: more lines of #SBATCH, without that word.
+
+    Raises:
+      ValueError: sbatch would not take the name, the time or another line.
     """
     from tools.launch_local import worker_flags
+    _check(name, time, extra)
     lines = [f'--gpus-per-node={gpus_per_node}'] if gpus_per_node else []
-    quoted = ' '.join(shlex.quote(flag) for flag in worker_flags(flags, worker_devices)).replace("'", "'\\''")   # it stands within '...'
-    return _SCRIPT.format(name=name, nodes=nodes, time=time, port=port, python=shlex.quote(python), worker_flags=quoted,
+    return _SCRIPT.format(name=name, nodes=nodes, time=time, port=port, python=shlex.quote(python),
+                          worker_python=_within_quotes(shlex.quote(python)),
+                          worker_flags=_within_quotes(' '.join(shlex.quote(flag) for flag in worker_flags(flags, worker_devices))),
                           flags=' '.join(shlex.quote(flag) for flag in flags),
                           extra=''.join(f'#SBATCH {line}\n' for line in (*lines, *extra)))
 
 
+def _within_quotes(text: str) -> str:
+    """Text of a shell, as it stands between single quotes of a shell."""
+    return text.replace("'", "'\\''")
+
+
+def _check(name: str, time: str, extra: tuple[str, ...]) -> None:
+    """Raises ValueError for what sbatch would not take, or would take for more than one option."""
+    if not re.fullmatch(_NAME, name):
+        raise ValueError(f'--name={name!r} is no name of a job and of its log; use up to 64 letters, digits, _, - and ., a letter or '
+                         'digit first.')
+    if not re.fullmatch(_TIME, time):
+        raise ValueError(f'--time={time!r} is no limit of sbatch; write minutes, minutes:seconds, hours:minutes:seconds, days-hours, '
+                         'days-hours:minutes or days-hours:minutes:seconds, as 24:00:00.')
+    for option in extra:
+        if not re.fullmatch(_OPTION, option):
+            raise ValueError(f'--sbatch={option!r} is no option of sbatch on one line; write it as --sbatch=--partition=long.')
+
+
+@command
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, and writes or prints the script."""
     p = parser('launch_slurm', __doc__)
-    p.add_argument('--nodes', type=int, default=2)
+    p.add_number('--nodes', 2, 'how many', least=1, most=100_000)
     p.add_argument('--name', default='lingpipe', help='of the job')
     p.add_argument('--time', default='24:00:00', help='limit of the job')
-    p.add_argument('--port', type=int, default=2222, help='of the workers; the trainer takes the next')
-    p.add_argument('--gpus_per_node', type=int, default=0)
+    p.add_number('--port', 2222, 'of the workers; the trainer takes the next', least=1, most=65534)
+    p.add_number('--gpus_per_node', 0, 'that the job asks for', least=0, most=1024)
     p.add_argument('--worker_devices', default='', help='what each worker has; default: all GPUs, or one CPU')
     p.add_argument('--python', default='python', help='the command, as .venv/bin/python')
     p.add_argument('--sbatch', action='append', default=[], metavar='OPTION', help='one more option, as --sbatch=--partition=long')
-    p.add_argument('--output', default='', help='a file; default: print')
+    p.add_output('--output', '', 'a file; default: print')
     p.add_argument('flags', nargs='*', help="-- and the trainer's flags, without --devices")
     args = p.parse_args(argv)
-    if args.nodes < 1 or not args.flags:
-        raise SystemExit(f'launch_slurm: --nodes={args.nodes} and {len(args.flags)} flags of the trainer; use 1 node or more, and write '
-                         'the flags after --, as -- --model=NAME --logdir=DIR.')
+    trainer_flags.check(args.flags)
+    trainer_flags.check_worker_devices(args.worker_devices)
+    if not args.python.isprintable() or not args.python:
+        p.error(f'--python={args.python!r} is no command; name one, as .venv/bin/python')
     text = script(args.nodes, args.flags, name=args.name, time=args.time, port=args.port, gpus_per_node=args.gpus_per_node,
                   worker_devices=args.worker_devices, python=args.python, extra=tuple(args.sbatch))
     if args.output:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tools import parser
+from tools.command_line import command
 
 if TYPE_CHECKING:
     from lingpipe.pipeline.plan import Plan
@@ -192,22 +193,20 @@ def text_3(rows: list[dict[str, Any]], device_flops: float) -> str:
     return '\n'.join(lines)
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags and prints."""
     p = parser('paper_tables', __doc__)
-    p.add_argument('--tables', default='1,2,3', help='which')
-    p.add_argument('--device_tflops', type=float, default=2.3,
-                   help="of Table 3's devices; default: a quarter of a P100's peak of 9.3 in float32. Faster ones wait more for links")
-    p.add_argument('--links_gb_s', default='inf,12,1.25,0.125', help='of Table 3: about PCI-E 3, and 10 and 1 gigabit Ethernet')
+    p.add_numbers('--tables', '1,2,3', 'which', least=1, most=3)
+    p.add_number('--device_tflops', 2.3, "of Table 3's devices; default: a quarter of a P100's peak of 9.3 in float32. Faster ones wait "
+                 'more for links', least=1e-6, most=1e6)
+    p.add_numbers('--links_gb_s', 'inf,12,1.25,0.125', 'of Table 3: about PCI-E 3, and 10 and 1 gigabit Ethernet',
+                  least=1e-6, is_finite=False)
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
-    try:
-        wanted = {int(number) for number in args.tables.split(',')}
-        links = [float(gb) * 1e9 for gb in args.links_gb_s.split(',')]
-        if not wanted <= {1, 2, 3} or min(links) <= 0 or args.device_tflops <= 0:
-            raise ValueError('tables are 1, 2 and 3; rates are above 0')
-    except ValueError as e:
-        raise SystemExit(f'paper_tables: {e}; give numbers with commas between them.') from e
+    wanted, links = set(args.tables), [gb * 1e9 for gb in args.links_gb_s]
+    if not wanted or not wanted <= {1, 2, 3} or not links:
+        p.error('--tables are some of 1, 2 and 3, and --links_gb_s some rates; write them with commas between, or leave the flags out')
     device_flops = args.device_tflops * 1e12
     made: dict[str, list[dict[str, Any]]] = {}
     texts = []

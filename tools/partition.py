@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lingpipe.pipeline.plan import Plan
+    from tools.command_line import Parser
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def add_flags(parser: Parser) -> None:
     """The flags that say which partition, and --json."""
     parser.add_argument('--model', required=True, help='name of an experiment')
-    parser.add_argument('--num_cells', type=int, default=0, help="K; default: the experiment's")
+    parser.add_number('--num_cells', 0, "K; 0: the experiment's", least=0)
     parser.add_argument('--set', action='append', default=[], help='path=value, as for the trainer')
     parser.add_argument('--measure', action='store_true', help='time each layer on the first CPU device and cut by seconds')
     parser.add_argument('--json', action='store_true', help='print one JSON object')
@@ -25,10 +26,7 @@ def planned(args: argparse.Namespace) -> tuple[Any, Plan]:
     """
     from lingpipe import registry
 
-    params = registry.get(args.model)
-    for setting in args.set:
-        path, _, value = setting.partition('=')
-        params.override(path, value)
+    params = registry.get(args.model).override_all(args.set)
     if args.num_cells:
         params.pipeline.num_cells = args.num_cells
     plan = params.instantiate().make_plan()

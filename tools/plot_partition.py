@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 from tools import parser, partition
+from tools.command_line import command
 
 COLOURS = ('#7fb2e5', '#f2a65a', '#8fd18a', '#e88a8a', '#b79ad6', '#c2a08a', '#eba7d6', '#b5b5b5', '#d9d27a', '#7fd3d8')
 LINE_COLOUR = '#444444'
@@ -23,22 +24,17 @@ MIN_NAMED_SHARE = 0.8    # of the layers, whose modules have a name; with less, 
 MAX_WRITTEN_CELLS = 12   # more have no room for their sums
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, draws and prints where."""
     p = parser('plot_partition', __doc__)
     partition.add_flags(p)
-    p.add_argument('--output', default='partition.png', help='the PNG file to write')
+    p.add_output('--output', 'partition.png', 'the PNG file to write')
     args = p.parse_args(argv)
-    try:
-        params, plan = partition.planned(args)
-    except ValueError as e:
-        raise SystemExit(f'plot_partition: {e}') from e
+    _, plan = partition.planned(args)
     found = partition.rows(plan)
     title = f'{args.model}: {len(found["layers"])} layers in {len(found["cells"])} cells, {heading(found)}'
-    try:
-        save_png(args.output, found, title)
-    except OSError as e:
-        raise SystemExit(f'plot_partition: {args.output} cannot be written: {e}; name another file with --output.') from e
+    save_png(args.output, found, title)
     print(json.dumps({**found, 'output': args.output}) if args.json else f'{title}; {args.output}')
 
 

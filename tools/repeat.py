@@ -18,6 +18,7 @@ from typing import Any
 from lingpipe import registry
 from lingpipe.evaluate import EvaluationLog
 from tools import parser
+from tools.command_line import command
 
 
 def run(args: argparse.Namespace, i: int) -> dict[str, float]:
@@ -47,25 +48,19 @@ def spread(runs: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
     return made
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Prints mean and spread of every metric."""
     p = parser('repeat', __doc__)
     p.add_argument('--model', required=True)
-    p.add_argument('--logdir', required=True, help='of all runs')
-    p.add_argument('--runs', type=int, default=5)
+    p.add_output_folder('--logdir', 'of all runs')
+    p.add_number('--runs', 5, 'how many', least=1)
     p.add_argument('--seeds', default='seed,train_input.seed', help='paths of the Params that are set to 0, 1, 2, ...')
     p.add_argument('--set', action='append', default=[], metavar='PATH=VALUE', help='changes a Param, in all runs')
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
-    try:
-        if args.runs < 1:
-            raise ValueError(f'--runs={args.runs}; use 1 or more.')
-        params = registry.get(args.model)
-        for path in args.seeds.split(','):
-            params.override(path, '0')
-        made = spread([run(args, i) for i in range(args.runs)])
-    except ValueError as error:
-        raise SystemExit(f'repeat: {error}') from error
+    registry.get(args.model).override_all([*args.set, *[f'{path}=0' for path in args.seeds.split(',')]]).validate()
+    made = spread([run(args, i) for i in range(args.runs)])
     if args.json:
         print(json.dumps({'model': args.model, 'runs': args.runs, 'metrics': made}))
         return

@@ -22,6 +22,7 @@ from tasks.translation.corpus.prepared import PreparedCorpus
 from tasks.translation.dictionary import Dictionary
 from tasks.translation.scores import Translated, scored
 from tools import parser
+from tools.command_line import command
 
 COLOURS = {'model': '#2a5db0', 'file': '#2a5db0', 'dictionary': '#c9762b', 'copy': '#8a8a8a'}
 MAX_NAMED_LANGUAGES = 120
@@ -39,9 +40,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     p.add_argument('--file', action='append', default=[], help='CODE:TRANSLATIONS:REFERENCES, files of lines, or CODE:TRANSLATIONS of all '
                    "the corpus's test sentences of the language; may be repeated")
     p.add_argument('--languages', default='', help='codes, with commas between; default: all')
-    p.add_argument('--sentences', type=int, default=0, help='of each language at most, evenly taken; 0: all')
+    p.add_number('--sentences', 0, 'of each language at most, evenly taken; 0: all', least=0)
     p.add_argument('--baselines', action='store_true', help='score copying and a dictionary too')
-    p.add_argument('--output', default='', help='save a picture to this path')
+    p.add_output('--output', '', 'save a picture to this path')
     p.add_argument('--json', action='store_true', help='print one JSON object')
     return p.parse_args(argv)
 
@@ -62,8 +63,6 @@ def find(args: argparse.Namespace) -> tuple[list[Translated], int | None]:
         raise ValueError('--file is scored as it is; leave out --sentences and --languages.')
     if args.baselines and not args.corpus:
         raise ValueError('--baselines come from pairs of a corpus; give --corpus.')
-    if args.sentences < 0:
-        raise ValueError(f'--sentences={args.sentences}; use 1 or more, or 0 for all.')
     corpus = PreparedCorpus(args.corpus) if args.corpus else None
     if args.file:
         return [from_files(flag, corpus, args.baselines) for flag in args.file], None
@@ -209,19 +208,17 @@ def draw(found: dict[str, Any], path: str) -> None:
     figure.savefig(path, dpi=120)
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Scores and prints."""
     args = parse(argv)
-    try:
-        languages, step = find(args)
-        found = scored(languages)
-        say_blank(languages)
-        for row in found['languages']:
-            row['has_few_sentences'] = row['sentences'] < MIN_SENTENCES
-        if args.output:
-            draw(found, args.output)
-    except (ValueError, OSError) as error:
-        raise SystemExit(f'score_translations: {error}') from error
+    languages, step = find(args)
+    found = scored(languages)
+    say_blank(languages)
+    for row in found['languages']:
+        row['has_few_sentences'] = row['sentences'] < MIN_SENTENCES
+    if args.output:
+        draw(found, args.output)
     if step is not None:
         from lingpipe.summaries import Summaries
         summaries = Summaries(os.path.join(args.logdir, 'tensorboard', 'scores'))

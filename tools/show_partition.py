@@ -12,17 +12,16 @@ import json
 from typing import Any
 
 from tools import parser, partition
+from tools.command_line import command
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags and prints."""
     p = parser('show_partition', __doc__)
     partition.add_flags(p)
     args = p.parse_args(argv)
-    try:
-        params, plan = partition.planned(args)
-    except ValueError as e:
-        raise SystemExit(f'show_partition: {e}') from e
+    params, plan = partition.planned(args)
     found = partition.rows(plan)
     print(json.dumps(found) if args.json else text(plan, found['layers'], params.train_input.batch_size, args.measure))
 

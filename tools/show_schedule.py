@@ -10,27 +10,33 @@ from lingpipe.pipeline.play import grid, validate
 from lingpipe.pipeline.schedule import make_schedule
 from lingpipe.pipeline.simulator import bound, simulate
 from tools import parser
+from tools.command_line import MAX_CELLS, command
+
+MAX_SLOTS = 100_000   # of the forwards in a grid, which is a line for each cell
+MAX_TIME = 1e9        # of a task, in any unit
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags and prints."""
     p = parser('show_schedule', __doc__)
     p.add_argument('--schedule', default='1f1b', help='gpipe, 1f1b or forward')
-    p.add_argument('--num_cells', type=int, default=4, help='K')
-    p.add_argument('--num_micro_batches', type=int, default=8, help='M')
-    p.add_argument('--forward', type=float, default=1.0, help='time of a forward')
-    p.add_argument('--backward', type=float, default=2.0, help='time of a backward without recomputation')
+    p.add_number('--num_cells', 4, 'K', least=1, most=MAX_CELLS)
+    p.add_number('--num_micro_batches', 8, 'M', least=1, most=MAX_SLOTS)
+    p.add_number('--forward', 1.0, 'time of a forward', least=0, most=MAX_TIME)
+    p.add_number('--backward', 2.0, 'time of a backward without recomputation', least=0, most=MAX_TIME)
     p.add_argument('--recompute', action='store_true', help='every cell but the last runs its forward again')
-    p.add_argument('--transfer', type=float, default=0.0, help='time of a transfer between cells')
-    p.add_argument('--png', default='', help='save a picture to this path')
+    p.add_number('--transfer', 0.0, 'time of a transfer between cells', least=0, most=MAX_TIME)
+    p.add_output('--png', '', 'save a picture to this path')
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
     k, m = args.num_cells, args.num_micro_batches
-    try:
-        schedule = make_schedule(args.schedule, k, m)
-        validate(schedule)
-    except ValueError as e:
-        raise SystemExit(f'show_schedule: {e}') from e
+    if k * m > MAX_SLOTS:
+        p.error(f'--num_cells={k} and --num_micro_batches={m} make {k * m} forwards; use at most {MAX_SLOTS}')
+    if not args.forward and not args.backward:
+        p.error('--forward=0 and --backward=0 leave nothing to draw; use more than 0 for one of them')
+    schedule = make_schedule(args.schedule, k, m)
+    validate(schedule)
     simulation = simulate(schedule, [args.forward] * k, [args.backward] * k, transfer_s=args.transfer, recompute=args.recompute)
     if args.png:
         simulation.timeline.save_png(args.png, f'{args.schedule}, K={k}, M={m}')

@@ -17,6 +17,7 @@ from rich.progress import Progress
 from tasks.translation.corpus.prepared import PreparedCorpus
 from tasks.translation.corpus.vocabulary import Vocabulary, encode_corpus, sample, train
 from tools import parser
+from tools.command_line import command
 
 
 def write_ids(corpus: PreparedCorpus, vocabulary: Vocabulary, console: Console) -> dict[str, Any]:
@@ -36,36 +37,34 @@ def ids_text(ids: dict[str, Any]) -> str:
     return '\n'.join(lines)
 
 
+@command
 def main(argv: list[str] | None = None) -> None:
     """Trains, encodes and prints statistics."""
     p = parser('train_vocabulary', __doc__)
     p.add_argument('--corpus', required=True, help='folder that tools.build_corpus made')
     p.add_argument('--vocabulary', default='', help='use this model; none is trained')
-    p.add_argument('--size', type=int, default=16000, help='number of ids')
+    p.add_number('--size', 16000, 'number of ids', least=1)
     p.add_argument('--kind', choices=['unigram', 'bpe'], default='unigram')
-    p.add_argument('--temperature', type=float, default=5., help='of the sample')
-    p.add_argument('--sentences', type=int, default=200_000, help='in the sample')
-    p.add_argument('--english_share', type=float, default=0.2, help='of the sample')
-    p.add_argument('--coverage', type=float, default=0.9995, help='part of all characters with an id; others are spelt in bytes')
+    p.add_number('--temperature', 5., 'of the sample', least=1, is_finite=False)
+    p.add_number('--sentences', 200_000, 'in the sample', least=1)
+    p.add_number('--english_share', 0.2, 'of the sample', least=0, most=1)
+    p.add_number('--coverage', 0.9995, 'part of all characters with an id; others are spelt in bytes', above=0, most=1)
     p.add_argument('--language_tags', action='store_true', help="give each language an id '<code>'")
-    p.add_argument('--seed', type=int, default=0, help='of the sample')
-    p.add_argument('--threads', type=int, default=2)
+    p.add_number('--seed', 0, 'of the sample', least=0)
+    p.add_number('--threads', 2, 'of the training', least=1, most=1024)
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
     console = Console(file=sys.stderr)
-    try:
-        corpus = PreparedCorpus(args.corpus)
-        if args.vocabulary:
-            vocabulary = Vocabulary(args.vocabulary)
-        else:
-            sentences = sample(corpus, args.sentences, args.temperature, args.english_share, args.seed)
-            tags = corpus.codes if args.language_tags else ()
-            with Progress(console=console, transient=True) as bar:
-                read = bar.track(sentences, description=f'vocabulary of {len(sentences):,} sentences')
-                vocabulary = train(read, args.size, args.kind, args.coverage, tags, args.threads)
-        ids = write_ids(corpus, vocabulary, console)
-    except ValueError as error:
-        raise SystemExit(f'train_vocabulary: {error}') from error
+    corpus = PreparedCorpus(args.corpus)
+    if args.vocabulary:
+        vocabulary = Vocabulary(args.vocabulary)
+    else:
+        sentences = sample(corpus, args.sentences, args.temperature, args.english_share, args.seed)
+        tags = corpus.codes if args.language_tags else ()
+        with Progress(console=console, transient=True) as bar:
+            read = bar.track(sentences, description=f'vocabulary of {len(sentences):,} sentences')
+            vocabulary = train(read, args.size, args.kind, args.coverage, tags, args.threads)
+    ids = write_ids(corpus, vocabulary, console)
     print(json.dumps({'vocabulary': corpus.vocabulary_path, **ids}) if args.json else ids_text(ids))
 
 

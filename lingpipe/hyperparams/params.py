@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 from lingpipe.hyperparams.class_names import class_name, find_class
@@ -58,6 +59,15 @@ class Params(Tree):
                 first_error = first_error or (error if error.path else ParamsError(f'{where}: {error}', where))
         assert first_error is not None
         raise first_error
+
+    def override_all(self, settings: Iterable[str]) -> Self:
+        """`override` for each of these texts, path=value."""
+        for setting in settings:
+            path, equals, text = setting.partition('=')
+            if not equals or not path.strip():
+                raise ParamsError(f'--set {setting} has no value; write --set path=value, as --set pipeline.num_cells=4.')
+            self.override(path.strip(), text)
+        return self
 
     def to_text(self) -> str:
         """The class, then one line `path : value` for every value; equal Params have equal text."""

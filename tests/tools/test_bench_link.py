@@ -6,8 +6,6 @@ import json
 import pytest
 from forks import Fork, run_module
 
-from tools import bench_link
-
 
 def test_a_slow_link_sets_the_pace():
     """2 cells and 4 micro-batches over 50 ms a transfer: the last value comes after 201 ms, its gradient 50 ms after its backward."""
@@ -19,8 +17,3 @@ def test_a_slow_link_sets_the_pace():
     assert (fast['link_mb_s'], fast['transfer_ms'], fast['simulated_ms']) == (None, 0, 15)
     assert slow['transfer_ms'] == pytest.approx(50) and slow['simulated_ms'] == pytest.approx(1 + 4 * 50 + 3 + 50 + 2)
     assert slow['step_ms'] >= slow['simulated_ms'] and fast['step_ms'] < slow['step_ms']
-
-
-def test_refuses_what_cannot_be():
-    with pytest.raises(SystemExit, match=r'bench_link: a bandwidth is above 0; --device_ms is F,B'):
-        bench_link.main(['--links_mb_s=1,0'])

@@ -1,6 +1,7 @@
 """Promises of the launchers: what they write is what Slurm and Kubernetes take, and a local launch comes back from kills."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -76,22 +77,85 @@ def test_slurm_workers_get_their_address_and_flags(tmp_path):
     assert made.stdout == "-m lingpipe.trainer --mode=worker --address=n:5000 --model=image.digits.Dense --set task.x='a b'\n", made.stderr
 
 
-@pytest.mark.parametrize('tool, flags, error', [
-    (launch_slurm, ['--nodes=0', '--', '--model=x'], 'launch_slurm: --nodes=0 and 1 flags of the trainer; use 1 node or more'),
-    (launch_kubernetes, ['--image=x', '--claim=y'], 'launch_kubernetes: --workers=2 and 0 flags of the trainer; use 1 worker or more'),
-    (launch_local, ['--workers=0', '--', '--model=x'], 'launch_local: --workers=0; use 1 or more, or the trainer alone'),
-    (launch_local, [], "launch_local: the trainer's flags are missing; write them after --"),
+TRAINER = ['--', '--model=x', '--logdir=y']
+
+
+@pytest.mark.parametrize('flags, error', [
+    ([], "the trainer's flags are missing; write them after --, as -- --model=NAME --logdir=DIR"),
+    ([*TRAINER, '--devices=cpu:1'], '--devices after -- is given to the trainer by this tool; leave it out'),
+    ([*TRAINER, '-devices', 'cpu:1'], '--devices after -- is given to the trainer by this tool; leave it out'),
+    ([*TRAINER, '--address=a:1'], '--address after -- is given to the trainer by this tool; leave it out'),
+    ([*TRAINER, '--mode=worker'], '--mode=worker after -- is no job for workers; use one of train_and_eval, train, eval, decode'),
+    ([*TRAINER, '--stepps=3'], "the trainer's flags after --: Unknown command line flag 'stepps'"),
+    (['--', '--model=x'], '--logdir after -- is missing; write -- --model=NAME --logdir=DIR'),
+    (['--worker_devices=cpu:0', *TRAINER], '--worker_devices=cpu:0 of a worker; write the devices that it has: cpu:4'),
 ])
-def test_launchers_refuse_what_cannot_be(tool, flags, error):
-    with pytest.raises(SystemExit, match=error):
-        tool.main(flags)
+@pytest.mark.parametrize('tool, own', [(launch_slurm, []), (launch_kubernetes, ['--image=x', '--claim=y'])])
+def test_launchers_refuse_flags_that_the_job_would_fail_with(tool, own, flags, error):
+    with pytest.raises(SystemExit, match='^' + re.escape(f'{tool.__name__.split(".")[1]}: {error}')):
+        tool.main([*own, *flags])
+
+
+@pytest.mark.parametrize('values, error', [
+    ({'name': 'Bad Name'}, "--name='Bad Name' is no name of a Service and a StatefulSet; use up to 52 small letters"),
+    ({'name': 'a\n  labels: {b: c}'}, "--name='a\\n  labels: {b: c}' is no name of a Service"),
+    ({'name': '1a'}, "--name='1a' is no name of a Service"),
+    ({'name': 'a' * 53}, f"--name='{'a' * 53}' is no name of a Service"),
+    ({'image': ''}, "--image='' is no container image; write registry/name:tag"),
+    ({'image': 'Registry/Name'}, "--image='Registry/Name' is no container image"),
+    ({'image': 'name:tag:tag'}, "--image='name:tag:tag' is no container image"),
+    ({'claim': 'a/b'}, "--claim='a/b' is no name of a PersistentVolumeClaim"),
+    ({'memory': '32Gb'}, "--memory='32Gb' is no amount above 0; write --cpu=8 or --cpu=500m, --memory=32Gi"),
+    ({'cpu': '0.0'}, "--cpu='0.0' is no amount above 0"),
+])
+def test_kubernetes_names_and_amounts_are_those_that_it_takes(values, error):
+    with pytest.raises(ValueError, match='^' + re.escape(error)):
+        launch_kubernetes.manifest(1, **{'image': 'a', 'claim': 'b', 'flags': FLAGS, **values})
+
+
+@pytest.mark.parametrize('image', [
+    'lingpipe', 'lingpipe:1.0_rc-2', 'registry.example.com:5000/team/lingpipe:1', 'ghcr.io/a/b-c__d/e',
+    f'localhost/lingpipe@sha256:{"0a" * 32}', f'lingpipe:1@sha256:{"0a" * 32}'])
+def test_every_reference_of_an_image_is_taken(image):
+    assert image in launch_kubernetes.manifest(1, image, 'claim.of-1', FLAGS, name='a' * 52, cpu='0.5', memory='1Ti')
+
+
+@pytest.mark.parametrize('values, error', [
+    ({'name': 'a b'}, "--name='a b' is no name of a job and of its log; use up to 64 letters"),
+    ({'name': 'a\n#SBATCH --uid=0'}, "--name='a\\n#SBATCH --uid=0' is no name of a job"),
+    ({'time': '1:00:00\n#SBATCH --uid=0'}, "--time='1:00:00\\n#SBATCH --uid=0' is no limit of sbatch; write minutes"),
+    ({'time': 'tomorrow'}, "--time='tomorrow' is no limit of sbatch"),
+    ({'time': '1:2:3:4'}, "--time='1:2:3:4' is no limit of sbatch"),
+    ({'extra': ('--a\nrm',)}, "--sbatch='--a\\nrm' is no option of sbatch on one line"),
+])
+def test_slurm_options_stay_on_their_lines(values, error):
+    with pytest.raises(ValueError, match='^' + re.escape(error)):
+        launch_slurm.script(1, FLAGS, **values)
+
+
+@pytest.mark.parametrize('time', ['0', '90', '90:30', '24:00:00', '2-12', '2-12:30', '2-12:30:59'])
+def test_every_form_of_a_time_limit_is_taken(time):
+    assert f'#SBATCH --time={time}\n' in launch_slurm.script(1, FLAGS, time=time)
+
+
+def test_slurm_quotes_the_path_of_python_for_trainer_and_workers(tmp_path):
+    python = tmp_path / "it's my" / 'python'
+    python.parent.mkdir()
+    python.write_text('#!/bin/bash\necho "$@"\n')
+    python.chmod(0o755)
+    text = launch_slurm.script(1, FLAGS, python=str(python))
+    inner = text.split("bash -c '")[1].split("done' &")[0].replace('sleep 1', 'exit')
+    trainer = next(line for line in text.splitlines() if '--devices=' in line).removesuffix(' &')
+    for command in (f"port=1; bash -c '{inner}done'", f'port=1; workers=w; {trainer}'):
+        done = subprocess.run(['bash', '-c', command], capture_output=True, text=True, timeout=30)
+        assert done.stdout.startswith('-m lingpipe.trainer'), done.stderr
 
 
 def test_local_launch_ends_if_a_worker_cannot_start(monkeypatch):
     monkeypatch.setattr(launch_local, 'start',
-                        lambda flags, _: subprocess.Popen(['false'] if '--mode=worker' in flags else ['sleep', '60']))
+                        lambda flags, *_: subprocess.Popen(['false'] if '--mode=worker' in flags else ['sleep', '60']))
     with pytest.raises(SystemExit, match=r'^launch_local: worker 127.0.0.1:\d+ cannot start \(exit code 1\); it has said why\.$'):
-        launch_local.main(['--workers=2', '--', '--model=x'])
+        launch_local.main(['--workers=2', *TRAINER])
 
 
 def test_local_launch_starts_again_what_is_killed_and_ends_with_the_trainer(tmp_path):

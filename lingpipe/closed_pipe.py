@@ -1,0 +1,43 @@
+"""Closed pipe: a command whose reader has gone, as in `command | head`, ends quietly; a training goes on.
+
+Python raises BrokenPipeError for the next line that is printed, and again when the interpreter flushes the
+standard output at its end. Without Python, SIGPIPE would end the command; it would also end a training that
+writes to a connection, so the signal stays ignored.
+"""
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Callable
+
+EXIT_CODE = 141   # 128 + SIGPIPE, as shells count a command that the signal has ended
+
+
+def ends_quietly(command: Callable[[], int]) -> int:
+    """Runs a command, and returns its exit code, or EXIT_CODE if nobody reads its standard output any more."""
+    try:
+        try:
+            return command()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        if not _has_no_reader(1):
+            raise
+        discard_output()
+        return EXIT_CODE
+
+
+def discard_output() -> None:
+    """Lets all that is printed from now on, and what is still in the buffer, go nowhere."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+
+
+def _has_no_reader(descriptor: int) -> bool:
+    """Whether a file descriptor is a pipe or a socket whose other end is closed."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

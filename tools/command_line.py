@@ -1,0 +1,161 @@
+"""Command line: what all tools do with flags, errors and a closed pipe.
+
+    @command
+    def main(argv: list[str] | None = None) -> None:
+        p = parser('bench', __doc__)
+        p.add_number('--steps', 10, 'timed steps', least=1)
+        p.add_output('--output', '', 'a file; default: print')
+        args = p.parse_args(argv)
+
+argparse checks the type of one flag at most; here numbers have the bounds of a field in Params, and what is
+to be written is known to be writable before any work is done. Every mistake is one sentence on stderr.
+"""
+from __future__ import annotations
+
+import argparse
+import functools
+import inspect
+import os
+import pathlib
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn, Protocol
+
+from lingpipe import closed_pipe
+from lingpipe.error_text import sentence
+from lingpipe.hyperparams.bounds import Bounds
+
+MAX_CELLS = 1024   # of benchmarks: each cell is a device with a thread of its own
+
+
+class Main(Protocol):
+    """A tool's main function."""
+
+    def __call__(self, argv: list[str] | None = None) -> None:
+        """Runs the tool; `argv` are its flags, by default those of this process."""
+
+
+def command(main: Main) -> Main:
+    """Decorates the main function of a tool: whatever it raises ends the process with one sentence."""
+    name = pathlib.Path(inspect.getfile(main)).stem   # type: ignore[arg-type]
+
+    @functools.wraps(main)
+    def run(argv: list[str] | None = None) -> None:
+        flags = sys.argv[1:] if argv is None else argv
+        try:
+            code = closed_pipe.ends_quietly(lambda: main(argv) or 0)   # type: ignore[func-returns-value]
+        except KeyboardInterrupt:
+            print(f'{name}: stopped by Ctrl-C.', file=sys.stderr)
+            code = 130
+        except Exception as error:   # Experiments and their layers are anyone's code.
+            if '--traceback' in flags[:flags.index('--') if '--' in flags else None]:
+                traceback.print_exc()
+            is_expected = isinstance(error, ValueError | OSError | ImportError)
+            hint = '' if is_expected else ' (--traceback shows where.)'
+            text = str(error) if type(error) is ValueError else sentence(error)   # It may hold a table.
+            raise SystemExit(f'{name}: {text}{hint}') from error
+        if code:
+            raise SystemExit(code)
+
+    return run
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser with flags for numbers and for files that are written."""
+
+    def __init__(self, name: str, text: str | None):
+        super().__init__(prog=f'python -m tools.{name}', description=text, formatter_class=argparse.RawDescriptionHelpFormatter,
+                         allow_abbrev=False)
+        self._name = name
+        self._bounds: dict[str, Bounds] = {}
+        self._outputs: list[str] = []
+        self._folders: list[str] = []
+        self.add_argument('--traceback', action='store_true', help='show where an error comes from')
+
+    def add_number(self, flag: str, default: float, help: str = '', **bounds: Any) -> None:   # noqa: A002
+        """A flag for an int or a float, as its default is; `bounds` are those of hyperparams.field."""
+        self.add_argument(flag, type=type(default), default=default, help=help)
+        self._bounds[flag] = Bounds(**bounds)
+
+    def add_numbers(self, flag: str, default: str, help: str = '', *, count: int | None = None,   # noqa: A002
+                    **bounds: Any) -> None:
+        """A flag for numbers with commas between them, as a tuple of floats; `count`: how many there must be."""
+
+        def numbers(text: str) -> tuple[float, ...]:
+            parts = text.split(',') if text else []
+            if count is not None and len(parts) not in (0, count):
+                raise argparse.ArgumentTypeError(f'{text!r} has {len(parts)} numbers, not {count}; write them with commas between')
+            try:
+                return tuple(map(float, parts))
+            except ValueError:
+                raise argparse.ArgumentTypeError(f'{text!r} is no list of numbers; write them with commas between') from None
+
+        self.add_argument(flag, type=numbers, default=numbers(default), help=help)
+        self._bounds[flag] = Bounds(**bounds)
+
+    def add_output(self, flag: str, default: str | None, help: str) -> None:   # noqa: A002
+        """A flag for a file that the tool writes; a default of None makes the flag required."""
+        self.add_argument(flag, default=default, required=default is None, help=help)
+        self._outputs.append(flag)
+
+    def add_output_folder(self, flag: str, help: str) -> None:   # noqa: A002
+        """A required flag for a folder that the tool makes, or fills."""
+        self.add_argument(flag, required=True, help=help)
+        self._folders.append(flag)
+
+    def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:   # type: ignore[override]
+        """The flags, checked; a mistake is a sentence on stderr and exit code 2."""
+        given = list(sys.argv[1:] if args is None else args)
+        for flag in given[:given.index('--') if '--' in given else None]:
+            if flag.endswith('=--'):   # argparse would take this for an empty list.
+                self.error(f'{flag} has no value; write one after =')
+        found: Any = super().parse_args(given, namespace)
+        try:
+            for flag, bounds in self._bounds.items():
+                bounds.check(getattr(found, flag[2:]), None, flag)
+            for flag in self._outputs:
+                check_writable(flag, getattr(found, flag[2:]))
+            for flag in self._folders:
+                check_folder(flag, getattr(found, flag[2:]))
+        except ValueError as error:
+            self.error(str(error))
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process with a sentence about its flags."""
+        print(f'{self._name}: {" ".join(message.split()).removesuffix(".")}; --help lists all flags.', file=sys.stderr)
+        raise SystemExit(2)
+
+
+def check_writable(flag: str, path: str) -> None:
+    """Raises ValueError if a file of this path cannot be written; '' is no file."""
+    if not path:
+        return
+    was_there = os.path.exists(path)
+    try:
+        with open(path, 'ab'):
+            pass
+        if not was_there:
+            os.remove(path)
+    except (OSError, ValueError) as error:   # ValueError: a null character.
+        reason = getattr(error, 'strerror', None) or error
+        raise ValueError(f'{flag}={path} cannot be written: {reason}; name a file in a folder that is there') from error
+
+
+def check_folder(flag: str, path: str) -> None:
+    """Raises ValueError if a folder of this path cannot be made or written to."""
+    if not path or '\0' in path:
+        raise ValueError(f'{flag}={path!r} is no folder; name one')
+    there = os.path.abspath(path)
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        raise ValueError(f'{flag}={path} cannot be a folder: {there} is a file; name another')
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f'{flag}={path} cannot be written: no permission for {there}; name another')
+
+
+def numbers_text(numbers: Sequence[float]) -> str:
+    """What `Parser.add_numbers` reads as these numbers."""
+    return ','.join(map(repr, numbers))
