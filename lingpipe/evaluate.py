@@ -13,6 +13,8 @@ from absl import logging
 
 from lingpipe import side_files
 from lingpipe.input import Input
+from lingpipe.input.first_batch import check_batch, first_batch, named
+from lingpipe.pipeline.bad_ids import BadIdError
 from lingpipe.pipeline.evaluator import Evaluator
 from lingpipe.pipeline.program import Program
 
@@ -38,26 +40,50 @@ class Evaluation:
 
 
 class Evaluations:
-    """The evaluations of a program on its eval inputs. The step of each is traced once, when it is first needed."""
+    """The evaluations of a program on its eval inputs. The step of each is traced once, when it is first run."""
 
     def __init__(self, program: Program, inputs: Mapping[str, Input], task: Task, logdir: str):
         self.inputs = inputs
         self._program, self._task, self._logdir = program, task, logdir
         self._evaluators: dict[str, Evaluator] = {}
 
+    def check(self, name: str) -> None:
+        """Looks, before anything is computed, whether the network can be evaluated on the eval input `name`: reads one mini-batch.
+
+        Raises:
+          ValueError: it cannot, or the input is empty or cannot be read.
+        """
+        source = self.inputs[name]
+        with named(f'eval_inputs.{name}'):
+            if len(source.specs()) > 1:
+                raise ValueError(f'{type(source).__name__} gives mini-batches of {len(source.specs())} shapes, but an evaluation takes '
+                                 'one; give it one bucket of lengths.')
+            evaluator, batches = self._evaluator(name), source.batches()
+        if first_batch(f'eval_inputs.{name}', source, 0, batches, evaluator.check) is None:
+            raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
+
+    def check_metric(self, name: str, metric: str) -> None:
+        """Raises ValueError unless an evaluation on the eval input `name` will give `metric`; nothing is computed."""
+        if names := self._evaluator(name).names_without(metric):
+            raise ValueError(f'task.best_metric={metric!r} is not among the metrics of {name}: {", ".join(names)}; name one of them.')
+
     def run(self, name: str, is_stopping: Callable[[], bool] = lambda: False) -> Evaluation | None:
         """The evaluation of the weights as they are on the eval input `name`; None if is_stopping() became true before its end.
 
         Raises:
-          ValueError: it has no examples.
+          ValueError: it has no examples, or one that the network cannot use.
         """
         one = self.inputs[name]
-        review = self._task.review(one)
-        if name not in self._evaluators:
-            self._evaluators[name] = self._program.evaluator(one.spec(), fetch=review.fetch if review else ())
+        review, evaluator = self._task.review(one), self._evaluator(name)
         sums: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
-        for batch in one.batches():
-            results, fetched = self._evaluators[name].step(batch)
+        for number, batch in enumerate(one.batches()):
+            try:
+                results, fetched = evaluator.step(batch)
+            except BadIdError:
+                check_batch(f'eval_inputs.{name}', one, number * one.params.batch_size, batch, evaluator.check)
+                raise
+            if not math.isfinite(float(results['loss'][0])):
+                check_batch(f'eval_inputs.{name}', one, number * one.params.batch_size, batch, evaluator.check)
             for metric, (value, weight) in results.items():
                 sums[metric].append((float(value), float(weight)))
             if review:
@@ -67,6 +93,12 @@ class Evaluations:
         if not sums:
             raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
         return Evaluation({metric: mean(pairs) for metric, pairs in sums.items()}, review)
+
+    def _evaluator(self, name: str) -> Evaluator:
+        if name not in self._evaluators:
+            review = self._task.review(self.inputs[name])
+            self._evaluators[name] = self._program.evaluator(self.inputs[name].spec(), fetch=review.fetch if review else ())
+        return self._evaluators[name]
 
     def draw(self, name: str, step: int, evaluation: Evaluation) -> Picture | None:
         """Writes the picture of an evaluation after `step`, if its task draws one.

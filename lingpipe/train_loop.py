@@ -18,6 +18,7 @@ A file that cannot be written, as on a full disk, costs a line and no more, exce
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import time
@@ -25,12 +26,15 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from lingpipe.checkpoint import Checkpointer
+from lingpipe.checkpoint.room import check_room
 from lingpipe.cluster.watchdog import Watchdog
 from lingpipe.evaluate import EvaluationLog, Evaluations, Metrics, metrics_text
 from lingpipe.hyperparams import Configurable, field
 from lingpipe.input import InputMeter
+from lingpipe.input.first_batch import check_batch, first_batch, named
 from lingpipe.outcome import Outcome
 from lingpipe.overview import overview
+from lingpipe.pipeline.bad_ids import BadIdError
 from lingpipe.pipeline.timeline import Timeline
 from lingpipe.progress import Progress
 from lingpipe.remedy import remedy
@@ -154,30 +158,66 @@ class TrainLoop(Configurable):
                     self._progress.message(
                         f'{self._logdir} is at step {state.step} already, and train.num_steps is {p.num_steps}: '
                         f'no step is left to train; give --steps above {state.step} to train on.')
+                batches = self._checked_batches()
                 with self._beside_training('TensorBoard files'):
                     self._summaries['train'].text('params', self._experiment.params.to_text())
                 self._find_best()
                 if state.step and self._is_evaluated_at(state.step):
                     self._evaluate(stop)
                 try:
-                    self._train(stop)
+                    self._train(stop, batches)
                 except (ValueError, ArithmeticError, OSError):
                     state.check(is_at_end=True)
                     raise
                 self._finish(stop)
         return self._outcome
 
-    def _train(self, stop: StopSignals) -> None:
+    def _checked_batches(self) -> Iterator[Any]:
+        """The mini-batches that are left to train on, once all that can be known before the first step is found to be right.
+
+        Raises:
+          ValueError: one mini-batch of each input says that the network cannot be trained or evaluated on it.
+          OSError: there is no room for a checkpoint.
+        """
+        p, state, source = self.params, self._state, self._experiment.train_input
+        is_training = state.step < p.num_steps
+        if is_training or self._is_evaluated_at(state.step):
+            self._begin('the look at the inputs')
+            for name in sorted(self._evaluations.inputs):
+                self._evaluations.check(name)
+            if self._best_input:
+                self._evaluations.check_metric(self._best_input, self._experiment.params.task.best_metric)
+        if not is_training:
+            return iter(())
+        check_room(self._checkpointer.directory, self._program.variables())
+        with named('train_input'):
+            batches = source.batches(state.position)
+        first = first_batch('train_input', source, state.position, batches, self._program.check)
+        return itertools.chain([] if first is None else [first], batches)
+
+    def _check_ids(self, step: int) -> None:
+        """Raises ValueError if the mini-batches of the update that follows `step` updates have an id that a layer cannot use."""
+        source, batch_size = self._experiment.train_input, self._experiment.params.train_input.batch_size
+        position = step * self._experiment.examples_per_step
+        for batch in itertools.islice(source.batches(position), self._experiment.params.task.learner.accumulate):
+            check_batch(f'train_input, in step {step + 1}', source, position, batch, self._program.check)
+            position += batch_size
+
+    def _train(self, stop: StopSignals, mini_batches: Iterator[Any]) -> None:
         p, state = self.params, self._state
         if state.step >= p.num_steps:
             return
         if any(every and state.step // every * every + every < p.num_steps for every in (p.checkpoint_every_steps, p.eval_every_steps)):
             state.prepare()
-        batches = InputMeter(self._experiment.train_input.batches(state.position))
+        batches = InputMeter(mini_batches)
         while state.step < p.num_steps and not stop.name:
             start_s = time.perf_counter()
             self._begin(f'step {state.step + 1}', is_bounded=self._num_calls > _NUM_UNBOUNDED_STEPS and not self._is_timed(state.step + 1))
-            results = self._step(iter(batches))
+            try:
+                results = self._step(iter(batches))
+            except BadIdError:
+                self._check_ids(state.step)   # says which example of the data it is
+                raise
             self._num_calls += 1
             state.check()
             state.step += 1
@@ -261,6 +301,7 @@ class TrainLoop(Configurable):
                 self._progress.message(f'step {state.step} is skipped, and so are those after it that are alike: all of its examples '
                                        f'have weight 0')
             return
+        self._check_ids(state.step - 1)
         state.num_nonfinite += 1
         state.num_nonfinite_in_a_row += 1
         found = f'loss {results["loss"]:g} and gradient norm {results["gradient_norm"]:g}'

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from lingpipe.input.base import Input
+from lingpipe.input.errors import one_sentence
 
 
 class ArrayInput(Input):
@@ -27,12 +29,35 @@ class ArrayInput(Input):
 
     @functools.cached_property
     def _arrays(self) -> dict[str, tf.Tensor]:
-        arrays = self.load()
-        lengths = {name: len(array) for name, array in arrays.items()}
+        name = type(self).__name__
+        with one_sentence(f'load of {name}'):
+            arrays = self.load()
+        if not isinstance(arrays, Mapping):
+            raise ValueError(f'load of {name} gives {type(arrays).__name__}, but must give a dict of name -> array, as '
+                             "{'image': images, 'label': labels}; return one.")
         if not arrays:
-            raise ValueError(f'load of {type(self).__name__} gives no arrays; return a dict of name -> array.')
+            raise ValueError(f'load of {name} gives no arrays; return a dict of name -> array.')
+        arrays = {key: _checked(array, f'{key!r} of load of {name}') for key, array in arrays.items()}
+        lengths = {key: len(array) for key, array in arrays.items()}
         if len(set(lengths.values())) > 1:
-            raise ValueError(f'the arrays of {type(self).__name__} have different lengths: '
-                             f'{", ".join(f"{name} {n}" for name, n in lengths.items())}; give one row to every example.')
+            raise ValueError(f'the arrays of {name} have different lengths: '
+                             f'{", ".join(f"{key} {n}" for key, n in lengths.items())}; give one row to every example.')
         with tf.device('CPU:0'):
-            return {name: tf.convert_to_tensor(array) for name, array in arrays.items()}
+            return {key: tf.convert_to_tensor(array) for key, array in arrays.items()}
+
+
+def _checked(array: Any, what: str) -> np.ndarray:
+    """The array; numbers, bools or strings, of one dimension at least."""
+    try:
+        array = np.asarray(array)
+    except ValueError as error:
+        raise ValueError(f'{what} is no array: {error}; give every example the same shape.') from error
+    if array.dtype.kind == 'O' and not all(isinstance(value, str | bytes) for value in array.flat):
+        found = next(type(value).__name__ for value in array.flat if not isinstance(value, str | bytes))
+        raise ValueError(f'{what} is an array of Python objects ({found}), but must be of numbers; give it a dtype, '
+                         'and every example the same shape.')
+    if array.dtype.kind not in 'biufcOSUV':
+        raise ValueError(f'{what} is of {array.dtype}, but must be of numbers; convert it in load.')
+    if array.ndim == 0:
+        raise ValueError(f'{what} is one value, {array!r}, but must have a row for every example.')
+    return array

@@ -15,6 +15,7 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import order
 from lingpipe.input.batches import Batches
+from lingpipe.input.errors import one_sentence
 from lingpipe.nested import flatten
 
 _ENDLESS = 1 << 62   # positions
@@ -108,14 +109,15 @@ class Input(Configurable):
             return finish({**placed, 'example': self.preprocess(self.decode(placed['example']), placed['seed'])})
 
         calls = p.num_parallel_calls or tf.data.AUTOTUNE
-        dataset = tf.data.Dataset.range(position, total, p.batch_size).map(place, calls, deterministic=True)
-        if type(self).decode is Input.decode and type(self).preprocess is Input.preprocess:
-            dataset = dataset.map(finish)
-            self._check_static(tf.nest.map_structure(lambda t: t.shape[1:], dataset.element_spec))
-        else:
-            dataset = dataset.unbatch().map(of_one, calls, deterministic=True)
-            self._check_static(tf.nest.map_structure(lambda t: t.shape, dataset.element_spec))
-            dataset = dataset.batch(p.batch_size, drop_remainder=True)
+        with one_sentence(type(self).__name__):   # the maps below trace what subclasses say
+            dataset = tf.data.Dataset.range(position, total, p.batch_size).map(place, calls, deterministic=True)
+            if type(self).decode is Input.decode and type(self).preprocess is Input.preprocess:
+                dataset = dataset.map(finish)
+                self._check_static(tf.nest.map_structure(lambda t: t.shape[1:], dataset.element_spec))
+            else:
+                dataset = dataset.unbatch().map(of_one, calls, deterministic=True)
+                self._check_static(tf.nest.map_structure(lambda t: t.shape, dataset.element_spec))
+                dataset = dataset.batch(p.batch_size, drop_remainder=True)
         return self.fetch_ahead(dataset)
 
     def fetch_ahead(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -128,7 +130,15 @@ class Input(Configurable):
 
     def batches(self, position: int = 0) -> Batches:
         """The batches of dataset(position), one after the other; what the source finds wrong on the way is a ValueError too."""
-        return Batches(self.dataset(position))
+        return Batches(self.dataset(position), type(self).__name__)
+
+    def example_name(self, position: int) -> str:
+        """What a person finds the example at a position by; empty if only the batch knows."""
+        if type(self).dataset is not Input.dataset:
+            return ''
+        p = self.params
+        index, _ = order.indices(tf.constant([position], tf.int64), self.num_examples(), p.seed, p.shuffle)
+        return f'example {int(index[0])} of {type(self).__name__}'
 
     def num_batches(self, position: int = 0) -> int | None:
         """How many batches `dataset(position)` has; None if it has no end."""
@@ -155,7 +165,9 @@ class Input(Configurable):
                                  f'{f"is it {near[0]!r}?" if near else "rename an entry in preprocess, or read another."}')
 
     def _checked_num_examples(self) -> int:
-        n, p = self.num_examples(), self.params
+        p = self.params
+        with one_sentence(type(self).__name__):
+            n = self.num_examples()
         if n == 0:
             raise ValueError(f'{type(self).__name__} has no examples; name data that is not empty.')
         if p.num_epochs is None and p.batch_size > n:

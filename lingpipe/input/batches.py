@@ -9,18 +9,21 @@ traceback of an error) waits for ever for the calls of those threads: the proces
 """
 from __future__ import annotations
 
-import re
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
+from lingpipe.input.errors import one_sentence
+
 
 class Batches(Iterator[dict[str, Any]]):
-    """The elements of a dataset, one after the other; what Python found wrong in making one is the ValueError that it raised."""
+    """The elements of a dataset, one after the other; what is wrong in making one is a ValueError."""
 
-    def __init__(self, dataset: tf.data.Dataset):
+    def __init__(self, dataset: tf.data.Dataset, name: str = 'the input'):
+        """name: of the input, for errors."""
+        self._name = name
         self._held = [iter(dataset)]
         weakref.finalize(self, self._held.clear)   # which also runs before Python ends
 
@@ -28,10 +31,5 @@ class Batches(Iterator[dict[str, Any]]):
         """The next batch."""
         if not self._held:
             raise StopIteration
-        try:
+        with one_sentence(self._name):
             return next(self._held[0])   # type: ignore[no-any-return]
-        except tf.errors.OpError as error:
-            found = re.search(r'ValueError: (.*?)\n+Traceback', error.message, re.DOTALL)
-            if found is None:
-                raise
-            raise ValueError(found[1]) from error

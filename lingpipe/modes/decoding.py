@@ -13,13 +13,14 @@ from lingpipe.modes import logdir
 
 def decode(params: Any, values: Any, lines: list[str], watchdog: Watchdog | None) -> int:
     """Decodes with the newest checkpoint; the devices are set up already."""
+    path = values.decode_output
+    _check_output(path)
     experiment = params.instantiate()
     program, metadata = logdir.restored(experiment, values.logdir)
     if watchdog:
         watchdog.begin(f'decoding with the checkpoint of step {metadata["step"]}')
     found = experiment.task.decode(program, lines, metadata.get('task', {}))
     assert len(found) == len(lines), (len(found), len(lines))
-    path = values.decode_output
     try:
         with open(f'{path}.new', 'w', encoding='utf-8') if path else contextlib.nullcontext(sys.stdout) as file:
             file.writelines(f'{line}\n' for line in found)
@@ -28,6 +29,20 @@ def decode(params: Any, values: Any, lines: list[str], watchdog: Watchdog | None
     except OSError as error:
         raise OSError(f'{path or "standard output"} cannot be written: {error}; correct --decode_output.') from error
     return 0
+
+
+def _check_output(path: str) -> None:
+    """Raises OSError if the file of results, or standard output for '', cannot be written; an hour of decoding later it would be lost."""
+    if not path:
+        return
+    try:
+        if os.path.isdir(path):
+            raise OSError('it is a directory')
+        with open(f'{path}.new', 'w', encoding='utf-8'):
+            pass
+        os.remove(f'{path}.new')
+    except OSError as error:
+        raise OSError(f'{path} cannot be written: {error}; correct --decode_output.') from error
 
 
 def read_lines(path: str, is_needed_again: bool = False, line_limit: int | None = None) -> list[str]:

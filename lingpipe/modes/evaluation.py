@@ -20,8 +20,12 @@ def evaluate(params: Any, values: Any, watchdog: Watchdog | None) -> int:
     program, metadata = logdir.restored(experiment, values.logdir)
     step = metadata['step']
     evaluations = Evaluations(program, experiment.eval_inputs, experiment.task, values.logdir)
+    if watchdog:
+        watchdog.begin('the look at the inputs')
     for name, source in experiment.eval_inputs.items():
         experiment.task.check_facts(metadata.get('task', {}), source)
+        evaluations.check(name)
+    for name in experiment.eval_inputs:
         if watchdog:
             watchdog.begin(f'the evaluation of step {step} on {name}')
         evaluation = evaluations.run(name)

@@ -10,19 +10,24 @@ from lingpipe import nested
 from lingpipe.pipeline import plan as plan_lib
 from lingpipe.pipeline import results
 from lingpipe.pipeline.accumulators import Accumulators
+from lingpipe.pipeline.bad_ids import BadId, find_bad_id
 from lingpipe.pipeline.cell import Cell, Task
 from lingpipe.pipeline.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.schedule import forward_only
 from lingpipe.pipeline.step import check_batch, explained, run_tasks
 from lingpipe.pipeline.tracer import CellTracer
 from lingpipe.pipeline.transfers import Wire
+from lingpipe.tracing import trace
 
 if TYPE_CHECKING:
     from lingpipe.pipeline.program import Program
 
 
 class Evaluator:
-    """The evaluation step of a Program; with the moving averages of the weights where the learner keeps them."""
+    """The evaluation step of a Program; with the moving averages of the weights where the learner keeps them.
+
+    It is planned when it is made, which tells whether the network can be run on such mini-batches, and traced by the first step.
+    """
 
     def __init__(self, program: Program, batch_spec: dict[str, Any], num_micro_batches: int, fetch: Sequence[str]):
         """As Program.evaluator."""
@@ -38,18 +43,62 @@ class Evaluator:
             if name not in fetched:
                 raise ValueError(f'no layer writes {name!r}; there are {", ".join(sorted({n for e in plan.elements for n in e.writes}))}.')
             fetched[name].readers.append(len(plan.elements))
-        cells = [Cell(c.index, c.elements, c.device) for c in plan.cells]
+        self._program, self._plan, self._batch_spec, self._fetched = program, plan, batch_spec, fetched
+        self._is_broken = False
+        self._accumulators: list[Accumulators] = []
+        self._step: Any = None
+
+    def check(self, batch: dict[str, Any]) -> BadId | None:
+        """Raises ValueError for a mini-batch of another spec; returns an id in it that a layer cannot use, if there is one."""
+        return find_bad_id(self._plan.elements, check_batch(batch, self._batch_spec))
+
+    def names_without(self, metric: str) -> list[str]:
+        """The names of the losses and metrics that `step` will give; [] as soon as `metric` is found to be one of them.
+
+        Each layer is traced by itself, the last first, which is most often the one that has the metric.
+        """
+        losses: list[str] = ['loss']
+        metrics: list[tuple[str, str]] = []
+        if metric == 'loss':
+            return []
+        for element in reversed(self._plan.elements):
+            made = trace(element.layer, training=False, **{argument: value.spec for argument, value in element.reads.items()})
+            losses += [f'loss/{path}/{name}' for path, name in made.emissions.losses]
+            metrics += made.emissions.metrics
+            if metric in losses or any(metric in (name, f'{name}/{path}') for path, name in metrics):
+                return []
+        named = [name for _, name in metrics]
+        return [*losses[:1 if len(losses) == 2 else None],   # the only one is 'loss' alone
+                *(name if named.count(name) == 1 else f'{name}/{path}' for path, name in metrics)]
+
+    def step(self, batch: dict[str, Any]) -> tuple[dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, Any]]:
+        """Returns ({name: (sum, weight)} of losses and metrics, {name: value} of what is fetched, for the whole mini-batch)."""
+        batch = check_batch(batch, self._batch_spec)
+        if self._step is None:
+            self._step = self._build()
+        if self._is_broken:
+            for accumulators in self._accumulators:
+                accumulators.reset()
+        self._is_broken = True  # until it comes to its end
+        with explained(self._plan.elements, batch):
+            made = self._step(*nested.leaves(batch))
+        self._is_broken = False
+        return made['sums'], made['outputs']
+
+    def _build(self) -> Any:
+        program, batch_spec, fetched = self._program, self._batch_spec, self._fetched
+        m = self._plan.params.num_micro_batches
+        cells = [Cell(c.index, c.elements, c.device) for c in self._plan.cells]
         variables = program.placed.averaged()
-        self._batch_spec, self._is_broken = batch_spec, False
         self._accumulators = [Accumulators(cell.device, []) for cell in cells]
         tasks: dict[tuple[str, int], Task] = {}
         for cell, accumulators in zip(cells, self._accumulators, strict=True):
             tracer = CellTracer(cell, program.placed.reader(cell, variables), accumulators, program.seed, 'none', training=False,
-                                jit_compile=params.jit_compile)
+                                jit_compile=self._plan.params.jit_compile)
             forward, _ = tracer.trace([], is_fused=False)
             assert forward is not None
             tasks['F', cell.index] = forward
-        mean_weight = MeanWeight(plan.elements, training=False) if asked_for(tasks.values()) else None
+        mean_weight = MeanWeight(self._plan.elements, training=False) if asked_for(tasks.values()) else None
 
         def body(*flat: tf.Tensor) -> Any:
             """One mini-batch through all cells, and what the layers emitted."""
@@ -65,19 +114,7 @@ class Evaluator:
                     emitted.append(tf.function(lambda a=accumulators: _read_and_reset(a), autograph=False)())
             return {'sums': results.named_sums(emitted), 'outputs': outputs}
 
-        self._step = tf.compat.v1.wrap_function(body, nested.leaves(batch_spec))
-
-    def step(self, batch: dict[str, Any]) -> tuple[dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, Any]]:
-        """Returns ({name: (sum, weight)} of losses and metrics, {name: value} of what is fetched, for the whole mini-batch)."""
-        batch = check_batch(batch, self._batch_spec)
-        if self._is_broken:
-            for accumulators in self._accumulators:
-                accumulators.reset()
-        self._is_broken = True  # until it comes to its end
-        with explained():
-            made = self._step(*nested.leaves(batch))
-        self._is_broken = False
-        return made['sums'], made['outputs']
+        return tf.compat.v1.wrap_function(body, nested.leaves(batch_spec))
 
 
 def _read_and_reset(accumulators: Accumulators) -> results.Emitted:

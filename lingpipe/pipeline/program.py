@@ -20,6 +20,7 @@ from lingpipe.layers.sequential import Sequential
 from lingpipe.learner import Learner
 from lingpipe.pipeline import plan as plan_lib
 from lingpipe.pipeline.accumulators import Accumulators
+from lingpipe.pipeline.bad_ids import BadId, find_bad_id
 from lingpipe.pipeline.cell import Cell, Leaf, Task, leaves_of
 from lingpipe.pipeline.evaluator import Evaluator
 from lingpipe.pipeline.mean_weight import MeanWeight, asked_for
@@ -136,9 +137,9 @@ class Program:
         spans = {task: (float(a), float(b)) for task, (a, b) in zip(shape.timed_tasks, stamps - stamps.min(), strict=True)}
         return results, Timeline(spans, self.plan.schedule.device_of)
 
-    def check_batch(self, batch: dict[str, Any]) -> None:
-        """Raises ValueError for a mini-batch that is of no batch_spec."""
-        self._shape_of(batch)
+    def check(self, batch: dict[str, Any]) -> BadId | None:
+        """Raises ValueError for a mini-batch that is of no batch_spec; returns an id in it that a layer cannot use, if there is one."""
+        return find_bad_id(self._shape_of(batch).plan.elements, batch)
 
     def has_traced(self, batch: dict[str, Any]) -> bool:
         """Whether a step of this shape was made before, so that this one is as quick as most."""
@@ -173,13 +174,13 @@ class Program:
         p = self.plan.params
         position = (tf.constant(step, tf.int64), tf.constant(index * p.num_replicas * p.num_micro_batches, tf.int32))
         self._is_broken = True  # unless it comes to its end, its tasks have added what the next step must not see
-        try:
-            with explained():
+        with explained(shape.plan.elements, batch):
+            try:
                 results = shape.steps[kind](*nested.leaves(batch), *position)
-        except tf.errors.CancelledError:  # what devices say that were cut off when another failed, and often all that is said
-            if not self._waits:
-                self._run_tasks(shape, nested.map_leaves(tf.convert_to_tensor, batch), *position)  # one by one, up to the one that fails
-            raise
+            except tf.errors.CancelledError:  # what devices say that were cut off when another failed, and often all that is said
+                if not self._waits:  # one by one, up to the one that fails
+                    self._run_tasks(shape, nested.map_leaves(tf.convert_to_tensor, batch), *position)
+                raise
         self._is_broken = False
         return results
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,13 @@ import tensorflow as tf
 from lingpipe import nested
 from lingpipe.pipeline import cell as cell_lib
 from lingpipe.pipeline.accumulators import Accumulators
+from lingpipe.pipeline.bad_ids import BadIdError, find_bad_id
 from lingpipe.pipeline.cell import Cell, Leaf, edges_of_tasks
 from lingpipe.pipeline.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.play import play
 from lingpipe.pipeline.schedule import Schedule, Task
 from lingpipe.pipeline.transfers import Wire
-from lingpipe.pipeline.wiring import BATCH, Value
+from lingpipe.pipeline.wiring import BATCH, Element, Value
 
 
 @dataclasses.dataclass
@@ -116,11 +117,14 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
 
 
 @contextlib.contextmanager
-def explained() -> Iterator[None]:
-    """Raises ValueError for what XLA says, at the first step, of a task that it cannot compile."""
+def explained(elements: Sequence[Element], batch: Mapping[str, Any]) -> Iterator[None]:
+    """Raises BadIdError for a step that fails since the mini-batch has an id that a layer cannot use, and ValueError for a task that XLA
+    cannot compile."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
+        if bad := find_bad_id(elements, batch):
+            raise BadIdError(bad.sentence()) from error
         if 'tf2xla conversion failed' not in error.message:
             raise
         found = re.search(r'unsupported operations when .*: (\w+) \(.*?\{\{node ([^}]*?)\./', error.message)

@@ -114,7 +114,7 @@ def expected(weights: dict[str, np.ndarray], rank: int, num_examples: int) -> di
 
 
 @pytest.mark.parametrize(('rank', 'num_cells', 'num_micro_batches'), [
-    (1, 1, 1), (1, 1, 4), (1, 2, 1), (1, 2, 4), (2, 1, 1), (2, 2, 4), (3, 1, 1), (3, 2, 4)])
+    (1, 1, 1), (1, 1, 4), (1, 2, 1), (1, 2, 4), (2, 2, 4), (3, 2, 4)])
 def test_every_loss_uses_the_weights_of_the_mini_batch(rank: int, num_cells: int, num_micro_batches: int) -> None:
     """10 examples in batches of 8 gave 55.463 where 13.789 was right, since padding counted unless Params.reads named the weight."""
     source = Examples.Params(batch_size=B, shuffle=False, rank=rank).instantiate()

@@ -1,0 +1,55 @@
+"""The first mini-batch of an input, looked at before a training or an evaluation begins."""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from lingpipe.input.base import Input
+
+
+class Bad(Protocol):
+    """What is wrong with an example of a mini-batch, as pipeline.bad_ids finds it."""
+
+    @property
+    def example(self) -> int:
+        """Its place in the mini-batch."""
+
+    def sentence(self, example_name: str = '') -> str:
+        """What is wrong, of an example with that name."""
+
+
+Check = Callable[[dict[str, Any]], Bad | None]
+
+
+@contextlib.contextmanager
+def named(name: str) -> Iterator[None]:
+    """Says which input an error is about: 'eval_inputs.test: ...'."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f'{name}: {error}') from error
+    except OSError as error:
+        raise OSError(f'{name}: {error}') from error
+
+
+def check_batch(name: str, source: Input, position: int, batch: dict[str, Any], check: Check) -> None:
+    """Raises ValueError, naming input and example, for a mini-batch at a position that the network cannot use."""
+    with named(name):
+        bad = check(batch)
+        if bad is not None:
+            raise ValueError(bad.sentence(source.example_name(position + bad.example)))
+
+
+def first_batch(name: str, source: Input, position: int, batches: Iterator[dict[str, Any]],
+                check: Check) -> dict[str, Any] | None:
+    """The first of `batches`, which begin at a position of the source; None if there is none.
+
+    Raises:
+      ValueError: it cannot be made, or the network cannot use it; begins with `name`.
+    """
+    with named(name):
+        batch = next(batches, None)
+    if batch is not None:
+        check_batch(name, source, position, batch, check)
+    return batch
