@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 NUM_WARM_UP_STEPS = 2    # Steps that are timed and not counted, while the timed graph warms up.
 NUM_MEASURED_STEPS = 5   # Timed steps whose median is shown.
 NUM_TIMED_STEPS = NUM_WARM_UP_STEPS + NUM_MEASURED_STEPS
-_NUM_UNBOUNDED_STEPS = 3   # The first of a run, which may take longer than the others: there is no time limit for them.
+NUM_UNBOUNDED_STEPS = 4  # Untimed steps of a run without a time limit: the first traces the graph.
 
 
 class NonFiniteError(ArithmeticError):
@@ -122,7 +122,7 @@ class TrainLoop(Configurable):
                                  params_text=experiment.params.to_text(), check_params=experiment.check_recorded)
         for source in inputs.values():
             experiment.task.check_facts(experiment.task.facts(experiment.train_input), source)
-        self._num_calls = 0   # of the step, in this run
+        self._num_untimed_steps = 0   # in this run
         self._num_updates = 0   # in this run: steps that were not skipped
         self._has_no_weight = False   # the last step
         self._timelines: list[Timeline] = []   # of the timed steps of this run
@@ -212,13 +212,15 @@ class TrainLoop(Configurable):
         batches = InputMeter(mini_batches)
         while state.step < p.num_steps and not stop.name:
             start_s = time.perf_counter()
-            self._begin(f'step {state.step + 1}', is_bounded=self._num_calls > _NUM_UNBOUNDED_STEPS and not self._is_timed(state.step + 1))
+            is_timed = self._is_timed(state.step + 1)
+            self._begin(f'step {state.step + 1}',
+                        is_bounded=self._num_untimed_steps >= NUM_UNBOUNDED_STEPS and not is_timed)
             try:
                 results = self._step(iter(batches))
             except BadIdError:
                 self._check_ids(state.step)   # says which example of the data it is
                 raise
-            self._num_calls += 1
+            self._num_untimed_steps += not is_timed
             state.check()
             state.step += 1
             self._check_finite(results)

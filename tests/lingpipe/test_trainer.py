@@ -160,8 +160,9 @@ def test_train_and_eval_prints_results_and_places(capsys, monkeypatch, tmp_path)
     assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=6', '--timeline') == 0
     end = capsys.readouterr().out.split('done after 6 steps\n')[1]
     assert re.search(r'^  test +loss [\d.]+  error [\d.]+$', end, re.MULTILINE)
-    assert re.search(r'^  timeline +bubble of step 5: measured [\d.]+%, predicted [\d.]+% from FLOPs', end, re.MULTILINE)
-    for place in ('timeline/step-00000005.png', 'timeline/step-00000005.json', 'checkpoints', 'tensorboard', 'params.txt'):
+    assert re.search(r'^  timeline +bubble of step 6: measured [\d.]+% \(median of 4 steps, .*\), '
+                     r'predicted [\d.]+% from FLOPs', end, re.MULTILINE)
+    for place in ('timeline/step-00000006.png', 'timeline/step-00000006.json', 'checkpoints', 'tensorboard', 'params.txt'):
         assert (tmp_path / place).exists() and (place in end or place == 'params.txt')
 
 
