@@ -8,7 +8,7 @@ is written but for an evaluation or the end: the weights of the newest may be wh
 
 A file that cannot be written, as on a full disk, costs a line and no more, except the last checkpoint: without it the training has failed.
 
-    LOGDIR/params.txt            the Params (written by the trainer)
+    LOGDIR/params.txt, lock      the Params; who trains there (both written by the trainer)
     LOGDIR/checkpoints/          see checkpoint/
     LOGDIR/tensorboard/          train, and eval_NAME for every eval input
     LOGDIR/timeline/             a picture and a trace of a measured step
