@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
@@ -26,7 +26,7 @@ class Task:
       gradients_out: leaves whose gradient so far it gives.
       num_residuals_out: tensors for the backward task.
     """
-    function: Callable[..., list[tf.Tensor]]
+    function: tf.types.experimental.ConcreteFunction
     inputs: list[Leaf]
     shared: list[str]
     gradients_in: list[Leaf]
