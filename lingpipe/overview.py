@@ -27,8 +27,8 @@ def overview(plan: Plan, batch_size: int) -> str:
         table.add_column(name, justify='left' if name == 'device' else 'right', no_wrap=True)
     for row in rows:
         table.add_row(str(row['cell']), short_device(row['device']), str(row['num_layers']),
-                      f'{row["gflops_per_micro_batch"]:,.4g}', short_number(row['num_weights']), f'{row["weight_mb"]:,.1f}',
-                      f'{row["activation_mb"]:,.1f}', f'{row["peak_mb"]:,.1f}', f'{row["sent_mb_per_micro_batch"]:,.2f}',
+                      f'{row["gflops_per_micro_batch"]:,.4g}', short_number(row['num_weights']), f'{row["state_mb"]:,.1f}',
+                      f'{row["held_mb_per_micro_batch"]:,.1f}', f'{row["peak_mb"]:,.1f}', f'{row["sent_mb_per_micro_batch"]:,.2f}',
                       f'{row["step_share"]:.1%}')
 
     of_replicas = f', {p.num_replicas} replicas of them (the first is shown)' if p.num_replicas > 1 else ''

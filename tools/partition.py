@@ -4,6 +4,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from lingpipe.pipeline.memory import Footprint
+
 if TYPE_CHECKING:
     from lingpipe.pipeline.plan import Plan
     from tools.command_line import Parser
@@ -32,7 +34,9 @@ def planned(args: argparse.Namespace) -> tuple[Any, Plan]:
     plan = params.instantiate().make_plan()
     if args.measure:
         from lingpipe.pipeline.profile import layer_seconds
-        params.pipeline.layer_seconds = tuple(layer_seconds(plan.elements, 'CPU:0'))
+        measured = layer_seconds(plan.elements, 'CPU:0')
+        params.pipeline.layer_seconds = tuple(forward + backward for forward, backward in measured)
+        params.pipeline.layer_backward_seconds = tuple(backward for _, backward in measured)
         plan = params.instantiate().make_plan()
     return params, plan
 
@@ -40,13 +44,22 @@ def planned(args: argparse.Namespace) -> tuple[Any, Plan]:
 def rows(plan: Plan) -> dict[str, Any]:
     """What --json prints: a row for every layer and every cell, the balance and the predicted bubble.
 
-    A layer's `gflops` and `activation_mb` are of one forward micro-batch, its `weight_mb` those of weights, gradients and slots; `ms`,
-    forward and backward of one micro-batch, is there if the costs are seconds.
+    A layer's `gflops` are of one forward micro-batch. `state_mb`, of weights, gradients and slots, and `residual_mb`, what a micro-batch
+    leaves for the backward where nothing is recomputed, are what the layer adds to its cell: what it shares with layers before it counts
+    there. `ms`, forward and backward of one micro-batch, and `backward_ms`, are there if the costs are seconds.
     """
-    seconds = plan.params.layer_seconds
-    layers = [{'cell': cell.index, 'layer': e.layer.path, 'kind': type(e.layer).__name__, 'gflops': e.cost.flops / 1e9,
-               'num_weights': e.cost.num_weights, 'weight_mb': plan.bytes_a_weight * e.cost.num_weights / 1e6,
-               'activation_mb': e.cost.activation_bytes / 1e6, 'reads': sorted({v.name for v in e.reads.values()}),
-               **({'ms': seconds[e.index] * 1e3} if seconds else {})}
-              for cell in plan.cells for e in cell.elements]
+    p = plan.params
+    layers = []
+    for cell in plan.cells:
+        before = Footprint()
+        for e, footprint in zip(cell.elements, plan.memory.growing(cell.elements[0].index), strict=False):
+            row = {'cell': cell.index, 'layer': e.layer.path, 'kind': type(e.layer).__name__, 'gflops': e.cost.flops / 1e9,
+                   'num_weights': e.cost.num_weights, 'state_mb': (footprint.fixed - before.fixed) / 1e6,
+                   'residual_mb': (footprint.residual - before.residual) / 1e6, 'reads': sorted({v.name for v in e.reads.values()})}
+            if p.layer_seconds:
+                row['ms'] = p.layer_seconds[e.index] * 1e3
+            if p.layer_backward_seconds:
+                row['backward_ms'] = p.layer_backward_seconds[e.index] * 1e3
+            layers.append(row)
+            before = footprint
     return {'layers': layers, 'cells': plan.rows(), 'balance': plan.balance, 'bubble_share': plan.simulate().bubble_share}

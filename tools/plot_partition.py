@@ -54,7 +54,7 @@ def save_png(path: str, found: dict[str, Any], title: str) -> None:
     costs_ax, weights_ax, cells_ax = figure.subplots(3, 1, gridspec_kw={'height_ratios': [4, 2, 2]})
     weights_ax.sharex(costs_ax)
     cost = Measure(layers, 'ms', 'ms') if 'ms' in layers[0] else Measure(layers, 'gflops', 'GFLOP')
-    weights = Measure(layers, 'weight_mb', 'MB')
+    weights = Measure(layers, 'state_mb', 'MB')
     draw_layers(costs_ax, layers, cost, 'forward and backward, measured' if 'ms' in layers[0] else 'forward')
     draw_layers(weights_ax, layers, weights, 'weights, gradients,\nslots')
     costs_ax.tick_params(labelbottom=False)

@@ -3,8 +3,8 @@
     python -m tools.show_partition --model=image.digits.AmoebaNet --num_cells=4
     python -m tools.show_partition --model=image.digits.AmoebaNet --num_cells=4 --measure
 
---measure also prints the line --set pipeline.layer_seconds=... that makes the trainer use the measured seconds as costs. The same as a
-picture: tools.plot_partition.
+--measure also prints the flags --set pipeline.layer_seconds=... and --set pipeline.layer_backward_seconds=... that make the trainer use
+the measured seconds as costs. The same as a picture: tools.plot_partition.
 """
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ def text(plan: Any, layers: list[dict[str, Any]], batch_size: int, is_measured: 
             lines.append(f'-- cell {row["cell"]}')
         time = f'{row["ms"]:8.2f} ms' if 'ms' in row else ''
         lines.append(f'   {row["layer"]:60} {row["kind"]:22} {row["gflops"]:9.4f} GFLOP {row["num_weights"]:12,} weights '
-                     f'{row["activation_mb"]:8.2f} MB {time}   reads {", ".join(row["reads"])}')
+                     f'{row["residual_mb"]:8.2f} MB {time}   reads {", ".join(row["reads"])}')
     made = '\n'.join(lines) + '\n\n' + overview(plan, batch_size)
     if is_measured:
-        made += f'\n--set pipeline.layer_seconds=[{", ".join(f"{s:.6g}" for s in plan.params.layer_seconds)}]\n'
+        seconds, backward = (', '.join(f'{s:.6g}' for s in of_layers)
+                             for of_layers in (plan.params.layer_seconds, plan.params.layer_backward_seconds))
+        made += f'\n--set pipeline.layer_seconds=[{seconds}] --set pipeline.layer_backward_seconds=[{backward}]\n'
     return made
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
@@ -25,8 +25,9 @@ class Task:
       outputs: leaves of values it makes for others.
       gradients_out: leaves whose gradient so far it gives.
       num_residuals_out: tensors for the backward task.
+      held_bytes: of a backward task, the bytes of inputs and residuals, which are held from the forward on; what they share counts once.
     """
-    function: tf.types.experimental.ConcreteFunction
+    function: Callable[..., list[tf.Tensor]]
     inputs: list[Leaf]
     shared: list[str]
     gradients_in: list[Leaf]
@@ -34,7 +35,7 @@ class Task:
     outputs: list[Leaf]
     gradients_out: list[Leaf]
     num_residuals_out: int
-    residual_bytes: int = 0  # of num_residuals_out
+    held_bytes: int = 0
 
 
 @dataclasses.dataclass(eq=False)

@@ -13,11 +13,10 @@ from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.bad_ids import BadId, find_bad_id
 from lingpipe.pipeline.cell import Cell, Task
 from lingpipe.pipeline.mean_weight import MeanWeight, asked_for
-from lingpipe.pipeline.placed import placed
 from lingpipe.pipeline.schedule import forward_only
-from lingpipe.pipeline.step import HOME, check_batch, explained, run_tasks
+from lingpipe.pipeline.step import check_batch, explained, run_tasks
 from lingpipe.pipeline.tracer import CellTracer
-from lingpipe.pipeline.transfers import Traffic, Wire, forward_traffic
+from lingpipe.pipeline.transfers import Wire
 from lingpipe.tracing import trace
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ class Evaluator:
         m = program.plan.params.num_micro_batches
         m = num_micro_batches or (m if size and size % m == 0 else 1)
         params = program.plan.params.copy()
-        params.set(num_micro_batches=m, num_replicas=1, sum_groups=1, devices=(), recompute='none')
+        params.set(num_micro_batches=m, num_replicas=1, sum_groups=1, devices=(), recompute='none', device_bytes=None)
         params.layers_per_cell = tuple(len(cell.elements) for cell in program.plan.cells)
         plan = plan_lib.make_plan(program.network, batch_spec, params, [c.device for c in program.plan.cells])
         fetched = {name: value for element in plan.elements for name, value in element.writes.items() if name in fetch}
@@ -86,18 +85,10 @@ class Evaluator:
         self._is_broken = False
         return made['sums'], made['outputs']
 
-    def sent_bytes(self) -> Traffic:
-        """All that crosses between devices in a step; see transfers.py."""
-        return forward_traffic(self._cells(), self._plan.params.num_micro_batches, HOME, fetched=self._fetched.values())
-
-    def _cells(self) -> list[Cell]:
-        """The cells of the plan, whose outputs now include what is fetched."""
-        return [Cell(c.index, c.elements, c.device) for c in self._plan.cells]
-
     def _build(self) -> Any:
         program, batch_spec, fetched = self._program, self._batch_spec, self._fetched
         m = self._plan.params.num_micro_batches
-        cells = self._cells()
+        cells = [Cell(c.index, c.elements, c.device) for c in self._plan.cells]
         variables = program.placed.averaged()
         self._accumulators = [Accumulators(cell.device, []) for cell in cells]
         tasks: dict[tuple[str, int], Task] = {}
@@ -112,19 +103,16 @@ class Evaluator:
         def body(*flat: tf.Tensor) -> Any:
             """One mini-batch through all cells, and what the layers emitted."""
             batch = nested.pack_like(batch_spec, list(flat))
-            with tf.device(HOME):
-                weight = mean_weight and mean_weight.of(batch, m)
             ran = run_tasks(forward_only(len(cells), m), cells, tasks, batch, tf.constant(0, tf.int64),
-                            tf.constant(0), program.placed.shared_reader(variables), Wire(None), mean_weight=weight)
-            with tf.device(HOME):
-                outputs = {name: nested.pack_like(value.spec, [tf.concat([ran.values[(value, i), j] for j in range(m)], 0)
-                                                               for i in range(len(value.specs))]) for name, value in fetched.items()}
+                            tf.constant(0), program.placed.shared_reader(variables), Wire(None),
+                            mean_weight=mean_weight and mean_weight.of(batch, m))
+            outputs = {name: nested.pack_like(value.spec, [tf.concat([ran.values[(value, i), j] for j in range(m)], 0)
+                                                           for i in range(len(value.specs))]) for name, value in fetched.items()}
             emitted = []
             for cell, accumulators, last in zip(cells, self._accumulators, ran.last, strict=True):
                 with tf.device(cell.device), tf.control_dependencies([last]):
-                    emitted.append(placed(lambda a=accumulators: _read_and_reset(a))())
-            with tf.device(HOME):
-                return {'sums': results.named_sums(emitted), 'outputs': outputs}
+                    emitted.append(tf.function(lambda a=accumulators: _read_and_reset(a), autograph=False)())
+            return {'sums': results.named_sums(emitted), 'outputs': outputs}
 
         return tf.compat.v1.wrap_function(body, nested.leaves(batch_spec))
 

@@ -8,15 +8,16 @@ is a power of two, so nothing is rounded), and dynamic programming over prefixes
 
 Read as a matrix with a row a j and a column an i, that sum is Monge, so the leftmost best i never
 moves left as j grows, and divide and conquer fills a row of cells in O(L log L) instead of O(L^2).
-A ceiling on the cost or the bytes of a cell keeps this true: it removes columns from the left of a
-row, never fewer from a later row, so wherever two rows could disagree all four entries exist.
+A ceiling on the cost of a cell keeps this true: it removes columns from the left of a row, never fewer
+from a later row, so wherever two rows could disagree all four entries exist. A limit on memory does not:
+see `partition_among`.
 
-L layers, K cells, k a cell and the device that runs it.
+L layers, K cells, k a cell.
 """
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from numbers import Integral
@@ -24,14 +25,7 @@ from numbers import Integral
 RULES = ('bottleneck', 'variance')
 
 
-def partition(
-    costs: Sequence[float],
-    num_cells: int,
-    *,
-    rule: str = 'bottleneck',
-    layer_bytes: Sequence[float] | None = None,
-    device_bytes: float | Sequence[float] | None = None,
-) -> tuple[range, ...]:
+def partition(costs: Sequence[float], num_cells: int, *, rule: str = 'bottleneck') -> tuple[range, ...]:
     """Returns the best K consecutive, non-empty ranges of layers that cover all layers in order.
 
     Ties are broken as if every layer cost an infinitesimal more than it says (so that layers without
@@ -44,34 +38,15 @@ def partition(
       rule: 'bottleneck' makes the slowest cell as fast as possible and, among those partitions, the
         variance of the cells' costs as small as possible. 'variance' makes the variance as small as
         possible: GPipe's rule (arXiv 1811.06965, section 2.2).
-      layer_bytes: [L] bytes each layer occupies on its device. Without `device_bytes` they do not matter.
-      device_bytes: limit on the bytes of a cell, one for all devices or [K], one a cell; inf is no limit.
 
     Raises:
-      ValueError: an argument breaks the above, or no partition fits `device_bytes`.
+      ValueError: an argument breaks the above.
     """
-    num_layers = len(costs)
-    if rule not in RULES:
-        raise ValueError(f"rule={rule!r} is not a rule; use 'bottleneck' or 'variance'.")
-    if num_cells < 1:
-        raise ValueError(f'num_cells={num_cells} is not a number of cells; use 1 to {num_layers}, the number of layers.')
-    if num_cells > num_layers:
-        raise ValueError(
-            f'num_cells={num_cells} is more than the {num_layers} layers, and a cell cannot be empty; '
-            f'use at most {num_layers} cells, or split the network into more layers.'
-        )
-    _check_amounts('costs', costs)
+    _check(costs, num_cells, rule)
     exact_costs, _ = _as_integers(costs)
-    byte_sum, limits = _memory(num_layers, num_cells, layer_bytes, device_bytes)
-
-    cells = _Cells(_sums(exact_costs), byte_sum, limits)
-    return _least_squares(cells, _bottleneck(cells, exact_costs) if rule == 'bottleneck' else sum(exact_costs))
-
-
-def _bottleneck(cells: '_Cells', exact_costs: list[int]) -> int:
-    """The cost of the slowest cell of the best partition."""
-    total = sum(exact_costs)
-    return _smallest(max(max(exact_costs), -(-total // len(cells.limits))), total, cells.can_cover)
+    cost_sum = _sums(exact_costs)
+    ceiling = _bottleneck(cost_sum, exact_costs, num_cells) if rule == 'bottleneck' else cost_sum[-1]
+    return _least_squares(cost_sum, num_cells, ceiling)
 
 
 def partition_fused(costs: Sequence[float], fused_costs: Sequence[float], num_cells: int) -> tuple[range, ...]:
@@ -94,8 +69,7 @@ def partition_fused(costs: Sequence[float], fused_costs: Sequence[float], num_ce
 
     def is_crossed(stop: int) -> bool:
         exact_costs, unit = _as_integers(costs[:stop])
-        cells = _Cells(_sums(exact_costs), [0] * (stop + 1), [0] * (num_cells - 1))
-        slowest, last = float(_bottleneck(cells, exact_costs) * unit), sum(fused_costs[stop:])
+        slowest, last = float(_bottleneck(_sums(exact_costs), exact_costs, num_cells - 1) * unit), sum(fused_costs[stop:])
         # Where rounding decides, it is that of the sums which are compared in the end.
         return (cut(stop)[0] if math.isclose(slowest, last) else slowest) >= last
 
@@ -106,6 +80,77 @@ def partition_fused(costs: Sequence[float], fused_costs: Sequence[float], num_ce
         slowest, cells = cut(stop)
         found.append((max(slowest, sum(fused_costs[stop:])), -stop, cells))
     return min(found)[2]
+
+
+def partition_among(
+    costs: Sequence[float],
+    num_cells: int,
+    stops: Callable[[int, int], int],
+    *,
+    rule: str = 'bottleneck',
+    fused_costs: Sequence[float] | None = None,
+) -> tuple[range, ...] | None:
+    """As `partition`, among those partitions whose cells are all allowed; None if there is none.
+
+    Which spans of layers fit a device follows no order (one layer more may read less from other cells), so nothing is assumed of
+    `stops`, and a sum of squares over arbitrary gaps is not Monge. But few places are left where a cell can begin so that the cells
+    before it and those after it exist and none is slower than the best bottleneck; over those plain dynamic programming is fast enough.
+
+    Args:
+      costs: [L] cost of each layer.
+      num_cells: K, from 1 to L.
+      stops: of (k, start), the layers at which a cell k that begins at layer `start` may end, as bits of an integer: bit j stands for
+        the cell of the layers start..j-1.
+      rule: as of `partition`.
+      fused_costs: [L] cost of each layer in the last cell; `costs` by default.
+    """
+    _check(costs, num_cells, rule)
+    num_layers = len(costs)
+    exact_costs, _ = _as_integers([*costs, *(costs if fused_costs is None else fused_costs)])
+    sums_of = [_sums(exact_costs[:num_layers])] * (num_cells - 1) + [_sums(exact_costs[num_layers:])]
+
+    def within(k: int, start: int, ceiling: int) -> int:
+        """`stops`, those left out where the cell costs more than the ceiling or what follows has too few layers."""
+        furthest = bisect_right(sums_of[k], sums_of[k][start] + ceiling) - 1
+        room = num_layers - (num_cells - 1 - k)
+        bits = stops(k, start) & ((1 << min(furthest, room) + 1) - 1)
+        return bits if k < num_cells - 1 else bits & (1 << num_layers)
+
+    def starts_of(ceiling: int) -> list[int]:
+        """[K + 1] where cell k can begin so that the cells before it exist, as bits; the last entry is empty if there is no partition."""
+        reached = [1]
+        for k in range(num_cells):
+            bits = 0
+            for start in _bits(reached[k]):
+                bits |= within(k, start, ceiling)
+            reached.append(bits)
+        return reached
+
+    highest = max(sums[-1] for sums in sums_of)
+    if not starts_of(highest)[-1]:
+        return None
+    ceiling = highest if rule == 'variance' else _smallest(0, highest, lambda ceiling: bool(starts_of(ceiling)[-1]))
+
+    alive = starts_of(ceiling)
+    for k in reversed(range(num_cells)):
+        alive[k] = sum(1 << start for start in _bits(alive[k]) if within(k, start, ceiling) & alive[k + 1])
+    scale = _scale(highest, num_layers)
+    scaled, fused = ([scale * cost + i for i, cost in enumerate(sums)] for sums in (sums_of[0], sums_of[-1]))
+
+    best = {0: 0}  # j -> least sum of squares of the first k cells over layers 0..j-1
+    best_start: list[dict[int, int]] = []  # [k][j] -> where the last of those cells starts
+    for k in range(num_cells):
+        sums = scaled if k < num_cells - 1 else fused
+        found: dict[int, int] = {}
+        chosen: dict[int, int] = {}
+        for start in _bits(alive[k]):
+            for stop in _bits(within(k, start, ceiling) & alive[k + 1]):
+                squares = best[start] + (sums[stop] - sums[start]) ** 2
+                if stop not in found or squares < found[stop]:
+                    found[stop], chosen[stop] = squares, start
+        best = found
+        best_start.append(chosen)
+    return _traced_back(best_start, num_layers)
 
 
 def balance(costs: Sequence[float], cells: Sequence[range]) -> float:
@@ -119,58 +164,24 @@ def balance(costs: Sequence[float], cells: Sequence[range]) -> float:
     return math.fsum(sums) / len(sums) / max(sums) if max(sums) > 0 else 1.0
 
 
-class _Cells:
-    """What a cell may hold: consecutive layers of at most `ceiling` cost and `limits[k]` bytes."""
+def _bottleneck(cost_sum: list[int], exact_costs: list[int], num_cells: int) -> int:
+    """The cost of the slowest cell of the best partition."""
+    total = cost_sum[-1]
 
-    def __init__(self, cost_sum: list[int], byte_sum: list[int], limits: list[int]):
-        self.cost_sum = cost_sum  # [L + 1], entry j is the cost of layers 0..j-1
-        self.byte_sum = byte_sum
-        self.limits = limits  # [K]
-        self.num_layers = len(cost_sum) - 1
-        # Where cell k cannot start: at a layer that does not fit its device, or after the last layer.
-        walls = {limit: [*self._too_big(limit), self.num_layers] for limit in set(limits)}
-        self.walls = [walls[limit] for limit in limits]
+    def can_cover(ceiling: int) -> bool:
+        stop = 0
+        for _ in range(num_cells):
+            stop = bisect_right(cost_sum, cost_sum[stop] + ceiling) - 1
+        return stop == len(exact_costs)
 
-    def _too_big(self, limit: int) -> list[int]:
-        return [i for i in range(self.num_layers) if self.byte_sum[i + 1] - self.byte_sum[i] > limit]
-
-    def furthest_stop(self, k: int, start: int, ceiling: int) -> int:
-        by_cost = bisect_right(self.cost_sum, self.cost_sum[start] + ceiling)
-        return min(by_cost, bisect_right(self.byte_sum, self.byte_sum[start] + self.limits[k])) - 1
-
-    def furthest_start(self, k: int, stop: int, ceiling: int) -> int:
-        by_cost = bisect_left(self.cost_sum, self.cost_sum[stop] - ceiling)
-        return max(by_cost, bisect_left(self.byte_sum, self.byte_sum[stop] - self.limits[k]))
-
-    def can_cover(self, ceiling: int) -> bool:
-        """Whether K cells cover all layers; `ceiling` is at least the cost of the costliest layer.
-
-        Keeps, as runs of consecutive numbers, how many layers the first k cells can cover. Filling
-        each cell greedily would not do: a device that is too small for a layer needs another one.
-        """
-        runs = [(0, 0)]
-        for k in range(len(self.limits)):
-            reached: list[tuple[int, int]] = []
-            for first, last in runs:
-                walls = self.walls[k]
-                for wall in [*walls[bisect_left(walls, first) : bisect_right(walls, last)], last + 1]:
-                    if first < wall:  # a cell starting anywhere in first..wall-1 holds a layer
-                        low, high = first + 1, self.furthest_stop(k, wall - 1, ceiling)
-                        if reached and low <= reached[-1][1] + 1:
-                            low = reached.pop()[0]
-                        reached.append((low, high))
-                    first = wall + 1
-            runs = reached
-        return bool(runs) and runs[-1][1] == self.num_layers
+    return _smallest(max(max(exact_costs), -(-total // num_cells)), total, can_cover)
 
 
-def _least_squares(cells: _Cells, ceiling: int) -> tuple[range, ...]:
+def _least_squares(cost_sum: list[int], num_cells: int, ceiling: int) -> tuple[range, ...]:
     """The partition with the least sum of squared cell costs (their mean is fixed) under the ceiling."""
-    num_layers, num_cells = cells.num_layers, len(cells.limits)
-    # A layer costs 1 more and everything else is scaled so that all those ones never add up to a real
-    # difference: (s c + n)^2 = s^2 c^2 + 2 s c n + n^2, with c <= total and n <= L.
-    scale = 2 * cells.cost_sum[-1] * num_layers + num_layers**2 + 1
-    sums = [scale * cost + i for i, cost in enumerate(cells.cost_sum)]
+    num_layers = len(cost_sum) - 1
+    scale = _scale(cost_sum[-1], num_layers)
+    sums = [scale * cost + i for i, cost in enumerate(cost_sum)]
 
     best = {0: 0}  # j -> least sum of squares of the first k cells over layers 0..j-1
     best_start: list[dict[int, int]] = []  # [k][j] -> where the last of those cells starts
@@ -178,19 +189,38 @@ def _least_squares(cells: _Cells, ceiling: int) -> tuple[range, ...]:
         starts = list(best)  # ascending
         rows = []
         for stop in range(k + 1, num_layers - (num_cells - k - 1) + 1) if k < num_cells - 1 else [num_layers]:
-            left = bisect_left(starts, cells.furthest_start(k, stop, ceiling))
+            left = bisect_left(starts, bisect_left(cost_sum, cost_sum[stop] - ceiling))
             right = bisect_left(starts, stop) - 1
             if left <= right:
                 rows.append((stop, left, right))
         chosen = _row_minima(rows, starts, [best[i] for i in starts], sums)
         best = {stop: best[i] + (sums[stop] - sums[i]) ** 2 for stop, i in chosen.items()}
         best_start.append(chosen)
+    return _traced_back(best_start, num_layers)
 
+
+def _scale(total: int, num_layers: int) -> int:
+    """What costs are multiplied by so that a layer can cost 1 more, and all those ones never add up to a real difference.
+
+    (s c + n)^2 = s^2 c^2 + 2 s c n + n^2, with c <= total and n <= L.
+    """
+    return 2 * total * num_layers + num_layers**2 + 1
+
+
+def _traced_back(best_start: list[dict[int, int]], num_layers: int) -> tuple[range, ...]:
     found, stop = [], num_layers
     for chosen in reversed(best_start):
         found.append(range(chosen[stop], stop))
         stop = chosen[stop]
     return tuple(reversed(found))
+
+
+def _bits(number: int) -> Iterator[int]:
+    """The places of the ones, ascending."""
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest
 
 
 def _row_minima(rows: list[tuple[int, int, int]], starts: list[int], before: list[int], sums: list[int]) -> dict[int, int]:
@@ -211,63 +241,20 @@ def _row_minima(rows: list[tuple[int, int, int]], starts: list[int], before: lis
     return {stop: starts[column] for (stop, _, _), column in zip(rows, best_column, strict=True)}
 
 
-def _memory(
-    num_layers: int,
-    num_cells: int,
-    layer_bytes: Sequence[float] | None,
-    device_bytes: float | Sequence[float] | None,
-) -> tuple[list[int], list[int]]:
-    """Returns [L + 1] sums of bytes and [K] limits as integers of one unit, or raises if nothing fits."""
-    if layer_bytes is not None:
-        if len(layer_bytes) != num_layers:
-            raise ValueError(f'layer_bytes has {len(layer_bytes)} entries for {num_layers} costs; give one a layer.')
-        _check_amounts('layer_bytes', layer_bytes)
-    if device_bytes is None:
-        return [0] * (num_layers + 1), [0] * num_cells
-    if layer_bytes is None:
-        raise ValueError('device_bytes limits the bytes of a cell but layer_bytes is missing; give the bytes of each layer.')
-    given = list(device_bytes) if isinstance(device_bytes, Iterable) else [device_bytes] * num_cells
-    if len(given) != num_cells:
-        raise ValueError(f'device_bytes has {len(given)} limits for {num_cells} cells; give one a cell, or one number for all.')
-    for k, limit in enumerate(given):
-        if not limit >= 0:
-            raise ValueError(f'device_bytes of cell {k} is {limit}, not a number of bytes; use 0 or more, or inf for no limit.')
-
-    no_limit = math.ceil(math.fsum(layer_bytes)) + 1
-    exact, unit = _as_integers([*layer_bytes, *(min(limit, no_limit) for limit in given)])
-    exact_bytes, limits = exact[:num_layers], exact[num_layers:]
-
-    def text(amount: int) -> str:
-        found = amount * unit
-        return f'{int(found):,}' if found.denominator == 1 else f'{float(found):,.6g}'
-
-    largest = max(range(num_layers), key=exact_bytes.__getitem__)
-    if exact_bytes[largest] > max(limits):
+def _check(costs: Sequence[float], num_cells: int, rule: str) -> None:
+    num_layers = len(costs)
+    if rule not in RULES:
+        raise ValueError(f"rule={rule!r} is not a rule; use 'bottleneck' or 'variance'.")
+    if num_cells < 1:
+        raise ValueError(f'num_cells={num_cells} is not a number of cells; use 1 to {num_layers}, the number of layers.')
+    if num_cells > num_layers:
         raise ValueError(
-            f'layer {largest} alone needs {text(exact_bytes[largest])} bytes and the largest device holds {text(max(limits))}; '
-            f'a layer cannot be cut, so split it in two layers or raise device_bytes.'
+            f'num_cells={num_cells} is more than the {num_layers} layers, and a cell cannot be empty; '
+            f'use at most {num_layers} cells, or split the network into more layers.'
         )
-    byte_sum = _sums(exact_bytes)
-
-    def fits(extra: int) -> bool:
-        return _Cells([0] * (num_layers + 1), byte_sum, [limit + extra for limit in limits]).can_cover(0)
-
-    if not fits(0):
-        extra = _smallest(0, byte_sum[-1], fits)
-        need = f'needs {text(min(limits) + extra)} bytes on a device that holds {text(min(limits))}'
-        if min(limits) != max(limits):
-            need = f'needs {text(extra)} bytes more than device_bytes on each device'
-        raise ValueError(
-            f'no partition of {num_layers} layers into {num_cells} cells fits device_bytes: the best {need}; '
-            f'use more cells, recomputation, smaller micro-batches or larger devices.'
-        )
-    return byte_sum, limits
-
-
-def _check_amounts(name: str, amounts: Sequence[float]) -> None:
-    for i, amount in enumerate(amounts):
-        if not (math.isfinite(amount) and amount >= 0):
-            raise ValueError(f'{name}[{i}]={amount} is not a finite number of 0 or more; correct the estimate for layer {i}.')
+    for i, cost in enumerate(costs):
+        if not (math.isfinite(cost) and cost >= 0):
+            raise ValueError(f'costs[{i}]={cost} is not a finite number of 0 or more; correct the estimate for layer {i}.')
 
 
 def _as_integers(amounts: Sequence[float]) -> tuple[list[int], Fraction]:

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import tensorflow as tf
@@ -14,10 +16,12 @@ from lingpipe.hyperparams import Params, field
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline import partitioner
 from lingpipe.pipeline.cell import Cell, edges_of_tasks
+from lingpipe.pipeline.limit import Needs
+from lingpipe.pipeline.memory import Footprint, Memory, most_live, peaks
 from lingpipe.pipeline.play import together, validate
 from lingpipe.pipeline.schedule import Schedule, make_schedule
 from lingpipe.pipeline.simulator import Simulation, durations, simulate
-from lingpipe.pipeline.wiring import Element, wire
+from lingpipe.pipeline.wiring import Element, residuals_of, wire
 
 
 class PipelineParams(Params):
@@ -50,8 +54,10 @@ class PipelineParams(Params):
                                              least=1)
     layer_seconds: tuple[float, ...] = field((), 'Measured seconds of each layer (tools.show_partition --measure prints them), used as '
                                                  'costs in place of FLOPs.', least=0)
-    device_bytes: float | None = field(None, 'Memory limit of a device; the partitioner keeps weights, slots and activations below it.',
-                                       above=0)
+    layer_backward_seconds: tuple[float, ...] = field((), 'How many of layer_seconds are those of the backward (--measure prints them '
+                                                          'too). Empty: two thirds.', least=0)
+    device_bytes: float | None = field(None, 'Memory limit of a device, in bytes: no device is given cells that are predicted to hold '
+                                             'more. See pipeline/memory.py for what is counted.', above=0)
     devices: tuple[str, ...] = field((), 'tf.device strings, one a cell, replica after replica. Empty: the GPUs, or else the logical CPU '
                                          'devices.')
     cells_per_gpu: int = field(1, 'How many cells `devices` may put on one GPU; --devices=2*gpu sets it to 2.',
@@ -77,6 +83,13 @@ class PipelineParams(Params):
         if self.layers_per_cell and len(self.layers_per_cell) != self.num_cells:
             raise ValueError(f'layers_per_cell={list(self.layers_per_cell)} names {len(self.layers_per_cell)} cells, but num_cells='
                              f'{self.num_cells}; make them equal, or leave layers_per_cell empty.')
+        if self.layer_backward_seconds and len(self.layer_backward_seconds) != len(self.layer_seconds):
+            raise ValueError(f'layer_backward_seconds has {len(self.layer_backward_seconds)} numbers, but layer_seconds has '
+                             f'{len(self.layer_seconds)}; give one a layer to both, or leave layer_backward_seconds empty.')
+        for i, (both, backward) in enumerate(zip(self.layer_seconds, self.layer_backward_seconds, strict=False)):
+            if backward > both:
+                raise ValueError(f'layer_backward_seconds[{i}]={backward} is more than layer_seconds[{i}]={both}, of which it is a part; '
+                                 f'measure again.')
         if self.devices and len(self.devices) != self.num_devices:
             of_replicas = f' and num_replicas={self.num_replicas}; name one for each cell of each replica.'
             raise ValueError(f'devices names {len(self.devices)} devices, but num_cells={self.num_cells}'
@@ -89,11 +102,6 @@ class PipelineParams(Params):
                 cells = [i for i, other in enumerate(places) if other == at]
                 raise ValueError(f'devices puts {len(cells)} cells on {device}, {cells}; name another GPU, or set cells_per_gpu='
                                  f'{len(cells)} if that is meant.')
-
-    @property
-    def sum_bytes(self) -> float:
-        """Bytes of a weight for the sums of groups that are set aside."""
-        return 4.0 if self.sum_groups > 1 else 0.0
 
     @property
     def num_devices(self) -> int:
@@ -114,6 +122,7 @@ class Plan:
       schedule: the training schedule.
       micro_batch_spec: name -> nested TensorSpec of a micro-batch.
       bytes_a_weight: bytes of weight, gradient and slots of a parameter.
+      memory: what its layers hold, in any cell.
     """
     params: PipelineParams
     elements: list[Element]
@@ -123,47 +132,45 @@ class Plan:
     schedule: Schedule
     micro_batch_spec: dict[str, Any]
     bytes_a_weight: float
-
-    def seconds(self, element: Element) -> tuple[float, float]:
-        """Relative time of a layer's forward and backward for one micro-batch: measured, or FLOPs at one FLOP/s."""
-        if self.params.layer_seconds:
-            both = self.params.layer_seconds[element.index]
-            return (both / 3, both * 2 / 3) if element.has_backward else (both, 0.0)
-        return element.cost.flops, 2 * element.cost.flops if element.has_backward else 0.0
+    memory: Memory
 
     def forward_cost(self, k: int) -> float:
         """Relative time of F(k, m)."""
-        return sum(self.seconds(e)[0] for e in self.cells[k].elements)
+        return sum(_seconds(e, self.params)[0] for e in self.cells[k].elements)
 
     def backward_cost(self, k: int) -> float:
-        """Relative time of B(k, m) without recomputation."""
-        return sum(self.seconds(e)[1] for e in self.cells[k].elements)
+        """Relative time of B(k, m) without the cell's recomputation; where each layer runs once more for itself, that is included."""
+        return sum(_seconds(e, self.params)[1] for e in self.cells[k].elements)
+
+    @functools.cached_property
+    def footprints(self) -> list[Footprint]:
+        """[K] the bytes of each cell; layers are traced for it when it is first asked for."""
+        return [self.memory.of_span(range(cell.elements[0].index, cell.elements[-1].index + 1)) for cell in self.cells]
 
     def weight_bytes(self, k: int) -> float:
         """Bytes of weights, gradients and slots of cell k."""
-        return (self.bytes_a_weight + self.params.sum_bytes) * sum(e.cost.num_weights for e in self.cells[k].elements)
+        return self.footprints[k].fixed
 
     def held_bytes(self, k: int) -> float:
         """Bytes that cell k holds for one micro-batch between forward and backward."""
-        cell = self.cells[k]
-        inputs = sum(v.num_bytes for v in cell.inputs)
-        return inputs if self.params.recompute != 'none' else inputs + sum(e.cost.activation_bytes for e in cell.elements)
+        return self.footprints[k].held
 
     def working_bytes(self, k: int) -> float:
         """Bytes of activations that a running backward of cell k makes again, once, whatever the number of micro-batches."""
-        activations = [e.cost.activation_bytes for e in self.cells[k].elements]
-        if self.params.recompute == 'none':
-            return 0.0
-        if self.params.recompute == 'cell':
-            return sum(activations)
-        return max(activations) + sum(v.num_bytes for e in self.cells[k].elements for v in e.writes.values())
+        return self.footprints[k].working
+
+    def peak_bytes(self) -> dict[tuple[str, int, str, int], float]:
+        """The most that each device (as `cluster.place` gives it) holds at a time, of all cells of all replicas."""
+        return _peak_bytes(self.schedule, self.replicas, self.footprints)
 
     def simulate(self) -> Simulation:
-        """Predicts step time (in units of the costs), bubble and memory."""
+        """Predicts step time (in units of the costs), bubble, and memory: of the first replica's devices, all that they hold."""
         k = range(len(self.cells))
-        return simulate(self.schedule, [self.forward_cost(i) for i in k], [self.backward_cost(i) for i in k], edges=self.edges,
-                        held_bytes=[self.held_bytes(i) for i in k], fixed_bytes=[self.weight_bytes(i) + self.working_bytes(i) for i in k],
-                        recompute=self.params.recompute != 'none')
+        found = simulate(self.schedule, [self.forward_cost(i) for i in k], [self.backward_cost(i) for i in k], edges=self.edges,
+                         recompute=self.params.recompute != 'none')
+        peak_bytes = self.peak_bytes()
+        places = [cluster.place(self.cells[tasks[0].cell].device) for tasks in self.schedule.devices]
+        return dataclasses.replace(found, peak_bytes=tuple(peak_bytes[place] for place in places))
 
     def step_cost(self, k: int) -> float:
         """Relative time of a device's work for one micro-batch: forward, backward and, but for the last cell, recomputation."""
@@ -177,7 +184,13 @@ class Plan:
         return sum(costs) / len(costs) / max(costs) if max(costs) > 0 else 1.0
 
     def rows(self) -> list[dict[str, Any]]:
-        """The table of cells: one dict a cell, for programs."""
+        """The table of cells: one dict a cell, for programs.
+
+        Of memory, in MB (10^6 bytes): `state_mb` is of weights, gradients and slots; `held_mb_per_micro_batch` of activations between
+        forward and backward, `held_mb` that of all micro-batches that are live at once; `recomputed_mb` of what a backward makes again;
+        `residual_mb_per_micro_batch` what would be held without recomputation; `peak_mb` the most that the cell's device holds at a time,
+        with its other cells if there are any.
+        """
         simulation, home_of = self.simulate(), {task.cell: home for task, home in self.schedule.device_of.items()}
         busy = [self.step_cost(k) for k in range(len(self.cells))]
         rows = []
@@ -186,7 +199,9 @@ class Plan:
             rows.append({'cell': k, 'device': cell.device, 'num_layers': len(cell.elements),
                          'layers': f'{cell.elements[0].layer.path} .. {cell.elements[-1].layer.path}',
                          'gflops_per_micro_batch': cost.flops / 1e9, 'num_weights': cost.num_weights,
-                         'weight_mb': self.weight_bytes(k) / 1e6, 'activation_mb': cost.activation_bytes / 1e6,
+                         'state_mb': self.weight_bytes(k) / 1e6, 'held_mb_per_micro_batch': self.held_bytes(k) / 1e6,
+                         'held_mb': self.held_bytes(k) * simulation.peak_live[k] / 1e6, 'recomputed_mb': self.working_bytes(k) / 1e6,
+                         'residual_mb_per_micro_batch': self.footprints[k].residual / 1e6,
                          'peak_mb': simulation.peak_bytes[home_of[k]] / 1e6,
                          'sent_mb_per_micro_batch': sum(v.num_bytes for v in cell.outputs) / 1e6,
                          'step_share': busy[k] / sum(busy) if sum(busy) else 0.0})
@@ -217,7 +232,18 @@ def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineP
     if params.layer_seconds and len(params.layer_seconds) != len(elements):
         raise ValueError(f'layer_seconds has {len(params.layer_seconds)} numbers, but the network has {len(elements)} layers; '
                          f'measure again.')
-    spans = _spans(elements, params, bytes_a_weight)
+    memory = Memory(elements, functools.partial(residuals_of, elements), params.recompute, bytes_a_weight - 8.0, params.num_replicas,
+                    params.sum_groups > 1, params.replica_reduction == 'add')
+    plan_of = functools.partial(_plan_of, elements, params, devices, micro_spec, bytes_a_weight, memory)
+    plan = plan_of(_spans(elements, params))
+    if params.device_bytes is None or max(plan.peak_bytes().values()) <= params.device_bytes:
+        return plan
+    return _plan_within(params.device_bytes, plan, plan_of)
+
+
+def _plan_of(elements: list[Element], params: PipelineParams, devices: Sequence[str], micro_batch_spec: dict[str, Any],
+             bytes_a_weight: float, memory: Memory, spans: Sequence[range]) -> Plan:
+    """The plan whose cells are these spans."""
     replicas = [[Cell(k, [elements[i] for i in span], devices[r * len(spans) + k]) for k, span in enumerate(spans)]
                 for r in range(params.num_replicas)]
     cells = replicas[0]
@@ -226,10 +252,18 @@ def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineP
                       if cell_of[v.maker] != cell_of[r])
     backward = [k for k, cell in enumerate(cells) if cell.has_backward]
     schedule = make_schedule(params.schedule, params.num_cells, params.num_micro_batches, {*backward, params.num_cells - 1})
-    plan = Plan(params, elements, cells, replicas, edges, schedule, micro_spec, bytes_a_weight)
+    plan = Plan(params, elements, cells, replicas, edges, schedule, micro_batch_spec, bytes_a_weight, memory)
+
     k = range(len(cells))
     duration_of = durations(schedule, [plan.forward_cost(i) for i in k], [plan.backward_cost(i) for i in k], params.recompute != 'none')
-    plan.schedule = together(schedule, [cluster.place(cell.device) for cell in cells], duration_of, edges_of_tasks(cells))
+
+    def excess_bytes(schedule: Schedule) -> float:
+        """How much too many bytes the fullest device holds; 0 without a limit."""
+        if params.device_bytes is None:
+            return 0.0
+        return max(0.0, max(_peak_bytes(schedule, replicas, plan.footprints).values()) - params.device_bytes)
+
+    plan.schedule = together(schedule, [cluster.place(cell.device) for cell in cells], duration_of, edges_of_tasks(cells), excess_bytes)
     validate(plan.schedule, edges)
     return plan
 
@@ -252,6 +286,111 @@ def check_state(network: Sequential, num_parts: int) -> None:
                 f'{layer.path}: what becomes of {", ".join(layer.unmerged_state)} depends on the examples, and nobody knows '
                 f'how to merge it over the {num_parts} parts of them that an update has; set num_micro_batches, num_replicas '
                 f'and accumulate to 1 or, in a KerasLayer with moving averages of means, averages_state=True.')
+
+
+def _peak_bytes(schedule: Schedule, replicas: Sequence[Sequence[Cell]], footprints: Sequence[Footprint],
+                ) -> dict[tuple[str, int, str, int], float]:
+    found: dict[tuple[str, int, str, int], float] = {}
+    for cells in replicas:
+        places = [cluster.place(cell.device) for cell in cells]
+        for place in dict.fromkeys(places):
+            cells_there = [k for k, other in enumerate(places) if other == place]
+            found[place] = found.get(place, 0.0) + sum(peaks(schedule, footprints, cells_there))
+    return found
+
+
+# Partitions.
+
+MAX_TRIED = 2_000  # partitions of cells that share devices
+
+
+def _plan_within(limit: float, fullest: Plan, plan_of: Callable[[Sequence[range]], Plan]) -> Plan:
+    """The best plan whose devices hold no more than `limit` bytes; `fullest` holds more.
+
+    Raises:
+      ValueError: none was found.
+    """
+    params, elements = fullest.params, fullest.elements
+    peak = max(fullest.peak_bytes().values())
+    if params.layers_per_cell:
+        place = max(fullest.peak_bytes(), key=lambda place: fullest.peak_bytes()[place])
+        device = next(cell.device for cells in fullest.replicas for cell in cells if cluster.place(cell.device) == place)
+        raise ValueError(f'layers_per_cell={list(params.layers_per_cell)} needs {peak:,.0f} bytes on {device}, which is more than '
+                         f'device_bytes={limit:,.0f}; leave layers_per_cell empty, use recomputation, smaller micro-batches or larger '
+                         f'devices.')
+    starts = _starts_of_units(elements)
+    every_cell = make_schedule(params.schedule, params.num_cells, params.num_micro_batches)
+    needs = Needs(fullest.memory, starts, most_live(every_cell), limit)
+    costs, fused_costs = _costs_of_units(elements, params)
+
+    # A device of several cells has a part of its memory for each: if they are the same cell of several replicas, each needs as much.
+    hosted: dict[Any, list[int]] = {}
+    for cells in fullest.replicas:
+        for cell in cells:
+            hosted.setdefault(cluster.place(cell.device), []).append(cell.index)
+    share = [limit / max(len(there) for there in hosted.values() if k in there) for k in range(params.num_cells)]
+    is_exact = all(len(set(there)) == 1 for there in hosted.values())
+    num_partitions = math.comb(needs.num_units - 1, params.num_cells - 1)
+    if is_exact or num_partitions > MAX_TRIED:
+        units = partitioner.partition_among(costs, params.num_cells, lambda k, start: needs.stops(k, start, share[k]),
+                                            rule=params.partition, fused_costs=fused_costs)
+        if units is not None:
+            return plan_of(_opened(units, starts))
+    else:
+        fitting = [plan for units in _all_partitions(needs.num_units, params.num_cells)
+                   if max((plan := plan_of(_opened(units, starts))).peak_bytes().values()) <= limit]
+        if fitting:
+            return min(fitting, key=lambda plan: plan.simulate().step_s)
+
+    needs = Needs(fullest.memory, starts, most_live(every_cell), peak)
+    alone, unit = needs.largest_unit()
+    if alone > limit:
+        raise ValueError(f'{elements[starts[unit]].layer.path} alone needs {alone:,.0f} bytes, which is more than device_bytes='
+                         f'{limit:,.0f}; a layer cannot be cut: split it in two, use smaller micro-batches or larger devices.')
+    found = f'the best needs {needs.least():,.0f} bytes on a device'
+    if len(hosted) < params.num_devices:
+        found = f'{params.num_devices} cells share {len(hosted)} devices'
+    raise ValueError(f'no partition of {len(elements)} layers into {params.num_cells} cells was found that fits device_bytes={limit:,.0f}: '
+                     f'{found}; use more cells, recomputation, smaller micro-batches or larger devices.')
+
+
+def _all_partitions(num_units: int, num_cells: int) -> Iterator[list[range]]:
+    for cuts in itertools.combinations(range(1, num_units), num_cells - 1):
+        yield [range(a, b) for a, b in itertools.pairwise((0, *cuts, num_units))]
+
+
+def _starts_of_units(elements: Sequence[Element]) -> list[int]:
+    """Where the units begin, and the number of layers."""
+    return [i for i, e in enumerate(elements) if i == 0 or e.unit != elements[i - 1].unit] + [len(elements)]
+
+
+def _opened(units: Sequence[range], starts: Sequence[int]) -> list[range]:
+    """Spans of units as spans of layers."""
+    return [range(starts[span.start], starts[span.stop]) for span in units]
+
+
+def _seconds(element: Element, params: PipelineParams) -> tuple[float, float]:
+    """Relative time of a layer's forward and backward for one micro-batch: measured, or FLOPs at one FLOP/s.
+
+    With recompute='layer' the backward begins with the layer's forward, besides that of its cell.
+    """
+    i = element.index
+    forward, backward = element.cost.flops, 2 * element.cost.flops
+    if params.layer_seconds:
+        both = params.layer_seconds[i]
+        backward = params.layer_backward_seconds[i] if params.layer_backward_seconds else both * 2 / 3
+        forward = both - backward if element.has_backward else both
+    return forward, (backward + forward * (params.recompute == 'layer')) * element.has_backward
+
+
+def _costs_of_units(elements: Sequence[Element], params: PipelineParams) -> tuple[list[float], list[float]]:
+    """What every unit costs in a cell, and what in the last cell, whose forward is not repeated."""
+    starts = _starts_of_units(elements)
+    seconds = [_seconds(e, params) for e in elements]
+    repeats = params.recompute != 'none'
+    fused = [forward + backward for forward, backward in seconds]
+    costs = [both + forward * (repeats and e.has_backward) for both, (forward, _), e in zip(fused, seconds, elements, strict=True)]
+    return [sum(costs[a:b]) for a, b in itertools.pairwise(starts)], [sum(fused[a:b]) for a, b in itertools.pairwise(starts)]
 
 
 def split_spec(batch_spec: dict[str, Any], num_micro_batches: int, num_replicas: int = 1) -> dict[str, Any]:
@@ -282,7 +421,8 @@ def _divisors(size: int) -> str:
     return f'{", ".join(most)} or {last}' if most else last
 
 
-def _spans(elements: list[Element], params: PipelineParams, bytes_a_weight: float) -> Sequence[range]:
+def _spans(elements: list[Element], params: PipelineParams) -> Sequence[range]:
+    """The partition by hand, or the best where memory does not matter."""
     if params.layers_per_cell:
         counts = params.layers_per_cell
         if sum(counts) != len(elements) or min(counts) < 1:
@@ -290,21 +430,9 @@ def _spans(elements: list[Element], params: PipelineParams, bytes_a_weight: floa
                              f'every cell needs at least one, and together they must hold all.')
         starts = [sum(counts[:k]) for k in range(len(counts) + 1)]
         return [range(a, b) for a, b in zip(starts[:-1], starts[1:], strict=True)]
-    repeat = 0 if params.recompute == 'none' else 1
-    fused = list(params.layer_seconds) or [e.cost.flops * (1 + 2 * e.has_backward) for e in elements]
-    costs = [c * (4 / 3 if repeat and e.has_backward else 1) for c, e in zip(fused, elements, strict=True)]  # and a forward once more
-    starts = [i for i, e in enumerate(elements) if i == 0 or e.unit != elements[i - 1].unit] + [len(elements)]
-
-    def by_unit(amounts: Sequence[float]) -> list[float]:
-        return [sum(amounts[a:b]) for a, b in itertools.pairwise(starts)]
-
-    def opened(units: Sequence[range]) -> list[range]:
-        return [range(starts[span.start], starts[span.stop]) for span in units]
-
-    if repeat and params.partition == 'bottleneck' and params.device_bytes is None:
-        return opened(partitioner.partition_fused(by_unit(costs), by_unit(fused), params.num_cells))
-    kept = [e.cost.activation_bytes * (params.num_micro_batches if params.recompute == 'none' else 1) +
-            sum(v.num_bytes for v in e.writes.values()) * repeat for e in elements]
-    layer_bytes = [(bytes_a_weight + params.sum_bytes) * e.cost.num_weights + k for e, k in zip(elements, kept, strict=True)]
-    return opened(partitioner.partition(by_unit(costs), params.num_cells, rule=params.partition, layer_bytes=by_unit(layer_bytes),
-                                        device_bytes=params.device_bytes))
+    costs, fused_costs = _costs_of_units(elements, params)
+    if params.recompute != 'none' and params.partition == 'bottleneck':
+        units = partitioner.partition_fused(costs, fused_costs, params.num_cells)
+    else:
+        units = partitioner.partition(costs, params.num_cells, rule=params.partition)
+    return _opened(units, _starts_of_units(elements))

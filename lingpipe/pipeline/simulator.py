@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lingpipe.pipeline.memory import Footprint, most_live, peaks
 from lingpipe.pipeline.play import Edges, Span, play, validate
 from lingpipe.pipeline.schedule import Schedule, Task
 from lingpipe.pipeline.timeline import Timeline
@@ -57,12 +58,12 @@ def simulate(
     link_s: Callable[[int, int], float] | float = 0.0,
     held_bytes: Sequence[float] | None = None,
     fixed_bytes: Sequence[float] | None = None,
+    working_bytes: Sequence[float] | None = None,
     recompute: bool = False,
 ) -> Simulation:
     """Simulates one step.
 
-    A micro-batch is live in a cell from the start of its F to the end of its B: from start to end of
-    its only task in the last cell, whose B is both, and in a cell without backward.
+    Memory is followed as pipeline/memory.py says, which defines when a micro-batch is live in a cell.
 
     Args:
       schedule: any valid schedule.
@@ -76,6 +77,7 @@ def simulate(
         carries one result at a time in each direction, in the order in which they are read. Given as transfer_s.
       held_bytes: [K] bytes a cell holds for each live micro-batch. With recomputation, its inputs.
       fixed_bytes: [K] bytes a cell holds throughout: weights, optimizer slots, gradient sums.
+      working_bytes: [K] bytes a cell holds besides while one of its B runs: what it computes again.
       recompute: each B runs its cell's forward again, but for the last cell's, which has just run it.
 
     Returns:
@@ -85,8 +87,10 @@ def simulate(
       ValueError: an invalid schedule or edge, or costs that are not K finite numbers of 0 or more.
     """
     num_cells = schedule.num_cells
-    held = _per_cell('held_bytes', held_bytes if held_bytes is not None else [0.0] * num_cells, num_cells)
-    fixed = _per_cell('fixed_bytes', fixed_bytes if fixed_bytes is not None else [0.0] * num_cells, num_cells)
+    nothing = [0.0] * num_cells
+    fixed = _per_cell('fixed_bytes', fixed_bytes if fixed_bytes is not None else nothing, num_cells)
+    held = _per_cell('held_bytes', held_bytes if held_bytes is not None else nothing, num_cells)
+    working = _per_cell('working_bytes', working_bytes if working_bytes is not None else nothing, num_cells)
     forward_s = _per_cell('forward_s', forward_s, num_cells)
     backward_s = _per_cell('backward_s', backward_s, num_cells)
     validate(schedule, edges)
@@ -103,8 +107,8 @@ def simulate(
         return end + _between('transfer_s', transfer_s, maker.cell, reader.cell)
 
     timeline = Timeline(play(schedule, durations(schedule, forward_s, backward_s, recompute), edges, arrival_of), schedule.device_of)
-    peak_live, peak_bytes = _peaks(schedule, held, fixed)
-    return Simulation(timeline, peak_live, peak_bytes)
+    footprints = [Footprint(*amounts) for amounts in zip(fixed, held, working, strict=True)]
+    return Simulation(timeline, tuple(most_live(schedule)), tuple(peaks(schedule, footprints)))
 
 
 def durations(schedule: Schedule, forward_s: Sequence[float], backward_s: Sequence[float], recompute: bool) -> Callable[[Task], float]:
@@ -128,25 +132,6 @@ def bound(num_cells: int, num_micro_batches: int) -> float:
     if num_cells < 1 or num_micro_batches < 1:
         raise ValueError(f'num_cells={num_cells} and num_micro_batches={num_micro_batches} make no pipeline; use 1 or more of each.')
     return num_cells * num_micro_batches / (num_micro_batches + num_cells - 1)
-
-
-def _peaks(schedule: Schedule, held: Sequence[float], fixed: Sequence[float]) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Follows each device through its tasks: they run one by one, so their order is all that matters."""
-    peak_live = [0] * schedule.num_cells
-    peak_bytes = []
-    for tasks in schedule.devices:
-        live = dict.fromkeys((task.cell for task in tasks), 0)
-        peak = 0.0
-        for task in tasks:
-            k = task.cell
-            if task.kind == 'F' or schedule.is_fused(task):
-                live[k] += 1
-                peak_live[k] = max(peak_live[k], live[k])
-                peak = max(peak, math.fsum(count * held[j] for j, count in live.items()))
-            if task.kind == 'B' or k not in schedule.backward_cells:
-                live[k] -= 1
-        peak_bytes.append(peak + math.fsum(fixed[k] for k in live))
-    return tuple(peak_live), tuple(peak_bytes)
 
 
 def _between(name: str, amount: Callable[[int, int], float] | float, sender: int, receiver: int) -> float:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from lingpipe.tracing import ancestors
+
 
 class Subgraphs:
     """The parts of one traced FuncGraph."""
@@ -55,20 +57,6 @@ class Subgraphs:
         return function.get_concrete_function(*[tf.TensorSpec(t.shape, t.dtype) for t in feeds])
 
 
-def ancestors(tensors: Sequence[tf.Tensor], stop: set[str]) -> dict[str, tf.Operation]:
-    """The ops (by name) that the tensors need, data and control, not going past the tensors named in `stop`."""
-    seen: dict[str, tf.Operation] = {}
-    stopped_ops = {name.split(':')[0] for name in stop}
-    stack = [t.op for t in tensors if t.name not in stop]
-    while stack:
-        op = stack.pop()
-        if op.name not in seen:
-            seen[op.name] = op
-            stack.extend(t.op for t in op.inputs if t.name not in stop)
-            stack.extend(control for control in op.control_inputs if control.name not in stopped_ops)
-    return seen
-
-
 def used_feeds(fetches: Sequence[tf.Tensor], feeds: Sequence[tf.Tensor]) -> set[str]:
     """Names of the feeds that the fetches depend on."""
     stop = {t.name for t in feeds}
@@ -76,40 +64,3 @@ def used_feeds(fetches: Sequence[tf.Tensor], feeds: Sequence[tf.Tensor]) -> set[
     for op in ancestors(fetches, stop).values():
         used |= {t.name for t in op.inputs} & stop
     return used
-
-
-def residual_tensors(forward: Sequence[tf.Tensor], backward: Sequence[tf.Tensor], args: Sequence[tf.Tensor],
-                     micro_batch_args: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """The tensors made by the forward pass that the backward pass starts from.
-
-    What depends on weights alone (a weight cast to bfloat16, say) is made again instead: it would be kept once for every
-    micro-batch in flight.
-
-    Args:
-      forward, backward: what the two passes fetch.
-      args: all arguments of the traced function.
-      micro_batch_args: those that differ from one micro-batch to the next.
-    """
-    stop = {t.name for t in args}
-    forward_ops = ancestors(forward, stop)
-    dependent = {t.op.name for t in micro_batch_args}
-    for op in args[0].graph.get_operations():  # in the order of making, so inputs come first
-        if op.name in forward_ops and any(t.op.name in dependent for t in op.inputs):
-            dependent.add(op.name)
-    residuals: dict[str, tf.Tensor] = {}
-    seen: set[str] = set()
-    stack = list(backward)
-    while stack:
-        tensor = stack.pop()
-        op = tensor.op
-        if tensor.name in stop:
-            continue
-        if op.name in forward_ops and op.name in dependent:
-            residuals[tensor.name] = tensor
-        elif op.name not in seen:
-            seen.add(op.name)
-            stack.extend(op.inputs)
-            for control in op.control_inputs:
-                if control.name not in forward_ops or control.name not in dependent:
-                    stack.extend(control.outputs[:1] or control.inputs)
-    return [residuals[name] for name in sorted(residuals)]

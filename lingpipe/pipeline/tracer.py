@@ -37,9 +37,9 @@ from lingpipe.error_text import blaming
 from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.cell import Cell, Leaf, Task, leaves_of
 from lingpipe.pipeline.mean_weight import MEAN_WEIGHT
-from lingpipe.pipeline.subgraph import Subgraphs, residual_tensors, used_feeds
+from lingpipe.pipeline.subgraph import Subgraphs, used_feeds
 from lingpipe.pipeline.wiring import Element, Value
-from lingpipe.tracing import as_spec, stateful_types
+from lingpipe.tracing import as_spec, bytes_of_roots, residual_tensors, stateful_types
 
 # Stateful ops that a task may hold: its own, and a layer's that change nothing.
 _OWN_STATEFUL = frozenset(['ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp', 'VarIsInitializedOp', 'Placeholder',
@@ -92,6 +92,7 @@ class CellTracer:
         args = list(graph.inputs[:len(specs)])
         names: list[Any] = ['step', 'micro_batch', *inputs, *shared, *[('gradient', leaf) for leaf in gradients_in]]
         keys: dict[str, Any] = {arg.name: name for arg, name in zip(args, names, strict=True)}
+        given = set(leaves_of(cell.inputs))
         outputs = leaves_of(cell.outputs)
         gradients_out = [leaf for leaf in cell.gradients_wanted if leaf in made['gradients']]
         forward_fetches = [made['values'][leaf] for leaf in outputs] + [made['forward_token']]
@@ -108,7 +109,7 @@ class CellTracer:
             return Task(function, [n for n in named if isinstance(n, tuple) and n[0] != 'gradient'],
                         [n for n in named if isinstance(n, str)], [n[1] for n in named if isinstance(n, tuple) and n[0] == 'gradient'],
                         len(residuals_in), outputs, gradients_out, len(residuals_out),
-                        sum((t.shape.num_elements() or 0) * t.dtype.size for t in residuals_out))
+                        bytes_of_roots([*(arg for arg in kept[2:] if keys[arg.name] in given), *residuals_in], made['weights']))
 
         token = _both(graph, made)
         subgraphs = Subgraphs(graph)
@@ -128,9 +129,12 @@ class CellTracer:
         values: dict[Value, Any] = {v: nested.pack_like(v.spec, [given[v, i] for i in range(len(v.specs))]) for v in self._cell.inputs}
         taken = {tensor.name for tensor in given.values()}
         emitted = Emissions()
+        made['weights'] = []
         runs = []
         for element in self._cell.elements:
-            run = _Run(element, self._weights_of(element, shared), values,
+            weights = self._weights_of(element, shared)
+            made['weights'] += weights.values()
+            run = _Run(element, weights, values,
                        lambda: Context(self._training, self._seed, step, micro_batch, self._gather, given[MEAN_WEIGHT]))
             run.forward(with_tape=self._training and self._recompute != 'layer' and element.has_backward)
             for name, new in run.written.items():

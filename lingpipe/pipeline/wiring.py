@@ -6,7 +6,9 @@ that a cell knows exactly what it must be sent and from where. All of it is know
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +19,7 @@ from lingpipe.error_text import sentence
 from lingpipe.layer import Layer, Weight
 from lingpipe.layers.masks import after
 from lingpipe.layers.sequential import Sequential, arguments
+from lingpipe.tracing import Residuals, residuals_of_layer
 
 BATCH = -1  # The maker of the values of the mini-batch.
 
@@ -54,7 +57,12 @@ class Value:
     @property
     def num_bytes(self) -> int:
         """Bytes of one micro-batch of it."""
-        return sum((spec.shape.num_elements() or 0) * spec.dtype.size for spec in self.specs)
+        return sum(self.leaf_bytes)
+
+    @functools.cached_property
+    def leaf_bytes(self) -> list[int]:
+        """Bytes of one micro-batch of every leaf."""
+        return [(spec.shape.num_elements() or 0) * spec.dtype.size for spec in self.specs]
 
 
 @dataclasses.dataclass(eq=False)
@@ -79,6 +87,53 @@ class Element:
     trained: list[Weight]
     has_backward: bool
     unit: int
+
+
+# Lines of a layer's Params that say what it is called and connected to, and not what it does.
+_OF_WIRING = re.compile(r'(name|reads|writes|share)\b')
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kind:
+    """What decides what a layer keeps for its backward."""
+    layer_class: type[Layer]
+    params: str
+    writes: str | tuple[str, ...]
+    weights: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+    trained: tuple[str, ...]
+    differentiated: tuple[tuple[bool, ...], ...]
+    asked: tuple[tuple[bool, ...], ...]
+    element: Element = dataclasses.field(compare=False)   # the first one
+
+
+def residuals_of(elements: Sequence[Element]) -> list[Residuals]:
+    """What the backward of each layer takes over from its forward. Layers of one kind are traced once, in the life of the process."""
+    found: list[Residuals] = []
+    given: set[tuple[Value, int]] = set()   # the leaves for which a later layer has a gradient
+    for element in reversed(elements):
+        layer, reads = element.layer, list(element.reads.values())
+        lines = [line for line in layer.params.to_text().splitlines() if not _OF_WIRING.match(line)]
+        writes = layer.params.writes
+        residuals = _residuals_of_kind(_Kind(
+            type(layer), '\n'.join(lines), '' if isinstance(writes, str) else tuple(writes),
+            tuple((w.path.removeprefix(layer.path), w.shape, w.dtype) for w in layer.weights()),
+            tuple((argument, *nested.flatten(value.spec)) for argument, value in element.reads.items()),
+            tuple(w.path.removeprefix(layer.path) for w in element.trained),
+            tuple(tuple(value.carries_gradient) for value in reads),
+            tuple(tuple((value, i) in given for i in range(len(value.leaf_bytes))) for value in element.writes.values()),
+            element))
+        given |= {(reads[n], i) for n, i in residuals.gradients}
+        found.append(residuals)
+    return found[::-1]
+
+
+@functools.lru_cache(maxsize=10_000)
+def _residuals_of_kind(kind: _Kind) -> Residuals:
+    element = kind.element
+    return residuals_of_layer(element.layer, {argument: value.spec for argument, value in element.reads.items()},
+                              [w.path for w in element.trained], lambda leaf: kind.differentiated[leaf[0]][leaf[1]],
+                              lambda leaf: kind.asked[leaf[0]][leaf[1]])
 
 
 def wire(network: Sequential, batch_spec: dict[str, Any], is_frozen: Callable[[str], bool] = lambda path: False) -> list[Element]:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from lingpipe.cost import Cost
 from lingpipe.nested import leaves, map_leaves
-from lingpipe.tracing.activations import kept_bytes
 from lingpipe.tracing.flops import count_flops
 from lingpipe.tracing.graph import trace
+from lingpipe.tracing.residuals import kept_bytes
 from lingpipe.tracing.shapes import as_spec, static_shape
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import tensorflow as tf
 
 from lingpipe.context import Context, Emissions
-from lingpipe.nested import NestedMap, flatten, map_leaves
+from lingpipe.nested import flatten, map_leaves
 
 if TYPE_CHECKING:
     from lingpipe.layer import Layer
@@ -19,14 +19,14 @@ class Trace:
 
     Attributes:
       graph: a function's graph; all its inputs are placeholders.
-      theta: placeholders of the weights.
+      weights: path -> the placeholder of a weight.
       inputs: (args, kwargs) of fprop with placeholders in place of specs, as one nested value.
       position: placeholders of the step and the micro-batch.
       outputs: what fprop returned.
       emissions: what it emitted.
     """
     graph: Any
-    theta: NestedMap
+    weights: dict[str, tf.Tensor]
     inputs: dict[str, Any]
     position: tuple[tf.Tensor, tf.Tensor]
     outputs: Any
@@ -46,17 +46,18 @@ def trace(layer: Layer, *args: Any, training: bool = True, **kwargs: Any) -> Tra
 
     graph = tf.__internal__.FuncGraph('trace')
     with graph.as_default(), tf.variable_creator_scope(refuse):
-        theta = layer.theta({w.path: tf.compat.v1.placeholder(w.dtype, w.shape) for w in layer.weights()})
+        weights = {w.path: tf.compat.v1.placeholder(w.dtype, w.shape) for w in layer.weights()}
         inputs = map_leaves(_placeholder, {**{str(i): a for i, a in enumerate(args)}, **kwargs})
         position = tf.compat.v1.placeholder(tf.int64, []), tf.compat.v1.placeholder(tf.int64, [])
         ctx = Context(training, 0, *position)
-        outputs = layer.fprop(theta, ctx, *[inputs[str(i)] for i in range(len(args))], **{name: inputs[name] for name in kwargs})
+        positional = [inputs[str(i)] for i in range(len(args))]
+        outputs = layer.fprop(layer.theta(weights), ctx, *positional, **{name: inputs[name] for name in kwargs})
     for name, value in flatten(outputs):
         if not tf.is_tensor(value):
             raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} returns a value of type {type(value).__name__}'
                              f'{f" as {name!r}" if name else ""}, but a layer returns a tensor or a dict of tensors; return several '
                              "as {'key': tensor, ...} and name them in Params.writes.")
-    return Trace(graph, theta, inputs, position, outputs, ctx.emissions)
+    return Trace(graph, weights, inputs, position, outputs, ctx.emissions)
 
 
 def _placeholder(spec: Any) -> tf.Tensor:

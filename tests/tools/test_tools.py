@@ -40,7 +40,7 @@ def test_show_partition_lists_every_layer_in_its_cell(capsys):
 
 def test_show_partition_cuts_by_measured_seconds(capsys):
     text = printed(capsys, show_partition, '--model=image.digits.Dense', '--measure')
-    assert '--set pipeline.layer_seconds=[' in text and ' ms ' in text
+    assert '--set pipeline.layer_seconds=[' in text and '--set pipeline.layer_backward_seconds=[' in text and ' ms ' in text
 
 
 def test_show_partition_refuses_more_cells_than_layers():
@@ -63,8 +63,8 @@ def test_plot_partition_has_the_sums_of_its_title(capsys, tmp_path):
         ('flatten', 0), ('hidden_0', 0), ('hidden_1', 1), ('logits', 1), ('loss', 1)]
     assert [row['gflops'] * 1e9 for row in layers[:4]] == pytest.approx([
         0, 32 * (2 * 64 * 128 + 2 * 128), 32 * (2 * 128 * 128 + 2 * 128), 32 * (2 * 128 * 10 + 10)])
-    assert [row['weight_mb'] * 1e6 for row in layers] == pytest.approx([0, 16 * 65 * 128, 16 * 129 * 128, 16 * 129 * 10, 0])
-    for name, total in (('gflops', 'gflops_per_micro_batch'), ('weight_mb', 'weight_mb'), ('activation_mb', 'activation_mb')):
+    assert [row['state_mb'] * 1e6 for row in layers] == pytest.approx([0, 16 * 65 * 128, 16 * 129 * 128, 16 * 129 * 10, 0])
+    for name, total in (('gflops', 'gflops_per_micro_batch'), ('state_mb', 'state_mb'), ('residual_mb', 'residual_mb_per_micro_batch')):
         for cell in cells:
             assert cell[total] == pytest.approx(sum(row[name] for row in layers if row['cell'] == cell['cell']))
     # Forward, recomputation and twice as much backward in cell 0; no recomputation in the last.
@@ -81,9 +81,9 @@ def test_plot_partition_draws_measured_seconds(capsys, tmp_path):
 
 @pytest.mark.parametrize('num_layers, num_cells', [(1, 1), (8, 3), (600, 40)])
 def test_plot_partition_has_room_for_names_and_sums(tmp_path, num_layers, num_cells):
-    layers = [{'cell': i * num_cells // num_layers, 'layer': f'model/block_{i // 10}/layer_{i % 10}', 'gflops': 1.0 + i, 'weight_mb': 0.0}
+    layers = [{'cell': i * num_cells // num_layers, 'layer': f'model/block_{i // 10}/layer_{i % 10}', 'gflops': 1.0 + i, 'state_mb': 0.0}
               for i in range(num_layers)]
-    cells = [{'step_share': 1 / num_cells, 'num_layers': 1, 'weight_mb': 0.0} for _ in range(num_cells)]
+    cells = [{'step_share': 1 / num_cells, 'num_layers': 1, 'state_mb': 0.0} for _ in range(num_cells)]
     plot_partition.save_png(str(tmp_path / 'one.png'), {'layers': layers, 'cells': cells}, 'title')
     assert (tmp_path / 'one.png').stat().st_size > 10_000
     named = plot_partition.names(layers)

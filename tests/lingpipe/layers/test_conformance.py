@@ -16,8 +16,11 @@ import tensorflow as tf
 
 from lingpipe import layers, tracing
 from lingpipe.context import Context
-from lingpipe.hyperparams import Params
+from lingpipe.hyperparams import Params, field
+from lingpipe.layer import Layer
 from lingpipe.nested import flatten, map_leaves
+from lingpipe.pipeline.plan import PipelineParams, make_plan
+from tests import traced
 
 IMAGE = {'x': ((2, 7, 6, 4), 'float')}
 SEQUENCE = {'x': ((2, 5, 8), 'float')}
@@ -294,3 +297,44 @@ def test_no_op_is_stateful_forward_or_backward(name: str) -> None:
 def test_evaluation_is_deterministic(name: str) -> None:
     evaluate = tf.function(lambda micro_batch: build(name).call(training=False, micro_batch=micro_batch))
     tf.nest.map_structure(np.testing.assert_array_equal, evaluate(tf.constant(0)), evaluate(tf.constant(3)))
+
+
+class Gain(Layer):
+    """A float of the mini-batch times a weight, so that it carries a gradient."""
+
+    def __init__(self, params: Any, path: str = ''):
+        super().__init__(params, path)
+        self.add_weight('gain', [], 'ones')
+
+    def fprop(self, theta: Any, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+        return x * tf.cast(theta.gain, x.dtype)
+
+
+class Objective(Layer):
+    """The sum of squares of all floats in x, emitted as a loss."""
+
+    class Params(Layer.Params):
+        writes: str | dict[str, str] = field({})
+
+    def fprop(self, theta: Any, ctx: Any, x: Any) -> None:
+        floats = [tf.cast(t, tf.float32) for _, t in flatten(x) if t.dtype.is_floating]
+        ctx.emit_loss(self.path, 'objective', tf.add_n([tf.reduce_sum(t ** 2) for t in floats]))
+
+
+def test_the_forecast_holds_what_the_backward_task_takes_over(name: str) -> None:
+    """The layer is a cell of its own, between one that gives its inputs a gradient and one that gives its outputs one."""
+    params, _ = TABLE[name]
+    built = build(name)
+    floats = [argument for argument, kind in built.kinds.items() if kind == 'float']
+    gains = [Gain.Params(name=f'gain_{argument}', reads={'x': argument}, writes=argument) for argument in floats]
+    layer = params.copy().set(name='layer')
+    if not isinstance(built.layer, layers.Sequential):
+        layer.set(reads={argument: argument for argument in built.inputs})
+    written = [] if built.layer.cost(**built.specs()).outputs is None else [Objective.Params(name='objective')]
+    padding = layers.Reshape.Params(name='padding', shape=(1,), reads={'x': 'pad'}, writes='pad')
+    network = layers.Sequential.Params(name='model', layers=(padding, *gains, layer, *written, padding.copy().set(name='end')))
+    num_own = len(list(built.layer.elements())) if isinstance(built.layer, layers.Sequential) else 1
+    pipeline = PipelineParams(num_cells=3, recompute='none', layers_per_cell=(1 + len(gains), num_own, len(written) + 1))
+    batch = next(iter(flatten(built.specs())))[1].shape[0]
+    plan = make_plan(network.instantiate('model'), {**built.specs(), 'pad': tf.TensorSpec([batch, 1])}, pipeline, ['a', 'b', 'c'])
+    assert plan.footprints[1].residual == pytest.approx(traced.held_bytes(plan.cells)[1], rel=0.02)

@@ -8,7 +8,7 @@ from itertools import accumulate, combinations, pairwise
 import numpy as np
 import pytest
 
-from lingpipe.pipeline.partitioner import balance, partition, partition_fused
+from lingpipe.pipeline.partitioner import balance, partition, partition_among, partition_fused
 
 
 def all_partitions(num_layers, num_cells):
@@ -16,18 +16,12 @@ def all_partitions(num_layers, num_cells):
         yield tuple(range(start, stop) for start, stop in pairwise((0, *cuts, num_layers)))
 
 
-def brute_force(costs, num_cells, rule, layer_bytes=None, limits=None):
+def brute_force(costs, num_cells, rule, is_allowed=lambda k, cell: True, fused_costs=None):
     """Tries every partition; costs are integers or fractions, so the comparison is exact."""
-    cost_sum = [0, *accumulate(costs)]
-    byte_sum = [0, *accumulate(layer_bytes or [0] * len(costs))]
-
-    def fits(cells):
-        return limits is None or all(
-            byte_sum[cell.stop] - byte_sum[cell.start] <= limit for cell, limit in zip(cells, limits, strict=True)
-        )
+    cost_sums = [[0, *accumulate(costs)]] * (num_cells - 1) + [[0, *accumulate(fused_costs or costs)]]
 
     def worth(cells):
-        sums = [cost_sum[cell.stop] - cost_sum[cell.start] for cell in cells]
+        sums = [cost_sum[cell.stop] - cost_sum[cell.start] for cost_sum, cell in zip(cost_sums, cells, strict=True)]
         return (
             max(sums) if rule == 'bottleneck' else 0,
             sum(c * c for c in sums),
@@ -36,7 +30,8 @@ def brute_force(costs, num_cells, rule, layer_bytes=None, limits=None):
             [cell.start for cell in reversed(cells)],  # later cells get more layers
         )
 
-    return min((cells for cells in all_partitions(len(costs), num_cells) if fits(cells)), key=worth, default=None)
+    found = (cells for cells in all_partitions(len(costs), num_cells) if all(map(is_allowed, range(num_cells), cells)))
+    return min(found, key=worth, default=None)
 
 
 def draw_costs(rng, num_layers):
@@ -51,32 +46,43 @@ def draw_costs(rng, num_layers):
 
 
 @pytest.mark.parametrize('rule', ['bottleneck', 'variance'])
-@pytest.mark.parametrize('memory', ['no limit', 'one limit', 'a limit a device'])
-def test_agrees_with_brute_force(rule, memory):
-    """6 x 1,700 cases, tie-breaks included."""
-    rng = random.Random(f'{rule} {memory}')
+def test_agrees_with_brute_force(rule):
+    """2 x 1,700 cases, tie-breaks included."""
+    rng = random.Random(rule)
+    for _ in range(1700):
+        num_layers = rng.randint(1, 9)
+        num_cells = rng.randint(1, min(num_layers, 5))
+        costs = draw_costs(rng, num_layers)
+        assert partition(costs, num_cells, rule=rule) == brute_force(costs, num_cells, rule), (costs, num_cells)
+
+
+@pytest.mark.parametrize('rule', ['bottleneck', 'variance'])
+@pytest.mark.parametrize('allowed', ['all', 'by bytes', 'any'])
+def test_agrees_with_brute_force_where_not_every_cell_is_allowed(rule, allowed):
+    """6 x 1,700 cases, tie-breaks included: limits on sums of bytes, a limit a cell, and cells allowed at random."""
+    rng = random.Random(f'{rule} {allowed}')
     num_refused = 0
     for _ in range(1700):
         num_layers = rng.randint(1, 9)
         num_cells = rng.randint(1, min(num_layers, 5))
         costs = draw_costs(rng, num_layers)
+        fused_costs = rng.choice([None, draw_costs(rng, num_layers)])
         layer_bytes = [rng.randrange(6) for _ in range(num_layers)]
-        fair = sum(layer_bytes) // num_cells
-        limits = [max(0, fair + rng.randint(-1, 5)) for _ in range(num_cells)]
-        device_bytes = limits
-        if memory == 'one limit':
-            device_bytes, limits = limits[0], limits[:1] * num_cells
-        if memory == 'no limit':
-            device_bytes = limits = None
-        expected = brute_force(costs, num_cells, rule, layer_bytes, limits)
-        if expected is None:
-            num_refused += 1
-            with pytest.raises(ValueError, match='device_bytes'):
-                partition(costs, num_cells, rule=rule, layer_bytes=layer_bytes, device_bytes=device_bytes)
-        else:
-            found = partition(costs, num_cells, rule=rule, layer_bytes=layer_bytes, device_bytes=device_bytes)
-            assert found == expected, (costs, num_cells, layer_bytes, limits)
-    assert num_refused < 1000
+        limits = [max(0, sum(layer_bytes) // num_cells + rng.randint(-1, 5)) for _ in range(num_cells)]
+        refused = {(k, *span) for k in range(num_cells) for span in combinations(range(num_layers + 1), 2) if rng.random() < 0.5}
+
+        def is_allowed(k, cell):
+            if allowed == 'by bytes':
+                return sum(layer_bytes[i] for i in cell) <= limits[k]   # noqa: B023
+            return allowed == 'all' or (k, cell.start, cell.stop) not in refused   # noqa: B023
+
+        def stops(k, start):
+            return sum(1 << stop for stop in range(start + 1, num_layers + 1) if is_allowed(k, range(start, stop)))   # noqa: B023
+
+        expected = brute_force(costs, num_cells, rule, is_allowed, fused_costs)
+        num_refused += expected is None
+        assert partition_among(costs, num_cells, stops, rule=rule, fused_costs=fused_costs) == expected, (costs, num_cells)
+    assert (num_refused == 0) == (allowed == 'all') and num_refused < 1000
 
 
 @pytest.mark.parametrize('rule', ['bottleneck', 'variance'])
@@ -125,20 +131,8 @@ def test_one_tenth_ten_times_is_ten_equal_costs():
     assert lengths(partition([0.1] * 12, 4)) == [3, 3, 3, 3]
 
 
-def test_numpy_costs_and_limits_are_welcome():
-    cells = partition(np.array([1, 2, 3], np.float32), 2, layer_bytes=np.array([1, 1, 1]), device_bytes=np.array([1, 2]))
-    assert cells == (range(0, 1), range(1, 3))
-
-
-def test_no_limit_is_an_infinite_one_and_bytes_without_a_limit_do_not_matter():
-    plain = partition([1, 2, 3, 4], 2)
-    assert partition([1, 2, 3, 4], 2, layer_bytes=[9, 9, 9, 9], device_bytes=float('inf')) == plain
-    assert partition([1, 2, 3, 4], 2, layer_bytes=[9, 9, 9, 9]) == plain
-
-
-def test_a_small_device_in_the_middle_gets_the_layer_that_fits_it():
-    """Filling the first device first would leave the second one nothing that fits."""
-    assert lengths(partition([1, 1, 1], 3, layer_bytes=[1, 1, 10], device_bytes=[10, 1, 10])) == [1, 1, 1]
+def test_numpy_costs_are_welcome():
+    assert partition(np.array([1, 2, 3], np.float32), 2) == (range(0, 2), range(2, 3))
 
 
 def test_2000_layers_in_128_cells():
@@ -182,23 +176,6 @@ def test_the_variance_of_a_large_case_agrees_with_the_full_dynamic_programme():
         (dict(costs=[float('nan')], num_cells=1), 'costs[0]=nan is not a finite number'),
         (dict(costs=[1, float('inf')], num_cells=1), 'costs[1]=inf is not a finite number'),
         (dict(costs=[1, 2], num_cells=1, rule='varience'), "rule='varience' is not a rule; use 'bottleneck' or 'variance'"),
-        (dict(costs=[1, 2], num_cells=1, layer_bytes=[1]), 'layer_bytes has 1 entries for 2 costs; give one a layer'),
-        (dict(costs=[1, 2], num_cells=1, layer_bytes=[1, -1]), 'layer_bytes[1]=-1 is not a finite number'),
-        (dict(costs=[1, 2], num_cells=1, device_bytes=4), 'layer_bytes is missing; give the bytes of each layer'),
-        (dict(costs=[1, 2], num_cells=2, layer_bytes=[1, 1], device_bytes=[4]), 'device_bytes has 1 limits for 2 cells; give one a cell'),
-        (dict(costs=[1, 2], num_cells=1, layer_bytes=[1, 1], device_bytes=-4), 'device_bytes of cell 0 is -4, not a number of bytes'),
-        (
-            dict(costs=[1, 2], num_cells=2, layer_bytes=[1, 5000], device_bytes=[4000, 3000]),
-            'layer 1 alone needs 5,000 bytes and the largest device holds 4,000; a layer cannot be cut, so split it',
-        ),
-        (
-            dict(costs=[1] * 5, num_cells=2, layer_bytes=[3] * 5, device_bytes=8),
-            'no partition of 5 layers into 2 cells fits device_bytes: the best needs 9 bytes on a device that holds 8; use more cells',
-        ),
-        (
-            dict(costs=[1] * 5, num_cells=2, layer_bytes=[3] * 5, device_bytes=[8, 6.5]),
-            'the best needs 1 bytes more than device_bytes on each device',
-        ),
     ],
 )
 def test_errors_say_what_was_found_the_rule_and_the_remedy(arguments, sentence):

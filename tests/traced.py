@@ -1,0 +1,41 @@
+"""What the tasks of cells really take over from their forward passes, found by tracing them, with no variable made."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.context import Emissions
+from lingpipe.pipeline.cell import Cell, Leaf, leaves_of
+from lingpipe.pipeline.tracer import CellTracer
+
+
+class NoAccumulators:
+    """Takes what tasks add up and keeps nothing; the ops that make it stay."""
+
+    def add_emissions(self, emitted: Emissions) -> list[tf.Operation]:
+        values = [value for kind in dataclasses.fields(Emissions) for value in getattr(emitted, kind.name).values()]
+        return [tensor.op for value in values for tensor in (value if isinstance(value, tuple) else (value,))]
+
+    def add_gradient(self, path: str, gradient: Any) -> tf.Operation:
+        return tf.convert_to_tensor(gradient).op
+
+
+def held_bytes(cells: Sequence[Cell]) -> list[int]:
+    """[K] the bytes that the backward task of each cell takes over for a micro-batch when nothing is recomputed; 0 without backward."""
+    available: set[Leaf] = set()
+    found = []
+    for cell in reversed(cells):
+        weights = {w.path: w for e in cell.elements for w in e.layer.weights() if w.shared_with is None}
+
+        def read(path: str) -> tf.Tensor | None:
+            return tf.compat.v1.placeholder(weights[path].dtype, weights[path].shape) if path in weights else None   # noqa: B023
+
+        gradients_in = [leaf for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
+        tracer = CellTracer(cell, read, NoAccumulators(), 0, 'none', training=True)   # type: ignore[arg-type]
+        _, backward = tracer.trace(gradients_in, is_fused=False)
+        found.append(backward.held_bytes if backward else 0)
+        available.update(backward.gradients_out if backward else ())
+    return found[::-1]
