@@ -9,7 +9,8 @@
     tensorboard --logdir=/tmp/digits/tensorboard
 
 Exit codes: 0 all done; 1 a mistake, or a training that failed, in one sentence on stderr; 2 wrong flags; 143 and 130 stopped by SIGTERM
-and Ctrl-C, with a checkpoint saved, so that whoever started it knows that it is not done: the same command goes on from there.
+and Ctrl-C, with a checkpoint saved, so that whoever started it knows that it is not done: the same command goes on from there; 141 nobody
+reads what it prints, as in --list | head (a training goes on).
 What loses a worker (a training, an evaluation, a decoding) starts its own process again, which waits for the worker and goes on from the
 last checkpoint.
 """
