@@ -71,7 +71,8 @@ class Context:
     def emit_loss(self, path: str, name: str, loss_sum: tf.Tensor, weight_sum: tf.Tensor | None = None) -> None:
         """Adds a loss: a sum over the micro-batch. The network's main loss gives weight_sum too; others leave it out.
 
-        The objective of a mini-batch is (sum of all losses) / (sum of the main loss's weights).
+        The objective of a mini-batch is (sum of all losses) / (sum of the main loss's weights). So a loss must be a sum over examples:
+        one that compares examples sees those of its micro-batch only, and its layer says needs_whole_batch.
         """
         _put(self.emissions.losses, path, name, _scalar(path, name, loss_sum))
         if weight_sum is not None:

@@ -130,7 +130,6 @@ class Progress:
         elif is_on_terminal:
             self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-
     def _print(self, text: str) -> None:
         try:
             print(text, file=self._out, flush=True)

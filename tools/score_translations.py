@@ -55,6 +55,8 @@ def find(args: argparse.Namespace) -> tuple[list[Translated], int | None]:
     """
     if bool(args.model) != bool(args.logdir):
         raise ValueError('--model and --logdir go together; give both, or neither.')
+    if args.set and not args.model:
+        raise ValueError('--set changes Params of a model; give --model and --logdir, or leave it out.')
     if args.model and (args.file or not args.corpus):
         raise ValueError('--model translates the test part of a corpus; give --corpus, and no --file.')
     if not (args.model or args.file or args.baselines and args.corpus):

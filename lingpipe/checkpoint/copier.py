@@ -80,5 +80,7 @@ class Copier:
                 handles = tf.raw_ops.OptionalGetValue(optional=handles, output_types=[tf.resource] * len(group),
                                                       output_shapes=[[]] * len(group))
             values = [tf.raw_ops.ReadVariableOp(resource=handle, dtype=v.dtype) for handle, v in zip(handles, variables, strict=True)]
-        with tf.device(tf.DeviceSpec.from_string(device).replace(device_type='CPU', device_index=0).to_string()):
+        if 'device:CPU:' not in device:
+            device = tf.DeviceSpec.from_string(device).replace(device_type='CPU', device_index=0).to_string()
+        with tf.device(device):
             return tf.raw_ops.OptionalFromValue(components=values)

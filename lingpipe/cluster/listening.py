@@ -71,6 +71,16 @@ def own_address(peers: list[str]) -> str:
         raise ValueError(f'the host of {peers[0]} is not known here ({error}); correct it in --devices.') from error
 
 
+def check_system(host: str) -> None:
+    """Raises OSError if the host is not known, or if this system cannot hold a server to it."""
+    allowed = _addresses(host)
+    if allowed and sys.platform != 'linux':
+        raise OSError(_CANNOT.format('only Linux can'))
+    if allowed:
+        with _guarding(0) as one:
+            _attach(one, _program(allowed))
+
+
 class Guard:
     """Holds TensorFlow's server to some addresses of this machine. Make it before the server; it lasts as long as this process."""
 
@@ -85,11 +95,10 @@ class Guard:
         """
         self._port = port
         self._numbers: list[int] = []   # of the guard's sockets, which no garbage collector closes
-        allowed = sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None, socket.AF_INET)})
-        if '0.0.0.0' in allowed:
+        allowed = _addresses(host)
+        if not allowed:
             return
-        if sys.platform != 'linux':
-            raise OSError(_CANNOT.format('only Linux can'))
+        check_system(host)
 
         # Another process of this user may share the port already; that one must not be joined.
         with socket.socket() as one:
@@ -122,6 +131,12 @@ class Guard:
         with _guarding(self._port) as one:
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             self._numbers.append(fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, min(_HIGH_NUMBER, most - 1)))
+
+
+def _addresses(host: str) -> list[str]:
+    """The IPv4 addresses of a host; none for 0.0.0.0, which means all."""
+    found = sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None, socket.AF_INET)})
+    return [] if '0.0.0.0' in found else found
 
 
 def _guarding(port: int) -> socket.socket:

@@ -81,7 +81,7 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float) 
 
     Raises:
       ValueError: no address.
-      OSError: it is not one of this machine, or is taken.
+      OSError: it is not one of this machine, or is taken, or this system cannot hold a server to it.
     """
     host, port = listening.split_address(address)
     deadline_s = time.monotonic() + _TAKEN_FOR_S
@@ -93,6 +93,7 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float) 
             if error.errno != errno.EADDRINUSE or time.monotonic() > deadline_s:
                 raise OSError(f'a worker cannot listen at {address}: {error.strerror or error}; choose another --address.') from error
             time.sleep(0.1)
+    listening.check_system(host)   # or every server would fail at it
     print(f'worker at {address}, process {os.getpid()}', flush=True)
     while True:
         started_s = time.monotonic()

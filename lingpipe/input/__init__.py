@@ -7,7 +7,8 @@ batches that it would have had, without any state of tf.data in the checkpoint a
     order.py    position -> epoch, index, seed        arrays.py    arrays in memory
     base.py     Input: positions -> batches           records.py   TFRecord files
     batches.py  the iterator over them                datasets.py  tensorflow-datasets
-    meter.py    how long the training waits
+    meter.py    how long the training waits           errors.py    what an input's code raises, as a sentence
+    first_batch.py    what is looked at before the first step
 """
 from lingpipe.input.arrays import ArrayInput
 from lingpipe.input.base import Input

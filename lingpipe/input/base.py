@@ -65,6 +65,10 @@ class Input(Configurable):
         """
         return example
 
+    def name_of(self, index: int) -> str:
+        """What a person finds an example by, for errors: its number, or the path of a file that holds it alone."""
+        return f'example {index} of {type(self).__name__}'
+
     @property
     def class_names(self) -> Sequence[str]:
         """What the classes are called, label 0 first; empty where there are no classes or they have only numbers."""
@@ -138,7 +142,7 @@ class Input(Configurable):
             return ''
         p = self.params
         index, _ = order.indices(tf.constant([position], tf.int64), self.num_examples(), p.seed, p.shuffle)
-        return f'example {int(index[0])} of {type(self).__name__}'
+        return self.name_of(int(index[0]))
 
     def num_batches(self, position: int = 0) -> int | None:
         """How many batches `dataset(position)` has; None if it has no end."""

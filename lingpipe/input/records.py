@@ -50,8 +50,12 @@ class RecordFiles:
     def __len__(self) -> int:
         return len(self._offsets)
 
+    def place_of(self, index: int) -> tuple[str, int]:
+        """(path of the file, byte where the record begins)."""
+        return self.paths[int(np.searchsorted(self._ends, index, 'right'))], int(self._offsets[index])
+
     def __getitem__(self, index: int) -> bytes:
-        path, offset = self.paths[int(np.searchsorted(self._ends, index, 'right'))], int(self._offsets[index])
+        path, offset = self.place_of(index)
         if path not in self._descriptors:
             self._descriptors[path] = os.open(path, os.O_RDONLY)
             weakref.finalize(self, os.close, self._descriptors[path])
@@ -103,6 +107,11 @@ class RecordInput(Input):
             return tf.io.FixedLenFeature(feature.shape, feature.dtype)
 
         return tf.io.parse_example(self.records.read(index), {name: parser(f) for name, f in self.params.features.items()})
+
+    def name_of(self, index: int) -> str:
+        """File and byte of a record."""
+        path, offset = self.records.place_of(index)
+        return f'the record at byte {offset} of {path}'
 
     @functools.cached_property
     def records(self) -> RecordFiles:

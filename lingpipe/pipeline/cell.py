@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
@@ -27,7 +27,7 @@ class Task:
       num_residuals_out: tensors for the backward task.
       held_bytes: of a backward task, the bytes of inputs and residuals, which are held from the forward on; what they share counts once.
     """
-    function: Callable[..., list[tf.Tensor]]
+    function: tf.types.experimental.ConcreteFunction
     inputs: list[Leaf]
     shared: list[str]
     gradients_in: list[Leaf]

@@ -21,7 +21,7 @@ Results are those of running the network again on every prefix, up to rounding, 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,9 @@ from lingpipe.layer import Layer
 from lingpipe.nested import NestedMap
 from lingpipe.pipeline import search
 from lingpipe.pipeline.cell import Cell
+from lingpipe.pipeline.placed import placed
 from lingpipe.pipeline.search import SearchParams
+from lingpipe.pipeline.step import HOME
 from lingpipe.pipeline.wiring import BATCH, Element, Value
 
 if TYPE_CHECKING:
@@ -130,30 +132,30 @@ class Decoder:
 
     def _search(self, fixed: dict[Value, Any], limits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The loop of one group."""
-        kept, past = [], []
-        for part in self._parts:
-            with tf.device(part.device):
-                made, mine = part.prepare(_of(fixed, part.fixed_in), part.weights_elsewhere())
-                fixed.update(zip(part.fixed_out, made, strict=True))
-                kept.append(mine)
-                past.append(part.initial_past(tf.shape(limits)[0]))
-        with tf.device(self._last):
-            state = search.initial_state(limits, self._ids[0], self._params)
-            advance = _not_inlined(lambda now, candidates, limits: search.advance(now, candidates, limits, self._ids[1], self._params))
-        elsewhere = []
+        # What every position reads is brought to its reader's device before the loop, or it would be sent there for each position.
+        elsewhere, kept, past, read = [], [], [], []
         for part in self._parts:
             with tf.device(part.device):
                 elsewhere.append([tf.identity(weight) for weight in part.weights_elsewhere()])
+                made, mine = part.prepare(_of(fixed, part.fixed_in), elsewhere[-1])
+                fixed.update(zip(part.fixed_out, made, strict=True))
+                kept.append(mine)
+                past.append(part.initial_past(tf.shape(limits)[0]))
+                read.append([nested.map_leaves(tf.identity, value) for value in _of(fixed, part.fixed_step_in)])
+        with tf.device(self._last):
+            limits = tf.identity(limits)
+            state = search.initial_state(limits, self._ids[0], self._params)
+            advance = placed(lambda now, candidates, limits: search.advance(now, candidates, limits, self._ids[1], self._params))
 
         def body(*flat: tf.Tensor) -> list[tf.Tensor]:
             """One position: through all cells, then the search."""
             state_now, past_now = nested.pack_like({'0': state, '1': dict(zip(keys, past, strict=True))}, list(flat)).values()
             moving: dict[Value, Any] = {self._target: state_now.next}
             next_past = {}
-            for key, part, mine, shared in zip(keys, self._parts, kept, elsewhere, strict=True):
+            for key, part, given, mine, shared in zip(keys, self._parts, read, kept, elsewhere, strict=True):
                 with tf.device(part.device):
                     made, next_past[key] = part.step(state_now.position, state_now.parents, _of(moving, part.moving_in),
-                                                     _of(fixed, part.fixed_in), mine, past_now[key], shared)
+                                                     given, mine, past_now[key], shared)
                     moving.update(zip(part.moving_out, made, strict=True))
             with tf.device(self._last):
                 state_then = advance(state_now, moving[self._candidates], limits)
@@ -165,9 +167,11 @@ class Decoder:
                                                                    for i, n in enumerate(t.shape)]), state),
                   '1': {key: nested.map_leaves(_growing, one) for key, one in loop['1'].items()}}
         is_going = [name for name, _ in nested.flatten(loop)].index('0/is_going')
-        found = tf.while_loop(lambda *flat: flat[is_going], body, nested.leaves(loop), nested.leaves(shapes), parallel_iterations=1)
+        with tf.device(self._last):   # decides whether to go on, where that is known
+            found = tf.while_loop(lambda *flat: flat[is_going], body, nested.leaves(loop), nested.leaves(shapes), parallel_iterations=1)
         end = nested.pack_like(loop, list(found))['0']
-        return end.best_ids, end.best_score
+        with tf.device(HOME):
+            return tf.identity(end.best_ids), tf.identity(end.best_score)
 
 
 class _Dependence:
@@ -233,6 +237,7 @@ class _Part:
       device: of the cell.
       before, stepped: its elements of both kinds.
       fixed_in, fixed_out: values that do not depend on the target: those it reads and does not make, those it makes and others read.
+      fixed_step_in: of those that do not depend on the target, what its steps read, also if it makes them.
       moving_in, moving_out: those that do.
     """
 
@@ -248,15 +253,16 @@ class _Part:
         asked = {v for e in others for v in (*network.fixed_reads(e), *network.moving_reads(e).values())} | {network.candidates}
         self.fixed_in = [v for v in dict.fromkeys(fixed) if v not in made]
         self.moving_in = [v for v in dict.fromkeys(moving) if v not in made]
-        read_by_steps = {v for e in self.stepped for v in network.decode_reads(e).values()}
+        read_by_steps = dict.fromkeys(v for e in self.stepped for v in network.decode_reads(e).values())
         self.fixed_out = [v for e in self.before for v in e.writes.values() if v in asked or v in read_by_steps]
+        self.fixed_step_in = [v for v in read_by_steps if v in self.fixed_in or v in self.fixed_out]
         self.moving_out = [v for e in self.stepped for v in e.writes.values() if v in asked]
         variables = program.placed.averaged()
         self._read, self._read_shared = program.placed.reader(cell, variables), program.placed.shared_reader(variables)
         paths = dict.fromkeys(w.shared_with for e in (*self.before, *self.stepped) for w in e.layer.weights() if w.shared_with)
         self._elsewhere = [path for path in paths if program.placed.cell_of[path] != cell.index]
-        self.prepare = _not_inlined(self._prepare)
-        self.step = _not_inlined(self._step)
+        self.prepare = placed(self._prepare)
+        self.step = placed(self._step)
 
     def weights_elsewhere(self) -> list[tf.Tensor]:
         """Tied weights of other cells."""
@@ -282,7 +288,7 @@ class _Part:
 
     def _step(self, position: tf.Tensor, parents: tf.Tensor, moving: list[Any], fixed: list[Any], kept: dict[str, Any],
               past: dict[str, Any], elsewhere: list[tf.Tensor]) -> tuple[list[Any], dict[str, Any]]:
-        values = {**dict(zip(self.moving_in, moving, strict=True)), **dict(zip(self.fixed_in, fixed, strict=True))}
+        values = {**dict(zip(self.moving_in, moving, strict=True)), **dict(zip(self.fixed_step_in, fixed, strict=True))}
         ctx, then = self._context(position), {}
         if self._params.beam_size > 1:
             past = nested.map_leaves(lambda tensor: tf.gather(tensor, parents, batch_dims=1), past)
@@ -313,12 +319,6 @@ def _reads(element: Element, method: str) -> dict[str, Value]:
 
 def _of(values: Mapping[Value, Any], wanted: Sequence[Value]) -> list[Any]:
     return [values[value] for value in wanted]
-
-
-def _not_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that stays on the device that calls it, with all its ops."""
-    made: Callable[..., Any] = tf.function(function, autograph=False, reduce_retracing=True, experimental_attributes={'_noinline': True})
-    return made
 
 
 def _any_size(spec: tf.TensorSpec) -> tf.TensorSpec:

@@ -13,10 +13,11 @@ from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.bad_ids import BadId, find_bad_id
 from lingpipe.pipeline.cell import Cell, Task
 from lingpipe.pipeline.mean_weight import MeanWeight, asked_for
+from lingpipe.pipeline.placed import placed
 from lingpipe.pipeline.schedule import forward_only
-from lingpipe.pipeline.step import check_batch, explained, run_tasks
+from lingpipe.pipeline.step import HOME, check_batch, explained, run_tasks
 from lingpipe.pipeline.tracer import CellTracer
-from lingpipe.pipeline.transfers import Wire
+from lingpipe.pipeline.transfers import Traffic, Wire, forward_traffic
 from lingpipe.tracing import trace
 
 if TYPE_CHECKING:
@@ -85,10 +86,18 @@ class Evaluator:
         self._is_broken = False
         return made['sums'], made['outputs']
 
+    def sent_bytes(self) -> Traffic:
+        """All that crosses between devices in a step; see transfers.py."""
+        return forward_traffic(self._cells(), self._plan.params.num_micro_batches, HOME, fetched=self._fetched.values())
+
+    def _cells(self) -> list[Cell]:
+        """The cells of the plan, whose outputs now include what is fetched."""
+        return [Cell(c.index, c.elements, c.device) for c in self._plan.cells]
+
     def _build(self) -> Any:
         program, batch_spec, fetched = self._program, self._batch_spec, self._fetched
         m = self._plan.params.num_micro_batches
-        cells = [Cell(c.index, c.elements, c.device) for c in self._plan.cells]
+        cells = self._cells()
         variables = program.placed.averaged()
         self._accumulators = [Accumulators(cell.device, []) for cell in cells]
         tasks: dict[tuple[str, int], Task] = {}
@@ -103,16 +112,19 @@ class Evaluator:
         def body(*flat: tf.Tensor) -> Any:
             """One mini-batch through all cells, and what the layers emitted."""
             batch = nested.pack_like(batch_spec, list(flat))
+            with tf.device(HOME):
+                weight = mean_weight and mean_weight.of(batch, m)
             ran = run_tasks(forward_only(len(cells), m), cells, tasks, batch, tf.constant(0, tf.int64),
-                            tf.constant(0), program.placed.shared_reader(variables), Wire(None),
-                            mean_weight=mean_weight and mean_weight.of(batch, m))
-            outputs = {name: nested.pack_like(value.spec, [tf.concat([ran.values[(value, i), j] for j in range(m)], 0)
-                                                           for i in range(len(value.specs))]) for name, value in fetched.items()}
+                            tf.constant(0), program.placed.shared_reader(variables), Wire(None), mean_weight=weight)
+            with tf.device(HOME):
+                outputs = {name: nested.pack_like(value.spec, [tf.concat([ran.values[(value, i), j] for j in range(m)], 0)
+                                                               for i in range(len(value.specs))]) for name, value in fetched.items()}
             emitted = []
             for cell, accumulators, last in zip(cells, self._accumulators, ran.last, strict=True):
                 with tf.device(cell.device), tf.control_dependencies([last]):
-                    emitted.append(tf.function(lambda a=accumulators: _read_and_reset(a), autograph=False)())
-            return {'sums': results.named_sums(emitted), 'outputs': outputs}
+                    emitted.append(placed(lambda a=accumulators: _read_and_reset(a))())
+            with tf.device(HOME):
+                return {'sums': results.named_sums(emitted), 'outputs': outputs}
 
         return tf.compat.v1.wrap_function(body, nested.leaves(batch_spec))
 

@@ -26,10 +26,10 @@ from lingpipe.pipeline.evaluator import Evaluator
 from lingpipe.pipeline.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.plan import PipelineParams, Plan
 from lingpipe.pipeline.replicas import Replica, check_equal, check_replicated, copy_first, groups_of, reduce
-from lingpipe.pipeline.step import Ran, check_batch, explained, is_of_spec, run_tasks
+from lingpipe.pipeline.step import HOME, Ran, check_batch, explained, is_of_spec, run_tasks
 from lingpipe.pipeline.timeline import Timeline
 from lingpipe.pipeline.tracer import CellTracer
-from lingpipe.pipeline.transfers import Wire, measured_bytes, predicted_bytes
+from lingpipe.pipeline.transfers import Traffic, Wire, backward_traffic, forward_traffic, norms_traffic, replicas_traffic, update_traffic
 from lingpipe.pipeline.update import Update
 from lingpipe.pipeline.variables import Variables
 
@@ -201,8 +201,10 @@ class Program:
                 with tf.control_dependencies([op for one in ran for op in one.last]):
                     return {'done': tf.constant(True)}
             last = reduce(self._replicas, [one.last for one in ran], self.plan.params.replica_reduction)
-            decision = self._updates[0].decide(last[0], step)
-            done = [tensor for update, ops in zip(self._updates, last, strict=True) for tensor in update.apply(decision, ops)]
+            foreign = [update.foreign_gradients(ops) for update, ops in zip(self._updates, last, strict=True)]
+            decision = self._updates[0].decide(last[0], foreign[0], step)
+            done = [tensor for update, ops, given in zip(self._updates, last, foreign, strict=True)
+                    for tensor in update.apply(decision, ops, given)]
             with tf.device(self.plan.cells[0].device), tf.control_dependencies(done):
                 results = {name: tf.identity(value) for name, value in decision.results.items()}
             if kind == 'timed':
@@ -213,18 +215,16 @@ class Program:
         return tf.compat.v1.wrap_function(body, specs)
 
     def _run_tasks(self, shape: _Shape, batch: dict[str, Any], step: tf.Tensor, first: tf.Tensor, is_timed: bool = False) -> list[Ran]:
-        """Runs the tasks of all replicas, each on its part of the mini-batch."""
+        """Runs the tasks of all replicas, each on its part of the mini-batch; the first replica's are timed."""
         p, ran = self.plan.params, []
-        mean_weight = None
-        if shape.mean_weight:
-            with tf.device(self.plan.cells[-1].device):
-                mean_weight = shape.mean_weight.of(batch, p.num_replicas * p.num_micro_batches)
-        parts = [tf.split(tensor, p.num_replicas) for tensor in nested.leaves(batch)]
+        with tf.device(HOME):   # where the mini-batch is
+            mean_weight = shape.mean_weight and shape.mean_weight.of(batch, p.num_replicas * p.num_micro_batches)
+            parts = [tf.split(tensor, p.num_replicas) for tensor in nested.leaves(batch)]
         for replica, cells, tasks in zip(self._replicas, shape.plan.replicas, shape.tasks, strict=True):
             mine = nested.pack_like(batch, [part[replica.index] for part in parts])
             ran.append(run_tasks(shape.plan.schedule, cells, tasks, mine, step, first + replica.index * p.num_micro_batches,
-                                 replica.placed.shared_reader(replica.placed.weights), self._wire(), is_timed, replica.accumulators,
-                                 mean_weight))
+                                 replica.placed.shared_reader(replica.placed.weights), self._wire(), is_timed and not replica.index,
+                                 replica.accumulators, mean_weight))
         return ran
 
     def _wire(self) -> Wire:
@@ -249,14 +249,18 @@ class Program:
                 available.update(backward.gradients_out)
         return tasks
 
-    def sent_bytes(self) -> tuple[float, float]:
-        """(predicted, measured) bytes of values and gradients that cross between the devices of a replica in a training step; see
-        transfers.py. Measured is what the graph of the step sends, which is built for it."""
+    def sent_bytes(self) -> Traffic:
+        """All that crosses between devices in a training step, which is built for it; see transfers.py."""
         shape, p = self._shapes[0], self.plan.params
         if 'train' not in shape.steps:
             shape.steps['train'] = self._build('train', shape)
-        predicted = predicted_bytes(self.plan.cells, p.num_micro_batches, self._wire_dtype)
-        return predicted, measured_bytes(shape.steps['train'].graph) / p.num_replicas
+        traffic = norms_traffic(self.plan.cells) + replicas_traffic(
+            self.plan.replicas, [one.accumulators for one in self._replicas], p.replica_reduction, shape.tasks, p.num_micro_batches)
+        for replica in self._replicas:
+            traffic += forward_traffic(replica.cells, p.num_micro_batches, HOME, self._wire_dtype)
+            traffic += backward_traffic(replica.cells, p.num_micro_batches, self._wire_dtype)
+            traffic += update_traffic(replica.cells, replica.accumulators)
+        return traffic
 
     def check_replicas(self) -> None:
         """Raises ArithmeticError unless the weights, slots and averages of all replicas are equal to the last bit."""

@@ -26,6 +26,8 @@ from lingpipe.pipeline.schedule import Schedule, Task
 from lingpipe.pipeline.transfers import Wire
 from lingpipe.pipeline.wiring import BATCH, Element, Value
 
+HOME = '/job:localhost/device:CPU:0'  # of this process, whatever others have cells: where mini-batches come from and results go
+
 
 @dataclasses.dataclass
 class Ran:
@@ -35,7 +37,7 @@ class Ran:
       last: the last op of every device, by cell: what comes after must wait for it.
       values: value -> its leaves for each micro-batch, as long as the cells give them.
       stamps: [num_tasks, 2] seconds, start and end, in the order of `tasks`, if asked for.
-      tasks: in the order of the calls.
+      tasks: in the order of the calls on each device, device after device.
     """
     last: list[tf.Operation]
     values: dict[tuple[Leaf, int], tf.Tensor]
@@ -76,8 +78,8 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
     order = list(play(schedule, lambda task: 1.0, edges_of_tasks(cells)))
     if not tf.executing_eagerly():
         first_micro_batch = _after_ref_variable(first_micro_batch)
-    index = [first_micro_batch + m for m in range(schedule.num_micro_batches)]
-    stamps = []
+    index = _indices(first_micro_batch, [cell.device for cell in cells], schedule.num_micro_batches)
+    stamps: dict[str, list[tuple[Task, list[tf.Tensor]]]] = {cell.device: [] for cell in cells}
     for task in order:
         kind, k, m = task
         traced = tasks[kind, k]
@@ -94,14 +96,14 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
                     start = tf.timestamp()
                 before = [start.op]
             with tf.control_dependencies(before):
-                results = traced.function(step, index[m], *given) if not tf.executing_eagerly() else \
-                    _run_alone(traced, device, [step, index[m], *given])
+                results = traced.function(step, index[device][m], *given) if not tf.executing_eagerly() else \
+                    _run_alone(traced, device, [step, index[device][m], *given])
             op = None if tf.executing_eagerly() else results[0].op
             if is_timed:
                 with tf.control_dependencies(results):
                     end = tf.timestamp()
                 op = end.op
-                stamps.append((start, end))
+                stamps[device].append((task, [start, end]))
             if accumulators and op is not None:
                 with tf.control_dependencies([op]):
                     if ends := accumulators[k].end_of_group(kind, schedule.is_fused(task), m):
@@ -113,7 +115,8 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
         sums.update({(leaf, m): t for leaf, t in zip(traced.gradients_out, results[num_values:], strict=False)})
         adders.update({(leaf, m): device for leaf in traced.gradients_out})
         residuals[k, m] = results[num_values + num_gradients:-1]
-    return Ran([op for op in last if op is not None], values, tf.stack([tf.stack(pair) for pair in stamps]) if stamps else None, order)
+    stamped = [task for pairs in stamps.values() for task, _ in pairs]
+    return Ran([op for op in last if op is not None], values, _stacked(stamps) if is_timed else None, stamped)
 
 
 @contextlib.contextmanager
@@ -168,10 +171,28 @@ def _after_ref_variable(value: tf.Tensor) -> tf.Tensor:
     Before the first run, a pass for XLA (EncapsulateSubgraphsPass), which runs whether XLA is used or not, asks of every call whether ref
     variables play a part in it. For that it builds the called function's body, for each call anew, unless the call comes after one.
     """
-    with tf.device('/device:CPU:0'):
+    with tf.device(HOME):
         ref = tf.raw_ops.VariableV2(shape=[], dtype=tf.int32)
         with tf.control_dependencies([ref.op]):
             return tf.identity(value)
+
+
+def _indices(first: tf.Tensor, devices: Sequence[str], num_micro_batches: int) -> dict[str, list[tf.Tensor]]:
+    """The indices of all micro-batches, counted on each device."""
+    made = {}
+    for device in dict.fromkeys(devices):
+        with tf.device(device):
+            made[device] = [first + m for m in range(num_micro_batches)]
+    return made
+
+
+def _stacked(stamps: dict[str, list[tuple[Task, list[tf.Tensor]]]]) -> tf.Tensor:
+    """[num_tasks, 2], device after device, of which each sends its own at once."""
+    made = []
+    for device, pairs in stamps.items():
+        with tf.device(device):
+            made.append(tf.stack([tf.stack(pair) for _, pair in pairs]))
+    return tf.concat(made, 0)
 
 
 def _run_alone(task: cell_lib.Task, device: str, given: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -186,11 +207,13 @@ def _run_alone(task: cell_lib.Task, device: str, given: list[tf.Tensor]) -> list
 
 
 def _split(batch: dict[str, Any], wanted: Iterable[Value], num_micro_batches: int) -> dict[tuple[Leaf, int], tf.Tensor]:
+    """The parts of a mini-batch, in this process's memory, from which each goes to the devices that read it."""
     made = {}
-    for value in wanted:
-        for i, tensor in enumerate(nested.leaves(batch[value.name])):
-            for m, part in enumerate(tf.split(tensor, num_micro_batches)):
-                made[(value, i), m] = part
+    with tf.device(HOME):
+        for value in wanted:
+            for i, tensor in enumerate(nested.leaves(batch[value.name])):
+                for m, part in enumerate(tf.split(tensor, num_micro_batches)):
+                    made[(value, i), m] = part
     return made
 
 

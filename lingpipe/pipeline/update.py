@@ -20,6 +20,7 @@ from lingpipe.learner import LayerLearner, Learner
 from lingpipe.pipeline import results
 from lingpipe.pipeline.accumulators import Accumulators, Merged
 from lingpipe.pipeline.cell import Cell
+from lingpipe.pipeline.placed import placed
 from lingpipe.pipeline.subgraph import Subgraphs
 from lingpipe.pipeline.variables import Variables
 
@@ -56,24 +57,29 @@ class Update:
                     self._uses.setdefault(weight.shared_with or weight.path, []).append((cell.index, weight.path))
         self._alike: dict[Any, Callable[..., tf.Tensor]] = {}
 
-    def decide(self, last: Sequence[tf.Operation], step: tf.Tensor) -> Decision:
+    def foreign_gradients(self, last: Sequence[tf.Operation]) -> dict[Use, tf.Tensor]:
+        """Reads, after the last op of every device, the gradients of weights that other cells own.
+
+        `decide` and `apply` are given the same ones, so that each is sent to its owner once.
+        """
+        return {use: self._read_gradient(use, last) for path, uses in self._uses.items() for use in uses if self._is_foreign(path, use)}
+
+    def decide(self, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor], step: tf.Tensor) -> Decision:
         """Adds to the graph, after the last op of every device, what all replicas must know before any updates."""
         cells = self._cells
         emitted = []
         for cell, accumulators, op in zip(cells, self._accumulators, last, strict=True):
             with tf.device(cell.device), tf.control_dependencies([op]):
-                emitted.append(tf.function(lambda a=accumulators: results.read(a), autograph=False)())
-        foreign = self._foreign(last)
+                emitted.append(placed(lambda a=accumulators: results.read(a))())
         with tf.device(cells[0].device):
             sums = results.named_sums(emitted)
-            loss_sum, weight = (tf.identity(t) for t in sums['loss'])   # here, or a cast would count as sent
+            loss_sum, weight = sums['loss']
             inverse_weight = tf.math.reciprocal_no_nan(tf.cast(weight, tf.float64))
             learning_rate = tf.cast(self._learner.learning_rate(step), tf.float32)
         squares = []
         for cell, op in zip(cells, last, strict=True):
             with tf.device(cell.device), tf.control_dependencies([op]):
-                squares.append(tf.function(lambda *a, c=cell: self._squares(c, *a), autograph=False)(
-                    inverse_weight, self._given(cell, foreign)))
+                squares.append(placed(lambda *a, c=cell: self._squares(c, *a))(inverse_weight, self._given(cell, foreign)))
         with tf.device(cells[0].device):
             norm = tf.sqrt(2.0 * tf.reduce_sum(tf.concat(squares, 0)))
             # Without clipping, the squares that optimizers take of such gradients would overflow as well.
@@ -84,16 +90,15 @@ class Update:
             made.update(weight=weight, gradient_norm=norm, is_finite=is_finite, learning_rate=learning_rate)
             return Decision(inverse_weight, self._learner.clip_factor(norm), is_finite & (weight != 0.0), made)
 
-    def apply(self, decision: Decision, last: Sequence[tf.Operation]) -> list[tf.Tensor]:
+    def apply(self, decision: Decision, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor]) -> list[tf.Tensor]:
         """Adds the update of all cells, and returns tensors that are there when it is done."""
         cells, made = self._cells, decision.results
-        foreign = self._foreign(last)
         # Every cell has read what it needs of the others, and the norm what it is made of.
         before = [*foreign.values(), made['gradient_norm']]
         done = []
         for cell, op in zip(cells, last, strict=True):
             with tf.device(cell.device), tf.control_dependencies([*before, op]):
-                done.append(tf.function(lambda *a, c=cell: self._update(c, *a), autograph=False)(
+                done.append(placed(lambda *a, c=cell: self._update(c, *a))(
                     decision.inverse_weight, decision.clip_factor, made['learning_rate'], decision.is_update, self._given(cell, foreign)))
         return done
 
@@ -106,10 +111,6 @@ class Update:
         k, path = use
         with tf.device(self._cells[k].device), tf.control_dependencies([last[k]]):
             return tf.identity(self._accumulators[k].gradients[path].read_value())
-
-    def _foreign(self, last: Sequence[tf.Operation]) -> dict[Use, tf.Tensor]:
-        """The gradients of weights that other cells own."""
-        return {use: self._read_gradient(use, last) for path, uses in self._uses.items() for use in uses if self._is_foreign(path, use)}
 
     def _given(self, cell: Cell, foreign: dict[Use, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The gradients that other cells made of this one's weights."""

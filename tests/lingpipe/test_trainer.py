@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from forks import Fork, run_module
+from forks import Fork, run_module, run_unread
 
 from lingpipe import trainer
 from lingpipe.layer import Weight
@@ -105,6 +105,15 @@ def test_whatever_a_layer_raises_is_one_sentence_that_names_it(
     import tiny_experiment
     monkeypatch.setattr(tiny_experiment.Dense, method, replacement)
     assert re.search(expected, error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}'))
+
+
+def test_a_training_goes_on_when_nobody_reads_its_output(tmp_path):
+    process = Fork(run_unread, 'lingpipe.trainer', MODEL, f'--logdir={tmp_path}/log', '--mode=train', '--steps=3', env=environment())
+    _, err = process.communicate()
+    assert (process.returncode, err) == (0, '')
+    log = (tmp_path / 'log' / 'train.log').read_text()
+    assert 'nobody reads the standard output any more. The training goes on' in log
+    assert 'step 3/3' in log
 
 
 def test_list_prints_names_and_first_lines(capsys, monkeypatch, tmp_path):

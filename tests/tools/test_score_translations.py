@@ -155,6 +155,7 @@ def test_a_training_is_decoded_and_scored(capsys, monkeypatch, corpus, tmp_path)
     ([], 'nothing to score; give --model and --logdir, or --file, or --corpus and --baselines.'),
     (['--model=x'], '--model and --logdir go together; give both, or neither.'),
     (['--model=x', '--logdir=y'], '--model translates the test part of a corpus; give --corpus, and no --file.'),
+    (['--file=de:x:y', '--set=seed=1'], '--set changes Params of a model; give --model and --logdir, or leave it out.'),
     (['--file=de'], '--file=de has 1 parts between colons; write --file=CODE:TRANSLATIONS:REFERENCES.'),
     (['--file=de:x'], '--file=de:x names no references; write --file=de:x:REFERENCES, or give --corpus.'),
     (['--file=de:x:y', '--baselines'], '--baselines come from pairs of a corpus; give --corpus.'),

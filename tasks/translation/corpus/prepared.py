@@ -114,11 +114,16 @@ class PreparedCorpus:
         if not os.path.exists(path):
             raise ValueError(f'{folder!r} holds no corpus.json; prepare a corpus there: python -m tools.build_corpus --output={folder} ... '
                              f'(it is looked up from {os.getcwd()}).')
-        with open(path, encoding='utf-8') as file:
-            self.described: dict[str, Any] = json.load(file)
-        if self.described['version'] != VERSION:
-            raise ValueError(f'{folder} holds a corpus of version {self.described["version"]}, and this reads {VERSION}; build it again.')
-        self.languages = tuple(Language(**language) for language in self.described['languages'])
+        try:
+            with open(path, encoding='utf-8') as file:
+                self.described: dict[str, Any] = json.load(file)
+            version = self.described['version']
+            if version == VERSION:
+                self.languages = tuple(Language(**language) for language in self.described['languages'])
+        except (LookupError, TypeError, ValueError) as error:
+            raise ValueError(f'{path} does not describe a corpus ({type(error).__name__}: {error}); build it again.') from error
+        if version != VERSION:
+            raise ValueError(f'{folder} holds a corpus of version {version}, and this reads {VERSION}; build it again.')
 
     @property
     def vocabulary_path(self) -> str:

@@ -48,6 +48,13 @@ def test_port_that_another_process_could_share_is_taken():
         listening.Guard(one.getsockname()[1], '127.0.0.1')
 
 
+def test_worker_on_a_system_without_such_programs_says_so_and_ends(monkeypatch):
+    monkeypatch.setattr(sys, 'platform', 'elsewhere')
+    with pytest.raises(OSError, match=r'^TensorFlow listens at all addresses, and only Linux can hold it to one; use 0\.0\.0\.0 behind a '
+                                      r'firewall\.$'):
+        server.serve(f'127.0.0.1:{listening.free_port()}', server.session_config('cpu:1'), 60.)
+
+
 def serve_a_moment(address: str, path: str, is_killed: bool) -> None:
     """A server that is there until somebody has reached it, which the test says in a file."""
     host, port = listening.split_address(address)

@@ -223,6 +223,25 @@ def test_moving_averages_leave_masked_positions_out() -> None:
     assert_equal(learned(members, batches, 2), wanted)
 
 
+@pytest.mark.parametrize('norm', [
+    layers.BatchNorm.Params(dim=5, decay=0.),
+    layers.KerasLayer.Params(class_name='BatchNormalization', config='{"momentum": 0}', input_shape=(5,))])
+def test_moving_averages_of_accumulated_mini_batches_weigh_every_example_alike(norm: Any) -> None:
+    """Two mini-batches of different sizes weighed the same."""
+    large, small = rows(num_batches=2)
+    small = {name: value[-2:] for name, value in small.items()}
+    norm = norm.copy().set(name='norm', reads={'x': 'image'})
+    network = layers.Sequential.Params(layers=(norm, layers.Dense.Params(name='dense', input_dim=5, units=2), MSE)).instantiate('model')
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=schedules.Constant.Params(rate=RATE), accumulate=2)
+    specs = [nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), batch) for batch in (large, small)]
+    program = Program(network, specs, PipelineParams(num_micro_batches=2), learner.instantiate())
+    program.accumulate(large, 0, 0)
+    program.train_step(small, 0, 1)
+    images = np.concatenate([large['image'], small['image']])
+    np.testing.assert_allclose(program.weights['model/norm/moving_mean'], images.mean(0), rtol=TOLERANCE, atol=TOLERANCE)
+    np.testing.assert_allclose(program.weights['model/norm/moving_variance'], images.var(0), rtol=TOLERANCE)
+
+
 @keras.saving.register_keras_serializable('lingpipe_networks')
 class TwoNorms(keras.layers.Layer):
     """A BatchNormalization that is called twice, and one in a model in a layer."""

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from lingpipe import registry
-from lingpipe.pipeline.transfers import bytes_between, predicted_bytes
+from lingpipe.pipeline.transfers import backward_traffic, bytes_between, forward_traffic
 
 
 @pytest.mark.parametrize('wire_dtype', [None, tf.bfloat16])
@@ -19,7 +19,10 @@ def test_bytes_between_cells_add_up(wire_dtype):
     m = plan.params.num_micro_batches
     assert any(reader > maker + 1 for maker, reader in plan.edges)
     pairs = itertools.permutations(range(4), 2)
-    assert sum(bytes_between(plan.cells, a, b, wire_dtype) for a, b in pairs) * m == predicted_bytes(plan.cells, m, wire_dtype) > 0
+    values = forward_traffic(plan.cells, m, plan.cells[0].device, wire_dtype).values
+    gradients = backward_traffic(plan.cells, m, wire_dtype).gradients
+    assert sum(bytes_between(plan.cells, a, b, wire_dtype) for a, b in pairs) * m == values + gradients
+    assert values >= gradients > 0
 
 
 def test_bytes_between_are_those_of_what_is_read():

@@ -80,6 +80,9 @@ def test_what_is_not_there_is_refused(corpus, tmp_path):
     (tmp_path / 'corpus.json').write_text(json.dumps({**described, 'version': 0}))
     with pytest.raises(ValueError, match='holds a corpus of version 0, and this reads 1; build it again'):
         PreparedCorpus(str(tmp_path))
+    (tmp_path / 'corpus.json').write_text('5')
+    with pytest.raises(ValueError, match=r"corpus.json does not describe a corpus \(TypeError: 'int' object .*\); build it again"):
+        PreparedCorpus(str(tmp_path))
 
 
 # The vocabulary.
