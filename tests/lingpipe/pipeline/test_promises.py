@@ -184,13 +184,17 @@ def test_an_embedding_may_be_in_any_cell(recompute):
 @pytest.mark.parametrize('num_cells', [1, 2])
 def test_a_step_that_fails_leaves_nothing_behind_and_says_why(num_cells):
     """What its tasks had added stayed in the accumulators; with more cells TensorFlow said 'RecvAsync is cancelled' and no more."""
+    def checked(layer, theta, ctx, x):
+        with tf.control_dependencies([tf.debugging.assert_less(tf.abs(x), 1e6, 'an activation is no number')]):
+            return tf.identity(x)
+
     first, bad, second = batches(3)
-    bad['labels'][BATCH - 1] = 99
-    program, clean = program_of(net(), num_cells), program_of(net())
+    bad['image'][BATCH - 1] = np.nan
+    program, clean = program_of(net(given(checked)), num_cells), program_of(net(given(checked)))
     program.train_step(first, 0)
     evaluator = program.evaluator(program.batch_spec)
     loss = evaluator.step(first)[0]['loss'][0].numpy()
-    with pytest.raises(tf.errors.InvalidArgumentError, match='Received a label value of 99'):
+    with pytest.raises(tf.errors.InvalidArgumentError, match='an activation is no number'):
         program.train_step(bad, 1)
     with pytest.raises(tf.errors.OpError):
         evaluator.step(bad)
