@@ -14,6 +14,7 @@ from lingpipe.layer import Layer
 from lingpipe.layers import Sequential
 from lingpipe.pipeline.memory import Footprint, peaks
 from lingpipe.pipeline.plan import PipelineParams, make_plan
+from lingpipe.pipeline.profile import layer_seconds
 from lingpipe.pipeline.schedule import Task, make_schedule
 from tests.traced import held_bytes
 
@@ -200,3 +201,43 @@ def test_a_limit_that_nothing_fits_names_the_layer_or_the_least_that_would():
         plan_of(*CHAIN, num_cells=2, num_micro_batches=4, device_bytes=5000)
     least = int(str(found.value).split('the best needs ')[1].split(' bytes')[0].replace(',', ''))
     assert fullest(plan_of(*CHAIN, num_cells=2, num_micro_batches=4, device_bytes=least)) == least
+
+
+# Time, where it depends on what is repeated.
+
+
+def costs(**pipeline):
+    plan = plan_of(*CHAIN, num_cells=2, num_micro_batches=4, layers_per_cell=(3, 1), **pipeline)
+    return plan.forward_cost(0), plan.backward_cost(0), plan.step_cost(0), plan.simulate().step_s
+
+
+def test_a_layer_that_runs_again_for_itself_costs_a_forward_more_than_its_cell():
+    """Cell 0: forward, the cell's forward again, backward; with 'layer' every layer's forward once more, in the last cell too."""
+    forward, backward, step, total = costs(recompute='cell')
+    assert (backward, step) == (2 * forward, 4 * forward)
+    again = costs(recompute='layer')
+    assert again[:3] == (forward, 3 * forward, 5 * forward)
+    assert again[3] > total
+
+
+def test_measured_seconds_of_the_backward_are_taken_as_they_are():
+    seconds = dict(layer_seconds=(5.0, 7.0, 9.0, 1.0), layer_backward_seconds=(4.0, 5.0, 2.0, 0.5))
+    assert costs(recompute='none', **seconds)[:3] == (10.0, 11.0, 21.0)
+    assert costs(recompute='layer', **seconds)[:3] == (10.0, 21.0, 41.0)
+    assert costs(recompute='none', layer_seconds=(3.0, 6.0, 9.0, 3.0))[:2] == pytest.approx((6.0, 12.0))
+
+
+@pytest.mark.parametrize(('backward', 'sentence'), [
+    ((1.0, 1.0), r'layer_backward_seconds has 2 numbers, but layer_seconds has 4; give one a layer to both, or leave'),
+    ((1.0, 8.0, 1.0, 1.0), r'layer_backward_seconds\[1\]=8.0 is more than layer_seconds\[1\]=7.0, of which it is a part; measure again'),
+])
+def test_seconds_of_the_backward_are_a_part_of_all(backward, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        costs(layer_seconds=(5.0, 7.0, 9.0, 1.0), layer_backward_seconds=backward)
+
+
+def test_a_measurement_times_forward_and_backward_of_each_layer_apart():
+    plan = plan_of(*CHAIN, num_micro_batches=4, frozen=('model/a/w',))
+    measured = layer_seconds(plan.elements, 'CPU:0', repeats=2)
+    assert [backward > 0 for _, backward in measured] == [False, True, True, True]
+    assert all(forward > 0 for forward, _ in measured)

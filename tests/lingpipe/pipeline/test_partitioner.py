@@ -59,10 +59,10 @@ def test_agrees_with_brute_force(rule):
 @pytest.mark.parametrize('rule', ['bottleneck', 'variance'])
 @pytest.mark.parametrize('allowed', ['all', 'by bytes', 'any'])
 def test_agrees_with_brute_force_where_not_every_cell_is_allowed(rule, allowed):
-    """6 x 1,700 cases, tie-breaks included: limits on sums of bytes, a limit a cell, and cells allowed at random."""
+    """6 x 800 cases, tie-breaks included: limits on sums of bytes, a limit a cell, and cells allowed at random."""
     rng = random.Random(f'{rule} {allowed}')
     num_refused = 0
-    for _ in range(1700):
+    for _ in range(800):
         num_layers = rng.randint(1, 9)
         num_cells = rng.randint(1, min(num_layers, 5))
         costs = draw_costs(rng, num_layers)
@@ -82,7 +82,7 @@ def test_agrees_with_brute_force_where_not_every_cell_is_allowed(rule, allowed):
         expected = brute_force(costs, num_cells, rule, is_allowed, fused_costs)
         num_refused += expected is None
         assert partition_among(costs, num_cells, stops, rule=rule, fused_costs=fused_costs) == expected, (costs, num_cells)
-    assert (num_refused == 0) == (allowed == 'all') and num_refused < 1000
+    assert (num_refused == 0) == (allowed == 'all') and num_refused < 480
 
 
 @pytest.mark.parametrize('rule', ['bottleneck', 'variance'])
