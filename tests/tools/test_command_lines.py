@@ -51,7 +51,7 @@ def mistake_of(capsys, tool, *flags):
     (bench_pipeline, ['--workers=-1'], '--workers=-1 is below 0; use 0 to 1024'),
     (bench_pipeline, ['--steps=ten'], "argument --steps: invalid int value: 'ten'"),
     (bench_pipeline, ['--device_ms=5'], "argument --device_ms: '5' has 1 numbers, not 2; write them with commas between"),
-    (bench_pipeline, ['--timeline=/nope/x.png'], '--timeline=/nope/x.png cannot be written: No such file or directory; name a file'),
+    (bench_pipeline, ['--timeline=/dev/null/x.png'], '--timeline=/dev/null/x.png cannot be written: Not a directory; name a file'),
     (bench_pipeline, ['--num_cells=3', '--workers=2'], '--num_cells=3 do not divide among --workers=2; use a multiple'),
     (bench_decoder, ['--dim=0'], '--dim=0 is below 4; use 4 or more'),
     (bench_decoder, ['--num_cells=10000000000000000000000'], '--num_cells=10000000000000000000000 is above 1024; use 1 to 1024'),
@@ -78,7 +78,7 @@ def mistake_of(capsys, tool, *flags):
     (launch_local, ['--workers=0', *TRAINER], '--workers=0 is below 1; use 1 to 1024'),
     (launch_slurm, ['--port=99999', *TRAINER], '--port=99999 is above 65534; use 1 to 65534'),
     (launch_kubernetes, ['--image=a', '--claim=b', '--gpus=-1', *TRAINER], '--gpus=-1 is below 0; use 0 to 1024'),
-    (launch_kubernetes, ['--image=a', '--claim=b', '--output=/nope/x', *TRAINER], '--output=/nope/x cannot be written'),
+    (launch_kubernetes, ['--image=a', '--claim=b', '--output=/dev/null/x', *TRAINER], '--output=/dev/null/x cannot be written'),
 ])
 def test_a_mistake_is_one_sentence_that_names_the_tool(capsys, tool, flags, sentence):
     line = mistake_of(capsys, tool, *flags)
