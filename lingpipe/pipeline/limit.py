@@ -6,7 +6,6 @@ that fit.
 """
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,7 +38,6 @@ class Needs:
         live = np.where(has_backward, self._live[k], 1)
         return np.asarray(fixed + np.maximum(live * held + working, received))
 
-    @functools.cache  # noqa: B019  (it lives as long as the search)
     def stops(self, k: int, start: int, limit: float) -> int:
         """Where a cell k from `start` on may end so that it needs no more than `limit`; see `partitioner.partition_among`."""
         fits = np.packbits(self.of(k, start) <= limit, bitorder='little')

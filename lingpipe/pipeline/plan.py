@@ -323,19 +323,25 @@ def _plan_within(limit: float, fullest: Plan, plan_of: Callable[[Sequence[range]
     needs = Needs(fullest.memory, starts, most_live(every_cell), limit)
     costs, fused_costs = _costs_of_units(elements, params)
 
-    # A device of several cells has a part of its memory for each: if they are the same cell of several replicas, each needs as much.
     hosted: dict[Any, list[int]] = {}
     for cells in fullest.replicas:
         for cell in cells:
             hosted.setdefault(cluster.place(cell.device), []).append(cell.index)
-    share = [limit / max(len(there) for there in hosted.values() if k in there) for k in range(params.num_cells)]
     is_exact = all(len(set(there)) == 1 for there in hosted.values())
     num_partitions = math.comb(needs.num_units - 1, params.num_cells - 1)
     if is_exact or num_partitions > MAX_TRIED:
-        units = partitioner.partition_among(costs, params.num_cells, lambda k, start: needs.stops(k, start, share[k]),
-                                            rule=params.partition, fused_costs=fused_costs)
-        if units is not None:
-            return plan_of(_opened(units, starts))
+        # A device of several cells gives each a part of its memory. Those of one index, in several replicas, need equal parts; where
+        # different cells share a device, equal parts are tried, and then parts in proportion to what the cells of `fullest` hold.
+        live = most_live(every_cell)
+        weights = [f.fixed + n * f.held + f.working for f, n in zip(fullest.footprints, live, strict=True)]
+        for parts in ([1.0] * params.num_cells, weights)[:1 if is_exact else 2]:
+            share = [limit * min(parts[k] / sum(parts[j] for j in there) for there in hosted.values() if k in there)
+                     for k in range(params.num_cells)]
+            stops = functools.cache(lambda k, start, share=share: needs.stops(k, start, share[k]))
+            units = partitioner.partition_among(costs, params.num_cells, stops, rule=params.partition,
+                                                fused_costs=fused_costs if params.partition == 'bottleneck' else None)
+            if units is not None and max((plan := plan_of(_opened(units, starts))).peak_bytes().values()) <= limit:
+                return plan
     else:
         fitting = [plan for units in _all_partitions(needs.num_units, params.num_cells)
                    if max((plan := plan_of(_opened(units, starts))).peak_bytes().values()) <= limit]
