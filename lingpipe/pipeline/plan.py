@@ -342,6 +342,10 @@ def _plan_within(limit: float, fullest: Plan, plan_of: Callable[[Sequence[range]
                                                 fused_costs=fused_costs if params.partition == 'bottleneck' else None)
             if units is not None and max((plan := plan_of(_opened(units, starts))).peak_bytes().values()) <= limit:
                 return plan
+        if not is_exact:
+            descended = _descended(fullest, plan_of, starts, limit)
+            if descended is not None:
+                return descended
     else:
         fitting = [plan for units in _all_partitions(needs.num_units, params.num_cells)
                    if max((plan := plan_of(_opened(units, starts))).peak_bytes().values()) <= limit]
@@ -358,6 +362,29 @@ def _plan_within(limit: float, fullest: Plan, plan_of: Callable[[Sequence[range]
         found = f'{params.num_devices} cells share {len(hosted)} devices'
     raise ValueError(f'no partition of {len(elements)} layers into {params.num_cells} cells was found that fits device_bytes={limit:,.0f}: '
                      f'{found}; use more cells, recomputation, smaller micro-batches or larger devices.')
+
+
+def _descended(fullest: Plan, plan_of: Callable[[Sequence[range]], Plan], starts: Sequence[int], limit: float) -> Plan | None:
+    """Moves the cuts of a plan, one at a time and ever less far, as long as its fullest devices hold less; None if that does not do."""
+    ends = [cell.elements[-1].index + 1 for cell in fullest.cells]
+    cuts = [0, *(starts.index(end) for end in ends)]
+    peaks_so_far = sorted(fullest.peak_bytes().values(), reverse=True)
+    step = max(1, (len(starts) - 1) // (2 * len(ends)))
+    while step:
+        is_better = False
+        for i, move in itertools.product(range(1, len(cuts) - 1), (-step, step)):
+            moved = [*cuts[:i], cuts[i] + move, *cuts[i + 1:]]
+            if not moved[i - 1] < moved[i] < moved[i + 1]:
+                continue
+            plan = plan_of(_opened([range(a, b) for a, b in itertools.pairwise(moved)], starts))
+            found = sorted(plan.peak_bytes().values(), reverse=True)
+            if found[0] <= limit:
+                return plan
+            if found < peaks_so_far:
+                peaks_so_far, cuts, is_better = found, moved, True
+        if not is_better:
+            step //= 2
+    return None
 
 
 def _all_partitions(num_units: int, num_cells: int) -> Iterator[list[range]]:

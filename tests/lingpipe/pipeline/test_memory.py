@@ -187,6 +187,17 @@ def test_a_limit_is_kept_to_the_byte_and_refused_only_if_no_partition_keeps_it()
     assert min(counts.values()) > 100, counts
 
 
+def test_a_limit_is_kept_where_too_many_partitions_share_devices_to_try_them_all():
+    """28 layers that grow wider in 4 cells on 2 devices: the free plan fills the second one."""
+    dims = [8, *range(4, 58, 2)]
+    network = made(*[dense(f'd{i}', a, b, **({} if i else {'reads': {'x': 'image'}})) for i, (a, b) in enumerate(itertools.pairwise(dims))])
+    shape = dict(num_cells=4, num_micro_batches=4, devices=['a', 'b', 'a', 'b'])
+    free = plan_of(network, **shape)
+    for share in (0.97, 0.93):
+        limit = share * fullest(free)
+        assert fullest(plan_of(network, device_bytes=limit, **shape)) <= limit < fullest(free)
+
+
 def test_a_partition_by_hand_that_breaks_the_limit_is_refused():
     sentence = r'layers_per_cell=\[3, 1\] needs [\d,]+ bytes on CPU:0, which is more than device_bytes=5,000; leave'
     with pytest.raises(ValueError, match=sentence):
