@@ -93,8 +93,11 @@ class Update:
     def apply(self, decision: Decision, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor]) -> list[tf.Tensor]:
         """Adds the update of all cells, and returns tensors that are there when it is done."""
         cells, made = self._cells, decision.results
-        # Every cell has read what it needs of the others, and the norm what it is made of.
-        before = [*foreign.values(), made['gradient_norm']]
+        # Every cell has read what it needs of the others, and everything that is reported has been read: of a cell that emits
+        # metrics alone, neither the norm nor the decision is made.
+        with tf.device(cells[0].device):
+            reported = tf.group(*made.values())
+        before = [*foreign.values(), reported]
         done = []
         for cell, op in zip(cells, last, strict=True):
             with tf.device(cell.device), tf.control_dependencies([*before, op]):

@@ -73,6 +73,17 @@ class EmitPenalty(Layer):
         return Cost(2 * x.shape.num_elements(), 0, 0, x)
 
 
+class EmitMetric(Layer):
+    """The mean weight of an example, as a metric; neither a weight of its own nor a loss."""
+
+    def fprop(self, theta, ctx, x, weight):
+        ctx.emit_metric(self.path, 'mean_weight', tf.reduce_sum(weight), tf.cast(tf.size(weight), tf.float32))
+        return x
+
+    def cost(self, x, weight):
+        return Cost(weight.shape.num_elements(), 0, 0, x)
+
+
 class StatefulRandom(Layer):
     """What no layer may do."""
 
@@ -250,6 +261,16 @@ def test_moving_averages_take_the_moments_of_the_whole_mini_batch_once():
         program.train_step(batch, 0)
         np.testing.assert_allclose(program.weights['model/bn/moving_mean'], batch['image'].mean(0), rtol=1e-6)
         np.testing.assert_allclose(program.weights['model/bn/moving_variance'], batch['image'].astype(np.float64).var(0), rtol=1e-3)
+
+
+def test_metrics_of_a_cell_without_losses_or_weights_are_read_before_they_are_reset():
+    """The decision to update does not depend on such a cell, whose reset did not wait for the read: every other metric was 0."""
+    net = Sequential.Params(name='model', layers=(
+        layers.Dense.Params(name='out', input_dim=8, units=8, reads={'x': 'image'}), layers.CrossEntropyLoss.Params(name='loss'),
+        EmitMetric.Params(name='metric'))).instantiate('model')
+    program = program_of(net, num_cells=2, layers_per_cell=(2, 1))
+    for step, batch in enumerate(batches(30)):
+        assert float(program.train_step(batch, step)['mean_weight']) == batch['weight'].mean()
 
 
 @pytest.mark.parametrize('recompute', ['none', 'cell', 'layer'])
