@@ -137,14 +137,14 @@ def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: st
       worker_devices: what each worker says it has, if it is not all.
 
     Raises:
-      ValueError: Kubernetes would not take a name, the image or an amount.
+      ValueError: Kubernetes would not take a name, the image or an amount, or the trainer a flag.
     """
-    from tools.launch_local import worker_flags
     _check(name, image, claim, cpu, memory)
     limits = {key: value for key, value in (('cpu', cpu), ('memory', memory), ('nvidia.com/gpu', str(gpus) if gpus else '')) if value}
     trainer = ['python', '-m', 'lingpipe.trainer']
     devices = ','.join(f'{name}-{i}.{name}:{port}' for i in range(workers))
-    worker = [*trainer, '--mode=worker', f'--address=0.0.0.0:{port}', *_escaped(worker_flags(flags, worker_devices))]
+    worker_flags = trainer_flags.of_workers(flags, worker_devices)
+    worker = [*trainer, '--mode=worker', f'--address=0.0.0.0:{port}', *_escaped(worker_flags)]
     return _FILE.format(name=name, workers=workers, image=json.dumps(image), claim=json.dumps(claim), mount=json.dumps(f'/{claim}'),
                         port=port, trainer_port=port + 1, resources=json.dumps({'requests': limits, 'limits': limits} if limits else {}),
                         worker_command=json.dumps(worker),

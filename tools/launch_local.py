@@ -86,10 +86,9 @@ def free_addresses(number: int) -> list[str]:
 def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restarts: int, hangs_after_s: float) -> int:
     """Runs all to the trainer's end; returns its exit code."""
     addresses = free_addresses(num_workers)
-    workers = [Worker(address, worker_flags(flags, worker_devices), hangs_after_s) for address in addresses]
-    has_devices = any(flag.split('=')[0] in ('--devices', '-devices') for flag in flags)
-    command = [*flags, *([] if has_devices or not addresses else [f'--devices={",".join(addresses)}'])]
-    command = [flag.replace('WORKERS', ','.join(addresses)) if flag.startswith('--devices') else flag for flag in command]
+    workers = [Worker(address, trainer_flags.of_workers(flags, worker_devices), hangs_after_s) for address in addresses]
+    devices = trainer_flags.parsed(flags).devices or 'WORKERS'
+    command = [*flags, f'--devices={devices.replace("WORKERS", ",".join(addresses))}']   # the last one counts
     trainer = start(command, signal.SIGTERM)
     asked: list[int] = []
 
@@ -118,15 +117,6 @@ def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restart
             worker.end()
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def worker_flags(flags: Sequence[str], devices: str) -> list[str]:
-    """What workers get: of the trainer's flags --model and --set, written either way, and the devices that they have, if it is not all."""
-    made = []
-    for i, flag in enumerate(flags):
-        if flag.split('=')[0] in ('--model', '--set'):
-            made += [flag] if '=' in flag else list(flags[i:i + 2])
-    return [*made, f'--devices={devices}'] if devices else made
 
 
 def name_of(code: int) -> str:

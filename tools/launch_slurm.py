@@ -80,15 +80,14 @@ def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = 
       extra: more lines of #SBATCH, without that word.
 
     Raises:
-      ValueError: sbatch would not take the name, the time or another line.
+      ValueError: sbatch would not take the name, the time or another line, or the trainer a flag.
     """
-    from tools.launch_local import worker_flags
     _check(name, time, extra)
     lines = [f'--gpus-per-node={gpus_per_node}'] if gpus_per_node else []
+    worker_flags = shlex.join(trainer_flags.of_workers(flags, worker_devices))
     return _SCRIPT.format(name=name, nodes=nodes, time=time, port=port, python=shlex.quote(python),
                           worker_python=_within_quotes(shlex.quote(python)),
-                          worker_flags=_within_quotes(' '.join(shlex.quote(flag) for flag in worker_flags(flags, worker_devices))),
-                          flags=' '.join(shlex.quote(flag) for flag in flags),
+                          worker_flags=_within_quotes(worker_flags), flags=shlex.join(flags),
                           extra=''.join(f'#SBATCH {line}\n' for line in (*lines, *extra)))
 
 

@@ -9,10 +9,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tools import launch_kubernetes, launch_local, launch_slurm
+from tools import launch_kubernetes, launch_local, launch_slurm, trainer_flags
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 FLAGS = ['--model=image.digits.Dense', '--set', "task.x='a b'", '--logdir=/training/$digits']
+OF_WORKERS = ['--model=image.digits.Dense', "--set=task.x='a b'"]
 
 
 def objects(**kwargs):
@@ -44,7 +45,7 @@ def test_kubernetes_selectors_choose_the_pods_that_they_are_for():
 def test_kubernetes_commands_are_the_trainers():
     found = objects()
     worker = found['StatefulSet']['spec']['template']['spec']['containers'][0]['command']
-    assert worker == ['python', '-m', 'lingpipe.trainer', '--mode=worker', '--address=0.0.0.0:2222', *FLAGS[:3]]
+    assert worker == ['python', '-m', 'lingpipe.trainer', '--mode=worker', '--address=0.0.0.0:2222', *OF_WORKERS]
     trainer = found['Job']['spec']['template']['spec']['containers'][0]['command']
     devices = '--devices=lingpipe-0.lingpipe:2222,lingpipe-1.lingpipe:2222,lingpipe-2.lingpipe:2222'
     assert trainer == ['python', '-m', 'lingpipe.trainer', devices, '--address=$(POD_IP):2223', '--set=train.worker_timeout_s=86400',
@@ -74,7 +75,7 @@ def test_slurm_workers_get_their_address_and_flags(tmp_path):
     inner = launch_slurm.script(1, FLAGS, python='echo', port=5000).split("bash -c '")[1].split("done' &")[0]
     outer = f"port=5000; export SLURMD_NODENAME=n; bash -c '{inner.replace('sleep 1', 'exit')}done'"
     made = subprocess.run(['bash', '-c', outer], capture_output=True, text=True, timeout=30)
-    assert made.stdout == "-m lingpipe.trainer --mode=worker --address=n:5000 --model=image.digits.Dense --set task.x='a b'\n", made.stderr
+    assert made.stdout == f"-m lingpipe.trainer --mode=worker --address=n:5000 {' '.join(OF_WORKERS)}\n", made.stderr
 
 
 TRAINER = ['--', '--model=x', '--logdir=y']
@@ -149,6 +150,30 @@ def test_slurm_quotes_the_path_of_python_for_trainer_and_workers(tmp_path):
     for command in (f"port=1; bash -c '{inner}done'", f'port=1; workers=w; {trainer}'):
         done = subprocess.run(['bash', '-c', command], capture_output=True, text=True, timeout=30)
         assert done.stdout.startswith('-m lingpipe.trainer'), done.stderr
+
+
+@pytest.mark.parametrize('flags', [
+    ['--model=a.B', '--set=x=1', '--set=y=2', '--logdir=c'], ['-model', 'a.B', '-set', 'x=1', '-set=y=2', '-logdir=c'],
+    ['--logdir=c', '--model', 'other', '--set', 'x=1', '--set=y=2', '--model=a.B']])
+def test_workers_get_model_and_set_however_they_are_written(flags):
+    """-model and -set did not reach workers, whose threads and graph optimizer were then not the experiment's."""
+    assert trainer_flags.of_workers(flags, '') == ['--model=a.B', '--set=x=1', '--set=y=2']
+    assert trainer_flags.of_workers(flags, 'cpu:2') == ['--model=a.B', '--set=x=1', '--set=y=2', '--devices=cpu:2']
+
+
+@pytest.mark.parametrize('flags, devices', [
+    ([], 'ADDRESSES'), (['--devices=2*WORKERS'], '2*ADDRESSES'), (['--devices', '2*WORKERS'], '2*ADDRESSES'),
+    (['-devices=cpu:1,WORKERS'], 'cpu:1,ADDRESSES')])
+def test_local_launch_gives_the_addresses_however_devices_are_written(monkeypatch, flags, devices):
+    """WORKERS stayed as it was unless --devices=, with two hyphens and the equals sign, stood before it."""
+    addresses, started = ['127.0.0.1:5', '127.0.0.1:6'], []
+    monkeypatch.setattr(launch_local, 'free_addresses', lambda number: addresses[:number])
+    monkeypatch.setattr(launch_local, 'start', lambda flags, *_: started.append(flags) or subprocess.Popen(['true']))
+    with pytest.raises(SystemExit) as ended:
+        launch_local.main(['--workers=2', *TRAINER, *flags])
+    assert ended.value.code == 0
+    of_trainer, = (command for command in started if '--mode=worker' not in command)
+    assert trainer_flags.parsed(of_trainer).devices == devices.replace('ADDRESSES', ','.join(addresses))
 
 
 def test_local_launch_ends_if_a_worker_cannot_start(monkeypatch):
