@@ -19,7 +19,7 @@ from tools.command_line import command
 if TYPE_CHECKING:
     from lingpipe.pipeline.plan import Plan
 
-BYTES_A_PARAMETER = 12   # the paper's: weight, moving average and momentum of RMSProp
+PAPER_BYTES_A_PARAMETER = 12   # Weight, moving average and momentum of RMSProp; lingpipe holds the gradient too.
 
 # Table 1: column, experiment, GB of an accelerator; parameters, GB of model memory and of peak activation memory, as printed.
 TABLE_1 = (
@@ -67,14 +67,16 @@ def table_1(columns: Sequence[Any] = TABLE_1) -> list[dict[str, Any]]:
     rows = []
     for column, name, device_gb, *printed in columns:
         plan = registry.get(name).instantiate().make_plan()
-        cells = range(len(plan.cells))
-        weights = [sum(e.cost.num_weights for e in cell.elements) for cell in plan.cells]
-        activations = [peak - plan.weight_bytes(k) for k, peak in enumerate(plan.simulate().peak_bytes)]
-        rows.append({'column': column, 'model': _short(name), 'num_cells': len(cells), 'num_micro_batches': plan.params.num_micro_batches,
+        rows_of_cells = plan.rows()
+        num_weights = sum(row['num_weights'] for row in rows_of_cells)
+        model_gb = sum(row['state_mb'] for row in rows_of_cells) / 1e3
+        peaks_gb = [row['peak_mb'] / 1e3 for row in rows_of_cells]   # One cell a device in all of these.
+        rows.append({'column': column, 'model': _short(name), 'num_cells': len(plan.cells),
+                     'num_micro_batches': plan.params.num_micro_batches,
                      'paper': dict(zip(('parameters', 'model_gb', 'activation_gb'), printed, strict=True)),
-                     'simulated': {'parameters': sum(weights), 'model_gb': BYTES_A_PARAMETER * sum(weights) / 1e9,
-                                   'activation_gb': sum(activations) / 1e9,
-                                   'fullest_device_gb': max(BYTES_A_PARAMETER * weights[k] + activations[k] for k in cells) / 1e9},
+                     'simulated': {'parameters': num_weights, 'model_gb': model_gb,
+                                   'activation_gb': sum(peaks_gb) - model_gb,
+                                   'fullest_device_gb': max(peaks_gb)},
                      'device_gb': device_gb})
     return rows
 
@@ -156,7 +158,11 @@ def _short(name: str) -> str:
 
 def text_1(rows: list[dict[str, Any]]) -> str:
     """Table 1 for people."""
-    lines = [f'Table 1. The largest models of the paper: GB of all devices together, {BYTES_A_PARAMETER} bytes a parameter.',
+    bytes_a_parameter = sorted({round(1e9 * row['simulated']['model_gb'] / row['simulated']['parameters']) for row in rows})
+    lines = ['Table 1. The largest models of the paper: GB of all devices together. Model memory is '
+             f'{PAPER_BYTES_A_PARAMETER} bytes a parameter in the paper',
+             f'and {", ".join(map(str, bytes_a_parameter))} in lingpipe (weight, gradient and slots); '
+             'the fullest device is what --mode=inspect predicts.',
              f'{"":30}{"":10}{"parameters":>18}   {"model GB":>17}   {"activations GB":>17}   fullest device',
              f'{"column":13}{"model":17}{"K":>4}{"M":>6}' + f'{"paper":>9}{"simulated":>11}' * 3 + f'{"simulated":>11} of']
     for row in rows:

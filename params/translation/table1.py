@@ -48,7 +48,8 @@ class Transformer3:
 
         python -m lingpipe.trainer --model=translation.table1.Transformer3 --logdir=/tmp/table1
 
-    The deepest that one accelerator trains by itself.
+    In the paper it is the deepest that one accelerator of 16 GB trains by itself. lingpipe would need 32 GB there
+    (forecast of --mode=inspect, 2026-11-22).
     """
 
     @classmethod
@@ -122,7 +123,7 @@ class Transformer415:
 
 @register
 class Transformer1663:
-    """Transformer-1663, 83.9 G weights, K = 128: Table 1, Pipeline-128, 298 times what one accelerator trains by itself.
+    """Transformer-1663, 83.9 G weights, K = 128: Table 1, Pipeline-128, 298 times what one accelerator trains by itself in the paper.
 
         python -m lingpipe.trainer --model=translation.table1.Transformer1663 --logdir=/tmp/table1
     """

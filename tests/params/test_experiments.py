@@ -69,6 +69,11 @@ def test_pipelines_of_the_paper_have_four_micro_batches_a_cell(name):
     assert pipeline.num_cells == 1 or pipeline.num_micro_batches >= min(4 * pipeline.num_cells, params.train_input.batch_size)
 
 
+def test_amoebanet_b_fits_the_paper_s_accelerators():
+    plan = registry.get('image.imagenet.AmoebaNetB18x512').instantiate().make_plan()
+    assert max(plan.simulate().peak_bytes) < 16e9
+
+
 def test_transformers_of_table_1_are_trained_by_rmsprop():
     assert isinstance(registry.get('translation.table1.Transformer13').task.learner.optimizer, optimizers.RMSProp.Params)
 
