@@ -20,6 +20,7 @@ class SavedState:
     Attributes:
       step: number of updates made.
       num_nonfinite, num_nonfinite_in_a_row: steps whose loss or gradient was not finite.
+      num_updates: steps that were not skipped.
     """
 
     def __init__(self, checkpointer: Checkpointer, program: Program, task: Task, source: Input, examples_per_step: int,
@@ -36,7 +37,7 @@ class SavedState:
           params_text: the experiment's Params, which every checkpoint keeps, so that no other experiment goes on from it.
           check_params: raises ValueError if the training whose checkpoint keeps this text cannot go on here.
         """
-        self.step = self.num_nonfinite = self.num_nonfinite_in_a_row = 0
+        self.step = self.num_nonfinite = self.num_nonfinite_in_a_row = self.num_updates = 0
         self._checkpointer, self._program, self._task, self._source = checkpointer, program, task, source
         self._variables = program.variables()
         self._examples_per_step = examples_per_step
@@ -82,6 +83,8 @@ class SavedState:
             return 'a new training'
         self.step = self._last_saved = metadata['step']
         self.num_nonfinite, self.num_nonfinite_in_a_row = metadata['num_nonfinite'], metadata['num_nonfinite_in_a_row']
+        # A checkpoint of an older lingpipe does not hold the number of updates.
+        self.num_updates = metadata.get('num_updates', self.step - self.num_nonfinite)
         if metadata['position'] != self.position:
             raise ValueError(f'the checkpoint of step {self.step} was written after {metadata["position"]} examples, but {self.step} '
                              f'steps of {self._examples_per_step} are {self.position}; set train_input.batch_size and '
@@ -117,7 +120,7 @@ class SavedState:
         facts = self._task.facts(self._source)
         try:
             save(self.step, self._variables, {'position': self.position, 'num_nonfinite': self.num_nonfinite,
-                                              'num_nonfinite_in_a_row': self.num_nonfinite_in_a_row,
+                                              'num_nonfinite_in_a_row': self.num_nonfinite_in_a_row, 'num_updates': self.num_updates,
                                               'params': self._params_text, **({'task': facts} if facts else {})}, spared)
         except OSError as error:
             if is_at_end:

@@ -123,7 +123,6 @@ class TrainLoop(Configurable):
         for source in inputs.values():
             experiment.task.check_facts(experiment.task.facts(experiment.train_input), source)
         self._num_untimed_steps = 0   # in this run
-        self._num_updates = 0   # in this run: steps that were not skipped
         self._has_no_weight = False   # the last step
         self._timelines: list[Timeline] = []   # of the timed steps of this run
         self._has_warned = False
@@ -291,11 +290,11 @@ class TrainLoop(Configurable):
     def _check_finite(self, results: dict[str, float]) -> None:
         """Counts skipped steps, and ends a run that has nothing else."""
         state = self._state
-        is_last_chance = state.step >= self.params.num_steps and not self._num_updates
+        is_last_chance = state.step >= self.params.num_steps and not state.num_updates
         if results['is_finite']:
             state.num_nonfinite_in_a_row = 0
             had_no_weight, self._has_no_weight = self._has_no_weight, results['weight'] == 0
-            self._num_updates += not self._has_no_weight
+            state.num_updates += not self._has_no_weight
             if self._has_no_weight and is_last_chance:
                 raise ValueError(f'no step of this run updated anything: all examples of step {state.step} have weight 0; look at the '
                                  f'weights that train_input gives.')

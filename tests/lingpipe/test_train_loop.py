@@ -255,6 +255,17 @@ def test_run_that_skips_all_of_its_steps_fails(tmp_path):
             make_loop(make_params(**bad), tmp_path).run()
 
 
+def test_steps_before_a_resume_count_as_steps_of_the_run(tmp_path):
+    """Resumed before a last step that is not finite, a run failed that would have ended well had it not been stopped."""
+    bad_at_the_end = {'train_input__shuffle': False, 'train_input__nan_at': (20,)}
+    whole, outcome = train(make_params(train__num_steps=3, **bad_at_the_end), tmp_path / 'whole', has_evaluation=False)
+    assert (outcome.step, outcome.num_nonfinite) == (3, 1)
+    train(make_params(train__num_steps=2, **bad_at_the_end), tmp_path / 'parts', has_evaluation=False)
+    parts, outcome = train(make_params(train__num_steps=3, **bad_at_the_end), tmp_path / 'parts', has_evaluation=False)
+    assert (outcome.step, outcome.num_nonfinite) == (3, 1)
+    assert_same(values_of(parts), values_of(whole))
+
+
 def test_run_whose_examples_all_have_weight_0_fails_and_says_so_once_before(tmp_path):
     loop = make_loop(make_params(train__num_steps=3), tmp_path, out=(out := io.StringIO()))
     train_step = loop.program.train_step
