@@ -15,18 +15,26 @@ EXIT_CODE = 141   # 128 + SIGPIPE, as shells count a command that the signal has
 
 
 def ends_quietly(command: Callable[[], int]) -> int:
-    """Runs a command, and returns its exit code, or EXIT_CODE if nobody reads its standard output any more."""
+    """Runs a command, and returns its exit code, or EXIT_CODE if nobody reads its standard output any more.
+
+    Raises:
+      BaseException: whatever else the command raises, SystemExit included, whether anybody reads or not.
+    """
     try:
-        try:
-            return command()
-        finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()
+        code = command()
+        _flush()
+        return code
     except BrokenPipeError:
         if not _has_no_reader(1):
             raise
         discard_output()
         return EXIT_CODE
+    except BaseException:   # It says more than a closed pipe does.
+        try:
+            _flush()
+        except OSError:
+            discard_output()
+        raise
 
 
 def discard_output() -> None:
@@ -34,6 +42,11 @@ def discard_output() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def _has_no_reader(descriptor: int) -> bool:
