@@ -1,30 +1,31 @@
-"""Remedy: what a person can do when the steps of a run are no longer finite, in words that can be followed as they stand.
+"""Remedy: what a person can do when the steps of a run are no longer finite, as flags that can be copied.
 
-A logdir goes on with the learning rate that it began with, so another rate needs another logdir, which takes the weights along.
+A run keeps the learning rate that it began with, so another rate needs another logdir, which can start
+from the weights of this one.
 """
 from __future__ import annotations
 
-import itertools
 import os
 import shlex
 from typing import Any
 
+from lingpipe import side_files
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.hyperparams.value_text import write
 
-_LARGEST_RATE = 0.01   # that is advised: a tenth of 1e30 would help nobody
+_LARGEST_RATE = 0.01   # The largest that is advised: a tenth of 1e30 would help nobody.
 _CLIP_NORM = 'task.learner.clip_norm=1.0'
 
 
 def remedy(params: Any, checkpointer: Checkpointer, logdir: str, last_finite: int) -> str:
-    """Sentences that say how to go on.
+    """Returns sentences that say how to continue.
 
     Args:
       params: the Experiment.Params of the run.
-      checkpointer: of its checkpoints.
-      logdir: where it ran.
-      last_finite: the last step whose loss and gradient were finite, 0 if there is none. The weights that it left may be at
-        fault, but not those that it began with.
+      checkpointer: holds the checkpoints of the run.
+      logdir: the run's directory.
+      last_finite: the last step whose loss and gradient were finite, 0 if there is none. The weights that
+        this step left may be at fault, but not those that it began with.
     """
     saved = checkpointer.steps()
     rate = _lower_rate(params.task.learner.learning_rate)
@@ -39,7 +40,8 @@ def remedy(params: Any, checkpointer: Checkpointer, logdir: str, last_finite: in
     if good is not None:
         start = f'That run begins with the weights of step {good}, the newest saved ones with which a step was finite'
         overrides = [f'initialize_from.directory={checkpointer.path(good)}', *_rules(params.initialize_from), *overrides]
-    flags = ' '.join([f'--logdir={shlex.quote(_free_name(logdir))}', *map(_set, overrides)])
+    other_logdir = side_files.free_name(os.path.normpath(logdir))   # beside this one, which exists
+    flags = ' '.join([f'--logdir={shlex.quote(other_logdir)}', *map(_set, overrides)])
     return (f'If the input is at fault, mend it: the same command then goes on from the checkpoint of step {saved[-1]}. If not, give '
             f'the same command with {flags}{clipping} at its end. {start}.')
 
@@ -49,7 +51,7 @@ def _set(override: str) -> str:
 
 
 def _lower_rate(schedule: Any) -> str:
-    """An override that lowers the learning rate; '' if the schedule has no field that says how."""
+    """An override that lowers the learning rate; '' if the schedule has no field `rate` or `rates`."""
     for name in ('rate', 'rates'):
         value = getattr(schedule, name, None)
         if value is not None:
@@ -63,12 +65,6 @@ def _lower(rate: float) -> float:
 
 
 def _rules(initialize_from: Any) -> list[str]:
-    """The override of rules that are meant for another source, if there are such."""
+    """The override that resets initialize_from.rules, if this run has rules, which were for another source."""
     default = type(initialize_from)().rules
     return [] if initialize_from.rules == default else [f'initialize_from.rules={write(default)}']
-
-
-def _free_name(logdir: str) -> str:
-    """The name of a logdir beside this one that nobody uses."""
-    names = (f'{os.path.normpath(logdir)}-{i}' for i in itertools.count(2))
-    return next(name for name in names if not os.path.lexists(name))

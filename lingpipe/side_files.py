@@ -1,7 +1,7 @@
 """Side files: what a logdir holds besides its checkpoints. Whatever is found in their place, a run goes on.
 
-What is damaged or in the way is renamed to NAME.bad, so that nothing is lost, and a warning says so. Warnings go to stderr, and to the
-log of a training too while `warnings_into` holds.
+What is damaged or in the way is renamed to NAME.bad, so that nothing is lost, and a warning says so.
+Warnings go to stderr and, within `warnings_into`, also to the log of the run.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from absl import logging
 
 
 def free_name(path: str) -> str:
-    """The path itself, or with the first of -2, -3, ... after it at which nothing is."""
+    """The path itself if nothing is there, or else the first of PATH-2, PATH-3, ... that is free."""
     name, number = path, 1
     while os.path.lexists(name):
         number += 1
@@ -40,7 +40,7 @@ def set_aside(path: str, why: str) -> None:
 
 
 def make_way_for_file(path: str) -> None:
-    """Sets aside what is no file, as a directory, a pipe or a link to nowhere, where a file is to be written."""
+    """Sets aside what stands where a file is to be written and is none: a directory, a pipe, a link to nowhere."""
     if os.path.islink(path) and not os.path.isdir(os.path.dirname(os.path.realpath(path))):
         set_aside(path, 'it is a link to a place that does not exist')
     with contextlib.suppress(OSError):
@@ -85,19 +85,22 @@ def write_text(path: str, text: str) -> None:
 
 
 def end_last_line(path: str) -> None:
-    """Ends the last line of a file that a kill cut short, so that what is appended begins a line of its own.
+    """Ends the last line of a file if a kill cut it short, so that what is appended begins a new line.
 
     Raises:
       OSError: the file cannot be written.
     """
     with open(path, 'a+b') as file:
-        if file.tell() and (file.seek(-1, os.SEEK_END), file.read())[1] != b'\n':
+        if not file.tell():
+            return
+        file.seek(-1, os.SEEK_END)
+        if file.read() != b'\n':
             file.write(b'\n')
 
 
 @contextlib.contextmanager
 def warnings_into(path: str) -> Iterator[None]:
-    """Within it, all warnings of this package are appended to a file too, as far as that can be written."""
+    """Within it, all warnings of this package are also appended to a file, unless it cannot be written."""
     handler = _Appender(path)
     logger = logging.get_absl_logger()
     logger.addHandler(handler)
@@ -109,7 +112,7 @@ def warnings_into(path: str) -> Iterator[None]:
 
 
 class _Appender(standard_logging.Handler):
-    """Opens the file for every warning: it may be set aside in between, and warnings are few."""
+    """Appends warnings to a file. It opens the file for each, since the file may be set aside in between."""
 
     def __init__(self, path: str):
         super().__init__(standard_logging.WARNING)

@@ -14,7 +14,7 @@ Keras has no public name for the moments of BatchNormalization (`_moments`), nor
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import keras
@@ -26,7 +26,13 @@ _MOMENTS = 'moments'
 
 
 class Moments(NamedTuple):
-    """Of one call of a BatchNormalization: mean and variance [C], of `weight` rows."""
+    """What one call of a BatchNormalization computes.
+
+    Attributes:
+      norm: the index of the BatchNormalization in its KerasState.
+      mean, variance: [C].
+      weight: the number of rows, a scalar.
+    """
     norm: int
     mean: tf.Tensor
     variance: tf.Tensor
@@ -61,11 +67,6 @@ class KerasState:
                              f'are not those of a pipeline; use layers.BatchNorm and pipeline.cross_replica_batch_norm, or '
                              f'synchronized=False.')
 
-    @property
-    def has_norms(self) -> bool:
-        """Whether there is a BatchNormalization."""
-        return bool(self._norms)
-
     @contextlib.contextmanager
     def recorded(self) -> Iterator[list[Moments]]:
         """Gives the moments that BatchNormalizations compute in this context, in the order of their calls."""
@@ -80,13 +81,10 @@ class KerasState:
                 return mean, variance
             return record
 
-        for index, norm in enumerate(self._norms):
-            vars(norm)['_moments'] = recorder(index, norm)
-        try:
+        with contextlib.ExitStack() as stack:
+            for index, norm in enumerate(self._norms):
+                stack.enter_context(_computing_moments_by(norm, recorder(index, norm)))
             yield moments
-        finally:
-            for norm in self._norms:
-                del vars(norm)['_moments']
 
     def emit_moments(self, ctx: Any, moments: Iterable[Moments]) -> None:
         """Emits what was recorded.
@@ -111,13 +109,20 @@ class KerasState:
         shape = [1] * norm.input_spec.ndim
         shape[norm.axis] = norm.moving_mean.shape[0]
         mapping = [(variable, state[own]) for own, variable in self._variables.items()]
-        vars(norm)['_moments'] = lambda inputs, mask: value
-        try:
-            with keras.StatelessScope(mapping, initialize_variables=False) as scope:
-                norm(tf.zeros(shape), training=True)
-        finally:
-            del vars(norm)['_moments']
+        with _computing_moments_by(norm, lambda inputs, mask: value), \
+                keras.StatelessScope(mapping, initialize_variables=False) as scope:
+            norm(tf.zeros(shape), training=True)
         return {own: scope.get_current_value(self._variables[own]) for own in names}
+
+
+@contextlib.contextmanager
+def _computing_moments_by(norm: Any, function: Callable[..., Any]) -> Iterator[None]:
+    """Within it, a BatchNormalization takes its moments from function(inputs, mask)."""
+    vars(norm)['_moments'] = function
+    try:
+        yield
+    finally:
+        del vars(norm)['_moments']
 
 
 def depends_on(tensor: tf.Tensor, sources: Iterable[tf.Tensor]) -> bool:
