@@ -23,8 +23,12 @@ def sentence(error: BaseException) -> str:
     says_enough = isinstance(error, ValueError | ArithmeticError | OSError | ImportError)
     text = ' '.join(str(error).split('\n')) if says_enough else _first_line(error)
     is_introduced = not says_enough or isinstance(error, UnicodeError) or not text
-    notes = ''.join(f' ({note})' for note in getattr(error, '__notes__', []))
-    return (f'{type(error).__name__}: {text}' if is_introduced else text).removesuffix(': ') + notes
+    return (f'{type(error).__name__}: {text}' if is_introduced else text).removesuffix(': ') + notes(error)
+
+
+def notes(error: BaseException) -> str:
+    """What was added to an exception on its way up, as ' (in layer model/a)', or '' if nothing was."""
+    return ''.join(f' ({note})' for note in getattr(error, '__notes__', []))
 
 
 @contextlib.contextmanager

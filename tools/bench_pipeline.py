@@ -195,9 +195,9 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     flags += [f'--{name}' for name, value in vars(args).items() if value is True]
     runs: dict[str, list[dict[str, Any]]] = {'pipeline': [], 'one_device': []}
     for _ in range(args.rounds):
-        runs['pipeline'].append(_child(flags))
+        runs['pipeline'].append(measured(flags))
         if not args.device_ms:
-            runs['one_device'].append(_child([*flags, '--num_cells=1', '--workers=0', '--timeline=']))
+            runs['one_device'].append(measured([*flags, '--num_cells=1', '--workers=0', '--timeline=']))
     k, m = args.num_cells, args.num_micro_batches
     result = {**runs['pipeline'][-1], 'step_ms': statistics.median(r['step_ms'] for r in runs['pipeline'])}
     result['examples_s'] = args.batch / result['step_ms'] * 1e3
@@ -211,18 +211,19 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
-def _child(flags: list[str]) -> dict[str, Any]:
+def measured(flags: list[str]) -> dict[str, Any]:
+    """What this tool measures in a process of its own, without the one device beside it.
+
+    Raises:
+      ValueError: the process failed, with the last line that it has said.
+    """
     bench = [sys.executable, '-m', 'tools.bench_pipeline', *flags, '--no_baseline', '--json']
     done = subprocess.run(bench, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ValueError(failure(bench, done))
+        lines = done.stderr.strip().splitlines() or ['it has said nothing']
+        reason = lines[-1].removeprefix('bench_pipeline: ')
+        raise ValueError(f'{" ".join(bench[1:])} ended with exit code {done.returncode}: {reason}')
     return json.loads(done.stdout)
-
-
-def failure(bench: list[str], done: subprocess.CompletedProcess[str]) -> str:
-    """What went wrong in a process of this tool."""
-    reason = (done.stderr.strip().splitlines() or ['it has said nothing'])[-1].removeprefix('bench_pipeline: ')
-    return f'{" ".join(bench[1:])} ended with exit code {done.returncode}: {reason}'
 
 
 def _num_page_faults() -> int:

@@ -11,12 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import subprocess
-import sys
 from typing import Any
 
 from tools import parser
-from tools.bench_pipeline import failure
+from tools.bench_pipeline import measured
 from tools.command_line import MAX_CELLS, Parser, command
 
 
@@ -57,13 +55,9 @@ def _size(text: str, p: Parser) -> tuple[int, int]:
 
 def measure(num_cells: int, num_micro_batches: int, args: argparse.Namespace) -> dict[str, Any]:
     """Builds and runs one size in a process of its own; memory_mb is its peak above that of TensorFlow alone."""
-    bench = [sys.executable, '-m', 'tools.bench_pipeline', '--stack=delay', f'--num_cells={num_cells}', f'--batch={num_micro_batches}',
-               f'--num_micro_batches={num_micro_batches}', f'--schedule={args.schedule}', f'--steps={args.steps}',
-               f'--inter_op_threads={args.inter_op_threads}', '--no_baseline', '--json']
-    done = subprocess.run(bench, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ValueError(failure(bench, done))
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = measured(['--stack=delay', f'--num_cells={num_cells}', f'--batch={num_micro_batches}',
+                      f'--num_micro_batches={num_micro_batches}', f'--schedule={args.schedule}',
+                      f'--steps={args.steps}', f'--inter_op_threads={args.inter_op_threads}'])
     return {'num_cells': num_cells, 'num_micro_batches': num_micro_batches, 'num_tasks': found['num_tasks'],
             'build_cpu_s': found['build_cpu_s'], 'first_step_cpu_s': found['first_step_cpu_s'], 'step_cpu_s': found['cpu_ms'] / 1e3,
             'memory_mb': found['peak_mb'] - found['start_mb'], 'peak_mb': found['peak_mb']}

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Protocol
 
 from lingpipe import closed_pipe
-from lingpipe.error_text import sentence
+from lingpipe.error_text import notes, sentence
 from lingpipe.hyperparams.bounds import Bounds
 
 MAX_CELLS = 1024   # of benchmarks: each cell is a device with a thread of its own
@@ -53,7 +53,8 @@ def command(main: Main) -> Main:
                 traceback.print_exc()
             is_expected = isinstance(error, ValueError | OSError | ImportError)
             hint = '' if is_expected else ' (--traceback shows where.)'
-            text = str(error) if type(error) is ValueError else sentence(error)   # It may hold a table.
+            is_ours = type(error) is ValueError   # It may hold a table.
+            text = f'{error}{notes(error)}' if is_ours else sentence(error)
             raise SystemExit(f'{name}: {text}{hint}') from error
         if code:
             raise SystemExit(code)

@@ -7,6 +7,7 @@ import os
 import pytest
 from forks import Fork, run_unread
 
+from lingpipe.error_text import blaming
 from tools import (
     bench_decoder,
     bench_link,
@@ -97,6 +98,20 @@ def test_whatever_an_experiment_raises_is_one_sentence_and_a_flag_shows_where(ca
     with pytest.raises(SystemExit):
         show_partition.main([DENSE, '--traceback'])
     assert 'in fails' in capsys.readouterr().err
+
+
+def test_an_error_of_a_layer_names_the_layer_and_keeps_its_lines(capsys, monkeypatch):
+    """The sentence of a ValueError did not have the layer that the trainer names."""
+    from tools import partition
+
+    def fails(args):
+        with blaming('model/dense_0'):
+            raise ValueError('the units are wrong:\nunits  0')
+
+    monkeypatch.setattr(partition, 'planned', fails)
+    with pytest.raises(SystemExit) as ended:
+        show_partition.main([DENSE])
+    assert ended.value.code == 'show_partition: the units are wrong:\nunits  0 (in layer model/dense_0)'
 
 
 def test_an_output_that_was_not_there_is_not_there_after_a_mistake(capsys, tmp_path):
