@@ -26,7 +26,9 @@ class Subgraphs:
                  jit_compile: bool = False) -> Callable[..., list[tf.Tensor]]:
         """A not-inlined function of the feeds that computes the fetches, with nothing that only lies behind a feed."""
         fed = [t.name for t in feeds]
-        needed = ancestors(fetches, {*fed, *(name for name, _ in self._captures)})
+        before = ancestors(fetches, {*fed, *(name for name, _ in self._captures)})
+        # An argument that is no feed is only waited for (a gradient for a value that the layer made with stop_gradient).
+        needed = {name: op for name, op in before.items() if op.type != 'Placeholder'}
         kept = tf.compat.v1.GraphDef()
         kept.versions.CopyFrom(self._def.versions)
         kept.library.CopyFrom(self._def.library)

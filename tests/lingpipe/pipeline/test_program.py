@@ -84,6 +84,24 @@ class EmitMetric(Layer):
         return Cost(weight.shape.num_elements(), 0, 0, x)
 
 
+class Stopped(Layer):
+    """tanh(w * x), and the same without a gradient."""
+
+    class Params(Layer.Params):
+        writes: str | dict[str, str] = field({'x': 'x', 'skip': 'skip'})
+
+    def __init__(self, params, path=''):
+        super().__init__(params, path)
+        self.add_weight('w', [8])
+
+    def fprop(self, theta, ctx, x):
+        y = tf.tanh(x * theta.w)
+        return {'x': y, 'skip': tf.stop_gradient(y)}
+
+    def cost(self, x):
+        return Cost(x.shape.num_elements(), self.num_weights, 0, {'x': x, 'skip': x})
+
+
 class StatefulRandom(Layer):
     """What no layer may do."""
 
@@ -271,6 +289,16 @@ def test_metrics_of_a_cell_without_losses_or_weights_are_read_before_they_are_re
     program = program_of(net, num_cells=2, layers_per_cell=(2, 1))
     for step, batch in enumerate(batches(30)):
         assert float(program.train_step(batch, step)['mean_weight']) == batch['weight'].mean()
+
+
+def test_a_layer_may_stop_the_gradient_that_another_cell_sends_it():
+    """With recompute=layer the layer waited for a gradient that its task was not given: You must feed a value for placeholder."""
+    net = Sequential.Params(name='model', layers=(
+        Stopped.Params(name='stopped', reads={'x': 'image'}), Add.Params(name='add', reads={'skip': 'skip'}),
+        layers.Dense.Params(name='out', input_dim=8, units=8), layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
+    found = [trained(program_of(net, num_cells=2, layers_per_cell=(1, 3), recompute=recompute), 2) for recompute in ('none', 'layer')]
+    for path, value in found[0].items():
+        np.testing.assert_array_equal(found[1][path], value, err_msg=path)
 
 
 @pytest.mark.parametrize('recompute', ['none', 'cell', 'layer'])
