@@ -8,7 +8,9 @@ The fields of a class are the arguments of the Keras class it names, so a new on
             beta: float = field(0.0, 'As in Keras.')
 
 All of Keras' are here but two, which wrap other optimizers: the Learner scales, skips and divides by itself. An optimizer
-gives the numbers of `keras.Model.train_on_batch`, or is refused.
+gives the numbers of `keras.Model.train_on_batch`, or is refused, with one exception. Where a mini-batch holds an id more
+than once, Keras on TensorFlow (3.15 at least) adds up the squares of the gradients of each occurrence in the second moment
+of that row of an embedding; here, as for every other weight, the gradient is the sum, and the sum is squared.
 """
 from __future__ import annotations
 

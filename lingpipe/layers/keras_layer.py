@@ -22,7 +22,8 @@ Refused, by name:
 Other than in Keras:
 
   - BatchNormalization normalises with the moments of the micro-batch; only its moving averages are the mini-batch's;
-  - what `add_loss` is given is averaged over the micro-batches: right for a mean over examples, as Keras' own losses are;
+  - what `add_loss` is given is averaged over the micro-batches: right for a mean over examples, as Keras' own losses are. In an
+    evaluation the mean takes in the copies of the last example that fill up the last mini-batch; their outputs do not count;
   - a layer of your own that lets examples see each other, which nobody can know, sees those of the micro-batch;
   - random numbers follow from the seed of the experiment, not from those of Keras;
   - the output has the dtype of x where both are floats.
