@@ -1,7 +1,7 @@
 """Remedy: what a person can do when the steps of a run are no longer finite, as flags that can be copied.
 
-A run keeps the learning rate that it began with, so another rate needs another logdir, which can start
-from the weights of this one.
+A run keeps the learning rate that it began with, so another rate needs another logdir, which can
+start from the weights of this one.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Side files: what a logdir holds besides its checkpoints. Whatever is found in their place, a run goes on.
 
-What is damaged or in the way is renamed to NAME.bad, so that nothing is lost, and a warning says so.
-Warnings go to stderr and, within `warnings_into`, also to the log of the run.
+What is damaged or in the way is renamed to NAME.bad, so that nothing is lost, and a warning says
+so. Warnings go to stderr and, within `warnings_into`, also to the log of the run.
 """
 from __future__ import annotations
 

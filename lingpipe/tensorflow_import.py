@@ -1,8 +1,9 @@
 """TensorFlow's import: without notices on stderr, and with a clear sentence when TensorFlow is missing.
 
-TF_CPP_MIN_LOG_LEVEL cannot hold back what TensorFlow's libraries write while they are loaded, such as the
-notice about oneDNN. File descriptor 2 therefore leads to memory during the import, and what was written
-is shown only if the import fails. Whoever sets TF_CPP_MIN_LOG_LEVEL to 0 or 1 sees everything.
+TF_CPP_MIN_LOG_LEVEL cannot hold back what TensorFlow's libraries write while they are loaded, such
+as the notice about oneDNN. File descriptor 2 therefore leads to memory during the import, and what
+was written is shown only if the import fails. Whoever sets TF_CPP_MIN_LOG_LEVEL to 0 or 1 sees
+everything.
 """
 from __future__ import annotations
 

@@ -1,15 +1,20 @@
-"""KerasState: what becomes of the state of a Keras layer when a mini-batch is split into micro-batches.
+"""KerasState: what becomes of a Keras layer's state when a mini-batch is split into micro-batches.
 
-Keras moves moving averages, counters and the like in the forward pass of a mini-batch. A pipeline makes M forward passes of
-micro-batches, all with the state before the mini-batch. What they leave behind is one of these:
+Keras updates moving averages, counters and the like in the forward pass of a mini-batch. A pipeline
+makes M forward passes of micro-batches, all with the state before the mini-batch. The values that
+they would assign are of three kinds:
 
-    moments     BatchNormalization: means and variances are merged over the mini-batch. Then Keras' own update runs, once, with
-                the merged moments in place of those that the layer would compute.
-    constant    The new value depends on no example (a counter of steps): that of any micro-batch is right, in its own dtype.
-    data        The new value depends on the examples. Nobody knows how those of micro-batches are to be merged, so there must be
-                one micro-batch, unless Params.averages_state says that the mean is right.
+    moments     BatchNormalization: means and variances are merged over the mini-batch. Then Keras'
+                own update runs, once, with the merged moments in place of those that the layer
+                would compute.
+    constant    The new value depends on no example (a counter of steps): that of any micro-batch is
+                right, in its own dtype.
+    data        The new value depends on the examples. Nobody knows how to merge those of several
+                micro-batches, so there must be one micro-batch, unless Params.averages_state says
+                that the mean is right.
 
-Keras has no public name for the moments of BatchNormalization (`_moments`), nor for all layers in a layer (`_flatten_layers`).
+Keras has no public name for the moments of BatchNormalization (`_moments`), nor for all layers in a
+layer (`_flatten_layers`).
 """
 from __future__ import annotations
 
@@ -59,24 +64,28 @@ class KerasState:
         self._path = path
         self._norms = [layer for layer in keras_layer._flatten_layers() if _has_known_moments(layer)]
         self._variables = dict(variables)
-        self._names_of_norms = [_names_of(norm.non_trainable_variables, variables) for norm in self._norms]
+        self._names_of_norms = [_names_of(norm.non_trainable_variables, variables)
+                                for norm in self._norms]
         moved = {name for names in self._names_of_norms for name in names}
-        self.names = [name for name, variable in variables.items() if not variable.trainable and name not in moved]
+        self.names = [name for name, variable in variables.items()
+                      if not variable.trainable and name not in moved]
         if any(norm.synchronized for norm in self._norms):
-            raise ValueError(f'{path}: a BatchNormalization with synchronized=True takes its moments over the replicas of Keras, which '
-                             f'are not those of a pipeline; use layers.BatchNorm and pipeline.cross_replica_batch_norm, or '
-                             f'synchronized=False.')
+            raise ValueError(
+                f'{path}: a BatchNormalization with synchronized=True takes its moments over the '
+                'replicas of Keras, which are not those of a pipeline; use layers.BatchNorm and '
+                'pipeline.cross_replica_batch_norm, or synchronized=False.')
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[list[Moments]]:
-        """Gives the moments that BatchNormalizations compute in this context, in the order of their calls."""
+        """Yields a list that receives BatchNormalizations' moments, in the order of their calls."""
         moments: list[Moments] = []
 
         def recorder(index: int, norm: Any) -> Any:
             def record(inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
                 mean, variance = type(norm)._moments(norm, inputs, mask)
                 num_channels = inputs.shape[norm.axis]
-                num_rows = tf.size(inputs) // num_channels if mask is None else tf.math.count_nonzero(mask)
+                num_rows = (tf.size(inputs) // num_channels if mask is None
+                            else tf.math.count_nonzero(mask))
                 moments.append(Moments(index, mean, variance, tf.cast(num_rows, tf.float32)))
                 return mean, variance
             return record
@@ -90,12 +99,14 @@ class KerasState:
         """Emits what was recorded.
 
         Raises:
-          ValueError: a BatchNormalization runs inside a loop, or its moments are asked for over all replicas.
+          ValueError: a BatchNormalization runs inside a loop, or its moments are asked for over all
+            replicas.
         """
         for call, (index, mean, variance, weight) in enumerate(moments):
             if ctx.gather is not None:
-                raise ValueError(f"{self._path}: cross_replica_batch_norm does not reach Keras' BatchNormalization; use "
-                                 f'layers.BatchNorm, or set pipeline.cross_replica_batch_norm=False.')
+                raise ValueError(
+                    f"{self._path}: cross_replica_batch_norm does not reach Keras' BatchNormalization; "
+                    'use layers.BatchNorm, or set pipeline.cross_replica_batch_norm=False.')
             check_is_outside_loops(self._path, mean)
             ctx.emit_moments(self._path, f'{_MOMENTS}_{call}_{index}', mean, variance, weight)
 
@@ -140,15 +151,18 @@ def depends_on(tensor: tf.Tensor, sources: Iterable[tf.Tensor]) -> bool:
 
 
 def check_is_outside_loops(path: str, tensor: tf.Tensor) -> None:
-    """Raises ValueError if a tensor was made in the body of a loop, whose end does not know it."""
+    """Raises ValueError if a tensor was made in a loop's body, outside of which it has no value."""
     if not tf.executing_eagerly() and tensor.graph is not tf.compat.v1.get_default_graph():
-        raise ValueError(f'{path}: the Keras layer changes its state inside a loop over time, of which a pipeline sees only the end; '
-                         f'use a layer that does not, such as one BatchNormalization for all positions.')
+        raise ValueError(
+            f'{path}: the Keras layer changes its state inside a loop over time, of which a pipeline '
+            'sees only the end; use a layer that does not, such as one BatchNormalization for all '
+            'positions.')
 
 
 def _has_known_moments(layer: Any) -> bool:
     base = keras.layers.BatchNormalization
-    return isinstance(layer, base) and type(layer).call is base.call and type(layer)._moments is base._moments
+    return (isinstance(layer, base) and type(layer).call is base.call
+            and type(layer)._moments is base._moments)
 
 
 def _names_of(variables: Iterable[Any], named: Mapping[str, Any]) -> list[str]:

@@ -1,18 +1,20 @@
 """Masks: which positions of a value count, as a value of its own.
 
-Keras hangs the mask of a tensor on the Python object, where the end of a cell loses it. Here the mask of the value `x` is
-the value `x.mask`, booleans [b, T] or the like, which the pipeline sends to its readers like any other. KerasLayers make
-such masks, are given that of what they read, and say whether their result has one. What other layers do with the mask of
-what they read follows from `Layer.mask_rule`:
+Keras hangs the mask of a tensor on the Python object, where the end of a cell loses it. Here the
+mask of the value `x` is the value `x.mask`, booleans [b, T] or the like, which the pipeline sends
+to its readers like any other. KerasLayers make such masks, are given that of what they read, and
+say whether their result has one. What other layers do with the mask of what they read follows from
+`Layer.mask_rule`:
 
-    passes    Each position is worked on by itself, so the mask is the result's too, and is not read. Where several of the values
-              that it reads have one, it is the first one's.
-    keeps     Positions see each other, so the layer must read the mask; that of the first value it reads is the result's too.
+    passes    The layer works on each position by itself, so it does not read the mask, and its
+              result has the same one: that of the first value it reads which has a mask.
+    keeps     Positions see each other, so the layer must read the mask. Its result has the mask of
+              the first value that it reads.
     ends      The layer must read the mask, and its result has none.
     takes     The layer is given the mask, and its result has the one that it writes.
 
-A mask that would be left out without a word is a ValueError. Any layer reads a mask by its name, as in
-`reads={'weight': 'x.mask'}`.
+A layer that would silently ignore a mask is refused with a ValueError. Any layer can read a mask by
+its name, as in `reads={'weight': 'x.mask'}`.
 """
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def mask_of(name: str) -> str:
 
 
 def is_mask_of_any(name: str, names: set[str]) -> bool:
-    """Whether `name` is that of the mask of one of `names`."""
+    """Whether `name` is the name of the mask of one of the values `names`."""
     return name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX) in names
 
 
@@ -46,7 +48,7 @@ def taken(layer: Layer, reads: Mapping[str, str], values: Mapping[str, Any]) -> 
       values: everything that has been written, by name.
 
     Raises:
-      ValueError: the layer would leave a mask out.
+      ValueError: the layer would ignore a mask.
     """
     if _rule(layer) == 'takes':
         return {argument: mask_of(name) for argument, name in layer.takes_masks(reads).items()
@@ -59,13 +61,22 @@ def taken(layer: Layer, reads: Mapping[str, str], values: Mapping[str, Any]) -> 
             known = inspect.signature(layer.fprop).parameters
             argument = next((a for a in ('mask', 'weight') if a in known), '')
             remedy = f"set its reads={{'{argument}': '{mask_of(name)}'}}, or " if argument else ''
-            raise ValueError(f'{layer.path} reads {name!r}, which has the mask {mask_of(name)!r}, and would leave the mask '
-                             f'out; {remedy}set drops_mask=True in the KerasLayer that writes {name!r}.')
+            raise ValueError(
+                f'{layer.path} reads {name!r}, which has the mask {mask_of(name)!r}, and would leave the '
+                f'mask out; {remedy}set drops_mask=True in the KerasLayer that writes {name!r}.')
     return {}
 
 
-def after(layer: Layer, reads: Mapping[str, str], values: Mapping[str, V], written: Mapping[str, V]) -> dict[str, V]:
-    """All values by name once the layer has written `written`, with the masks that they then have."""
+def after(layer: Layer, reads: Mapping[str, str], values: Mapping[str, V],
+          written: Mapping[str, V]) -> dict[str, V]:
+    """All values by name once the layer has written `written`, with the masks that they then have.
+
+    Args:
+      layer: of any kind.
+      reads: argument -> name of the value, as Layer.reads gives it.
+      values: everything that was written before, by name.
+      written: what the layer writes, by name.
+    """
     then = {**values, **written}
     for name in written:
         if mask_of(name) not in written:

@@ -1,7 +1,8 @@
 """Bad ids: a label that is no class, or a token that is not in a table, found in a mini-batch.
 
-No device says which example it was: a loss of it is NaN, and a look-up fails or gives anything. So the
-mini-batch is looked at here, in NumPy: one of each input before a training, and one whose step has failed.
+No device says which example it was: its loss is NaN, and looking it up fails or gives arbitrary
+values. So mini-batches are checked here, in NumPy: the first of each input before a run starts, and
+one whose step has failed.
 """
 from __future__ import annotations
 
@@ -29,12 +30,12 @@ class BadId:
     text: str
 
     def sentence(self, example_name: str = '') -> str:
-        """All of it; `example_name` is what the input calls the example."""
+        """The whole sentence; `example_name` is what the input calls the example."""
         return f'{example_name or f"example {self.example} of the mini-batch"} {self.text}'
 
 
 class BadIdError(ValueError):
-    """A step failed since its mini-batch has an id that a layer cannot use."""
+    """A step failed because its mini-batch has an id that a layer cannot use."""
 
 
 def find_bad_id(elements: Sequence[Element], batch: Mapping[str, Any]) -> BadId | None:
@@ -43,8 +44,8 @@ def find_bad_id(elements: Sequence[Element], batch: Mapping[str, Any]) -> BadId 
     Ids that a layer makes are found too, if neither it nor those before it have weights.
     """
     for element in elements:
-        ranges = element.layer.id_ranges(**{argument: v.spec for argument, v in element.reads.items()})
-        for argument, num_ids in ranges.items():
+        specs = {argument: value.spec for argument, value in element.reads.items()}
+        for argument, num_ids in element.layer.id_ranges(**specs).items():
             ids = _value(element.reads[argument], elements, batch)
             weight = element.reads.get('weight')
             counts = None if weight is None else _value(weight, elements, batch)
@@ -54,13 +55,21 @@ def find_bad_id(elements: Sequence[Element], batch: Mapping[str, Any]) -> BadId 
             if bad is not None:
                 place, found = bad
                 at = f', position {", ".join(map(str, place[1:]))},' if len(place) > 1 else ''
-                return BadId(place[0], f'has {element.reads[argument].name} {found}{at} but {element.layer.path} takes whole numbers '
-                                       f'from 0 to {num_ids - 1}; correct the data, or make the layer larger.')
+                return BadId(place[0], f'has {element.reads[argument].name} {found}{at} but '
+                                       f'{element.layer.path} takes whole numbers from 0 to {num_ids - 1}; '
+                                       'correct the data, or make the layer larger.')
     return None
 
 
-def _first_bad(ids: np.ndarray, weight: np.ndarray | None, num_ids: int) -> tuple[tuple[int, ...], Any] | None:
-    """(index, id) of the first that is out of range where the weight is not 0."""
+def _first_bad(ids: np.ndarray, weight: np.ndarray | None,
+               num_ids: int) -> tuple[tuple[int, ...], Any] | None:
+    """(index, id) of the first id that is out of range where the weight is not 0.
+
+    Args:
+      ids: [b] or [b, T].
+      weight: its first dimensions are those of ids; None: all count.
+      num_ids: ids are whole numbers from 0 to num_ids - 1.
+    """
     with np.errstate(invalid='ignore'):
         is_bad = ~((ids >= 0) & (ids < num_ids))
         if ids.dtype.kind not in 'biu':
@@ -84,5 +93,6 @@ def _value(value: Value, elements: Sequence[Element], batch: Mapping[str, Any]) 
     if any(v is None for v in inputs.values()):
         return None
     with tf.device('CPU:0'):
-        inputs = {argument: nested.map_leaves(tf.convert_to_tensor, v) for argument, v in inputs.items()}
-        return element.layer.written(element.layer.fprop(element.layer.theta({}), Context(), **inputs))[value.name]
+        tensors = {argument: nested.map_leaves(tf.convert_to_tensor, v) for argument, v in inputs.items()}
+        result = element.layer.fprop(element.layer.theta({}), Context(), **tensors)
+        return element.layer.written(result)[value.name]

@@ -1,8 +1,8 @@
 """Limit: the cuts that leave no device with more bytes than it has.
 
-What a cell needs (memory.py) depends on which layers it holds, and on how many of its micro-batches are live at once, which follows
-from its place in the schedule. So every span of layers that could be a cell is asked, once, and the partitioner chooses among those
-that fit.
+What a cell needs (memory.py) depends on which layers it holds, and on how many of its micro-batches
+are live at once, which follows from its place in the schedule. So the bytes of every span of layers
+that could be a cell are computed once, and the partitioner chooses among the spans that fit.
 """
 from __future__ import annotations
 
@@ -33,18 +33,24 @@ class Needs:
         self._rows = [_row(memory, starts, unit, most) for unit in range(self.num_units)]
 
     def of(self, k: int, start: int) -> np.ndarray:
-        """[n] the bytes for a cell k of one unit from `start` on, of two, and so on, as long as the weights may fit."""
+        """[n] the bytes of a cell k that holds one unit from `start` on, two, and so on.
+
+        The longest that is listed is the last whose weights may fit.
+        """
         fixed, held, working, received, has_backward = self._rows[start]
         live = np.where(has_backward, self._live[k], 1)
         return np.asarray(fixed + np.maximum(live * held + working, received))
 
     def stops(self, k: int, start: int, limit: float) -> int:
-        """Where a cell k from `start` on may end so that it needs no more than `limit`; see `partitioner.partition_among`."""
+        """Where a cell k from `start` on may end so that it needs no more than `limit` bytes.
+
+        The result is a set of units as bits; see `partitioner.partition_among`.
+        """
         fits = np.packbits(self.of(k, start) <= limit, bitorder='little')
         return int.from_bytes(fits.tobytes(), 'little') << (start + 1)
 
     def least(self) -> float:
-        """The least number of bytes a device can have so that a partition fits, each cell on its own."""
+        """The fewest bytes a device can have so that a partition fits, with one cell a device."""
         least = np.full(self.num_units + 1, np.inf)
         least[0] = 0
         for k in range(len(self._live)):
@@ -57,13 +63,16 @@ class Needs:
 
     def largest_unit(self) -> tuple[float, int]:
         """(bytes, unit) of the unit that needs most where it needs least."""
-        alone = [min((float(self.of(k, unit)[0]) for k in range(len(self._live)) if len(self.of(k, unit))), default=float('inf'))
-                 for unit in range(self.num_units)]
-        return max((need, unit) for unit, need in enumerate(alone))
+        def least_need(unit: int) -> float:
+            of_cells = [self.of(k, unit) for k in range(len(self._live))]
+            return min((float(needs[0]) for needs in of_cells if len(needs)), default=float('inf'))
+
+        return max((least_need(unit), unit) for unit in range(self.num_units))
 
 
 def _row(memory: Memory, starts: Sequence[int], unit: int, most: float) -> tuple[np.ndarray, ...]:
-    found = []
+    """[n] of fixed, held, working, received and has_backward of the cells from `unit` on."""
+    cells = []
     ends = set(starts[unit + 1:])
     has_backward = False
     layers = range(starts[unit], starts[-1])
@@ -72,8 +81,6 @@ def _row(memory: Memory, starts: Sequence[int], unit: int, most: float) -> tuple
         if footprint.fixed > most:
             break
         if i + 1 in ends:
-            found.append((*footprint[:4], has_backward))
-    return tuple(np.array(column, bool if j == 4 else np.int64) for j, column in enumerate(zip(*found, strict=True))) or _NOTHING
-
-
-_NOTHING = (*[np.zeros(0, np.int64)] * 4, np.zeros(0, bool))
+            cells.append((*footprint[:4], has_backward))
+    columns = list(zip(*cells, strict=True)) or [()] * 5
+    return *(np.array(column, np.int64) for column in columns[:4]), np.array(columns[4], bool)

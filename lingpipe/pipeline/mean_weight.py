@@ -1,9 +1,11 @@
-"""MeanWeight: what a micro-batch weighs on average, known before the first task of a mini-batch runs.
+"""MeanWeight: the mean weight of a micro-batch, known before the first task of a mini-batch runs.
 
-The objective is (sum of losses) / (sum of weights), and the second sum is only known at the end. A layer that adds something to
-the objective as it is, such as an L2 term (Context.emit_penalty), must scale it in the first micro-batch already. So the main
-loss is traced by itself, and of its graph, and of those of the layers that make what it reads, only what the weight depends
-on is kept: as a rule the `weight` of the mini-batch, sometimes a mask. That runs for all micro-batches before the tasks.
+The objective is (sum of losses) / (sum of weights), and the second sum is known only at the end.
+But a layer that adds a term to the objective as it is, such as an L2 penalty
+(Context.emit_penalty), must scale it in the first micro-batch already. So the main loss is traced
+by itself, and so are the layers that make what it reads. Of their graphs only what the weight
+depends on is kept: as a rule the `weight` of the mini-batch, sometimes a mask. That part runs for
+all micro-batches before the tasks.
 """
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ from lingpipe.pipeline.subgraph import Subgraphs, used_feeds
 from lingpipe.pipeline.wiring import BATCH, Element, Value
 from lingpipe.tracing.graph import Trace, trace
 
-# The leaf by which tasks are given it.
-MEAN_WEIGHT: Leaf = (Value('mean weight', BATCH, tf.TensorSpec([], tf.float32), needs_gradient=False), 0)
+# The input of a task that receives the mean weight.
+MEAN_WEIGHT: Leaf = (
+    Value('mean weight', BATCH, tf.TensorSpec([], tf.float32), needs_gradient=False), 0)
 
 
 class _Part:
@@ -32,14 +35,16 @@ class _Part:
         """
         leaf_of: dict[str, Leaf] = {}
         for argument, value in element.reads.items():
-            leaf_of.update({tensor.name: (value, i) for i, tensor in enumerate(nested.leaves(traced.inputs[argument]))})
+            leaves = nested.leaves(traced.inputs[argument])
+            leaf_of.update({tensor.name: (value, i) for i, tensor in enumerate(leaves)})
         given = [op.outputs[0] for op in traced.graph.get_operations() if op.type == 'Placeholder']
         used = used_feeds(fetches, given)
         if not used <= leaf_of.keys():
             raise ValueError(
-                f'{element.layer.path} makes what the main loss is weighted with, out of its weights or random numbers, but layers '
-                f'of the network add penalties to the objective (regularizers, say), for which the total weight must be known '
-                f'before any layer runs; weight the loss with a value of the mini-batch, or leave the penalties out.')
+                f'{element.layer.path} makes what the main loss is weighted with, out of its weights or '
+                'random numbers, but layers of the network add penalties to the objective '
+                '(regularizers, say), for which the total weight must be known before any layer runs; '
+                'weight the loss with a value of the mini-batch, or leave the penalties out.')
         feeds = [tensor for tensor in given if tensor.name in used]
         self.reads = [leaf_of[tensor.name] for tensor in feeds]
         self.call: Callable[..., list[tf.Tensor]] = Subgraphs(traced.graph).function(feeds, fetches)
@@ -49,13 +54,17 @@ class MeanWeight:
     """The mean over the micro-batches of all replicas of what the main loss emits as its weight."""
 
     def __init__(self, elements: Sequence[Element], training: bool):
-        """elements: of the plan.
+        """
+        Args:
+          elements: of the plan.
+          training: whether the network trains, as in Context.
 
         Raises:
           ValueError: the weight depends on the weights of the network, or no layer emits one.
         """
         self._training = training
-        loss = next((part for element in reversed(elements) if (part := self._weight_part(element))), None)
+        parts = (self._weight_part(element) for element in reversed(elements))
+        loss = next((part for part in parts if part is not None), None)
         if loss is None:
             raise ValueError('no layer gives a loss with a weight; end the network with a loss.')
         self._loss: _Part = loss
@@ -68,9 +77,16 @@ class MeanWeight:
                 missing += self._makers[leaf].reads
 
     def of(self, batch: dict[str, Any], num_micro_batches: int) -> tf.Tensor:
-        """Float32 scalar; batch is the mini-batch of all replicas, num_micro_batches is R M."""
-        read = {leaf for part in (self._loss, *self._makers.values()) for leaf in part.reads if leaf[0].maker == BATCH}
-        micro_batches = {leaf: tf.split(nested.leaves(batch[leaf[0].name])[leaf[1]], num_micro_batches) for leaf in read}
+        """The mean weight, a float32 scalar.
+
+        Args:
+          batch: the mini-batch of all replicas.
+          num_micro_batches: R M.
+        """
+        parts = [self._loss, *self._makers.values()]
+        leaves_of_batch = {leaf for part in parts for leaf in part.reads if leaf[0].maker == BATCH}
+        micro_batches = {(value, i): tf.split(nested.leaves(batch[value.name])[i], num_micro_batches)
+                         for value, i in leaves_of_batch}
         weights = []
         for m in range(num_micro_batches):
             known = {leaf: parts[m] for leaf, parts in micro_batches.items()}
@@ -78,6 +94,7 @@ class MeanWeight:
         return tf.add_n(weights) / num_micro_batches
 
     def _made(self, leaf: Leaf, known: dict[Leaf, tf.Tensor]) -> tf.Tensor:
+        """The value of a leaf for the micro-batch of which `known` holds leaves; adds it to them."""
         if leaf not in known:
             part = self._makers[leaf]
             known[leaf], = part.call(*[self._made(one, known) for one in part.reads])
@@ -96,7 +113,8 @@ class MeanWeight:
         traced = self._traced(element)
         value, i = leaf
         name = next(name for name, made in element.writes.items() if made is value)
-        return _Part(element, traced, [nested.leaves(element.layer.written(traced.outputs)[name])[i]])
+        written = element.layer.written(traced.outputs)
+        return _Part(element, traced, [nested.leaves(written[name])[i]])
 
 
 def asked_for(tasks: Iterable[Task]) -> bool:

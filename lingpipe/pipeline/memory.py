@@ -1,20 +1,21 @@
-"""Memory: the bytes that cells and devices hold in a training step. The only place that says so.
+"""Memory: the bytes that cells and devices hold in a training step. No other file counts them.
 
-The partitioner keeps a limit by these numbers, the simulator follows them through a schedule, and inspection prints them. A device holds
+The partitioner keeps a limit by these numbers, the simulator follows them through a schedule, and
+inspection prints them. A device holds
 
-    fixed     weights; for those that train a gradient and the optimizer's slots; sums of groups that are set aside; copies of tied
-              weights that another cell owns                                              throughout the step
-    held      what a cell's backward takes over from its forward: its residuals, or with recomputation the values that it reads
-                                                                    for each micro-batch between the two: for each *live* one
-    working   with recomputation, what a backward makes again       while it runs, once
-    received  the gradients of other replicas and the sums of all   from a cell's last backward on
+    fixed     throughout the step: weights; for those that train, a gradient and optimizer slots;
+              sums of groups that are set aside; copies of tied weights that another cell owns
+    held      for each *live* micro-batch, which is one between a cell's forward and its backward:
+              what the backward takes over, residuals or, with recomputation, the cell's inputs
+    working   once, while a backward runs: what it recomputes
+    received  from a cell's last backward on: the gradients of other replicas and the sums of all
 
-Not counted are the temporaries of single ops, gradients of values on their way between layers, values that have been sent and not yet been
-read, and the framework itself.
+Not counted are the temporaries of single ops, gradients of values on their way between layers,
+values that have been sent and not yet been read, and the framework itself.
 
-All numbers are integers, so that sums in any order agree and a limit is kept to the byte. There is no closed formula for a span of
-layers: residuals that two of its layers share count once, and what a span reads depends on where it begins. So a span is grown layer by
-layer.
+All numbers are integers, so that sums in any order agree and a limit is kept to the byte. There is
+no closed formula for a span of layers: residuals that two of its layers share count once, and what
+a span reads depends on where it begins. So a span is grown layer by layer.
 """
 from __future__ import annotations
 
@@ -29,8 +30,12 @@ if TYPE_CHECKING:
     from lingpipe.pipeline.wiring import Element, Value
     from lingpipe.tracing import Residuals
 
+
 class Footprint(NamedTuple):
-    """The bytes of one cell; see the head of this file. `residual` is what it would hold for a micro-batch without recomputation."""
+    """The bytes of one cell; see the head of this file.
+
+    `residual` is what it would hold for a micro-batch without recomputation.
+    """
 
     fixed: float = 0
     held: float = 0
@@ -45,12 +50,14 @@ class Memory:
 
     Attributes:
       elements: the layers of the network.
-      residuals: finds what the backward of each layer takes over; it takes long, and is called once something asks for bytes.
+      residuals: finds what the backward of each layer takes over. It is slow, and called only when
+        bytes are asked for.
       recompute: PipelineParams.recompute.
       slot_bytes: bytes of optimizer slots and averages of one weight that trains.
       num_replicas: R.
       is_summed_in_groups: whether sums of gradients are set aside (PipelineParams.sum_groups).
-      receives_gradients: whether replicas send each other all gradients at once (PipelineParams.replica_reduction is 'add').
+      receives_gradients: whether replicas send each other all gradients at once, as with the
+        PipelineParams.replica_reduction 'add'.
     """
 
     elements: Sequence[Element]
@@ -69,7 +76,7 @@ class Memory:
         return next(footprints)
 
     def growing(self, start: int) -> Iterator[Footprint]:
-        """The footprints of cells that begin at layer `start` and hold one layer, two, three and so on."""
+        """The footprints of cells that begin at layer `start` and hold one layer, two and so on."""
         fixed = _Fixed(self)
         activations = _Activations(start, self._leaves)
         for layer in self._layers[start:]:
@@ -88,9 +95,11 @@ class Memory:
 
     @functools.cached_property
     def _layers(self) -> list[_Layer]:
-        """What each layer adds to a cell, found out once since it may be added to thousands of them."""
-        shared = {w.shared_with for e in self.elements for w in e.layer.weights() if w.shared_with is not None}
-        return [_layer(*each, self._leaves, self.slot_bytes, shared) for each in zip(self.elements, self._residuals, strict=True)]
+        """What each layer adds to a cell: computed once, since thousands of cells may hold it."""
+        weights = [weight for element in self.elements for weight in element.layer.weights()]
+        shared = {weight.shared_with for weight in weights if weight.shared_with is not None}
+        return [_layer(element, residuals, self._leaves, self.slot_bytes, shared)
+                for element, residuals in zip(self.elements, self._residuals, strict=True)]
 
 
 class _Leaves:
@@ -114,9 +123,10 @@ class _Leaves:
                 self.makers += [value.maker] * len(value.leaf_bytes)
         self.viewed: dict[int, int] = {}
         for element, of_element in zip(elements, residuals, strict=True):
-            values = {'reads': list(element.reads.values()), 'writes': list(element.writes.values())}
+            reads, writes = list(element.reads.values()), list(element.writes.values())
+            values = {'reads': reads, 'writes': writes}
             for (n, i), (side, (other, j)) in of_element.views.items():
-                self.viewed[self.numbers[values['writes'][n]][i]] = self.numbers[values[side][other]][j]
+                self.viewed[self.numbers[writes[n]][i]] = self.numbers[values[side][other]][j]
 
 
 class _Layer(NamedTuple):
@@ -134,23 +144,34 @@ class _Layer(NamedTuple):
     has_backward: bool
 
 
-def _layer(element: Element, kept: Residuals, leaves: _Leaves, slot_bytes: float, shared: set[str]) -> _Layer:
+def _layer(element: Element, kept: Residuals, leaves: _Leaves, slot_bytes: float,
+           shared: set[str]) -> _Layer:
+    """What an element adds; shared are the paths of weights that others share."""
     weights = list(element.layer.weights())
-    trained = {weight.path for weight in element.trained}
+    trained_paths = {weight.path for weight in element.trained}
+    trained = [weight for weight in weights if weight.path in trained_paths]
     own = [weight for weight in weights if weight.shared_with is None]
     own_bytes = sum(weight.size * weight.dtype.size for weight in own)
-    own_bytes += sum(math.ceil(slot_bytes * weight.size) for weight in own if weight.path in trained)
-    gradient_bytes = sum(weight.size * max(4, weight.dtype.size) for weight in weights if weight.path in trained)
-    reads = tuple(dict.fromkeys(number for value in element.reads.values() for number in leaves.numbers[value]))
+    own_bytes += sum(math.ceil(slot_bytes * w.size) for w in trained if w.shared_with is None)
+    gradient_bytes = sum(weight.size * max(4, weight.dtype.size) for weight in trained)
 
     read_values, written_values = list(element.reads.values()), list(element.writes.values())
+    reads = tuple(dict.fromkeys(leaf for value in read_values for leaf in leaves.numbers[value]))
     inputs = tuple(leaves.numbers[read_values[n]][i] for n, i in kept.inputs)
     outputs = tuple(leaves.numbers[written_values[n]][i] for n, i in kept.outputs)
     own_residual_bytes = kept.inner_bytes + sum(leaves.num_bytes[number] for number in outputs)
-    return _Layer(own_bytes, gradient_bytes, frozenset(weight.path for weight in own if weight.path in shared),
-                  tuple((w.shared_with, w.size * w.dtype.size) for w in weights if w.shared_with is not None),
-                  reads, reads if own_residual_bytes else inputs, (*inputs, *outputs), kept.inner_bytes, own_residual_bytes,
-                  element.has_backward)
+    return _Layer(
+        own_bytes=own_bytes,
+        gradient_bytes=gradient_bytes,
+        owned=frozenset(weight.path for weight in own if weight.path in shared),
+        shared=tuple((weight.shared_with, weight.size * weight.dtype.size)
+                     for weight in weights if weight.shared_with is not None),
+        reads=reads,
+        repeats=reads if own_residual_bytes else inputs,
+        residuals=(*inputs, *outputs),
+        inner_bytes=kept.inner_bytes,
+        repeated_bytes=own_residual_bytes,
+        has_backward=element.has_backward)
 
 
 class _Fixed:
@@ -158,7 +179,8 @@ class _Fixed:
 
     def __init__(self, memory: Memory):
         self._times = 1 + memory.is_summed_in_groups
-        self._num_received = 2 * (memory.num_replicas - 1) / memory.num_replicas if memory.receives_gradients else 0.0
+        r = memory.num_replicas
+        self._received_share = 2 * (r - 1) / r if memory.receives_gradients else 0.0
         self._owned: set[str] = set()
         self._copied: dict[str, int] = {}
         self._own_bytes = self._gradient_bytes = 0
@@ -179,8 +201,12 @@ class _Fixed:
 
     @property
     def received(self) -> int:
-        """Each device sums 1/R of the gradients of the R - 1 other replicas and receives the sums of the rest."""
-        return math.ceil(self._num_received * self._gradient_bytes)
+        """Bytes from other replicas.
+
+        Each device sums 1/R of the gradients of the R - 1 other replicas and receives the sums of
+        the rest.
+        """
+        return math.ceil(self._received_share * self._gradient_bytes)
 
 
 class _Activations:
@@ -195,8 +221,8 @@ class _Activations:
         self._input_bytes = 0       # of the values that the cell reads
         self._kept_input_bytes = 0  # of those of them that are residuals
         self._kept_bytes = 0        # of the other residuals
-        self._repeated_bytes = 0    # of the cell's own values that its layers read when they run once more
-        self._layer_bytes = 0       # the most of those and of a layer's own residuals
+        self._repeated_bytes = 0    # of the cell's own values that recomputing its layers reads
+        self._layer_bytes = 0       # the most of those and of a layer's own residuals together
 
     def add(self, layer: _Layer) -> None:
         start, makers, num_bytes = self._start, self._leaves.makers, self._leaves.num_bytes
@@ -243,16 +269,21 @@ class _Activations:
         return leaf
 
 
-def peaks(schedule: Schedule, footprints: Sequence[Footprint], cells: Sequence[int] | None = None) -> list[float]:
+def peaks(schedule: Schedule, footprints: Sequence[Footprint],
+          cells: Sequence[int] | None = None) -> list[float]:
     """The most bytes that the cells of each list of a schedule hold together at any time.
 
-    A micro-batch is live in a cell from the start of its F to the end of its B; from start to end of its only task in the last cell, whose
-    B is both, and in a cell without backward. Tasks of a list run one by one, so their order is all that matters.
+    A micro-batch is live in a cell from the start of its F to the end of its B. In the last cell,
+    whose B is both, and in a cell without backward, it is live while its only task runs. Tasks of a
+    list run one by one, so their order is all that matters.
 
     Args:
       schedule: any valid schedule.
       footprints: [K].
       cells: only these count; all by default.
+
+    Returns:
+      Bytes, for each list of schedule.devices.
     """
     counted = set(range(schedule.num_cells) if cells is None else cells)
     found = []
