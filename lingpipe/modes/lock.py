@@ -76,26 +76,36 @@ def _kept(path: str) -> int | None:
 
 def _acquired(path: str) -> int | None:
     """The number of the open and locked file; None if there can be no lock."""
-    deadline_s = time.monotonic() + _WAIT_S
+    number = None
     try:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        while True:
-            try:
-                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline_s:
-                    who = os.pread(number, 1000, 0).decode(errors='replace').strip() or 'another process'
-                    os.close(number)
-                    raise
-                time.sleep(0.1)
-    except BlockingIOError:
-        raise OSError(f'{os.path.dirname(path)} is in use by {who}, and only one trainer at a time can write there; wait for that one '
-                      f'or stop it, or choose another logdir.') from None
+        is_ours = _is_locked_in_time(number)
     except OSError as error:
-        logging.warning('%s cannot be locked (%s): nothing keeps another trainer from writing there.', path, error.strerror or error)
+        logging.warning('%s cannot be locked (%s): nothing keeps another trainer from writing there.',
+                        path, error.strerror or error)
+        if number is not None:
+            os.close(number)
         return None
+
+    if not is_ours:
+        owner = os.pread(number, 1000, 0).decode(errors='replace').strip() or 'another process'
+        os.close(number)
+        raise OSError(f'{os.path.dirname(path)} is in use by {owner}, and only one trainer at a time can '
+                      f'write there; wait for that one or stop it, or choose another logdir.')
     with contextlib.suppress(OSError):   # as on a full disk
         os.ftruncate(number, 0)
         os.pwrite(number, f'{this_process()}\n'.encode(), 0)
     return number
+
+
+def _is_locked_in_time(number: int) -> bool:
+    """Locks an open file, or waits _WAIT_S for its owner in vain. Raises OSError if it cannot be locked at all."""
+    deadline_s = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(0.1)
