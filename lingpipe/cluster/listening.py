@@ -47,10 +47,23 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens at, for now."""
-    with socket.socket() as one:
-        one.bind(('127.0.0.1', 0))
+    """A port that nobody listens at, at any address of this machine, for now."""
+    with _bound('', 0) as one:
         return one.getsockname()[1]   # type: ignore[no-any-return]
+
+
+def check_free(host: str, port: int) -> None:
+    """Checks that a server can listen at host:port, and take the port at all other addresses too, as TensorFlow's does.
+
+    Raises:
+      OSError: the host is not this machine, or somebody listens at the port, at whatever address.
+    """
+    _bound(host, port).close()
+    try:
+        _bound('', port).close()
+    except OSError as error:
+        raise OSError(error.errno, f'{error.strerror} at another address of this machine, and TensorFlow takes the port at all of '
+                                   f'them') from error
 
 
 def own_address(peers: list[str]) -> str:
@@ -101,9 +114,7 @@ class Guard:
         check_system(host)
 
         # Another process of this user may share the port already; that one must not be joined.
-        with socket.socket() as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)   # connections that have ended do not matter
-            one.bind(('', port))
+        _bound('', port).close()
 
         with _guarding(port) as one:
             _attach(one, _program(allowed))
@@ -137,6 +148,20 @@ def _addresses(host: str) -> list[str]:
     """The IPv4 addresses of a host; none for 0.0.0.0, which means all."""
     found = sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None, socket.AF_INET)})
     return [] if '0.0.0.0' in found else found
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that shares its port with nobody and does not listen; '' stands for all addresses, of both versions of IP."""
+    one = socket.socket(socket.AF_INET if host else _family())
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)   # connections that have ended do not matter
+        if one.family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        one.bind((host, port))
+    except OSError:
+        one.close()
+        raise
+    return one
 
 
 def _guarding(port: int) -> socket.socket:

@@ -81,14 +81,15 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float) 
 
     Raises:
       ValueError: no address.
-      OSError: it is not one of this machine, or is taken, or this system cannot hold a server to it.
+      OSError: it is not one of this machine, or its port is taken at this or another address of it, or this system cannot hold a server
+        to it.
     """
     host, port = listening.split_address(address)
     deadline_s = time.monotonic() + _TAKEN_FOR_S
     while True:
         try:
-            with socket.create_server((host, port)):
-                break
+            listening.check_free(host, port)
+            break
         except OSError as error:
             if error.errno != errno.EADDRINUSE or time.monotonic() > deadline_s:
                 raise OSError(f'a worker cannot listen at {address}: {error.strerror or error}; choose another --address.') from error

@@ -139,10 +139,12 @@ class Connection:
           is_again: whether the workers are left to whom they serve by now, if that has another name.
 
         Raises:
-          OSError: a worker does not answer in time, or serves another.
+          OSError: a worker does not answer in time, or serves another, or own_address cannot be listened at.
           LostWorkerError: one was there and is gone.
         """
         self._name = name or this_process()
+        if own_address:
+            _check_own_address(own_address)   # or workers would leave whom they serve for a trainer that cannot begin
         deadline_s = time.monotonic() + wait_s
         before = wait_for(addresses, wait_s)
         for task, worker in enumerate(before):
@@ -184,6 +186,14 @@ class Connection:
         if isinstance(error, _LOST) or _BROKEN.search(error.message):
             return LostWorkerError(f'the connection to a worker broke ({type(error).__name__}: {_first_line(error)})')
         return None
+
+
+def _check_own_address(address: str) -> None:
+    """Raises OSError if this process cannot listen at 'host:port'."""
+    try:
+        listening.check_free(*listening.split_address(address))
+    except OSError as error:
+        raise OSError(f'the trainer cannot listen at {address}: {error.strerror or error}; choose another --address.') from error
 
 
 def _connect(addresses: Sequence[str], own_address: str, limit_s: float) -> None:

@@ -204,6 +204,33 @@ def test_address_that_is_taken_or_not_ours_is_one_sentence(monkeypatch):
                 server.serve(address, server.session_config(''), 60.)
 
 
+@pytest.mark.parametrize('other', ['127.0.0.1', '::1'])
+def test_port_that_is_taken_at_another_address_is_one_sentence(monkeypatch, other):
+    """A worker started its server again and again, each second, with '[Errno 98] Address already in use'."""
+    monkeypatch.setattr(server, '_TAKEN_FOR_S', 0.2)
+    monkeypatch.setattr(server, '_fork', lambda *_: pytest.fail('it starts a server'))
+    family = socket.AF_INET6 if ':' in other else socket.AF_INET
+    with socket.create_server((other, 0), family=family) as one:
+        address = f'127.0.0.2:{one.getsockname()[1]}'
+        why = (f'cannot listen at {address}: Address already in use at another address of this machine, and TensorFlow takes the port '
+               r'at all of them; choose another --address\.')
+        with pytest.raises(OSError, match=f'^a worker {why}$'):
+            server.serve(address, server.session_config(''), 60.)
+        with pytest.raises(OSError, match=f'^the trainer {why}$'):
+            workers.Connection([], address)
+
+
+def test_trainer_that_cannot_listen_leaves_workers_to_whom_they_serve(monkeypatch):
+    """It ended with '[Errno 98] Address already in use' after it had made them begin anew."""
+    asked = []
+    monkeypatch.setattr(workers, 'ask', lambda *args: asked.append(args))
+    with socket.create_server(('127.0.0.1', 0)) as one:
+        address = f'127.0.0.1:{one.getsockname()[1]}'
+        with pytest.raises(OSError, match=f'^the trainer cannot listen at {address}: Address already in use; choose another --address'):
+            workers.Connection(['127.0.0.1:1'], address, 0.)
+    assert not asked
+
+
 def test_fields_of_messages_are_read_and_written():
     message = b'\x08\x96\x01' + workers._field(2, b'x' * 300) + b'\x19' + bytes(8) + b'\x25' + bytes(4) + workers._field(5, b'')
     assert list(workers._fields(message)) == [(2, b'x' * 300), (5, b'')]
