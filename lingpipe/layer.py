@@ -218,35 +218,54 @@ class Layer(Configurable):
 
     # Wiring.
 
-    optional_reads: Sequence[str] = ('weight',)  # Arguments of fprop with a default that read the value of their own name where there is
-    # one. So padding and examples that weigh less are never forgotten: a loss that may do without weights uses those of the mini-batch.
-    needs_whole_batch = False  # Whether the result for an example depends on the other examples of the mini-batch, so that there must be
-    # one micro-batch and one replica; a plan with more is refused. A contrastive loss says so.
-    unmerged_state: Sequence[str] = ()  # Names of own weights whose next value depends on the examples in a way that nobody can merge over
-    # the parts of a mini-batch; a plan with more than one part, or an update of more than one mini-batch, is refused.
-    takes_text = False  # Whether fprop can read strings; a network that gives them to a layer that cannot is refused.
+    # Arguments of fprop that have a default, and read the value of their own name where there is one. So
+    # padding is never forgotten: a loss that can do without weights uses those of the mini-batch.
+    optional_reads: Sequence[str] = ('weight',)
+
+    # Whether the result for an example depends on the other examples of the mini-batch, as in a
+    # contrastive loss. A plan with more than one micro-batch or replica is then refused.
+    needs_whole_batch = False
+
+    # Names of own weights whose next value depends on the examples in a way that nobody can merge over
+    # the parts of a mini-batch. A plan with more than one part, or an update of more than one mini-batch,
+    # is then refused.
+    unmerged_state: Sequence[str] = ()
+
+    # Whether fprop can read strings. A network that gives them to a layer that cannot is refused.
+    takes_text = False
+
+    # What becomes of the masks of what the layer reads; see layers/masks.py. '' stands for 'passes' if
+    # it is positionwise, or else for 'ends'.
+    mask_rule = ''
 
     def id_ranges(self, **specs: Any) -> dict[str, int]:
-        """Argument of fprop -> n, for arguments whose values must be whole numbers from 0 to n - 1; specs are those of `cost`.
+        """Argument of fprop -> n, if its values must be whole numbers from 0 to n - 1.
 
-        Values where the layer's argument `weight` is 0 do not count. Whatever comes straight from the mini-batch, or through layers
-        without weights, is checked before a training and named when a step fails (pipeline/bad_ids.py).
+        Values where the layer's argument `weight` is 0 do not count. What comes straight from the
+        mini-batch, or through layers without weights, is checked before a run starts and named when a
+        step fails (pipeline/bad_ids.py).
+
+        Args:
+          specs: those of `cost`.
         """
         return {}
 
     def reads_if_there(self) -> dict[str, str]:
-        """Argument of fprop -> name of a value that it reads in a network in which there is one: `optional_reads`, if fprop has them
-        and Params.reads does not name them."""
+        """Argument of fprop -> name of the value that it reads if the network has one of that name.
+
+        These are the `optional_reads` that fprop has, unless Params.reads names them.
+        """
         parameters = inspect.signature(self.fprop).parameters
         return {name: name for name in self.optional_reads
                 if name in parameters and parameters[name].default is not inspect.Parameter.empty and name not in self.params.reads}
 
-    mask_rule = ''  # What becomes of the masks of what it reads, see layers/masks.py; '': 'passes' if positionwise, or else 'ends'.
-
     def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
-        """Argument of fprop -> name of the value whose mask it is given, where that has one; for the mask_rule 'takes'.
+        """Argument of fprop -> name of the value whose mask it is given, if that has one.
 
-        reads: argument -> name of the value, as `reads` gives it.
+        Only asked of layers with the mask_rule 'takes'.
+
+        Args:
+          reads: argument -> name of the value, as `reads` gives it.
         """
         return {}
 

@@ -172,10 +172,10 @@ class TrainLoop(Configurable):
         return self._outcome
 
     def _checked_batches(self) -> Iterator[Any]:
-        """The mini-batches that are left to train on, once all that can be known before the first step is found to be right.
+        """Checks all that can be known before the first step, and returns the mini-batches left to train on.
 
         Raises:
-          ValueError: one mini-batch of each input says that the network cannot be trained or evaluated on it.
+          ValueError: the network cannot be trained or evaluated on the first mini-batch of an input.
           OSError: there is no room for a checkpoint.
         """
         p, state, source = self.params, self._state, self._experiment.train_input
@@ -288,7 +288,12 @@ class TrainLoop(Configurable):
         self._summaries['train'].png(step, 'timeline', report.png)
 
     def _check_finite(self, results: dict[str, float]) -> None:
-        """Counts skipped steps, and ends a run that has nothing else."""
+        """Counts skipped steps.
+
+        Raises:
+          NonFiniteError: too many steps in a row, or all steps of the run, were skipped as not finite.
+          ValueError: no step of the run updated anything, and the last one had no example that counts.
+        """
         state = self._state
         is_last_chance = state.step >= self.params.num_steps and not state.num_updates
         if results['is_finite']:
@@ -376,7 +381,7 @@ class TrainLoop(Configurable):
         return f'; best {task.best_metric} so far' if is_best else ''
 
     def _find_best(self) -> None:
-        """Marks the best checkpoint anew by the evaluations of earlier runs, if best.json was lost: or it would not be kept."""
+        """If best.json was lost, marks the best checkpoint by the logged evaluations, so that it is kept."""
         if self._checkpointer.best():
             return
         p, task = self.params, self._experiment.params.task

@@ -82,7 +82,7 @@ def _to_float(value: Any) -> float:
 
 
 def _to_str(value: Any) -> str:
-    if isinstance(value, Word) and value.is_bare_string and value.text[:1] not in ('"', "'"):
+    if isinstance(value, Word) and value.is_by_person and value.text[:1] not in ('"', "'"):
         return value.text
     text = str.__str__(value) if isinstance(value, str) else _no()
     text.encode()   # a lone surrogate could not be saved; UnicodeEncodeError is a ValueError
@@ -129,7 +129,7 @@ def convert(value: Any, tp: Any, where: str) -> Any:
             return _SCALARS[tp](value)
         elif origin is None:   # a Params class
             if isinstance(value, Word):
-                value = tp._from_word(value.text, where, is_by_person=value.is_bare_string)
+                value = tp._from_word(value.text, where, is_by_person=value.is_by_person)
             if isinstance(value, tp):
                 return value
     except ParamsError:

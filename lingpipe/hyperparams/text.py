@@ -112,7 +112,7 @@ def _value_of(node: _Node, path: str) -> Any:
     """The value of a node for `convert`. Params are made at once, as their class tells the types below."""
     if node.text is not None and path and not node.below:
         try:
-            return read(node.text, is_bare_string=False)
+            return read(node.text, is_by_person=False)
         except ParamsError as error:
             raise ParamsError(f'{path}: {error}', path) from error
     if node.text is not None:

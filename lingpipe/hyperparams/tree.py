@@ -17,7 +17,7 @@ class Tree:
     _parent: Tree | None = None           # with _key, the place in the tree above: only used to name it
     _key: str = ''                        # 'units', 'layers[17]', 'reads.x'
     _frozen: bool = False
-    _reach: int = 1                       # steps of the longest path below, or more where something shorter has replaced that
+    _reach: int = 1                       # steps of the longest path below; too many once that was replaced
 
     def __init_subclass__(cls) -> None:
         cls._declared = declared(cls)
@@ -85,10 +85,11 @@ class Tree:
             reach += _num_steps(tree._key)
 
     def _allowed_reach(self, name: str, value: Any, above: list[Tree]) -> int:
-        """The steps of the longest path from here into `value`, the value of a field, or more.
+        """An upper bound of the steps of the longest path from here into `value`, the value of a field.
 
         Raises:
-          ParamsError: a path from the root would have more steps than a path may have, so that no text could be read back.
+          ParamsError: a path from the root would have more than MAX_DEPTH steps, so that its text could
+            not be read back.
         """
         num_before = sum(_num_steps(tree._key) for tree in above)
         reach = 1 + _reach(value, is_exact=False)
@@ -97,7 +98,7 @@ class Tree:
         if num_before + reach > MAX_DEPTH:
             where = join_path(path_of(self), name)
             raise ParamsError(f'{shortened(where)} holds Params nested so deep that a path has {num_before + reach} steps; use at most '
-                              f'{MAX_DEPTH}: put less into each other', where)
+                              f'{MAX_DEPTH}: nest them less', where)
         return reach
 
     def _place(self, parent: Tree | None, key: str) -> Self:
@@ -220,12 +221,15 @@ def path_of(params: Tree) -> str:
 
 
 def _num_steps(key: str) -> int:
-    """The steps of a tree's place in the one above: 2 for 'layers[17]'."""
+    """The steps of a tree's key in the tree above it: 2 for 'layers[17]', 0 for the root."""
     return len(split_path(key)) if key else 0
 
 
 def _reach(value: Any, is_exact: bool) -> int:
-    """The steps of the longest path below a value: 0 for what is written on one line; not `is_exact`: at least so many, at once."""
+    """The steps of the longest path below a value: 0 for what is written on one line.
+
+    Unless `is_exact`, the result is an upper bound that Trees keep, found without looking into them.
+    """
     if isinstance(value, Tree):
         return 1 + max((_reach(v, True) for v in value._values().values()), default=0) if is_exact else value._reach
     if isinstance(value, dict):

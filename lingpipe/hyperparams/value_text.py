@@ -23,11 +23,12 @@ class Word:
 
     Attributes:
       text: without spaces around it.
-      is_bare_string: whether a person wrote it, as in a flag, who may leave out the quotes of a string and may name any module.
+      is_by_person: whether a person wrote it, as in a flag. People may leave out the quotes of a string,
+        and may name any module.
     """
 
-    def __init__(self, text: str, is_bare_string: bool):
-        self.text, self.is_bare_string = text, is_bare_string
+    def __init__(self, text: str, is_by_person: bool):
+        self.text, self.is_by_person = text, is_by_person
 
     def __repr__(self) -> str:
         return self.text
@@ -46,13 +47,13 @@ def write(value: Any) -> str:
     return repr(value)
 
 
-def read(text: str, is_bare_string: bool) -> Any:
-    """Lists, dicts, strings and Words of one value's text. `is_bare_string`: strings need no quotes.
+def read(text: str, is_by_person: bool) -> Any:
+    """Lists, dicts, strings and Words of one value's text; `is_by_person` is as in Word.
 
     Raises:
       ParamsError: brackets or quotes that do not close, or text after the value.
     """
-    reader = _Reader(text, is_bare_string)
+    reader = _Reader(text, is_by_person)
     value = reader.value('', 0)
     reader.skip_spaces()
     if reader.at < len(text):
@@ -72,8 +73,8 @@ def readings(text: str) -> Iterator[Callable[[], Any]]:
 class _Reader:
     """A cursor on one value's text; recursive descent."""
 
-    def __init__(self, text: str, is_bare_string: bool):
-        self.text, self.at, self.is_bare_string = text, 0, is_bare_string
+    def __init__(self, text: str, is_by_person: bool):
+        self.text, self.at, self.is_by_person = text, 0, is_by_person
 
     def skip_spaces(self) -> None:
         while self.text[self.at:self.at + 1].isspace():
@@ -98,7 +99,7 @@ class _Reader:
         self.at = end
         if not word and stop:
             raise ParamsError(f'{show(self.text)} lacks a value at character {self.at}; write one')
-        return Word(word, self.is_bare_string)
+        return Word(word, self.is_by_person)
 
     def items(self, close: str, depth: int) -> Any:
         """The inside of brackets: a list, or a dict up to '}'."""

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class Evaluator:
     """The evaluation step of a Program; with the moving averages of the weights where the learner keeps them.
 
-    It is planned when it is made, which tells whether the network can be run on such mini-batches, and traced by the first step.
+    The constructor plans the step, which tells whether the network can run on such mini-batches.
+    The first step traces it.
     """
 
     def __init__(self, program: Program, batch_spec: dict[str, Any], num_micro_batches: int, fetch: Sequence[str]):
@@ -56,7 +57,8 @@ class Evaluator:
     def names_without(self, metric: str) -> list[str]:
         """The names of the losses and metrics that `step` will give; [] as soon as `metric` is found to be one of them.
 
-        Each layer is traced by itself, the last first, which is most often the one that has the metric.
+        Each layer is traced by itself, the last first, which is most often the one that has the
+        metric.
         """
         losses: list[str] = ['loss']
         metrics: list[tuple[str, str]] = []
@@ -80,18 +82,18 @@ class Evaluator:
         if self._is_broken:
             for accumulators in self._accumulators:
                 accumulators.reset()
-        self._is_broken = True  # until it comes to its end
+        self._is_broken = True  # If the step fails, the accumulators hold partial sums.
         with explained(self._plan.elements, batch):
             made = self._step(*nested.leaves(batch))
         self._is_broken = False
         return made['sums'], made['outputs']
 
     def sent_bytes(self) -> Traffic:
-        """All that crosses between devices in a step; see transfers.py."""
+        """The bytes that cross between devices in a step; see transfers.py."""
         return forward_traffic(self._cells(), self._plan.params.num_micro_batches, HOME, fetched=self._fetched.values())
 
     def _cells(self) -> list[Cell]:
-        """The cells of the plan, whose outputs now include what is fetched."""
+        """The cells of the plan. They are made anew, since their outputs include what is fetched."""
         return [Cell(c.index, c.elements, c.device) for c in self._plan.cells]
 
     def _build(self) -> Any:

@@ -26,7 +26,8 @@ from lingpipe.pipeline.schedule import Schedule, Task
 from lingpipe.pipeline.transfers import Wire
 from lingpipe.pipeline.wiring import BATCH, Element, Value
 
-HOME = '/job:localhost/device:CPU:0'  # of this process, whatever others have cells: where mini-batches come from and results go
+# The device of this process, whichever devices hold cells: mini-batches come from it, results go to it.
+HOME = '/job:localhost/device:CPU:0'
 
 
 @dataclasses.dataclass
@@ -121,8 +122,12 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
 
 @contextlib.contextmanager
 def explained(elements: Sequence[Element], batch: Mapping[str, Any]) -> Iterator[None]:
-    """Raises BadIdError for a step that fails since the mini-batch has an id that a layer cannot use, and ValueError for a task that XLA
-    cannot compile."""
+    """Within it, a step that fails says why.
+
+    Raises:
+      BadIdError: the mini-batch has an id that a layer cannot use.
+      ValueError: XLA cannot compile a task.
+    """
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
@@ -178,7 +183,7 @@ def _after_ref_variable(value: tf.Tensor) -> tf.Tensor:
 
 
 def _indices(first: tf.Tensor, devices: Sequence[str], num_micro_batches: int) -> dict[str, list[tf.Tensor]]:
-    """The indices of all micro-batches, counted on each device."""
+    """Device -> the indices of all micro-batches, computed on that device so that none is sent."""
     made = {}
     for device in dict.fromkeys(devices):
         with tf.device(device):
@@ -187,7 +192,7 @@ def _indices(first: tf.Tensor, devices: Sequence[str], num_micro_batches: int) -
 
 
 def _stacked(stamps: dict[str, list[tuple[Task, list[tf.Tensor]]]]) -> tf.Tensor:
-    """[num_tasks, 2], device after device, of which each sends its own at once."""
+    """[num_tasks, 2] seconds, device after device; each device sends all of its stamps in one tensor."""
     made = []
     for device, pairs in stamps.items():
         with tf.device(device):

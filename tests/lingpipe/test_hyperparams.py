@@ -636,16 +636,16 @@ def test_params_nest_as_deep_as_their_text_can_be_read(name, most):
     """3,000 in each other ended in a RecursionError wherever they were next looked at."""
     p = nest(most, name)
     assert Params.from_text(p.to_text()) == p == p.copy()
-    with refuses(f'{name} holds Params nested so deep that a path has 51 steps; use at most 50: put less into each other'):
+    with refuses(f'{name} holds Params nested so deep that a path has 51 steps; use at most 50: nest them less'):
         nest(3000, name)
 
 
 def test_what_is_put_deep_down_counts_from_the_root():
     root = nest(2, 'inner')
     root['inner.inner.inner'] = nest(46, 'inner')
-    with refuses('inner.inner.inner holds Params nested so deep that a path has 51 steps; use at most 50: put less into each other'):
+    with refuses('inner.inner.inner holds Params nested so deep that a path has 51 steps; use at most 50: nest them less'):
         root['inner.inner.inner'] = nest(47, 'inner')
-    with refuses('inner holds Params nested so deep that a path has 51 steps; use at most 50: put less into each other'):
+    with refuses('inner holds Params nested so deep that a path has 51 steps; use at most 50: nest them less'):
         Nest.Params(inner=root)
     root['inner.inner.inner'] = None
     assert Nest.Params(inner=root)['inner.inner.inner.inner'] is None
