@@ -16,6 +16,7 @@ last checkpoint.
 """
 from __future__ import annotations
 
+import math
 import os
 import sys
 import traceback
@@ -47,6 +48,7 @@ def define_flags() -> flags.FlagValues:
                         flag_values=values)
     flags.DEFINE_float('hangs_after_s', 60., 'Of a worker: seconds after which its server, if it does not answer, is killed and starts '
                        'again. For that long a trainer waits for a server that hangs.', lower_bound=1., flag_values=values)
+    flags.register_validator('hangs_after_s', math.isfinite, 'give a finite number of seconds', flag_values=values)
     flags.DEFINE_string('decode_input', '', 'Of --mode=decode: the file of lines, UTF-8; default: standard input.', flag_values=values)
     flags.DEFINE_string('decode_output', '', 'Of --mode=decode: the file of results, a line for every line; default: standard output.',
                         flag_values=values)
