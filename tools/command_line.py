@@ -53,8 +53,8 @@ def command(main: Main) -> Main:
                 traceback.print_exc()
             is_expected = isinstance(error, ValueError | OSError | ImportError)
             hint = '' if is_expected else ' (--traceback shows where.)'
-            is_ours = type(error) is ValueError   # It may hold a table.
-            text = f'{error}{notes(error)}' if is_ours else sentence(error)
+            may_hold_a_table = type(error) is ValueError
+            text = f'{error}{notes(error)}' if may_hold_a_table else sentence(error)
             raise SystemExit(f'{name}: {text}{hint}') from error
         if code:
             raise SystemExit(code)

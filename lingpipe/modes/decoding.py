@@ -14,7 +14,8 @@ from lingpipe.modes import logdir
 def decode(params: Any, values: Any, lines: list[str], watchdog: Watchdog | None) -> int:
     """Decodes with the newest checkpoint; the devices are set up already."""
     path = values.decode_output
-    _check_output(path)
+    new = _new(path)
+    _check_output(path, new)
     experiment = params.instantiate()
     program, metadata = logdir.restored(experiment, values.logdir)
     if watchdog:
@@ -22,25 +23,35 @@ def decode(params: Any, values: Any, lines: list[str], watchdog: Watchdog | None
     found = experiment.task.decode(program, lines, metadata.get('task', {}))
     assert len(found) == len(lines), (len(found), len(lines))
     try:
-        with open(f'{path}.new', 'w', encoding='utf-8') if path else contextlib.nullcontext(sys.stdout) as file:
+        with open(new, 'w', encoding='utf-8') if new else contextlib.nullcontext(sys.stdout) as file:
             file.writelines(f'{line}\n' for line in found)
-        if path:
-            os.replace(f'{path}.new', path)
+        if new != path:
+            os.replace(new, path)
+    except BrokenPipeError:   # as in decode | head
+        raise
     except OSError as error:
         raise OSError(f'{path or "standard output"} cannot be written: {error}; correct --decode_output.') from error
     return 0
 
 
-def _check_output(path: str) -> None:
-    """Raises OSError if the file of results, or standard output for '', cannot be written; an hour of decoding later it would be lost."""
-    if not path:
-        return
+def _new(path: str) -> str:
+    """The path that results are written to before they take the place of `path`.
+
+    It is `path` itself where that is '' or something that must not be replaced, as a pipe or /dev/null.
+    """
+    is_regular = os.path.isfile(path) or not os.path.exists(path)
+    return f'{path}.new' if path and is_regular else path
+
+
+def _check_output(path: str, new: str) -> None:
+    """Raises OSError if the results could not be written, which would be known only after an hour of decoding."""
     try:
         if os.path.isdir(path):
             raise OSError('it is a directory')
-        with open(f'{path}.new', 'w', encoding='utf-8'):
-            pass
-        os.remove(f'{path}.new')
+        if new != path:
+            with open(new, 'w', encoding='utf-8'):
+                pass
+            os.remove(new)
     except OSError as error:
         raise OSError(f'{path} cannot be written: {error}; correct --decode_output.') from error
 

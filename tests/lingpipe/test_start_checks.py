@@ -1,6 +1,7 @@
 """What can be known before the first step is said before it, in one sentence; and what only a later step shows, with its example."""
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import shutil
@@ -18,6 +19,7 @@ from lingpipe.hyperparams import field
 from lingpipe.input import ArrayInput
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learner import Learner
+from lingpipe.modes import logdir
 from lingpipe.modes.decoding import decode
 from lingpipe.pipeline.plan import PipelineParams
 from lingpipe.task import Task
@@ -231,6 +233,38 @@ def test_results_of_decoding_that_cannot_be_written_are_found_before_anything_is
         with pytest.raises(OSError, match=rf'{path} cannot be written: .*; correct --decode_output'):
             decode(None, types.SimpleNamespace(decode_output=path, logdir=str(tmp_path)), ['a'], None)
     assert os.listdir(tmp_path) == []
+
+
+def decode_as_it_is(path: str, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Decoding by a task that changes nothing."""
+    task = types.SimpleNamespace(decode=lambda program, lines, facts: lines)
+    params = types.SimpleNamespace(instantiate=lambda: types.SimpleNamespace(task=task))
+    monkeypatch.setattr(logdir, 'restored', lambda experiment, directory: (None, {'step': 1}))
+    return decode(params, types.SimpleNamespace(decode_output=path, logdir=''), lines, None)
+
+
+def test_results_of_decoding_replace_a_file_and_nothing_else(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--decode_output=/dev/null, by root, made a file of /dev/null."""
+    (tmp_path / 'file').write_text('before')
+    os.mkfifo(tmp_path / 'pipe')
+    reader = os.open(tmp_path / 'pipe', os.O_RDONLY | os.O_NONBLOCK)
+    for name in ('file', 'pipe', 'missing'):
+        assert decode_as_it_is(f'{tmp_path}/{name}', ['a', 'b'], monkeypatch) == 0
+    assert (tmp_path / 'pipe').is_fifo()
+    assert os.read(reader, 100) == b'a\nb\n'
+    os.close(reader)
+    assert (tmp_path / 'file').read_text() == (tmp_path / 'missing').read_text() == 'a\nb\n'
+    assert sorted(os.listdir(tmp_path)) == ['file', 'missing', 'pipe']
+
+
+def test_results_of_decoding_that_nobody_reads_are_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """decode | head said that the standard output cannot be written, and to correct --decode_output."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, 'w', buffering=1) as unread, contextlib.suppress(BrokenPipeError):
+        monkeypatch.setattr('sys.stdout', unread)
+        with pytest.raises(BrokenPipeError):
+            decode_as_it_is('', ['a'], monkeypatch)
 
 
 def test_checked_mini_batch_is_the_first_that_is_trained_on(tmp_path: Any) -> None:
