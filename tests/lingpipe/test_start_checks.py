@@ -261,7 +261,7 @@ def test_results_of_decoding_that_nobody_reads_are_no_mistake(monkeypatch: pytes
     """decode | head said that the standard output cannot be written, and to correct --decode_output."""
     reader, writer = os.pipe()
     os.close(reader)
-    with open(writer, 'w', buffering=1) as unread, contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(BrokenPipeError), open(writer, 'w', buffering=1) as unread:   # closing it fails, too
         monkeypatch.setattr('sys.stdout', unread)
         with pytest.raises(BrokenPipeError):
             decode_as_it_is('', ['a'], monkeypatch)
