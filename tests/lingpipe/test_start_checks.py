@@ -261,10 +261,12 @@ def test_results_of_decoding_that_nobody_reads_are_no_mistake(monkeypatch: pytes
     """decode | head said that the standard output cannot be written, and to correct --decode_output."""
     reader, writer = os.pipe()
     os.close(reader)
-    with contextlib.suppress(BrokenPipeError), open(writer, 'w', buffering=1) as unread:   # closing it fails, too
-        monkeypatch.setattr('sys.stdout', unread)
-        with pytest.raises(BrokenPipeError):
-            decode_as_it_is('', ['a'], monkeypatch)
+    unread = open(writer, 'w', buffering=1)
+    monkeypatch.setattr('sys.stdout', unread)
+    with pytest.raises(BrokenPipeError):
+        decode_as_it_is('', ['a'], monkeypatch)
+    with contextlib.suppress(BrokenPipeError):
+        unread.close()   # which tries once more
 
 
 def test_checked_mini_batch_is_the_first_that_is_trained_on(tmp_path: Any) -> None:
