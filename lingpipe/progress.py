@@ -30,10 +30,10 @@ class Progress:
           examples_per_step: to show examples/s.
           log_path: lines are appended to this file.
           every_s: seconds between two lines.
-          out: default: sys.stdout.
+          out: default: sys.stdout, which is None in a process without a standard output.
         """
         self._step, self._num_steps, self._examples_per_step, self._every_s = first_step, num_steps, examples_per_step, every_s
-        self._out = out or sys.stdout
+        self._out: IO[str] | None = out or sys.stdout
         self._log_path = log_path
         self._log = self._open_log()
         self._is_log_written = True
@@ -42,7 +42,7 @@ class Progress:
         self._line = 'the first step is being built'
         self._next_line_s = 0.0
         self._bar: Bar | None = None
-        if self._out.isatty():
+        if self._out is not None and self._out.isatty():
             self._bar = Bar(TextColumn('step {task.completed:.0f}/{task.total:.0f}'), BarColumn(), TextColumn('{task.fields[line]}'),
                             console=Console(file=self._out), refresh_per_second=4)
             self._task = self._bar.add_task('', total=num_steps, completed=first_step, line=self._line)
@@ -131,14 +131,17 @@ class Progress:
             self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _print(self, text: str) -> None:
+        """Prints a line; if the standard output cannot be written, on a full disk say, discards all later ones."""
         try:
             print(text, file=self._out, flush=True)
-        except BrokenPipeError:
+        except OSError as error:
             if self._out is not sys.stdout:
                 raise
             closed_pipe.discard_output()
-            self._write('nobody reads the standard output any more. The training goes on; lines are in this file alone.',
-                        is_on_terminal=False)
+            why = f'the standard output cannot be written: {error.strerror}'
+            if isinstance(error, BrokenPipeError):
+                why = 'nobody reads the standard output any more'
+            self._write(f'{why}. The training goes on; lines are in this file alone.', is_on_terminal=False)
 
 
 def duration(seconds: float) -> str:

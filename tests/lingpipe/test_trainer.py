@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from forks import Fork, run_module, run_unread
+from forks import Fork, run_module, run_on_full_disk, run_unread
 
 from lingpipe import trainer
 from lingpipe.layer import Weight
@@ -107,12 +107,17 @@ def test_whatever_a_layer_raises_is_one_sentence_that_names_it(
     assert re.search(expected, error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}'))
 
 
-def test_a_training_goes_on_when_nobody_reads_its_output(tmp_path):
-    process = Fork(run_unread, 'lingpipe.trainer', MODEL, f'--logdir={tmp_path}/log', '--mode=train', '--steps=3', env=environment())
+@pytest.mark.parametrize('run, expected', [
+    (run_unread, 'nobody reads the standard output any more. The training goes on'),
+    (run_on_full_disk, 'the standard output cannot be written: No space left on device. The training goes on'),
+])
+def test_a_training_goes_on_when_its_output_cannot_be_written(tmp_path, run, expected):
+    """A training with its output in a file ended when the disk was full, though its own files may be left out."""
+    process = Fork(run, 'lingpipe.trainer', MODEL, f'--logdir={tmp_path}/log', '--mode=train', '--steps=3', env=environment())
     _, err = process.communicate()
     assert (process.returncode, err) == (0, '')
     log = (tmp_path / 'log' / 'train.log').read_text()
-    assert 'nobody reads the standard output any more. The training goes on' in log
+    assert expected in log
     assert 'step 3/3' in log
 
 
