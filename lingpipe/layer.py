@@ -16,7 +16,7 @@ them, and passes their values as theta.
             return x * tf.cast(theta.scale, x.dtype)
 
         def cost(self, x):                                    # optional: without it, fprop is traced
-            return Cost(flops=x.shape.num_elements(), num_weights=self.num_weights, activation_bytes=0, outputs=x)
+            return Cost(flops=x.shape.num_elements(), num_weights=self.num_weights, outputs=x)
 
 In a network every layer reads named values and writes named values (Params.reads, Params.writes); see
 layers/sequential.py.

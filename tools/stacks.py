@@ -51,7 +51,7 @@ class Delay(Layer):
         return wait(x * theta.scale)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        return Cost(self.params.forward_ms, self.num_weights, 0, x)
+        return Cost(self.params.forward_ms, self.num_weights, x)
 
 
 def sleep(x: tf.Tensor, ms: float) -> tf.Tensor:

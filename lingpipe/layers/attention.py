@@ -17,10 +17,10 @@ from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layer import Layer
 from lingpipe.layers.dense import project, projection_flops
-from lingpipe.layers.dropout import drop, drop_bytes, drop_flops
+from lingpipe.layers.dropout import drop, drop_flops
 from lingpipe.layers.shapes import check_last_dim, dims
 from lingpipe.nested import NestedMap
-from lingpipe.tracing import as_spec, num_bytes, num_elements, static_shape
+from lingpipe.tracing import as_spec, num_elements, static_shape
 
 
 class MultiHeadAttention(Layer):
@@ -132,7 +132,7 @@ class MultiHeadAttention(Layer):
         return tf.reshape(project(y, theta.wo, theta.get('bo')), [n, k, p.input_dim]), past
 
     def cost(self, x: tf.TensorSpec, memory: tf.TensorSpec | None = None, mask: tf.TensorSpec | None = None) -> Cost:
-        """Four projections, two products of the heads and a softmax; keeps q, k, v, y and the weights of the attention."""
+        """Four projections, two products of the heads and a softmax."""
         p = self.params
         self._check(x, memory)
         b, t, _ = static_shape(x, self.path, 'x')
@@ -145,15 +145,11 @@ class MultiHeadAttention(Layer):
                  + 5 * num_elements(scores)  # softmax
                  + projection_flops(b * t, width, p.input_dim, p.use_bias)
                  + drop_flops(scores, p.dropout_rate))
-        size = x.dtype.size
-        kept = 2 * b * (t + s) * width * size + 4 * num_elements(scores) + drop_bytes(scores, p.dropout_rate)  # q, k, v, y
-        kept += num_bytes(scores) * (size < 4 or p.dropout_rate > 0)  # weights once more, cast or dropped
         if p.is_causal or mask is not None:
             flops += num_elements(scores) + (1 if mask is None else b) * (t if p.is_causal else 1)  # and what stands in place of a score
         if mask is not None:
             flops += b * s * self.memory_dim
-            kept += b * s * self.memory_dim * size + b * s * (1 + t * p.is_causal)  # the memory without what is masked, the masks
-        return Cost(flops, self.num_weights, kept, as_spec(x))
+        return Cost(flops, self.num_weights, as_spec(x))
 
     def _check(self, x: Any, memory: Any) -> None:
         check_last_dim(x, self.params.input_dim, self.path)

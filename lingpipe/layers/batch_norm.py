@@ -23,7 +23,7 @@ from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layer import Layer
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.nested import NestedMap
-from lingpipe.tracing import as_spec, num_bytes, num_elements
+from lingpipe.tracing import as_spec, num_elements
 
 
 def normalise_over_replicas(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float,
@@ -112,12 +112,12 @@ class BatchNorm(Layer):
         return tf.reshape(y, dims(x))
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """9 operations an element, 2 a channel; keeps x less its pixel, and the statistics."""
+        """9 operations an element, 2 a channel."""
         p = self.params
         check_last_dim(x, p.dim, self.path)
         num_rows(x, self.path)
-        # the kernel 8, the pixel 1, statistics a channel; the kernel's input and statistics are kept
-        return Cost(9. * num_elements(x) + 2. * p.dim, self.num_weights, num_bytes(x) + 8. * p.dim, as_spec(x))
+        # the kernel 8, the pixel 1, statistics a channel
+        return Cost(9. * num_elements(x) + 2. * p.dim, self.num_weights, as_spec(x))
 
     def updated_state(self, name: str, state: NestedMap, value: Any) -> dict[str, tf.Tensor]:
         """The moving averages [C] one step on; value is the mini-batch's (mean, variance)."""

@@ -13,7 +13,7 @@ import tensorflow as tf
 from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layer import Layer, initializer_named
-from lingpipe.layers.dense import activation_cost, activation_fn
+from lingpipe.layers.dense import activation_flops, activation_fn
 from lingpipe.layers.shapes import check_last_dim
 from lingpipe.nested import NestedMap
 from lingpipe.tracing import static_shape
@@ -49,28 +49,24 @@ class _Conv(Layer):
             y = tf.nn.bias_add(y, tf.cast(theta.b, y.dtype))
         return activation_fn(self.params.activation)(y)
 
-    def _cost(self, x: tf.TensorSpec, channels: int, flops_per_value: float, flops_per_output: float = 0., kept: float = 0.) -> Cost:
+    def _cost(self, x: tf.TensorSpec, channels: int, flops_per_value: float, flops_per_output: float = 0.) -> Cost:
         """The cost given FLOPs for each value that the (first) convolution computes, and for each output."""
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         b, height, width, _ = static_shape(x, self.path, 'x')
         y = tf.TensorSpec([b, *[output_size(n, k, s, p.padding, p.dilation)
                                 for n, k, s in zip((height, width), p.kernel_size, pair(p.strides), strict=True)], channels], x.dtype)
-        computed = b * math.prod(self._sizes((height, width))[0]) if p.dilation > 1 else b * math.prod(y.shape[1:3])
-        flops, activations = activation_cost(p.activation, y)
-        flops += computed * flops_per_value + math.prod(y.shape) * (flops_per_output + p.use_bias)
-        if p.dilation > 1:  # the padded phases
-            kept += b * math.prod(self._sizes((height, width))[1]) * p.input_dim * x.dtype.size
-        return Cost(flops, self.num_weights, kept + activations, y)
+        computed = b * math.prod(self._computed_sizes((height, width))) if p.dilation > 1 else b * math.prod(y.shape[1:3])
+        flops = computed * flops_per_value + math.prod(y.shape) * (flops_per_output + p.use_bias)
+        return Cost(flops + activation_flops(p.activation, y), self.num_weights, y)
 
-    def _sizes(self, sizes: tuple[int, int]) -> tuple[list[int], list[int]]:
-        """Heights and widths of what all phases of a dilated convolution compute and read, together."""
+    def _computed_sizes(self, sizes: tuple[int, int]) -> list[int]:
+        """The height and the width of what all phases of a dilated convolution compute together."""
         p = self.params
         phases = [math.ceil(n / p.dilation) for n in sizes]
-        halos = [k - 1 for k in p.kernel_size]
         if p.padding == 'same':
-            return [n * p.dilation for n in phases], [(n + h) * p.dilation for n, h in zip(phases, halos, strict=True)]
-        return [(n - h) * p.dilation for n, h in zip(phases, halos, strict=True)], [n * p.dilation for n in phases]
+            return [n * p.dilation for n in phases]
+        return [(n - k + 1) * p.dilation for n, k in zip(phases, p.kernel_size, strict=True)]
 
 
 class Conv2D(_Conv):
@@ -158,9 +154,7 @@ class SeparableConv2D(_Depthwise):
     def cost(self, x: tf.TensorSpec) -> Cost:
         p = self.params
         channels = p.input_dim * p.multiplier
-        cost = self._cost(x, p.filters, 2. * math.prod(p.kernel_size) * channels, 2. * channels)
-        between = math.prod(cost.outputs.shape[:-1]) * channels * x.dtype.size
-        return cost + Cost(0., 0, between, cost.outputs)
+        return self._cost(x, p.filters, 2. * math.prod(p.kernel_size) * channels, 2. * channels)
 
 
 def _depthwise(x: tf.Tensor, w: tf.Tensor, p: Any) -> tf.Tensor:

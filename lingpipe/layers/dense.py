@@ -75,36 +75,23 @@ class Activation(Layer):
         return activation_fn(self.params.activation)(x)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """That of one row, traced, times the rows: TensorFlow decides what an activation keeps."""
-        last = static_shape(x, self.path, 'x')[-1]
-        flops, per_row, _ = _per_row(self.params.activation, last, tf.as_dtype(x.dtype))
-        rows = num_elements(x) / last
-        return Cost(rows * flops, 0, rows * per_row, as_spec(x))
+        """That of one row, traced, times the rows."""
+        static_shape(x, self.path, 'x')
+        return Cost(activation_flops(self.params.activation, x), 0, as_spec(x))
 
 
-def activation_cost(name: str, x: Any) -> tuple[float, float]:
-    """(FLOPs, bytes kept for backward) of an activation of x, x itself included in the bytes where it has to be kept."""
-    flops, _, per_row = _per_row(name, x.shape[-1], tf.as_dtype(x.dtype))
-    rows = num_elements(x) / x.shape[-1]
-    return rows * flops, rows * per_row
-
-
-class _Inner(Activation):
-    """The activation of a tensor that is no input, so that it counts where backward reads it."""
-
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
-        return super().fprop(theta, ctx, tf.abs(x))
+def activation_flops(name: str, x: Any) -> float:
+    """FLOPs of an activation of x."""
+    dim = x.shape[-1]
+    return num_elements(x) / dim * _flops_of_row(name, dim, tf.as_dtype(x.dtype))
 
 
 @functools.cache
-def _per_row(name: str, dim: int, dtype: tf.DType) -> tuple[float, float, float]:
-    """FLOPs, bytes kept besides the input, and bytes kept with it, of one row."""
+def _flops_of_row(name: str, dim: int, dtype: tf.DType) -> float:
+    """FLOPs of an activation of one row of `dim` numbers."""
     if name == 'linear':
-        return 0., 0., 0.
-    row = tf.TensorSpec([1, dim], dtype)
-    alone = traced_cost(Activation(Activation.Params(activation=name)), row)
-    inside = traced_cost(_Inner(_Inner.Params(activation=name)), row)
-    return alone.flops, alone.activation_bytes, inside.activation_bytes
+        return 0.
+    return traced_cost(Activation(Activation.Params(activation=name)), tf.TensorSpec([1, dim], dtype)).flops
 
 
 class Dense(Layer):
@@ -139,12 +126,12 @@ class Dense(Layer):
         return y if x.shape.rank == 2 else tf.reshape(y, [*dims(x)[:-1], self.params.units])  # [..., U]
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """rows * U * (2 D + 1) and the activation; keeps what the activation reads."""
+        """rows * U * (2 D + 1) and the activation."""
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         y = tf.TensorSpec([*static_shape(x, self.path, 'x')[:-1], p.units], x.dtype)
-        flops, kept = activation_cost(p.activation, y)
-        return Cost(projection_flops(num_rows(x, self.path), p.input_dim, p.units, p.use_bias) + flops, self.num_weights, kept, y)
+        flops = projection_flops(num_rows(x, self.path), p.input_dim, p.units, p.use_bias)
+        return Cost(flops + activation_flops(p.activation, y), self.num_weights, y)
 
 
 def project(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor | None = None) -> tf.Tensor:

@@ -52,11 +52,6 @@ def drop_flops(x: Any, rate: float) -> float:
     return 2. * num_elements(x) if round(rate * _RANGE) else 0.
 
 
-def drop_bytes(x: Any, rate: float) -> float:
-    """Bytes of the mask that `drop` keeps for backward."""
-    return float(num_elements(x)) if round(rate * _RANGE) else 0.
-
-
 class Dropout(Layer):
     """Zeros single elements in training (Srivastava et al., 2014); the identity otherwise."""
 
@@ -71,9 +66,9 @@ class Dropout(Layer):
         return drop(x, self.params.rate, ctx.seed(self.path)) if ctx.training else x
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """2 operations an element; keeps the mask, 1 byte an element."""
+        """2 operations an element."""
         static_shape(x, self.path, 'x')
-        return Cost(drop_flops(x, self.params.rate), 0, drop_bytes(x, self.params.rate), as_spec(x))
+        return Cost(drop_flops(x, self.params.rate), 0, as_spec(x))
 
 
 class DropPath(Layer):
@@ -92,10 +87,10 @@ class DropPath(Layer):
         return drop(x, self.params.rate, ctx.seed(self.path), [dims(x)[0]] + [1] * (x.shape.rank - 1))
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """1 operation an element and 1 an example; keeps the mask, 1 byte an example."""
+        """1 operation an element and 1 an example."""
         b = static_shape(x, self.path, 'x')[0]
         is_active = bool(round(self.params.rate * _RANGE))
-        return Cost(float(num_elements(x) + b) * is_active, 0, float(b) * is_active, as_spec(x))
+        return Cost(float(num_elements(x) + b) * is_active, 0, as_spec(x))
 
 
 class WordDropout(Layer):
@@ -115,7 +110,7 @@ class WordDropout(Layer):
         return drop(x, self.params.rate, ctx.seed(self.path), [*dims(x)[:-1], 1]) if ctx.training else x
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """1 operation an element and 1 a word; keeps the mask, 1 byte a word."""
+        """1 operation an element and 1 a word."""
         num_words = math.prod(static_shape(x, self.path, 'x')[:-1])
         is_active = bool(round(self.params.rate * _RANGE))
-        return Cost(float(num_elements(x) + num_words) * is_active, 0, float(num_words) * is_active, as_spec(x))
+        return Cost(float(num_elements(x) + num_words) * is_active, 0, as_spec(x))

@@ -60,12 +60,11 @@ class Embedding(Shardable):
         return tf.where(is_mine, self._scaled(y), tf.constant(math.nan, y.dtype) if partial is None else partial)
 
     def cost(self, ids: tf.TensorSpec, partial: tf.TensorSpec | None = None) -> Cost:
-        """Looking up is free, scaling and choosing are 1 operation an element; a shard keeps the rows and who has them."""
+        """Looking up is free, scaling and choosing are 1 operation an element."""
         self.check_partial(partial)
         check_ids(ids, self.path, 'ids')
         y = tf.TensorSpec([*static_shape(ids, self.path, 'ids'), self.params.dim], self._dtype(partial))
-        kept = 0. if self.is_whole else 5. * num_elements(ids)
-        return Cost(float(num_elements(y) * (self.params.is_scaled + (not self.is_whole))), self.num_weights, kept, y)
+        return Cost(float(num_elements(y) * (self.params.is_scaled + (not self.is_whole))), self.num_weights, y)
 
     def id_ranges(self, **specs: Any) -> dict[str, int]:
         """Ids are below V."""
@@ -127,11 +126,11 @@ class PositionEmbedding(Layer):
         return x + tf.cast(position, x.dtype), past
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """1 operation an element, and 1.5 an element of [T, D] for sinusoids; keeps nothing."""
+        """1 operation an element, and 1.5 an element of [T, D] for sinusoids."""
         self._check(x)
         t = static_shape(x, self.path, 'x')[1]
         made = 0. if self.params.kind == 'learned' else 1.5 * t * self.params.dim
-        return Cost(num_elements(x) + made, self.num_weights, 0., as_spec(x))
+        return Cost(num_elements(x) + made, self.num_weights, as_spec(x))
 
     def _check(self, x: Any) -> None:
         p = self.params

@@ -100,7 +100,7 @@ class CrossEntropyLoss(Loss):
 
     def cost(self, x: tf.TensorSpec, labels: tf.TensorSpec, weight: tf.TensorSpec, other_labels: tf.TensorSpec | None = None,
              share: tf.TensorSpec | None = None) -> Cost:
-        """8 operations a logit, 4 a row, more for metrics and mixed labels; keeps the op's own gradient in float32, and two masks."""
+        """8 operations a logit, 4 a row, more for metrics and mixed labels."""
         p = self.params
         self._check(x, labels, weight, other_labels, share)
         *batch, num_classes = static_shape(x, self.path, 'x')
@@ -109,12 +109,10 @@ class CrossEntropyLoss(Loss):
         flops = rows * num_classes * 8. + rows * 4
         if not p.is_auxiliary:
             flops += rows * num_classes * (1 + 2 * p.has_top5) + rows * (3 + 2 * p.has_top5)
-        kept = 4. * rows * num_classes + rows * 2  # the op's own gradient; which rows count, and which have a class
         if other_labels is not None:
             # A second softmax. Of a row: select share, compare and subtract it, select the second loss, two products, a sum.
             flops += rows * num_classes * 7 + rows * 7
-            kept += 4. * rows * num_classes + rows * 18  # of a row besides its mask the two losses, share and 1 - share
-        return Cost(flops, 0, kept, None)
+        return Cost(flops, 0)
 
     def id_ranges(self, **specs: Any) -> dict[str, int]:
         """Labels are below V."""
@@ -155,14 +153,13 @@ class MeanSquaredErrorLoss(Loss):
         self._emit(ctx, tf.reduce_sum(squares * weight), total_weight(weight, x))
 
     def cost(self, x: tf.TensorSpec, target: tf.TensorSpec, weight: tf.TensorSpec | None = None) -> Cost:
-        """3 operations an element, 5 with weights and 2 a weight; keeps the difference in float32, and what counts."""
+        """3 operations an element, 5 with weights and 2 a weight."""
         self._check(x, target, weight)
         static_shape(x, self.path, 'x')
         n = num_elements(x)
         if weight is None:
-            return Cost(n * 3., 0, 4. * n, None)  # subtract, square, sum
-        num_weights = num_elements(weight)
-        return Cost(n * 5. + num_weights * 2 + 2, 0, 4. * n + num_weights, None)  # and select, product; compare, sum
+            return Cost(n * 3., 0)  # subtract, square, sum
+        return Cost(n * 5. + num_elements(weight) * 2 + 2, 0)  # and select, product; compare, sum
 
     def _check(self, x: Any, target: Any, weight: Any) -> None:
         for name, value in ('x', x), ('target', target):

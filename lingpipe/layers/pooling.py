@@ -11,7 +11,7 @@ from lingpipe.hyperparams import field
 from lingpipe.layer import Layer
 from lingpipe.layers.convolution import check_padding, output_size
 from lingpipe.nested import NestedMap
-from lingpipe.tracing import num_bytes, num_elements, static_shape
+from lingpipe.tracing import num_elements, static_shape
 
 
 class _Pool(Layer):
@@ -41,9 +41,9 @@ class MaxPool2D(_Pool):
         return tf.nn.max_pool2d(x, self.params.pool_size, self.params.strides, self.params.padding.upper())
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """The window for each output; keeps the output."""
+        """The window for each output."""
         y = self._output(x)
-        return Cost(num_elements(y) * float(math.prod(self.params.pool_size)), 0, num_bytes(y), y)
+        return Cost(num_elements(y) * float(math.prod(self.params.pool_size)), 0, y)
 
 
 class AvgPool2D(_Pool):
@@ -54,9 +54,9 @@ class AvgPool2D(_Pool):
         return tf.nn.avg_pool2d(x, self.params.pool_size, self.params.strides, self.params.padding.upper())
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """The window for each output; keeps nothing."""
+        """The window for each output."""
         y = self._output(x)
-        return Cost(num_elements(y) * float(math.prod(self.params.pool_size)), 0, 0., y)
+        return Cost(num_elements(y) * float(math.prod(self.params.pool_size)), 0, y)
 
 
 class GlobalAvgPool2D(Layer):
@@ -67,6 +67,6 @@ class GlobalAvgPool2D(Layer):
         return tf.cast(tf.reduce_mean(tf.cast(x, tf.float32), [1, 2]), x.dtype)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """1 operation an element; keeps nothing."""
+        """1 operation an element."""
         b, _, _, channels = static_shape(x, self.path, 'x')
-        return Cost(float(num_elements(x)), 0, 0., tf.TensorSpec([b, channels], x.dtype))
+        return Cost(float(num_elements(x)), 0, tf.TensorSpec([b, channels], x.dtype))

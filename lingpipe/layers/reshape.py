@@ -24,7 +24,7 @@ class Flatten(Layer):
     def cost(self, x: tf.TensorSpec) -> Cost:
         """Nothing: a view."""
         b, *rest = static_shape(x, self.path, 'x')
-        return Cost(0., 0, 0., tf.TensorSpec([b, math.prod(rest)], x.dtype))
+        return Cost(0., 0, tf.TensorSpec([b, math.prod(rest)], x.dtype))
 
 
 class Reshape(Layer):
@@ -43,7 +43,7 @@ class Reshape(Layer):
         """Nothing: a view."""
         b, *rest = static_shape(x, self.path, 'x')
         self._check(rest)
-        return Cost(0., 0, 0., tf.TensorSpec([b, *self.params.shape], x.dtype))
+        return Cost(0., 0, tf.TensorSpec([b, *self.params.shape], x.dtype))
 
     def _check(self, example: list[int]) -> None:
         if math.prod(example) != math.prod(self.params.shape):
@@ -72,5 +72,5 @@ class Cast(Layer):
         return tf.cast(x, self.params.dtype)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """Nothing is computed or kept."""
-        return Cost(0., 0, 0., tf.TensorSpec(static_shape(x, self.path, 'x'), self.params.dtype))
+        """Nothing is computed."""
+        return Cost(0., 0, tf.TensorSpec(static_shape(x, self.path, 'x'), self.params.dtype))

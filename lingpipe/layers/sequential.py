@@ -107,7 +107,7 @@ class Sequential(Layer):
             names.update(dict.fromkeys(new))
             costs.append(cost)
         summed = cost_lib.total(costs)
-        return Cost(summed.flops, summed.num_weights, summed.activation_bytes, _named(values, names))
+        return Cost(summed.flops, summed.num_weights, _named(values, names))
 
 
 class Repeat(Sequential):

@@ -11,7 +11,7 @@ from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.shapes import as_rows, check_last_dim, dims, num_rows
 from lingpipe.layers.shards import Shardable, glorot_uniform
 from lingpipe.nested import NestedMap
-from lingpipe.tracing import num_elements, static_shape
+from lingpipe.tracing import static_shape
 
 
 class Logits(Shardable):
@@ -69,13 +69,12 @@ class Logits(Shardable):
         return made, past
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """rows * V * (2 D + 1), and 2 a logit for clipping, which keeps the logits twice."""
+        """rows * V * (2 D + 1), and 2 a logit for clipping."""
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         y = tf.TensorSpec([*static_shape(x, self.path, 'x')[:-1], len(self.columns)], x.dtype)
         per_logit = 2 * p.input_dim + p.use_bias + (2 if p.max_abs else 0)
-        kept = num_elements(y) * y.dtype.size * (2 if p.max_abs else 0)  # what the two halves of the clipping compare
-        return Cost(float(num_rows(x, self.path)) * len(self.columns) * per_logit, self.num_weights, kept, y)
+        return Cost(float(num_rows(x, self.path)) * len(self.columns) * per_logit, self.num_weights, y)
 
 
 def add_logs(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:

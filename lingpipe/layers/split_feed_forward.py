@@ -17,7 +17,7 @@ import tensorflow as tf
 from lingpipe.cost import Cost
 from lingpipe.hyperparams import field
 from lingpipe.layer import Layer
-from lingpipe.layers.dropout import drop, drop_bytes, drop_flops
+from lingpipe.layers.dropout import drop, drop_flops
 from lingpipe.layers.layer_norm import LayerNorm
 from lingpipe.layers.sequential import Sequential
 from lingpipe.layers.shards import split
@@ -41,11 +41,10 @@ class Residual(Layer):
         return x + (drop(branch, self.params.dropout_rate, ctx.seed(self.path)) if ctx.training else branch)
 
     def cost(self, x: tf.TensorSpec, branch: tf.TensorSpec) -> Cost:
-        """1 operation an element, and those of dropout, of which the mask is kept."""
+        """1 operation an element, and those of dropout."""
         static_shape(x, self.path, 'x')
         self._check(x, branch)
-        rate = self.params.dropout_rate
-        return Cost(num_elements(x) + drop_flops(x, rate), 0, drop_bytes(x, rate), as_spec(x))
+        return Cost(num_elements(x) + drop_flops(x, self.params.dropout_rate), 0, as_spec(x))
 
     def _check(self, x: Any, branch: Any) -> None:
         if not x.shape.is_compatible_with(branch.shape):

@@ -55,7 +55,7 @@ class SoftmaxShard(Logits):
                          label=tf.where(is_mine, own, partial['label']), total=partial['total'] + total)
 
     def cost(self, x: tf.TensorSpec, labels: tf.TensorSpec, partial: Any = None) -> Cost:  # type: ignore[override]
-        """That of the logits, 6 operations each, and some a row; keeps an exponential each."""
+        """That of the logits, 6 operations each, and some a row."""
         self.check_partial(partial)
         self._check_labels(x, labels)
         made = super().cost(x)
@@ -64,9 +64,7 @@ class SoftmaxShard(Logits):
         # max, argmax, total, subtract, exp, sum; a row compare, select, log, sum, select, and with what was before maximum, select and 13
         # for the sum of two logarithms
         flops = 6. * n + rows * (5. if partial is None else 20.)
-        # the logits; a row log_sum, the label's column and whether it is there, and with what was before the summands' exponentials
-        kept = 4. * n + rows * (13. if partial is None else 25.)
-        return made + Cost(flops, 0, kept, NestedMap(log_sum=value, max=value, argmax=index, label=value, total=value))
+        return made + Cost(flops, 0, NestedMap(log_sum=value, max=value, argmax=index, label=value, total=value))
 
     def _check_labels(self, x: Any, labels: Any) -> None:
         check_ids(labels, self.path, 'labels')
@@ -122,12 +120,12 @@ class StreamedCrossEntropyLoss(Loss):
             ctx.emit_metric(self.path, 'accuracy', tf.reduce_sum(is_right * weight), weight_sum)
 
     def cost(self, softmax: Any, labels: tf.TensorSpec, weight: tf.TensorSpec) -> Cost:
-        """7 operations a row, 2 more each for label smoothing and for accuracy; keeps which rows count."""
+        """7 operations a row, 2 more each for label smoothing and for accuracy."""
         self._check(softmax, labels, weight)
         static_shape(labels, self.path, 'labels')
         p, rows = self.params, num_elements(labels)
         # which count, sum of weights, product, difference, select, product, sum; product, difference; product, sum
-        return Cost(rows * (7. + 2 * bool(p.label_smoothing) + 2 * (not p.is_auxiliary)), 0, 1. * rows, None)
+        return Cost(rows * (7. + 2 * bool(p.label_smoothing) + 2 * (not p.is_auxiliary)), 0)
 
     def id_ranges(self, **specs: Any) -> dict[str, int]:
         """Labels are below V."""

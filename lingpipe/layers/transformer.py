@@ -19,13 +19,13 @@ from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layer import Layer
 from lingpipe.layers.attention import MultiHeadAttention
-from lingpipe.layers.dense import activation_cost, activation_fn, project, projection_flops
-from lingpipe.layers.dropout import drop, drop_bytes, drop_flops
+from lingpipe.layers.dense import activation_flops, activation_fn, project, projection_flops
+from lingpipe.layers.dropout import drop, drop_flops
 from lingpipe.layers.layer_norm import LayerNorm
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.layers.shards import Shardable, glorot_uniform
 from lingpipe.nested import NestedMap
-from lingpipe.tracing import as_spec, num_bytes, num_elements, static_shape
+from lingpipe.tracing import as_spec, num_elements, static_shape
 
 
 class FeedForward(Shardable):
@@ -74,17 +74,14 @@ class FeedForward(Shardable):
         return y if partial is None else partial + y
 
     def cost(self, x: tf.TensorSpec, partial: tf.TensorSpec | None = None) -> Cost:
-        """Two products of 2 D F a row, biases, activation and dropout; keeps what the second product and the activation read."""
+        """Two products of 2 D F a row, biases, activation and dropout."""
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         self.check_partial(partial)
         hidden = tf.TensorSpec([num_rows(x, self.path), self.hidden_dim], x.dtype)
-        flops, kept = activation_cost(p.activation, hidden)
-        flops += 2. * (projection_flops(hidden.shape[0], p.input_dim, self.hidden_dim, False)) + num_elements(hidden) + num_elements(x)
-        # What the second product reads is kept, unless it is what the activation keeps.
-        has_copy = bool(p.dropout_rate) or p.activation not in ('relu', 'relu6', 'tanh', 'sigmoid')
-        kept += drop_bytes(hidden, p.dropout_rate) + num_bytes(hidden) * has_copy
-        return Cost(flops + drop_flops(hidden, p.dropout_rate), self.num_weights, kept, as_spec(x))
+        flops = 2. * projection_flops(hidden.shape[0], p.input_dim, self.hidden_dim, False) + num_elements(hidden) + num_elements(x)
+        flops += activation_flops(p.activation, hidden) + drop_flops(hidden, p.dropout_rate)
+        return Cost(flops, self.num_weights, as_spec(x))
 
 
 class _TransformerLayer(Layer):
@@ -135,12 +132,9 @@ class _TransformerLayer(Layer):
 
     def _plus_cost(self, name: str, x: tf.TensorSpec, **others: Any) -> Cost:
         if name not in self.children:
-            return Cost(0., 0, 0., as_spec(x))
+            return Cost(0., 0, as_spec(x))
         parts = self.children[f'{name}_norm'].cost(x) + self.children[name].cost(x, **others)
-        rate = self.params.dropout_rate
-        has_own_copy = others.get('mask') is not None and 'memory' not in others  # self-attention keeps the masked h instead of h
-        kept = num_bytes(x) * (not has_own_copy) + drop_bytes(x, rate)
-        return parts + Cost(num_elements(x) + drop_flops(x, rate), 0, kept, as_spec(x))
+        return parts + Cost(num_elements(x) + drop_flops(x, self.params.dropout_rate), 0, as_spec(x))
 
 
 class TransformerEncoderLayer(_TransformerLayer):

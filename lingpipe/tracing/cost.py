@@ -7,7 +7,6 @@ from lingpipe.cost import Cost
 from lingpipe.nested import leaves, map_leaves
 from lingpipe.tracing.flops import count_flops
 from lingpipe.tracing.graph import trace
-from lingpipe.tracing.residuals import kept_bytes
 from lingpipe.tracing.shapes import as_spec, static_shape
 
 if TYPE_CHECKING:
@@ -17,9 +16,7 @@ if TYPE_CHECKING:
 def traced_cost(layer: Layer, *args: Any, **kwargs: Any) -> Cost:
     """The cost of layer.fprop in training, counted in its graph; args and kwargs are nested tf.TensorSpec.
 
-    activation_bytes are the tensors that the gradient reads of the forward graph, without inputs, weights, and what is a
-    function of weights alone. Tracing takes from milliseconds to seconds: a layer that is used a thousand times should have
-    a `cost` of its own.
+    Tracing takes from milliseconds to seconds: a layer that is used a thousand times should have a `cost` of its own.
 
     Raises:
       ValueError: an input or a tensor inside the layer has a shape that is not known, or fprop is no function of tensors; see `trace`.
@@ -32,4 +29,4 @@ def traced_cost(layer: Layer, *args: Any, **kwargs: Any) -> Cost:
         flops = count_flops(made.graph)
     except ValueError as error:
         raise ValueError(f'{layer.path}: {error}') from error
-    return Cost(flops, layer.num_weights, kept_bytes(made), map_leaves(as_spec, made.outputs))
+    return Cost(flops, layer.num_weights, map_leaves(as_spec, made.outputs))

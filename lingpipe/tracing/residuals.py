@@ -81,16 +81,6 @@ def residuals_of_layer(layer: Layer, inputs: Mapping[str, Any], trained: Sequenc
         frozenset(leaf for leaf, gradient in zip(wanted, gradients[len(trained):], strict=True) if gradient is not None), views)
 
 
-def kept_bytes(made: Trace) -> int:
-    """Bytes that are kept besides inputs and weights, when gradients of all that floats are wanted; adds the gradient to the graph."""
-    outputs = [t for t in leaves(made.outputs) if t.dtype.is_floating]
-    inputs = leaves(made.inputs)
-    sources = [t for t in [*made.weights.values(), *inputs] if t.dtype.is_floating]
-    names = {t.name for t in inputs}
-    _, kept = _kept(made, outputs, sources, [*leaves(made.outputs), *_emitted(made.emissions)])
-    return sum(bytes_of(tensor) for name, tensor in kept.items() if name not in names)
-
-
 def _kept(made: Trace, targets: Sequence[tf.Tensor], sources: Sequence[tf.Tensor], forward: Sequence[tf.Tensor],
           ) -> tuple[list[Any], dict[str, tf.Tensor]]:
     """Adds the gradient to the graph. Returns that of each source, or None, and by name the roots of the forward tensors that it reads."""

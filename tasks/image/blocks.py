@@ -15,7 +15,7 @@ from lingpipe.hyperparams import REQUIRED, Params, field
 from lingpipe.layer import Layer
 from lingpipe.layers.batch_norm import BatchNorm
 from lingpipe.layers.convolution import Conv2D, output_size
-from lingpipe.layers.dense import Activation, Dense, activation_cost
+from lingpipe.layers.dense import Activation, Dense, activation_flops
 from lingpipe.layers.dropout import DropPath
 from lingpipe.layers.pooling import AvgPool2D
 from lingpipe.layers.reshape import Flatten
@@ -52,7 +52,7 @@ class Chain(Layer):
 
     def cost(self, x: tf.TensorSpec) -> Cost:
         self._check(x)
-        sum_of_costs = Cost(0., 0, 0., x)
+        sum_of_costs = Cost(0., 0, x)
         for child in self.children.values():
             sum_of_costs += child.cost(sum_of_costs.outputs)
         return sum_of_costs
@@ -117,8 +117,7 @@ class FactorizedReduction(Layer):
     def cost(self, x: tf.TensorSpec) -> Cost:
         even, odd = self.children['even'].cost(x), self.children['odd'].cost(x)
         y = tf.TensorSpec([*even.outputs.shape[:-1], self.params.dim], x.dtype)
-        shifted = Cost(0., 0, x.shape.num_elements() * x.dtype.size)
-        return total([_relu_cost(x, self.params.has_relu), shifted, even, odd]) + self.children['batch_norm'].cost(y)
+        return total([_relu_cost(x, self.params.has_relu), even, odd]) + self.children['batch_norm'].cost(y)
 
 
 class Concat(Layer):
@@ -138,7 +137,7 @@ class Concat(Layer):
                 raise ValueError(f'{self.path}: {key} is {value.shape} and {min(values)} is {first.shape}; all but the channels must be '
                                  f'equal: bring them to one size first.')
         channels = sum(value.shape[-1] for value in values.values())
-        return Cost(0., 0, 0., tf.TensorSpec([*first.shape[:-1], channels], first.dtype))
+        return Cost(0., 0, tf.TensorSpec([*first.shape[:-1], channels], first.dtype))
 
 
 class RampedDropPath(DropPath):
@@ -156,7 +155,7 @@ class RampedDropPath(DropPath):
         return x * tf.cast(tf.cast(is_kept, tf.float32) / keep, x.dtype)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        return Cost(float(x.shape.num_elements() + 2 * x.shape[0]), 0, 4. * x.shape[0], x)
+        return Cost(float(x.shape.num_elements() + 2 * x.shape[0]), 0, x)
 
 
 class AuxiliaryHead(Chain):
@@ -195,5 +194,4 @@ class AuxiliaryHead(Chain):
 
 
 def _relu_cost(x: tf.TensorSpec, has_relu: bool) -> Cost:
-    flops, kept = activation_cost('relu', x) if has_relu else (0., 0.)
-    return Cost(flops, 0, kept, x)
+    return Cost(activation_flops('relu', x) if has_relu else 0., 0, x)

@@ -44,10 +44,10 @@ class Normalize(Layer):
         return tf.cast(tf.cast(x, tf.float32) * scale.astype(np.float32) + offset.astype(np.float32), p.dtype)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """2 operations a number; keeps nothing."""
+        """2 operations a number."""
         self._check(x)
         shape = static_shape(x, self.path, 'x')
-        return Cost(2. * num_elements(x), 0, 0., tf.TensorSpec(shape, self.params.dtype))
+        return Cost(2. * num_elements(x), 0, tf.TensorSpec(shape, self.params.dtype))
 
     def _check(self, x: Any) -> None:
         for name in ('mean', 'std'):

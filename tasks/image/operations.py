@@ -93,7 +93,7 @@ class Sum(Layer):
         if left != right:
             raise ValueError(f'{self.path}: the left operation gives {left.shape} and the right one {right.shape}, which cannot be added; '
                              'correct the strides.')
-        return Cost(float(left.shape.num_elements()), 0, 0., left)
+        return Cost(float(left.shape.num_elements()), 0, left)
 
 
 def operation_layers(p: Any) -> list[Layer.Params]:

@@ -31,7 +31,7 @@ from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, diff, field
 from lingpipe.layer import Layer
 from lingpipe.layers.batch_norm import BatchNorm
-from lingpipe.layers.dense import Activation, Dense, activation_cost
+from lingpipe.layers.dense import Activation, Dense, activation_flops
 from lingpipe.layers.dropout import Dropout
 from lingpipe.layers.pooling import GlobalAvgPool2D, MaxPool2D
 from lingpipe.layers.sequential import Sequential
@@ -61,8 +61,7 @@ class ResidualSum(Layer):
         if x.shape != shortcut.shape:
             raise ValueError(f'{self.path}: x is {x.shape} and shortcut is {shortcut.shape}, which cannot be added; give the convolution '
                              "of the shortcut the branch's stride and filters.")
-        flops, kept = activation_cost('relu', x)
-        return Cost(x.shape.num_elements() + flops, 0, kept, tf.TensorSpec(x.shape, x.dtype))
+        return Cost(x.shape.num_elements() + activation_flops('relu', x), 0, tf.TensorSpec(x.shape, x.dtype))
 
 
 class ResNet(Sequential):

@@ -30,7 +30,7 @@ class PaddingMask(Layer):
 
     def cost(self, ids: tf.TensorSpec) -> Cost:
         """Nothing."""
-        return Cost(0., 0, 0., tf.TensorSpec(static_shape(ids, self.path, 'ids'), tf.bool))
+        return Cost(0., 0, tf.TensorSpec(static_shape(ids, self.path, 'ids'), tf.bool))
 
 
 class TokenWeight(Layer):
@@ -49,7 +49,7 @@ class TokenWeight(Layer):
         return tf.where(as_indices(labels) != self.params.padding_id, expanded(weight, labels.shape, self.path), 0.)
 
     def cost(self, labels: tf.TensorSpec, weight: tf.TensorSpec) -> Cost:
-        """1 operation a token; weights have no gradient, so nothing is kept."""
+        """1 operation a token."""
         check_weight(weight, labels.shape, self.path)
         n = float(num_elements(labels))
-        return Cost(n, 0, 0., tf.TensorSpec(static_shape(labels, self.path, 'labels'), tf.float32))
+        return Cost(n, 0, tf.TensorSpec(static_shape(labels, self.path, 'labels'), tf.float32))

@@ -1,4 +1,4 @@
-"""Tracing: FLOPs and kept bytes of known graphs, as literals."""
+"""Tracing: FLOPs and residuals of known graphs, as literals."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import tensorflow as tf
 from lingpipe import tracing
 from lingpipe.cost import Cost
 from lingpipe.layer import Layer
-from lingpipe.nested import NestedMap
+from lingpipe.nested import NestedMap, leaves
 
 
 def flops(fn: Callable[..., Any], *shapes: list[int | None], dtype: tf.DType = tf.float32) -> float:
@@ -86,13 +86,17 @@ class Traced(Layer):
 
 
 def kept(fn: Callable[..., Any], shape: list[int] | None = None) -> float:
-    return Traced(fn, shape).cost(tf.TensorSpec([2, 8])).activation_bytes
+    """Bytes of the residuals that are no inputs, where everything gets a gradient."""
+    layer, x = Traced(fn, shape), tf.TensorSpec([2, 8])
+    found = tracing.residuals_of_layer(layer, {'x': x}, [w.path for w in layer.weights()], lambda leaf: True, lambda leaf: True)
+    outputs = leaves(layer.cost(x).outputs)
+    return found.inner_bytes + sum(4 * tracing.num_elements(outputs[i]) for _, i in found.outputs)
 
 
 def test_a_layer_without_cost_is_traced() -> None:
     layer = Traced(lambda x, w: {'y': tf.nn.relu(x @ w)}, [8, 4])
     assert layer.cost(tf.TensorSpec([2, 8])) == Cost(
-        flops=2 * 2 * 8 * 4 + 8, num_weights=32, activation_bytes=2 * 4 * 4, outputs={'y': tf.TensorSpec([2, 4])})
+        flops=2 * 2 * 8 * 4 + 8, num_weights=32, outputs={'y': tf.TensorSpec([2, 4])})
 
 
 @pytest.mark.parametrize('expected, fn, shape', [
@@ -106,7 +110,7 @@ def test_a_layer_without_cost_is_traced() -> None:
     (16, lambda x: tf.where(x > 0, 2 * x, 0), None),              # bools
     (64 + 64, lambda x, w: (tf.exp(x) * tf.exp(x + 1)) @ tf.ones([8, 8]), [8, 4]),
     (64, lambda x, w: tf.exp(x) @ w, [8, 4])])                    # read twice, kept once
-def test_kept_bytes_are_what_backward_reads(expected: int, fn: Callable[..., Any], shape: Any) -> None:
+def test_residuals_are_what_backward_reads(expected: int, fn: Callable[..., Any], shape: Any) -> None:
     assert kept(fn, shape) == expected
 
 

@@ -39,7 +39,7 @@ class Dense(Layer):
         return y
 
     def cost(self, x: Any) -> Cost:
-        return Cost(2 * x.shape[0] * self.params.dim ** 2, self.num_weights, 0, x)
+        return Cost(2 * x.shape[0] * self.params.dim ** 2, self.num_weights, x)
 
 
 class SquaredError(Layer):
@@ -51,7 +51,7 @@ class SquaredError(Layer):
         ctx.emit_metric(self.path, 'error', tf.reduce_sum(weight * tf.reduce_mean(tf.abs(x - y), 1)), total)
 
     def cost(self, x: Any, y: Any, weight: Any) -> Cost:
-        return Cost(4 * x.shape.num_elements(), 0, 0, None)
+        return Cost(4 * x.shape.num_elements(), 0, None)
 
 
 class Pairs(ArrayInput):

@@ -237,13 +237,11 @@ def test_cost_predicts_shapes_and_weights(name: str) -> None:
 
 
 @pytest.mark.parametrize('dtype', [tf.float32, tf.bfloat16])
-def test_cost_predicts_flops_and_activations_of_the_graph(name: str, dtype: tf.DType) -> None:
+def test_cost_predicts_flops_of_the_graph(name: str, dtype: tf.DType) -> None:
     built = build(name)
     specs = {n: tf.TensorSpec(s.shape, dtype) if built.kinds[n] == 'float' else s for n, s in built.specs().items()}
     cost, traced = built.layer.cost(**specs), tracing.traced_cost(built.layer, **specs)
     assert cost.flops == pytest.approx(traced.flops, rel=0.05)
-    if not isinstance(built.layer, layers.Sequential):  # what its layers read of each other is nobody's activation
-        assert cost.activation_bytes == pytest.approx(traced.activation_bytes, rel=0.3)
 
 
 def test_gradients_agree_with_differences(name: str) -> None:

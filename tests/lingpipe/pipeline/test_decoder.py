@@ -238,7 +238,7 @@ class Meet(Layer):
         return tf.ensure_shape(tf.numpy_function(enter, [x], x.dtype, stateful=False), x.shape)
 
     def cost(self, x):
-        return Cost(0, 0, 0, x)
+        return Cost(0, 0, x)
 
 
 def test_a_cell_makes_a_step_of_one_group_while_another_cell_makes_one_of_another():

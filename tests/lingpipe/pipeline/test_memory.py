@@ -28,7 +28,7 @@ class Add(Layer):
         return x + skip
 
     def cost(self, x, skip):
-        return Cost(x.shape.num_elements(), 0, 0, x)
+        return Cost(x.shape.num_elements(), 0, x)
 
 
 class Tied(Layer):
@@ -45,7 +45,7 @@ class Tied(Layer):
         return x @ theta.w
 
     def cost(self, x):
-        return Cost(2 * x.shape[0] * self.params.dim ** 2, self.num_weights, 0, x)
+        return Cost(2 * x.shape[0] * self.params.dim ** 2, self.num_weights, x)
 
 
 def dense(name, dim, units, **fields):

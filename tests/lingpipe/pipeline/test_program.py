@@ -29,7 +29,7 @@ class Add(Layer):
         return x + skip
 
     def cost(self, x, skip):
-        return Cost(x.shape.num_elements(), 0, 0, x)
+        return Cost(x.shape.num_elements(), 0, x)
 
 
 class Tied(Layer):
@@ -46,7 +46,7 @@ class Tied(Layer):
         return tf.matmul(x, theta.w, transpose_b=True)
 
     def cost(self, x):
-        return Cost(2 * x.shape[0] * np.prod(self.params.shape), self.num_weights, 0, tf.TensorSpec([x.shape[0], self.params.shape[0]]))
+        return Cost(2 * x.shape[0] * np.prod(self.params.shape), self.num_weights, tf.TensorSpec([x.shape[0], self.params.shape[0]]))
 
 
 class Poison(Layer):
@@ -59,7 +59,7 @@ class Poison(Layer):
         return {'x': x, 'poison': x * np.nan}
 
     def cost(self, x):
-        return Cost(0, 0, 0, {'x': x, 'poison': x})
+        return Cost(0, 0, {'x': x, 'poison': x})
 
 
 class EmitPenalty(Layer):
@@ -70,7 +70,7 @@ class EmitPenalty(Layer):
         return x
 
     def cost(self, x):
-        return Cost(2 * x.shape.num_elements(), 0, 0, x)
+        return Cost(2 * x.shape.num_elements(), 0, x)
 
 
 class EmitMetric(Layer):
@@ -81,7 +81,7 @@ class EmitMetric(Layer):
         return x
 
     def cost(self, x, weight):
-        return Cost(weight.shape.num_elements(), 0, 0, x)
+        return Cost(weight.shape.num_elements(), 0, x)
 
 
 class Stopped(Layer):
@@ -99,7 +99,7 @@ class Stopped(Layer):
         return {'x': y, 'skip': tf.stop_gradient(y)}
 
     def cost(self, x):
-        return Cost(x.shape.num_elements(), self.num_weights, 0, {'x': x, 'skip': x})
+        return Cost(x.shape.num_elements(), self.num_weights, {'x': x, 'skip': x})
 
 
 class StatefulRandom(Layer):
@@ -109,7 +109,7 @@ class StatefulRandom(Layer):
         return x * tf.random.uniform([])
 
     def cost(self, x):
-        return Cost(0, 0, 0, x)
+        return Cost(0, 0, x)
 
 
 def network() -> Sequential:

@@ -31,7 +31,7 @@ class Given(Layer):
         return type(self).fn(self, theta, ctx, x)
 
     def cost(self, x):
-        return Cost(1.0, 0, 0, type(self).outputs(x))
+        return Cost(1.0, 0, type(self).outputs(x))
 
 
 def given(fn, outputs=lambda x: x, **params) -> Layer.Params:
@@ -47,7 +47,7 @@ class Mix(Layer):
         return x + 2 * tf.tanh(skip)
 
     def cost(self, x, skip):
-        return Cost(4 * x.shape.num_elements(), 0, 0, x)
+        return Cost(4 * x.shape.num_elements(), 0, x)
 
 
 class TwoUses(Layer):
@@ -62,7 +62,7 @@ class TwoUses(Layer):
         return tf.tanh(x @ theta.u) + tf.tanh(tf.matmul(x, theta.v, transpose_b=True))
 
     def cost(self, x):
-        return Cost(4 * x.shape[0] * D * D, self.num_weights, 0, x)
+        return Cost(4 * x.shape[0] * D * D, self.num_weights, x)
 
 
 class Fourier(Layer):
@@ -72,7 +72,7 @@ class Fourier(Layer):
         return tf.signal.fft(tf.cast(x, tf.complex64))
 
     def cost(self, x):
-        return Cost(100, 0, 0, tf.TensorSpec(x.shape, tf.complex64))
+        return Cost(100, 0, tf.TensorSpec(x.shape, tf.complex64))
 
 
 class Magnitude(Layer):
@@ -82,7 +82,7 @@ class Magnitude(Layer):
         return tf.abs(x)
 
     def cost(self, x):
-        return Cost(100, 0, 0, tf.TensorSpec(x.shape, tf.float32))
+        return Cost(100, 0, tf.TensorSpec(x.shape, tf.float32))
 
 
 def dense(name, **params) -> Layer.Params:

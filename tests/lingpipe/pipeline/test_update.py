@@ -35,7 +35,7 @@ class Linear(Layer):
         return x
 
     def cost(self, x, weight):
-        return Cost(6. * x.shape.num_elements(), self.num_weights, 0, x)
+        return Cost(6. * x.shape.num_elements(), self.num_weights, x)
 
 
 def program_of(batch, num_cells=1, num_micro_batches=4, layer_params=None, specs=(), num_replicas=1, reduction='add', **learner):
@@ -154,7 +154,7 @@ class Mean(Layer):
         return {'mean': value}
 
     def cost(self, x):
-        return Cost(x.shape.num_elements(), 0, 0, x)
+        return Cost(x.shape.num_elements(), 0, x)
 
 
 def test_accumulated_mini_batches_of_several_sizes_count_as_much_as_they_are_large():

@@ -143,7 +143,6 @@ def test_every_layer_costs_what_its_graph_does(fields):
     for e in plan_lib.wire(tiny(**fields).instantiate('resnet'), image_spec(16, 2, 1)):
         traced = tracing.traced_cost(e.layer, **{argument: value.spec for argument, value in e.reads.items()})
         assert e.cost.flops == pytest.approx(traced.flops, rel=0.05), e.layer.path
-        assert e.cost.activation_bytes == pytest.approx(traced.activation_bytes, rel=0.05), e.layer.path
         assert e.cost.num_weights == traced.num_weights == sum(w.size for w in e.layer.weights() if w.is_trainable)
 
 

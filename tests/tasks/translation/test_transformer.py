@@ -336,7 +336,6 @@ def test_every_layer_costs_what_its_graph_does(params: Transformer.Params) -> No
     for e in plan_lib.wire(params.instantiate(), specs()):
         traced = tracing.traced_cost(e.layer, **{argument: value.spec for argument, value in e.reads.items()})
         assert e.cost.flops == pytest.approx(traced.flops, rel=0.05), e.layer.path
-        assert e.cost.activation_bytes == pytest.approx(traced.activation_bytes, rel=0.05), e.layer.path
         assert e.cost.num_weights == traced.num_weights, e.layer.path
 
 
