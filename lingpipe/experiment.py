@@ -117,7 +117,7 @@ class Experiment(Configurable):
         self.train_input.check_keys(self.task.network.reads().values())
         devices = p.devices or cluster.expected_devices(p.num_devices)
         return plan_lib.make_plan(self.task.network, self.train_input.spec(), p, devices, learner.is_frozen,
-                                  8.0 + getattr(learner, 'slot_bytes', 0))
+                                  learner.slot_bytes)
 
 
 def check_resumable(stored: Any, now: Any) -> None:

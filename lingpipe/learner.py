@@ -11,6 +11,7 @@ whichever device they live on, and a layer takes its slots with it when another 
 """
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -65,11 +66,16 @@ class Learner(Configurable):
         self._optimizer.check_decay(self.params.weight_decay)
         self._for_matrix()   # what is refused is refused now, not in the first step
 
-    @property
-    def slot_bytes(self) -> float:
-        """Bytes of optimizer slots and averages that a weight of a matrix takes, besides the weight and its gradient."""
-        variables = self._for_matrix().variables().values()
-        return sum(v.shape.num_elements() * v.dtype.size for v in variables if v.shape.rank == 2) / 256
+    def slot_bytes(self, dtype: tf.DType) -> int:
+        """Bytes of optimizer slots and averages that a number in a matrix of `dtype` takes, besides the number and its gradient."""
+        average = accumulator_dtype(dtype).size if self.params.ema_decay is not None else 0
+        return self._num_slots * dtype.size + average   # Keras gives slots the dtype of the weight
+
+    @functools.cached_property
+    def _num_slots(self) -> int:
+        """Slots that the optimizer keeps for a matrix."""
+        variables = self._for_matrix().variables()
+        return sum(key.startswith('optimizer/') and v.shape.rank == 2 for key, v in variables.items())
 
     def _for_matrix(self) -> LayerLearner:
         return LayerLearner(self, self._optimizer.make, 'layer', {'matrix': tf.Variable(tf.zeros([16, 16]))})

@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from lingpipe.pipeline.schedule import Schedule, Task
     from lingpipe.pipeline.wiring import Element, Value
     from lingpipe.tracing import Residuals
@@ -53,7 +55,7 @@ class Memory:
       residuals: finds what the backward of each layer takes over. It is slow, and called only when
         bytes are asked for.
       recompute: PipelineParams.recompute.
-      slot_bytes: bytes of optimizer slots and averages of one weight that trains.
+      slot_bytes: dtype -> bytes of optimizer slots and averages of one number in a weight that trains.
       num_replicas: R.
       is_summed_in_groups: whether sums of gradients are set aside (PipelineParams.sum_groups).
       receives_gradients: whether replicas send each other all gradients at once, as with the
@@ -63,7 +65,7 @@ class Memory:
     elements: Sequence[Element]
     residuals: Callable[[], Sequence[Residuals]]
     recompute: str = 'cell'
-    slot_bytes: float = 0.0
+    slot_bytes: Callable[[tf.DType], int] = lambda dtype: 0
     num_replicas: int = 1
     is_summed_in_groups: bool = False
     receives_gradients: bool = True
@@ -144,15 +146,15 @@ class _Layer(NamedTuple):
     has_backward: bool
 
 
-def _layer(element: Element, kept: Residuals, leaves: _Leaves, slot_bytes: float,
-           shared: set[str]) -> _Layer:
+def _layer(element: Element, kept: Residuals, leaves: _Leaves,
+           slot_bytes: Callable[[tf.DType], int], shared: set[str]) -> _Layer:
     """What an element adds; shared are the paths of weights that others share."""
     weights = list(element.layer.weights())
     trained_paths = {weight.path for weight in element.trained}
     trained = [weight for weight in weights if weight.path in trained_paths]
     own = [weight for weight in weights if weight.shared_with is None]
     own_bytes = sum(weight.size * weight.dtype.size for weight in own)
-    own_bytes += sum(math.ceil(slot_bytes * w.size) for w in trained if w.shared_with is None)
+    own_bytes += sum(w.size * slot_bytes(w.dtype) for w in trained if w.shared_with is None)
     gradient_bytes = sum(weight.size * max(4, weight.dtype.size) for weight in trained)
 
     read_values, written_values = list(element.reads.values()), list(element.writes.values())

@@ -121,7 +121,6 @@ class Plan:
       edges: (maker cell, reader cell) of all values.
       schedule: the training schedule.
       micro_batch_spec: name -> nested TensorSpec of a micro-batch.
-      bytes_a_weight: bytes of weight, gradient and slots of a parameter.
       memory: what its layers hold, in any cell.
     """
     params: PipelineParams
@@ -131,7 +130,6 @@ class Plan:
     edges: frozenset[tuple[int, int]]
     schedule: Schedule
     micro_batch_spec: dict[str, Any]
-    bytes_a_weight: float
     memory: Memory
 
     def forward_cost(self, k: int) -> float:
@@ -209,7 +207,8 @@ class Plan:
 
 
 def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineParams, devices: Sequence[str],
-              is_frozen: Callable[[str], bool] = lambda path: False, bytes_a_weight: float = 8.0) -> Plan:
+              is_frozen: Callable[[str], bool] = lambda path: False,
+              slot_bytes: Callable[[tf.DType], int] = lambda dtype: 0) -> Plan:
     """Cuts a network into cells.
 
     Args:
@@ -218,7 +217,7 @@ def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineP
       params: K, M and the rest.
       devices: [R K] tf.device strings, replica after replica.
       is_frozen: whether the weight of a path does not train.
-      bytes_a_weight: memory a weight takes with its gradient and slots.
+      slot_bytes: dtype -> bytes that the learner keeps for one number in a weight that trains: see Learner.slot_bytes.
 
     Raises:
       ValueError: M does not divide the batch, more cells than layers, a partition by hand that does not add up, layers
@@ -232,9 +231,9 @@ def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineP
     if params.layer_seconds and len(params.layer_seconds) != len(elements):
         raise ValueError(f'layer_seconds has {len(params.layer_seconds)} numbers, but the network has {len(elements)} layers; '
                          f'measure again.')
-    memory = Memory(elements, functools.partial(residuals_of, elements), params.recompute, bytes_a_weight - 8.0, params.num_replicas,
+    memory = Memory(elements, functools.partial(residuals_of, elements), params.recompute, slot_bytes, params.num_replicas,
                     params.sum_groups > 1, params.replica_reduction == 'add')
-    plan_of = functools.partial(_plan_of, elements, params, devices, micro_spec, bytes_a_weight, memory)
+    plan_of = functools.partial(_plan_of, elements, params, devices, micro_spec, memory)
     plan = plan_of(_spans(elements, params))
     if params.device_bytes is None or max(plan.peak_bytes().values()) <= params.device_bytes:
         return plan
@@ -242,7 +241,7 @@ def make_plan(network: Sequential, batch_spec: dict[str, Any], params: PipelineP
 
 
 def _plan_of(elements: list[Element], params: PipelineParams, devices: Sequence[str], micro_batch_spec: dict[str, Any],
-             bytes_a_weight: float, memory: Memory, spans: Sequence[range]) -> Plan:
+             memory: Memory, spans: Sequence[range]) -> Plan:
     """The plan whose cells are these spans."""
     replicas = [[Cell(k, [elements[i] for i in span], devices[r * len(spans) + k]) for k, span in enumerate(spans)]
                 for r in range(params.num_replicas)]
@@ -252,7 +251,7 @@ def _plan_of(elements: list[Element], params: PipelineParams, devices: Sequence[
                       if cell_of[v.maker] != cell_of[r])
     backward = [k for k, cell in enumerate(cells) if cell.has_backward]
     schedule = make_schedule(params.schedule, params.num_cells, params.num_micro_batches, {*backward, params.num_cells - 1})
-    plan = Plan(params, elements, cells, replicas, edges, schedule, micro_batch_spec, bytes_a_weight, memory)
+    plan = Plan(params, elements, cells, replicas, edges, schedule, micro_batch_spec, memory)
 
     k = range(len(cells))
     duration_of = durations(schedule, [plan.forward_cost(i) for i in k], [plan.backward_cost(i) for i in k], params.recompute != 'none')

@@ -78,7 +78,7 @@ class Program:
         self.network, self.learner, self.seed = network, learner, seed
         specs = [batch_spec] if isinstance(batch_spec, dict) else list(batch_spec)
         self.batch_spec = specs[0]
-        self.plan = plan_lib.make_plan(network, specs[0], params, devices, learner.is_frozen, 8.0 + learner.slot_bytes)
+        self.plan = plan_lib.make_plan(network, specs[0], params, devices, learner.is_frozen, learner.slot_bytes)
         self._shapes = [_Shape(specs[0], self.plan), *[_Shape(spec, self._plan_like(spec)) for spec in specs[1:]]]
         self._replicas = [self._replica(r, cells) for r, cells in enumerate(self.plan.replicas)]
         self.placed = self._replicas[0].placed
@@ -98,7 +98,7 @@ class Program:
         params = self.plan.params.copy()
         params.layers_per_cell = tuple(len(cell.elements) for cell in self.plan.cells)
         devices = [cell.device for cells in self.plan.replicas for cell in cells]
-        return plan_lib.make_plan(self.network, batch_spec, params, devices, self.learner.is_frozen, self.plan.bytes_a_weight)
+        return plan_lib.make_plan(self.network, batch_spec, params, devices, self.learner.is_frozen, self.learner.slot_bytes)
 
     @property
     def weights(self) -> dict[str, tf.Variable]:

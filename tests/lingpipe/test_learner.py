@@ -280,6 +280,21 @@ def test_an_optimizer_holds_its_slots_and_nothing_else(params, bytes_a_weight):
     assert held == {id(v) for v in layer.variables().values()}   # what Keras tracks is what is saved
 
 
+@pytest.mark.parametrize('dtype', [tf.float64, tf.float32, tf.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize('fields', [
+    dict(optimizer=optimizers.SGD.Params()),
+    dict(optimizer=optimizers.RMSProp.Params(momentum=0.9, centered=True)),
+    dict(optimizer=optimizers.SGD.Params(momentum=0.9), ema_decay=0.9),
+    dict(optimizer=optimizers.Adam.Params(beta_2=0.98), ema_decay=0.9),
+], ids=['none', '3 slots', '1 slot and an average', '2 slots and an average'])
+def test_slot_bytes_are_those_of_the_variables_of_any_dtype(fields, dtype):
+    the_learner = learner(**fields)
+    weights = {'model/kernel': tf.Variable(tf.zeros([4, 3], dtype)), 'model/bias': tf.Variable(tf.zeros([3], dtype))}
+    variables = the_learner.for_layer('model', weights).variables()
+    held = sum(v.shape.num_elements() * v.dtype.size for key, v in variables.items() if not key.endswith('/iterations'))
+    assert the_learner.slot_bytes(dtype) * (4 * 3 + 3) == held
+
+
 def test_weights_are_updated_one_after_the_other():
     """Without an order TensorFlow began with the first operation of all updates, and held temporary tensors of all weights at
     once: 4.8 bytes a weight above the slots for RMSProp on eight equal weights, against 2.3."""

@@ -36,13 +36,14 @@ class Tied(Layer):
 
     class Params(Layer.Params):
         dim: int = field(REQUIRED, 'Of w.')
+        dtype: str = field('float32', 'Of w.')
 
     def __init__(self, params, path=''):
         super().__init__(params, path)
-        self.add_weight('w', [self.params.dim, self.params.dim])
+        self.add_weight('w', [self.params.dim, self.params.dim], dtype=tf.as_dtype(self.params.dtype))
 
     def fprop(self, theta, ctx, x):
-        return x @ theta.w
+        return x @ tf.cast(theta.w, x.dtype)
 
     def cost(self, x):
         return Cost(2 * x.shape[0] * self.params.dim ** 2, self.num_weights, x)
@@ -58,11 +59,11 @@ def made(*network):
 
 
 def plan_of(*network, devices=(), frozen=(), **pipeline):
-    """The plan of layers, or of a network that `made` made, with 16 bytes a weight."""
+    """The plan of layers, or of a network that `made` made, with two slots a weight."""
     params = PipelineParams(**pipeline)
     devices = devices or [f'CPU:{i}' for i in range(params.num_devices)]
     network = network[0] if isinstance(network[0], Sequential) else made(*network)
-    return make_plan(network, SPEC, params, devices, lambda path: path in frozen, 16.0)
+    return make_plan(network, SPEC, params, devices, lambda path: path in frozen, lambda dtype: 2 * dtype.size)
 
 
 # A chain of three products for micro-batches of 4 examples: 8 -> 16 -> 16 -> 8 channels, of 4 bytes.
@@ -91,6 +92,12 @@ def test_state_is_weight_gradient_and_slots_where_it_trains_and_the_weight_alone
     plan = plan_of(*CHAIN, num_micro_batches=4, frozen=('model/a/w',))
     assert plan.weight_bytes(0) == 4 * 8 * 16 + 16 * (16 * 16 + 16 * 8)
     assert plan_of(*CHAIN, num_micro_batches=4, sum_groups=2).weight_bytes(0) == 20 * (8 * 16 + 16 * 16 + 16 * 8)
+
+
+@pytest.mark.parametrize(('dtype', 'bytes_a_weight'), [('float64', 8 + 8 + 16), ('float32', 4 + 4 + 8), ('bfloat16', 2 + 4 + 4)])
+def test_slots_have_the_dtype_of_their_weight_and_sums_of_gradients_are_float32_at_least(dtype, bytes_a_weight):
+    plan = plan_of(Tied.Params(name='one', dim=8, dtype=dtype, reads={'x': 'image'}), num_micro_batches=4)
+    assert plan.weight_bytes(0) == 8 * 8 * bytes_a_weight
 
 
 def test_a_tied_weight_has_a_gradient_for_each_use_and_a_copy_where_it_is_not_owned():
