@@ -31,7 +31,7 @@ def held_bytes(cells: Sequence[Cell]) -> list[int]:
         weights = {w.path: w for e in cell.elements for w in e.layer.weights() if w.shared_with is None}
 
         def read(path: str) -> tf.Tensor | None:
-            return tf.compat.v1.placeholder(weights[path].dtype, weights[path].shape) if path in weights else None   # noqa: B023
+            return tf.zeros(weights[path].shape, weights[path].dtype) if path in weights else None   # noqa: B023
 
         gradients_in = [leaf for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
         tracer = CellTracer(cell, read, NoAccumulators(), 0, 'none', training=True)   # type: ignore[arg-type]
