@@ -224,6 +224,8 @@ class Layer(Configurable):
 
     # Whether the result for an example depends on the other examples of the mini-batch, as in a
     # contrastive loss. A plan with more than one micro-batch or replica is then refused.
+    # The last mini-batch of an evaluation is filled up with copies of the last example, of weight 0:
+    # such a layer reads `weight` and leaves them out, or they change the results of the others.
     needs_whole_batch = False
 
     # Names of own weights whose next value depends on the examples in a way that nobody can merge over
