@@ -42,8 +42,8 @@ class Context:
       training: whether dropout drops and BatchNorm uses the micro-batch's own statistics.
       step: int64 scalar tensor, the number of updates made before this one.
       emissions: see Emissions.
-      mean_weight: float32 scalar, what a micro-batch of the mini-batch weighs on average: the sum of the main loss's weights, over
-        all replicas, divided by R M.
+      mean_weight: float32 scalar, the mean weight of a micro-batch: the sum of the main loss's weights, over all replicas,
+        divided by R M.
       gather: None, or, if batch statistics are to be those of all R replicas: [...] -> [R, ...], what each has at this place for the
         micro-batch of the same index, in the order of replicas. It has no gradient.
     """

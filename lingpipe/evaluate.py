@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -48,10 +49,10 @@ class Evaluations:
         self._evaluators: dict[str, Evaluator] = {}
 
     def check(self, name: str) -> None:
-        """Looks, before anything is computed, whether the network can be evaluated on the eval input `name`: reads one mini-batch.
+        """Reads one mini-batch of the eval input `name`, and computes nothing.
 
         Raises:
-          ValueError: it cannot, or the input is empty or cannot be read.
+          ValueError: the network cannot be evaluated on it, or the input is empty or cannot be read.
         """
         source = self.inputs[name]
         with named(f'eval_inputs.{name}'):
@@ -77,13 +78,15 @@ class Evaluations:
         review, evaluator = self._task.review(one), self._evaluator(name)
         sums: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
         for number, batch in enumerate(one.batches()):
+            position = number * one.params.batch_size
+            check = functools.partial(check_batch, f'eval_inputs.{name}', one, position, batch, evaluator.check)
             try:
                 results, fetched = evaluator.step(batch)
             except BadIdError:
-                check_batch(f'eval_inputs.{name}', one, number * one.params.batch_size, batch, evaluator.check)
+                check()   # It names the example.
                 raise
             if not math.isfinite(float(results['loss'][0])):
-                check_batch(f'eval_inputs.{name}', one, number * one.params.batch_size, batch, evaluator.check)
+                check()
             for metric, (value, weight) in results.items():
                 sums[metric].append((float(value), float(weight)))
             if review:
@@ -135,7 +138,10 @@ class EvaluationLog:
         self._path = os.path.join(logdir, 'evaluations.jsonl')
 
     def repair(self) -> None:
-        """Makes the file one of evaluations alone. What it was is set aside, unless only a last line was cut short, as by a kill."""
+        """Leaves only lines that are evaluations in the file.
+
+        A last line that a kill cut short is removed. If other lines are wrong, the file as it was is set aside.
+        """
         side_files.make_way_for_file(self._path)
         try:
             lines = self._lines()
@@ -169,7 +175,7 @@ class EvaluationLog:
             file.write((json.dumps({'step': step, 'input': name, **metrics}) + '\n').encode())
 
     def read(self) -> list[dict[str, Any]]:
-        """All evaluations, oldest first; what is none is left out."""
+        """All evaluations, oldest first; lines that are none are left out."""
         try:
             return [found for line in self._lines() if (found := _evaluation(line)) is not None]
         except OSError:   # `repair` has warned of it
@@ -189,7 +195,7 @@ class EvaluationLog:
 
 
 def _evaluation(line: bytes) -> dict[str, Any] | None:
-    """What a line of the log says: step, input, and numbers by name; None if it is no such line."""
+    """The evaluation in a line of the log: step, input, and numbers by name; None if the line is none."""
     try:
         found = json.loads(line)
         is_right = type(found['step']) is int and isinstance(found['input'], str)

@@ -34,8 +34,8 @@ class SavedState:
           examples_per_step: of an update.
           is_in_background: whether steps may go on while one is written.
           say: shows a line.
-          params_text: the experiment's Params, which every checkpoint keeps, so that no other experiment goes on from it.
-          check_params: raises ValueError if the training whose checkpoint keeps this text cannot go on here.
+          params_text: the experiment's Params, which every checkpoint keeps, so that no other experiment resumes from it.
+          check_params: is given the Params text of a checkpoint, and raises ValueError if this run cannot resume from it.
         """
         self.step = self.num_nonfinite = self.num_nonfinite_in_a_row = self.num_updates = 0
         self._checkpointer, self._program, self._task, self._source = checkpointer, program, task, source
@@ -113,7 +113,8 @@ class SavedState:
             return
         self.check(is_at_end=True)   # of the checkpoint before
         earlier = [step for step in self._checkpointer.steps() if step < self.step]
-        # The weights of this step are tried by the next; those of the newest before were tried by this one, if it was finite.
+        # Whether this step's weights are good shows in the next step. If this step was finite, the newest checkpoint before
+        # it is good; otherwise no one knows which of them is.
         spared = earlier if self.num_nonfinite_in_a_row else earlier[-1:]
         save = self._checkpointer.begin if self._is_in_background and not is_at_end else self._checkpointer.save
         self._last_saved = self.step

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from lingpipe.cluster import HOME
 from lingpipe.cluster.workers import process_of, wait_for_ops
 
 FORMAT = 1
 STEP_NAME = re.compile(r'step-(\d{8,})')   # of a checkpoint's directory
-_HERE = '/job:localhost/device:CPU:0'   # the process that writes and reads files, whatever others have variables
 _NUM_CHUNKS = 64                    # of a checkpoint, unless they get too small or too large
 _CHUNK_BYTES = (1 << 21, 1 << 28)   # 2 ms to 0.3 s of work; a file takes 0.8 ms besides
 _VARIABLE_BYTES = 20_000            # take as long to write as a variable does besides its bytes
@@ -63,7 +63,7 @@ def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor],
     """
     os.makedirs(path)
     prefixes, chunks = [], list(_chunks(facts['variables']))
-    with tf.device(_HERE):
+    with tf.device(HOME):
         own = process_of(tf.constant(0))
         for i, keys in enumerate(chunks):
             rest(len(chunks) - i + 2)

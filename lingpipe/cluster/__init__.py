@@ -13,6 +13,7 @@ which can read and write files. Servers therefore listen at loopback unless told
 (a VLAN, a VPN, a Kubernetes NetworkPolicy, which tools.launch_kubernetes writes) or a firewall that lets only these machines in.
 """
 from lingpipe.cluster.settings import (
+    HOME,
     MAX_DEVICES,
     check_devices,
     configure,
@@ -22,5 +23,5 @@ from lingpipe.cluster.settings import (
     set_graph_optimizer,
 )
 
-__all__ = ['MAX_DEVICES', 'check_devices', 'configure', 'default_devices', 'expected_devices', 'place',
+__all__ = ['HOME', 'MAX_DEVICES', 'check_devices', 'configure', 'default_devices', 'expected_devices', 'place',
            'set_graph_optimizer']

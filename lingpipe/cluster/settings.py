@@ -18,6 +18,9 @@ _M_MMAP_THRESHOLD = -3  # of malloc.h
 _TOP_PAD_BYTES = 64 << 20   # the most that glibc gives the heap of a thread
 _M_TOP_PAD = -2
 
+# The CPU of this process, whichever devices hold cells: mini-batches come from it, results and checkpoints go to it.
+HOME = '/job:localhost/device:CPU:0'
+
 MAX_DEVICES = 4096   # TensorFlow takes a minute to make 10,000 logical devices, and each brings a thread
 
 

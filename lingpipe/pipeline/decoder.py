@@ -28,6 +28,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe import nested
+from lingpipe.cluster import HOME
 from lingpipe.context import Context, DecodingContext
 from lingpipe.layer import Layer
 from lingpipe.nested import NestedMap
@@ -35,7 +36,6 @@ from lingpipe.pipeline import search
 from lingpipe.pipeline.cell import Cell
 from lingpipe.pipeline.placed import placed
 from lingpipe.pipeline.search import SearchParams
-from lingpipe.pipeline.step import HOME
 from lingpipe.pipeline.wiring import BATCH, Element, Value
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from lingpipe import nested
+from lingpipe.cluster import HOME
 from lingpipe.pipeline import plan as plan_lib
 from lingpipe.pipeline import results
 from lingpipe.pipeline.accumulators import Accumulators
@@ -15,7 +16,7 @@ from lingpipe.pipeline.cell import Cell, Task
 from lingpipe.pipeline.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.placed import placed
 from lingpipe.pipeline.schedule import forward_only
-from lingpipe.pipeline.step import HOME, check_batch, explained, run_tasks
+from lingpipe.pipeline.step import check_batch, explained, run_tasks
 from lingpipe.pipeline.tracer import CellTracer
 from lingpipe.pipeline.transfers import Traffic, Wire, forward_traffic
 from lingpipe.tracing import trace

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from lingpipe import cluster, nested
+from lingpipe.cluster import HOME
 from lingpipe.cluster.workers import wait_for_ops
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learner import Learner
@@ -26,7 +27,7 @@ from lingpipe.pipeline.evaluator import Evaluator
 from lingpipe.pipeline.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.plan import PipelineParams, Plan
 from lingpipe.pipeline.replicas import Replica, check_equal, check_replicated, copy_first, groups_of, reduce
-from lingpipe.pipeline.step import HOME, Ran, check_batch, explained, is_of_spec, run_tasks
+from lingpipe.pipeline.step import Ran, check_batch, explained, is_of_spec, run_tasks
 from lingpipe.pipeline.timeline import Timeline
 from lingpipe.pipeline.tracer import CellTracer
 from lingpipe.pipeline.transfers import Traffic, Wire, backward_traffic, forward_traffic, norms_traffic, replicas_traffic, update_traffic

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe import nested
+from lingpipe.cluster import HOME
 from lingpipe.pipeline import cell as cell_lib
 from lingpipe.pipeline.accumulators import Accumulators
 from lingpipe.pipeline.bad_ids import BadIdError, find_bad_id
@@ -25,9 +26,6 @@ from lingpipe.pipeline.play import play
 from lingpipe.pipeline.schedule import Schedule, Task
 from lingpipe.pipeline.transfers import Wire
 from lingpipe.pipeline.wiring import BATCH, Element, Value
-
-# The device of this process, whichever devices hold cells: mini-batches come from it, results go to it.
-HOME = '/job:localhost/device:CPU:0'
 
 
 @dataclasses.dataclass
