@@ -1,4 +1,4 @@
-"""Closed pipe: a command whose reader has gone, as in `command | head`, ends quietly; a training goes on.
+"""Closed pipe: a command whose reader has gone, as in `command | head`, ends quietly; a training or a worker goes on.
 
 Python raises BrokenPipeError for the next line that is printed, and again when the interpreter flushes the
 standard output at its end. Without Python, SIGPIPE would end the command; it would also end a training that
@@ -10,6 +10,7 @@ import os
 import select
 import sys
 from collections.abc import Callable
+from typing import TextIO
 
 EXIT_CODE = 141   # 128 + SIGPIPE, as shells count a command that the signal has ended
 
@@ -37,10 +38,18 @@ def ends_quietly(command: Callable[[], int]) -> int:
         raise
 
 
-def discard_output() -> None:
+def say(text: str, out: TextIO) -> None:
+    """Prints a line at once, as a process does that must not end because nobody reads `out` any more."""
+    try:
+        print(text, file=out, flush=True)
+    except BrokenPipeError:
+        discard_output(out.fileno())
+
+
+def discard_output(descriptor: int = 1) -> None:
     """Lets all that is printed from now on, and what is still in the buffer, go nowhere."""
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
+    os.dup2(null, descriptor)
     os.close(null)
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from lingpipe import closed_pipe
 from lingpipe.cluster import listening, server
 from tools import parser, trainer_flags
 from tools.command_line import command
@@ -126,7 +127,7 @@ def name_of(code: int) -> str:
 
 def say(text: str) -> None:
     """One line for whoever looks."""
-    print(f'launch_local: {text}', flush=True)
+    closed_pipe.say(f'launch_local: {text}', sys.stdout)
 
 
 @command

@@ -19,6 +19,7 @@ from typing import NoReturn
 
 import tensorflow as tf
 
+from lingpipe import closed_pipe
 from lingpipe.cluster import listening, settings
 
 _LOOK_EVERY_S = 1.0
@@ -95,12 +96,12 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float) 
                 raise OSError(f'a worker cannot listen at {address}: {error.strerror or error}; choose another --address.') from error
             time.sleep(0.1)
     listening.check_system(host)   # or every server would fail at it
-    print(f'worker at {address}, process {os.getpid()}', flush=True)
+    closed_pipe.say(f'worker at {address}, process {os.getpid()}', sys.stdout)
     while True:
         started_s = time.monotonic()
         server = _fork(host, port, config)
         why = _wait(server, host, port, hangs_after_s)
-        print(f'worker at {address}: {why}; it starts again', flush=True)
+        closed_pipe.say(f'worker at {address}: {why}; it starts again', sys.stdout)
         if time.monotonic() - started_s < 1.:
             time.sleep(1.)   # one that ends at once would be started without end
 
@@ -118,8 +119,9 @@ def _fork(host: str, port: int, config: tf.compat.v1.ConfigProto) -> int:
             os._exit(0)
         start(host, port, config).join()
     except BaseException as error:   # nothing of the process above may run here
-        print(f'worker: {error}', file=sys.stderr, flush=True)
-    os._exit(1)
+        closed_pipe.say(f'worker: {error}', sys.stderr)
+    finally:
+        os._exit(1)
 
 
 def start(host: str, port: int, config: tf.compat.v1.ConfigProto) -> tf.distribute.Server:

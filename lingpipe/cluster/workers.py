@@ -22,6 +22,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import device_attributes_pb2, tensor_pb2
 
+from lingpipe import closed_pipe
 from lingpipe.cluster import listening
 from lingpipe.process_name import this_process
 
@@ -82,7 +83,7 @@ def _wait(address: str, task: int, deadline_s: float, wait_s: float, but_not: in
             why = str(error)
         if left_s < wait_s - _TELL_AFTER_S and not is_told:
             is_told = True
-            print(f'waiting up to {wait_s:g} s for worker {task}, {address} ({why})', file=sys.stderr, flush=True)
+            closed_pipe.say(f'waiting up to {wait_s:g} s for worker {task}, {address} ({why})', sys.stderr)
         if left_s <= 0:
             raise OSError(f'worker {task}, {address}, does not answer within {wait_s:g} s ({why}); start it there with --mode=worker '
                           f'--address={address}, or correct --devices.')

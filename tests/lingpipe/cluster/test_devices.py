@@ -1,5 +1,6 @@
 """Promises about --devices: what a text means, in which order, and one sentence for what cannot be."""
 import json
+import os
 import socket
 import threading
 
@@ -218,6 +219,28 @@ def test_port_that_is_taken_at_another_address_is_one_sentence(monkeypatch, othe
             server.serve(address, server.session_config(''), 60.)
         with pytest.raises(OSError, match=f'^the trainer {why}$'):
             workers.Connection([], address)
+
+
+def test_worker_goes_on_when_nobody_reads_its_output(monkeypatch):
+    """It ended when it had a line to say: worker | head was gone when the first trainer came."""
+    class BegunTwiceError(Exception):
+        pass
+
+    begun = []
+
+    def begin(*_):
+        begun.append('a server')
+        if len(begun) == 2:
+            raise BegunTwiceError
+
+    monkeypatch.setattr(server, '_fork', begin)
+    monkeypatch.setattr(server, '_wait', lambda *_: 'a controller has come')
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, 'w') as unread:
+        monkeypatch.setattr('sys.stdout', unread)
+        with pytest.raises(BegunTwiceError):
+            server.serve(f'127.0.0.1:{listening.free_port()}', server.session_config(''), 60.)
 
 
 def test_trainer_that_cannot_listen_leaves_workers_to_whom_they_serve(monkeypatch):
