@@ -96,7 +96,7 @@ class SavedState:
             try:
                 self._check_params(metadata['params'])
             except ValueError as error:
-                raise ValueError(f'{self._checkpointer.directory} cannot be gone on with: {error}') from error
+                raise ValueError(f'cannot resume training in {self._checkpointer.directory}: {error}') from error
 
     def prepare(self) -> None:
         """Makes ready to save in the background, which would hold up the first step that does."""

@@ -179,7 +179,7 @@ def _guarding(port: int) -> socket.socket:
 
 
 def _fill(port: int) -> None:
-    """Takes the only place in the queue of a guard, which drops packets that may have come over any hop."""
+    """Takes the only place in the guard's queue, so that it drops this machine's packets too, which have come over no hop."""
     with contextlib.suppress(OSError), socket.socket() as one:   # or there is no loopback
         one.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, _MOST_HOPS)
         one.settimeout(1.)

@@ -137,7 +137,7 @@ class Connection:
           own_address: 'host:port' at which the workers reach this process; default: found out.
           wait_s: for all of it.
           name: of this process, for others that ask a worker whom it serves.
-          is_again: whether the workers are left to whom they serve by now, if that has another name.
+          is_again: whether this process has had the workers before; one that serves another by now is left to it.
 
         Raises:
           OSError: a worker does not answer in time, or serves another, or own_address cannot be listened at.
@@ -175,7 +175,7 @@ class Connection:
         return ''
 
     def _taker(self, worker: Worker) -> str:
-        """The name of whom the worker serves, if that is another."""
+        """The name of the controller that the worker serves; '' if that is this one, or none."""
         name = served_by(worker.address)
         return name if name != self._name else ''
 
@@ -241,7 +241,7 @@ def _give_name(address: str, name: str) -> None:
 
 
 def _name_variable() -> tf.Tensor:
-    """Of the bytes of UTF-8: numbers are packed in one way, strings in two."""
+    """The worker's variable for a controller's name, as bytes of UTF-8: TensorFlow packs numbers in one way, strings in two."""
     return tf.raw_ops.VarHandleOp(dtype=tf.uint8, shape=None, shared_name='lingpipe/served_by')
 
 

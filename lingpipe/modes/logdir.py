@@ -80,7 +80,7 @@ def _check_resumable(logdir: str, stored: Any, params: Any) -> None:
     try:
         check_resumable(stored, params)
     except ValueError as error:
-        raise ValueError(f'{logdir} cannot be gone on with: {error}') from error
+        raise ValueError(f'cannot resume training in {logdir}: {error}') from error
 
 
 def _tells_of(text: str, params: Any) -> bool:

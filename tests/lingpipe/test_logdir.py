@@ -44,7 +44,8 @@ def test_checkpoint_tells_whose_it_is_whatever_params_txt_says(tmp_path, caplog,
     contents = {**DAMAGED, 'truncated': params.to_text()[:500].encode(), 'of another experiment': make_params(seed=3).to_text().encode()}
     save(tmp_path, 1, params)
     put(tmp_path / 'params.txt', contents[what])
-    with pytest.raises(ValueError, match=rf'^{tmp_path} cannot be gone on with: it holds a training whose seed \(was 0, is 4\) differ; '):
+    with pytest.raises(ValueError, match=rf'^cannot resume training in {tmp_path}: it holds a training whose seed '
+                                         r'\(was 0, is 4\) differ; '):
         logdir.claim(str(tmp_path), make_params(seed=4))
     assert not caplog.records
     logdir.claim(str(tmp_path), params)

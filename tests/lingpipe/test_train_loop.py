@@ -157,8 +157,8 @@ def test_checkpoint_knows_whose_it_is(tmp_path, change, differs):
     assert os.listdir(tmp_path / 'checkpoints') and not (tmp_path / 'params.txt').exists()
     loop = make_loop(make_params(train__num_steps=4, **change), tmp_path, has_evaluation=False)
     before = values_of(loop)
-    with pytest.raises(ValueError, match=rf'^{tmp_path}/checkpoints cannot be gone on with: it holds a training whose {differs} differ; .*'
-                                         r'Set them back, or choose another logdir'):
+    with pytest.raises(ValueError, match=rf'^cannot resume training in {tmp_path}/checkpoints: it holds a training whose '
+                                         rf'{differs} differ; .*Set them back, or choose another logdir'):
         loop.run()
     assert_same(values_of(loop), before)
 

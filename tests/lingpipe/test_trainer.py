@@ -248,8 +248,8 @@ def test_logdir_of_another_experiment_is_refused_and_kept(capsys, monkeypatch, t
     for override in ('seed=3', 'task.learner.clip_norm=1', 'train_input.seed=1', 'pipeline.num_micro_batches=4', 'intra_op_threads=2'):
         path, value = override.split('=')
         error = error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=4', f'--set={override}')
-        assert re.search(rf'{tmp_path} cannot be gone on with: it holds a training whose {re.escape(path)} \(was [\w.]+, is {value}[.0]*\) '
-                         rf'differ.* Set them back, or choose another logdir', error)
+        assert re.search(rf'cannot resume training in {tmp_path}: it holds a training whose {re.escape(path)} '
+                         rf'\(was [\w.]+, is {value}[.0]*\) differ.* Set them back, or choose another logdir', error)
     assert (tmp_path / 'params.txt').read_text() == before
 
 
