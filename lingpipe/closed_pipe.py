@@ -39,10 +39,10 @@ def ends_quietly(command: Callable[[], int]) -> int:
 
 
 def say(text: str, out: TextIO) -> None:
-    """Prints a line at once, as a process does that must not end because nobody reads `out` any more."""
+    """Prints a line at once, for a process that goes on though nobody reads `out` any more, or its disk is full."""
     try:
         print(text, file=out, flush=True)
-    except BrokenPipeError:
+    except OSError:
         discard_output(out.fileno())
 
 

@@ -221,7 +221,8 @@ def test_port_that_is_taken_at_another_address_is_one_sentence(monkeypatch, othe
             workers.Connection([], address)
 
 
-def test_worker_goes_on_when_nobody_reads_its_output(monkeypatch):
+@pytest.mark.parametrize('output', ['a pipe that nobody reads', 'a full disk'])
+def test_worker_goes_on_when_its_output_cannot_be_written(monkeypatch, output):
     """It ended when it had a line to say: worker | head was gone when the first trainer came."""
     class BegunTwiceError(Exception):
         pass
@@ -237,8 +238,11 @@ def test_worker_goes_on_when_nobody_reads_its_output(monkeypatch):
     monkeypatch.setattr(server, '_wait', lambda *_: 'a controller has come')
     reader, writer = os.pipe()
     os.close(reader)
-    with open(writer, 'w') as unread:
-        monkeypatch.setattr('sys.stdout', unread)
+    if output == 'a full disk':
+        os.close(writer)
+        writer = os.open('/dev/full', os.O_WRONLY)
+    with open(writer, 'w') as unwritten:
+        monkeypatch.setattr('sys.stdout', unwritten)
         with pytest.raises(BegunTwiceError):
             server.serve(f'127.0.0.1:{listening.free_port()}', server.session_config(''), 60.)
 
