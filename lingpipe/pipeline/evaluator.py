@@ -1,7 +1,7 @@
 """Evaluator: a program's network forward only, pipelined over the same devices."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -16,7 +16,7 @@ from lingpipe.pipeline.cell import Cell, Task
 from lingpipe.pipeline.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.placed import placed
 from lingpipe.pipeline.schedule import forward_only
-from lingpipe.pipeline.step import check_batch, explained, run_tasks
+from lingpipe.pipeline.step import Ran, check_batch, explained, run_tasks
 from lingpipe.pipeline.tracer import CellTracer
 from lingpipe.pipeline.transfers import Traffic, Wire, forward_traffic
 from lingpipe.tracing import trace
@@ -49,6 +49,7 @@ class Evaluator:
         self._program, self._plan, self._batch_spec, self._fetched = program, plan, batch_spec, fetched
         self._is_broken = False
         self._accumulators: list[Accumulators] = []
+        self._run: Callable[[dict[str, Any]], Ran] | None = None
         self._step: Any = None
 
     def check(self, batch: dict[str, Any]) -> BadId | None:
@@ -78,14 +79,18 @@ class Evaluator:
     def step(self, batch: dict[str, Any]) -> tuple[dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, Any]]:
         """Returns ({name: (sum, weight)} of losses and metrics, {name: value} of what is fetched, for the whole mini-batch)."""
         batch = check_batch(batch, self._batch_spec)
-        if self._step is None:
-            self._step = self._build()
+        if self._run is None:
+            self._run, self._step = self._build()
         if self._is_broken:
             for accumulators in self._accumulators:
                 accumulators.reset()
         self._is_broken = True  # If the step fails, the accumulators hold partial sums.
         with explained(self._plan.elements, batch):
-            made = self._step(*nested.leaves(batch))
+            try:
+                made = self._step(*nested.leaves(batch))
+            except tf.errors.CancelledError:   # Often all that is said when a device fails; see Program._call.
+                self._run(nested.map_leaves(tf.convert_to_tensor, batch))
+                raise
         self._is_broken = False
         return made['sums'], made['outputs']
 
@@ -97,7 +102,8 @@ class Evaluator:
         """The cells of the plan. They are made anew, since their outputs include what is fetched."""
         return [Cell(c.index, c.elements, c.device) for c in self._plan.cells]
 
-    def _build(self) -> Any:
+    def _build(self) -> tuple[Callable[[dict[str, Any]], Ran], Any]:
+        """Returns (a function that runs the tasks on a mini-batch, the traced step)."""
         program, batch_spec, fetched = self._program, self._batch_spec, self._fetched
         m = self._plan.params.num_micro_batches
         cells = self._cells()
@@ -112,13 +118,16 @@ class Evaluator:
             tasks['F', cell.index] = forward
         mean_weight = MeanWeight(self._plan.elements, training=False) if asked_for(tasks.values()) else None
 
-        def body(*flat: tf.Tensor) -> Any:
-            """One mini-batch through all cells, and what the layers emitted."""
-            batch = nested.pack_like(batch_spec, list(flat))
+        def run(batch: dict[str, Any]) -> Ran:
+            """One mini-batch through all cells: calls that are added to a graph or, eagerly, run one by one."""
             with tf.device(HOME):
                 weight = mean_weight and mean_weight.of(batch, m)
-            ran = run_tasks(forward_only(len(cells), m), cells, tasks, batch, tf.constant(0, tf.int64),
-                            tf.constant(0), program.placed.shared_reader(variables), Wire(None), mean_weight=weight)
+            return run_tasks(forward_only(len(cells), m), cells, tasks, batch, tf.constant(0, tf.int64),
+                             tf.constant(0), program.placed.shared_reader(variables), Wire(None), mean_weight=weight)
+
+        def body(*flat: tf.Tensor) -> Any:
+            """One mini-batch through all cells, and what the layers emitted."""
+            ran = run(nested.pack_like(batch_spec, list(flat)))
             with tf.device(HOME):
                 outputs = {name: nested.pack_like(value.spec, [tf.concat([ran.values[(value, i), j] for j in range(m)], 0)
                                                                for i in range(len(value.specs))]) for name, value in fetched.items()}
@@ -129,7 +138,7 @@ class Evaluator:
             with tf.device(HOME):
                 return {'sums': results.named_sums(emitted), 'outputs': outputs}
 
-        return tf.compat.v1.wrap_function(body, nested.leaves(batch_spec))
+        return run, tf.compat.v1.wrap_function(body, nested.leaves(batch_spec))
 
 
 def _read_and_reset(accumulators: Accumulators) -> results.Emitted:

@@ -205,6 +205,33 @@ def test_a_step_that_fails_leaves_nothing_behind_and_says_why(num_cells):
     assert_same(values_of(program), values_of(clean))
 
 
+def test_an_evaluation_that_is_cut_off_says_why(monkeypatch):
+    """In an evaluation TensorFlow mostly says that something was cancelled, which with workers counts as a lost one."""
+    wrap_function = tf.compat.v1.wrap_function
+
+    def cut_off_on_mini_batches(body, signature):
+        function = wrap_function(body, signature)
+
+        def call(*args):
+            if isinstance(args[0], np.ndarray):
+                raise tf.errors.CancelledError(None, None, 'RecvAsync is cancelled.')
+            return function(*args)
+
+        call.graph = function.graph
+        return call
+
+    def checked(layer, theta, ctx, x):
+        with tf.control_dependencies([tf.debugging.assert_less(tf.abs(x), 1e6, 'an activation is no number')]):
+            return tf.identity(x)
+
+    bad, = batches(1)
+    bad['image'][BATCH - 1] = np.nan
+    evaluator = program_of(net(given(checked)), 2).evaluator(nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), bad))
+    monkeypatch.setattr(tf.compat.v1, 'wrap_function', cut_off_on_mini_batches)
+    with pytest.raises(tf.errors.InvalidArgumentError, match='an activation is no number'):
+        evaluator.step(bad)
+
+
 def test_a_step_that_is_not_finite_touches_no_slot_no_average_and_no_state_of_a_keras_layer():
     network = net(layers.BatchNorm.Params(name='bn', dim=D), layers.KerasLayer.Params(
         name='keras', class_name='BatchNormalization', input_shape=(D,)))
