@@ -30,14 +30,16 @@ Other than in Keras:
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend.common import global_state
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layer import Layer
@@ -45,6 +47,8 @@ from lingpipe.layers.keras_state import KerasState, Moments, check_is_outside_lo
 from lingpipe.layers.masks import mask_of
 from lingpipe.layers.shapes import dims
 from lingpipe.nested import NestedMap
+
+_VARIABLES_WITHOUT_VALUES = 'uninitialized_variables'   # Keras' name of its list of them.
 
 
 class KerasLayer(Layer):
@@ -79,7 +83,7 @@ class KerasLayer(Layer):
         super().__init__(params, path)
         p = self.params
         self.takes_text = p.input_dtype == 'string'
-        with tf.init_scope(), keras.StatelessScope(initialize_variables=False):
+        with tf.init_scope(), _without_values():
             try:
                 self.keras_layer = _class_of(p.class_name).from_config(_parsed(p.config))
                 output = self.keras_layer(keras.KerasTensor((None, *p.input_shape), p.input_dtype))
@@ -271,6 +275,22 @@ def _unique(names: list[str]) -> list[str]:
         found.append(name if times[name] == 1 else f'{name}_{seen[name]}')
         seen[name] += 1
     return found
+
+
+@contextlib.contextmanager
+def _without_values() -> Iterator[None]:
+    """Within it, Keras makes variables that have shapes and initializers, and never get a value.
+
+    Keras lists the variables that are made in a StatelessScope and gives every listed one its first value when any
+    ordinary scope ends, as in the next symbolic call of a Keras layer anywhere in the process. The variables made
+    here are taken off that list, for which Keras has no public name.
+    """
+    listed = list(global_state.get_global_attribute(_VARIABLES_WITHOUT_VALUES, []))
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+    finally:
+        global_state.set_global_attribute(_VARIABLES_WITHOUT_VALUES, listed)
 
 
 def _class_of(name: str) -> Any:
