@@ -144,7 +144,7 @@ def test_list_prints_names_and_first_lines(capsys, monkeypatch, tmp_path):
 def test_inspect_makes_no_weight_and_needs_no_device(capsys, monkeypatch):
     monkeypatch.setattr(Weight, 'initial_value', None)
     monkeypatch.setattr(tf.config, 'list_logical_devices', None)
-    billion = [f'--set=task.model.layers[{i}].dim=16384' for i in range(4)]
+    billion = ['--set=train_input.dim=16384', *[f'--set=task.model.layers[{i}].dim=16384' for i in range(4)]]
     assert trainer.main(['trainer', MODEL, '--mode=inspect', '--set=pipeline.num_cells=5', '--set=pipeline.schedule=gpipe', *billion]) == 0
     out = capsys.readouterr().out
     assert '1,073,741,824 parameters in 5 cells\n2 micro-batches of 4 examples; schedule gpipe, recompute cell\n' in out
