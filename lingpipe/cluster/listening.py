@@ -187,7 +187,7 @@ def _fill(port: int) -> None:
 
 
 def _family() -> socket.AddressFamily:
-    """Of the socket that gRPC binds to all addresses: it looks whether ::1 is there. An IPv6 socket takes IPv4 too."""
+    """Returns the family of the socket that gRPC binds: IPv6, which takes IPv4 too, if ::1 is there."""
     try:
         with socket.socket(socket.AF_INET6) as one:
             one.bind(('::1', 0))

@@ -77,7 +77,7 @@ class BatchNorm(Layer):
     class Params(Layer.Params):
         """Channels, and how they are normalised."""
         dim: int = field(REQUIRED, 'C, the channels of the input.', least=1)
-        decay: float = field(0.99, 'Of the moving averages: new = decay * old + (1 - decay) * value of the mini-batch.',
+        decay: float = field(0.99, 'Decay of the moving averages: new = decay * old + (1 - decay) * value of the mini-batch.',
                              least=0, most=1)
         epsilon: float = field(1e-3, 'Added to the variance.', least=0)
         scale_initializer: str = field('ones', "Name of the Keras initializer of scale; 'zeros' for the last one of a residual branch.")

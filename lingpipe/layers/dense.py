@@ -75,7 +75,7 @@ class Activation(Layer):
         return activation_fn(self.params.activation)(x)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """That of one row, traced, times the rows."""
+        """The cost of one row, traced, times the number of rows."""
         static_shape(x, self.path, 'x')
         return Cost(activation_flops(self.params.activation, x), 0, as_spec(x))
 

@@ -90,7 +90,7 @@ class PositionEmbedding(Layer):
         """The kind of the vectors, and their size."""
         dim: int = field(REQUIRED, 'D, the channels of the input.', least=1)
         kind: str = field('sinusoidal', "'sinusoidal' or 'learned'.")
-        max_length: int = field(0, 'Of learned ones: the largest T.', least=0)
+        max_length: int = field(0, 'The largest T, for learned positions.', least=0)
 
         def check(self) -> None:
             """Raises ValueError for an unknown kind, learned positions without max_length, or sines of an odd dim."""

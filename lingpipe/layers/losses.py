@@ -88,7 +88,7 @@ class CrossEntropyLoss(Loss):
             ctx.emit_metric(self.path, 'top5', tf.reduce_sum(tf.cast(is_near, tf.float32) * weight), weight_sum)
 
     def _losses(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Of every row, float32 [rows]; labels int32 [rows], and NaN where one is negative."""
+        """The loss of every row, float32 [rows]; labels int32 [rows]. It is NaN where a label is negative."""
         smoothing, num_classes = self.params.label_smoothing, logits.shape[-1]
         classes = tf.maximum(labels, 0)
         if not smoothing:

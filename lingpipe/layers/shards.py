@@ -26,7 +26,7 @@ class Shardable(Layer):
 
     class Params(Layer.Params):
         """Which shard it is; `split` sets this."""
-        shard: int = field(0, 'Which of num_shards it is, from 0.', least=0)
+        shard: int = field(0, 'The index of this shard among num_shards, from 0.', least=0)
         num_shards: int = field(1, 'How many layers the whole is split into; 1: it is the whole.',
                                 least=1, most=10_000)
 

@@ -33,7 +33,7 @@ class Residual(Layer):
 
     class Params(Layer.Params):
         """Dropout."""
-        dropout_rate: float = field(0., 'Of the branch, in training.', least=0, below=1)
+        dropout_rate: float = field(0., 'Dropout rate of the branch, in training.', least=0, below=1)
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor, branch: tf.Tensor) -> tf.Tensor:
         """x, branch [b, ..., D] -> [b, ..., D]. Raises ValueError if they are of different shapes."""

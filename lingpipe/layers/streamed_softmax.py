@@ -55,7 +55,7 @@ class SoftmaxShard(Logits):
                          label=tf.where(is_mine, own, partial['label']), total=partial['total'] + total)
 
     def cost(self, x: tf.TensorSpec, labels: tf.TensorSpec, partial: Any = None) -> Cost:  # type: ignore[override]
-        """That of the logits, 6 operations each, and some a row."""
+        """The cost of the logits, 6 operations each, and some a row."""
         self.check_partial(partial)
         self._check_labels(x, labels)
         made = super().cost(x)

@@ -97,11 +97,11 @@ class _TransformerLayer(Layer):
         hidden_dim: int = field(REQUIRED, 'F, the hidden units of the feed-forward part; 0: there is none (see split_feed_forward.py).',
                                 least=0)
         activation: str = field('relu', 'Name in keras.activations.')
-        dropout_rate: float = field(0., 'Of what every part adds to x, in training.',
+        dropout_rate: float = field(0., 'Dropout rate of what every part adds to x, in training.',
                                     least=0, below=1)
-        attention_dropout_rate: float = field(0., 'Of the weights of the attention.',
+        attention_dropout_rate: float = field(0., 'Dropout rate of the attention weights.',
                                               least=0, below=1)
-        hidden_dropout_rate: float = field(0., 'Of the hidden units.', least=0, below=1)
+        hidden_dropout_rate: float = field(0., 'Dropout rate of the hidden units.', least=0, below=1)
         ffn_init_scale: float = field(1., 'Factor on the variance of the first values of the feed-forward weights.',
                                       least=0)
         norm_epsilon: float = field(1e-5, 'Added to the variance by LayerNorm.', least=0)

@@ -26,7 +26,7 @@ class SearchParams(Params):
     """How the best sequence of ids is looked for."""
     beam_size: int = field(4, 'k, the hypotheses that are followed; 1: greedy, the best id every time.',
                            least=1)
-    alpha: float = field(0.6, 'Of the length normalisation: 0 is none, which favours short results; usual are 0.6 to 1.',
+    alpha: float = field(0.6, 'Strength of the length normalisation: 0 is none, which favours short results; usual are 0.6 to 1.',
                          least=0)
     max_length: int = field(256, 'Ids of a result, its end included, at most.', least=1)
 

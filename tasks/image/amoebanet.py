@@ -122,7 +122,7 @@ class AmoebaNet(Sequential):
                         "'v3': both.")
         drop_path_steps: int = field(0, "For 'v1' and 'v3': updates in which it falls; the reference takes all of the training.",
                                      least=0)
-        dropout_rate: float = field(0., 'Of the dropout before the last layer.', least=0, below=1)
+        dropout_rate: float = field(0., 'Dropout rate before the last layer.', least=0, below=1)
         auxiliary_image_size: int = field(0, 'Height and width of the images, for an auxiliary head that writes `auxiliary_logits`; 0: no '
                                              'such head.', least=0)
         auxiliary_loss: Layer.Params | None = field(None, 'The layer that reads `auxiliary_logits`, right after them; see classifier.py.')

@@ -26,7 +26,7 @@ AUXILIARY_SIZE = 5  # pixels that the auxiliary head averages over, each way
 
 class Norm(Params):
     """What all BatchNorms of a network have in common."""
-    decay: float = field(0.9997, 'Of the moving averages.', least=0, most=1)
+    decay: float = field(0.9997, 'Decay of the moving averages.', least=0, most=1)
     epsilon: float = field(1e-3, 'Added to the variance.', least=0)
 
     def of(self, dim: int) -> BatchNorm.Params:

@@ -33,7 +33,7 @@ class Mixup(Layer):
     class Params(Layer.Params):
         """The distribution of shares."""
         writes: str | dict[str, str] = field({'image': 'image', 'other_label': 'other_label', 'share': 'share'})
-        alpha: float = field(0.2, 'Of the distribution of shares: near 0 they are near 0 or 1, at 1 all are as likely.',
+        alpha: float = field(0.2, 'Parameter of the Beta distribution of shares: near 0 they are near 0 or 1, at 1 all are as likely.',
                              above=0)
 
     def fprop(self, theta: NestedMap, ctx: Any, image: tf.Tensor, label: tf.Tensor, weight: tf.Tensor) -> dict[str, tf.Tensor]:

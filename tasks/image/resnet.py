@@ -84,7 +84,7 @@ class ResNet(Sequential):
         batch_norm: Norm = field(Norm(decay=0.9, epsilon=1e-5), 'Of every convolution.')
         is_branch_silent: bool = field(False, 'Whether the scale of the last BatchNorm of every branch begins at 0 (zero-init).')
         kernel_initializer: str = field('he_normal_fan_out', 'Name of the initializer of all convolutions.')
-        dropout_rate: float = field(0., 'Of the dropout before the last layer.', least=0, below=1)
+        dropout_rate: float = field(0., 'Dropout rate before the last layer.', least=0, below=1)
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(with_layers(params, _layers(params.validate())), path)

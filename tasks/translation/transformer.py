@@ -52,19 +52,20 @@ class Transformer(Sequential):
         head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.', least=0)
         activation: str = field('relu', 'Of the hidden units: a name in keras.activations.')
         positions: Literal['sinusoidal', 'learned'] = field('sinusoidal', 'What is added to the embeddings.')
-        max_length: int = field(0, 'Of learned positions: the largest S and T.', least=0)
+        max_length: int = field(0, 'The largest S and T, for learned positions.', least=0)
         padding_id: int = field(0, 'The id of padding, in sources and labels.', least=0)
         tied: Literal['none', 'embeddings', 'all'] = field(
             'none', "Which tables are one: none; those of source and target ('embeddings'); these and the weights of the softmax ('all').")
         dtype: Literal['float32', 'bfloat16'] = field('float32', 'Of activations; weights and the loss are float32.')
-        dropout_rate: float = field(0., 'Of the embeddings and of what every part of a layer adds, in training.',
+        dropout_rate: float = field(0., 'Dropout rate of the embeddings and of what every part of a layer adds, in training.',
                                     least=0, below=1)
-        attention_dropout_rate: float = field(0., 'Of the weights of attention.', least=0, below=1)
-        hidden_dropout_rate: float = field(0., 'Of the hidden units.', least=0, below=1)
-        source_word_dropout_rate: float = field(0., 'Of whole words of the source.',
+        attention_dropout_rate: float = field(0., 'Dropout rate of the attention weights.', least=0, below=1)
+        hidden_dropout_rate: float = field(0., 'Dropout rate of the hidden units.', least=0, below=1)
+        source_word_dropout_rate: float = field(0., 'Share of whole words of the source that are dropped in training.',
                                                 least=0, below=1)
-        target_word_dropout_rate: float = field(0., 'Of whole words that the decoder reads; against learning sentences by heart.',
-                                                least=0, below=1)
+        target_word_dropout_rate: float = field(
+            0., 'Share of whole words read by the decoder that are dropped in training, against learning sentences by heart.',
+            least=0, below=1)
         label_smoothing: float = field(0.1, 'The part of a label that is spread over the vocabulary.',
                                        least=0, below=1)
         divide_ffn_init_by_depth: bool = field(False, 'Whether the first values of all feed-forward weights are divided by the number of '
