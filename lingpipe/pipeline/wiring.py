@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from lingpipe import nested
 from lingpipe.cost import Cost
-from lingpipe.error_text import sentence
+from lingpipe.error_text import blaming, sentence
 from lingpipe.layer import Layer, Weight
 from lingpipe.layers.masks import after
 from lingpipe.layers.sequential import Sequential, arguments
@@ -131,9 +131,10 @@ def residuals_of(elements: Sequence[Element]) -> list[Residuals]:
 @functools.lru_cache(maxsize=10_000)
 def _residuals_of_kind(kind: _Kind) -> Residuals:
     element = kind.element
-    return residuals_of_layer(element.layer, {argument: value.spec for argument, value in element.reads.items()},
-                              [w.path for w in element.trained], lambda leaf: kind.differentiated[leaf[0]][leaf[1]],
-                              lambda leaf: kind.asked[leaf[0]][leaf[1]])
+    with blaming(element.layer.path):
+        return residuals_of_layer(element.layer, {argument: value.spec for argument, value in element.reads.items()},
+                                  [w.path for w in element.trained], lambda leaf: kind.differentiated[leaf[0]][leaf[1]],
+                                  lambda leaf: kind.asked[leaf[0]][leaf[1]])
 
 
 def wire(network: Sequential, batch_spec: dict[str, Any], is_frozen: Callable[[str], bool] = lambda path: False) -> list[Element]:
