@@ -81,6 +81,7 @@ class KerasState:
         moments: list[Moments] = []
 
         def recorder(index: int, norm: Any) -> Any:
+            """Returns the function that computes the norm's moments as Keras does, and notes them."""
             def record(inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
                 mean, variance = type(norm)._moments(norm, inputs, mask)
                 num_channels = inputs.shape[norm.axis]

@@ -188,6 +188,7 @@ class _Fixed:
         self._own_bytes = self._gradient_bytes = 0
 
     def add(self, layer: _Layer) -> None:
+        """Extends the cell by the next layer: its weights, gradients and slots, and copies of tied weights."""
         self._own_bytes += layer.own_bytes
         self._gradient_bytes += layer.gradient_bytes
         self._owned |= layer.owned
@@ -227,6 +228,7 @@ class _Activations:
         self._layer_bytes = 0       # the most of those and of a layer's own residuals together
 
     def add(self, layer: _Layer) -> None:
+        """Extends the cell by the next layer: the values it reads and the residuals its backward takes over."""
         start, makers, num_bytes = self._start, self._leaves.makers, self._leaves.num_bytes
         for leaf in layer.reads:
             if makers[leaf] < start and leaf not in self._inputs:
