@@ -19,6 +19,7 @@ setuptools.setup(
     packages=setuptools.find_packages(include=['lingpipe', 'lingpipe.*']),
     install_requires=[
         'absl-py>=2.0',                  # flags and logging
+        'google-crc32c>=1.5',            # checksums of TFRecord files; 1.5 is the first with wheels for Python 3.11
         'grpcio>=1.60',                  # asks workers whether they are there; TensorFlow needs it anyway
         'importlib_resources>=6.0',      # tensorflow-datasets imports it without requiring it
         'matplotlib>=3.8',               # pictures of timelines and partitions
