@@ -34,7 +34,8 @@ class Learner(Configurable):
         learning_rate: schedules.Schedule.Params = field(schedules.Constant.Params(), 'The schedule: see lingpipe/schedules.py.')
         weight_decay: float = field(0.0, 'Decoupled: every update also subtracts learning_rate * weight_decay * w.',
                                     least=0)
-        l2: float = field(0.0, 'Coupled: l2 * w is added to the gradient before clipping, as if l2/2 * |w|^2 were in the loss.',
+        l2: float = field(0.0, 'Coupled: l2 * w is added to the gradient before clipping, as if l2/2 * |w|^2 were in the loss; '
+                               'a weight that the loss itself does not depend on stays as it is.',
                           least=0)
         no_decay: str = field('', 'Regular expression, found in paths of weights without weight_decay and l2; empty: none.')
         decay_vectors: bool = field(False, 'Whether weights of rank 0 and 1 (biases, scales of normalisation) decay too.')

@@ -8,13 +8,10 @@ The fields of a class are the arguments of the Keras class it names, so a new on
             beta: float = field(0.0, 'As in Keras.')
 
 All of Keras' are here but two, which wrap other optimizers: the Learner scales, skips and divides by itself. An optimizer
-gives the numbers of `keras.Model.train_on_batch`, or is refused, with two exceptions:
-
-  - Where a mini-batch holds an id more than once, Keras on TensorFlow (3.15 at least) adds up the squares of the gradients
-    of each occurrence in the second moment of that row of an embedding; here, as for every other weight, the gradient is
-    the sum, and the sum is squared.
-  - A weight that the loss does not depend on has a gradient of 0 here, so that weight decay and Ftrl move it; Keras leaves
-    it as it is.
+gives the numbers of `keras.Model.train_on_batch`, or is refused, with one exception. If an id occurs several times in a
+mini-batch, the gradient of its row of an embedding is their sum, as for any other weight, and as in Keras 2 and in Keras with
+a dense gradient (`one_hot(ids) @ table`); Keras 3 on TensorFlow gives optimizers the occurrences one by one, so that all but
+SGD and Lion add up the squares of each and not the square of the sum.
 """
 from __future__ import annotations
 

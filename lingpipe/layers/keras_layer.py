@@ -25,6 +25,8 @@ Other than in Keras:
   - what `add_loss` is given is averaged over the micro-batches: right for a mean over examples, as Keras' own losses are. In an
     evaluation the mean takes in the copies of the last example that fill up the last mini-batch; their outputs do not count;
   - a layer of your own that lets examples see each other, which nobody can know, sees those of the micro-batch;
+  - an Embedding learns from the sum of the gradients of an id that occurs several times, as in Keras with a dense gradient; most
+    optimizers of Keras 3 on TensorFlow square each of them instead (optimizers.py);
   - random numbers follow from the seed of the experiment, not from those of Keras;
   - the output has the dtype of x where both are floats.
 """

@@ -26,6 +26,7 @@ class Task:
       gradients_out: leaves whose gradient so far it gives.
       num_residuals_out: tensors for the backward task.
       held_bytes: of a backward task, the bytes of inputs and residuals, which are held from the forward on; what they share counts once.
+      differentiated: paths of the weights (as used, not as owned) that it makes gradients of.
     """
     function: tf.types.experimental.ConcreteFunction
     inputs: list[Leaf]
@@ -36,6 +37,7 @@ class Task:
     gradients_out: list[Leaf]
     num_residuals_out: int
     held_bytes: int = 0
+    differentiated: Sequence[str] = ()
 
 
 @dataclasses.dataclass(eq=False)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from lingpipe import cluster, nested
 from lingpipe.cluster import HOME
@@ -42,7 +43,8 @@ class _Shape:
         self.batch_spec, self.plan = batch_spec, plan
         self.tasks: list[dict[tuple[str, int], Task]] = []  # of every replica
         self.mean_weight: MeanWeight | None = None  # where a task asks for it
-        self.steps: dict[str, Any] = {}
+        self.reached: frozenset[str] = frozenset()  # Update.reached
+        self.steps: dict[tuple[str, frozenset[str]], Any] = {}  # by kind, and Update.reached of all mini-batches of the update
         self.timed_tasks: list[Any] = []
 
 
@@ -87,6 +89,7 @@ class Program:
         self._wire_dtype = tf.bfloat16 if params.wire_dtype == 'bfloat16' else None
         self._waits = params.cross_replica_batch_norm and params.num_replicas > 1  # for other replicas, in the tasks
         self._is_broken = self._is_synchronised = False
+        self._reached: frozenset[str] = frozenset()  # by the mini-batches accumulated so far
 
     def _replica(self, index: int, cells: Sequence[Cell]) -> Replica:
         p = self.plan.params
@@ -156,8 +159,9 @@ class Program:
     def _call(self, kind: str, batch: dict[str, Any], step: int, index: int) -> Any:
         shape = self._shape_of(batch)
         batch = {name: batch[name] for name in shape.batch_spec}
-        if kind not in shape.steps:
-            shape.steps[kind] = self._build(kind, shape)
+        self._trace(shape)
+        reached = shape.reached | (self._reached if index else frozenset())
+        run = self._step(kind, shape, reached)
         must_wait = self._is_broken or not self._is_synchronised
         if self._is_broken:
             if index:
@@ -177,21 +181,37 @@ class Program:
         self._is_broken = True  # unless it comes to its end, its tasks have added what the next step must not see
         with explained(shape.plan.elements, batch):
             try:
-                results = shape.steps[kind](*nested.leaves(batch), *position)
+                results = run(*nested.leaves(batch), *position)
             except tf.errors.CancelledError:  # what devices say that were cut off when another failed, and often all that is said
                 if not self._waits:  # one by one, up to the one that fails
                     self._run_tasks(shape, nested.map_leaves(tf.convert_to_tensor, batch), *position)
                 raise
-        self._is_broken = False
+        self._is_broken, self._reached = False, reached
         return results
 
-    def _build(self, kind: str, shape: _Shape) -> Any:
-        if not shape.tasks:  # all or none: a layer that fails is asked again by the next step
-            tasks = [self._traced_tasks(replica, cells, shape.plan) for replica, cells in
-                     zip(self._replicas, shape.plan.replicas, strict=True)]
-            if asked_for(tasks[0].values()):
-                shape.mean_weight = MeanWeight(shape.plan.elements, training=True)
-            shape.tasks = tasks
+    def _trace(self, shape: _Shape) -> None:
+        """Traces the tasks of a shape, unless they are there."""
+        if shape.tasks:
+            return
+        tasks = [self._traced_tasks(replica, cells, shape.plan) for replica, cells in
+                 zip(self._replicas, shape.plan.replicas, strict=True)]
+        if asked_for(tasks[0].values()):
+            shape.mean_weight = MeanWeight(shape.plan.elements, training=True)
+        shape.reached = self._updates[0].reached(tasks[0])
+        still = self._updates[0].unreached(shape.reached)
+        if still and not any(other.tasks for other in self._shapes):
+            logging.warning('the loss does not depend on %s, so that training leaves %s as %s; correct the network, or freeze '
+                            '%s with learner.frozen', ', '.join(still), *(('them', 'they are', 'them') if len(still) > 1 else
+                                                                           ('it', 'it is', 'it')))
+        shape.tasks = tasks  # all or none: a layer that fails is asked again by the next step
+
+    def _step(self, kind: str, shape: _Shape, reached: frozenset[str]) -> Any:
+        """The step of mini-batches of a shape, of which and of those accumulated before `reached` have gradients."""
+        if (kind, reached) not in shape.steps:
+            shape.steps[kind, reached] = self._build(kind, shape, reached)
+        return shape.steps[kind, reached]
+
+    def _build(self, kind: str, shape: _Shape, reached: frozenset[str]) -> Any:
         specs = [*nested.leaves(shape.batch_spec), tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int32)]
 
         def body(*args: tf.Tensor) -> Any:
@@ -203,9 +223,9 @@ class Program:
                     return {'done': tf.constant(True)}
             last = reduce(self._replicas, [one.last for one in ran], self.plan.params.replica_reduction)
             foreign = [update.foreign_gradients(ops) for update, ops in zip(self._updates, last, strict=True)]
-            decision = self._updates[0].decide(last[0], foreign[0], step)
+            decision = self._updates[0].decide(last[0], foreign[0], step, reached)
             done = [tensor for update, ops, given in zip(self._updates, last, foreign, strict=True)
-                    for tensor in update.apply(decision, ops, given)]
+                    for tensor in update.apply(decision, ops, given, reached)]
             with tf.device(self.plan.cells[0].device), tf.control_dependencies(done):
                 results = {name: tf.identity(value) for name, value in decision.results.items()}
             if kind == 'timed':
@@ -253,8 +273,8 @@ class Program:
     def sent_bytes(self) -> Traffic:
         """All that crosses between devices in a training step, which is built for it; see transfers.py."""
         shape, p = self._shapes[0], self.plan.params
-        if 'train' not in shape.steps:
-            shape.steps['train'] = self._build('train', shape)
+        self._trace(shape)
+        self._step('train', shape, shape.reached)
         traffic = norms_traffic(self.plan.cells) + replicas_traffic(
             self.plan.replicas, [one.accumulators for one in self._replicas], p.replica_reduction, shape.tasks, p.num_micro_batches)
         for replica in self._replicas:

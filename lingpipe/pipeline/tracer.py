@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -99,7 +99,7 @@ class CellTracer:
         backward_fetches = [made['gradients'][leaf] for leaf in gradients_out] + [made['backward_token']]
 
         def task(fetches: list[tf.Tensor], residuals_in: list[tf.Tensor], residuals_out: list[tf.Tensor],
-                 outputs: list[Leaf], gradients_out: list[Leaf]) -> Task:
+                 outputs: list[Leaf], gradients_out: list[Leaf], differentiated: Sequence[str] = ()) -> Task:
             """The part of the graph that makes `fetches`, the token last, and what it needs and gives."""
             feeds = args + residuals_in
             used = used_feeds(fetches + residuals_out, feeds)
@@ -109,18 +109,21 @@ class CellTracer:
             return Task(function, [n for n in named if isinstance(n, tuple) and n[0] != 'gradient'],
                         [n for n in named if isinstance(n, str)], [n[1] for n in named if isinstance(n, tuple) and n[0] == 'gradient'],
                         len(residuals_in), outputs, gradients_out, len(residuals_out),
-                        bytes_of_roots([*(arg for arg in kept[2:] if keys[arg.name] in given), *residuals_in], made['weights']))
+                        bytes_of_roots([*(arg for arg in kept[2:] if keys[arg.name] in given), *residuals_in], made['weights']),
+                        differentiated)
 
         token = _both(graph, made)
         subgraphs = Subgraphs(graph)
         if is_fused:
-            return None, task(forward_fetches[:-1] + backward_fetches[:-1] + [token], [], [], outputs, gradients_out)
+            return None, task(forward_fetches[:-1] + backward_fetches[:-1] + [token], [], [], outputs, gradients_out,
+                              made['differentiated'])
         if not cell.has_backward or not self._training:
             return task(forward_fetches, [], [], outputs, []), None
         residuals = []
         if self._recompute == 'none':
             residuals = residual_tensors(forward_fetches, backward_fetches, args, [args[0], args[1]] + args[2:2 + len(inputs)])
-        return (task(forward_fetches, [], residuals, outputs, []), task(backward_fetches, residuals, [], [], gradients_out))
+        return (task(forward_fetches, [], residuals, outputs, []),
+                task(backward_fetches, residuals, [], [], gradients_out, made['differentiated']))
 
     # Building the graph.
 
@@ -148,6 +151,7 @@ class CellTracer:
             made['forward_token'] = tf.constant(0, name='forward_token')
         sums = dict(gradients)
         updates = []
+        made['differentiated'] = []
         if self._training:
             for run in reversed(runs):
                 if run.element.has_backward:
@@ -155,6 +159,7 @@ class CellTracer:
                         run.repeat(after=[sums[leaf] for leaf in leaves_of(run.element.writes.values()) if leaf in sums])
                     for path, gradient in run.backward(sums).items():
                         updates.append(self._accumulators.add_gradient(path, gradient))
+                        made['differentiated'].append(path)
         made['gradients'] = {leaf: tf.identity(t) for leaf, t in sums.items()}
         with tf.control_dependencies(updates):
             made['backward_token'] = tf.constant(0, name='backward_token')

@@ -3,6 +3,9 @@
     sums of all devices -> total weight W -> on each device sum of squares of every gradient g / W + l2 w -> global norm, finite?
                                           -> on each device, layer by layer: clip (g / W + l2 w) -> optimizer; moving averages; reset
 
+A weight that the loss does not depend on stays as it is, with its slots, as in Keras: no decay and no l2 moves it. That is
+known from the traces of the tasks, and so a fact of the graph: `reached` names the weights that have a gradient.
+
 Tracing an optimizer takes Keras 25 ms for every weight, so layers that are alike (a Transformer's) share one traced function,
 which takes the variables' handles as arguments.
 """
@@ -10,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -19,7 +22,7 @@ from lingpipe import nested
 from lingpipe.learner import LayerLearner, Learner
 from lingpipe.pipeline import results
 from lingpipe.pipeline.accumulators import Accumulators, Merged
-from lingpipe.pipeline.cell import Cell
+from lingpipe.pipeline.cell import Cell, Task
 from lingpipe.pipeline.placed import placed
 from lingpipe.pipeline.subgraph import Subgraphs
 from lingpipe.pipeline.variables import Variables
@@ -57,6 +60,15 @@ class Update:
                     self._uses.setdefault(weight.shared_with or weight.path, []).append((cell.index, weight.path))
         self._alike: dict[Any, Callable[..., tf.Tensor]] = {}
 
+    def reached(self, tasks: Mapping[tuple[str, int], Task]) -> frozenset[str]:
+        """The paths of owned weights that have a gradient, since a task makes one for a use of theirs."""
+        made = {(k, path) for (_, k), task in tasks.items() for path in task.differentiated}
+        return frozenset(path for path, uses in self._uses.items() if made.intersection(uses))
+
+    def unreached(self, reached: Collection[str]) -> list[str]:
+        """The paths of trained weights without a gradient."""
+        return [path for path in self._uses if path not in reached]
+
     def foreign_gradients(self, last: Sequence[tf.Operation]) -> dict[Use, tf.Tensor]:
         """Reads, after the last op of every device, the gradients of weights that other cells own.
 
@@ -64,7 +76,8 @@ class Update:
         """
         return {use: self._read_gradient(use, last) for path, uses in self._uses.items() for use in uses if self._is_foreign(path, use)}
 
-    def decide(self, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor], step: tf.Tensor) -> Decision:
+    def decide(self, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor], step: tf.Tensor,
+               reached: Collection[str]) -> Decision:
         """Adds to the graph, after the last op of every device, what all replicas must know before any updates."""
         cells = self._cells
         emitted = []
@@ -79,7 +92,7 @@ class Update:
         squares = []
         for cell, op in zip(cells, last, strict=True):
             with tf.device(cell.device), tf.control_dependencies([op]):
-                squares.append(placed(lambda *a, c=cell: self._squares(c, *a))(inverse_weight, self._given(cell, foreign)))
+                squares.append(placed(lambda *a, c=cell: self._squares(c, reached, *a))(inverse_weight, self._given(cell, foreign)))
         with tf.device(cells[0].device):
             norm = tf.sqrt(2.0 * tf.reduce_sum(tf.concat(squares, 0)))
             # Without clipping, the squares that optimizers take of such gradients would overflow as well.
@@ -90,7 +103,8 @@ class Update:
             made.update(weight=weight, gradient_norm=norm, is_finite=is_finite, learning_rate=learning_rate)
             return Decision(inverse_weight, self._learner.clip_factor(norm), is_finite & (weight != 0.0), made)
 
-    def apply(self, decision: Decision, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor]) -> list[tf.Tensor]:
+    def apply(self, decision: Decision, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor],
+              reached: Collection[str]) -> list[tf.Tensor]:
         """Adds the update of all cells, and returns tensors that are there when it is done."""
         cells, made = self._cells, decision.results
         # Every cell has read what it needs of the others, and everything that is reported has been read: of a cell that emits
@@ -101,7 +115,7 @@ class Update:
         done = []
         for cell, op in zip(cells, last, strict=True):
             with tf.device(cell.device), tf.control_dependencies([*before, op]):
-                done.append(placed(lambda *a, c=cell: self._update(c, *a))(
+                done.append(placed(lambda *a, c=cell: self._update(c, reached, *a))(
                     decision.inverse_weight, decision.clip_factor, made['learning_rate'], decision.is_update, self._given(cell, foreign)))
         return done
 
@@ -139,8 +153,10 @@ class Update:
         learners = self._variables.learners
         return [learners[e.layer.path] for e in cell.elements if e.layer.path in learners]
 
-    def _squares(self, cell: Cell, inverse_weight: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
+    def _squares(self, cell: Cell, reached: Collection[str], inverse_weight: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
         """[n] float64, half the sum of squares of every owned gradient, one after the other so that one is in memory at a time.
+
+        That of a weight without a gradient is 0.
 
         With clipping, those that overflow are made again in float64.
         """
@@ -148,6 +164,9 @@ class Update:
         def squares(layer: LayerLearner, inverse_weight: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
             halves: list[tf.Tensor] = []
             for path in layer.weights:
+                if path not in reached:
+                    halves.append(tf.zeros([], tf.float64))
+                    continue
                 with tf.control_dependencies(halves[-1:]):
                     gradient = self._gradient(path, inverse_weight, given)
                     wide = tf.cast(gradient, dtype) if dtype.size > gradient.dtype.size else gradient
@@ -161,7 +180,7 @@ class Update:
             made: list[tf.Tensor] = []
             for layer in self._layers(cell):
                 with tf.control_dependencies(made[-1:]):
-                    made.append(self._call(body, layer, inverse_weight))
+                    made.append(self._call(body, layer, reached, inverse_weight))
             return tf.concat(made, 0) if made else tf.zeros([0], tf.float64)
 
         halves = of_all(squares)
@@ -170,13 +189,13 @@ class Update:
         is_finite = tf.math.is_finite(halves)
         return tf.cond(tf.reduce_all(is_finite), lambda: halves, lambda: tf.where(is_finite, halves, of_all(exact_squares)))
 
-    def _update(self, cell: Cell, inverse_weight: tf.Tensor, clip_factor: tf.Tensor, learning_rate: tf.Tensor, is_update: tf.Tensor,
-                given: dict[str, tf.Tensor]) -> tf.Tensor:
+    def _update(self, cell: Cell, reached: Collection[str], inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
+                learning_rate: tf.Tensor, is_update: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
         accumulators = self._accumulators[cell.index]
 
         def update(layer: LayerLearner, inverse_weight: tf.Tensor, clip_factor: tf.Tensor, learning_rate: tf.Tensor) -> tf.Tensor:
             done = layer.apply({path: functools.partial(self._clipped, path, inverse_weight, clip_factor, given)
-                                for path in layer.weights}, learning_rate)
+                                for path in layer.weights if path in reached}, learning_rate)
             assert done is not None
             return done
 
@@ -184,7 +203,7 @@ class Update:
             done: list[tf.Tensor] = []
             for layer in self._layers(cell):
                 with tf.control_dependencies(done[-1:]):  # one weight after the other, so that the temporaries of one exist at a time
-                    done.append(self._call(update, layer, inverse_weight, clip_factor, learning_rate))
+                    done.append(self._call(update, layer, reached, inverse_weight, clip_factor, learning_rate))
             self._update_state(cell, accumulators.merged())
             with tf.control_dependencies(done[-1:]):
                 return tf.constant(0)
@@ -201,15 +220,19 @@ class Update:
             state = nested.NestedMap({own: weights[w.shared_with or w.path].read_value() for own, w in layer.own_weights.items()
                                       if (w.shared_with or w.path) in weights})
             for own, new in layer.updated_state(name, state, value).items():
-                weights[layer.own_weights[own].path].assign(new)
+                weight = layer.own_weights[own]
+                if weight.shared_with is not None:
+                    raise ValueError(f'{weight.path} shares {weight.shared_with}, but {layer.path} updates it in every step from what it '
+                                     f'sees itself, so that it can belong to one layer only; take {own!r} out of its Params.share.')
+                weights[weight.path].assign(new)
 
     # Layers that are alike.
 
-    def _call(self, body: Callable[..., tf.Tensor], layer: LayerLearner, *args: tf.Tensor) -> tf.Tensor:
-        """body(layer, *args), traced once for all layers whose weights are alike."""
+    def _call(self, body: Callable[..., tf.Tensor], layer: LayerLearner, reached: Collection[str], *args: tf.Tensor) -> tf.Tensor:
+        """body(layer, *args), traced once for all layers whose weights are alike, and alike in which have a gradient."""
         if any(len(self._uses[path]) > 1 for path in layer.weights):
             return body(layer, *args)
-        key = (body.__name__, layer.kind)
+        key = (body.__name__, layer.kind, tuple(path in reached for path in layer.weights))
         if key not in self._alike:
             self._alike[key] = self._traced(body, layer, args)
         return self._alike[key](self._handles(layer), *args)

@@ -91,14 +91,28 @@ OPTIMIZERS = [
 ]
 
 
+class OneHotTable(keras.layers.Layer):
+    """keras.layers.Embedding as a matrix product, so that the gradient is one tensor and not the rows of each occurrence of an id."""
+
+    def build(self, input_shape):
+        self.embeddings = self.add_weight(shape=(7, 5), name='embeddings')
+
+    def call(self, ids):
+        return keras.ops.matmul(keras.ops.one_hot(ids, 7), self.embeddings)
+
+
+def keras_model(table):
+    """Ids [b, 6] -> rows of a table of 7, which thus occur often -> two layers -> [b, 6, 3]."""
+    return keras.Sequential([keras.Input((6,), dtype='int32'), table, keras.layers.Dense(4, activation='tanh', name='first'),
+                             keras.layers.Dense(3, name='second')])
+
+
 @pytest.mark.parametrize(('cls', 'values'), OPTIMIZERS, ids=lambda value: getattr(value, '__name__', ''))
 def test_every_optimizer_gives_the_numbers_of_train_on_batch_in_keras(cls, values):
     if cls.keras_class is None:
         pytest.skip('this Keras is too old to have it')
     keras.utils.set_random_seed(0)
-    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, activation='tanh', name='first'),
-                              keras.layers.Dense(3, name='second')])
-    twin = keras.models.clone_model(model)
+    model, twin = keras_model(OneHotTable(name='table')), keras_model(keras.layers.Embedding(7, 5))
     decay = {'weight_decay': 0.02, **({'adam_weight_decay': 0.02} if cls is optimizers.Muon else {})}
     theirs = cls.keras_class(0.05, **decay, **values)
     model.compile(theirs, 'mse', run_eagerly=True)
@@ -106,11 +120,13 @@ def test_every_optimizer_gives_the_numbers_of_train_on_batch_in_keras(cls, value
     layer = learner(0.05, optimizer=cls.Params(**values), weight_decay=0.02, decay_vectors=True).for_layer('model', weights)
     rng = np.random.default_rng(0)
     for _ in range(4):
-        x, y = rng.normal(size=[8, 5]).astype(np.float32), rng.normal(size=[8, 3]).astype(np.float32)
+        x, y = rng.integers(0, 6, [8, 6]).astype(np.int32), rng.normal(size=[8, 6, 3]).astype(np.float32)
         twin.set_weights([w.numpy() for w in weights.values()])
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(keras.losses.mean_squared_error(y, twin(x)))
-        layer.apply(dict(zip(weights, tape.gradient(loss, [v.value for v in twin.trainable_weights]), strict=True)))
+        gradients = tape.gradient(loss, [v.value for v in twin.trainable_weights])
+        assert isinstance(gradients[0], tf.IndexedSlices)
+        layer.apply(dict(zip(weights, map(tf.convert_to_tensor, gradients), strict=True)))   # as the pipeline does
         model.train_on_batch(x, y)
     for variable, weight in zip(model.trainable_weights, weights.values(), strict=True):
         assert np.abs(weight).max() < 10   # no nan either

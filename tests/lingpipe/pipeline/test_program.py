@@ -454,7 +454,7 @@ def test_every_call_in_a_step_comes_after_a_ref_variable(num_cells, num_replicas
     """Or TensorFlow builds the body of a task anew for each of its calls before the first run: a third to half of that run's time."""
     program = program_of(num_cells=num_cells, num_replicas=num_replicas)
     program.sent_bytes()   # builds the step
-    ops = program._shapes[0].steps['train'].graph.get_operations()
+    ops = next(iter(program._shapes[0].steps.values())).graph.get_operations()
     calls = [op for op in ops if op.type.endswith('PartitionedCall') and op.outputs]
     assert len(calls) >= (2 * num_cells - 1) * num_replicas * M
     for op in calls:

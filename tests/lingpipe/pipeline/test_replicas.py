@@ -120,7 +120,7 @@ def test_the_partition_is_invisible_with_batch_norm_over_replicas(num_cells, sch
 def test_a_cell_is_reduced_while_earlier_cells_still_run_backward(reduction):
     program = program_of(num_cells=2, num_replicas=2, replica_reduction=reduction, devices=tuple(CPUS), layers_per_cell=(3, 3))
     program.sent_bytes()   # builds the step
-    graph = program._shapes[0].steps['train'].graph
+    graph = next(iter(program._shapes[0].steps.values())).graph
     inside = {id(outside): tensor for outside, tensor in graph.captures}
     num_sums = 0
     for replica in program._replicas:
@@ -163,7 +163,7 @@ def test_a_ring_of_two_replicas_sums_to_the_bits_of_an_addition():
     """a + b is b + a; with more replicas the order of a ring is another."""
     program = program_of(num_replicas=2, num_cells=2, cross_replica_batch_norm=True, replica_reduction='ring')
     assert_equal(trained(program), two_replicas())
-    ops = program._shapes[0].steps['train'].graph.get_operations()
+    ops = next(iter(program._shapes[0].steps.values())).graph.get_operations()
     assert sum(op.type == 'CollectiveReduceV2' for op in ops) == 2 * sum(w.is_trainable for w in program.network.weights())
 
 

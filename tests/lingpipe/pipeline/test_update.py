@@ -1,9 +1,14 @@
 """The update of a step: dtypes, clipping, mini-batches that count for nothing, moments of mini-batches of several sizes."""
 from __future__ import annotations
 
+import json
+import re
+
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl import logging
 
 from lingpipe import layers, optimizers, schedules
 from lingpipe.cost import Cost
@@ -194,3 +199,149 @@ def test_a_mini_batch_whose_weights_are_all_0_changes_nothing():
 def test_a_mini_batch_of_no_examples_is_refused():
     with pytest.raises(ValueError, match='the mini-batch has 0 examples'):
         program_of(batch_of(np.zeros([0, D])))
+
+
+# Weights that the loss does not depend on.
+
+class Fork(keras.Model):
+    """first -> last, and side, which has the shape of last and whose output nobody reads."""
+
+    def __init__(self, units):
+        super().__init__()
+        self.first, self.side, self.last = (keras.layers.Dense(units, activation='tanh', name=name) for name in ('first', 'side', 'last'))
+
+    def call(self, x):
+        x = self.first(x)
+        self.side(x)
+        return self.last(x)
+
+
+def fork(order=('first', 'side', 'last'), **share):
+    """The same network as Params, with the layers in another order if that is asked."""
+    def dense(name):
+        config = json.dumps({'units': D, 'activation': 'tanh'})
+        writes = {'writes': name} if name != 'last' else {}
+        return layers.KerasLayer.Params(name=name, class_name='Dense', config=config, input_shape=(D,), share=share.get(name, {}),
+                                        reads={'x': 'image' if name == 'first' else 'first'}, **writes)
+    return (*map(dense, order), layers.MeanSquaredErrorLoss.Params(name='loss'))
+
+
+def regression(num_batches=3):
+    rng = np.random.default_rng(0)
+    return [{name: rng.normal(size=[8, D]).astype(np.float32) for name in ('image', 'target')} for _ in range(num_batches)]
+
+
+def forked(members, pipeline, kernel=None, **learner):
+    """A Program after three steps, and all its variables before; kernel: the first value of 'side' and 'last'."""
+    learn = Learner.Params(learning_rate=schedules.Constant.Params(rate=0.05), decay_vectors=True, **learner).instantiate()
+    program = Program(layers.Sequential.Params(layers=members).instantiate('model'), spec_of(regression()[0]), pipeline, learn)
+    for path in ('model/side/kernel', 'model/last/kernel') if kernel is not None else ():
+        if path in program.weights:
+            program.weights[path].assign(kernel)
+    before = values_of(program)
+    for step, batch in enumerate(regression()):
+        program.train_step(batch, step)
+    return program, before
+
+
+@pytest.mark.parametrize(('optimizer', 'learner', 'regularizer'), [
+    (optimizers.AdamW.Params(), {'weight_decay': 0.2}, None),
+    (optimizers.SGD.Params(momentum=0.9), {'l2': 0.2}, 0.1),
+    (optimizers.Ftrl.Params(l1_regularization_strength=0.1), {}, None),
+], ids=['AdamW', 'SGD', 'Ftrl'])
+def test_a_weight_without_a_gradient_stays_as_it_is_as_in_keras(optimizer, learner, regularizer):
+    whole, before = forked(fork(), PipelineParams(num_micro_batches=2), optimizer=optimizer, **learner)
+    model = Fork(D)
+    model(regression()[0]['image'])
+    for layer in (model.first, model.side, model.last):
+        layer.set_weights([before[f'weights/model/{layer.name}/{name}'] for name in ('kernel', 'bias')])
+    for layer in (model.first, model.last) if regularizer else ():   # of side as well, and the loss would depend on its weights
+        layer.kernel.regularizer = layer.bias.regularizer = keras.regularizers.L2(regularizer)
+    arguments = {name: getattr(optimizer, name) for name in type(optimizer)._fields()}
+    model.compile(type(optimizer).owner.keras_class(0.05, weight_decay=learner.get('weight_decay'), **arguments), 'mse')
+    with pytest.warns(UserWarning, match='Gradients do not exist for variables'):
+        for batch in regression():
+            model.train_on_batch(batch['image'], batch['target'])
+    found = values_of(whole)
+    for weight in model.trainable_weights:
+        path = 'weights/model/' + '/'.join(weight.path.split('/')[-2:])
+        np.testing.assert_allclose(found[path], weight, rtol=2e-6, atol=2e-6, err_msg=path)
+    for key, value in found.items():
+        assert np.array_equal(value, before[key]) == ('/side/kernel' in key or '/side/bias' in key), key
+    cut, _ = forked(fork(), PipelineParams(num_cells=3, num_micro_batches=2, layers_per_cell=(1, 1, 2), recompute='layer'),
+                    optimizer=optimizer, **learner)
+    for key, value in values_of(cut).items():
+        np.testing.assert_array_equal(value, found[key], err_msg=key)
+
+
+def test_replicas_agree_about_a_weight_without_a_gradient():
+    learner = {'optimizer': optimizers.Nadam.Params(), 'ema_decay': 0.9, 'clip_norm': 0.5, 'l2': 0.2, 'weight_decay': 0.2}
+    whole, before = forked(fork(), PipelineParams(num_micro_batches=2), **learner)
+    found = values_of(whole)
+    copies, _ = forked(fork(), PipelineParams(num_cells=2, num_replicas=2, recompute='none'), **learner)
+    copies.check_replicas()
+    for key, value in values_of(copies).items():
+        np.testing.assert_array_equal(value, found[key], err_msg=key)
+        assert np.array_equal(value, before[key]) == ('/side/kernel' in key or '/side/bias' in key), key
+
+
+def test_a_tied_weight_has_a_gradient_if_any_use_of_it_has():
+    learner = {'optimizer': optimizers.SGD.Params(), 'l2': 0.2, 'kernel': np.eye(D, dtype=np.float32)}
+    alone, _ = forked(tuple(one for one in fork() if one.name != 'side'), PipelineParams(num_micro_batches=2), **learner)
+    for owner, other, num_cells in (('side', 'last', 1), ('side', 'last', 3), ('last', 'side', 3)):
+        tied, _ = forked(fork(('first', owner, other), **{other: {'kernel': f'model/{owner}/kernel'}}),
+                         PipelineParams(num_cells=num_cells, num_micro_batches=2), **learner)
+        np.testing.assert_array_equal(tied.weights[f'model/{owner}/kernel'], alone.weights['model/last/kernel'])
+
+
+class OfMany(Layer):
+    """x + w in micro-batches of more than two examples, and x in others."""
+
+    def __init__(self, params, path=''):
+        super().__init__(params, path)
+        self.add_weight('w', [D], 'ones')
+
+    def fprop(self, theta, ctx, x):
+        return x + theta.w if x.shape[0] > 2 else x
+
+    def cost(self, x):
+        return Cost(0., self.num_weights, x)
+
+
+def test_accumulated_mini_batches_give_a_weight_a_gradient_if_any_of_them_does():
+    network = Sequential.Params(name='model', layers=(OfMany.Params(name='many'), Linear.Params(name='loss'))).instantiate('model')
+    many, few = batch_of(np.ones([8, D])), batch_of(np.ones([4, D]))
+    learn = Learner.Params(learning_rate=schedules.Constant.Params(rate=0.5), weight_decay=0.1, decay_vectors=True).instantiate()
+    program = Program(network, [spec_of(many), spec_of(few)], PipelineParams(num_cells=2, num_micro_batches=2), learn)
+    for step, (mini_batches, moves) in enumerate([([few, few], False), ([many, few], True), ([few, few], False), ([few, many], True),
+                                                  ([few], False), ([many], True)]):
+        before = program.weights['model/many/w'].numpy()
+        for index, batch in enumerate(mini_batches[:-1]):
+            program.accumulate(batch, step, index)
+        program.train_step(mini_batches[-1], step, len(mini_batches) - 1)
+        assert np.array_equal(program.weights['model/many/w'], before) != moves, step
+
+
+def test_weights_without_a_gradient_are_named_once(monkeypatch):
+    said = []
+    monkeypatch.setattr(logging, 'warning', lambda text, *args: said.append(text % args))
+    forked(fork(), PipelineParams(num_cells=2))
+    assert said == ['the loss does not depend on model/side/kernel, model/side/bias, so that training leaves them as they are; correct '
+                    'the network, or freeze them with learner.frozen']
+    forked(fork(), PipelineParams(num_cells=2), frozen='side')
+    assert len(said) == 1
+
+
+# State of its own.
+
+def test_state_that_a_layer_updates_is_not_shared():
+    norms = [layers.BatchNorm.Params(name=name, dim=D) for name in ('a', 'b')]
+    norms[1].share = {'moving_mean': 'model/a/moving_mean'}
+    network = Sequential.Params(name='model', layers=(*norms, Linear.Params(name='loss'))).instantiate('model')
+    batch, learn = batch_of(np.ones([4, D])), Learner.Params(learning_rate=schedules.Constant.Params(rate=0.5)).instantiate()
+    for num_cells in (1, 3):
+        program = Program(network, spec_of(batch), PipelineParams(num_cells=num_cells), learn)
+        sentence = ("model/b/moving_mean shares model/a/moving_mean, but model/b updates it in every step from what it sees itself, so that "
+                    "it can belong to one layer only; take 'moving_mean' out of its Params.share.")
+        with pytest.raises(ValueError, match=re.escape(sentence) + '$'):
+            program.train_step(batch, 0)
