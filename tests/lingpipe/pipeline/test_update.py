@@ -341,7 +341,7 @@ def test_state_that_a_layer_updates_is_not_shared():
     batch, learn = batch_of(np.ones([4, D])), Learner.Params(learning_rate=schedules.Constant.Params(rate=0.5)).instantiate()
     for num_cells in (1, 3):
         program = Program(network, spec_of(batch), PipelineParams(num_cells=num_cells), learn)
-        sentence = ("model/b/moving_mean shares model/a/moving_mean, but model/b updates it in every step from what it sees itself, so that "
-                    "it can belong to one layer only; take 'moving_mean' out of its Params.share.")
+        sentence = ("model/b/moving_mean shares model/a/moving_mean, but model/b updates it in every step from what it sees itself, so "
+                    "that it can belong to one layer only; take 'moving_mean' out of its Params.share.")
         with pytest.raises(ValueError, match=re.escape(sentence) + '$'):
             program.train_step(batch, 0)
