@@ -257,6 +257,16 @@ def test_only_messages_are_unpacked_and_nothing_outside_the_folder(tmp_path):
         mediawiki.unpack(__file__, str(tmp_path / 'out'))
 
 
+def test_package_of_another_compression_says_how_to_unpack_it(tmp_path):
+    deb = Path(package(tmp_path / 'a.deb', []))
+    content = deb.read_bytes().replace(b'data.tar.xz ', b'data.tar.odd')
+    deb.write_bytes(content.replace(b'\xfd7zXZ', b'what?!'))
+    message = (r'holds data\.tar\.odd, which Python cannot read; unpack it yourself: '
+               r'dpkg-deb -x .*a\.deb FOLDER\.$')
+    with pytest.raises(ValueError, match=message):
+        mediawiki.unpack(str(deb), str(tmp_path / 'out'))
+
+
 # tensorflow-datasets.
 
 @pytest.mark.filterwarnings('ignore::DeprecationWarning')
