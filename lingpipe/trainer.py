@@ -25,8 +25,8 @@ from typing import Any
 
 from absl import flags
 
-from lingpipe import closed_pipe, tensorflow_import
-from lingpipe.error_text import sentence
+from lingpipe.process import closed_pipe, tensorflow_import
+from lingpipe.process.error_text import sentence
 
 MODES = ('train_and_eval', 'train', 'eval', 'inspect', 'worker', 'decode')
 
@@ -112,32 +112,32 @@ def run(values: flags.FlagValues, argv: Sequence[str]) -> int:
     if values.list:
         return print_list()
     if values.mode == 'worker':
-        from lingpipe.modes.worker import serve
+        from lingpipe.commands.serve import serve
         return serve(read_params(values) if values.model else None, values)
     if not values.model:
         raise ValueError('--model is missing; --list shows all experiments.')
     params = read_params(values)
     if values.mode == 'inspect':
-        from lingpipe.modes.inspection import inspect
+        from lingpipe.commands.inspect import inspect
         return inspect(params, values)
     if not values.logdir:
         raise ValueError('--logdir is missing; name a directory for checkpoints and summaries.')
     if values.mode == 'eval':
-        from lingpipe.modes.evaluation import evaluate
-        from lingpipe.modes.recovery import Recovery
+        from lingpipe.commands.evaluate import evaluate
+        from lingpipe.commands.recovery import Recovery
         return Recovery(values, argv).run(params, lambda watchdog: evaluate(params, values, watchdog))
     if values.mode == 'decode':
-        from lingpipe.modes.decoding import decode, read_lines
-        from lingpipe.modes.recovery import Recovery
+        from lingpipe.commands.decode import decode, read_lines
+        from lingpipe.commands.recovery import Recovery
         lines = read_lines(values.decode_input, is_needed_again=bool(values.devices), line_limit=values.decode_line_limit)
         return Recovery(values, argv).run(params, lambda watchdog: decode(params, values, lines, watchdog))
-    from lingpipe.modes.training import train
+    from lingpipe.commands.train import train
     return train(params, values, argv)
 
 
 def print_list() -> int:
     """Prints every experiment with the first line of its docstring; 1 if a module cannot be imported."""
-    from lingpipe import registry
+    from lingpipe.training import registry
     found, broken = registry.find_all()
     width = max(map(len, found), default=0)
     for name, cls in found.items():
@@ -149,7 +149,7 @@ def print_list() -> int:
 
 def read_params(values: flags.FlagValues) -> Any:
     """The experiment's Params with all overrides."""
-    from lingpipe import registry
+    from lingpipe.training import registry
     params = registry.get(values.model).override_all(values.set)
     if values.steps is not None:
         params.train.num_steps = values.steps

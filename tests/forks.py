@@ -11,7 +11,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 _context = multiprocessing.get_context('forkserver')
-_context.set_forkserver_preload(['lingpipe.registry', 'lingpipe.modes.training', 'lingpipe.modes.decoding', 'lingpipe.cluster.server'])
+_context.set_forkserver_preload([
+    'lingpipe.training.registry', 'lingpipe.commands.train', 'lingpipe.commands.decode',
+    'lingpipe.cluster.server'])
 
 
 def run_module(name: str, *flags: str) -> None:

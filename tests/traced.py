@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.context import Emissions
-from lingpipe.pipeline.cell import Cell, Leaf, leaves_of
-from lingpipe.pipeline.tracer import CellTracer
+from lingpipe.layers.context import Emissions
+from lingpipe.pipeline.execution.cell_trace import CellTracer
+from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 
 
 class NoAccumulators:

@@ -1,7 +1,7 @@
 """Command-line tools: python -m tools.NAME --help."""
 from __future__ import annotations
 
-from lingpipe import tensorflow_import
+from lingpipe.process import tensorflow_import
 from tools.command_line import Parser
 
 try:

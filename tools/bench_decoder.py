@@ -52,10 +52,10 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     import numpy as np
     import tensorflow as tf
 
-    from lingpipe.pipeline.decoder import Decoder, Group
-    from lingpipe.pipeline.plan import PipelineParams
-    from lingpipe.pipeline.program import Program
-    from lingpipe.pipeline.search import SearchParams
+    from lingpipe.pipeline.decoding.decoder import Decoder, Group
+    from lingpipe.pipeline.decoding.search import SearchParams
+    from lingpipe.pipeline.execution.program import Program
+    from lingpipe.pipeline.planning.plan import PipelineParams
     from tasks.translation.transformer import Transformer
     from tasks.translation.translator import translation_learner
     network = Transformer.Params(
@@ -83,7 +83,7 @@ def whole_network(program: Any) -> Any:
     """A function of sources [n, S] and prefixes [n, t] to the logits after them [n, V]."""
     import tensorflow as tf
 
-    from lingpipe.context import Context
+    from lingpipe.layers.context import Context
     from lingpipe.layers.sequential import arguments
     weights = {path: tf.convert_to_tensor(variable) for path, variable in program.weights.items()}
     weights |= {w.path: weights[w.shared_with] for w in program.network.weights() if w.shared_with}

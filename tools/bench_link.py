@@ -61,17 +61,17 @@ def measure(args: argparse.Namespace, forward_ms: float, backward_ms: float, lin
     """Times steps with links of one bandwidth, and simulates one."""
     import tensorflow as tf
 
-    from lingpipe import optimizers, schedules
-    from lingpipe.learner import Learner
-    from lingpipe.pipeline.plan import PipelineParams
-    from lingpipe.pipeline.simulator import simulate
+    from lingpipe.learning import learning_rates, optimizers
+    from lingpipe.learning.learner import Learner
+    from lingpipe.pipeline.planning.plan import PipelineParams
+    from lingpipe.pipeline.planning.simulator import simulate
     from tools import stacks
     from tools.slow_link import SlowProgram
 
     k, m = args.num_cells, args.num_micro_batches
     batch = {name: tf.constant(value) for name, value in stacks.delay_batch(m, args.transfer_kb * 256).items()}
     params = PipelineParams(num_cells=k, num_micro_batches=m, schedule=args.schedule, recompute='none', layers_per_cell=(*[1] * (k - 1), 2))
-    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=schedules.Constant.Params(rate=0.)).instantiate()
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=0.)).instantiate()
     network = stacks.delays(k, forward_ms, backward_ms).instantiate('model')
     spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
     program = SlowProgram(network, spec, params, learner, link_bytes_s=link_bytes_s)

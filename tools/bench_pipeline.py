@@ -94,7 +94,7 @@ def _configure(args: argparse.Namespace, addresses: list[str]) -> tuple[str, ...
         cluster.configure(args.num_cells, args.threads, args.inter_op_threads or args.num_cells)
         return ()
     from lingpipe.cluster import devices
-    from lingpipe.cluster.workers import Connection
+    from lingpipe.cluster.client import Connection
     found = devices.find(','.join(addresses), args.num_cells, wait_s=60.)
     cluster.configure(found.num_cpus, args.threads, args.inter_op_threads)
     Connection(found.workers)
@@ -105,16 +105,16 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
     names = _configure(args, addresses)
     import tensorflow as tf
 
-    from lingpipe import optimizers, schedules
     from lingpipe.checkpoint import Checkpointer
-    from lingpipe.learner import Learner
-    from lingpipe.pipeline.plan import PipelineParams
-    from lingpipe.pipeline.program import Program
+    from lingpipe.learning import learning_rates, optimizers
+    from lingpipe.learning.learner import Learner
+    from lingpipe.pipeline.execution.program import Program
+    from lingpipe.pipeline.planning.plan import PipelineParams
     from tools import stacks
 
     network, batch, layers_per_cell = _work(args)
     optimizer = optimizers.SGD.Params() if args.optimizer == 'SGD' else optimizers.RMSProp.Params(momentum=0.9)
-    learner = Learner.Params(optimizer=optimizer, learning_rate=schedules.Constant.Params(rate=0.003)).instantiate()
+    learner = Learner.Params(optimizer=optimizer, learning_rate=learning_rates.Constant.Params(rate=0.003)).instantiate()
     params = PipelineParams(num_cells=args.num_cells, num_micro_batches=args.num_micro_batches, schedule=args.schedule,
                             recompute=args.recompute, use_graph_optimizer=args.graph_optimizer, layers_per_cell=layers_per_cell,
                             devices=names, jit_compile=args.jit_compile)
@@ -189,7 +189,7 @@ def _work(args: argparse.Namespace) -> tuple[Any, dict[str, Any], tuple[int, ...
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
     """Runs the pipeline and one device in turn, each in a process of its own."""
-    from lingpipe.pipeline.simulator import bound
+    from lingpipe.pipeline.planning.simulator import bound
     given = {**vars(args), 'device_ms': numbers_text(args.device_ms)}
     flags = [f'--{name}={value}' for name, value in given.items() if not isinstance(value, bool) and value != '']
     flags += [f'--{name}' for name, value in vars(args).items() if value is True]

@@ -22,9 +22,9 @@ import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Protocol
 
-from lingpipe import closed_pipe
-from lingpipe.error_text import notes, sentence
 from lingpipe.hyperparams.bounds import Bounds
+from lingpipe.process import closed_pipe
+from lingpipe.process.error_text import notes, sentence
 
 MAX_CELLS = 1024   # of benchmarks: each cell is a device with a thread of its own
 

@@ -10,8 +10,8 @@ import json
 import os
 from typing import Any
 
-from lingpipe import registry
 from lingpipe.hyperparams import Params, diff, diff_text
+from lingpipe.training import registry
 from tools import parser
 from tools.command_line import command
 

@@ -17,8 +17,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from lingpipe import closed_pipe
-from lingpipe.cluster import listening, server
+from lingpipe.cluster import address_filter, server
+from lingpipe.process import closed_pipe
 from tools import parser, trainer_flags
 from tools.command_line import command
 
@@ -56,7 +56,7 @@ class Worker:
         code = self.process.poll()
         if code is None and time.monotonic() > self._probed_s + _PROBE_EVERY_S:
             now_s = time.monotonic()
-            if server.answers(*listening.split_address(self.address), timeout_s=1.):
+            if server.answers(*address_filter.split_address(self.address), timeout_s=1.):
                 self._heard_s = now_s
             elif now_s - self._heard_s > self.hangs_after_s:
                 self.process.kill()
@@ -79,7 +79,7 @@ def free_addresses(number: int) -> list[str]:
     """Different addresses on loopback at which nothing listens."""
     addresses: list[str] = []
     while len(addresses) < number:
-        address = f'127.0.0.1:{listening.free_port()}'
+        address = f'127.0.0.1:{address_filter.free_port()}'
         addresses += [address] if address not in addresses else []
     return addresses
 

@@ -17,7 +17,7 @@ from tools import parser
 from tools.command_line import command
 
 if TYPE_CHECKING:
-    from lingpipe.pipeline.plan import Plan
+    from lingpipe.pipeline.planning.plan import Plan
 
 PAPER_BYTES_A_PARAMETER = 12   # Weight, moving average and momentum of RMSProp; lingpipe holds the gradient too.
 
@@ -63,7 +63,7 @@ def table_1(columns: Sequence[Any] = TABLE_1) -> list[dict[str, Any]]:
 
     The M of the paper's runs is not known; ours is that of the experiment.
     """
-    from lingpipe import registry
+    from lingpipe.training import registry
     rows = []
     for column, name, device_gb, *printed in columns:
         plan = registry.get(name).instantiate().make_plan()
@@ -87,7 +87,7 @@ def table_2(models: Mapping[str, Sequence[tuple[int, int]]] = BEYOND_TABLE_2) ->
     Args:
       models: experiment -> (K, M) beyond the paper's.
     """
-    from lingpipe.pipeline.simulator import bound
+    from lingpipe.pipeline.planning.simulator import bound
     rows = []
     for name, beyond in models.items():
         plan_of = _plans(name)
@@ -122,8 +122,8 @@ def table_3(device_flops: float, links: Sequence[float], models: Mapping[str, di
 
 def _plans(name: str) -> Callable[[int], Plan]:
     """K -> the plan of an experiment for micro-batches of one example: FLOPs and bytes of larger ones are multiples."""
-    from lingpipe import registry
-    from lingpipe.pipeline import plan as plan_lib
+    from lingpipe.pipeline.planning import plan as plan_lib
+    from lingpipe.training import registry
     params = registry.get(name)
     params.train_input.batch_size = 1
     experiment = params.instantiate()
@@ -138,8 +138,8 @@ def _plans(name: str) -> Callable[[int], Plan]:
 
 def _step(plan: Plan, num_micro_batches: int, link: Callable[[int, int], float] | float = 0.0) -> Any:
     """The simulated step of M micro-batches of one example, in the time of a FLOP."""
-    from lingpipe.pipeline.schedule import make_schedule
-    from lingpipe.pipeline.simulator import simulate
+    from lingpipe.pipeline.planning.schedules import make_schedule
+    from lingpipe.pipeline.planning.simulator import simulate
     cells = range(len(plan.cells))
     schedule = make_schedule('gpipe', len(cells), num_micro_batches, plan.schedule.backward_cells)
     return simulate(schedule, [plan.forward_cost(k) for k in cells], [plan.backward_cost(k) for k in cells], edges=plan.edges,
@@ -148,7 +148,7 @@ def _step(plan: Plan, num_micro_batches: int, link: Callable[[int, int], float] 
 
 def _occupied(plan: Plan, flops_a_byte: float) -> Callable[[int, int], float]:
     """(sending cell, receiving cell) -> how long a micro-batch of one example occupies their link, in the time of a FLOP."""
-    from lingpipe.pipeline.transfers import bytes_between
+    from lingpipe.pipeline.execution.traffic import bytes_between
     return functools.cache(lambda sender, receiver: bytes_between(plan.cells, sender, receiver) * flops_a_byte)
 
 

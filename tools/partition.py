@@ -4,10 +4,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from lingpipe.pipeline.memory import Footprint
+from lingpipe.pipeline.planning.memory import Footprint
 
 if TYPE_CHECKING:
-    from lingpipe.pipeline.plan import Plan
+    from lingpipe.pipeline.planning.plan import Plan
     from tools.command_line import Parser
 
 
@@ -26,14 +26,14 @@ def planned(args: argparse.Namespace) -> tuple[Any, Plan]:
     Raises:
       ValueError: there is no such experiment, Param or partition.
     """
-    from lingpipe import registry
+    from lingpipe.training import registry
 
     params = registry.get(args.model).override_all(args.set)
     if args.num_cells:
         params.pipeline.num_cells = args.num_cells
     plan = params.instantiate().make_plan()
     if args.measure:
-        from lingpipe.pipeline.profile import layer_seconds
+        from lingpipe.pipeline.execution.measured_costs import layer_seconds
         measured = layer_seconds(plan.elements, 'CPU:0')
         params.pipeline.layer_seconds = tuple(forward + backward for forward, backward in measured)
         params.pipeline.layer_backward_seconds = tuple(backward for _, backward in measured)

@@ -15,8 +15,8 @@ import subprocess
 import sys
 from typing import Any
 
-from lingpipe import registry
-from lingpipe.evaluate import EvaluationLog
+from lingpipe.training import registry
+from lingpipe.training.evaluation import EvaluationLog
 from tools import parser
 from tools.command_line import command
 

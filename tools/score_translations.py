@@ -117,7 +117,7 @@ def from_files(flag: str, corpus: PreparedCorpus | None, has_baselines: bool) ->
 
 def read(path: str) -> list[str]:
     """The lines of a file, as --mode=decode reads them."""
-    from lingpipe.modes.decoding import read_lines
+    from lingpipe.commands.decode import read_lines
     try:
         return read_lines(path)
     except OSError as error:
@@ -132,11 +132,12 @@ def baselines(corpus: PreparedCorpus, code: str, sources: list[str]) -> dict[str
 def translated(args: argparse.Namespace, lines: list[tuple[str, str]]) -> tuple[list[str], int]:
     """(the translations of (language, line), the step of the checkpoint)."""
     from lingpipe import trainer
-    from lingpipe.modes import logdir, placement
+    from lingpipe.commands import device_setup
+    from lingpipe.training import logdir
     flags = trainer.define_flags()
     flags(['trainer', f'--model={args.model}', f'--logdir={args.logdir}', *(f'--set={text}' for text in args.set)])
     params = trainer.read_params(flags)
-    placement.configure(params)
+    device_setup.configure(params)
     experiment = params.instantiate()
     program, metadata = logdir.restored(experiment, args.logdir)
     has_tags = getattr(params.train_input, 'language_tags', False)
@@ -222,7 +223,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.output:
         draw(found, args.output)
     if step is not None:
-        from lingpipe.summaries import Summaries
+        from lingpipe.training.reporting.summaries import Summaries
         summaries = Summaries(os.path.join(args.logdir, 'tensorboard', 'scores'))
         summaries.scalars(step, {f'{measure}/{row["name"]}': row['model'][measure] for measure in ('bleu', 'chrf')
                                  for row in (*found['pools'], *found['languages'])})

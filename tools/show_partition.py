@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def text(plan: Any, layers: list[dict[str, Any]], batch_size: int, is_measured: bool) -> str:
     """A line for every layer, under its cell, and the overview that the trainer prints."""
-    from lingpipe.overview import overview
+    from lingpipe.training.reporting.plan_table import overview
 
     lines: list[str] = []
     for i, row in enumerate(layers):

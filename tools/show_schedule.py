@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import json
 
-from lingpipe.pipeline.play import grid, validate
-from lingpipe.pipeline.schedule import make_schedule
-from lingpipe.pipeline.simulator import bound, simulate
+from lingpipe.pipeline.planning.drawing import grid
+from lingpipe.pipeline.planning.schedules import make_schedule
+from lingpipe.pipeline.planning.simulator import bound, simulate
+from lingpipe.pipeline.planning.validation import validate
 from tools import parser
 from tools.command_line import MAX_CELLS, command
 

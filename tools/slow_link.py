@@ -5,8 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.pipeline.program import Program
-from lingpipe.pipeline.transfers import Wire
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.execution.wire import Wire
 from tools import stacks
 
 

@@ -18,13 +18,13 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe import layers
-from lingpipe.context import Context
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
+from lingpipe.layers.context import Context
+from lingpipe.layers.cost import Cost
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.sequential import Sequential
-from lingpipe.nested import NestedMap
-from lingpipe.pipeline.program import Program
+from lingpipe.pipeline.execution.program import Program
 from tasks.image.amoebanet import AmoebaNet
 
 SEED = 1234

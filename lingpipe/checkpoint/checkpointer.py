@@ -15,8 +15,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from lingpipe import side_files
-from lingpipe.checkpoint import files
+from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.copier import Copier
 
 _NICENESS = 10         # of the thread that writes: a tenth of a processor that others want

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from lingpipe.cluster.workers import wait_for_ops
+from lingpipe.cluster.client import wait_for_ops
 
 _GROUP = 64   # variables: to make a group ready takes a time that grows with the square of its size
 

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.cluster import HOME
-from lingpipe.cluster.workers import process_of, wait_for_ops
+from lingpipe.cluster.client import process_of, wait_for_ops
 
 FORMAT = 1
 STEP_NAME = re.compile(r'step-(\d{8,})')   # of a checkpoint's directory

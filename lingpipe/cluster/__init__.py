@@ -3,16 +3,17 @@
 One controller, which is the trainer, builds the graph of a step and reads the input; workers are TensorFlow servers that hold the weights
 of their cells and run their tasks.
 
-    settings.py   threads, logical CPUs, Grappler: before TensorFlow's first op    devices.py    what --devices says
-    hosts.py      addresses of workers, from TF_CONFIG, Slurm or Kubernetes        workers.py    the controller's side
-    server.py     the worker's side                                               watchdog.py   a time limit for steps
-    listening.py  which addresses a port can be reached at
+    devices.py    what --devices says           addresses.py       of workers, from TF_CONFIG, Slurm or Kubernetes
+    client.py     the controller's side         address_filter.py  which addresses a port can be reached at
+    server.py     the worker's side             watchdog.py        a time limit for steps
+
+Threads, logical CPUs and Grappler are set in process/tensorflow_settings.py.
 
 TensorFlow's gRPC knows neither passwords nor encryption: whoever reaches the port of a worker or of a controller can run any op there,
 which can read and write files. Servers therefore listen at loopback unless told otherwise; on several machines use a network of their own
 (a VLAN, a VPN, a Kubernetes NetworkPolicy, which tools.launch_kubernetes writes) or a firewall that lets only these machines in.
 """
-from lingpipe.cluster.settings import (
+from lingpipe.process.tensorflow_settings import (
     HOME,
     MAX_DEVICES,
     check_devices,

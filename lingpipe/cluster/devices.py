@@ -8,7 +8,7 @@ A list with commas, in the order of the cells; cell k goes to the k-th device:
     /device:GPU:1                any tf.device string; after workers, /job:worker/task:1/device:CPU:0 and so on choose among their devices,
                                  which otherwise are all taken, worker after worker
     host1:2222,host2:2222        workers: the GPUs of each, or its CPU devices if it has none
-    TF_CONFIG, slurm, ...        workers that these name: see hosts.py
+    TF_CONFIG, slurm, ...        workers that these name: see addresses.py
     2*gpu:0-3                    two cells on each device, one after the other: GPU 0 has the first two
 
 A device that is named twice without 2* is an error, and so are fewer devices than cells; more may be named than are used.
@@ -20,10 +20,10 @@ import re
 
 import tensorflow as tf
 
-from lingpipe.cluster import hosts
-from lingpipe.cluster.listening import split_address
-from lingpipe.cluster.settings import MAX_DEVICES
-from lingpipe.cluster.workers import wait_for
+from lingpipe.cluster import addresses
+from lingpipe.cluster.address_filter import split_address
+from lingpipe.cluster.client import wait_for
+from lingpipe.process.tensorflow_settings import MAX_DEVICES
 
 _LOCAL = '/job:localhost/replica:0/task:0'
 _RANGE = re.compile(r'(\d+)(?:-(\d+))?')
@@ -63,9 +63,9 @@ def find(text: str, num_cells: int, wait_s: float, must_exist: bool = True) -> D
     names: list[str] = []
     given: dict[str, str] = {}
     for times, item in items:
-        addresses = _workers(item)
-        if addresses:
-            devices = [] if explicit else [d for address in addresses for d in found[workers.index(address)].devices]
+        item_workers = _workers(item)
+        if item_workers:
+            devices = [] if explicit else [d for address in item_workers for d in found[workers.index(address)].devices]
         else:
             devices = _local(item, bool(workers), must_exist)
         for device in devices:
@@ -100,8 +100,8 @@ def _repeat(part: str) -> tuple[int, str]:
 
 def _workers(item: str) -> list[str]:
     """Addresses of the workers that an item names, if it does."""
-    if hosts.SOURCES.fullmatch(item):
-        return hosts.workers_of(item)
+    if addresses.SOURCES.fullmatch(item):
+        return addresses.workers_of(item)
     if item.startswith('/') or re.fullmatch(r'(?i)(cpu|gpu|tpu)(:.*)?', item):
         return []
     try:

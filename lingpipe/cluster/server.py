@@ -19,8 +19,8 @@ from typing import NoReturn
 
 import tensorflow as tf
 
-from lingpipe import closed_pipe
-from lingpipe.cluster import listening, settings
+from lingpipe.cluster import address_filter
+from lingpipe.process import closed_pipe, tensorflow_settings
 
 _LOOK_EVERY_S = 1.0
 _TAKEN_FOR_S = 5.0     # at most, by the server of a worker that was killed a moment ago
@@ -66,7 +66,7 @@ def check_gpus(devices: str) -> None:
 def _parsed(devices: str) -> tuple[str, str | None, str | None]:
     """(cpu or gpu, first number, last number)."""
     match = re.fullmatch(r'(cpu|gpu)(?::(\d+)(?:-(\d+))?)?', devices)
-    is_too_large = match and max(int(number or 0) for number in match.groups()[1:]) > settings.MAX_DEVICES
+    is_too_large = match and max(int(number or 0) for number in match.groups()[1:]) > tensorflow_settings.MAX_DEVICES
     if not match or is_too_large or match[1] == 'cpu' and (match[3] or match[2] == '0'):
         raise ValueError(f"--devices={devices} of a worker; write the devices that it has: cpu:4, gpu, or gpu:0-3.")
     return match[1], match[2], match[3]
@@ -85,17 +85,17 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float) 
       OSError: it is not one of this machine, or its port is taken at this or another address of it, or this system cannot hold a server
         to it.
     """
-    host, port = listening.split_address(address)
+    host, port = address_filter.split_address(address)
     deadline_s = time.monotonic() + _TAKEN_FOR_S
     while True:
         try:
-            listening.check_free(host, port)
+            address_filter.check_free(host, port)
             break
         except OSError as error:
             if error.errno != errno.EADDRINUSE or time.monotonic() > deadline_s:
                 raise OSError(f'a worker cannot listen at {address}: {error.strerror or error}; choose another --address.') from error
             time.sleep(0.1)
-    listening.check_system(host)   # or every server would fail at it
+    address_filter.check_system(host)   # or every server would fail at it
     closed_pipe.say(f'worker at {address}, process {os.getpid()}', sys.stdout)
     while True:
         started_s = time.monotonic()
@@ -130,8 +130,8 @@ def start(host: str, port: int, config: tf.compat.v1.ConfigProto) -> tf.distribu
     Raises:
       OSError: the port is taken, or the system cannot hold the server to the host.
     """
-    settings.set_malloc()
-    guard = listening.Guard(port, host)
+    tensorflow_settings.set_malloc()
+    guard = address_filter.Guard(port, host)
     spec = {'worker': {0: f'{"127.0.0.1" if host == "0.0.0.0" else host}:{port}'}}   # a controller names the task as it likes
     server = tf.distribute.Server(spec, job_name='worker', task_index=0, config=config, start=False)
     guard.check()

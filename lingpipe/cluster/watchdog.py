@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from lingpipe.cluster.workers import Connection
+from lingpipe.cluster.client import Connection
 
 ASK_EVERY_S = 10.  # A step may wait for ever for a worker that died at the wrong moment; TensorFlow does not always notice.
 _ASK_WHEN_STOPPING_EVERY_S = 1.

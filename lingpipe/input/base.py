@@ -16,7 +16,7 @@ from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import order
 from lingpipe.input.batches import Batches
 from lingpipe.input.errors import one_sentence
-from lingpipe.nested import flatten
+from lingpipe.layers.nested import flatten
 
 _ENDLESS = 1 << 62   # positions
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from lingpipe.error_text import sentence
+from lingpipe.process.error_text import sentence
 
 # What TensorFlow makes of an exception of Python inside tf.numpy_function or tf.py_function.
 _FROM_PYTHON = re.compile(r'(?<![\w.])(\w+): (.*?)\n+Traceback', re.DOTALL)

@@ -13,14 +13,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
+from lingpipe.layers.cost import Cost
 from lingpipe.layers.dense import project, projection_flops
 from lingpipe.layers.dropout import drop, drop_flops
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import check_last_dim, dims
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import as_spec, num_elements, static_shape
+from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
 
 
 class MultiHeadAttention(Layer):

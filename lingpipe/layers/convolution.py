@@ -10,13 +10,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layer import Layer, initializer_named
+from lingpipe.layers.base import Layer, initializer_named
+from lingpipe.layers.cost import Cost
 from lingpipe.layers.dense import activation_flops, activation_fn
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import check_last_dim
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import static_shape
+from lingpipe.layers.static_shapes import static_shape
 
 
 class _Conv(Layer):

@@ -11,12 +11,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
+from lingpipe.layers.cost import Cost
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import dims
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import as_spec, num_elements, static_shape
+from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
 
 _RANGE = 1 << 16
 

@@ -10,14 +10,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
+from lingpipe.layers.cost import Cost
 from lingpipe.layers.ids import as_indices, check_ids, ids_below
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import check_last_dim, dims
 from lingpipe.layers.shards import Shardable
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import as_spec, num_elements, static_shape
+from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
 
 
 class Embedding(Shardable):

@@ -44,11 +44,11 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
 from lingpipe.layers.keras_state import KerasState, Moments, check_is_outside_loops, depends_on
 from lingpipe.layers.masks import mask_of
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import dims
-from lingpipe.nested import NestedMap
 
 _VARIABLES_WITHOUT_VALUES = 'uninitialized_variables'   # Keras' name of its list of them.
 

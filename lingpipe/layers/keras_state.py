@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from lingpipe.nested import NestedMap
+from lingpipe.layers.nested import NestedMap
 
 _MOMENTS = 'moments'
 

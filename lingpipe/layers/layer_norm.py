@@ -12,12 +12,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
+from lingpipe.layers.cost import Cost
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import check_last_dim, num_rows
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import as_spec, num_elements
+from lingpipe.layers.static_shapes import as_spec, num_elements
 
 
 def layer_norm(x: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float) -> tf.Tensor:

@@ -8,10 +8,10 @@ sees them, since 0 * NaN is NaN, in the loss and in every gradient.
 
 A loss sees one micro-batch at a time. That is right for every loss that is a sum over examples. One that compares examples with each
 other, as a contrastive loss does, would compare only those of the same micro-batch and so be another loss for every M; such a layer
-says `needs_whole_batch = True` (layer.py), and is then refused with more than one micro-batch or replica.
+says `needs_whole_batch = True` (layers/base.py), and is then refused with more than one micro-batch or replica.
 
 A label that counts and is none of the classes makes the loss NaN on every device, so that nothing is learned from it; who runs the
-network then finds it in the mini-batch (pipeline/bad_ids.py) and says which example it is.
+network then finds it in the mini-batch (pipeline/execution/bad_ids.py) and says which example it is.
 """
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
+from lingpipe.layers.cost import Cost
 from lingpipe.layers.ids import check_ids, ids_below
+from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.static_shapes import num_elements, static_shape
 from lingpipe.layers.weighting import check_weight, expanded, total_weight, weight_by_row
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import num_elements, static_shape
 
 
 class Loss(Layer):

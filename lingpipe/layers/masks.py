@@ -22,7 +22,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
 
 V = TypeVar('V')
 

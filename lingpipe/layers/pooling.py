@@ -6,12 +6,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
 from lingpipe.layers.convolution import check_padding, output_size
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import num_elements, static_shape
+from lingpipe.layers.cost import Cost
+from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.static_shapes import num_elements, static_shape
 
 
 class _Pool(Layer):

@@ -6,12 +6,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
+from lingpipe.layers.cost import Cost
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import dims
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import static_shape
+from lingpipe.layers.static_shapes import static_shape
 
 
 class Flatten(Layer):

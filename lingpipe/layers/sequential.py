@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from lingpipe import cost as cost_lib
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layer import Layer
+from lingpipe.layers import cost as cost_lib
+from lingpipe.layers.base import Layer
+from lingpipe.layers.cost import Cost
 from lingpipe.layers.masks import after, is_mask_of_any, mask_of, taken
-from lingpipe.nested import NestedMap
+from lingpipe.layers.nested import NestedMap
 
 
 class Sequential(Layer):

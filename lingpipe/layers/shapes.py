@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.tracing import static_shape
+from lingpipe.layers.static_shapes import static_shape
 
 
 def dims(x: tf.Tensor) -> list[Any]:

@@ -18,7 +18,7 @@ from typing import Any
 import keras
 
 from lingpipe.hyperparams import field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
 
 
 class Shardable(Layer):

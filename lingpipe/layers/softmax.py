@@ -6,12 +6,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layers.cost import Cost
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import as_rows, check_last_dim, dims, num_rows
 from lingpipe.layers.shards import Shardable, glorot_uniform
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import static_shape
+from lingpipe.layers.static_shapes import static_shape
 
 
 class Logits(Shardable):

@@ -14,16 +14,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
+from lingpipe.layers.cost import Cost
 from lingpipe.layers.dropout import drop, drop_flops
 from lingpipe.layers.layer_norm import LayerNorm
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.sequential import Sequential
 from lingpipe.layers.shards import split
+from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
 from lingpipe.layers.transformer import FeedForward
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import as_spec, num_elements, static_shape
 
 
 class Residual(Layer):

@@ -21,14 +21,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layers.cost import Cost
 from lingpipe.layers.ids import check_ids, ids_below
 from lingpipe.layers.losses import Loss
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.softmax import Logits, add_logs
+from lingpipe.layers.static_shapes import num_elements, static_shape
 from lingpipe.layers.weighting import check_weight, weight_by_row
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import num_elements, static_shape
 
 
 class SoftmaxShard(Logits):

@@ -15,17 +15,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layer import Layer
 from lingpipe.layers.attention import MultiHeadAttention
+from lingpipe.layers.base import Layer
+from lingpipe.layers.cost import Cost
 from lingpipe.layers.dense import activation_flops, activation_fn, project, projection_flops
 from lingpipe.layers.dropout import drop, drop_flops
 from lingpipe.layers.layer_norm import LayerNorm
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.layers.shards import Shardable, glorot_uniform
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import as_spec, num_elements, static_shape
+from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
 
 
 class FeedForward(Shardable):

@@ -1,13 +1,14 @@
 """Experiments on 1,797 handwritten digits of 8x8 pixels, which are in tasks/image/data: no download."""
 from __future__ import annotations
 
-from lingpipe import layers, optimizers, schedules
-from lingpipe.experiment import Experiment
+from lingpipe import layers
 from lingpipe.layers import Flatten, Sequential
-from lingpipe.learner import Learner
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.registry import register
-from lingpipe.train_loop import TrainLoop
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.loop import TrainLoop
+from lingpipe.training.registry import register
 from tasks.image.amoebanet import AmoebaNet as AmoebaNetLayers
 from tasks.image.blocks import Norm
 from tasks.image.classifier import classifier
@@ -35,7 +36,7 @@ class AmoebaNet:
                                          stem_filters=16, batch_norm=Norm(decay=0.95), drop_path_keep=0.9, drop_path_schedule='v2')
         learner = Learner.Params(
             optimizer=optimizers.RMSProp.Params(rho=0.9, momentum=0.9, epsilon=1e-3),
-            learning_rate=schedules.Cosine.Params(rate=0.01, warmup_steps=20, decay_steps=num_steps - 20),
+            learning_rate=learning_rates.Cosine.Params(rate=0.01, warmup_steps=20, decay_steps=num_steps - 20),
             l2=4e-5, clip_norm=10.)
         return Experiment.Params(
             task=classifier(network, learner),
@@ -63,7 +64,7 @@ class Dense:
             layers.Dense.Params(name='hidden_1', input_dim=128, units=128, activation='relu'),
             layers.Dense.Params(name='logits', input_dim=128, units=10)))
         learner = Learner.Params(optimizer=optimizers.Adam.Params(),
-                                 learning_rate=schedules.Cosine.Params(rate=0.003, decay_steps=num_steps))
+                                 learning_rate=learning_rates.Cosine.Params(rate=0.003, decay_steps=num_steps))
         return Experiment.Params(
             task=classifier(network, learner),
             train_input=DigitsInput.Params(batch_size=128),

@@ -4,12 +4,12 @@
 """
 from __future__ import annotations
 
-from lingpipe import optimizers, schedules
-from lingpipe.experiment import Experiment, InitializeFrom
-from lingpipe.learner import Learner
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.registry import register
-from lingpipe.train_loop import TrainLoop
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.training.experiment import Experiment, InitializeFrom
+from lingpipe.training.loop import TrainLoop
+from lingpipe.training.registry import register
 from tasks.image.amoebanet import AmoebaNet as AmoebaNetLayers
 from tasks.image.blocks import Norm
 from tasks.image.classifier import classifier, initialized_but_last
@@ -27,7 +27,8 @@ def amoebanet(num_classes: int, num_steps: int, learning_rate: float, batch_size
                                      drop_path_schedule='v2')
     learner = Learner.Params(
         optimizer=optimizers.RMSProp.Params(rho=0.9, momentum=0.9, epsilon=1e-3),
-        learning_rate=schedules.Cosine.Params(rate=learning_rate, warmup_steps=num_steps // 20, decay_steps=num_steps - num_steps // 20),
+        learning_rate=learning_rates.Cosine.Params(
+            rate=learning_rate, warmup_steps=num_steps // 20, decay_steps=num_steps - num_steps // 20),
         l2=4e-5, clip_norm=10.)
     train = FashionMNISTInput.Params(batch_size=batch_size, transform=TRAIN, subset=subset)
     test = FashionMNISTInput.Params(split='test', batch_size=200, transform=TEST, shuffle=False, num_epochs=1,

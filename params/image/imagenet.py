@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from lingpipe import optimizers, schedules
-from lingpipe.experiment import Experiment
-from lingpipe.learner import Learner
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.registry import register
-from lingpipe.train_loop import TrainLoop
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.loop import TrainLoop
+from lingpipe.training.registry import register
 from tasks.image.amoebanet import AmoebaNet
 from tasks.image.blocks import Norm
 from tasks.image.classifier import ImageClassification, classifier, imagenet_learner
@@ -206,7 +206,7 @@ class ResNet101:
         batch_size = 1024
         epoch = NUM_TRAIN / batch_size
         rate = 0.1 * batch_size / 256
-        rates = schedules.Piecewise.Params(warmup_steps=round(5 * epoch), boundaries=tuple(round(n * epoch) for n in (30, 60, 80)),
+        rates = learning_rates.Piecewise.Params(warmup_steps=round(5 * epoch), boundaries=tuple(round(n * epoch) for n in (30, 60, 80)),
                                            rates=tuple(rate * 0.1 ** i for i in range(4)))
         learner = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9, nesterov=True), l2=1e-4, learning_rate=rates)
         network = ResNet.Params(name='resnet', depth=101, num_classes=NUM_CLASSES, batch_norm=Norm(decay=0.9, epsilon=1e-5),

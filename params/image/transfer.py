@@ -16,12 +16,12 @@ image.fashion_mnist.Transfer is the same made small, and was.
 """
 from __future__ import annotations
 
-from lingpipe import optimizers, schedules
-from lingpipe.experiment import Experiment, InitializeFrom
-from lingpipe.learner import Learner
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.registry import register
-from lingpipe.train_loop import TrainLoop
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.training.experiment import Experiment, InitializeFrom
+from lingpipe.training.loop import TrainLoop
+from lingpipe.training.registry import register
 from params.image.imagenet import AMOEBANET_B_SIZE, amoebanet_b_task
 from tasks.image.classifier import initialized_but_last
 from tasks.image.inputs import FolderInput, TFDSImageInput, Transform
@@ -36,7 +36,7 @@ def fine_tuned(num_classes: int, images: FolderInput.Params | TFDSImageInput.Par
     train_input = images.copy().set(batch_size=256, transform=TRAIN)
     learner = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9, nesterov=True), l2=4e-5, clip_norm=10.,
                              ema_decay=0.9999,
-                             learning_rate=schedules.Cosine.Params(rate=0.01, decay_steps=NUM_STEPS))
+                             learning_rate=learning_rates.Cosine.Params(rate=0.01, decay_steps=NUM_STEPS))
     softmax_layers = 'model/amoebanet/dense', 'model/amoebanet/auxiliary_head/dense'
     return Experiment.Params(
         task=amoebanet_b_task(num_classes, NUM_STEPS, learner),

@@ -11,11 +11,11 @@ training; a translation of English that was never seen is hard, and the numbers 
 """
 from __future__ import annotations
 
-from lingpipe import schedules
-from lingpipe.experiment import Experiment
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.registry import register
-from lingpipe.train_loop import TrainLoop
+from lingpipe.learning import learning_rates
+from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.loop import TrainLoop
+from lingpipe.training.registry import register
 from tasks.translation.inputs import TranslationInput
 from tasks.translation.transformer import Transformer
 from tasks.translation.translator import translation_learner, translator
@@ -111,7 +111,7 @@ class Languages26Annealed:
     @classmethod
     def params(cls) -> Experiment.Params:
         params = Languages26.params()
-        params.task.learner.learning_rate = schedules.Linear.Params(rate=0.0014, warmup_steps=100, decay_steps=1900)
+        params.task.learner.learning_rate = learning_rates.Linear.Params(rate=0.0014, warmup_steps=100, decay_steps=1900)
         params.train_input.seed = 1   # other batches than those of the first part
         params.train.num_steps = 2000
         params.initialize_from.directory = 'logs/languages26'

@@ -8,10 +8,10 @@ The corpus is one's own, in data/massive: see tools.build_corpus and tools.train
 """
 from __future__ import annotations
 
-from lingpipe.experiment import Experiment
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.registry import register
-from lingpipe.train_loop import TrainLoop
+from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.loop import TrainLoop
+from lingpipe.training.registry import register
 from tasks.translation.inputs import TranslationInput
 from tasks.translation.transformer import Transformer
 from tasks.translation.translator import translation_learner, translator

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lingpipe import optimizers
-from lingpipe.experiment import Experiment
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.registry import register
-from lingpipe.train_loop import TrainLoop
+from lingpipe.learning import optimizers
+from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.loop import TrainLoop
+from lingpipe.training.registry import register
 from tasks.translation.random_tokens import RandomTokens
 from tasks.translation.transformer import Transformer
 from tasks.translation.translator import translation_learner, translator

@@ -28,7 +28,7 @@ import math
 from typing import Any, Literal
 
 from lingpipe.hyperparams import REQUIRED, Params, field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
 from lingpipe.layers.convolution import Conv2D
 from lingpipe.layers.dense import Activation, Dense
 from lingpipe.layers.dropout import Dropout

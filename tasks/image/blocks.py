@@ -10,16 +10,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost, total
 from lingpipe.hyperparams import REQUIRED, Params, field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
 from lingpipe.layers.batch_norm import BatchNorm
 from lingpipe.layers.convolution import Conv2D, output_size
+from lingpipe.layers.cost import Cost, total
 from lingpipe.layers.dense import Activation, Dense, activation_flops
 from lingpipe.layers.dropout import DropPath
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.pooling import AvgPool2D
 from lingpipe.layers.reshape import Flatten
-from lingpipe.nested import NestedMap
 
 AUXILIARY_SIZE = 5  # pixels that the auxiliary head averages over, each way
 

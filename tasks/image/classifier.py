@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from lingpipe import optimizers, schedules
 from lingpipe.hyperparams import field
 from lingpipe.input import Input
 from lingpipe.layers import CrossEntropyLoss, Dense, Sequential
-from lingpipe.learner import Learner
-from lingpipe.nested import NestedMap
-from lingpipe.task import Task
+from lingpipe.layers.nested import NestedMap
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.training.problem import Task
 from tasks.image.misclassified import Misclassified, picture
 from tasks.image.mixup import MIXUP_READS, Mixup
 
@@ -88,7 +88,7 @@ def imagenet_learner(batch_size: int, num_examples: int = 1_281_167) -> Learner.
     steps_an_epoch = num_examples / batch_size
     return Learner.Params(
         optimizer=optimizers.RMSProp.Params(rho=0.9, momentum=0.9, epsilon=1.),
-        learning_rate=schedules.Exponential.Params(rate=0.015 * batch_size / 32, warmup_steps=round(3 * steps_an_epoch),
+        learning_rate=learning_rates.Exponential.Params(rate=0.015 * batch_size / 32, warmup_steps=round(3 * steps_an_epoch),
                                                    decay_steps=round(2.4 * steps_an_epoch), decay_factor=0.97, staircase=True),
         l2=4e-5, clip_norm=10., ema_decay=0.9999)
 

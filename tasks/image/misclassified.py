@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lingpipe.task import Review
+from lingpipe.training.problem import Review
 
 NUM_SHOWN = 36
 NUM_COLUMNS = 6

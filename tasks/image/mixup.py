@@ -16,9 +16,9 @@ from typing import Any
 import tensorflow as tf
 
 from lingpipe.hyperparams import field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import dims
-from lingpipe.nested import NestedMap
 
 MIXUP_READS = {'other_labels': 'other_label', 'share': 'share'}
 

@@ -6,11 +6,11 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import field
-from lingpipe.layer import Layer
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import num_elements, static_shape
+from lingpipe.layers.base import Layer
+from lingpipe.layers.cost import Cost
+from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.static_shapes import num_elements, static_shape
 
 
 class Normalize(Layer):

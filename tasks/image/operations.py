@@ -23,14 +23,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
 from lingpipe.layers.convolution import SeparableConv2D
+from lingpipe.layers.cost import Cost
 from lingpipe.layers.dropout import DropPath
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.pooling import AvgPool2D, MaxPool2D
 from lingpipe.layers.sequential import Sequential
-from lingpipe.nested import NestedMap
 from tasks.image.blocks import ConvNorm, FactorizedReduction, Norm, RampedDropPath, conv_norm, with_layers
 
 

@@ -27,15 +27,15 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import REQUIRED, diff, field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
 from lingpipe.layers.batch_norm import BatchNorm
+from lingpipe.layers.cost import Cost
 from lingpipe.layers.dense import Activation, Dense, activation_flops
 from lingpipe.layers.dropout import Dropout
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.pooling import GlobalAvgPool2D, MaxPool2D
 from lingpipe.layers.sequential import Sequential
-from lingpipe.nested import NestedMap
 from tasks.image.blocks import Norm, conv_norm, with_layers
 
 # Depth -> the blocks of each group (Table 1 of the paper).

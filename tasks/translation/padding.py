@@ -8,13 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.cost import Cost
 from lingpipe.hyperparams import field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
+from lingpipe.layers.cost import Cost
 from lingpipe.layers.ids import as_indices
+from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.static_shapes import num_elements, static_shape
 from lingpipe.layers.weighting import check_weight, expanded
-from lingpipe.nested import NestedMap
-from lingpipe.tracing import num_elements, static_shape
 
 
 class PaddingMask(Layer):

@@ -17,14 +17,14 @@ from rich.progress import Progress
 
 from lingpipe.hyperparams import field
 from lingpipe.input import Input
-from lingpipe.pipeline.decoder import Decoder, Group
-from lingpipe.pipeline.search import SearchParams
-from lingpipe.task import Task
+from lingpipe.pipeline.decoding.decoder import Decoder, Group
+from lingpipe.pipeline.decoding.search import SearchParams
+from lingpipe.training.problem import Task
 from tasks.translation.corpus.languages import checked
 from tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
 
 if TYPE_CHECKING:
-    from lingpipe.pipeline.program import Program
+    from lingpipe.pipeline.execution.program import Program
 
 NUM_NAMED_LINES = 5
 _TAG = re.compile(r'<([a-z-]+)>\s*')

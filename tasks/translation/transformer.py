@@ -30,7 +30,7 @@ from typing import Any, Literal
 
 from lingpipe import layers as lib
 from lingpipe.hyperparams import REQUIRED, field
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
 from lingpipe.layers.sequential import Sequential
 from tasks.translation.padding import PaddingMask, TokenWeight
 

@@ -1,8 +1,8 @@
 """Translators: the Task of a Transformer, and the recipe that one is trained by."""
 from __future__ import annotations
 
-from lingpipe import optimizers, schedules
-from lingpipe.learner import Learner
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
 from tasks.translation.task import Translation
 from tasks.translation.transformer import Transformer
 
@@ -23,4 +23,4 @@ def translation_learner(model_dim: int, warmup_steps: int = 4000, rate: float = 
     """
     return Learner.Params(
         optimizer=optimizers.Adam.Params(beta_1=0.9, beta_2=0.98, epsilon=1e-9), clip_norm=clip_norm,
-        learning_rate=schedules.InverseSquareRoot.Params(rate=rate * (model_dim * warmup_steps) ** -0.5, warmup_steps=warmup_steps))
+        learning_rate=learning_rates.InverseSquareRoot.Params(rate=rate * (model_dim * warmup_steps) ** -0.5, warmup_steps=warmup_steps))

@@ -12,7 +12,8 @@ import signal
 import sys
 import time
 
-from lingpipe import registry, trainer  # noqa: F401  imports TensorFlow, which must not start before the forks
+from lingpipe import trainer  # noqa: F401  imports TensorFlow, which must not start before the forks
+from lingpipe.training import registry  # noqa: F401  imports TensorFlow, which must not start before the forks
 
 
 def newest(logdir: str) -> int:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from tiny_experiment import Pairs, Tiny
 
-from lingpipe.experiment import Experiment
 from lingpipe.hyperparams import field
-from lingpipe.registry import register
-from lingpipe.task import Task
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.problem import Task
+from lingpipe.training.registry import register
 
 BEGUN_AFTER = 3   # mini-batches
 

@@ -14,9 +14,9 @@ import tensorflow as tf
 from forks import Fork, run_module, run_on_full_disk, run_unread
 
 from lingpipe import trainer
-from lingpipe.layer import Weight
-from lingpipe.modes import placement
-from lingpipe.task import Task
+from lingpipe.commands import device_setup
+from lingpipe.layers.base import Weight
+from lingpipe.training.problem import Task
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -34,7 +34,7 @@ def environment():
 
 def run_here(monkeypatch, *flags):
     """The trainer in this process, on the devices that it has already."""
-    monkeypatch.setattr(placement, 'configure', lambda params: None)
+    monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     return trainer.main(['trainer', *map(str, flags)])
 
 
@@ -263,7 +263,7 @@ def test_cells_schedule_and_lengths_may_change(monkeypatch, tmp_path):
 @pytest.mark.parametrize('names, num_gpus, expected', [
     ((), 0, 4), ((), 3, 4), ((), 4, 0), (('/device:CPU:2', '/device:CPU:0'), 0, 3), (('/device:GPU:0',), 1, 0)])
 def test_every_cell_of_every_replica_has_a_cpu_unless_there_are_gpus_or_names(names, num_gpus, expected):
-    assert placement.num_cpus(names, 4, num_gpus) == expected
+    assert device_setup.num_cpus(names, 4, num_gpus) == expected
 
 
 # Processes.

@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from lingpipe import optimizers, schedules
-from lingpipe.cost import Cost
-from lingpipe.experiment import Experiment
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.input import ArrayInput
-from lingpipe.layer import Layer
+from lingpipe.layers.base import Layer
+from lingpipe.layers.cost import Cost
 from lingpipe.layers.sequential import Sequential
-from lingpipe.learner import Learner
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.registry import register
-from lingpipe.task import Task
-from lingpipe.train_loop import TrainLoop
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.loop import TrainLoop
+from lingpipe.training.problem import Task
+from lingpipe.training.registry import register
 
 DIM = 4
 
@@ -81,7 +81,7 @@ class Tiny:
     @classmethod
     def params(cls) -> Experiment.Params:
         layers = (*(Dense.Params(name=f'dense_{i}', dim=DIM) for i in range(4)), SquaredError.Params(name='loss'))
-        learner = Learner.Params(learning_rate=schedules.Linear.Params(rate=0.05, decay_steps=1000),
+        learner = Learner.Params(learning_rate=learning_rates.Linear.Params(rate=0.05, decay_steps=1000),
                                  optimizer=optimizers.SGD.Params(momentum=0.9), ema_decay=0.9)
         return Experiment.Params(
             task=Task.Params(model=Sequential.Params(name='model', layers=layers), learner=learner),

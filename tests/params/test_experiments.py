@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from lingpipe import optimizers, registry
-from lingpipe.experiment import Experiment
+from lingpipe.learning import optimizers
+from lingpipe.training import registry
+from lingpipe.training.experiment import Experiment
 
 # Cells and weights of the models of the GPipe paper (arXiv:1811.06965, Tables 1 and 2, Figures 3 and 4), as they are registered.
 OF_THE_PAPER = {

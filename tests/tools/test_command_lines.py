@@ -7,7 +7,7 @@ import os
 import pytest
 from forks import Fork, run_unread
 
-from lingpipe.error_text import blaming
+from lingpipe.process.error_text import blaming
 from tools import (
     bench_decoder,
     bench_link,

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from lingpipe import registry
+from lingpipe.training import registry
 from tools import paper_tables
 
 SMALLEST = {'translation.table1.Transformer24': {2: 1.0, 4: 1.8}}

@@ -9,12 +9,12 @@ import pytest
 import tensorflow as tf
 
 from lingpipe import trainer
-from lingpipe.experiment import Experiment
+from lingpipe.commands import device_setup
 from lingpipe.hyperparams import Params
-from lingpipe.modes import placement
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.registry import register
-from lingpipe.train_loop import TrainLoop
+from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.loop import TrainLoop
+from lingpipe.training.registry import register
 from tasks.translation.corpus.prepared import write
 from tasks.translation.corpus.report import Report
 from tasks.translation.corpus.split import is_test
@@ -127,8 +127,8 @@ def test_a_dictionary_beats_copying(capsys, corpus, tmp_path):
 
 
 def test_a_training_is_decoded_and_scored(capsys, monkeypatch, corpus, tmp_path):
-    monkeypatch.setattr(placement, 'configure', lambda params: None)
-    monkeypatch.setattr('lingpipe.registry.get', lambda name: TinyTranslator.params())
+    monkeypatch.setattr(device_setup, 'configure', lambda params: None)
+    monkeypatch.setattr('lingpipe.training.registry.get', lambda name: TinyTranslator.params())
     directory = f'--set=train_input.directory={corpus.folder}'
     model = ['--model=TinyTranslator', f'--logdir={tmp_path}/log']
     assert trainer.main(['trainer', *model, '--mode=train', directory]) == 0

@@ -94,7 +94,7 @@ def test_plot_partition_has_room_for_names_and_sums(tmp_path, num_layers, num_ce
 
 def test_compare_params_shows_what_differs(capsys, tmp_path):
     assert 'pipeline.num_cells' not in printed(capsys, compare_params, 'image.digits.AmoebaNet', 'image.digits.Dense')
-    from lingpipe import registry
+    from lingpipe.training import registry
     changed = registry.get('image.digits.Dense').override('pipeline.num_cells', '3')
     (tmp_path / 'params.txt').write_text(changed.to_text(), encoding='utf-8')
     found = json.loads(printed(capsys, compare_params, 'image.digits.Dense', str(tmp_path / 'params.txt'), '--json'))
@@ -102,7 +102,7 @@ def test_compare_params_shows_what_differs(capsys, tmp_path):
 
 
 def test_compare_params_imports_a_module_only_if_a_flag_names_it(capsys, tmp_path, monkeypatch):
-    (tmp_path / 'theirs.py').write_text('from lingpipe.schedules import Constant\nclass Theirs(Constant):\n    pass\n')
+    (tmp_path / 'theirs.py').write_text('from lingpipe.learning.learning_rates import Constant\nclass Theirs(Constant):\n    pass\n')
     for number in (1, 2):
         (tmp_path / f'{number}.txt').write_text(f'theirs:Theirs\nrate : 0.{number}\n')
     monkeypatch.syspath_prepend(tmp_path)

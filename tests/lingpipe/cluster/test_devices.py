@@ -7,7 +7,7 @@ import threading
 import pytest
 import tensorflow as tf
 
-from lingpipe.cluster import devices, hosts, listening, server, workers
+from lingpipe.cluster import address_filter, addresses, client, devices, server
 
 
 @pytest.fixture
@@ -16,11 +16,11 @@ def cluster(monkeypatch):
     def ask(address, task=0, timeout_s=5.):
         prefix = f'/job:worker/replica:0/task:{task}/device:'
         if address == 'a:2222':
-            return workers.Worker(address, (f'{prefix}GPU:0', f'{prefix}GPU:1'), (f'{prefix}CPU:0',), 1)
+            return client.Worker(address, (f'{prefix}GPU:0', f'{prefix}GPU:1'), (f'{prefix}CPU:0',), 1)
         if address == 'b:2222':
-            return workers.Worker(address, tuple(f'{prefix}CPU:{i}' for i in range(3)), (), 2)
+            return client.Worker(address, tuple(f'{prefix}CPU:{i}' for i in range(3)), (), 2)
         raise OSError('no connection')
-    monkeypatch.setattr(workers, 'ask', ask)
+    monkeypatch.setattr(client, 'ask', ask)
 
 
 def gpus(monkeypatch, num):
@@ -108,12 +108,12 @@ def test_worker_that_does_not_answer_is_named_after_the_time_limit(cluster):
 
 def test_worker_that_accepts_and_hangs_does_not_answer():
     with socket.create_server(('127.0.0.1', 0)) as one, pytest.raises(OSError, match='^no (answer|connection)$'):
-        workers.ask(f'127.0.0.1:{one.getsockname()[1]}', timeout_s=0.5)
+        client.ask(f'127.0.0.1:{one.getsockname()[1]}', timeout_s=0.5)
 
 
 def test_workers_on_loopback_and_elsewhere_do_not_go_together():
     with pytest.raises(ValueError, match=r'workers on other machines cannot reach 127\.0\.0\.1:2222, .*; name its address in the network'):
-        listening.own_address(['192.0.2.1:2222', '127.0.0.1:2222'])
+        address_filter.own_address(['192.0.2.1:2222', '127.0.0.1:2222'])
 
 
 # Hosts.
@@ -121,15 +121,15 @@ def test_workers_on_loopback_and_elsewhere_do_not_go_together():
 def test_tf_config_names_workers_and_this_one(monkeypatch):
     cluster = {'chief': ['c:1'], 'worker': ['a:2222', 'b:2222']}
     monkeypatch.setenv('TF_CONFIG', json.dumps({'cluster': cluster, 'task': {'type': 'worker', 'index': 1}}))
-    assert hosts.workers_of('TF_CONFIG') == ['a:2222', 'b:2222']
-    assert hosts.own_address('TF_CONFIG') == 'b:2222'
+    assert addresses.workers_of('TF_CONFIG') == ['a:2222', 'b:2222']
+    assert addresses.own_address('TF_CONFIG') == 'b:2222'
 
 
 def test_slurm_names_the_tasks_but_the_first(monkeypatch):
     for name, value in {'PROCID': 2, 'STEP_NUM_TASKS': 3, 'STEP_NODELIST': 'node[1-2]', 'STEP_TASKS_PER_NODE': '2,1'}.items():
         monkeypatch.setenv(f'SLURM_{name}', str(value))
-    assert hosts.workers_of('slurm:3000') == ['node1:3001', 'node2:3000']
-    assert hosts.own_address('slurm:3000') == 'node2:3000'
+    assert addresses.workers_of('slurm:3000') == ['node1:3001', 'node2:3000']
+    assert addresses.own_address('slurm:3000') == 'node2:3000'
 
 
 @pytest.mark.parametrize('source, error', [
@@ -141,7 +141,7 @@ def test_source_that_is_not_there_says_so(monkeypatch, source, error):
     for name in ('TF_CONFIG', 'SLURM_STEP_NUM_TASKS', 'SLURM_NTASKS'):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ValueError, match=error):
-        hosts.workers_of(source)
+        addresses.workers_of(source)
 
 
 def test_kubernetes_pods_are_sorted(monkeypatch):
@@ -153,7 +153,7 @@ def test_kubernetes_pods_are_sorted(monkeypatch):
             assert self.labels == {'worker': ['app=x']}
             return tf.train.ClusterSpec({'worker': [f'10.0.0.{i}:{self.port}' for i in (7, 5)]})
     monkeypatch.setattr(tf.distribute.cluster_resolver, 'KubernetesClusterResolver', Resolver)
-    assert hosts.workers_of('kubernetes:app=x:99') == ['10.0.0.5:99', '10.0.0.7:99']
+    assert addresses.workers_of('kubernetes:app=x:99') == ['10.0.0.5:99', '10.0.0.7:99']
 
 
 # Servers.
@@ -218,7 +218,7 @@ def test_port_that_is_taken_at_another_address_is_one_sentence(monkeypatch, othe
         with pytest.raises(OSError, match=f'^a worker {why}$'):
             server.serve(address, server.session_config(''), 60.)
         with pytest.raises(OSError, match=f'^the trainer {why}$'):
-            workers.Connection([], address)
+            client.Connection([], address)
 
 
 @pytest.mark.parametrize('output', ['a pipe that nobody reads', 'a full disk'])
@@ -244,20 +244,20 @@ def test_worker_goes_on_when_its_output_cannot_be_written(monkeypatch, output):
     with open(writer, 'w') as unwritten:
         monkeypatch.setattr('sys.stdout', unwritten)
         with pytest.raises(BegunTwiceError):
-            server.serve(f'127.0.0.1:{listening.free_port()}', server.session_config(''), 60.)
+            server.serve(f'127.0.0.1:{address_filter.free_port()}', server.session_config(''), 60.)
 
 
 def test_trainer_that_cannot_listen_leaves_workers_to_whom_they_serve(monkeypatch):
     """It ended with '[Errno 98] Address already in use' after it had made them begin anew."""
     asked = []
-    monkeypatch.setattr(workers, 'ask', lambda *args: asked.append(args))
+    monkeypatch.setattr(client, 'ask', lambda *args: asked.append(args))
     with socket.create_server(('127.0.0.1', 0)) as one:
         address = f'127.0.0.1:{one.getsockname()[1]}'
         with pytest.raises(OSError, match=f'^the trainer cannot listen at {address}: Address already in use; choose another --address'):
-            workers.Connection(['127.0.0.1:1'], address, 0.)
+            client.Connection(['127.0.0.1:1'], address, 0.)
     assert not asked
 
 
 def test_fields_of_messages_are_read_and_written():
-    message = b'\x08\x96\x01' + workers._field(2, b'x' * 300) + b'\x19' + bytes(8) + b'\x25' + bytes(4) + workers._field(5, b'')
-    assert list(workers._fields(message)) == [(2, b'x' * 300), (5, b'')]
+    message = b'\x08\x96\x01' + client._field(2, b'x' * 300) + b'\x19' + bytes(8) + b'\x25' + bytes(4) + client._field(5, b'')
+    assert list(client._fields(message)) == [(2, b'x' * 300), (5, b'')]

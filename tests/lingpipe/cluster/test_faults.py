@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from lingpipe import trainer
-from lingpipe.modes import lock, placement
+from lingpipe.commands import device_setup
+from lingpipe.training import logdir_lock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from local_workers import TESTS, TINY, Cable, Trainer, Worker, checkpoint_of, wait_until, workers  # noqa: E402
@@ -26,7 +27,7 @@ def undisturbed(tmp_path_factory):
     logdir = tmp_path_factory.mktemp('undisturbed')
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(TESTS)
-        patch.setattr(placement, 'configure', lambda params: None)
+        patch.setattr(device_setup, 'configure', lambda params: None)
         assert trainer.main(['trainer', TINY, f'--logdir={logdir}', '--mode=train', f'--steps={STEPS}']) == 0
     return checkpoint_of(logdir, STEPS)
 
@@ -48,7 +49,7 @@ def test_killed_worker_is_waited_for(tmp_path, undisturbed):
         one.wait_for_step(5)
         os.kill(made[1].server(), signal.SIGKILL)
         wait_until(lambda: 'starts again from there' in one.log())
-        with pytest.raises(OSError, match=rf'is in use by process {one.process.pid} on '), lock.hold(str(one.logdir)):
+        with pytest.raises(OSError, match=rf'is in use by process {one.process.pid} on '), logdir_lock.hold(str(one.logdir)):
             pass
         log = one.end()
     assert re.search(rf'worker 1, {made[1].address}, .*; the last checkpoint is of step \d+: the trainer starts again from there', log) or \
@@ -205,7 +206,7 @@ def evaluated(tmp_path_factory):
     logdir = tmp_path_factory.mktemp('evaluated')
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(TESTS)
-        patch.setattr(placement, 'configure', lambda params: None)
+        patch.setattr(device_setup, 'configure', lambda params: None)
         assert trainer.main(['trainer', SLOW, f'--logdir={logdir}', '--steps=4']) == 0
     return logdir
 
@@ -248,7 +249,7 @@ def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_pat
 
     (tmp_path / 'in').write_text(lines)   # undisturbed, in this process
     monkeypatch.syspath_prepend(TESTS)
-    monkeypatch.setattr(placement, 'configure', lambda params: None)
+    monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     files = [f'--decode_input={tmp_path}/in', f'--decode_output={tmp_path}/out']
     assert trainer.main(['trainer', SLOW, f'--logdir={evaluated}', '--mode=decode', *files]) == 0
     assert out == (tmp_path / 'out').read_text() and out.count('\n') == 500
@@ -259,7 +260,7 @@ def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_pat
 @pytest.mark.parametrize('num_workers, devices', [(2, 'cpu:2'), (4, '')])
 def test_replicas_on_workers_have_the_bits_of_one_process(tmp_path, monkeypatch, num_workers, devices):
     monkeypatch.syspath_prepend(TESTS)
-    monkeypatch.setattr(placement, 'configure', lambda params: None)
+    monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     flags = ['--steps=12', '--mode=train', '--set=pipeline.num_replicas=2', '--set=train.check_replicas_every_steps=6']
     assert trainer.main(['trainer', TINY, f'--logdir={tmp_path}/whole', *flags]) == 0
     with workers(num_workers, devices) as made:

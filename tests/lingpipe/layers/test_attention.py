@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.context import Context
 from lingpipe.layers import MultiHeadAttention
-from lingpipe.nested import NestedMap, flatten
+from lingpipe.layers.context import Context
+from lingpipe.layers.nested import NestedMap, flatten
 
 B, T, S, D, H = 2, 5, 4, 8, 2
 

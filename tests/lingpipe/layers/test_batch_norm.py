@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.context import Context
 from lingpipe.layers import BatchNorm
-from lingpipe.nested import NestedMap
+from lingpipe.layers.context import Context
+from lingpipe.layers.nested import NestedMap
 
 
 @pytest.mark.parametrize('jit_compile', [False, True])

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe import layers, tracing
-from lingpipe.context import Context
+from lingpipe import layers, pricing
 from lingpipe.hyperparams import Params, field
-from lingpipe.layer import Layer
-from lingpipe.nested import flatten, map_leaves
-from lingpipe.pipeline.plan import PipelineParams, make_plan
+from lingpipe.layers import static_shapes
+from lingpipe.layers.base import Layer
+from lingpipe.layers.context import Context
+from lingpipe.layers.nested import flatten, map_leaves
+from lingpipe.pipeline.planning.plan import PipelineParams, make_plan
 from tests import traced
 
 IMAGE = {'x': ((2, 7, 6, 4), 'float')}
@@ -141,7 +142,7 @@ class Built:
     kinds: dict[str, Any]
 
     def specs(self) -> dict[str, tf.TensorSpec]:
-        return map_leaves(tracing.as_spec, self.inputs)
+        return map_leaves(static_shapes.as_spec, self.inputs)
 
     def variables(self) -> dict[str, tf.Tensor]:
         """What is differentiated: trainable weights and the floats of the network."""
@@ -231,8 +232,8 @@ def test_params_survive_their_text(name: str) -> None:
 def test_cost_predicts_shapes_and_weights(name: str) -> None:
     built = build(name)
     cost = built.layer.cost(**built.specs())
-    real = {path: tracing.as_spec(t) for path, t in results(name).items() if path.startswith('outputs/')}
-    assert {f'outputs/{path}': tracing.as_spec(spec) for path, spec in flatten(cost.outputs)} == real
+    real = {path: static_shapes.as_spec(t) for path, t in results(name).items() if path.startswith('outputs/')}
+    assert {f'outputs/{path}': static_shapes.as_spec(spec) for path, spec in flatten(cost.outputs)} == real
     assert cost.num_weights == sum(int(tf.size(built.weights[w.path])) for w in built.layer.weights() if w.is_trainable)
 
 
@@ -240,7 +241,7 @@ def test_cost_predicts_shapes_and_weights(name: str) -> None:
 def test_cost_predicts_flops_of_the_graph(name: str, dtype: tf.DType) -> None:
     built = build(name)
     specs = {n: tf.TensorSpec(s.shape, dtype) if built.kinds[n] == 'float' else s for n, s in built.specs().items()}
-    cost, traced = built.layer.cost(**specs), tracing.traced_cost(built.layer, **specs)
+    cost, traced = built.layer.cost(**specs), pricing.traced_cost(built.layer, **specs)
     assert cost.flops == pytest.approx(traced.flops, rel=0.05)
 
 
@@ -289,7 +290,7 @@ def test_xla_agrees_forward_and_backward(name: str) -> None:
 
 def test_no_op_is_stateful_forward_or_backward(name: str) -> None:
     graph = with_gradients(name).get_concrete_function(build(name).variables()).graph
-    assert [kind for op in graph.get_operations() for kind in tracing.stateful_types(op)] == []
+    assert [kind for op in graph.get_operations() for kind in pricing.stateful_types(op)] == []
 
 
 def test_evaluation_is_deterministic(name: str) -> None:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.context import Context
 from lingpipe.layers import Dropout, DropPath, WordDropout
+from lingpipe.layers.context import Context
 from lingpipe.layers.dropout import drop
-from lingpipe.nested import NestedMap
+from lingpipe.layers.nested import NestedMap
 
 X = tf.ones([64, 500])
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.context import Context
 from lingpipe.layers import Embedding, Logits, PositionEmbedding, Sequential
-from lingpipe.nested import NestedMap
+from lingpipe.layers.context import Context
+from lingpipe.layers.nested import NestedMap
 
 
 def test_rows_of_the_table_come_out_scaled_and_in_the_dtype_asked_for() -> None:

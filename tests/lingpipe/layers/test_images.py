@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.context import Context
 from lingpipe.layers import AvgPool2D, Conv2D, DepthwiseConv2D, MaxPool2D, Reshape, SeparableConv2D
-from lingpipe.nested import NestedMap
+from lingpipe.layers.context import Context
+from lingpipe.layers.nested import NestedMap
 
 
 def direct_convolution(x: np.ndarray, w: np.ndarray, stride: int | tuple[int, int], dilation: int) -> np.ndarray:

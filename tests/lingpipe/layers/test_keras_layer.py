@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.context import Context
 from lingpipe.layers import KerasLayer
-from lingpipe.nested import NestedMap
+from lingpipe.layers.context import Context
+from lingpipe.layers.nested import NestedMap
 
 X = np.random.default_rng(0).normal(size=[4, 6, 3]).astype(np.float32)
 

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe import layers, nested, optimizers, schedules
-from lingpipe.learner import Learner
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.pipeline.program import Program
+from lingpipe import layers
+from lingpipe.layers import nested
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.plan import PipelineParams
 
 RATE, STEPS, SEED = 0.3, 3, 5
 TOLERANCE = 2e-6
@@ -48,7 +50,8 @@ def learned(members: Sequence[Any], batches: Sequence[dict[str, np.ndarray]], nu
             accumulate: int = 1, **pipeline: Any) -> Outcome:
     """What a pipeline learns from the mini-batches; members are the Params of all layers."""
     network = layers.Sequential.Params(layers=tuple(members)).instantiate('model')
-    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=schedules.Constant.Params(rate=RATE), accumulate=accumulate)
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(), accumulate=accumulate,
+                             learning_rate=learning_rates.Constant.Params(rate=RATE))
     spec = nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), batches[0])
     params = PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches, **pipeline)
     program = Program(network, spec, params, learner.instantiate(), seed=SEED)
@@ -232,7 +235,7 @@ def test_moving_averages_of_accumulated_mini_batches_weigh_every_example_alike(n
     small = {name: value[-2:] for name, value in small.items()}
     norm = norm.copy().set(name='norm', reads={'x': 'image'})
     network = layers.Sequential.Params(layers=(norm, layers.Dense.Params(name='dense', input_dim=5, units=2), MSE)).instantiate('model')
-    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=schedules.Constant.Params(rate=RATE), accumulate=2)
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=RATE), accumulate=2)
     specs = [nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), batch) for batch in (large, small)]
     program = Program(network, specs, PipelineParams(num_micro_batches=2), learner.instantiate())
     program.accumulate(large, 0, 0)

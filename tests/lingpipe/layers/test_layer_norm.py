@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.context import Context
 from lingpipe.layers import LayerNorm
+from lingpipe.layers.context import Context
 
 
 @pytest.mark.parametrize('mean', [0., 1e3])

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.context import Context, Emissions
 from lingpipe.layers import CrossEntropyLoss, MeanSquaredErrorLoss, Sequential, SoftmaxShard, StreamedCrossEntropyLoss
+from lingpipe.layers.context import Context, Emissions
 from lingpipe.layers.losses import Loss
-from lingpipe.nested import NestedMap
-from lingpipe.pipeline.plan import PipelineParams, make_plan
+from lingpipe.layers.nested import NestedMap
+from lingpipe.pipeline.planning.plan import PipelineParams, make_plan
 
 LOGITS = np.random.default_rng(0).normal(size=[4, 7]).astype(np.float32)
 LABELS = np.array([1, 6, 0, 3])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.context import Context
-from lingpipe.layer import Layer
 from lingpipe.layers import Activation, CrossEntropyLoss, Dense, Repeat, Sequential
+from lingpipe.layers.base import Layer
+from lingpipe.layers.context import Context
 
 
 class Split(Layer):

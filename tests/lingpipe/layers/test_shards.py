@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from lingpipe import layers
-from lingpipe.context import Context
-from lingpipe.nested import NestedMap
+from lingpipe.layers.context import Context
+from lingpipe.layers.nested import NestedMap
 
 V, D = 7, 4
 X = np.random.default_rng(0).normal(size=[5, D]).astype(np.float32)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.context import Context
 from lingpipe.layers import TransformerDecoderLayer, TransformerEncoderLayer
-from lingpipe.nested import NestedMap, map_leaves
+from lingpipe.layers.context import Context
+from lingpipe.layers.nested import NestedMap, map_leaves
 
 D, H, F = 8, 2, 16
 

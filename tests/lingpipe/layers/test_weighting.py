@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe import layers, optimizers, schedules
-from lingpipe.context import Context
-from lingpipe.evaluate import Evaluations
+from lingpipe import layers
 from lingpipe.hyperparams import field
 from lingpipe.input import ArrayInput
+from lingpipe.layers.context import Context
+from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.sequential import Sequential
-from lingpipe.learner import Learner
-from lingpipe.nested import NestedMap
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.pipeline.program import Program
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.training.evaluation import Evaluations
 
 B, T, C = 8, 3, 4
 LOSS_TOLERANCE = 1e-5  # of float32 sums of a hundred numbers
@@ -118,7 +119,7 @@ def expected(weights: dict[str, np.ndarray], rank: int, num_examples: int) -> di
 def test_every_loss_uses_the_weights_of_the_mini_batch(rank: int, num_cells: int, num_micro_batches: int) -> None:
     """10 examples in batches of 8 gave 55.463 where 13.789 was right, since padding counted unless Params.reads named the weight."""
     source = Examples.Params(batch_size=B, shuffle=False, rank=rank).instantiate()
-    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=schedules.Constant.Params(rate=0.1)).instantiate()
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate()
     params = PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches)
     program = Program(network(rank), source.spec(), params, learner)
 

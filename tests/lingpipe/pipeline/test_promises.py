@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe import layers, nested, optimizers, schedules
-from lingpipe.context import Context
-from lingpipe.cost import Cost
-from lingpipe.layer import Layer
-from lingpipe.layers import Sequential
-from lingpipe.learner import Learner
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.pipeline.program import Program
+from lingpipe import layers
+from lingpipe.layers import Sequential, nested
+from lingpipe.layers.base import Layer
+from lingpipe.layers.context import Context
+from lingpipe.layers.cost import Cost
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.plan import PipelineParams
 
 BATCH, D, SEED = 8, 4, 7
 GRADIENT_TOLERANCE = 1e-6
@@ -102,7 +103,7 @@ def batches(n: int) -> list[dict[str, np.ndarray]]:
 
 
 def program_of(network: Sequential, num_cells=1, recompute='none', num_micro_batches=2, batch=None, **learner) -> Program:
-    learn = Learner.Params(**{'optimizer': optimizers.SGD.Params(), 'learning_rate': schedules.Constant.Params(rate=1.0), **learner})
+    learn = Learner.Params(**{'optimizer': optimizers.SGD.Params(), 'learning_rate': learning_rates.Constant.Params(rate=1.0), **learner})
     spec = nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), batch or batches(1)[0])
     params = PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches, recompute=recompute)
     return Program(network, spec, params, learn.instantiate(), seed=SEED)

@@ -9,14 +9,14 @@ import pytest
 import tensorflow as tf
 from calls import num_calls
 
-from lingpipe import optimizers, schedules
-from lingpipe.context import Context
 from lingpipe.layers import CrossEntropyLoss
-from lingpipe.learner import Learner
-from lingpipe.pipeline import plan as plan_lib
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.pipeline.program import Program
-from lingpipe.pipeline.wiring import BATCH, Element
+from lingpipe.layers.context import Context
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning import plan as plan_lib
+from lingpipe.pipeline.planning.dataflow import BATCH, Element
+from lingpipe.pipeline.planning.plan import PipelineParams
 from tasks.image.amoebanet import AmoebaNet
 from tasks.image.blocks import FactorizedReduction, Norm, RampedDropPath
 from tasks.image.cells import ARCHITECTURES
@@ -32,7 +32,7 @@ NUM_PARAMETERS_OF_TORCHGPIPE = {(18, 208): 81_505_540, (18, 416): 319_024_120, (
 GRANULARITIES = ('cell', 'combination', 'layer')
 
 
-FIXED_RATE = Learner.Params(learning_rate=schedules.Constant.Params(rate=0.1))
+FIXED_RATE = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.1))
 TOLERANCE = 1e-5
 
 
@@ -101,7 +101,7 @@ def test_a_class_more_is_a_row_and_a_bias_more(num_classes, num_parameters):
 
 
 def test_the_variables_are_those_that_were_counted():
-    task = classifier(tiny(), Learner.Params(learning_rate=schedules.Constant.Params(rate=0.1))).instantiate()
+    task = classifier(tiny(), Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.1))).instantiate()
     program = Program(task.network, image_spec(8, 8, 1), PipelineParams(num_micro_batches=2), task.learner)
     trained = [variable for path, variable in program.weights.items() if '/moving_' not in path]
     assert sum(int(np.prod(v.shape)) for v in trained) == task.network.num_weights == sum(e.cost.num_weights for e in program.plan.elements)
@@ -278,7 +278,7 @@ def test_granularity_changes_no_key_of_a_checkpoint():
 def trained_task(granularity: str = 'layer') -> Any:
     """What `train` trains."""
     learner = Learner.Params(optimizer=optimizers.RMSProp.Params(momentum=0.9, epsilon=1e-3),
-                             learning_rate=schedules.Constant.Params(rate=0.01), l2=4e-5, clip_norm=1.)
+                             learning_rate=learning_rates.Constant.Params(rate=0.01), l2=4e-5, clip_norm=1.)
     network = tiny(drop_path_keep=0.7, drop_path_schedule='v1', drop_path_steps=2, dropout_rate=0.2, granularity=granularity)
     return classifier(network, learner).instantiate()
 

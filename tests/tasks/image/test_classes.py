@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from lingpipe import registry
 from lingpipe.checkpoint import Checkpointer, initialize
+from lingpipe.training import registry
 from tasks.image.classifier import initialized_but_last
 
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from lingpipe import registry
+from lingpipe.training import registry
 from tasks.image.misclassified import NUM_SHOWN, Misclassified, caption, picture
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe import tracing
-from lingpipe.context import Context
-from lingpipe.nested import NestedMap
+from lingpipe import pricing
+from lingpipe.layers.context import Context
+from lingpipe.layers.nested import NestedMap
 from tasks.image.mixup import Mixup
 
 NUM = 500
@@ -60,7 +60,7 @@ def test_no_op_is_stateful():
     layer = Mixup.Params().instantiate()
     traced = tf.function(lambda *values: layer.fprop(NestedMap(), Context(True), *values), autograph=False)
     graph = traced.get_concrete_function(IMAGES, LABELS, WEIGHT).graph
-    assert [kind for op in graph.get_operations() for kind in tracing.stateful_types(op)] == []
+    assert [kind for op in graph.get_operations() for kind in pricing.stateful_types(op)] == []
 
 
 @pytest.mark.parametrize(('images', 'sentence'), [

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe import optimizers, schedules, tracing
-from lingpipe.context import Context
-from lingpipe.layers import Dense, Flatten, Sequential
-from lingpipe.learner import Learner
-from lingpipe.nested import NestedMap
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.pipeline.program import Program
+from lingpipe import pricing
+from lingpipe.layers import Dense, Flatten, Sequential, static_shapes
+from lingpipe.layers.context import Context
+from lingpipe.layers.nested import NestedMap
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.plan import PipelineParams
 from tasks.image.classifier import classifier
 from tasks.image.mixup import MIXUP_READS, Mixup
 from tasks.image.normalize import Normalize
@@ -30,9 +31,9 @@ def test_bytes_become_standard_deviations_from_the_mean():
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
 def test_the_cost_is_that_of_the_graph(dtype):
     layer, x = Normalize.Params(mean=(0.5,), std=(0.25,), dtype=dtype).instantiate(), tf.TensorSpec([2, 6, 6, 1], tf.uint8)
-    cost, traced = layer.cost(x), tracing.traced_cost(layer, x)
+    cost, traced = layer.cost(x), pricing.traced_cost(layer, x)
     assert (cost.flops, cost.num_weights) == (traced.flops, 0)
-    assert tracing.as_spec(cost.outputs) == tracing.as_spec(traced.outputs) == tf.TensorSpec([2, 6, 6, 1], dtype)
+    assert static_shapes.as_spec(cost.outputs) == static_shapes.as_spec(traced.outputs) == tf.TensorSpec([2, 6, 6, 1], dtype)
 
 
 def test_channels_that_do_not_fit_are_refused():
@@ -48,7 +49,7 @@ def test_a_network_that_begins_with_bytes_is_the_same_in_any_number_of_cells(is_
         Normalize.Params(name='normalize'), *([Mixup.Params(name='mixup')] if is_mixed else []),
         Flatten.Params(name='flatten', reads={'x': 'image'}),
         Dense.Params(name='hidden', input_dim=108, units=16, activation='relu'), Dense.Params(name='logits', input_dim=16, units=5)))
-    task = classifier(network, Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=schedules.Constant.Params(rate=0.1)))
+    task = classifier(network, Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=0.1)))
     if is_mixed:
         task['model.layers[1].reads'] = {'labels': 'label', **MIXUP_READS}
     batch = {'image': tf.constant(IMAGES), 'label': tf.constant(np.arange(8) % 5, tf.int32), 'weight': tf.ones([8])}

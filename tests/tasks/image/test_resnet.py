@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe import optimizers, schedules, tracing
-from lingpipe.context import Context
+from lingpipe import pricing
 from lingpipe.hyperparams import diff
 from lingpipe.layers.batch_norm import BatchNorm
-from lingpipe.learner import Learner
-from lingpipe.pipeline import plan as plan_lib
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.pipeline.program import Program
-from lingpipe.pipeline.wiring import BATCH
+from lingpipe.layers.context import Context
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning import plan as plan_lib
+from lingpipe.pipeline.planning.dataflow import BATCH
+from lingpipe.pipeline.planning.plan import PipelineParams
 from tasks.image.blocks import Norm
 from tasks.image.classifier import classifier
 from tasks.image.resnet import ResidualSum, ResNet
@@ -141,14 +142,14 @@ def test_all_kernels_have_the_initializer_of_the_field():
 @pytest.mark.parametrize('fields', [{}, {'depth': 18}, {'stem': 'large'}], ids=str)
 def test_every_layer_costs_what_its_graph_does(fields):
     for e in plan_lib.wire(tiny(**fields).instantiate('resnet'), image_spec(16, 2, 1)):
-        traced = tracing.traced_cost(e.layer, **{argument: value.spec for argument, value in e.reads.items()})
+        traced = pricing.traced_cost(e.layer, **{argument: value.spec for argument, value in e.reads.items()})
         assert e.cost.flops == pytest.approx(traced.flops, rel=0.05), e.layer.path
         assert e.cost.num_weights == traced.num_weights == sum(w.size for w in e.layer.weights() if w.is_trainable)
 
 
 def test_the_whole_network_costs_what_its_graph_does():
     network, image = imagenet(50), tf.TensorSpec([2, 64, 64, 3])
-    assert network.cost(image=image).flops == pytest.approx(tracing.traced_cost(network, image=image).flops, rel=0.01)
+    assert network.cost(image=image).flops == pytest.approx(pricing.traced_cost(network, image=image).flops, rel=0.01)
 
 
 @pytest.mark.parametrize(('stride_in', 'multiply_adds'), [('3x3', 4.09e9), ('1x1', 3.86e9)])
@@ -189,7 +190,7 @@ def test_resnet_101_is_cut_into_balanced_cells(num_cells):
 
 
 def a_learner() -> Learner.Params:
-    return Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9), learning_rate=schedules.Constant.Params(rate=0.05), l2=1e-4,
+    return Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9), learning_rate=learning_rates.Constant.Params(rate=0.05), l2=1e-4,
                           clip_norm=1.)
 
 

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.checkpoint import Checkpointer
-from lingpipe.experiment import InitializeFrom
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.pipeline.program import Program
-from lingpipe.saved_state import SavedState
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.training.experiment import InitializeFrom
+from lingpipe.training.saved_state import SavedState
 from tasks.translation.corpus.vocabulary import END, START, UNKNOWN
 from tasks.translation.inputs import TranslationInput
 from tasks.translation.transformer import Transformer

@@ -10,13 +10,15 @@ import pytest
 import tensorflow as tf
 from calls import num_calls
 
-from lingpipe import optimizers, registry, schedules, tracing
-from lingpipe.context import Context
-from lingpipe.learner import Learner
-from lingpipe.pipeline import plan as plan_lib
-from lingpipe.pipeline.plan import PipelineParams
-from lingpipe.pipeline.program import Program
-from lingpipe.pipeline.wiring import BATCH
+from lingpipe import pricing
+from lingpipe.layers.context import Context
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning import plan as plan_lib
+from lingpipe.pipeline.planning.dataflow import BATCH
+from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.training import registry
 from tasks.translation.transformer import Transformer
 from tasks.translation.translator import translation_learner, translator
 
@@ -297,7 +299,7 @@ def test_full_logits_are_never_in_one_place() -> None:
     shards = [e for e in plan_lib.wire(network, specs()) if 'softmax' in e.layer.path]
     assert len(shards) == 4
     for e in shards:
-        graph = tracing.trace(e.layer, **{argument: value.spec for argument, value in e.reads.items()}).graph
+        graph = pricing.trace(e.layer, **{argument: value.spec for argument, value in e.reads.items()}).graph
         assert max(t.shape.num_elements() or 0 for op in graph.get_operations() for t in op.outputs) == 250 * B * T
 
 
@@ -334,7 +336,7 @@ def test_the_gradient_of_a_tied_table_is_the_sum_of_its_uses() -> None:
     ids=['plain', 'tied', 'shards', 'bfloat16', 'language model'])
 def test_every_layer_costs_what_its_graph_does(params: Transformer.Params) -> None:
     for e in plan_lib.wire(params.instantiate(), specs()):
-        traced = tracing.traced_cost(e.layer, **{argument: value.spec for argument, value in e.reads.items()})
+        traced = pricing.traced_cost(e.layer, **{argument: value.spec for argument, value in e.reads.items()})
         assert e.cost.flops == pytest.approx(traced.flops, rel=0.05), e.layer.path
         assert e.cost.num_weights == traced.num_weights, e.layer.path
 
@@ -349,7 +351,7 @@ def trained(**fields: Any) -> Transformer.Params:
 @functools.cache
 def train(fields: tuple[tuple[str, Any], ...], num_cells: int, recompute: Any = 'cell', num_steps: int = 3) -> dict[str, np.ndarray]:
     """The weights after some steps of Adam."""
-    learner = Learner.Params(optimizer=optimizers.Adam.Params(), learning_rate=schedules.Constant.Params(rate=0.01), clip_norm=1.)
+    learner = Learner.Params(optimizer=optimizers.Adam.Params(), learning_rate=learning_rates.Constant.Params(rate=0.01), clip_norm=1.)
     task = translator(trained(**dict(fields)), learner).instantiate()
     pipeline = PipelineParams(num_cells=num_cells, num_micro_batches=2, recompute=recompute)
     program = Program(task.network, specs(), pipeline, task.learner)
@@ -380,7 +382,7 @@ def test_activations_of_bfloat16_learn_what_those_of_float32_do() -> None:
 
 
 def test_the_encoder_is_sent_once_to_each_device_that_reads_it_and_its_gradient_from_one_to_the_next() -> None:
-    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=schedules.Constant.Params(rate=0.1))
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=0.1))
     task = translator(tiny(num_decoder_layers=4), learner).instantiate()
     names = [layer.params.name for layer in task.network.elements()]
     starts = [0, *(names.index(f'decoder_{i}') for i in (0, 1, 3)), len(names)]

@@ -1,0 +1,1 @@
+"""Learning: how gradients become new weights: the learner, optimizers and learning rates."""

@@ -1,0 +1,1 @@
+"""Decoding: sequences written by the network, one position at a time."""

@@ -1,0 +1,85 @@
+"""Measured costs: measured seconds of each layer, for the partitioner, when FLOPs say too little."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from lingpipe.pipeline.execution.accumulators import Accumulators
+from lingpipe.pipeline.execution.cell_trace import CellTracer
+from lingpipe.pipeline.execution.compiled_task import Task
+from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
+from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
+from lingpipe.pipeline.planning.dataflow import Element
+
+
+def layer_seconds(elements: Sequence[Element], device: str, repeats: int = 30) -> list[tuple[float, float]]:
+    """Seconds of one micro-batch's forward and of its backward, of each layer by itself, on one device: the least of `repeats`.
+
+    All layers are timed once, in the order of the network, then all a second time, and so on: what else the machine does for a while
+    is then not taken for the cost of the few layers that were timed in that while. Weights and inputs are random numbers (integers are
+    0); the device must hold all weights, and all activations of a micro-batch. A layer with has_backward False has a backward of 0 seconds.
+    """
+    tasks = [_tasks(element, device) for element in elements]
+    for of_layer in tasks:
+        for task in of_layer:
+            task()
+    times = [[[_seconds(task) for task in of_layer] for of_layer in tasks] for _ in range(repeats)]
+    fastest = [[min(of_task) for of_task in zip(*of_layer, strict=True)] for of_layer in zip(*times, strict=True)]
+    return [(forward, backward[0] if backward else 0.0) for forward, *backward in fastest]
+
+
+def _seconds(task: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    task()
+    return time.perf_counter() - start
+
+
+def _tasks(element: Element, device: str) -> list[Callable[[], None]]:
+    """What runs a layer forward and, if it has one, what runs it backward, once, and waits for it."""
+    cell = Cell(0, [element], device)
+    with tf.device(device):
+        variables = {w.shared_with or w.path: tf.Variable(w.initial_value(0)) for w in element.layer.weights()}
+        accumulators = Accumulators(device, element.trained)
+        inputs = [_random(spec) for v in cell.inputs for spec in v.specs]
+        outputs = [(v, i) for v in element.writes.values() for i, carries in enumerate(v.carries_gradient) if carries]
+        gradients = [_random(v.specs[i]) for v, i in outputs]
+
+    def read(path: str) -> tf.Tensor | None:
+        return tf.raw_ops.ReadVariableOp(resource=variables[path].handle, dtype=variables[path].dtype) if path in variables else None
+
+    def given(task: Task) -> list[tf.Tensor]:
+        """What the task takes, but for residuals."""
+        taken = [by_leaf[leaf] for leaf in task.inputs] + [tf.convert_to_tensor(variables[p]) for p in task.shared]
+        return taken + [by_gradient[leaf] for leaf in task.gradients_in]
+
+    def run(task: Task, residuals: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
+        with tf.device(device):
+            results = task.function(tf.constant(0, tf.int64), tf.constant(0), *given(task), *residuals)
+        results[-1].numpy()
+        return results
+
+    # Without recomputation, so that forward and backward are two tasks and each runs nothing of the other.
+    tracer = CellTracer(cell, read, accumulators, 0, 'none', training=True)
+    forward, backward = tracer.trace(outputs, is_fused=False)
+    assert forward is not None
+    by_leaf: dict[Leaf, tf.Tensor] = {MEAN_WEIGHT: tf.constant(1.), **dict(zip(leaves_of(cell.inputs), inputs, strict=True))}
+    by_gradient = dict(zip(outputs, gradients, strict=True))
+    made: list[Callable[[], None]] = [lambda: _forget(run(forward))]
+    if backward is not None:
+        residuals = run(forward)[len(forward.outputs):-1]
+        made.append(lambda: _forget(run(backward, residuals)))
+    return made
+
+
+def _forget(results: list[tf.Tensor]) -> None:
+    """Frees what a task gave."""
+
+
+def _random(spec: tf.TensorSpec) -> tf.Tensor:
+    if spec.dtype.is_floating:
+        return tf.cast(tf.random.stateless_normal(spec.shape, [0, 0]), spec.dtype)
+    return tf.zeros(spec.shape, spec.dtype)
+
+

@@ -1,0 +1,1 @@
+"""Planning: which layers are in which cell, and what each device runs when. Nothing here makes a variable or runs an op."""

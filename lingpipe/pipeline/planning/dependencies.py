@@ -1,0 +1,123 @@
+"""Dependencies: which task of a schedule waits for which, and when each of them therefore runs.
+
+K cells, M micro-batches, k a cell, m a micro-batch.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+
+from lingpipe.pipeline.planning.schedules import Schedule, Task
+
+Edges = Collection[tuple[int, int]]
+"""Pairs (maker cell, reader cell), maker < reader: the reader's forward reads what the maker's made."""
+
+Span = tuple[float, float]
+"""Start and end of a task, in seconds."""
+
+
+def chain(num_cells: int) -> frozenset[tuple[int, int]]:
+    """The edges of a plain sequence: each cell reads the one before it."""
+    return frozenset((k, k + 1) for k in range(num_cells - 1))
+
+
+def dependency_graph(schedule: Schedule, edges: Edges | None = None) -> dict[Task, tuple[Task, ...]]:
+    """Returns what each task needs before it can start, besides its turn on its device.
+
+    F(k, m), and B(k, m) where it is fused with F, needs F(j, m) for every edge (j, k). B(k, m) needs its
+    own F(k, m) unless fused, and B(j, m) for every edge (k, j) whose reader j has a backward.
+
+    Args:
+      schedule: any schedule.
+      edges: all pairs (maker, reader), skip connections included; the chain by default.
+
+    Raises:
+      ValueError: an edge does not go from a cell to a later one.
+    """
+    makers: list[list[int]] = [[] for _ in range(schedule.num_cells)]
+    readers: list[list[int]] = [[] for _ in range(schedule.num_cells)]
+    for maker, reader in sorted(chain(schedule.num_cells) if edges is None else set(edges)):
+        if not 0 <= maker < reader < schedule.num_cells:
+            raise ValueError(
+                f'edge ({maker}, {reader}) does not go from a cell to a later one of {schedule.num_cells}; '
+                f'give (maker, reader) with maker < reader < {schedule.num_cells}.'
+            )
+        makers[reader].append(maker)
+        readers[maker].append(reader)
+
+    def needs(task: Task) -> Iterable[Task]:
+        kind, k, m = task
+        is_fused = schedule.is_fused(task)
+        if kind == 'F' or is_fused:
+            yield from (Task('F', j, m) for j in makers[k])
+        if kind == 'B' and not is_fused:
+            yield Task('F', k, m)
+            yield from (Task('B', j, m) for j in readers[k] if j in schedule.backward_cells)
+
+    return {task: tuple(needs(task)) for k in range(schedule.num_cells) for task in schedule.tasks_of(k)}
+
+
+def dependencies(task: Task, schedule: Schedule, edges: Edges | None = None) -> tuple[Task, ...]:
+    """Returns the tasks that must end before `task` starts; see `dependency_graph` for many tasks."""
+    graph = dependency_graph(schedule, edges)
+    if task not in graph:
+        raise ValueError(unexpected(task, schedule))
+    return graph[task]
+
+
+def play(
+    schedule: Schedule,
+    duration_of: Callable[[Task], float],
+    edges: Edges | None = None,
+    arrival_of: Callable[[Task, Task, float], float] = lambda maker, reader, end: end,
+) -> dict[Task, Span]:
+    """Runs the schedule on paper: each task starts when its device is free and what it needs has arrived.
+
+    Args:
+      schedule: which tasks each device runs, in order.
+      duration_of: how long a task takes.
+      edges: pairs (maker, reader); the chain by default.
+      arrival_of: when the result of the first task, which ends at `end`, is there for the second. Asked once
+        for each pair, in the order of the reading device. Devices compute while they send.
+
+    Returns:
+      The start and the end of each task.
+
+    Raises:
+      ValueError: the devices wait for each other for ever; names the first task that is stuck.
+    """
+    graph = dependency_graph(schedule, edges)
+    spans: dict[Task, Span] = {}
+    position = [0] * len(schedule.devices)
+    free_at = [0.0] * len(schedule.devices)
+    waiting: dict[Task, list[int]] = {}  # task -> devices whose next task needs it
+    runnable = list(range(len(schedule.devices)))
+    while runnable:
+        device = runnable.pop()
+        for task in schedule.devices[device][position[device] :]:
+            missing = next((need for need in graph[task] if need not in spans), None)
+            if missing is not None:
+                waiting.setdefault(missing, []).append(device)
+                break
+            start = max([free_at[device], *(arrival_of(need, task, spans[need][1]) for need in graph[task])])
+            free_at[device] = start + duration_of(task)
+            spans[task] = (start, free_at[device])
+            position[device] += 1
+            runnable += waiting.pop(task, ())
+
+    for device, tasks in enumerate(schedule.devices):
+        if position[device] < len(tasks):
+            task = tasks[position[device]]
+            missing = next(need for need in graph[task] if need not in spans)
+            raise ValueError(
+                f'schedule {schedule.name!r} deadlocks: device {device} waits at {task} for {missing}, '
+                f'which can never start; run {missing} on device {schedule.device_of.get(missing)} before what waits for it.'
+            )
+    return spans
+
+
+def unexpected(task: Task, schedule: Schedule) -> str:
+    """Why a task is none of the schedule's, and what to do about it."""
+    kinds = {'F': 'is the last, whose B is its F too', 'B': 'is not in backward_cells'}
+    why = f'there are {schedule.num_cells} cells and {schedule.num_micro_batches} micro-batches, of kinds F and B'
+    if 0 <= task.cell < schedule.num_cells and 0 <= task.micro_batch < schedule.num_micro_batches and task.kind in kinds:
+        why = f'cell {task.cell} ' + kinds[task.kind]
+    return f'schedule {schedule.name!r} has no place for {task}: {why}; remove it.'

@@ -1,0 +1,325 @@
+"""Memory: the bytes that cells and devices hold in a training step. No other file counts them.
+
+The partitioner keeps a limit by these numbers, the simulator follows them through a schedule, and
+inspection prints them. A device holds
+
+    fixed     throughout the step: weights; for those that train, a gradient and optimizer slots;
+              sums of groups that are set aside; copies of tied weights that another cell owns
+    held      for each *live* micro-batch, which is one between a cell's forward and its backward:
+              what the backward takes over, residuals or, with recomputation, the cell's inputs
+    working   once, while a backward runs: what it recomputes
+    received  from a cell's last backward on: the gradients of other replicas and the sums of all
+
+Not counted are the temporaries of single ops, gradients of values on their way between layers,
+values that have been sent and not yet been read, and the framework itself.
+
+All numbers are integers, so that sums in any order agree and a limit is kept to the byte. There is
+no closed formula for a span of layers: residuals that two of its layers share count once, and what
+a span reads depends on where it begins. So a span is grown layer by layer.
+"""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from lingpipe.pipeline.planning.dataflow import Element, Value
+    from lingpipe.pipeline.planning.schedules import Schedule, Task
+    from lingpipe.pricing import Residuals
+
+
+class Footprint(NamedTuple):
+    """The bytes of one cell; see the head of this file.
+
+    `residual` is what it would hold for a micro-batch without recomputation.
+    """
+
+    fixed: float = 0
+    held: float = 0
+    working: float = 0
+    received: float = 0
+    residual: float = 0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What any cell of a network would hold.
+
+    Attributes:
+      elements: the layers of the network.
+      residuals: finds what the backward of each layer takes over. It is slow, and called only when
+        bytes are asked for.
+      recompute: PipelineParams.recompute.
+      slot_bytes: dtype -> bytes of optimizer slots and averages of one number in a weight that trains.
+      num_replicas: R.
+      is_summed_in_groups: whether sums of gradients are set aside (PipelineParams.sum_groups).
+      receives_gradients: whether replicas send each other all gradients at once, as with the
+        PipelineParams.replica_reduction 'add'.
+    """
+
+    elements: Sequence[Element]
+    residuals: Callable[[], Sequence[Residuals]]
+    recompute: str = 'cell'
+    slot_bytes: Callable[[tf.DType], int] = lambda dtype: 0
+    num_replicas: int = 1
+    is_summed_in_groups: bool = False
+    receives_gradients: bool = True
+
+    def of_span(self, span: range) -> Footprint:
+        """The footprint of a cell of the layers `span`."""
+        footprints = self.growing(span.start)
+        for _ in range(len(span) - 1):
+            next(footprints)
+        return next(footprints)
+
+    def growing(self, start: int) -> Iterator[Footprint]:
+        """The footprints of cells that begin at layer `start` and hold one layer, two and so on."""
+        fixed = _Fixed(self)
+        activations = _Activations(start, self._leaves)
+        for layer in self._layers[start:]:
+            fixed.add(layer)
+            activations.add(layer)
+            held, working = activations.held_and_working(self.recompute)
+            yield Footprint(fixed.total, held, working, fixed.received, activations.residual)
+
+    @functools.cached_property
+    def _leaves(self) -> _Leaves:
+        return _Leaves(self.elements, self._residuals)
+
+    @functools.cached_property
+    def _residuals(self) -> Sequence[Residuals]:
+        return self.residuals()
+
+    @functools.cached_property
+    def _layers(self) -> list[_Layer]:
+        """What each layer adds to a cell: computed once, since thousands of cells may hold it."""
+        weights = [weight for element in self.elements for weight in element.layer.weights()]
+        shared = {weight.shared_with for weight in weights if weight.shared_with is not None}
+        return [_layer(element, residuals, self._leaves, self.slot_bytes, shared)
+                for element, residuals in zip(self.elements, self._residuals, strict=True)]
+
+
+class _Leaves:
+    """The leaves of all values, numbered.
+
+    Attributes:
+      numbers: value -> the numbers of its leaves.
+      num_bytes, makers: by number, bytes and the layer that makes it.
+      viewed: the number of a leaf -> that of the one whose memory it shares.
+    """
+
+    def __init__(self, elements: Sequence[Element], residuals: Sequence[Residuals]):
+        self.numbers: dict[Value, range] = {}
+        self.num_bytes: list[int] = []
+        self.makers: list[int] = []
+        for value in (value for e in elements for value in (*e.reads.values(), *e.writes.values())):
+            if value not in self.numbers:
+                first = len(self.makers)
+                self.numbers[value] = range(first, first + len(value.leaf_bytes))
+                self.num_bytes += value.leaf_bytes
+                self.makers += [value.maker] * len(value.leaf_bytes)
+        self.viewed: dict[int, int] = {}
+        for element, of_element in zip(elements, residuals, strict=True):
+            reads, writes = list(element.reads.values()), list(element.writes.values())
+            values = {'reads': reads, 'writes': writes}
+            for (n, i), (side, (other, j)) in of_element.views.items():
+                self.viewed[self.numbers[writes[n]][i]] = self.numbers[values[side][other]][j]
+
+
+class _Layer(NamedTuple):
+    """What a layer adds to the bytes of its cell; leaves by their numbers."""
+
+    own_bytes: int                 # weights and slots
+    gradient_bytes: int
+    owned: frozenset[str]          # paths of weights that others share
+    shared: tuple[tuple[str, int], ...]  # paths and bytes of the weights of others
+    reads: tuple[int, ...]         # all that it reads
+    repeats: tuple[int, ...]       # those of them that it needs to run once more for its backward
+    residuals: tuple[int, ...]     # inputs and outputs that its backward reads
+    inner_bytes: int               # residuals that are neither
+    repeated_bytes: int            # residuals that are no inputs
+    has_backward: bool
+
+
+def _layer(element: Element, kept: Residuals, leaves: _Leaves,
+           slot_bytes: Callable[[tf.DType], int], shared: set[str]) -> _Layer:
+    """What an element adds; shared are the paths of weights that others share."""
+    weights = list(element.layer.weights())
+    trained_paths = {weight.path for weight in element.trained}
+    trained = [weight for weight in weights if weight.path in trained_paths]
+    own = [weight for weight in weights if weight.shared_with is None]
+    own_bytes = sum(weight.size * weight.dtype.size for weight in own)
+    own_bytes += sum(w.size * slot_bytes(w.dtype) for w in trained if w.shared_with is None)
+    gradient_bytes = sum(weight.size * max(4, weight.dtype.size) for weight in trained)
+
+    read_values, written_values = list(element.reads.values()), list(element.writes.values())
+    reads = tuple(dict.fromkeys(leaf for value in read_values for leaf in leaves.numbers[value]))
+    inputs = tuple(leaves.numbers[read_values[n]][i] for n, i in kept.inputs)
+    outputs = tuple(leaves.numbers[written_values[n]][i] for n, i in kept.outputs)
+    own_residual_bytes = kept.inner_bytes + sum(leaves.num_bytes[number] for number in outputs)
+    return _Layer(
+        own_bytes=own_bytes,
+        gradient_bytes=gradient_bytes,
+        owned=frozenset(weight.path for weight in own if weight.path in shared),
+        shared=tuple((weight.shared_with, weight.size * weight.dtype.size)
+                     for weight in weights if weight.shared_with is not None),
+        reads=reads,
+        repeats=reads if own_residual_bytes else inputs,
+        residuals=(*inputs, *outputs),
+        inner_bytes=kept.inner_bytes,
+        repeated_bytes=own_residual_bytes,
+        has_backward=element.has_backward)
+
+
+class _Fixed:
+    """The bytes of a cell's weights and of all that goes with them, while it grows."""
+
+    def __init__(self, memory: Memory):
+        self._times = 1 + memory.is_summed_in_groups
+        r = memory.num_replicas
+        self._received_share = 2 * (r - 1) / r if memory.receives_gradients else 0.0
+        self._owned: set[str] = set()
+        self._copied: dict[str, int] = {}
+        self._own_bytes = self._gradient_bytes = 0
+
+    def add(self, layer: _Layer) -> None:
+        """Extends the cell by the next layer: its weights, gradients and slots, and copies of tied weights."""
+        self._own_bytes += layer.own_bytes
+        self._gradient_bytes += layer.gradient_bytes
+        self._owned |= layer.owned
+        for path in layer.owned:
+            self._copied.pop(path, None)
+        for path, size in layer.shared:
+            if path not in self._owned:
+                self._copied[path] = size
+
+    @property
+    def total(self) -> int:
+        return self._own_bytes + sum(self._copied.values()) + self._times * self._gradient_bytes
+
+    @property
+    def received(self) -> int:
+        """Bytes from other replicas.
+
+        Each device sums 1/R of the gradients of the R - 1 other replicas and receives the sums of
+        the rest.
+        """
+        return math.ceil(self._received_share * self._gradient_bytes)
+
+
+class _Activations:
+    """The bytes of a cell's values and residuals of one micro-batch, while it grows."""
+
+    def __init__(self, start: int, leaves: _Leaves):
+        self._start, self._leaves = start, leaves
+        self._inputs: set[int] = set()
+        self._kept: set[int] = set()
+        self._repeated: set[int] = set()
+        self._has_backward = False
+        self._input_bytes = 0       # of the values that the cell reads
+        self._kept_input_bytes = 0  # of those of them that are residuals
+        self._kept_bytes = 0        # of the other residuals
+        self._repeated_bytes = 0    # of the cell's own values that recomputing its layers reads
+        self._layer_bytes = 0       # the most of those and of a layer's own residuals together
+
+    def add(self, layer: _Layer) -> None:
+        """Extends the cell by the next layer: the values it reads and the residuals its backward takes over."""
+        start, makers, num_bytes = self._start, self._leaves.makers, self._leaves.num_bytes
+        for leaf in layer.reads:
+            if makers[leaf] < start and leaf not in self._inputs:
+                self._inputs.add(leaf)
+                self._input_bytes += num_bytes[leaf]
+        if not layer.has_backward:
+            return
+
+        self._has_backward = True
+        self._kept_bytes += layer.inner_bytes
+        for leaf in layer.residuals:
+            root = self._root(leaf)
+            if root not in self._kept:
+                self._kept.add(root)
+                if makers[root] < start:
+                    self._kept_input_bytes += num_bytes[root]
+                else:
+                    self._kept_bytes += num_bytes[root]
+
+        for leaf in layer.repeats:
+            root = self._root(leaf)
+            if makers[root] >= start and root not in self._repeated:
+                self._repeated.add(root)
+                self._repeated_bytes += num_bytes[root]
+        self._layer_bytes = max(self._layer_bytes, self._repeated_bytes + layer.repeated_bytes)
+
+    @property
+    def residual(self) -> int:
+        return self._kept_bytes + self._kept_input_bytes
+
+    def held_and_working(self, recompute: str) -> tuple[int, int]:
+        if not self._has_backward:
+            return self._input_bytes, 0
+        if recompute == 'none':
+            return self.residual, 0
+        return self._input_bytes, self._kept_bytes if recompute == 'cell' else self._layer_bytes
+
+    def _root(self, leaf: int) -> int:
+        """The leaf whose memory this one shares, as far as the cell has both."""
+        while leaf in self._leaves.viewed and self._leaves.makers[leaf] >= self._start:
+            leaf = self._leaves.viewed[leaf]
+        return leaf
+
+
+def peaks(schedule: Schedule, footprints: Sequence[Footprint],
+          cells: Sequence[int] | None = None) -> list[float]:
+    """The most bytes that the cells of each list of a schedule hold together at any time.
+
+    A micro-batch is live in a cell from the start of its F to the end of its B. In the last cell,
+    whose B is both, and in a cell without backward, it is live while its only task runs. Tasks of a
+    list run one by one, so their order is all that matters.
+
+    Args:
+      schedule: any valid schedule.
+      footprints: [K].
+      cells: only these count; all by default.
+
+    Returns:
+      Bytes, for each list of schedule.devices.
+    """
+    counted = set(range(schedule.num_cells) if cells is None else cells)
+    found = []
+    for listed in schedule.devices:
+        tasks = [task for task in listed if task.cell in counted]
+        last = {task.cell: i for i, task in enumerate(tasks)}
+        peak = held = received = 0.0
+        for i, task in enumerate(tasks):
+            footprint = footprints[task.cell]
+            held += footprint.held * _begins(task, schedule)
+            peak = max(peak, held + (footprint.working if task.kind == 'B' else 0) + received)
+            held -= footprint.held * _ends(task, schedule)
+            if i == last[task.cell]:
+                received += footprint.received
+        found.append(sum(footprints[k].fixed for k in last) + max(peak, received))
+    return found
+
+
+def most_live(schedule: Schedule) -> list[int]:
+    """[K] the most micro-batches of each cell that are live at once."""
+    live, most = [0] * schedule.num_cells, [0] * schedule.num_cells
+    for tasks in schedule.devices:
+        for task in tasks:
+            live[task.cell] += _begins(task, schedule)
+            most[task.cell] = max(most[task.cell], live[task.cell])
+            live[task.cell] -= _ends(task, schedule)
+    return most
+
+
+def _begins(task: Task, schedule: Schedule) -> bool:
+    return task.kind == 'F' or schedule.is_fused(task)
+
+
+def _ends(task: Task, schedule: Schedule) -> bool:
+    return task.kind == 'B' or task.cell not in schedule.backward_cells

@@ -1,0 +1,1 @@
+"""Replication: several pipelines side by side, whose weights stay equal."""

@@ -1,0 +1,64 @@
+"""The graph of one call of fprop, built on placeholders: no variable, no data."""
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import tensorflow as tf
+
+from lingpipe.layers.context import Context, Emissions
+from lingpipe.layers.nested import flatten, map_leaves
+
+if TYPE_CHECKING:
+    from lingpipe.layers.base import Layer
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """The graph of one call of fprop.
+
+    Attributes:
+      graph: a function's graph; all its inputs are placeholders.
+      weights: path -> the placeholder of a weight.
+      inputs: (args, kwargs) of fprop with placeholders in place of specs, as one nested value.
+      position: placeholders of the step and the micro-batch.
+      outputs: what fprop returned.
+      emissions: what it emitted.
+    """
+    graph: Any
+    weights: dict[str, tf.Tensor]
+    inputs: dict[str, Any]
+    position: tuple[tf.Tensor, tf.Tensor]
+    outputs: Any
+    emissions: Emissions
+
+
+def trace(layer: Layer, *args: Any, training: bool = True, **kwargs: Any) -> Trace:
+    """Builds the graph of layer.fprop on placeholders; args and kwargs are nested tf.TensorSpec, without theta and ctx.
+
+    Raises:
+      ValueError: fprop makes a variable, or returns something that is neither a tensor nor a dict of tensors.
+    """
+    def refuse(next_creator: Any, **kwargs: Any) -> NoReturn:
+        name = f' {kwargs["name"]!r}' if kwargs.get('name') else ''
+        raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} makes the tf.Variable{name}, but a layer owns no variable; '
+                         'declare the weight in __init__ with add_weight, and read it from theta.')
+
+    graph = tf.__internal__.FuncGraph('trace')
+    with graph.as_default(), tf.variable_creator_scope(refuse):
+        weights = {w.path: tf.compat.v1.placeholder(w.dtype, w.shape) for w in layer.weights()}
+        inputs = map_leaves(_placeholder, {**{str(i): a for i, a in enumerate(args)}, **kwargs})
+        position = tf.compat.v1.placeholder(tf.int64, []), tf.compat.v1.placeholder(tf.int64, [])
+        ctx = Context(training, 0, *position)
+        positional = [inputs[str(i)] for i in range(len(args))]
+        outputs = layer.fprop(layer.theta(weights), ctx, *positional, **{name: inputs[name] for name in kwargs})
+    for name, value in flatten(outputs):
+        if not tf.is_tensor(value):
+            raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} returns a value of type {type(value).__name__}'
+                             f'{f" as {name!r}" if name else ""}, but a layer returns a tensor or a dict of tensors; return several '
+                             "as {'key': tensor, ...} and name them in Params.writes.")
+    return Trace(graph, weights, inputs, position, outputs, ctx.emissions)
+
+
+def _placeholder(spec: Any) -> tf.Tensor:
+    return tf.compat.v1.placeholder(tf.as_dtype(spec.dtype), tf.TensorShape(spec.shape))

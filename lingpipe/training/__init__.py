@@ -1,0 +1,1 @@
+"""Training: experiments and their names, what is learned, the loop, and what goes from one run to the next."""

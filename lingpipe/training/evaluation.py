@@ -1,0 +1,205 @@
+"""Evaluation: losses and metrics of a whole data set, forward only, through the same cells as the training."""
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from absl import logging
+
+from lingpipe.checkpoint import side_files
+from lingpipe.input import Input
+from lingpipe.input.first_batch import check_batch, first_batch, named
+from lingpipe.pipeline.execution.bad_ids import BadIdError
+from lingpipe.pipeline.execution.evaluator import Evaluator
+from lingpipe.pipeline.execution.program import Program
+
+if TYPE_CHECKING:
+    from lingpipe.training.problem import Review, Task
+
+Metrics = dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """What a task's review drew of an evaluation: its name, the file, and a few words."""
+    name: str
+    path: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Losses and metrics by name, and what the task's review has seen, if it makes one."""
+    metrics: Metrics
+    review: Review | None = None
+
+
+class Evaluations:
+    """The evaluations of a program on its eval inputs. The step of each is traced once, when it is first run."""
+
+    def __init__(self, program: Program, inputs: Mapping[str, Input], task: Task, logdir: str):
+        self.inputs = inputs
+        self._program, self._task, self._logdir = program, task, logdir
+        self._evaluators: dict[str, Evaluator] = {}
+
+    def check(self, name: str) -> None:
+        """Reads one mini-batch of the eval input `name`, and computes nothing.
+
+        Raises:
+          ValueError: the network cannot be evaluated on it, or the input is empty or cannot be read.
+        """
+        source = self.inputs[name]
+        with named(f'eval_inputs.{name}'):
+            if len(source.specs()) > 1:
+                raise ValueError(f'{type(source).__name__} gives mini-batches of {len(source.specs())} shapes, but an evaluation takes '
+                                 'one; give it one bucket of lengths.')
+            evaluator, batches = self._evaluator(name), source.batches()
+        if first_batch(f'eval_inputs.{name}', source, 0, batches, evaluator.check) is None:
+            raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
+
+    def check_metric(self, name: str, metric: str) -> None:
+        """Raises ValueError unless an evaluation on the eval input `name` will give `metric`; nothing is computed."""
+        if names := self._evaluator(name).names_without(metric):
+            raise ValueError(f'task.best_metric={metric!r} is not among the metrics of {name}: {", ".join(names)}; name one of them.')
+
+    def run(self, name: str, is_stopping: Callable[[], bool] = lambda: False) -> Evaluation | None:
+        """The evaluation of the weights as they are on the eval input `name`; None if is_stopping() became true before its end.
+
+        Raises:
+          ValueError: it has no examples, or one that the network cannot use.
+        """
+        one = self.inputs[name]
+        review, evaluator = self._task.review(one), self._evaluator(name)
+        sums: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
+        for number, batch in enumerate(one.batches()):
+            position = number * one.params.batch_size
+            check = functools.partial(check_batch, f'eval_inputs.{name}', one, position, batch, evaluator.check)
+            try:
+                results, fetched = evaluator.step(batch)
+            except BadIdError:
+                check()   # It names the example.
+                raise
+            if not math.isfinite(float(results['loss'][0])):
+                check()
+            for metric, (value, weight) in results.items():
+                sums[metric].append((float(value), float(weight)))
+            if review:
+                review.see(batch, fetched)
+            if is_stopping():
+                return None
+        if not sums:
+            raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
+        return Evaluation({metric: mean(pairs) for metric, pairs in sums.items()}, review)
+
+    def _evaluator(self, name: str) -> Evaluator:
+        if name not in self._evaluators:
+            review = self._task.review(self.inputs[name])
+            self._evaluators[name] = self._program.evaluator(self.inputs[name].spec(), fetch=review.fetch if review else ())
+        return self._evaluators[name]
+
+    def draw(self, name: str, step: int, evaluation: Evaluation) -> Picture | None:
+        """Writes the picture of an evaluation after `step`, if its task draws one.
+
+        Raises:
+          OSError: it cannot be written.
+        """
+        review = evaluation.review
+        if not review:
+            return None
+        side_files.make_directory(os.path.join(self._logdir, 'pictures'))
+        picture = Picture(review.name, os.path.join(self._logdir, 'pictures', f'{review.name}-{name}.png'), review.text())
+        side_files.make_way_for_file(picture.path)
+        review.save_png(picture.path, f'{name} after step {step}')
+        return picture
+
+
+def mean(pairs: list[tuple[float, float]]) -> float:
+    """Sum of values / sum of weights, over (value sum, weight sum) of all mini-batches: padding, of weight 0, does not count."""
+    weight = math.fsum(weight for _, weight in pairs)
+    total = sum(value for value, _ in pairs)   # fsum refuses inf - inf
+    return total / weight if weight else math.nan
+
+
+def metrics_text(metrics: Mapping[str, float]) -> str:
+    """'loss 0.1234  accuracy 0.9876'."""
+    return '  '.join(f'{name} {value:.4g}' for name, value in metrics.items())
+
+
+class EvaluationLog:
+    """LOGDIR/evaluations.jsonl: a line for every evaluation, so that one that a kill cut short is known to be missing."""
+
+    def __init__(self, logdir: str):
+        self._path = os.path.join(logdir, 'evaluations.jsonl')
+
+    def repair(self) -> None:
+        """Leaves only lines that are evaluations in the file.
+
+        A last line that a kill cut short is removed. If other lines are wrong, the file as it was is set aside.
+        """
+        side_files.make_way_for_file(self._path)
+        try:
+            lines = self._lines()
+        except OSError as error:
+            side_files.set_aside(self._path, f'it cannot be read: {error.strerror}')
+            return
+        *ended, last = lines or [b'']
+        bad = [number for number, line in enumerate(ended, 1) if line.strip() and _evaluation(line) is None]
+        good = b''.join(line + b'\n' for line in lines if _evaluation(line) is not None)
+        try:
+            if bad:
+                first = ', '.join(map(str, bad[:3])) + (f' and {len(bad) - 3} more' if len(bad) > 3 else '')
+                are = f'line {first} is no evaluation' if len(bad) == 1 else f'lines {first} are no evaluations'
+                side_files.set_aside(self._path, f'{are}; the others are kept')
+                with open(self._path, 'xb') as file:
+                    file.write(good)
+            elif last and _evaluation(last) is None:
+                logging.warning('%s ended within a line, which is removed; that evaluation is made again', self._path)
+                os.truncate(self._path, sum(len(line) + 1 for line in ended))
+        except OSError as error:
+            logging.warning('%s cannot be repaired: %s; lines that are no evaluations are passed over', self._path, error.strerror)
+
+    def add(self, step: int, name: str, metrics: Mapping[str, float]) -> None:
+        """Appends an evaluation.
+
+        Raises:
+          OSError: it cannot be written.
+        """
+        side_files.end_last_line(self._path)
+        with open(self._path, 'ab') as file:
+            file.write((json.dumps({'step': step, 'input': name, **metrics}) + '\n').encode())
+
+    def read(self) -> list[dict[str, Any]]:
+        """All evaluations, oldest first; lines that are none are left out."""
+        try:
+            return [found for line in self._lines() if (found := _evaluation(line)) is not None]
+        except OSError:   # `repair` has warned of it
+            return []
+
+    def has(self, step: int, name: str) -> bool:
+        """Whether that evaluation ended."""
+        return any(line['step'] == step and line['input'] == name for line in self.read())
+
+    def _lines(self) -> list[bytes]:
+        """The lines of the file, if there is one; the last is what follows the last line's end."""
+        try:
+            with open(self._path, 'rb') as file:
+                return file.read().split(b'\n')
+        except FileNotFoundError:
+            return []
+
+
+def _evaluation(line: bytes) -> dict[str, Any] | None:
+    """The evaluation in a line of the log: step, input, and numbers by name; None if the line is none."""
+    try:
+        found = json.loads(line)
+        is_right = type(found['step']) is int and isinstance(found['input'], str)
+        numbers = [value for name, value in found.items() if name not in ('step', 'input')]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return found if is_right and all(type(value) in (int, float) for value in numbers) else None

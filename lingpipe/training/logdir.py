@@ -1,0 +1,124 @@
+"""Logdir: whose experiment it holds, and the newest weights in it."""
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from absl import logging
+
+from lingpipe.checkpoint import Checkpointer, side_files
+from lingpipe.hyperparams import diff
+from lingpipe.training.experiment import Experiment, check_resumable, differences_text
+
+
+def claim(logdir: str, params: Any) -> None:
+    """Writes LOGDIR/params.txt, unless it says the same already.
+
+    Checkpoints keep the text of their Params too, which counts for more than params.txt: that is set aside where it is damaged or
+    tells of another experiment than the newest checkpoint.
+
+    Raises:
+      ValueError: a training of another experiment is there.
+      OSError: it cannot be written.
+    """
+    path = os.path.join(logdir, 'params.txt')
+    stored = _read(path)
+    if stored == params.to_text():
+        return
+    is_usable = stored is not None
+    if newest_step(logdir) is not None:
+        recorded = _recorded_params(logdir)
+        if recorded is not None:
+            _check_resumable(logdir, recorded, params)
+            is_usable = stored == '' or stored is not None and _tells_of(stored, params)
+        elif stored == '':
+            logging.warning('neither params.txt nor a checkpoint in %s tells whose experiment is there; it goes on as this one', logdir)
+        else:
+            _check_resumable(logdir, _parsed(path, stored), params)
+    if not is_usable:
+        side_files.set_aside(path, 'it is damaged, or tells of another experiment than the checkpoints')
+    try:
+        os.makedirs(logdir, exist_ok=True)
+        side_files.write_text(path, params.to_text())
+    except OSError as error:
+        raise OSError(f'{logdir} cannot be written: {error}; choose another logdir.') from error
+
+
+def _read(path: str) -> str | None:
+    """The text of a file; '' if there is none, None if it cannot be read."""
+    try:
+        with open(path, encoding='utf-8', errors='replace') as file:
+            return file.read()
+    except FileNotFoundError:
+        return ''
+    except OSError:
+        return None
+
+
+def _parsed(path: str, text: str | None) -> Any:
+    """The Params of params.txt, which nothing else tells."""
+    try:
+        if text is None:
+            raise ValueError('it is no file, or its permissions forbid it')
+        return Experiment.Params.from_text(text)
+    except ValueError as error:
+        raise ValueError(f'{path} cannot be read: {error}; if it is the same experiment, move that file away, or else choose another '
+                         f'logdir.') from error
+
+
+def _recorded_params(logdir: str) -> Any | None:
+    """The Params that the newest whole checkpoint keeps; None if it keeps none, or none that can be read."""
+    metadata = _checkpoints(logdir).newest_metadata()
+    try:
+        return Experiment.Params.from_text(metadata['params'])
+    except (KeyError, ValueError):
+        return None
+
+
+def _check_resumable(logdir: str, stored: Any, params: Any) -> None:
+    try:
+        check_resumable(stored, params)
+    except ValueError as error:
+        raise ValueError(f'cannot resume training in {logdir}: {error}') from error
+
+
+def _tells_of(text: str, params: Any) -> bool:
+    """Whether a text is that of Params whose training can go on with `params`."""
+    try:
+        check_resumable(Experiment.Params.from_text(text), params)
+    except ValueError:
+        return False
+    return True
+
+
+def newest_step(logdir: str) -> int | None:
+    """Of the newest checkpoint, or None."""
+    return max(_checkpoints(logdir).steps(), default=None)
+
+
+def restored(experiment: Any, logdir: str) -> tuple[Any, dict[str, Any]]:
+    """The experiment's program with the weights of the newest checkpoint, and the checkpoint's metadata."""
+    checkpointer = _checkpoints(logdir)
+    if not checkpointer.steps():
+        raise ValueError(f'{checkpointer.directory} has no checkpoint; train first, or correct --logdir.')
+    program = experiment.make_program()
+    metadata = checkpointer.restore(program.variables())
+    assert metadata is not None
+    _warn_of_another_network(metadata.get('params', ''), experiment.params, checkpointer.directory)
+    return program, metadata
+
+
+def _warn_of_another_network(text: str, params: Any, directory: str) -> None:
+    """Says how the network differs from the one whose weights it got; what it learned, and how, may differ without a word."""
+    try:
+        stored = Experiment.Params.from_text(text)
+    except ValueError:
+        return
+    changed = [(path, a, b) for path, a, b in diff(stored, params) if path.startswith('task.model')]
+    if changed:
+        logging.warning('the checkpoints in %s are of a network whose %s differ; this one takes their weights all the same', directory,
+                        differences_text(changed))
+
+
+def _checkpoints(logdir: str) -> Checkpointer:
+    return Checkpointer(os.path.join(logdir, 'checkpoints'), is_writer=False)

@@ -1,0 +1,111 @@
+"""Logdir lock: one trainer at a time writes to a logdir, and whoever else wants to learns who that is.
+
+The lock is flock(2)'s on LOGDIR/lock: the kernel, or an NFS server, takes it back when its owner is dead, however it died. The text of
+the file says who took it last. A trainer that starts its own process again hands the open file on and never lets go of the lock.
+Evaluating and decoding need none, since they read checkpoints that are never changed.
+"""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+
+from absl import logging
+
+from lingpipe.checkpoint import side_files
+from lingpipe.process.process_name import this_process
+
+_KEPT = 'LINGPIPE_LOGDIR_LOCK'   # environment variable: the number of the open file, from one program of a process to the next
+_WAIT_S = 2.                     # for one that was killed a moment ago
+
+
+@dataclasses.dataclass(frozen=True)
+class Lock:
+    """A lock that is held.
+
+    Attributes:
+      number: of the open file; None on a file system without locks.
+    """
+    number: int | None
+
+    def keep(self) -> None:
+        """Makes the lock outlive the program of this process, if the next one holds the same logdir."""
+        if self.number is not None:
+            os.set_inheritable(self.number, True)
+            os.environ[_KEPT] = str(self.number)
+
+
+@contextlib.contextmanager
+def hold(logdir: str) -> Iterator[Lock]:
+    """Holds the lock of a logdir, which is made if need be. A file system without locks costs a line.
+
+    Raises:
+      OSError: another process holds it, or the logdir cannot be made.
+    """
+    path = os.path.join(logdir, 'lock')
+    try:
+        os.makedirs(logdir, exist_ok=True)
+    except OSError as error:
+        raise OSError(f'{logdir} cannot be written: {error}; choose another logdir.') from error
+    side_files.make_way_for_file(path)
+    number = _kept(path)
+    if number is None:
+        number = _acquired(path)
+    try:
+        yield Lock(number)
+    finally:
+        if number is not None:
+            os.close(number)
+
+
+def _kept(path: str) -> int | None:
+    """The open file that the program before in this process has kept, if it is that of `path`."""
+    try:
+        number = int(os.environ.pop(_KEPT, ''))
+        if not os.path.samestat(os.fstat(number), os.stat(path)):
+            return None
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)   # which it has already
+    except (OSError, ValueError):
+        return None
+    os.set_inheritable(number, False)
+    return number
+
+
+def _acquired(path: str) -> int | None:
+    """The number of the open and locked file; None if there can be no lock."""
+    number = None
+    try:
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        is_ours = _is_locked_in_time(number)
+    except OSError as error:
+        logging.warning('%s cannot be locked (%s): nothing keeps another trainer from writing there.',
+                        path, error.strerror or error)
+        if number is not None:
+            os.close(number)
+        return None
+
+    if not is_ours:
+        owner = os.pread(number, 1000, 0).decode(errors='replace').strip() or 'another process'
+        os.close(number)
+        raise OSError(f'{os.path.dirname(path)} is in use by {owner}, and only one trainer at a time can '
+                      f'write there; wait for that one or stop it, or choose another logdir.')
+    with contextlib.suppress(OSError):   # as on a full disk
+        os.ftruncate(number, 0)
+        os.pwrite(number, f'{this_process()}\n'.encode(), 0)
+    return number
+
+
+def _is_locked_in_time(number: int) -> bool:
+    """Locks an open file, or waits _WAIT_S for its owner in vain. Raises OSError if it cannot be locked at all."""
+    deadline_s = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(0.1)

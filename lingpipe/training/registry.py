@@ -1,0 +1,168 @@
+"""Registry: the experiments that have a name.
+
+    @register
+    class AmoebaNet:                                # in params/image/digits.py: image.digits.AmoebaNet
+        '''An AmoebaNet on the digits.'''           # --list prints the first line
+
+        @classmethod
+        def params(cls) -> Experiment.Params:
+            ...
+
+A class in params/ is named by its place below params/; a class anywhere else on the path by its whole dotted name. There is no
+table of names: the decorator marks the class, and modules are looked into when a name is asked for.
+"""
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+import sys
+from types import ModuleType
+from typing import Any, TypeVar
+
+from lingpipe.process.error_text import sentence
+from lingpipe.training.experiment import Experiment
+
+ROOT = 'params'   # the package whose name is left out
+_MARK = '_is_registered_experiment'
+
+C = TypeVar('C', bound=type)
+
+
+def register(cls: C) -> C:
+    """Class decorator: checks the class and marks it as an experiment.
+
+    Raises:
+      ValueError: no docstring, no `params` that can be called without arguments, or a second class of that name in the module.
+    """
+    name = f'{cls.__module__}.{cls.__qualname__}'
+    if not inspect.cleandoc(cls.__doc__ or ''):
+        raise ValueError(f'experiment {name} has no docstring; say what it trains, the command, and what to expect: --list prints its '
+                         f'first line.')
+    make = inspect.getattr_static(cls, 'params', None)
+    function = make.__func__ if isinstance(make, classmethod | staticmethod) else make
+    if not inspect.isfunction(function):
+        raise ValueError(f'experiment {name} has no method params; write @classmethod def params(cls) -> Experiment.Params.')
+    needed = [p.name for p in inspect.signature(function).parameters.values()
+              if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    expected = 0 if isinstance(make, staticmethod) else 1
+    if len(needed) != expected:
+        raise ValueError(f'experiment {name}: params needs the arguments {", ".join(needed[expected:]) or "(none, not even cls)"}; it is '
+                         f'called without any: use @classmethod def params(cls), and give the others defaults.')
+    if '.' in cls.__qualname__:
+        raise ValueError(f'experiment {name} is defined inside another class or function; move it to the top of its module.')
+    module = sys.modules.get(cls.__module__)
+    # While a file is first run; a cell of a notebook, or a module that is reloaded, may define a class again.
+    is_loading = getattr(getattr(module, '__spec__', None), '_initializing', False)
+    if is_loading and _is_experiment(vars(module).get(cls.__name__)):
+        raise ValueError(f'two experiments are named {name}; rename one of them.')
+    setattr(cls, _MARK, True)
+    return cls
+
+
+def get(name: str) -> Experiment.Params:
+    """The Params of an experiment, not frozen.
+
+    Args:
+      name: 'image.digits.AmoebaNet', of a class in params/image/digits.py; or the dotted name of any importable class.
+
+    Raises:
+      ValueError: there is no such experiment (it names the nearest), its module cannot be imported, or its params() fails.
+    """
+    cls = find(name)
+    make: Any = inspect.getattr_static(cls, 'params')
+    try:
+        params = cls.params() if isinstance(make, classmethod | staticmethod) else cls().params()
+    except Exception as error:   # Experiments are anyone's code.
+        raise ValueError(f'{name}.params() fails: {sentence(error)}; correct that method.') from error
+    if not isinstance(params, Experiment.Params):
+        raise ValueError(f'{name}.params() returns {type(params).__qualname__}, not Experiment.Params; return those.')
+    return params
+
+
+def find(name: str) -> Any:
+    """The registered class of a name; see `get`."""
+    module_name, _, class_name = name.rpartition('.')
+    for full in (f'{ROOT}.{module_name}', module_name) if module_name else (ROOT,):
+        module = _import(full)
+        found = vars(module).get(class_name) if module else None
+        if _is_experiment(found):
+            return found
+        if isinstance(found, type):
+            raise ValueError(f'{full}.{class_name} is a class but not a registered experiment; put @register above it.')
+    known, broken = find_all()
+    near = difflib.get_close_matches(name, known, 3, 0.5)
+    near += [other for other in known if other.rpartition('.')[2] == class_name and other not in near]
+    hint = f'did you mean {" or ".join(near)}?' if near else 'see --list for all, or name a class that can be imported, as mypkg.exps.Foo.'
+    errors = ''.join(f' ({module} cannot be imported: {error}.)' for module, error in broken.items())
+    raise ValueError(f'there is no experiment {name!r}; {hint}{errors}')
+
+
+def find_all() -> tuple[dict[str, Any], dict[str, str]]:
+    """Imports every module below params/.
+
+    Returns:
+      name -> class, sorted by name; and module -> error, of the modules that cannot be imported.
+    """
+    found: dict[str, Any] = {}
+    broken: dict[str, str] = {}
+    queue = [ROOT]
+    while queue:
+        module_name = queue.pop()
+        try:
+            module = _import(module_name)
+        except ValueError as error:
+            broken[module_name] = str(error.__cause__ or error)
+            continue
+        if module is None:
+            continue
+        for value in vars(module).values():
+            if _is_experiment(value) and value.__module__ == module_name:
+                found[f'{module_name}.{value.__name__}'[len(ROOT) + 1:]] = value
+        if hasattr(module, '__path__'):
+            queue += [f'{module_name}.{info.name}' for info in pkgutil.iter_modules(module.__path__) if info.name != '__main__']
+    return dict(sorted(found.items())), dict(sorted(broken.items()))
+
+
+def import_module(name: str) -> None:
+    """Imports a module that a flag names, so that the text of Params may name its classes.
+
+    Raises:
+      ValueError: there is no such module, or it cannot be imported.
+    """
+    if _import(name) is None:
+        raise ValueError(f'there is no module {name!r}; correct its name, or put it on the path.')
+
+
+def all_names() -> list[str]:
+    """The names of all experiments below params/.
+
+    Raises:
+      ValueError: modules that cannot be imported, each named with its error. `find_all` gives the others.
+    """
+    found, broken = find_all()
+    if broken:
+        raise ValueError('; '.join(f'{module} cannot be imported: {error}' for module, error in broken.items()))
+    return list(found)
+
+
+def summary(cls: Any) -> str:
+    """The first line of an experiment's docstring."""
+    return inspect.cleandoc(cls.__doc__).split('\n')[0]
+
+
+def _is_experiment(value: Any) -> bool:
+    return isinstance(value, type) and _MARK in vars(value)   # its own mark: a subclass is registered by itself
+
+
+def _import(name: str) -> ModuleType | None:
+    """The module, or None if there is none of that name."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f'{error.name}.')):
+            return None
+        raise ValueError(f'{name} cannot be imported: {error}') from error
+    except (Exception, SystemExit) as error:   # whatever the module's own code raises
+        raise ValueError(f'{name} cannot be imported: {type(error).__name__}: {error}') from error

@@ -1,0 +1,152 @@
+"""Progress: a bar on a terminal; plain lines in LOGDIR/train.log, and on the standard output when it is no terminal."""
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import IO, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from lingpipe.checkpoint import side_files
+from lingpipe.process import closed_pipe
+
+_NUM_RECENT = 50   # steps whose mean time is shown
+
+
+class Progress:
+    """Use it as a context manager: what is on the terminal is put back in order at the end."""
+
+    def __init__(self, first_step: int, num_steps: int, examples_per_step: int, log_path: str, every_s: float, out: IO[str] | None = None):
+        """
+        Args:
+          first_step: steps that were made before.
+          num_steps: the step to be reached.
+          examples_per_step: to show examples/s.
+          log_path: lines are appended to this file.
+          every_s: seconds between two lines.
+          out: default: sys.stdout, which is None in a process without a standard output.
+        """
+        self._step, self._num_steps, self._examples_per_step, self._every_s = first_step, num_steps, examples_per_step, every_s
+        self._out: IO[str] | None = out or sys.stdout
+        self._log_path = log_path
+        self._log = self._open_log()
+        self._is_log_written = True
+        self._recent: collections.deque[float] = collections.deque(maxlen=_NUM_RECENT)
+        self._is_first = True
+        self._line = 'the first step is being built'
+        self._next_line_s = 0.0
+        self._bar: Bar | None = None
+        if self._out is not None and self._out.isatty():
+            self._bar = Bar(TextColumn('step {task.completed:.0f}/{task.total:.0f}'), BarColumn(), TextColumn('{task.fields[line]}'),
+                            console=Console(file=self._out), refresh_per_second=4)
+            self._task = self._bar.add_task('', total=num_steps, completed=first_step, line=self._line)
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar:
+            self._bar.update(self._task, completed=self._step, line=self._line)   # The last step may not have been shown.
+            self._bar.stop()
+        if self._log:
+            self._log.close()
+
+    @property
+    def seconds_per_step(self) -> float | None:
+        """Mean of the last steps, input included; None before the second step."""
+        return sum(self._recent) / len(self._recent) if self._recent else None
+
+    @property
+    def examples_per_s(self) -> float | None:
+        """As seconds_per_step."""
+        return self._examples_per_step / s if (s := self.seconds_per_step) else None
+
+    def update(self, step: int, step_s: float, results: Mapping[str, float]) -> None:
+        """Step `step` is done, in step_s seconds; the first one, in which the graph is built, is not counted."""
+        self._step = step
+        if not self._is_first:
+            self._recent.append(step_s)
+        self._line = self._facts(results)
+        now_s = time.monotonic()
+        is_due = now_s >= self._next_line_s or step == self._num_steps
+        if is_due:
+            self._next_line_s = now_s + self._every_s
+            self._write(f'step {step}/{self._num_steps}  {self._line}', is_on_terminal=False)
+        if self._bar and (is_due or len(self._recent) % 10 == 1):
+            self._bar.update(self._task, completed=step, line=self._line)
+        self._is_first = False
+
+    def message(self, text: str) -> None:
+        """Shows a line, or lines, of their own."""
+        self._write(text.rstrip('\n'), is_on_terminal=True)
+
+    def _facts(self, results: Mapping[str, float]) -> str:
+        parts = [f'loss {results["loss"]:.4g}', f'learning rate {results["learning_rate"]:.3g}']
+        if self.examples_per_s and self.seconds_per_step:
+            digits = 0 if self.examples_per_s >= 100 else 2
+            parts.append(f'{self.examples_per_s:,.{digits}f} examples/s')
+            parts.append(f'ETA {duration((self._num_steps - self._step) * self.seconds_per_step)}')
+        return '  '.join(parts)
+
+    def _open_log(self) -> IO[bytes] | None:
+        """The log, without a buffer: what a full disk refuses would stay there, and raise, at every later write.
+
+        What cannot be opened is set aside; None if there can be no log all the same.
+        """
+        side_files.make_way_for_file(self._log_path)
+        for is_first in (True, False):
+            try:
+                with contextlib.suppress(OSError):
+                    side_files.end_last_line(self._log_path)
+                return open(self._log_path, 'ab', buffering=0)
+            except OSError as error:
+                if is_first and os.path.lexists(self._log_path):
+                    side_files.set_aside(self._log_path, f'it cannot be written: {error.strerror}')
+        return None
+
+    def _write(self, text: str, is_on_terminal: bool) -> None:
+        try:
+            if self._log is None:
+                raise OSError(None, 'it cannot be opened')
+            rest = f'{text}\n'.encode()
+            while rest:
+                rest = rest[self._log.write(rest):]
+            self._is_log_written = True
+        except OSError as error:
+            if self._is_log_written:
+                text += f'\n{self._log_path} cannot be written: {error.strerror}. The training goes on; lines are shown here alone.'
+                is_on_terminal = True
+            self._is_log_written = False
+        if self._bar is None:
+            self._print(text)
+        elif is_on_terminal:
+            self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _print(self, text: str) -> None:
+        """Prints a line; if the standard output cannot be written, on a full disk say, discards all later ones."""
+        try:
+            print(text, file=self._out, flush=True)
+        except OSError as error:
+            if self._out is not sys.stdout:
+                raise
+            closed_pipe.discard_output()
+            why = f'the standard output cannot be written: {error.strerror}'
+            if isinstance(error, BrokenPipeError):
+                why = 'nobody reads the standard output any more'
+            self._write(f'{why}. The training goes on; lines are in this file alone.', is_on_terminal=False)
+
+
+def duration(seconds: float) -> str:
+    """'0:02:05', '3 days 1:00:00'."""
+    days, rest = divmod(round(seconds), 86400)
+    clock = f'{rest // 3600}:{rest // 60 % 60:02d}:{rest % 60:02d}'
+    return f'{days} day{"s" if days > 1 else ""} {clock}' if days else clock

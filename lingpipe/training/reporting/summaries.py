@@ -1,0 +1,73 @@
+"""Summaries: scalars, texts and pictures for TensorBoard, one directory a run."""
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.checkpoint import side_files
+
+
+class Summaries:
+    """Writes one run. The file is made when the first value comes; what is written is on the disk when a method returns.
+
+    All raise OSError if it cannot be written, as on a full disk. What comes later goes to another file, since TensorBoard reads one only
+    up to the first record that is not whole.
+    """
+
+    def __init__(self, directory: str):
+        self.directory = directory
+        self._writer: Any = None
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Writes numbers by name, nan and inf too."""
+        with self._writing():
+            for name, value in values.items():
+                tf.summary.scalar(name, value, step=step)
+
+    def text(self, name: str, text: str, step: int = 0) -> None:
+        """Writes a text; TensorBoard reads Markdown, so that lines are kept by making it code."""
+        with self._writing():
+            tf.summary.text(name, '\n'.join(f'    {line}' for line in text.split('\n')), step=step)
+
+    def images(self, step: int, images: Mapping[str, Any]) -> None:
+        """Writes [n, height, width, 1, 3 or 4] uint8, or floats from 0 to 1, by name; at most 8 of each."""
+        with self._writing():
+            for name, value in images.items():
+                tf.summary.image(name, value, step=step, max_outputs=8)
+
+    def png(self, step: int, name: str, path: str) -> None:
+        """Writes a picture from a file."""
+        with tf.device('CPU:0'):
+            self.images(step, {name: tf.io.decode_png(tf.io.read_file(path), channels=4)[tf.newaxis]})
+
+    def close(self) -> None:
+        """Closes the file."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            if self._writer is None:
+                for directory in filter(None, (os.path.dirname(self.directory), self.directory)):
+                    side_files.make_directory(directory)
+                with tf.device('CPU:0'):
+                    self._writer = tf.summary.create_file_writer(self.directory)
+            with self._writer.as_default():
+                yield
+            self._writer.flush()
+        except tf.errors.InvalidArgumentError:   # of the value
+            raise
+        except tf.errors.OpError as error:
+            self._writer = None
+            for path in glob.glob(os.path.join(glob.escape(self.directory), f'*.{os.getpid()}.*')):
+                if not os.path.getsize(path):
+                    os.remove(path)
+            raise OSError(re.sub(r'^\{\{.*?\}\} *', '', str(error.message).split('\n')[0])) from error

@@ -1,0 +1,105 @@
+"""Partition graphs: what TensorFlow makes of the functions that a step runs, as it writes it down when its environment asks for it.
+
+TensorFlow writes a graph for every function that it gets ready, those that others call included: the graph with a device for every op,
+and then the part of each device, with a _Send for all that leaves it. It looks at the environment once, so `record` runs in a process of
+its own, whose environment `environment` gives.
+"""
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Mapping
+
+import tensorflow as tf
+from google.protobuf import text_format
+
+from lingpipe.pipeline.execution.traffic import collective_bytes
+
+_DEVICE_OF = re.compile(r'^node \{\n  name: "(.*)"\n  op: ".*"\n(?:  input: ".*"\n)*  device: "(.*)"$', re.MULTILINE)
+_CALLED = re.compile(r'^    key: "f"\n    value \{\n      func \{\n        name: "(.*)"$', re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sent:
+    """A tensor that goes from one device to another.
+
+    Attributes:
+      tensor: its name in the function.
+      num_bytes: None: not known before it is made; 0: a control dependency.
+      is_scalar: whether it is one.
+      receiver: the device.
+      dtype: its name.
+    """
+    tensor: str
+    num_bytes: int | None
+    is_scalar: bool
+    receiver: str
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function that TensorFlow has got ready to run.
+
+    Attributes:
+      name: TensorFlow's.
+      device_of: by the name of an op.
+      sent: what its devices send to each other.
+      gathered: bytes that each run of it sends within collectives.
+      calls: how often it calls each function.
+    """
+    name: str
+    device_of: Mapping[str, str]
+    sent: tuple[Sent, ...]
+    gathered: float
+    calls: Mapping[str, int]
+
+    @property
+    def devices(self) -> set[str]:
+        """All devices that it has ops on."""
+        return set(self.device_of.values())
+
+
+def environment(directory: pathlib.Path) -> dict[str, str]:
+    """The environment of a process that writes all graphs into the directory."""
+    return {**os.environ, 'TF_DUMP_GRAPH_PREFIX': str(directory), 'TF_DUMP_GRAPH_NAME_FILTER': '*', 'TF_DUMP_GRAPH_GROUPS': 'main'}
+
+
+def functions(directory: pathlib.Path) -> list[Function]:
+    """All functions that were got ready since the directory was empty, each as often as it was."""
+    return [_function(path, directory) for path in sorted(directory.glob('*.before_partition.pbtxt'))]
+
+
+def _function(path: pathlib.Path, directory: pathlib.Path) -> Function:
+    """What the file and those beside it say; only what is sent needs more of them than a look, as parsing takes long."""
+    text, name = path.read_text(), path.name.split('.')[0]
+    device_of = dict(_DEVICE_OF.findall(text))
+    assert len(device_of) == len(re.findall('^node {', text, re.MULTILINE))
+    calls = collections.Counter(_CALLED.findall(text))
+    graph = tf.Graph()
+    if len(set(device_of.values())) > 1 or 'CollectiveReduceV2' in text:
+        with graph.as_default():
+            tf.import_graph_def(text_format.Parse(text, tf.compat.v1.GraphDef()), name='')
+    parts = [text_format.Parse(part.read_text(), tf.compat.v1.GraphDef()) for part in directory.glob(
+        f'{name}_partition_*.after_partition_passes.pbtxt') if len(set(device_of.values())) > 1]
+    sends = [node for part in parts for node in part.node if node.op in ('_Send', '_HostSend')]
+    gathered = sum(collective_bytes(_num_bytes(op.inputs[0]), int(tf.get_static_value(op.inputs[1])))
+                   for op in graph.get_operations() if op.type == 'CollectiveReduceV2')
+    return Function(name, device_of, tuple(_sent(node, graph) for node in sends), gathered, calls)
+
+
+def _sent(node: tf.compat.v1.NodeDef, graph: tf.Graph) -> Sent:
+    name = node.input[0] if ':' in node.input[0] else f'{node.input[0]}:0'
+    receiver, dtype = node.attr['recv_device'].s.decode(), tf.as_dtype(node.attr['T'].type).name
+    if '/ctrl/' in name:   # an empty tensor stands for a control dependency
+        return Sent(name, 0, False, receiver, dtype)
+    tensor = graph.get_tensor_by_name(name)
+    return Sent(name, _num_bytes(tensor), tensor.shape.rank == 0, receiver, dtype)
+
+
+def _num_bytes(tensor: tf.Tensor) -> int | None:
+    num_elements = tensor.shape.num_elements()
+    return None if num_elements is None else num_elements * tensor.dtype.size

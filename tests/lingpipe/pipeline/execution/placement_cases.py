@@ -1,0 +1,103 @@
+"""Placement cases: what each kind of step sends from device to device, as it is predicted and as TensorFlow writes it down."""
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from lingpipe import cluster
+from lingpipe.checkpoint.copier import Copier
+from lingpipe.learning import optimizers
+from lingpipe.pipeline.decoding.decoder import Decoder, Group
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.execution.traffic import Traffic
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, *(os.path.join(os.path.dirname(HERE), room) for room in ('decoding', 'replication'))]
+import partition_graphs  # noqa: E402
+import test_decoder  # noqa: E402
+import test_program  # noqa: E402
+import test_replicas  # noqa: E402
+
+
+def cases() -> Iterator[tuple[str, Program, Traffic]]:
+    """Runs one step of each kind, and then gives its name, its program and what is said to cross.
+
+    The network has skips, BatchNorm, a weight that the last two of three cells share, and layers that are alike in all cells.
+    """
+    batch, = test_program.batches(1)
+    learner = test_program.learner(ema_decay=0.9, weight_decay=0.1)
+
+    program = test_program.program_of(learn=learner, num_micro_batches=2, num_cells=3, layers_per_cell=(6, 6, 3))
+    predicted = program.sent_bytes()
+    program.timed_step(batch, 0)
+    yield 'training', program, predicted
+    program.accumulate(batch, 1, 0)
+    yield 'accumulation', program, dataclasses.replace(predicted, shared_gradients=0., norms=0.)
+    evaluator = program.evaluator(program.batch_spec, fetch=('x', 'skip'))
+    evaluator.step(batch)
+    yield 'evaluation', program, evaluator.sent_bytes()
+    Copier(program.variables())
+    yield 'copy', program, Traffic()
+
+    sgd = test_program.learner(optimizer=optimizers.SGD.Params())
+    for name, params in (
+            ('groups', {'num_cells': 4, 'devices': ('CPU:1', 'CPU:0') * 2, 'sum_groups': 2, 'wire_dtype': 'bfloat16'}),
+            ('replicas', {'num_cells': 2, 'num_replicas': 2, 'layers_per_cell': (12, 3)})):
+        program = test_program.program_of(learn=sgd, num_micro_batches=2, **params)
+        program.train_step(batch, 0)
+        yield name, program, program.sent_bytes()
+
+    program = test_replicas.program_of(num_cells=2, num_replicas=2, layers_per_cell=(2, 4), replica_reduction='ring',
+                                       cross_replica_batch_norm=True)
+    program.train_step(test_replicas.batches(1)[0], 0)
+    yield 'ring', program, program.sent_bytes()
+
+    program = test_decoder.make_program(test_decoder.network(is_tied=True), num_cells=2)
+    sources = test_decoder.sentences(2)
+    decoder = Decoder(program, test_decoder.BEAM, test_decoder.START, test_decoder.END)
+    decoder.decode([Group({'source': sources}, np.full(len(sources), test_decoder.LIMIT, np.int32))])
+    yield 'decoding', program, Traffic()
+
+
+def record(directory: str) -> None:
+    """Prints, as JSON, for each case what the tests ask; TensorFlow writes its graphs into the directory."""
+    cluster.configure(num_cpu_devices=4)
+    cluster.set_graph_optimizer(False)
+    found, path = {}, pathlib.Path(directory)
+    for name, program, predicted in cases():
+        found[name] = {'predicted': dataclasses.asdict(predicted), **_facts(partition_graphs.functions(path), program)}
+        for file in path.iterdir():
+            file.unlink()
+    print(json.dumps(found))
+
+
+def _facts(functions: list[partition_graphs.Function], program: Program) -> dict[str, Any]:
+    called = {name for function in functions for name in function.calls}
+    sent = [one for function in functions for one in function.sent]
+    num_calls: collections.Counter[str] = collections.Counter()
+    for function in functions:
+        num_calls.update(function.calls)
+    devices_of: dict[str, set[Any]] = {}
+    for cell in (cell for cells in program.plan.replicas for cell in cells):
+        for element in cell.elements:
+            devices_of.setdefault(element.layer.path, set()).add(cluster.place(cell.device))
+    ops = [(op.split('./')[0].removesuffix('_backward'), op, device) for function in functions for op, device in function.device_of.items()]
+    return {
+        'spread': sorted({function.name for function in functions if function.name in called and len(function.devices) > 1}),
+        'num_calls': sum(num_calls.values()),
+        'misplaced': [f'{op} on {device}' for path, op, device in ops
+                      if path in devices_of and cluster.place(device) not in devices_of[path]],
+        'num_ops_of_layers': sum(path in devices_of for path, _, _ in ops),
+        'num_bytes': sum(one.num_bytes or 0 for one in sent if not one.is_scalar) + sum(
+            function.gathered * num_calls.get(function.name, 1) for function in functions),
+        'num_scalars': sum(one.is_scalar for one in sent),
+        'of_unknown_size': [[one.tensor, one.dtype, one.receiver] for one in sent if one.num_bytes is None],
+    }

@@ -1,0 +1,33 @@
+"""What is said to cross between two cells adds up to what is said to cross in a step."""
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import tensorflow as tf
+
+from lingpipe.pipeline.execution.traffic import backward_traffic, bytes_between, forward_traffic
+from lingpipe.training import registry
+
+
+@pytest.mark.parametrize('wire_dtype', [None, tf.bfloat16])
+def test_bytes_between_cells_add_up(wire_dtype):
+    """AmoebaNet's cells read the two before them, so that values skip cells; each is sent once to every reader, and back its gradient."""
+    params = registry.get('image.digits.AmoebaNet')
+    params.pipeline.num_cells = 4
+    plan = params.instantiate().make_plan()
+    m = plan.params.num_micro_batches
+    assert any(reader > maker + 1 for maker, reader in plan.edges)
+    pairs = itertools.permutations(range(4), 2)
+    values = forward_traffic(plan.cells, m, plan.cells[0].device, wire_dtype).values
+    gradients = backward_traffic(plan.cells, m, wire_dtype).gradients
+    assert sum(bytes_between(plan.cells, a, b, wire_dtype) for a, b in pairs) * m == values + gradients
+    assert values >= gradients > 0
+
+
+def test_bytes_between_are_those_of_what_is_read():
+    params = registry.get('translation.table1.Transformer24')
+    params.train_input.batch_size = params.pipeline.num_micro_batches = 1
+    plan = params.instantiate().make_plan()
+    activation = 1024 * 2048 * 4  # [b, T, D] float32
+    assert [bytes_between(plan.cells, *pair) for pair in ((0, 1), (1, 0), (2, 3), (0, 2), (5, 2))] == [activation] * 3 + [0, 0]

@@ -1,0 +1,63 @@
+"""Timelines: shares, trace files and pictures."""
+
+import json
+
+import pytest
+
+from lingpipe.pipeline.planning.drawing import Timeline
+from lingpipe.pipeline.planning.schedules import Task, make_schedule
+from lingpipe.pipeline.planning.simulator import simulate
+
+F, B = Task('F', 0, 0), Task('B', 1, 0)
+
+
+@pytest.fixture
+def measured():
+    """Two devices, on a clock that does not start at 0."""
+    return Timeline({B: (101.0, 104.0), F: (100.0, 101.0)}, {F: 0, B: 1})
+
+
+def test_shares_do_not_depend_on_where_the_clock_starts(measured):
+    assert measured.num_devices == 2
+    assert measured.step_s == 4
+    assert measured.busy_share == 4 / 8
+    assert measured.bubble_share == 4 / 8
+
+
+def test_chrome_trace_is_in_microseconds_from_the_first_task(measured):
+    shared = {'ph': 'X', 'pid': 7}
+    assert measured.to_chrome_trace(pid=7) == [
+        {**shared, 'name': 'F0', 'cat': 'forward', 'ts': 0, 'dur': 1e6, 'tid': 0, 'args': {'cell': 0, 'micro_batch': 0}},
+        {**shared, 'name': 'B0', 'cat': 'backward', 'ts': 1e6, 'dur': 3e6, 'tid': 1, 'args': {'cell': 1, 'micro_batch': 0}},
+    ]
+
+
+def test_saved_trace_is_json_with_the_events(measured, tmp_path):
+    measured.save_chrome_trace(tmp_path / 'trace.json')
+    assert json.loads((tmp_path / 'trace.json').read_text())['traceEvents'] == measured.to_chrome_trace()
+
+
+def size_of_png(path):
+    """Width and height in pixels, from the header."""
+    data = path.read_bytes()
+    assert data[:8] == b'\x89PNG\r\n\x1a\n'
+    return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
+
+
+def test_pictures_alone_and_above_a_prediction(tmp_path):
+    pytest.importorskip('matplotlib')
+    timelines = [simulate(make_schedule(name, 4, 12), [1e-3] * 4, [2e-3] * 4).timeline for name in ('gpipe', '1f1b')]
+    timelines[0].save_png(tmp_path / 'one.png')
+    timelines[0].save_png(tmp_path / 'two.png', title='gpipe above 1f1b', other=timelines[1])
+    one, two = size_of_png(tmp_path / 'one.png'), size_of_png(tmp_path / 'two.png')
+    assert one[0] == two[0] == 1200
+    assert two[1] > one[1]
+
+
+def test_errors():
+    with pytest.raises(ValueError, match='has no tasks; give the span of at least one'):
+        Timeline({}, {})
+    with pytest.raises(ValueError, match=r'F\(cell 0, micro-batch 0\) starts at 2 s and ends at 1 s'):
+        Timeline({F: (2, 1)}, {F: 0})
+    with pytest.raises(ValueError, match=r'B\(cell 1, micro-batch 0\) has a span but no device'):
+        Timeline({B: (1, 2)}, {F: 0})

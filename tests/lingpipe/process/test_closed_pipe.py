@@ -1,0 +1,35 @@
+"""Closed pipe's promise: a reader that has gone ends a command quietly, and hides no other error."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+COMMAND = '''
+import sys
+from lingpipe.process import closed_pipe
+
+def command():
+    print('a line that is still in the buffer')
+    {end}
+
+sys.exit(closed_pipe.ends_quietly(command))
+'''
+
+
+@pytest.mark.parametrize('end, code, said', [
+    ('return 3', 141, ''),
+    ("raise SystemExit('the reason')", 1, 'the reason\n'),
+])
+def test_an_error_is_told_though_nobody_reads_the_output(end, code, said):
+    """Where the last lines before an error could not be written, the error was lost, and the exit code was 141."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        process = subprocess.run([sys.executable, '-c', COMMAND.format(end=end)], stdout=writer, stderr=subprocess.PIPE,
+                                 env={**os.environ, 'PYTHONUNBUFFERED': ''}, text=True, check=False)
+    finally:
+        os.close(writer)
+    assert (process.returncode, process.stderr) == (code, said)

@@ -1,0 +1,37 @@
+"""Promises about the sentence that a command prints of an exception."""
+import pytest
+import tensorflow as tf
+
+from lingpipe.process.error_text import blaming, sentence
+
+
+def gather(index):
+    @tf.function
+    def body(x):
+        with tf.name_scope('model/embedding'):
+            return tf.gather(tf.range(3), x)
+    return body(tf.constant(index))
+
+
+@pytest.mark.parametrize('call, expected', [
+    (lambda: int('x'), "invalid literal for int() with base 10: 'x'"),
+    (lambda: 1 / 0, 'division by zero'),
+    (lambda: {}['units'], "KeyError: 'units'"),
+    (lambda: None + 1, "TypeError: unsupported operand type(s) for +: 'NoneType' and 'int'"),
+    (lambda: gather(5), 'InvalidArgumentError: indices = 5 is not in [0, 3) (at model/embedding/GatherV2)'),
+    (lambda: tf.ones([2]) + tf.ones([3]), 'InvalidArgumentError: Incompatible shapes: [2] vs. [3]'),
+])
+def test_an_exception_is_one_line_that_says_what_happened(call, expected):
+    with pytest.raises(Exception) as raised:
+        call()
+    assert sentence(raised.value) == expected
+
+
+def test_an_exception_without_a_text_is_its_type():
+    assert sentence(RuntimeError()) == 'RuntimeError'
+
+
+def test_a_layer_is_named_once():
+    with pytest.raises(KeyError) as raised, blaming('model/a'), blaming('model/a'):
+        raise KeyError('units')
+    assert sentence(raised.value) == "KeyError: 'units' (in layer model/a)"

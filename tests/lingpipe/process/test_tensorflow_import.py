@@ -1,0 +1,62 @@
+"""Promises about TensorFlow's import: quiet unless it fails or somebody asks, and a remedy when TensorFlow is missing.
+
+Each test runs a small package of its own in place of TensorFlow, whose import takes seconds.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+CHATTER = "import os; os.write(2, b'a notice of a library\\n')\n"
+
+
+def run(tmp_path, tensorflow: str | None, code: str, **environment: str) -> tuple[int, str]:
+    """The exit code and stderr of `code`, in a process whose TensorFlow is the given source, or is missing."""
+    if tensorflow is not None:
+        (tmp_path / 'tensorflow').mkdir()
+        (tmp_path / 'tensorflow' / '__init__.py').write_text(tensorflow)
+    # -S leaves out site-packages; absl is what the trainer itself needs.
+    (tmp_path / 'absl').symlink_to(pathlib.Path(sys.modules['absl'].__path__[0]))
+    variables = {name: value for name, value in os.environ.items() if name != 'TF_CPP_MIN_LOG_LEVEL'}
+    done = subprocess.run(
+        [sys.executable, '-S', '-c', code], capture_output=True, text=True, timeout=60,
+        env={**variables, 'PYTHONPATH': f'{tmp_path}{os.pathsep}{ROOT}', **environment})
+    return done.returncode, done.stderr
+
+
+def test_a_successful_import_writes_nothing(tmp_path):
+    code = 'from lingpipe.process import tensorflow_import as t; t.quiet(); t.check_installed(); import tensorflow, os\n'
+    assert run(tmp_path, CHATTER, code + "os.write(2, b'after\\n')") == (0, 'after\n')
+
+
+def test_a_failed_import_shows_what_was_held_back(tmp_path):
+    code = 'from lingpipe.process import tensorflow_import\ntensorflow_import.quiet()\nimport tensorflow\n'
+    returncode, err = run(tmp_path, CHATTER + "raise ImportError('libcudart is missing')", code)
+    assert returncode == 1
+    assert err.startswith('a notice of a library\n')
+    assert err.endswith('ImportError: libcudart is missing\n')
+
+
+def test_a_crash_during_the_import_shows_where(tmp_path):
+    code = 'from lingpipe.process import tensorflow_import\ntensorflow_import.quiet()\nimport tensorflow\n'
+    returncode, err = run(tmp_path, 'import os; os.abort()', code)
+    assert returncode == -6
+    assert 'Fatal Python error: Aborted' in err and 'tensorflow/__init__.py' in err
+
+
+@pytest.mark.parametrize('level, err', [('0', 'a notice of a library\n'), ('1', 'a notice of a library\n'), ('2', ''), ('3', '')])
+def test_the_environment_may_ask_for_the_messages(tmp_path, level, err):
+    code = 'from lingpipe.process import tensorflow_import\ntensorflow_import.quiet()\nimport tensorflow\n'
+    assert run(tmp_path, CHATTER, code, TF_CPP_MIN_LOG_LEVEL=level) == (0, err)
+
+
+@pytest.mark.parametrize('module', ['lingpipe.trainer', 'tools.show_schedule'])
+def test_a_missing_tensorflow_is_one_sentence_with_the_remedy(tmp_path, module):
+    code = f"import runpy, sys\nsys.argv = ['x', '--model=image.digits.Dense']\nrunpy.run_module('{module}', run_name='__main__')"
+    returncode, err = run(tmp_path, None, code)
+    assert returncode == 1
+    assert err == (f"{'trainer' if 'trainer' in module else 'tools'}: TensorFlow is not installed, and it is installed only by an extra; "
+                   "run pip install -e '.[cpu]' in lingpipe's folder, or '.[gpu]' for NVIDIA GPUs.\n")

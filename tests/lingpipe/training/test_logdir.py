@@ -1,0 +1,101 @@
+"""The logdir's promises: no training goes on as another one, and no file beside the checkpoints ends one or hides whose it is."""
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+import tensorflow as tf
+
+from lingpipe.checkpoint import Checkpointer
+from lingpipe.training import logdir, registry
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch):
+    monkeypatch.syspath_prepend(os.path.dirname(os.path.dirname(__file__)))
+
+
+def make_params(**overrides):
+    return registry.get('tiny_experiment.Tiny').set(**overrides)
+
+
+def save(directory, step, params=None):
+    metadata = {'params': params.to_text()} if params else {}
+    Checkpointer(str(directory / 'checkpoints')).save(step, {'w': tf.Variable(1.)}, metadata)
+
+
+# What params.txt may be: bytes, None for no file, or 'directory'.
+DAMAGED = {'absent': None, 'empty': b'', 'junk': bytes(range(256)) * 9, 'null': b'\0' * 99, 'a number': b'5', 'a directory': 'directory'}
+
+
+def put(path, content):
+    if content == 'directory':
+        path.mkdir()
+        (path / 'inside').write_text('')
+    elif content is not None:
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize('what', [*DAMAGED, 'truncated', 'of another experiment'])
+def test_checkpoint_tells_whose_it_is_whatever_params_txt_says(tmp_path, caplog, what):
+    params = make_params()
+    contents = {**DAMAGED, 'truncated': params.to_text()[:500].encode(), 'of another experiment': make_params(seed=3).to_text().encode()}
+    save(tmp_path, 1, params)
+    put(tmp_path / 'params.txt', contents[what])
+    with pytest.raises(ValueError, match=rf'^cannot resume training in {tmp_path}: it holds a training whose seed '
+                                         r'\(was 0, is 4\) differ; '):
+        logdir.claim(str(tmp_path), make_params(seed=4))
+    assert not caplog.records
+    logdir.claim(str(tmp_path), params)
+    assert (tmp_path / 'params.txt').read_text() == params.to_text()
+    is_set_aside = what not in ('absent', 'empty')
+    assert [record.getMessage() for record in caplog.records] == [
+        f'{tmp_path}/params.txt cannot be used: it is damaged, or tells of another experiment than the checkpoints; it is now '
+        'params.txt.bad'] * is_set_aside
+    assert (tmp_path / 'params.txt.bad').exists() == is_set_aside
+
+
+def test_what_may_change_is_written_anew_and_nothing_is_set_aside(tmp_path, caplog):
+    save(tmp_path, 1, make_params())
+    logdir.claim(str(tmp_path), make_params())
+    longer = make_params(**{'train.num_steps': 99})
+    logdir.claim(str(tmp_path), longer)
+    assert (tmp_path / 'params.txt').read_text() == longer.to_text()
+    assert sorted(os.listdir(tmp_path)) == ['checkpoints', 'params.txt'] and not caplog.records
+
+
+@pytest.mark.parametrize('content', ['junk', 'a directory', 'a number'])
+def test_damaged_params_txt_is_refused_if_nothing_else_tells_whose_it_is(tmp_path, content):
+    """As beside the checkpoints of an older lingpipe."""
+    save(tmp_path, 1)
+    put(tmp_path / 'params.txt', DAMAGED[content])
+    with pytest.raises(ValueError, match=rf'^{tmp_path}/params.txt cannot be read: .*; if it is the same experiment, move that file away, '
+                                         'or else choose another logdir'):
+        logdir.claim(str(tmp_path), make_params())
+    assert sorted(os.listdir(tmp_path)) == ['checkpoints', 'params.txt']
+
+
+def test_checkpoints_that_nobody_knows_anything_of_cost_a_warning(tmp_path, caplog):
+    save(tmp_path, 1)
+    logdir.claim(str(tmp_path), make_params())
+    assert [record.getMessage() for record in caplog.records] == [
+        f'neither params.txt nor a checkpoint in {tmp_path} tells whose experiment is there; it goes on as this one']
+    with pytest.raises(ValueError, match=r'seed \(was 0, is 4\) differ'):
+        logdir.claim(str(tmp_path), make_params(seed=4))
+
+
+def test_params_of_a_class_that_is_gone_cost_a_warning(tmp_path, caplog):
+    experiment = make_params().instantiate()
+    experiment.check_recorded(make_params().to_text().replace('tiny_experiment:Dense', 'tiny_experiment:Dence'))
+    assert re.fullmatch('the Params that the checkpoint holds cannot be read, so nothing tells whether they are those of this experiment: '
+                        "line 8: .*; did you mean 'Dense'\\?", caplog.records[0].getMessage())
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize('content', ['junk', 'a directory'])
+def test_new_training_begins_whatever_params_txt_is(tmp_path, content):
+    put(tmp_path / 'params.txt', DAMAGED[content])
+    put(tmp_path / 'params.txt.new', 'directory')
+    logdir.claim(str(tmp_path), make_params())
+    assert (tmp_path / 'params.txt').read_text() == make_params().to_text()

@@ -1,0 +1,108 @@
+"""Promises about the lock of a logdir: one trainer at a time, who says who it is, and none for the dead."""
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from lingpipe import trainer
+from lingpipe.training import logdir_lock
+
+SINCE = r'process {} on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d'
+
+
+def hold_for_long(logdir, connection):
+    """In another process."""
+    with logdir_lock.hold(logdir):
+        connection.send(True)
+        time.sleep(600)
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """A process that holds the lock of tmp_path."""
+    context = multiprocessing.get_context('fork')
+    here, there = context.Pipe()
+    process = context.Process(target=hold_for_long, args=(str(tmp_path), there), daemon=True)
+    process.start()
+    assert here.recv()
+    yield process
+    process.kill()
+    process.join()
+
+
+def test_second_owner_learns_who_the_first_is(tmp_path, holder):
+    message = (rf'^{re.escape(str(tmp_path))} is in use by {SINCE.format(holder.pid)}, and only one trainer at a time can write there; '
+               r'wait for that one or stop it, or choose another logdir\.$')
+    with pytest.raises(OSError, match=message), logdir_lock.hold(str(tmp_path)):
+        pass
+    assert holder.is_alive()
+
+
+@pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGTERM])
+def test_dead_owner_keeps_nothing(tmp_path, holder, number):
+    os.kill(holder.pid, number)
+    with logdir_lock.hold(str(tmp_path)):
+        assert re.fullmatch(SINCE.format(os.getpid()), (tmp_path / 'lock').read_text().strip())
+
+
+def test_trainer_does_not_touch_a_logdir_that_is_in_use(tmp_path, holder, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    unfinished = tmp_path / 'checkpoints' / 'tmp-step-00000004'
+    unfinished.mkdir(parents=True)
+    before = sorted(tmp_path.rglob('*'))
+    assert trainer.main(['trainer', '--model=tiny_experiment.Tiny', f'--logdir={tmp_path}']) == 1
+    assert re.match(rf'trainer: .* is in use by {SINCE.format(holder.pid)}, ', capsys.readouterr().err)
+    assert sorted(tmp_path.rglob('*')) == before
+
+
+def test_lock_that_was_let_go_can_be_had_again(tmp_path):
+    for _ in range(2):
+        with logdir_lock.hold(str(tmp_path / 'logs')):
+            pass
+
+
+def test_process_that_starts_itself_again_keeps_its_lock_and_its_name(tmp_path):
+    """The lock is tried for between the two programs of the process, too."""
+    code = ('import os, sys\n'
+            'from lingpipe.training import logdir_lock\n'
+            'with logdir_lock.hold(sys.argv[1]) as held:\n'
+            '    print(open(sys.argv[1] + "/lock").read().strip(), flush=True)\n'
+            '    input()\n'
+            '    if len(sys.argv) == 2:\n'
+            '        held.keep()\n'
+            '        os.execv(sys.executable, [*sys.orig_argv, "again"])\n')
+    with subprocess.Popen([sys.executable, '-c', code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        name = process.stdout.readline()
+        print(file=process.stdin, flush=True)
+        in_use = pytest.raises(OSError, match=f'is in use by {SINCE.format(process.pid)}')
+        with in_use, logdir_lock.hold(str(tmp_path)):   # tries for two seconds
+            pass
+        assert process.stdout.readline() == name
+        print(file=process.stdin, flush=True)
+    with logdir_lock.hold(str(tmp_path)):
+        pass
+
+
+def test_file_system_without_locks_costs_a_line(tmp_path, monkeypatch, caplog):
+    def refuse(*_):
+        raise OSError(37, 'No locks available')
+    monkeypatch.setattr('fcntl.flock', refuse)
+    with logdir_lock.hold(str(tmp_path)):
+        pass
+    assert [record.getMessage() for record in caplog.records] == [
+        f'{tmp_path}/lock cannot be locked (No locks available): nothing keeps another trainer from writing there.']
+
+
+def test_directory_in_the_place_of_the_lock_is_set_aside(tmp_path, caplog):
+    (tmp_path / 'lock').mkdir()
+    with logdir_lock.hold(str(tmp_path)) as held:
+        assert held.number is not None
+    assert 'lock cannot be used: it is a directory; it is now lock.bad' in caplog.records[0].getMessage()

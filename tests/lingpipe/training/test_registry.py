@@ -1,0 +1,109 @@
+"""The registry's promises: names from places, checks at the decorator, errors that name the nearest and the broken."""
+import sys
+
+import pytest
+
+from lingpipe.training import registry
+
+GOOD = '''
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.registry import register
+
+@register
+class {name}:
+    """Trains {name}.
+
+    More.
+    """
+    @classmethod
+    def params(cls):
+        return Experiment.Params(seed=7)
+'''
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """An empty package params of its own in front of the path."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in list(sys.modules):
+        if name == 'params' or name.startswith(('params.', 'mypkg')):
+            monkeypatch.delitem(sys.modules, name)
+    write(tmp_path, 'params/__init__.py', '')
+    yield tmp_path
+    for name in list(sys.modules):
+        if name == 'params' or name.startswith(('params.', 'mypkg')):
+            del sys.modules[name]
+
+
+def write(root, path, text):
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+def test_class_in_params_is_named_by_its_place_below_params(root):
+    write(root, 'params/image/__init__.py', '')
+    write(root, 'params/image/digits.py', GOOD.format(name='AmoebaNet'))
+    assert registry.all_names() == ['image.digits.AmoebaNet']
+    assert registry.get('image.digits.AmoebaNet').seed == 7
+
+
+def test_class_elsewhere_is_named_by_its_whole_name_and_not_listed(root):
+    write(root, 'mypkg/exps.py', GOOD.format(name='Foo'))
+    assert registry.get('mypkg.exps.Foo').seed == 7
+    assert registry.all_names() == []
+
+
+def test_imported_class_and_unregistered_subclass_are_not_listed(root):
+    write(root, 'params/a.py', GOOD.format(name='Foo'))
+    write(root, 'params/b.py', 'from params.a import Foo\nclass Bar(Foo):\n    """Bar."""\n')
+    assert registry.all_names() == ['a.Foo']
+    with pytest.raises(ValueError, match=r'params\.b\.Bar is a class but not a registered experiment; put @register above it\.'):
+        registry.get('b.Bar')
+
+
+def test_params_may_be_a_plain_method(root):
+    write(root, 'params/a.py', GOOD.format(name='Foo').replace('    @classmethod\n', ''))
+    assert registry.get('a.Foo').seed == 7
+
+
+def test_summary_is_the_first_line_of_the_docstring(root):
+    write(root, 'params/a.py', GOOD.format(name='Foo'))
+    assert registry.summary(registry.find('a.Foo')) == 'Trains Foo.'
+
+
+def test_unknown_name_says_the_nearest(root):
+    write(root, 'params/a.py', GOOD.format(name='AmoebaNet'))
+    with pytest.raises(ValueError, match=r"there is no experiment 'a\.AmobaNet'; did you mean a\.AmoebaNet\?"):
+        registry.get('a.AmobaNet')
+    with pytest.raises(ValueError, match=r"there is no experiment 'AmoebaNet'; did you mean a\.AmoebaNet\?"):
+        registry.get('AmoebaNet')
+
+
+def test_name_used_twice_is_refused(root):
+    write(root, 'params/a.py', GOOD.format(name='Foo') * 2)
+    with pytest.raises(ValueError, match=r'two experiments are named params\.a\.Foo; rename one of them\.'):
+        registry.get('a.Foo')
+
+
+def test_broken_module_is_reported_with_its_name_and_the_others_are_found(root):
+    write(root, 'params/a.py', GOOD.format(name='Foo'))
+    write(root, 'params/bad.py', 'import no_such_module')
+    found, broken = registry.find_all()
+    assert list(found) == ['a.Foo']
+    assert broken == {'params.bad': "No module named 'no_such_module'"}
+    with pytest.raises(ValueError, match=r"params\.bad cannot be imported: No module named 'no_such_module'"):
+        registry.all_names()
+
+
+@pytest.mark.parametrize('change, error', [
+    (('"""Trains Foo.\n\n    More.\n    """', ''), r'Foo has no docstring; say what it trains'),
+    (('def params', 'def parms'), r'Foo has no method params; write @classmethod def params\(cls\)'),
+    (('(cls)', '(cls, size)'), r'params needs the arguments size; it is called without any'),
+    (('return Experiment.Params(seed=7)', 'return 7'), r'a\.Foo\.params\(\) returns int, not Experiment\.Params'),
+    (('return Experiment.Params(seed=7)', "return {}['x']"), r"^a\.Foo\.params\(\) fails: KeyError: 'x'; correct that method\.$"),
+    (('seed=7', 'sed=7'), r"^a\.Foo\.params\(\) fails: sed does not exist: .*; correct that method\.$"),
+])
+def test_class_that_is_no_experiment_is_refused(root, change, error):
+    write(root, 'params/a.py', GOOD.format(name='Foo').replace(*change))
+    with pytest.raises(ValueError, match=error):
+        registry.get('a.Foo')
