@@ -34,7 +34,7 @@ from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.nested import NestedMap
 from lingpipe.pipeline.decoding import search
 from lingpipe.pipeline.decoding.search import SearchParams
-from lingpipe.pipeline.execution.placed import placed
+from lingpipe.pipeline.execution.placed import call_on, placed
 from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.pipeline.planning.dataflow import BATCH, Element, Value
 
@@ -111,24 +111,27 @@ class Decoder:
                 flat += [tf.convert_to_tensor(leaf, spec.dtype) for leaf, spec in
                          zip(nested.leaves(group.values[value.name]), value.specs, strict=True)]
             flat.append(tf.convert_to_tensor(group.limits, tf.int32))
-        found = self._functions[len(groups)](*flat)
+        try:
+            found = self._functions[len(groups)](*flat)
+        except tf.errors.CancelledError:   # Often all that is said when a device fails; see Program._call.
+            self._search_groups(*flat)
+            raise
         return [(found[f'{g} ids'].numpy(), found[f'{g} scores'].numpy()) for g in range(len(groups))]
 
     def _build(self, num_groups: int) -> Any:
         specs = [spec for value in self._batch_values for spec in map(_any_size, value.specs)] + [tf.TensorSpec([None], tf.int32)]
+        return tf.compat.v1.wrap_function(self._search_groups, specs * num_groups)  # which chains no stateful calls, as step_graph.py says
 
-        def body(*args: tf.Tensor) -> dict[str, tf.Tensor]:
-            """The decoding of all groups, with the arguments of one after those of the other."""
-            made = {}
-            for g in range(num_groups):
-                *flat, limits = args[g * len(specs):(g + 1) * len(specs)]
-                given, leaves = {}, iter(flat)
-                for value in self._batch_values:
-                    given[value] = nested.pack_like(value.spec, [next(leaves) for _ in value.specs])
-                made[f'{g} ids'], made[f'{g} scores'] = self._search(given, limits)
-            return made
-
-        return tf.compat.v1.wrap_function(body, specs * num_groups)  # which chains no stateful calls, as step_graph.py says
+    def _search_groups(self, *args: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Decodes all groups, with the arguments of one after those of the other: in a graph or, eagerly, step by step."""
+        made, num_args = {}, sum(len(value.specs) for value in self._batch_values) + 1
+        for g in range(len(args) // num_args):
+            *flat, limits = args[g * num_args:(g + 1) * num_args]
+            given, leaves = {}, iter(flat)
+            for value in self._batch_values:
+                given[value] = nested.pack_like(value.spec, [next(leaves) for _ in value.specs])
+            made[f'{g} ids'], made[f'{g} scores'] = self._search(given, limits)
+        return made
 
     def _search(self, fixed: dict[Value, Any], limits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The loop of one group."""
@@ -137,7 +140,7 @@ class Decoder:
         for part in self._parts:
             with tf.device(part.device):
                 elsewhere.append([tf.identity(weight) for weight in part.weights_elsewhere()])
-                made, mine = part.prepare(_of(fixed, part.fixed_in), elsewhere[-1])
+                made, mine = call_on(part.device, part.prepare, [_of(fixed, part.fixed_in), elsewhere[-1]])
                 fixed.update(zip(part.fixed_out, made, strict=True))
                 kept.append(mine)
                 past.append(part.initial_past(tf.shape(limits)[0]))
@@ -153,12 +156,10 @@ class Decoder:
             moving: dict[Value, Any] = {self._target: state_now.next}
             next_past = {}
             for key, part, given, mine, shared in zip(keys, self._parts, read, kept, elsewhere, strict=True):
-                with tf.device(part.device):
-                    made, next_past[key] = part.step(state_now.position, state_now.parents, _of(moving, part.moving_in),
-                                                     given, mine, past_now[key], shared)
-                    moving.update(zip(part.moving_out, made, strict=True))
-            with tf.device(self._last):
-                state_then = advance(state_now, moving[self._candidates], limits)
+                made, next_past[key] = call_on(part.device, part.step, [
+                    state_now.position, state_now.parents, _of(moving, part.moving_in), given, mine, past_now[key], shared])
+                moving.update(zip(part.moving_out, made, strict=True))
+            state_then = call_on(self._last, advance, [state_now, moving[self._candidates], limits])
             return nested.leaves({'0': state_then, '1': next_past})
 
         keys = [f'{k:05d}' for k in range(len(self._parts))]

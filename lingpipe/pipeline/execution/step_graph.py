@@ -21,6 +21,7 @@ from lingpipe.pipeline.execution import compiled_task
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.bad_ids import BadIdError, find_bad_id
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
+from lingpipe.pipeline.execution.placed import call_on
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.cell import Cell, Leaf, edges_of_tasks
 from lingpipe.pipeline.planning.dataflow import BATCH, Element, Value
@@ -95,8 +96,7 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
                     start = tf.timestamp()
                 before = [start.op]
             with tf.control_dependencies(before):
-                results = traced.function(step, index[device][m], *given) if not tf.executing_eagerly() else \
-                    _run_alone(traced, device, [step, index[device][m], *given])
+                results = call_on(device, traced.function, [step, index[device][m], *given])
             op = None if tf.executing_eagerly() else results[0].op
             if is_timed:
                 with tf.control_dependencies(results):
@@ -196,17 +196,6 @@ def _stacked(stamps: dict[str, list[tuple[Task, list[tf.Tensor]]]]) -> tf.Tensor
         with tf.device(device):
             made.append(tf.stack([tf.stack(pair) for _, pair in pairs]))
     return tf.concat(made, 0)
-
-
-def _run_alone(task: compiled_task.Task, device: str, given: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Runs one task in a graph of its own, without which TensorFlow calls no function on a worker; results stay on its device."""
-    def body(*args: tf.Tensor) -> list[tf.Tensor]:
-        with tf.device(device):
-            return task.function(*args)
-
-    function = tf.compat.v1.wrap_function(body, [tf.TensorSpec(t.shape, t.dtype) for t in given])
-    with tf.device(None):
-        return function(*given)   # type: ignore[no-any-return]
 
 
 def _split(batch: dict[str, Any], wanted: Iterable[Value], num_micro_batches: int) -> dict[tuple[Leaf, int], tf.Tensor]:

@@ -255,6 +255,48 @@ def test_a_cell_makes_a_step_of_one_group_while_another_cell_makes_one_of_anothe
     assert Meet.meeting.are_both_inside.is_set()
 
 
+class Checked(Layer):
+    """x, if it is finite."""
+
+    is_positionwise = True
+
+    def fprop(self, theta, ctx, x):
+        with tf.control_dependencies([tf.debugging.assert_all_finite(x, 'an activation is no number')]):
+            return tf.identity(x)
+
+    def cost(self, x):
+        return Cost(0, 0, x)
+
+
+@pytest.mark.parametrize(('params', 'where'), [(GREEDY, 'source'), (BEAM, 'target'), (BEAM, None)], ids=['prepare', 'step', 'none'])
+def test_decoding_that_is_cut_off_says_why(monkeypatch, params, where):
+    """TensorFlow often says of a failure on one of several devices that something was cancelled, and no more."""
+    wrap_function, wrapped = tf.compat.v1.wrap_function, []
+
+    def cut_off(body, signature):
+        wrapped.append(wrap_function(body, signature))
+
+        def call(*args):
+            raise tf.errors.CancelledError(None, None, 'RecvAsync is cancelled.')
+        return wrapped[-1] if len(wrapped) > 1 else call
+
+    decoder_layer = layers.TransformerDecoderLayer.Params(name='decoder', model_dim=D, num_heads=2, hidden_dim=24, memory_dim=D,
+                                                          reads={'memory': 'encoded'})
+    model = layers.Sequential.Params(name='model', layers=(
+        layers.Embedding.Params(name='source', vocab_size=V, dim=D, reads={'ids': 'source'}),
+        Checked.Params(name='checked_source', writes='encoded'),
+        layers.Embedding.Params(name='target', vocab_size=V, dim=D, reads={'ids': 'target'}), decoder_layer,
+        Checked.Params(name='checked_target'), layers.Logits.Params(name='softmax', input_dim=D, vocab_size=V, writes='logits'),
+        layers.CrossEntropyLoss.Params(name='loss', reads={'x': 'logits', 'labels': 'label'}))).instantiate('model')
+    program = make_program(model, 3)
+    if where:
+        program.weights[f'model/{where}/w'].assign(np.full([V, D], np.nan))
+    monkeypatch.setattr(tf.compat.v1, 'wrap_function', cut_off)
+    error, sentence = (tf.errors.InvalidArgumentError, 'an activation is no number') if where else (tf.errors.CancelledError, 'RecvAsync')
+    with pytest.raises(error, match=sentence):
+        Decoder(program, params, START, END).decode([Group({'source': one}, [LIMIT] * len(one)) for one in np.split(sentences(), 2)])
+
+
 def test_averages_of_weights_are_used():
     model = network()
     spec = {name: tf.TensorSpec([2, S], tf.int32) for name in ('source', 'target', 'label')} | {'weight': tf.TensorSpec([2, S])}
