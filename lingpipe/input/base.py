@@ -144,6 +144,21 @@ class Input(Configurable):
         index, _ = order.indices(tf.constant([position], tf.int64), self.num_examples(), p.seed, p.shuffle)
         return self.name_of(int(index[0]))
 
+    def num_real_examples(self, position: int) -> int:
+        """How many examples the mini-batch at a position has; copies of the last one fill it up.
+
+        Raises:
+          ValueError: the source makes mini-batches of its own, and does not say it of them.
+        """
+        p = self.params
+        if type(self).dataset is not Input.dataset:
+            raise ValueError(f'{type(self).__name__} makes its own mini-batches, and a layer of the '
+                             'network must not see the copies that fill up the last one; give it '
+                             'num_real_examples(position).')
+        if p.num_epochs is None:
+            return p.batch_size
+        return min(p.batch_size, p.num_epochs * self.num_examples() - position)
+
     def num_batches(self, position: int = 0) -> int | None:
         """How many batches `dataset(position)` has; None if it has no end."""
         if self.params.num_epochs is None:

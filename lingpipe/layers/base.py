@@ -225,9 +225,13 @@ class Layer(Configurable):
 
     # Whether the result for an example depends on the other examples of the mini-batch, as in a
     # contrastive loss. A plan with more than one micro-batch or replica is then refused.
-    # The last mini-batch of an evaluation is filled up with copies of the last example, of weight 0:
-    # such a layer reads `weight` and leaves them out, or they change the results of the others.
     needs_whole_batch = False
+
+    # Whether the copies of the last example, of weight 0, that fill up the last mini-batch of an
+    # evaluation would change a loss or metric, as they change the mean of a penalty over the examples.
+    # That mini-batch is then evaluated without them, at its own size, as it is where a layer says
+    # needs_whole_batch.
+    counts_copies = False
 
     # Names of own weights whose next value depends on the examples in a way that nobody can merge over
     # the parts of a mini-batch. A plan with more than one part, or an update of more than one mini-batch,

@@ -82,7 +82,8 @@ class Context:
         """Adds to the objective of the mini-batch the mean of `value`, a scalar, over the micro-batches, whatever examples weigh.
 
         So an L2 term of the weights counts once, as it is, and a mean over examples is that of the mini-batch. (Of mini-batches that
-        are accumulated, the mean is weighted with what each weighs.)
+        are accumulated, the mean is weighted with what each weighs.) A layer whose penalty depends
+        on the examples says `counts_copies` (base.py).
         """
         self.emit_loss(path, name, tf.cast(value, tf.float32) * self.mean_weight)
 

@@ -22,8 +22,8 @@ Refused, by name:
 Other than in Keras:
 
   - BatchNormalization normalises with the moments of the micro-batch; only its moving averages are the mini-batch's;
-  - what `add_loss` is given is averaged over the micro-batches: right for a mean over examples, as Keras' own losses are. In an
-    evaluation the mean takes in the copies of the last example that fill up the last mini-batch; their outputs do not count;
+  - what `add_loss` is given is averaged over the micro-batches: right for a mean over examples, as
+    Keras' own losses are;
   - a layer of your own that lets examples see each other, which nobody can know, sees those of the micro-batch;
   - an Embedding learns from the sum of the gradients of an id that occurs several times, as in Keras with a dense gradient; most
     optimizers of Keras 3 on TensorFlow square each of them instead (optimizers.py);
@@ -102,7 +102,10 @@ class KerasLayer(Layer):
                             dtype=tf.as_dtype(variable.dtype))
         self._state = KerasState(self.path, self.keras_layer, self._variables)
         self._data_names = self._names_of_data() if self._state.names else ()
-        self.needs_whole_batch = any(_mixes_examples(inner) for inner in self.keras_layer._flatten_layers())
+        inner_layers = list(self.keras_layer._flatten_layers())
+        self.needs_whole_batch = any(_mixes_examples(inner) for inner in inner_layers)
+        self.counts_copies = _has_code_of_users(p) or any(
+            inner.activity_regularizer is not None for inner in inner_layers)
         self.unmerged_state = [name for name in self._data_names if not self._is_averaged(name)]
 
     def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
@@ -235,6 +238,14 @@ def _check_supported(path: str, keras_layer: Any, output: Any) -> None:
         if isinstance(inner, keras.layers.Normalization) and inner.input_mean is None:
             raise ValueError(f'{path}: a Normalization without mean and variance has not been adapted to data; give them in config, as '
                              f'{{"mean": [...], "variance": [...]}}.')
+
+
+def _has_code_of_users(params: Any) -> bool:
+    """Whether anything in the layer is registered with Keras as 'package>Name'.
+
+    Such code may add losses, or let examples see each other.
+    """
+    return '>' in params.class_name or '>' in params.config
 
 
 def _mixes_examples(keras_layer: Any) -> bool:

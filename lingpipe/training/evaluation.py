@@ -10,11 +10,13 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
 from absl import logging
 
 from lingpipe.checkpoint import side_files
 from lingpipe.input import Input
 from lingpipe.input.first_batch import check_batch, first_batch, named
+from lingpipe.layers import nested
 from lingpipe.pipeline.execution.bad_ids import BadIdError
 from lingpipe.pipeline.execution.evaluator import Evaluator
 from lingpipe.pipeline.execution.program import Program
@@ -46,7 +48,7 @@ class Evaluations:
     def __init__(self, program: Program, inputs: Mapping[str, Input], task: Task, logdir: str):
         self.inputs = inputs
         self._program, self._task, self._logdir = program, task, logdir
-        self._evaluators: dict[str, Evaluator] = {}
+        self._evaluators: dict[tuple[str, int], Evaluator] = {}   # by eval input and size of mini-batch
 
     def check(self, name: str) -> None:
         """Reads one mini-batch of the eval input `name`, and computes nothing.
@@ -60,6 +62,9 @@ class Evaluations:
                 raise ValueError(f'{type(source).__name__} gives mini-batches of {len(source.specs())} shapes, but an evaluation takes '
                                  'one; give it one bucket of lengths.')
             evaluator, batches = self._evaluator(name), source.batches()
+            if evaluator.counts_copies and source.num_real_examples(0):
+                last = (source.num_batches() or 1) - 1
+                self._evaluator(name, source.num_real_examples(last * source.params.batch_size))
         if first_batch(f'eval_inputs.{name}', source, 0, batches, evaluator.check) is None:
             raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
 
@@ -75,10 +80,11 @@ class Evaluations:
           ValueError: it has no examples, or one that the network cannot use.
         """
         one = self.inputs[name]
-        review, evaluator = self._task.review(one), self._evaluator(name)
+        review = self._task.review(one)
         sums: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
         for number, batch in enumerate(one.batches()):
             position = number * one.params.batch_size
+            evaluator, batch = self._without_copies(name, position, batch)
             check = functools.partial(check_batch, f'eval_inputs.{name}', one, position, batch, evaluator.check)
             try:
                 results, fetched = evaluator.step(batch)
@@ -97,11 +103,34 @@ class Evaluations:
             raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
         return Evaluation({metric: mean(pairs) for metric, pairs in sums.items()}, review)
 
-    def _evaluator(self, name: str) -> Evaluator:
-        if name not in self._evaluators:
-            review = self._task.review(self.inputs[name])
-            self._evaluators[name] = self._program.evaluator(self.inputs[name].spec(), fetch=review.fetch if review else ())
-        return self._evaluators[name]
+    def _evaluator(self, name: str, size: int | None = None) -> Evaluator:
+        """Returns the evaluator for mini-batches of an eval input, of `size` examples; default: whole ones."""
+        source = self.inputs[name]
+        size = source.params.batch_size if size is None else size
+        if (name, size) not in self._evaluators:
+            review, spec = self._task.review(source), source.spec()
+            if size != source.params.batch_size:
+                spec = nested.map_leaves(
+                    lambda one: tf.TensorSpec([size, *one.shape[1:]], one.dtype), spec)
+            fetch = review.fetch if review else ()
+            self._evaluators[name, size] = self._program.evaluator(spec, fetch=fetch)
+        return self._evaluators[name, size]
+
+    def _without_copies(self, name: str, position: int,
+                        batch: dict[str, Any]) -> tuple[Evaluator, dict[str, Any]]:
+        """Returns the evaluator for the mini-batch at a position, and what it evaluates of it.
+
+        As a rule these are all: the copies that fill up the last mini-batch have weight 0, so they
+        change nothing, and one traced step serves all mini-batches. Copies that a layer would count
+        all the same are cut off.
+        """
+        evaluator, source = self._evaluator(name), self.inputs[name]
+        if not evaluator.counts_copies:
+            return evaluator, batch
+        size = source.num_real_examples(position)
+        if size == source.params.batch_size:
+            return evaluator, batch
+        return self._evaluator(name, size), nested.map_leaves(lambda tensor: tensor[:size], batch)
 
     def draw(self, name: str, step: int, evaluation: Evaluation) -> Picture | None:
         """Writes the picture of an evaluation after `step`, if its task draws one.

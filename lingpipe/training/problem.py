@@ -27,7 +27,10 @@ class Review:
     fetch: Sequence[str] = ()
 
     def see(self, batch: Mapping[str, Any], fetched: Mapping[str, Any]) -> None:
-        """Looks at a mini-batch, and at the values of `fetch` for all of its examples, padding included (its weight is 0)."""
+        """Looks at a mini-batch, and at the values of `fetch` for all of its examples.
+
+        The last mini-batch may end in padding, which has weight 0.
+        """
         raise NotImplementedError(f'{type(self).__name__} has no see')
 
     def text(self) -> str:

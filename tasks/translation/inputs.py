@@ -89,6 +89,11 @@ class TranslationInput(Input):
         """Pairs that are used."""
         return int(self._cells.sizes.sum())
 
+    def num_real_examples(self, position: int) -> int:
+        """How many pairs the batch at a position has; copies of the last one fill it up."""
+        batch = self._deck.batch(tf.constant(self._batch_number(position), tf.int64))
+        return int(tf.math.count_nonzero(batch.is_real))
+
     def num_batches(self, position: int = 0) -> int | None:
         """How many batches `dataset(position)` has; None if it has no end."""
         if self.params.num_epochs is None:

@@ -54,6 +54,12 @@ class Evaluator:
         self._run: Callable[[dict[str, Any]], Ran] | None = None
         self._step: Any = None
 
+    @property
+    def counts_copies(self) -> bool:
+        """Whether copies that fill up a mini-batch would change losses or metrics, though of weight 0."""
+        layers = self._program.network.layers()
+        return any(layer.counts_copies or layer.needs_whole_batch for layer in layers)
+
     def check(self, batch: dict[str, Any]) -> BadId | None:
         """Raises ValueError for a mini-batch of another spec; returns an id in it that a layer cannot use, if there is one."""
         return find_bad_id(self._plan.elements, check_batch(batch, self._batch_spec))

@@ -107,6 +107,8 @@ def test_evaluation_is_one_pass_in_order_and_pads_the_last_batch():
     assert batches_of(source, key='weight') == [[1., 1., 1., 1.], [1., 1., 1., 1.], [1., 1., 0., 0.]]
     assert source.num_batches() == 3
     assert numbers(batch_size=4).num_batches() is None
+    assert [source.num_real_examples(position) for position in (0, 4, 8)] == [4, 4, 2]
+    assert numbers(batch_size=4).num_real_examples(8) == 4
 
 
 def test_evaluation_of_less_than_a_batch_is_one_padded_batch():

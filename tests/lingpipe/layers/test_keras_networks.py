@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import types
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -12,11 +13,15 @@ import pytest
 import tensorflow as tf
 
 from lingpipe import layers
+from lingpipe.input import ArrayInput
 from lingpipe.layers import nested
+from lingpipe.layers.base import Weight
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.training.evaluation import Evaluations
+from lingpipe.training.problem import Review
 
 RATE, STEPS, SEED = 0.3, 3, 5
 TOLERANCE = 2e-6
@@ -64,23 +69,35 @@ def learned(members: Sequence[Any], batches: Sequence[dict[str, np.ndarray]], nu
     return Outcome(losses, {path: variable.numpy() for path, variable in program.weights.items()}, float(total / weight))
 
 
+def own_weights(members: Sequence[Any]) -> list[list[Weight]]:
+    """The weights of each layer."""
+    network = layers.Sequential.Params(layers=tuple(members)).instantiate('model')
+    return [list(layer.own_weights.values()) for layer in network.elements()]
+
+
+def keras_model(specs: Sequence[Spec], members: Sequence[Any],
+                image: np.ndarray) -> keras.Sequential:
+    """The same network in Keras, for such images, with the first weights of `members`."""
+    classes = [getattr(keras.layers, name, None) or keras.saving.get_registered_object(name)
+               for name, _ in specs]
+    originals = [made.from_config(config) for made, (_, config) in zip(classes, specs, strict=True)]
+    model = keras.Sequential([keras.Input(image.shape[1:], dtype=image.dtype), *originals])
+    for own, original in zip(own_weights(members), originals, strict=False):
+        original.set_weights([weight.initial_value(SEED).numpy() for weight in own])
+    return model
+
+
 def expected(specs: Sequence[Spec], members: Sequence[Any], batches: Sequence[dict[str, np.ndarray]], **compiled: Any) -> Outcome:
     """What keras.Sequential learns from the same mini-batches, from the same first weights."""
-    network = layers.Sequential.Params(layers=tuple(members)).instantiate('model')
-    originals = [getattr(keras.layers, name, None) or keras.saving.get_registered_object(name) for name, _ in specs]
-    originals = [original.from_config(config) for original, (_, config) in zip(originals, specs, strict=True)]
-    image = batches[0]['image']
-    model = keras.Sequential([keras.Input(image.shape[1:], dtype=image.dtype), *originals])
-    owned = [list(layer.own_weights.values()) for layer, _ in zip(network.elements(), originals, strict=False)]
-    for own, original in zip(owned, originals, strict=True):
-        original.set_weights([weight.initial_value(SEED).numpy() for weight in own])
+    model = keras_model(specs, members, batches[0]['image'])
     model.compile(keras.optimizers.SGD(RATE), 'mse', **compiled)
 
     losses = []
     for batch in batches:
         model.reset_metrics()
         losses.append(float(model.train_on_batch(batch['image'], batch['target'], weights_for_keras(batch))))
-    weights = {weight.path: value for own, original in zip(owned, originals, strict=True)
+    weights = {weight.path: value
+               for own, original in zip(own_weights(members), model.layers, strict=False)
                for weight, value in zip(own, original.get_weights(), strict=True)}
     model.reset_metrics()
     evaluation = model.test_on_batch(batches[0]['image'], batches[0]['target'], weights_for_keras(batches[0]))
@@ -358,3 +375,104 @@ def test_a_mask_may_be_dropped() -> None:
     with pytest.warns(UserWarning, match='does not support masking'):
         wanted = expected(specs, members, sentences())
     assert_equal(learned(members, sentences(), 2), wanted)
+
+
+# Evaluations: the copies that fill up the last mini-batch.
+
+@keras.saving.register_keras_serializable('lingpipe_networks')
+class Centered(keras.layers.Layer):
+    """A layer of a user, which lets examples see each other, and adds a loss of its own."""
+
+    def call(self, x: Any) -> Any:
+        self.add_loss(keras.ops.mean(keras.ops.square(x)))
+        return x - keras.ops.mean(x, axis=0, keepdims=True)
+
+
+class TenRows(ArrayInput):
+    """In mini-batches of 8, the last is filled up with six copies of the last example."""
+
+    def load(self) -> dict[str, np.ndarray]:
+        batches = rows(num_batches=2)
+        return {name: np.concatenate([batch[name] for batch in batches])[:10]
+                for name in ('image', 'target')}
+
+
+SEES_COPIES: dict[str, list[Spec]] = {
+    'activity regularizers': REGULARIZED,
+    'a softmax over examples': [
+        ('Dense', {'units': 4}), ('Softmax', {'axis': 0}), ('Dense', {'units': 2})],
+    "a user's layer": [
+        ('Dense', {'units': 4}), ('lingpipe_networks>Centered', {}), ('Dense', {'units': 2})]}
+
+
+class Sizes(Review):
+    """Notes how many examples of each mini-batch it is shown, and how many outputs."""
+
+    fetch = ('x',)
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int]] = []
+
+    def see(self, batch: Mapping[str, Any], fetched: Mapping[str, Any]) -> None:
+        self.seen.append((len(batch['image']), len(fetched['x'])))
+
+
+def evaluated(members: Sequence[Any], num_cells: int, num_micro_batches: int = 1,
+              source_class: type[ArrayInput] = TenRows, review: Review | None = None) -> float:
+    """The loss on all examples of a source, in mini-batches of 8."""
+    network = layers.Sequential.Params(layers=tuple(members)).instantiate('model')
+    source = source_class.Params(batch_size=8, shuffle=False, num_epochs=1).instantiate()
+    params = PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches)
+    learner = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=RATE)).instantiate()
+    program = Program(network, source.spec(), params, learner, seed=SEED)
+    task: Any = types.SimpleNamespace(review=lambda source: review)   # All that is asked of a task.
+    evaluations = Evaluations(program, {'test': source}, task, '')
+    evaluations.check('test')
+    evaluation = evaluations.run('test')
+    assert evaluation is not None
+    return evaluation.metrics['loss']
+
+
+@pytest.mark.parametrize('specs', SEES_COPIES.values(), ids=SEES_COPIES)
+def test_an_evaluation_is_that_of_keras_where_layers_would_see_copies(specs: list[Spec]) -> None:
+    """Copies have weight 0, but counted in penalties, and wherever examples see each other."""
+    members = [*keras_layers(specs, (5,)), MSE]
+    examples = TenRows.Params(batch_size=8).instantiate().load()
+    model = keras_model(specs, members, examples['image'])
+    model.compile(loss='mse')
+
+    found = evaluated(members, num_cells=1)
+    wanted = model.evaluate(examples['image'], examples['target'], batch_size=8, verbose=0)
+    np.testing.assert_allclose(found, wanted, rtol=TOLERANCE)
+    assert evaluated(members, num_cells=3) == found
+
+
+def test_an_evaluation_in_micro_batches_is_that_of_keras() -> None:
+    """The two examples of the last mini-batch, which is not divided by four, are one micro-batch."""
+    members = [*keras_layers(REGULARIZED, (5,)), MSE]
+    whole, *split = [evaluated(members, num_cells, num_micro_batches)
+                     for num_cells, num_micro_batches in ((1, 1), (1, 4), (3, 4))]
+    np.testing.assert_allclose(split[0], whole, rtol=TOLERANCE)
+    assert split[0] == split[1]
+
+
+@pytest.mark.parametrize(('specs', 'sizes'), [
+    (REGULARIZED, [8, 2]), ([('Dense', {'units': 2})], [8, 8])])
+def test_a_review_sees_what_is_evaluated(specs: list[Spec], sizes: list[int]) -> None:
+    """One traced step of a fixed shape serves all mini-batches where copies change nothing."""
+    review = Sizes()
+    evaluated([*keras_layers(specs, (5,)), MSE], num_cells=2, review=review)
+    assert review.seen == [(size, size) for size in sizes]
+
+
+def test_a_source_with_mini_batches_of_its_own_must_say_which_examples_are_real() -> None:
+    class OwnBatches(TenRows):
+        def dataset(self, position: int = 0) -> tf.data.Dataset:
+            return super().dataset(position)
+
+    sees_copies = [*keras_layers(REGULARIZED, (5,)), MSE]
+    sentence = r'eval_inputs\.test: OwnBatches makes its own mini-batches, .* give it num_real'
+    with pytest.raises(ValueError, match=sentence):
+        evaluated(sees_copies, 1, source_class=OwnBatches)
+    sees_none = [*keras_layers([('Dense', {'units': 2})], (5,)), MSE]
+    evaluated(sees_none, 1, source_class=OwnBatches)

@@ -178,8 +178,11 @@ def test_evaluation_sees_each_pair_once_and_padding_weighs_nothing(corpus, bucke
     assert len(batches) == source.num_batches() and source.num_batches(4 * len(batches)) == 0
     rows = np.concatenate([batch['index'] for batch in batches])
     assert sorted(rows[rows >= 0]) == list(range(len(corpus.texts('test', 'source'))))
-    for batch in batches:
-        assert ((batch['weight'].sum(axis=1) > 0) == (batch['index'] >= 0)).all()
+    for number, batch in enumerate(batches):
+        is_real = batch['index'] >= 0
+        num_real = source.num_real_examples(4 * number)
+        assert ((batch['weight'].sum(axis=1) > 0) == is_real).all()
+        assert is_real[:num_real].all() and not is_real[num_real:].any()
     english = corpus.ids('test', 'english')[1]
     assert sum(batch['weight'].sum() for batch in batches) == english[-1] + len(english) - 1
 
