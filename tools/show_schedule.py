@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> None:
         print(json.dumps({'schedule': args.schedule, 'num_cells': k, 'num_micro_batches': m, 'step': simulation.step_s,
                           'bubble_share': simulation.bubble_share, 'bound': bound(k, m),
                           'peak_live_micro_batches': list(simulation.peak_live),
-                          'devices': [[str(task) for task in tasks] for tasks in schedule.devices]}))
+                          'devices': [[str(slot) for slot in slots] for slots in schedule.devices]}))
         return
     print(grid(schedule))
     print(f'step {simulation.step_s:g}   bubble {simulation.bubble_share:.1%}   speed-up {(1 - simulation.bubble_share) * k:.2f} of {k} '

@@ -253,7 +253,7 @@ class Program:
                 results = {name: tf.identity(value) for name, value in decision.results.items()}
             if kind == 'timed':
                 results['stamps'] = ran[0].stamps
-                shape.timed_tasks = ran[0].tasks
+                shape.timed_tasks = ran[0].slots
             return results
 
         return tf.compat.v1.wrap_function(body, specs)

@@ -26,7 +26,7 @@ from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.cell import Cell, Leaf, edges_of_tasks
 from lingpipe.pipeline.planning.dataflow import BATCH, Element, Value
 from lingpipe.pipeline.planning.dependencies import play
-from lingpipe.pipeline.planning.schedules import Schedule, Task
+from lingpipe.pipeline.planning.schedules import Schedule, Slot
 
 
 @dataclasses.dataclass
@@ -36,13 +36,13 @@ class Ran:
     Attributes:
       last: the last op of every device, by cell: what comes after must wait for it.
       values: value -> its leaves for each micro-batch, as long as the cells give them.
-      stamps: [num_tasks, 2] seconds, start and end, in the order of `tasks`, if asked for.
-      tasks: in the order of the calls on each device, device after device.
+      stamps: [num_tasks, 2] seconds, start and end, in the order of `slots`, if asked for.
+      slots: in the order of the calls on each device, device after device.
     """
     last: list[tf.Operation]
     values: dict[tuple[Leaf, int], tf.Tensor]
     stamps: tf.Tensor | None
-    tasks: list[Task]
+    slots: list[Slot]
 
 
 def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, int], compiled_task.Task],
@@ -79,7 +79,7 @@ def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, 
     if not tf.executing_eagerly():
         first_micro_batch = _after_ref_variable(first_micro_batch)
     index = _indices(first_micro_batch, [cell.device for cell in cells], schedule.num_micro_batches)
-    stamps: dict[str, list[tuple[Task, list[tf.Tensor]]]] = {cell.device: [] for cell in cells}
+    stamps: dict[str, list[tuple[Slot, list[tf.Tensor]]]] = {cell.device: [] for cell in cells}
     for task in order:
         kind, k, m = task
         traced = tasks[kind, k]
@@ -189,7 +189,7 @@ def _indices(first: tf.Tensor, devices: Sequence[str], num_micro_batches: int) -
     return made
 
 
-def _stacked(stamps: dict[str, list[tuple[Task, list[tf.Tensor]]]]) -> tf.Tensor:
+def _stacked(stamps: dict[str, list[tuple[Slot, list[tf.Tensor]]]]) -> tf.Tensor:
     """[num_tasks, 2] seconds, device after device; each device sends all of its stamps in one tensor."""
     made = []
     for device, pairs in stamps.items():

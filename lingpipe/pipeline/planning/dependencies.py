@@ -1,17 +1,17 @@
-"""Dependencies: which task of a schedule waits for which, and when each of them therefore runs.
+"""Dependencies: which slot of a schedule waits for which, and when each of them therefore runs.
 
 K cells, M micro-batches, k a cell, m a micro-batch.
 """
 
 from collections.abc import Callable, Collection, Iterable
 
-from lingpipe.pipeline.planning.schedules import Schedule, Task
+from lingpipe.pipeline.planning.schedules import Schedule, Slot
 
 Edges = Collection[tuple[int, int]]
 """Pairs (maker cell, reader cell), maker < reader: the reader's forward reads what the maker's made."""
 
 Span = tuple[float, float]
-"""Start and end of a task, in seconds."""
+"""Start and end of a slot, in seconds."""
 
 
 def chain(num_cells: int) -> frozenset[tuple[int, int]]:
@@ -19,8 +19,8 @@ def chain(num_cells: int) -> frozenset[tuple[int, int]]:
     return frozenset((k, k + 1) for k in range(num_cells - 1))
 
 
-def dependency_graph(schedule: Schedule, edges: Edges | None = None) -> dict[Task, tuple[Task, ...]]:
-    """Returns what each task needs before it can start, besides its turn on its device.
+def dependency_graph(schedule: Schedule, edges: Edges | None = None) -> dict[Slot, tuple[Slot, ...]]:
+    """Returns what each slot needs before it can start, besides its turn on its device.
 
     F(k, m), and B(k, m) where it is fused with F, needs F(j, m) for every edge (j, k). B(k, m) needs its
     own F(k, m) unless fused, and B(j, m) for every edge (k, j) whose reader j has a backward.
@@ -43,81 +43,81 @@ def dependency_graph(schedule: Schedule, edges: Edges | None = None) -> dict[Tas
         makers[reader].append(maker)
         readers[maker].append(reader)
 
-    def needs(task: Task) -> Iterable[Task]:
-        kind, k, m = task
-        is_fused = schedule.is_fused(task)
+    def needs(slot: Slot) -> Iterable[Slot]:
+        kind, k, m = slot
+        is_fused = schedule.is_fused(slot)
         if kind == 'F' or is_fused:
-            yield from (Task('F', j, m) for j in makers[k])
+            yield from (Slot('F', j, m) for j in makers[k])
         if kind == 'B' and not is_fused:
-            yield Task('F', k, m)
-            yield from (Task('B', j, m) for j in readers[k] if j in schedule.backward_cells)
+            yield Slot('F', k, m)
+            yield from (Slot('B', j, m) for j in readers[k] if j in schedule.backward_cells)
 
-    return {task: tuple(needs(task)) for k in range(schedule.num_cells) for task in schedule.tasks_of(k)}
+    return {slot: tuple(needs(slot)) for k in range(schedule.num_cells) for slot in schedule.slots_of(k)}
 
 
-def dependencies(task: Task, schedule: Schedule, edges: Edges | None = None) -> tuple[Task, ...]:
-    """Returns the tasks that must end before `task` starts; see `dependency_graph` for many tasks."""
+def dependencies(slot: Slot, schedule: Schedule, edges: Edges | None = None) -> tuple[Slot, ...]:
+    """Returns the slots that must end before `slot` starts; see `dependency_graph` for many slots."""
     graph = dependency_graph(schedule, edges)
-    if task not in graph:
-        raise ValueError(unexpected(task, schedule))
-    return graph[task]
+    if slot not in graph:
+        raise ValueError(unexpected(slot, schedule))
+    return graph[slot]
 
 
 def play(
     schedule: Schedule,
-    duration_of: Callable[[Task], float],
+    duration_of: Callable[[Slot], float],
     edges: Edges | None = None,
-    arrival_of: Callable[[Task, Task, float], float] = lambda maker, reader, end: end,
-) -> dict[Task, Span]:
-    """Runs the schedule on paper: each task starts when its device is free and what it needs has arrived.
+    arrival_of: Callable[[Slot, Slot, float], float] = lambda maker, reader, end: end,
+) -> dict[Slot, Span]:
+    """Runs the schedule on paper: each slot starts when its device is free and what it needs has arrived.
 
     Args:
-      schedule: which tasks each device runs, in order.
-      duration_of: how long a task takes.
+      schedule: which slots each device runs, in order.
+      duration_of: how long a slot takes.
       edges: pairs (maker, reader); the chain by default.
-      arrival_of: when the result of the first task, which ends at `end`, is there for the second. Asked once
+      arrival_of: when the result of the first slot, which ends at `end`, is there for the second. Asked once
         for each pair, in the order of the reading device. Devices compute while they send.
 
     Returns:
-      The start and the end of each task.
+      The start and the end of each slot.
 
     Raises:
-      ValueError: the devices wait for each other for ever; names the first task that is stuck.
+      ValueError: the devices wait for each other for ever; names the first slot that is stuck.
     """
     graph = dependency_graph(schedule, edges)
-    spans: dict[Task, Span] = {}
+    spans: dict[Slot, Span] = {}
     position = [0] * len(schedule.devices)
     free_at = [0.0] * len(schedule.devices)
-    waiting: dict[Task, list[int]] = {}  # task -> devices whose next task needs it
+    waiting: dict[Slot, list[int]] = {}  # slot -> devices whose next slot needs it
     runnable = list(range(len(schedule.devices)))
     while runnable:
         device = runnable.pop()
-        for task in schedule.devices[device][position[device] :]:
-            missing = next((need for need in graph[task] if need not in spans), None)
+        for slot in schedule.devices[device][position[device] :]:
+            missing = next((need for need in graph[slot] if need not in spans), None)
             if missing is not None:
                 waiting.setdefault(missing, []).append(device)
                 break
-            start = max([free_at[device], *(arrival_of(need, task, spans[need][1]) for need in graph[task])])
-            free_at[device] = start + duration_of(task)
-            spans[task] = (start, free_at[device])
+            start = max([free_at[device], *(arrival_of(need, slot, spans[need][1]) for need in graph[slot])])
+            free_at[device] = start + duration_of(slot)
+            spans[slot] = (start, free_at[device])
             position[device] += 1
-            runnable += waiting.pop(task, ())
+            runnable += waiting.pop(slot, ())
 
-    for device, tasks in enumerate(schedule.devices):
-        if position[device] < len(tasks):
-            task = tasks[position[device]]
-            missing = next(need for need in graph[task] if need not in spans)
+    for device, slots in enumerate(schedule.devices):
+        if position[device] < len(slots):
+            slot = slots[position[device]]
+            missing = next(need for need in graph[slot] if need not in spans)
             raise ValueError(
-                f'schedule {schedule.name!r} deadlocks: device {device} waits at {task} for {missing}, '
+                f'schedule {schedule.name!r} deadlocks: device {device} waits at {slot} for {missing}, '
                 f'which can never start; run {missing} on device {schedule.device_of.get(missing)} before what waits for it.'
             )
     return spans
 
 
-def unexpected(task: Task, schedule: Schedule) -> str:
-    """Why a task is none of the schedule's, and what to do about it."""
+def unexpected(slot: Slot, schedule: Schedule) -> str:
+    """Why a slot is none of the schedule's, and what to do about it."""
     kinds = {'F': 'is the last, whose B is its F too', 'B': 'is not in backward_cells'}
     why = f'there are {schedule.num_cells} cells and {schedule.num_micro_batches} micro-batches, of kinds F and B'
-    if 0 <= task.cell < schedule.num_cells and 0 <= task.micro_batch < schedule.num_micro_batches and task.kind in kinds:
-        why = f'cell {task.cell} ' + kinds[task.kind]
-    return f'schedule {schedule.name!r} has no place for {task}: {why}; remove it.'
+    if 0 <= slot.cell < schedule.num_cells and 0 <= slot.micro_batch < schedule.num_micro_batches and slot.kind in kinds:
+        why = f'cell {slot.cell} ' + kinds[slot.kind]
+    return f'schedule {schedule.name!r} has no place for {slot}: {why}; remove it.'

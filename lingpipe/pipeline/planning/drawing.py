@@ -1,4 +1,4 @@
-"""Drawing: a schedule as a grid of letters; and when and where each task of a step ran, predicted by the simulator or measured.
+"""Drawing: a schedule as a grid of letters; and when and where each slot of a step ran, predicted by the simulator or measured.
 
 A picture (one row a device) and a trace file for chrome://tracing or ui.perfetto.dev are made from a Timeline,
 so a prediction and a measurement always look alike and can be laid one above the other.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lingpipe.pipeline.planning.dependencies import Edges, Span, play
-from lingpipe.pipeline.planning.schedules import Schedule, Task
+from lingpipe.pipeline.planning.schedules import Schedule, Slot
 
 CATEGORIES = {'F': 'forward', 'B': 'backward'}
 COLOURS = {'F': '#7fb2e5', 'B': '#f2a65a'}
@@ -20,38 +20,38 @@ OTHER_COLOUR = '#bbbbbb'
 
 @dataclass(frozen=True)
 class Timeline:
-    """The tasks of one step: start and end in seconds on any one clock, and the device of each."""
+    """The slots of one step: start and end in seconds on any one clock, and the device of each."""
 
-    spans: Mapping[Task, Span]
-    device_of: Mapping[Task, int]
+    spans: Mapping[Slot, Span]
+    device_of: Mapping[Slot, int]
 
     def __post_init__(self) -> None:
         if not self.spans:
             raise ValueError('the timeline has no tasks; give the span of at least one.')
-        for task, (start_s, end_s) in self.spans.items():
+        for slot, (start_s, end_s) in self.spans.items():
             if not start_s <= end_s:
-                raise ValueError(f'{task} starts at {start_s} s and ends at {end_s} s; give (start, end) on one clock.')
-            if task not in self.device_of:
-                raise ValueError(f'{task} has a span but no device; add it to device_of.')
+                raise ValueError(f'{slot} starts at {start_s} s and ends at {end_s} s; give (start, end) on one clock.')
+            if slot not in self.device_of:
+                raise ValueError(f'{slot} has a span but no device; add it to device_of.')
 
     @property
     def num_devices(self) -> int:
-        """1 + the largest device: one below it counts even if it has no task."""
+        """1 + the largest device: one below it counts even if it has no slot."""
         return 1 + max(self.device_of.values())
 
     @property
     def start_s(self) -> float:
-        """When the first task starts, on the clock of the spans."""
+        """When the first slot starts, on the clock of the spans."""
         return min(start for start, _ in self.spans.values())
 
     @property
     def step_s(self) -> float:
-        """Seconds from the start of the first task to the end of the last."""
+        """Seconds from the start of the first slot to the end of the last."""
         return max(end for _, end in self.spans.values()) - self.start_s
 
     @property
     def busy_share(self) -> float:
-        """Share of the devices' time that is spent in tasks, from 0 to 1; 1 for a step that takes no time."""
+        """Share of the devices' time that is spent in slots, from 0 to 1; 1 for a step that takes no time."""
         busy_s = sum(end - start for start, end in self.spans.values())
         return busy_s / (self.num_devices * self.step_s) if self.step_s > 0 else 1.0
 
@@ -61,7 +61,7 @@ class Timeline:
         return 1 - self.busy_share
 
     def to_chrome_trace(self, pid: int = 0) -> list[dict[str, Any]]:
-        """Returns the tasks as complete events of the Trace Event Format, a thread a device, times in us.
+        """Returns the slots as complete events of the Trace Event Format, a thread a device, times in us.
 
         Args:
           pid: the process they are shown under; two timelines with two of them fit in one file.
@@ -69,16 +69,16 @@ class Timeline:
         start_s = self.start_s
         return [
             {
-                'name': f'{task.kind}{task.micro_batch}',
-                'cat': CATEGORIES.get(task.kind, task.kind),
+                'name': f'{slot.kind}{slot.micro_batch}',
+                'cat': CATEGORIES.get(slot.kind, slot.kind),
                 'ph': 'X',
                 'ts': (start - start_s) * 1e6,
                 'dur': (end - start) * 1e6,
                 'pid': pid,
-                'tid': self.device_of[task],
-                'args': {'cell': task.cell, 'micro_batch': task.micro_batch},
+                'tid': self.device_of[slot],
+                'args': {'cell': slot.cell, 'micro_batch': slot.micro_batch},
             }
-            for task, (start, end) in sorted(self.spans.items(), key=lambda item: (item[1], item[0]))
+            for slot, (start, end) in sorted(self.spans.items(), key=lambda item: (item[1], item[0]))
         ]
 
     def save_chrome_trace(self, path: str | os.PathLike[str]) -> None:
@@ -108,7 +108,7 @@ class Timeline:
             ax.set_title(f'{label}step {timeline.step_s * scale:.4g} {unit}, bubble {timeline.bubble_share:.1%}', fontsize=10, loc='left')
         axes[-1].set_xlim(0, longest_s * scale)
         axes[-1].set_xlabel(f'time ({unit})')
-        kinds = sorted({task.kind for _, timeline in drawn for task in timeline.spans}, key=lambda kind: (kind not in COLOURS, kind != 'F'))
+        kinds = sorted({slot.kind for _, timeline in drawn for slot in timeline.spans}, key=lambda kind: (kind not in COLOURS, kind != 'F'))
         patches = [Patch(facecolor=COLOURS.get(kind, OTHER_COLOUR), edgecolor='white', label=CATEGORIES.get(kind, kind)) for kind in kinds]
         axes[0].legend(handles=patches, loc='lower right', bbox_to_anchor=(1, 1), ncols=len(kinds), fontsize=8, frameon=False)
         if title:
@@ -116,43 +116,43 @@ class Timeline:
         figure.savefig(path, format='png')
 
     def _draw(self, ax: Any, scale: float, longest_s: float) -> None:
-        """Draws one box a task, with the number of its micro-batch where there is room for it."""
+        """Draws one box a slot, with the number of its micro-batch where there is room for it."""
         start_s = self.start_s
         text_s = longest_s / 150  # about the width of a digit
-        for task, (start, end) in self.spans.items():
-            left, width, row = (start - start_s) * scale, (end - start) * scale, self.device_of[task]
-            colour = COLOURS.get(task.kind, OTHER_COLOUR)
+        for slot, (start, end) in self.spans.items():
+            left, width, row = (start - start_s) * scale, (end - start) * scale, self.device_of[slot]
+            colour = COLOURS.get(slot.kind, OTHER_COLOUR)
             ax.broken_barh([(left, width)], (row - 0.4, 0.8), facecolors=colour, edgecolors='white', linewidth=0.5)
-            text = str(task.micro_batch)
+            text = str(slot.micro_batch)
             if end - start >= text_s * (len(text) + 0.3):
                 ax.text(left + width / 2, row, text, ha='center', va='center', fontsize=8)
         ax.set_ylim(self.num_devices - 0.5, -0.5)
         ax.set_yticks(range(self.num_devices), [f'device {device}' for device in range(self.num_devices)])
 
 
-def grid(schedule: Schedule, slots: Callable[[Task], int] | None = None, edges: Edges | None = None) -> str:
-    """Draws the schedule: a row a device, a column a slot of time, `..` where the device is idle.
+def grid(schedule: Schedule, columns_of: Callable[[Slot], int] | None = None, edges: Edges | None = None) -> str:
+    """Draws the schedule: a row a device, a column a unit of time, `..` where the device is idle.
 
     Args:
       schedule: a valid schedule.
-      slots: how many slots a task takes, at least 1; by default 1, and 2 for the last cell's B, which is
-        a forward and a backward. The slots after a task's first show `--`.
+      columns_of: how many columns a slot takes, at least 1; by default 1, and 2 for the last cell's B, which is
+        a forward and a backward. The columns after a slot's first show `--`.
       edges: pairs (maker, reader); the chain by default.
 
     Returns:
       Lines such as `F0 F1 .. B0`: kind and micro-batch, with the cell between (`F2.0`: cell 2,
       micro-batch 0) if a device has several cells.
     """
-    spans = play(schedule, slots or (lambda task: 2 if schedule.is_fused(task) else 1), edges)
-    num_slots = int(max(end for _, end in spans.values()))
-    shows_cell = any(len({task.cell for task in tasks}) > 1 for tasks in schedule.devices)
+    spans = play(schedule, columns_of or (lambda slot: 2 if schedule.is_fused(slot) else 1), edges)
+    num_columns = int(max(end for _, end in spans.values()))
+    shows_cell = any(len({slot.cell for slot in slots}) > 1 for slots in schedule.devices)
     rows = []
-    for tasks in schedule.devices:
-        row = ['..'] * num_slots
-        for task in tasks:
-            start, end = (int(time) for time in spans[task])
-            cell = f'{task.cell}.' if shows_cell else ''
-            row[start:end] = [f'{task.kind}{cell}{task.micro_batch}', *['--'] * (end - start - 1)]
+    for slots in schedule.devices:
+        row = ['..'] * num_columns
+        for slot in slots:
+            start, end = (int(time) for time in spans[slot])
+            cell = f'{slot.cell}.' if shows_cell else ''
+            row[start:end] = [f'{slot.kind}{cell}{slot.micro_batch}', *['--'] * (end - start - 1)]
         rows.append(row)
     width = max(len(text) for row in rows for text in row)
     return '\n'.join(' '.join(text.ljust(width) for text in row).rstrip() for row in rows)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from lingpipe.pipeline.planning.dataflow import Element, Value
-    from lingpipe.pipeline.planning.schedules import Schedule, Task
+    from lingpipe.pipeline.planning.schedules import Schedule, Slot
     from lingpipe.pricing import Residuals
 
 
@@ -278,7 +278,7 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
     """The most bytes that the cells of each list of a schedule hold together at any time.
 
     A micro-batch is live in a cell from the start of its F to the end of its B. In the last cell,
-    whose B is both, and in a cell without backward, it is live while its only task runs. Tasks of a
+    whose B is both, and in a cell without backward, it is live while its only slot runs. Slots of a
     list run one by one, so their order is all that matters.
 
     Args:
@@ -292,15 +292,15 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
     counted = set(range(schedule.num_cells) if cells is None else cells)
     found = []
     for listed in schedule.devices:
-        tasks = [task for task in listed if task.cell in counted]
-        last = {task.cell: i for i, task in enumerate(tasks)}
+        slots = [slot for slot in listed if slot.cell in counted]
+        last = {slot.cell: i for i, slot in enumerate(slots)}
         peak = held = received = 0.0
-        for i, task in enumerate(tasks):
-            footprint = footprints[task.cell]
-            held += footprint.held * _begins(task, schedule)
-            peak = max(peak, held + (footprint.working if task.kind == 'B' else 0) + received)
-            held -= footprint.held * _ends(task, schedule)
-            if i == last[task.cell]:
+        for i, slot in enumerate(slots):
+            footprint = footprints[slot.cell]
+            held += footprint.held * _begins(slot, schedule)
+            peak = max(peak, held + (footprint.working if slot.kind == 'B' else 0) + received)
+            held -= footprint.held * _ends(slot, schedule)
+            if i == last[slot.cell]:
                 received += footprint.received
         found.append(sum(footprints[k].fixed for k in last) + max(peak, received))
     return found
@@ -309,17 +309,17 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
 def most_live(schedule: Schedule) -> list[int]:
     """[K] the most micro-batches of each cell that are live at once."""
     live, most = [0] * schedule.num_cells, [0] * schedule.num_cells
-    for tasks in schedule.devices:
-        for task in tasks:
-            live[task.cell] += _begins(task, schedule)
-            most[task.cell] = max(most[task.cell], live[task.cell])
-            live[task.cell] -= _ends(task, schedule)
+    for slots in schedule.devices:
+        for slot in slots:
+            live[slot.cell] += _begins(slot, schedule)
+            most[slot.cell] = max(most[slot.cell], live[slot.cell])
+            live[slot.cell] -= _ends(slot, schedule)
     return most
 
 
-def _begins(task: Task, schedule: Schedule) -> bool:
-    return task.kind == 'F' or schedule.is_fused(task)
+def _begins(slot: Slot, schedule: Schedule) -> bool:
+    return slot.kind == 'F' or schedule.is_fused(slot)
 
 
-def _ends(task: Task, schedule: Schedule) -> bool:
-    return task.kind == 'B' or task.cell not in schedule.backward_cells
+def _ends(slot: Slot, schedule: Schedule) -> bool:
+    return slot.kind == 'B' or slot.cell not in schedule.backward_cells

@@ -1,19 +1,19 @@
-"""A schedule: for each device, the ordered list of tasks it runs in one step.
+"""A schedule: for each device, the ordered list of slots it runs in one step.
 
 One representation serves every schedule, so one validator, one simulator and one runtime do too. A
-list per device is all there is: when a task starts follows from the order on its device and from
+list per device is all there is: when a slot starts follows from the order on its device and from
 what it needs from other devices.
 
 Three rules hold for every schedule here:
-  * The last cell's forward and backward are one task, its B: nothing lies between them. So a training
-    schedule has no F for cell K-1, and K = 1 is M tasks B.
+  * The last cell's forward and backward are one slot, its B: nothing lies between them. So a training
+    schedule has no F for cell K-1, and K = 1 is M slots B.
   * A cell's backwards run in ascending order of micro-batches. So gradients are summed in one order
     whatever the schedule, and the last cell never waits for a later micro-batch.
   * Cells before the first trainable layer may have no B at all. The last cell always has: its B
     computes the loss.
 
-K cells, M micro-batches, k a cell, m a micro-batch. In grids a row is a device, a column a slot of time;
-F and B take a slot each, the last cell's B (which is both) takes two: `B0 --`.
+K cells, M micro-batches, k a cell, m a micro-batch. In grids a row is a device, a column a unit of time;
+F and B take a unit each, the last cell's B (which is both) takes two: `B0 --`.
 """
 
 import difflib
@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 
-class Task(NamedTuple):
+class Slot(NamedTuple):
     """One piece of work of one cell on one micro-batch."""
 
     kind: str  # 'F' forward, 'B' backward (with the forward, in the last cell)
@@ -41,24 +41,24 @@ class Schedule:
     name: str
     num_cells: int
     num_micro_batches: int
-    devices: tuple[tuple[Task, ...], ...]
-    backward_cells: frozenset[int]  # cells that have B tasks; none in a schedule without backward
+    devices: tuple[tuple[Slot, ...], ...]
+    backward_cells: frozenset[int]  # cells that have B slots; none in a schedule without backward
 
     @cached_property
-    def device_of(self) -> Mapping[Task, int]:
-        """The device of each task."""
-        return {task: device for device, tasks in enumerate(self.devices) for task in tasks}
+    def device_of(self) -> Mapping[Slot, int]:
+        """The device of each slot."""
+        return {slot: device for device, slots in enumerate(self.devices) for slot in slots}
 
-    def is_fused(self, task: Task) -> bool:
-        """Whether the task is a forward and a backward in one: the B of the last cell."""
-        return task.kind == 'B' and task.cell == self.num_cells - 1
+    def is_fused(self, slot: Slot) -> bool:
+        """Whether the slot is a forward and a backward in one: the B of the last cell."""
+        return slot.kind == 'B' and slot.cell == self.num_cells - 1
 
-    def tasks_of(self, cell: int) -> tuple[Task, ...]:
-        """The tasks that a complete schedule has for the cell, each exactly once."""
+    def slots_of(self, cell: int) -> tuple[Slot, ...]:
+        """The slots that a complete schedule has for the cell, each exactly once."""
         has_backward = cell in self.backward_cells
         is_fused = has_backward and cell == self.num_cells - 1
         kinds = ('F',) * (not is_fused) + ('B',) * has_backward
-        return tuple(Task(kind, cell, m) for kind in kinds for m in range(self.num_micro_batches))
+        return tuple(Slot(kind, cell, m) for kind in kinds for m in range(self.num_micro_batches))
 
 
 # gpipe, K = 3, M = 4:    F0 F1 F2 F3 .. .. B0 B1 .. B2 .. B3
@@ -94,7 +94,7 @@ def one_f_one_b(num_cells: int, num_micro_batches: int, backward_cells: Collecti
 def forward_only(num_cells: int, num_micro_batches: int) -> Schedule:
     """Forwards of all cells, the last included, and no backward: evaluation and decoding."""
     check_sizes(num_cells, num_micro_batches)
-    devices = tuple(tuple(Task('F', k, m) for m in range(num_micro_batches)) for k in range(num_cells))
+    devices = tuple(tuple(Slot('F', k, m) for m in range(num_micro_batches)) for k in range(num_cells))
     return Schedule('forward', num_cells, num_micro_batches, devices, frozenset())
 
 
@@ -135,19 +135,19 @@ def _training(
     cells = frozenset(range(num_cells) if backward_cells is None else backward_cells) | {last}
     check_backward_cells(cells, num_cells)
 
-    def tasks(k: int) -> Iterable[Task]:
+    def slots(k: int) -> Iterable[Slot]:
         """Those of cell k, in their order."""
         if k not in cells:
-            yield from (Task('F', k, m) for m in range(num_micro_batches))
+            yield from (Slot('F', k, m) for m in range(num_micro_batches))
             return
         if k < last:
-            yield from (Task('F', k, m) for m in range(min(ahead(k), num_micro_batches)))
+            yield from (Slot('F', k, m) for m in range(min(ahead(k), num_micro_batches)))
         for m in range(num_micro_batches):
-            yield Task('B', k, m)
+            yield Slot('B', k, m)
             if k < last and m + ahead(k) < num_micro_batches:
-                yield Task('F', k, m + ahead(k))
+                yield Slot('F', k, m + ahead(k))
 
-    return Schedule(name, num_cells, num_micro_batches, tuple(tuple(tasks(k)) for k in range(num_cells)), cells)
+    return Schedule(name, num_cells, num_micro_batches, tuple(tuple(slots(k)) for k in range(num_cells)), cells)
 
 
 def check_sizes(num_cells: int, num_micro_batches: int) -> None:

@@ -1,4 +1,4 @@
-"""Shared devices: the order in which a device that has several cells runs their tasks.
+"""Shared devices: the order in which a device that has several cells runs their slots.
 
 K cells, M micro-batches, k a cell, m a micro-batch.
 """
@@ -8,23 +8,23 @@ from dataclasses import replace
 from itertools import pairwise
 
 from lingpipe.pipeline.planning.dependencies import Edges, chain, dependency_graph, play
-from lingpipe.pipeline.planning.schedules import Schedule, Task, make_schedule
+from lingpipe.pipeline.planning.schedules import Schedule, Slot, make_schedule
 from lingpipe.pipeline.planning.validation import validate
 
 
 def together(
     schedule: Schedule,
     devices: Sequence[Hashable],
-    duration_of: Callable[[Task], float],
+    duration_of: Callable[[Slot], float],
     edges: Edges | None = None,
     excess_of: Callable[[Schedule], float] = lambda schedule: 0.0,
 ) -> Schedule:
-    """The schedule with all cells of a device in one list, since a device runs one task at a time.
+    """The schedule with all cells of a device in one list, since a device runs one slot at a time.
 
     No one order is best for all placements and costs, so several are tried on paper, and the fastest is taken, the first of equals:
 
     * As soon as possible: each device runs what can start first; of those backwards, which end what is held, and then lower micro-batches.
-    * As if apart: the order in which tasks would start if each cell had a device of its own, which is that of the schedule's kind.
+    * As if apart: the order in which slots would start if each cell had a device of its own, which is that of the schedule's kind.
     * Neighbours as one: cells that follow each other on a device count as one cell in a schedule of that kind.
     * Interleaved: cells dealt out to the devices in turn, in the order of arXiv 2104.04473, section 2.2, for any kind of schedule.
 
@@ -34,7 +34,7 @@ def together(
     Args:
       schedule: with a list for every cell.
       devices: [K] of each cell, anything that equals that of another cell on the same device.
-      duration_of: how long a task takes.
+      duration_of: how long a slot takes.
       edges: pairs (maker, reader); the chain by default.
       excess_of: how much an order breaks a limit (of memory); those that break it least are preferred, however slow.
     """
@@ -56,29 +56,29 @@ def together(
 
 
 def _as_soon_as_possible(
-    schedule: Schedule, devices: Sequence[Hashable], duration_of: Callable[[Task], float], edges: Edges
+    schedule: Schedule, devices: Sequence[Hashable], duration_of: Callable[[Slot], float], edges: Edges
 ) -> Schedule:
     graph = dependency_graph(schedule, edges)
-    waiting = [list(reversed(tasks)) for tasks in schedule.devices]
+    waiting = [list(reversed(slots)) for slots in schedule.devices]
     free_at = dict.fromkeys(devices, 0.0)
-    ends: dict[Task, float] = {}
-    order: list[Task] = []
+    ends: dict[Slot, float] = {}
+    order: list[Slot] = []
     while any(waiting):
-        heads = [tasks[-1] for tasks in waiting if tasks and all(need in ends for need in graph[tasks[-1]])]
-        starts = {task: max([free_at[devices[task.cell]], *(ends[need] for need in graph[task])]) for task in heads}
-        task = min(heads, key=lambda t: (starts[t], t.kind, t.micro_batch, -t.cell))   # noqa: B023
-        ends[task] = free_at[devices[task.cell]] = starts[task] + duration_of(task)
-        order.append(waiting[task.cell].pop())
+        heads = [slots[-1] for slots in waiting if slots and all(need in ends for need in graph[slots[-1]])]
+        starts = {slot: max([free_at[devices[slot.cell]], *(ends[need] for need in graph[slot])]) for slot in heads}
+        slot = min(heads, key=lambda t: (starts[t], t.kind, t.micro_batch, -t.cell))   # noqa: B023
+        ends[slot] = free_at[devices[slot.cell]] = starts[slot] + duration_of(slot)
+        order.append(waiting[slot.cell].pop())
     return _listed(schedule, devices, order)
 
 
-def _as_if_apart(schedule: Schedule, devices: Sequence[Hashable], duration_of: Callable[[Task], float], edges: Edges) -> Schedule:
-    spans = play(schedule, duration_of, edges)  # tasks come after what they need, so those that start together stay in a possible order
-    return _listed(schedule, devices, sorted(spans, key=lambda task: spans[task][0]))
+def _as_if_apart(schedule: Schedule, devices: Sequence[Hashable], duration_of: Callable[[Slot], float], edges: Edges) -> Schedule:
+    spans = play(schedule, duration_of, edges)  # slots come after what they need, so those that start together stay in a possible order
+    return _listed(schedule, devices, sorted(spans, key=lambda slot: spans[slot][0]))
 
 
 def _neighbours_as_one(
-    schedule: Schedule, devices: Sequence[Hashable], duration_of: Callable[[Task], float], edges: Edges
+    schedule: Schedule, devices: Sequence[Hashable], duration_of: Callable[[Slot], float], edges: Edges
 ) -> Schedule:
     num_cells = schedule.num_cells
     starts = [k for k in range(num_cells) if k == 0 or devices[k] != devices[k - 1]]
@@ -87,17 +87,17 @@ def _neighbours_as_one(
     backward_runs = {run_of[k] for k in schedule.backward_cells}
     coarse = make_schedule(schedule.name, len(runs), schedule.num_micro_batches, backward_runs)
 
-    def tasks_of(task: Task) -> list[Task]:
+    def slots_of(slot: Slot) -> list[Slot]:
         """Those of the cells of a run, for one of its own."""
-        run, last = runs[task.cell], num_cells - 1
-        forwards = [Task('F', k, task.micro_batch) for k in run if not (k == last and last in schedule.backward_cells)]
-        backwards = [Task('B', k, task.micro_batch) for k in reversed(run) if k in schedule.backward_cells]
-        return [*(forwards if task.kind == 'F' or coarse.is_fused(task) else []), *(backwards if task.kind == 'B' else [])]
+        run, last = runs[slot.cell], num_cells - 1
+        forwards = [Slot('F', k, slot.micro_batch) for k in run if not (k == last and last in schedule.backward_cells)]
+        backwards = [Slot('B', k, slot.micro_batch) for k in reversed(run) if k in schedule.backward_cells]
+        return [*(forwards if slot.kind == 'F' or coarse.is_fused(slot) else []), *(backwards if slot.kind == 'B' else [])]
 
     coarse_edges = {(run_of[a], run_of[b]) for a, b in edges if run_of[a] != run_of[b]}
-    spans = play(coarse, lambda task: sum(map(duration_of, tasks_of(task))), coarse_edges)
-    ordered = sorted(spans, key=lambda task: spans[task][0])
-    return _listed(schedule, devices, [each for task in ordered for each in tasks_of(task)])
+    spans = play(coarse, lambda slot: sum(map(duration_of, slots_of(slot))), coarse_edges)
+    ordered = sorted(spans, key=lambda slot: spans[slot][0])
+    return _listed(schedule, devices, [each for slot in ordered for each in slots_of(slot)])
 
 
 def _interleaved(schedule: Schedule, devices: Sequence[Hashable]) -> list[Schedule]:
@@ -111,21 +111,21 @@ def _interleaved(schedule: Schedule, devices: Sequence[Hashable]) -> list[Schedu
     forward = [(r, m) for first in groups for r in range(num_rounds) for m in range(first, first + num_homes)]
     lists = []
     for place in range(num_homes):
-        forwards = [Task('F', r * num_homes + place, m) for r, m in forward]
-        backwards = [Task('B', (num_rounds - 1 - r) * num_homes + place, m) for r, m in forward]
+        forwards = [Slot('F', r * num_homes + place, m) for r, m in forward]
+        backwards = [Slot('B', (num_rounds - 1 - r) * num_homes + place, m) for r, m in forward]
         ahead = min(2 * (num_homes - 1 - place) + (num_rounds - 1) * num_homes, len(forwards))
-        tasks = forwards[:ahead]
+        slots = forwards[:ahead]
         for i, backward in enumerate(backwards):
-            tasks += [*forwards[ahead + i:ahead + i + 1], backward]
-        lists.append(tuple(task for task in tasks if task != Task('F', num_cells - 1, task.micro_batch)))  # its B is its F too
+            slots += [*forwards[ahead + i:ahead + i + 1], backward]
+        lists.append(tuple(slot for slot in slots if slot != Slot('F', num_cells - 1, slot.micro_batch)))  # its B is its F too
     return [replace(schedule, devices=tuple(lists))]
 
 
-def _listed(schedule: Schedule, devices: Sequence[Hashable], order: Sequence[Task]) -> Schedule:
-    """The schedule with a list for every device, in an order of all tasks."""
-    lists: dict[Hashable, list[Task]] = {home: [] for home in devices}
-    for task in order:
-        lists[devices[task.cell]].append(task)
+def _listed(schedule: Schedule, devices: Sequence[Hashable], order: Sequence[Slot]) -> Schedule:
+    """The schedule with a list for every device, in an order of all slots."""
+    lists: dict[Hashable, list[Slot]] = {home: [] for home in devices}
+    for slot in order:
+        lists[devices[slot.cell]].append(slot)
     return replace(schedule, devices=tuple(map(tuple, lists.values())))
 
 

@@ -1,6 +1,6 @@
 """Predicts the time, the bubble and the peak memory of one step from the costs of each cell.
 
-The model is that of a device which runs one task at a time, in the order of its schedule, and sends
+The model is that of a device which runs one slot at a time, in the order of its schedule, and sends
 what it made while it computes on. K cells, M micro-batches, k a cell, m a micro-batch.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from lingpipe.pipeline.planning.dependencies import Edges, Span, play
 from lingpipe.pipeline.planning.drawing import Timeline
 from lingpipe.pipeline.planning.memory import Footprint, most_live, peaks
-from lingpipe.pipeline.planning.schedules import Schedule, Task
+from lingpipe.pipeline.planning.schedules import Schedule, Slot
 from lingpipe.pipeline.planning.validation import validate
 
 
@@ -25,18 +25,18 @@ class Simulation:
     peak_bytes: tuple[float, ...]  # [devices]
 
     @property
-    def spans(self) -> dict[Task, Span]:
-        """Start and end of every task, in seconds."""
+    def spans(self) -> dict[Slot, Span]:
+        """Start and end of every slot, in seconds."""
         return dict(self.timeline.spans)
 
     @property
     def step_s(self) -> float:
-        """Seconds from the start of the first task to the end of the last."""
+        """Seconds from the start of the first slot to the end of the last."""
         return self.timeline.step_s
 
     @property
     def busy_share(self) -> float:
-        """Share of the devices' time in tasks, 0 to 1."""
+        """Share of the devices' time in slots, 0 to 1."""
         return self.timeline.busy_share
 
     @property
@@ -71,9 +71,9 @@ def simulate(
       forward_s: [K] seconds of a cell's forward for one micro-batch.
       backward_s: [K] seconds of its backward, without recomputation; not read for a cell without B.
       edges: pairs (maker cell, reader cell), skip connections included; the chain by default.
-      transfer_s: seconds from the end of a task until a task on another device can use its result: one
+      transfer_s: seconds from the end of a slot until a slot on another device can use its result: one
         number, or a function of (sending cell, receiving cell), which is asked for activations along
-        an edge and for gradients against it. It delays only the receiving task.
+        an edge and for gradients against it. It delays only the receiving slot.
       link_s: seconds, before those, that it occupies the link between the two devices: bytes / bandwidth. A link
         carries one result at a time in each direction, in the order in which they are read. Given as transfer_s.
       held_bytes: [K] bytes a cell holds for each live micro-batch. With recomputation, its inputs.
@@ -98,7 +98,7 @@ def simulate(
 
     links_free_at: dict[tuple[int, int], float] = {}
 
-    def arrival_of(maker: Task, reader: Task, end: float) -> float:
+    def arrival_of(maker: Slot, reader: Slot, end: float) -> float:
         link = (schedule.device_of[maker], schedule.device_of[reader])
         if link[0] == link[1]:
             return end
@@ -112,14 +112,14 @@ def simulate(
     return Simulation(timeline, tuple(most_live(schedule)), tuple(peaks(schedule, footprints)))
 
 
-def durations(schedule: Schedule, forward_s: Sequence[float], backward_s: Sequence[float], recompute: bool) -> Callable[[Task], float]:
-    """The function that says how long a task takes; arguments as of `simulate`."""
+def durations(schedule: Schedule, forward_s: Sequence[float], backward_s: Sequence[float], recompute: bool) -> Callable[[Slot], float]:
+    """The function that says how long a slot takes; arguments as of `simulate`."""
 
-    def duration_of(task: Task) -> float:
-        if task.kind == 'F':
-            return forward_s[task.cell]
-        runs_forward = recompute or schedule.is_fused(task)
-        return backward_s[task.cell] + (forward_s[task.cell] if runs_forward else 0.0)
+    def duration_of(slot: Slot) -> float:
+        if slot.kind == 'F':
+            return forward_s[slot.cell]
+        runs_forward = recompute or schedule.is_fused(slot)
+        return backward_s[slot.cell] + (forward_s[slot.cell] if runs_forward else 0.0)
 
     return duration_of
 

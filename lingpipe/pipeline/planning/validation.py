@@ -12,7 +12,7 @@ def validate(schedule: Schedule, edges: Edges | None = None) -> None:
       edges: pairs (maker, reader), skip connections included; the chain by default.
 
     Raises:
-      ValueError: names the first task that is missing, doubled, unexpected, on another device than
+      ValueError: names the first slot that is missing, doubled, unexpected, on another device than
         its cell, out of order or stuck.
     """
     check_sizes(schedule.num_cells, schedule.num_micro_batches)
@@ -20,30 +20,30 @@ def validate(schedule: Schedule, edges: Edges | None = None) -> None:
     if schedule.backward_cells and schedule.num_cells - 1 not in schedule.backward_cells:
         raise ValueError(f'backward_cells lacks the last cell, {schedule.num_cells - 1}, whose B computes the loss; add it.')
     name = f'schedule {schedule.name!r}'
-    expected = [task for k in range(schedule.num_cells) for task in schedule.tasks_of(k)]
+    expected = [slot for k in range(schedule.num_cells) for slot in schedule.slots_of(k)]
     known, seen = set(expected), set()
     device_of_cell: dict[int, int] = {}
     next_backward = dict.fromkeys(range(schedule.num_cells), 0)
-    for device, tasks in enumerate(schedule.devices):
-        for task in tasks:
-            if task not in known:
-                raise ValueError(unexpected(task, schedule))
-            if task in seen:
-                raise ValueError(f'{name} runs {task} twice, the second time on device {device}; run every task once.')
-            if device_of_cell.setdefault(task.cell, device) != device:
-                home = device_of_cell[task.cell]
-                raise ValueError(f'{name} runs {task} on device {device}, but its cell is on device {home}; keep a cell on one device.')
-            seen.add(task)
-    for task in expected:
-        if task not in seen:
-            raise ValueError(f'{name} lacks {task}; run every task once.')
-    for tasks in schedule.devices:
-        for task in tasks:
-            if task.kind == 'B':
-                if task.micro_batch != next_backward[task.cell]:
+    for device, slots in enumerate(schedule.devices):
+        for slot in slots:
+            if slot not in known:
+                raise ValueError(unexpected(slot, schedule))
+            if slot in seen:
+                raise ValueError(f'{name} runs {slot} twice, the second time on device {device}; run every task once.')
+            if device_of_cell.setdefault(slot.cell, device) != device:
+                home = device_of_cell[slot.cell]
+                raise ValueError(f'{name} runs {slot} on device {device}, but its cell is on device {home}; keep a cell on one device.')
+            seen.add(slot)
+    for slot in expected:
+        if slot not in seen:
+            raise ValueError(f'{name} lacks {slot}; run every task once.')
+    for slots in schedule.devices:
+        for slot in slots:
+            if slot.kind == 'B':
+                if slot.micro_batch != next_backward[slot.cell]:
                     raise ValueError(
-                        f'{name} runs {task} before micro-batch {next_backward[task.cell]}; backwards run in '
+                        f'{name} runs {slot} before micro-batch {next_backward[slot.cell]}; backwards run in '
                         f'ascending order, so that gradients are always summed in the same one.'
                     )
-                next_backward[task.cell] += 1
-    play(schedule, lambda task: 1, edges)
+                next_backward[slot.cell] += 1
+    play(schedule, lambda slot: 1, edges)

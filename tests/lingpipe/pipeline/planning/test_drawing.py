@@ -5,10 +5,10 @@ import json
 import pytest
 
 from lingpipe.pipeline.planning.drawing import Timeline
-from lingpipe.pipeline.planning.schedules import Task, make_schedule
+from lingpipe.pipeline.planning.schedules import Slot, make_schedule
 from lingpipe.pipeline.planning.simulator import simulate
 
-F, B = Task('F', 0, 0), Task('B', 1, 0)
+F, B = Slot('F', 0, 0), Slot('B', 1, 0)
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_shares_do_not_depend_on_where_the_clock_starts(measured):
     assert measured.bubble_share == 4 / 8
 
 
-def test_chrome_trace_is_in_microseconds_from_the_first_task(measured):
+def test_chrome_trace_is_in_microseconds_from_the_first_slot(measured):
     shared = {'ph': 'X', 'pid': 7}
     assert measured.to_chrome_trace(pid=7) == [
         {**shared, 'name': 'F0', 'cat': 'forward', 'ts': 0, 'dur': 1e6, 'tid': 0, 'args': {'cell': 0, 'micro_batch': 0}},

@@ -1,4 +1,4 @@
-"""The model of memory: literal bytes, what tasks really take over, and limits that are kept exactly."""
+"""The model of memory: literal bytes, what compiled tasks really take over, and limits that are kept exactly."""
 
 import dataclasses
 import itertools
@@ -15,7 +15,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.pipeline.execution.measured_costs import layer_seconds
 from lingpipe.pipeline.planning.memory import Footprint, peaks
 from lingpipe.pipeline.planning.plan import PipelineParams, make_plan
-from lingpipe.pipeline.planning.schedules import Task, make_schedule
+from lingpipe.pipeline.planning.schedules import Slot, make_schedule
 from lingpipe.training import registry
 from tests.traced import held_bytes
 
@@ -124,7 +124,7 @@ def test_what_a_backward_makes_again_counts_while_it_runs():
     footprints = [Footprint(fixed=1000, held=10, working=100), Footprint(fixed=2000, held=20, working=400)]
     schedule = make_schedule('gpipe', 2, 3)
     assert peaks(schedule, footprints) == [1000 + 30 + 100, 2000 + 20 + 400]
-    order = [Task(kind, k, m) for kind, k in (('F', 0), ('B', 1), ('B', 0)) for m in range(3)]
+    order = [Slot(kind, k, m) for kind, k in (('F', 0), ('B', 1), ('B', 0)) for m in range(3)]
     one_list = dataclasses.replace(schedule, devices=(tuple(order),))
     assert peaks(one_list, footprints) == [3000 + 30 + 20 + 400]
 

@@ -9,7 +9,7 @@ import pytest
 
 from lingpipe.pipeline.planning.dependencies import dependencies, play
 from lingpipe.pipeline.planning.drawing import grid
-from lingpipe.pipeline.planning.schedules import Schedule, Task, make_schedule
+from lingpipe.pipeline.planning.schedules import Schedule, Slot, make_schedule
 from lingpipe.pipeline.planning.shared_devices import together
 from lingpipe.pipeline.planning.validation import validate
 
@@ -75,7 +75,7 @@ def test_grid(name, num_cells, num_micro_batches, expected):
 
 def test_grid_with_given_slots():
     schedule = make_schedule('gpipe', 2, 2)
-    assert grid(schedule, slots=lambda task: {'F': 1, 'B': 2}[task.kind] + schedule.is_fused(task)) == draw(
+    assert grid(schedule, columns_of=lambda slot: {'F': 1, 'B': 2}[slot.kind] + schedule.is_fused(slot)) == draw(
         """F0 F1 .. .. B0 -- .. B1 --
            .. B0 -- -- B1 -- -- .. .."""
     )
@@ -116,36 +116,36 @@ def test_every_set_of_skip_connections_is_valid(name):
 def test_backwards_ascend_on_every_device(name):
     """So that gradients are summed in the same order whatever the schedule."""
     for num_cells in range(1, 7):
-        for tasks in make_schedule(name, num_cells, 9).devices:
-            assert [task.micro_batch for task in tasks if task.kind == 'B'] == list(range(9))
+        for slots in make_schedule(name, num_cells, 9).devices:
+            assert [slot.micro_batch for slot in slots if slot.kind == 'B'] == list(range(9))
 
 
 def test_1f1b_holds_at_most_the_cells_that_follow():
     for num_cells in range(1, 7):
         for num_micro_batches in range(1, 10):
-            for k, tasks in enumerate(make_schedule('1f1b', num_cells, num_micro_batches).devices[:-1]):
-                live = [sum(1 if task.kind == 'F' else -1 for task in tasks[:i]) for i in range(len(tasks) + 1)]
+            for k, slots in enumerate(make_schedule('1f1b', num_cells, num_micro_batches).devices[:-1]):
+                live = [sum(1 if slot.kind == 'F' else -1 for slot in slots[:i]) for i in range(len(slots) + 1)]
                 assert max(live) == min(num_cells - k, num_micro_batches)
 
 
 def test_dependencies_follow_skip_connections_both_ways():
     schedule = make_schedule('gpipe', 4, 2, backward_cells={1, 2, 3})
     edges = {(0, 1), (1, 2), (2, 3), (0, 2), (1, 3)}
-    assert dependencies(Task('F', 0, 1), schedule, edges) == ()
-    assert dependencies(Task('F', 2, 1), schedule, edges) == (Task('F', 0, 1), Task('F', 1, 1))
-    assert dependencies(Task('B', 3, 1), schedule, edges) == (Task('F', 1, 1), Task('F', 2, 1))
-    assert dependencies(Task('B', 1, 1), schedule, edges) == (Task('F', 1, 1), Task('B', 2, 1), Task('B', 3, 1))
-    assert dependencies(Task('B', 2, 1), schedule) == (Task('F', 2, 1), Task('B', 3, 1))
+    assert dependencies(Slot('F', 0, 1), schedule, edges) == ()
+    assert dependencies(Slot('F', 2, 1), schedule, edges) == (Slot('F', 0, 1), Slot('F', 1, 1))
+    assert dependencies(Slot('B', 3, 1), schedule, edges) == (Slot('F', 1, 1), Slot('F', 2, 1))
+    assert dependencies(Slot('B', 1, 1), schedule, edges) == (Slot('F', 1, 1), Slot('B', 2, 1), Slot('B', 3, 1))
+    assert dependencies(Slot('B', 2, 1), schedule) == (Slot('F', 2, 1), Slot('B', 3, 1))
     with pytest.raises(ValueError, match=re.escape('has no place for B(cell 0, micro-batch 1): cell 0 is not in backward_cells')):
-        dependencies(Task('B', 0, 1), schedule, edges)
+        dependencies(Slot('B', 0, 1), schedule, edges)
 
 
 def move(schedule, take=None, put=None):
-    """The schedule without task `take` and with `put` = (device, position, task) inserted."""
-    devices = [[task for task in tasks if task != take] for tasks in schedule.devices]
+    """The schedule without slot `take` and with `put` = (device, position, slot) inserted."""
+    devices = [[slot for slot in slots if slot != take] for slots in schedule.devices]
     if put is not None:
-        device, position, task = put
-        devices[device].insert(position, task)
+        device, position, slot = put
+        devices[device].insert(position, slot)
     return replace(schedule, devices=tuple(map(tuple, devices)))
 
 
@@ -155,45 +155,45 @@ def refuses(schedule, sentence, edges=None):
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_every_missing_task_is_named(name):
+def test_every_missing_slot_is_named(name):
     schedule = make_schedule(name, 3, 4)
-    for task in schedule.device_of:
-        refuses(move(schedule, take=task), f'schedule {name!r} lacks {task}; run every task once')
+    for slot in schedule.device_of:
+        refuses(move(schedule, take=slot), f'schedule {name!r} lacks {slot}; run every task once')
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_every_doubled_task_is_named(name):
+def test_every_doubled_slot_is_named(name):
     schedule = make_schedule(name, 3, 4)
-    for task, device in schedule.device_of.items():
-        refuses(move(schedule, put=(device, 0, task)), f'runs {task} twice, the second time on device {device}')
+    for slot, device in schedule.device_of.items():
+        refuses(move(schedule, put=(device, 0, slot)), f'runs {slot} twice, the second time on device {device}')
 
 
-def test_a_task_on_the_wrong_device_is_named():
-    task = Task('B', 1, 3)
+def test_a_slot_on_the_wrong_device_is_named():
+    slot = Slot('B', 1, 3)
     refuses(
-        move(make_schedule('gpipe', 3, 4), take=task, put=(2, 4, task)),
+        move(make_schedule('gpipe', 3, 4), take=slot, put=(2, 4, slot)),
         'runs B(cell 1, micro-batch 3) on device 2, but its cell is on device 1; keep a cell on one device',
     )
 
 
 @pytest.mark.parametrize(
-    'task, reason',
+    'slot, reason',
     [
-        (Task('F', 2, 0), 'cell 2 is the last, whose B is its F too'),
-        (Task('B', 0, 0), 'cell 0 is not in backward_cells'),
-        (Task('F', 0, 4), 'there are 3 cells and 4 micro-batches, of kinds F and B'),
-        (Task('X', 0, 0), 'there are 3 cells and 4 micro-batches, of kinds F and B'),
+        (Slot('F', 2, 0), 'cell 2 is the last, whose B is its F too'),
+        (Slot('B', 0, 0), 'cell 0 is not in backward_cells'),
+        (Slot('F', 0, 4), 'there are 3 cells and 4 micro-batches, of kinds F and B'),
+        (Slot('X', 0, 0), 'there are 3 cells and 4 micro-batches, of kinds F and B'),
     ],
 )
-def test_a_task_that_should_not_exist_is_named(task, reason):
+def test_a_slot_that_should_not_exist_is_named(slot, reason):
     schedule = make_schedule('gpipe', 3, 4, backward_cells={1, 2})
-    refuses(move(schedule, put=(min(task.cell, 2), 0, task)), f'has no place for {task}: {reason}; remove it')
+    refuses(move(schedule, put=(min(slot.cell, 2), 0, slot)), f'has no place for {slot}: {reason}; remove it')
 
 
 def test_a_backward_before_its_forward_is_a_deadlock():
-    task = Task('B', 0, 0)
+    slot = Slot('B', 0, 0)
     refuses(
-        move(make_schedule('gpipe', 2, 2), take=task, put=(0, 0, task)),
+        move(make_schedule('gpipe', 2, 2), take=slot, put=(0, 0, slot)),
         'device 0 waits at B(cell 0, micro-batch 0) for F(cell 0, micro-batch 0), which can never start; '
         'run F(cell 0, micro-batch 0) on device 0 before what waits for it',
     )
@@ -206,9 +206,9 @@ def test_a_deadlock_between_devices_is_named():
         3,
         2,
         (
-            (Task('F', 0, 0), Task('B', 0, 0), Task('F', 0, 1), Task('B', 0, 1)),
-            (Task('F', 1, 0), Task('F', 1, 1), Task('B', 1, 0), Task('B', 1, 1)),
-            (Task('B', 2, 0), Task('B', 2, 1)),
+            (Slot('F', 0, 0), Slot('B', 0, 0), Slot('F', 0, 1), Slot('B', 0, 1)),
+            (Slot('F', 1, 0), Slot('F', 1, 1), Slot('B', 1, 0), Slot('B', 1, 1)),
+            (Slot('B', 2, 0), Slot('B', 2, 1)),
         ),
         frozenset({0, 1, 2}),
     )
@@ -229,8 +229,8 @@ def test_edges_that_do_not_lead_to_a_later_cell_are_refused():
 
 def test_several_cells_on_a_device_are_drawn_with_their_numbers():
     devices = (
-        (Task('F', 0, 0), Task('F', 2, 0)),
-        (Task('F', 1, 0),),
+        (Slot('F', 0, 0), Slot('F', 2, 0)),
+        (Slot('F', 1, 0),),
     )
     schedule = Schedule('looped', 3, 1, devices, frozenset())
     validate(schedule)
@@ -273,7 +273,7 @@ def test_a_schedule_whose_last_cell_computes_no_loss_is_refused():
 )
 def test_cells_of_one_device_take_turns(name, devices, expected):
     cells = make_schedule(name, len(devices), 4)
-    merged = together(cells, devices, lambda task: 2.0 if cells.is_fused(task) else 1.0)
+    merged = together(cells, devices, lambda slot: 2.0 if cells.is_fused(slot) else 1.0)
     validate(merged)
     assert grid(merged) == draw(expected)
 
@@ -283,18 +283,18 @@ def test_cells_of_one_device_take_turns(name, devices, expected):
 @pytest.mark.parametrize('slow_cell', range(4))
 def test_any_devices_give_a_schedule_in_which_forwards_and_backwards_of_each_cell_ascend(name, devices, slow_cell):
     cells = make_schedule(name, 4, 5, {1, 3})
-    merged = together(cells, devices, lambda task: 3.0 if task.cell == slow_cell else 1.0)
+    merged = together(cells, devices, lambda slot: 3.0 if slot.cell == slow_cell else 1.0)
     validate(merged)
     assert len(merged.devices) == len(set(devices))
-    for k, tasks in enumerate(cells.devices):
+    for k, slots in enumerate(cells.devices):
         for kind in 'FB':
-            found = [task for device in merged.devices for task in device if task.cell == k and task.kind == kind]
-            assert found == [task for task in tasks if task.kind == kind]
+            found = [slot for device in merged.devices for slot in device if slot.cell == k and slot.kind == kind]
+            assert found == [slot for slot in slots if slot.kind == kind]
 
 
 def test_cells_on_devices_of_their_own_are_left_alone():
     schedule = make_schedule('1f1b', 3, 4)
-    assert together(schedule, 'abc', lambda task: 1.0) is schedule
+    assert together(schedule, 'abc', lambda slot: 1.0) is schedule
 
 
 def bubble(schedule, duration_of):
@@ -317,15 +317,15 @@ def bubble(schedule, duration_of):
 def test_cells_of_one_device_idle_no_more_than_the_best_known_order(name, devices, num_micro_batches, expected):
     cells = make_schedule(name, len(devices), num_micro_batches)
 
-    def duration_of(task):
-        return {'F': 1.0, 'B': 2.0}[task.kind] + cells.is_fused(task)
+    def duration_of(slot):
+        return {'F': 1.0, 'B': 2.0}[slot.kind] + cells.is_fused(slot)
 
     assert bubble(together(cells, devices, duration_of), duration_of) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize('name', ['gpipe', '1f1b'])
 def test_shared_devices_are_never_slower_than_if_the_order_were_that_of_cells_apart(name):
-    """Random placements and costs; the order of the schedule's kind is the one in which tasks start if every cell has its own device."""
+    """Random placements and costs; the order of the schedule's kind is the one in which slots start if every cell has its own device."""
     rng = random.Random(name)
     for _ in range(150):
         num_cells = rng.randint(2, 6)
@@ -333,12 +333,12 @@ def test_shared_devices_are_never_slower_than_if_the_order_were_that_of_cells_ap
         cells = make_schedule(name, num_cells, rng.randint(1, 8), [k for k in range(num_cells) if rng.random() < 0.8])
         seconds = {(kind, k): rng.choice([1.0, 2.0, 5.0]) for kind in 'FB' for k in range(num_cells)}
 
-        def duration_of(task):
-            return seconds[task.kind, task.cell]   # noqa: B023
+        def duration_of(slot):
+            return seconds[slot.kind, slot.cell]   # noqa: B023
 
         spans = play(cells, duration_of)
-        order = sorted(spans, key=lambda task: spans[task][0])   # noqa: B023
-        apart = tuple(tuple(task for task in order if devices[task.cell] == home) for home in dict.fromkeys(devices))
+        order = sorted(spans, key=lambda slot: spans[slot][0])   # noqa: B023
+        apart = tuple(tuple(slot for slot in order if devices[slot.cell] == home) for home in dict.fromkeys(devices))
         merged = together(cells, devices, duration_of)
         validate(merged)
         assert step_s(merged, duration_of) <= step_s(replace(cells, devices=apart), duration_of) + 1e-9

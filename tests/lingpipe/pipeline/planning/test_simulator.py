@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from lingpipe.pipeline.planning.schedules import Schedule, Task, make_schedule
+from lingpipe.pipeline.planning.schedules import Schedule, Slot, make_schedule
 from lingpipe.pipeline.planning.simulator import bound, simulate
 
 RELATIVE = 1e-9
@@ -39,7 +39,7 @@ def test_forward_has_the_same_bubble():
 
 
 def test_recomputation_spares_the_last_cell():
-    """Its fused task has just run the forward, so it idles f a micro-batch and the bubble exceeds the paper's.
+    """Its fused slot has just run the forward, so it idles f a micro-batch and the bubble exceeds the paper's.
 
     gpipe is held up either by the last cell between the fill (K - 1 forwards) and the drain (K - 1
     recomputed backwards), or by cell K - 2, which runs M forwards and M recomputed backwards.
@@ -79,18 +79,18 @@ def test_a_transfer_delays_only_its_reader():
         return 10.0 if (sender, receiver) == (0, 1) else 0.0
 
     spans = run('gpipe', 2, 2, transfer_s=transfer_s).spans
-    assert spans[Task('F', 0, 1)] == (1, 2)  # the sender computes on
-    assert spans[Task('B', 1, 0)] == (11, 13)
-    assert spans[Task('B', 1, 1)] == (13, 15)
-    assert spans[Task('B', 0, 0)] == (13, 14)
+    assert spans[Slot('F', 0, 1)] == (1, 2)  # the sender computes on
+    assert spans[Slot('B', 1, 0)] == (11, 13)
+    assert spans[Slot('B', 1, 1)] == (13, 15)
+    assert spans[Slot('B', 0, 0)] == (13, 14)
     assert seen == {(0, 1), (1, 0)}
 
 
 def test_a_link_carries_one_result_at_a_time_each_way():
     spans = run('gpipe', 2, 3, link_s=10).spans
-    assert [spans[Task('B', 1, m)] for m in range(3)] == [(11, 13), (21, 23), (31, 33)]
-    assert [spans[Task('B', 0, m)] for m in range(3)] == [(23, 24), (33, 34), (43, 44)]  # gradients do not wait for activations
-    assert [spans[Task('F', 0, m)] for m in range(3)] == [(0, 1), (1, 2), (2, 3)]  # nor the sender for its link
+    assert [spans[Slot('B', 1, m)] for m in range(3)] == [(11, 13), (21, 23), (31, 33)]
+    assert [spans[Slot('B', 0, m)] for m in range(3)] == [(23, 24), (33, 34), (43, 44)]  # gradients do not wait for activations
+    assert [spans[Slot('F', 0, m)] for m in range(3)] == [(0, 1), (1, 2), (2, 3)]  # nor the sender for its link
 
 
 def test_a_link_that_keeps_up_delays_as_a_transfer_does():
@@ -108,8 +108,8 @@ def test_a_full_link_sets_the_pace_and_a_latency_comes_once_on_top():
 def test_links_of_skip_connections_are_links_of_their_own():
     edges = {(0, 1), (1, 2), (0, 2)}
     spans = simulate(make_schedule('forward', 3, 2), [1] * 3, [0] * 3, edges=edges, link_s=lambda a, b: 9 if (a, b) == (0, 2) else 1).spans
-    assert spans[Task('F', 1, 1)] == (3, 4)
-    assert [spans[Task('F', 2, m)] for m in range(2)] == [(10, 11), (19, 20)]
+    assert spans[Slot('F', 1, 1)] == (3, 4)
+    assert [spans[Slot('F', 2, m)] for m in range(2)] == [(10, 11), (19, 20)]
 
 
 def test_a_skip_connection_waits_for_its_own_transfer():
@@ -119,18 +119,18 @@ def test_a_skip_connection_waits_for_its_own_transfer():
         return 9 if (sender, receiver) == (0, 2) else 0
 
     spans = simulate(make_schedule('forward', 3, 1), [1, 1, 1], [0, 0, 0], edges=edges, transfer_s=slow).spans
-    assert spans[Task('F', 2, 0)] == (10, 11)
+    assert spans[Slot('F', 2, 0)] == (10, 11)
 
 
 def test_unequal_cells_wait_for_the_slowest():
     found = simulate(make_schedule('gpipe', 2, 2), [1, 3], [2, 4])
     assert found.spans == {
-        Task('F', 0, 0): (0, 1),
-        Task('F', 0, 1): (1, 2),
-        Task('B', 1, 0): (1, 8),
-        Task('B', 1, 1): (8, 15),
-        Task('B', 0, 0): (8, 10),
-        Task('B', 0, 1): (15, 17),
+        Slot('F', 0, 0): (0, 1),
+        Slot('F', 0, 1): (1, 2),
+        Slot('B', 1, 0): (1, 8),
+        Slot('B', 1, 1): (8, 15),
+        Slot('B', 0, 0): (8, 10),
+        Slot('B', 0, 1): (15, 17),
     }
     assert found.step_s == 17
     assert found.busy_share == pytest.approx((6 + 14) / (2 * 17))
@@ -157,9 +157,9 @@ def test_peak_bytes():
 
 def test_peak_bytes_of_a_device_is_the_peak_of_its_cells_together():
     """Cells 0 and 2 hold two micro-batches each, but never at once."""
-    tasks = [Task('F', 0, 0), Task('F', 0, 1), Task('F', 1, 0), Task('F', 1, 1), Task('B', 2, 0)]
-    tasks += [Task('B', 1, 0), Task('B', 0, 0), Task('B', 2, 1), Task('B', 1, 1), Task('B', 0, 1)]
-    schedule = Schedule('one device', 3, 2, (tuple(tasks),), frozenset({0, 1, 2}))
+    slots = [Slot('F', 0, 0), Slot('F', 0, 1), Slot('F', 1, 0), Slot('F', 1, 1), Slot('B', 2, 0)]
+    slots += [Slot('B', 1, 0), Slot('B', 0, 0), Slot('B', 2, 1), Slot('B', 1, 1), Slot('B', 0, 1)]
+    schedule = Schedule('one device', 3, 2, (tuple(slots),), frozenset({0, 1, 2}))
     found = simulate(schedule, [1] * 3, [1] * 3, transfer_s=100, held_bytes=[1, 10, 100], fixed_bytes=[1000, 1000, 1000])
     assert found.peak_bytes == (3122,)
     assert found.step_s == 12  # nothing is transferred within a device
