@@ -30,6 +30,10 @@ setuptools.setup(
     ],
     extras_require={
         'cpu': ['tensorflow-cpu>=2.18'],             # 2.18 is the first that runs with NumPy 2
+        'docs': [
+            'mkdocs>=1.6',                # pages of Markdown; 1.6 is the first that checks anchors
+            'mkdocstrings[python]>=1.0',  # the reference, from docstrings; 1.0 is the oldest that was tried
+        ],
         'gpu': ['tensorflow[and-cuda]>=2.18'],
         'test': ['hypothesis>=6.100', 'kubernetes-validate>=1.31', 'mypy>=1.10', 'pytest>=8.0', 'pytest-xdist>=3.5', 'pyyaml>=6.0',
                  'ruff>=0.5', *TRANSLATION],

@@ -2,7 +2,8 @@
 
 Nothing here is global: the pipeline makes one context for each call of a cell and reads the emissions when the
 call returns. A recomputation gets a context with the same seeds, and its emissions are thrown away, so that
-losses and statistics count exactly once (ARCHITECTURE: D6, D7 in WORKSPACE.md).
+losses and statistics count exactly once: see "BatchNorm by micro-batch" and "Randomness from
+position" in docs/how-it-works.md.
 """
 from __future__ import annotations
 
