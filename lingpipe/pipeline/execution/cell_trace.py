@@ -36,7 +36,7 @@ from lingpipe.layers import nested
 from lingpipe.layers.context import Context, Emissions
 from lingpipe.layers.static_shapes import as_spec
 from lingpipe.pipeline.execution.accumulators import Accumulators
-from lingpipe.pipeline.execution.compiled_task import Task
+from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.graph_cutting import Subgraphs, used_feeds
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
@@ -66,7 +66,7 @@ class CellTracer:
         self._cell, self._read_weight, self._accumulators, self._gather = cell, read_weight, accumulators, gather
         self._seed, self._recompute, self._training = experiment_seed, recompute, training
 
-    def trace(self, gradients_in: list[Leaf], is_fused: bool) -> tuple[Task | None, Task | None]:
+    def trace(self, gradients_in: list[Leaf], is_fused: bool) -> tuple[CompiledTask | None, CompiledTask | None]:
         """Returns (forward task, backward task).
 
         Args:
@@ -102,14 +102,14 @@ class CellTracer:
         backward_fetches = [made['gradients'][leaf] for leaf in gradients_out] + [made['backward_token']]
 
         def task(fetches: list[tf.Tensor], residuals_in: list[tf.Tensor], residuals_out: list[tf.Tensor],
-                 outputs: list[Leaf], gradients_out: list[Leaf], differentiated: Sequence[str] = ()) -> Task:
+                 outputs: list[Leaf], gradients_out: list[Leaf], differentiated: Sequence[str] = ()) -> CompiledTask:
             """The part of the graph that makes `fetches`, the token last, and what it needs and gives."""
             feeds = args + residuals_in
             used = used_feeds(fetches + residuals_out, feeds)
             kept = [arg for i, arg in enumerate(args) if i < 2 or arg.name in used]
             function = subgraphs.function(kept + residuals_in, fetches[:-1] + residuals_out + fetches[-1:], self._jit_compile)
             named = [keys[arg.name] for arg in kept[2:]]
-            return Task(function, [n for n in named if isinstance(n, tuple) and n[0] != 'gradient'],
+            return CompiledTask(function, [n for n in named if isinstance(n, tuple) and n[0] != 'gradient'],
                         [n for n in named if isinstance(n, str)], [n[1] for n in named if isinstance(n, tuple) and n[0] == 'gradient'],
                         len(residuals_in), outputs, gradients_out, len(residuals_out),
                         bytes_of_roots([*(arg for arg in kept[2:] if keys[arg.name] in given), *residuals_in], made['weights']),

@@ -9,9 +9,9 @@ import tensorflow as tf
 from lingpipe.pipeline.planning.cell import Leaf
 
 
-@dataclasses.dataclass(eq=False)
-class Task:
-    """One traced task: what it takes, in order, and what it gives, in order, before the residuals and a token.
+@dataclasses.dataclass(frozen=True, eq=False)
+class CompiledTask:
+    """One compiled task: what it takes, in order, and what it gives, in order, before the residuals and a token.
 
     Attributes:
       function: a not-inlined tf.function of [step, micro_batch] + the tensors of everything below, in that order.

@@ -12,7 +12,7 @@ from lingpipe.pipeline.execution import results
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.bad_ids import BadId, find_bad_id
 from lingpipe.pipeline.execution.cell_trace import CellTracer
-from lingpipe.pipeline.execution.compiled_task import Task
+from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.step_graph import Ran, check_batch, explained, run_tasks
@@ -117,7 +117,7 @@ class Evaluator:
         cells = self._cells()
         variables = program.placed.averaged()
         self._accumulators = [Accumulators(cell.device, []) for cell in cells]
-        tasks: dict[tuple[str, int], Task] = {}
+        tasks: dict[tuple[str, int], CompiledTask] = {}
         for cell, accumulators in zip(cells, self._accumulators, strict=True):
             tracer = CellTracer(cell, program.placed.reader(cell, variables), accumulators, program.seed, 'none', training=False,
                                 jit_compile=self._plan.params.jit_compile)

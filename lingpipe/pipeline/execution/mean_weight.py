@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from lingpipe.layers import nested
-from lingpipe.pipeline.execution.compiled_task import Task
+from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.graph_cutting import Subgraphs, used_feeds
 from lingpipe.pipeline.planning.cell import Leaf
 from lingpipe.pipeline.planning.dataflow import BATCH, Element, Value
@@ -118,6 +118,6 @@ class MeanWeight:
         return _Part(element, traced, [nested.leaves(written[name])[i]])
 
 
-def asked_for(tasks: Iterable[Task]) -> bool:
+def asked_for(tasks: Iterable[CompiledTask]) -> bool:
     """Whether one of the tasks takes the mean weight."""
     return any(MEAN_WEIGHT in task.inputs for task in tasks)

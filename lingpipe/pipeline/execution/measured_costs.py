@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.cell_trace import CellTracer
-from lingpipe.pipeline.execution.compiled_task import Task
+from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import Element
@@ -49,12 +49,12 @@ def _tasks(element: Element, device: str) -> list[Callable[[], None]]:
     def read(path: str) -> tf.Tensor | None:
         return tf.raw_ops.ReadVariableOp(resource=variables[path].handle, dtype=variables[path].dtype) if path in variables else None
 
-    def given(task: Task) -> list[tf.Tensor]:
+    def given(task: CompiledTask) -> list[tf.Tensor]:
         """What the task takes, but for residuals."""
         taken = [by_leaf[leaf] for leaf in task.inputs] + [tf.convert_to_tensor(variables[p]) for p in task.shared]
         return taken + [by_gradient[leaf] for leaf in task.gradients_in]
 
-    def run(task: Task, residuals: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
+    def run(task: CompiledTask, residuals: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
         with tf.device(device):
             results = task.function(tf.constant(0, tf.int64), tf.constant(0), *given(task), *residuals)
         results[-1].numpy()

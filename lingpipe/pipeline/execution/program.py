@@ -24,7 +24,7 @@ from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.bad_ids import BadId, find_bad_id
 from lingpipe.pipeline.execution.cell_trace import CellTracer
-from lingpipe.pipeline.execution.compiled_task import Task
+from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.evaluator import Evaluator
 from lingpipe.pipeline.execution.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.execution.step_graph import (
@@ -64,7 +64,7 @@ class _Shape:
 
     def __init__(self, batch_spec: dict[str, Any], plan: Plan):
         self.batch_spec, self.plan = batch_spec, plan
-        self.tasks: list[dict[tuple[str, int], Task]] = []  # of every replica
+        self.tasks: list[dict[tuple[str, int], CompiledTask]] = []  # of every replica
         self.mean_weight: MeanWeight | None = None  # where a task asks for it
         self.reached: frozenset[str] = frozenset()  # Update.reached
         self.steps: dict[tuple[str, frozenset[str]], Any] = {}  # by kind, and Update.reached of all mini-batches of the update
@@ -275,10 +275,10 @@ class Program:
         """What carries values between a replica's devices in one step."""
         return Wire(self._wire_dtype)
 
-    def _traced_tasks(self, replica: Replica, cells: Sequence[Cell], plan: Plan) -> dict[tuple[str, int], Task]:
+    def _traced_tasks(self, replica: Replica, cells: Sequence[Cell], plan: Plan) -> dict[tuple[str, int], CompiledTask]:
         available: set[Leaf] = set()
         groups = groups_of(self.plan.replicas)
-        tasks: dict[tuple[str, int], Task] = {}
+        tasks: dict[tuple[str, int], CompiledTask] = {}
         for cell in reversed(cells):
             tracer = CellTracer(cell, replica.placed.reader(cell, replica.placed.weights), replica.accumulators[cell.index], self.seed,
                                 plan.params.recompute, training=True,

@@ -17,9 +17,9 @@ import tensorflow as tf
 
 from lingpipe.cluster import HOME
 from lingpipe.layers import nested
-from lingpipe.pipeline.execution import compiled_task
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.bad_ids import BadIdError, find_bad_id
+from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.execution.placed import call_on
 from lingpipe.pipeline.execution.wire import Wire
@@ -45,7 +45,7 @@ class Ran:
     slots: list[Slot]
 
 
-def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, int], compiled_task.Task],
+def run_tasks(schedule: Schedule, cells: Sequence[Cell], tasks: dict[tuple[str, int], CompiledTask],
               batch: dict[str, Any], step: tf.Tensor, first_micro_batch: tf.Tensor,
               read_shared: Callable[[str], tf.Tensor], wire: Wire, is_timed: bool = False,
               accumulators: Sequence[Accumulators] = (), mean_weight: tf.Tensor | None = None) -> Ran:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from lingpipe import cluster
 from lingpipe.pipeline.execution.accumulators import Accumulators
-from lingpipe.pipeline.execution.compiled_task import Task
+from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.pipeline.planning.dataflow import BATCH, Value
 
@@ -115,7 +115,7 @@ def norms_traffic(cells: Sequence[Cell]) -> Traffic:
 
 
 def replicas_traffic(replicas: Sequence[Sequence[Cell]], accumulators: Sequence[Sequence[Accumulators]], reduction: str,
-                     tasks: Sequence[Mapping[tuple[str, int], Task]], num_micro_batches: int) -> Traffic:
+                     tasks: Sequence[Mapping[tuple[str, int], CompiledTask]], num_micro_batches: int) -> Traffic:
     """What replicas send to each other.
 
     Args:

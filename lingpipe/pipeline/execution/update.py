@@ -22,7 +22,7 @@ from lingpipe.layers import nested
 from lingpipe.learning.learner import LayerLearner, Learner
 from lingpipe.pipeline.execution import results
 from lingpipe.pipeline.execution.accumulators import Accumulators, Merged
-from lingpipe.pipeline.execution.compiled_task import Task
+from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.graph_cutting import Subgraphs
 from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.variables import Variables
@@ -61,7 +61,7 @@ class Update:
                     self._uses.setdefault(weight.shared_with or weight.path, []).append((cell.index, weight.path))
         self._alike: dict[Any, Callable[..., tf.Tensor]] = {}
 
-    def reached(self, tasks: Mapping[tuple[str, int], Task]) -> frozenset[str]:
+    def reached(self, tasks: Mapping[tuple[str, int], CompiledTask]) -> frozenset[str]:
         """The paths of owned weights that have a gradient, since a task makes one for a use of theirs."""
         made = {(k, path) for (_, k), task in tasks.items() for path in task.differentiated}
         return frozenset(path for path, uses in self._uses.items() if made.intersection(uses))
