@@ -1,17 +1,24 @@
-"""Cluster: the devices that cells run on: of this process, or of workers on this and other machines.
+"""Cluster: the devices that cells run on, of this process or of workers on this and other machines.
 
-One controller, which is the trainer, builds the graph of a step and reads the input; workers are TensorFlow servers that hold the weights
-of their cells and run their tasks.
+One controller, which is the trainer, builds the graph of a step and reads the input. Workers are
+TensorFlow servers that hold the weights of their cells and run their tasks.
 
-    devices.py    what --devices says           addresses.py       of workers, from TF_CONFIG, Slurm or Kubernetes
-    client.py     the controller's side         address_filter.py  which addresses a port can be reached at
-    server.py     the worker's side             watchdog.py        a time limit for steps
+    devices.py         what --devices says
+    addresses.py       the addresses of workers, from TF_CONFIG, Slurm or Kubernetes
+    ports.py           which ports of this machine are free, and how others reach them
+    client.py          the controller's side
+    services.py        the calls by which it asks workers
+    server.py          the worker's side
+    address_filter.py  at which addresses of this machine a server is reached
+    watchdog.py        a time limit for steps
 
 Threads, logical CPUs and Grappler are set in process/tensorflow_settings.py.
 
-TensorFlow's gRPC knows neither passwords nor encryption: whoever reaches the port of a worker or of a controller can run any op there,
-which can read and write files. Servers therefore listen at loopback unless told otherwise; on several machines use a network of their own
-(a VLAN, a VPN, a Kubernetes NetworkPolicy, which tools.launch_kubernetes writes) or a firewall that lets only these machines in.
+TensorFlow's gRPC knows neither passwords nor encryption: whoever reaches the port of a worker or of
+a controller can run any op there, and ops can read and write files. Servers therefore listen at
+loopback unless they are told otherwise. With several machines, use a network of their own (a VLAN,
+a VPN, a Kubernetes NetworkPolicy, which tools.launch_kubernetes writes), or a firewall that lets
+only these machines in.
 """
 from lingpipe.process.tensorflow_settings import (
     HOME,
@@ -24,5 +31,5 @@ from lingpipe.process.tensorflow_settings import (
     set_graph_optimizer,
 )
 
-__all__ = ['HOME', 'MAX_DEVICES', 'check_devices', 'configure', 'default_devices', 'expected_devices', 'place',
-           'set_graph_optimizer']
+__all__ = ['HOME', 'MAX_DEVICES', 'check_devices', 'configure', 'default_devices',
+           'expected_devices', 'place', 'set_graph_optimizer']

@@ -22,7 +22,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import device_attributes_pb2, tensor_pb2
 
-from lingpipe.cluster import address_filter
+from lingpipe.cluster import address_filter, ports
 from lingpipe.process import closed_pipe
 from lingpipe.process.process_name import this_process
 
@@ -158,7 +158,7 @@ class Connection:
         for task, worker in enumerate(before):
             self.workers.append(_wait(worker.address, task, deadline_s, wait_s, worker.incarnation))
             _give_name(worker.address, self._name)
-        own_address = own_address or address_filter.own_address(list(addresses))
+        own_address = own_address or ports.own_address(list(addresses))
         _connect(addresses, own_address, max(_ASK_S, deadline_s - time.monotonic()))
 
     def silent(self) -> str:
@@ -192,7 +192,7 @@ class Connection:
 def _check_own_address(address: str) -> None:
     """Raises OSError if this process cannot listen at 'host:port'."""
     try:
-        address_filter.check_free(*address_filter.split_address(address))
+        ports.check_free(*ports.split_address(address))
     except OSError as error:
         raise OSError(f'the trainer cannot listen at {address}: {error.strerror or error}; choose another --address.') from error
 
@@ -210,7 +210,7 @@ def _connect(addresses: Sequence[str], own_address: str, limit_s: float) -> None
         except Exception as error:
             ended.append(error)
 
-    host, port = address_filter.split_address(own_address)
+    host, port = ports.split_address(own_address)
     guard = address_filter.Guard(port, host)
     thread = threading.Thread(target=connect, name='connect', daemon=True)
     thread.start()

@@ -21,8 +21,8 @@ import re
 import tensorflow as tf
 
 from lingpipe.cluster import addresses
-from lingpipe.cluster.address_filter import split_address
 from lingpipe.cluster.client import wait_for
+from lingpipe.cluster.ports import split_address
 from lingpipe.process.tensorflow_settings import MAX_DEVICES
 
 _LOCAL = '/job:localhost/replica:0/task:0'

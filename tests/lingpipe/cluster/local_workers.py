@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from lingpipe.cluster import address_filter, server
+from lingpipe.cluster import ports, server
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
@@ -38,7 +38,7 @@ class Worker:
     """A worker process whose server is killed when it hangs for hangs_after_s."""
 
     def __init__(self, address: str = '', devices: str = '', hangs_after_s: float = 2.):
-        self.address = address or f'127.0.0.1:{address_filter.free_port()}'
+        self.address = address or f'127.0.0.1:{ports.free_port()}'
         self.process = Fork(serve, self.address, devices, hangs_after_s, env=environment())
 
     def server(self) -> int:
@@ -48,7 +48,7 @@ class Worker:
 
     def wait(self) -> None:
         """Until it answers."""
-        wait_until(lambda: server.answers(*address_filter.split_address(self.address), 1.))
+        wait_until(lambda: server.answers(*ports.split_address(self.address), 1.))
 
     def stop(self) -> None:
         self.process.kill()
@@ -116,7 +116,7 @@ class Cable:
     """A connection to an address that can be cut: an address of its own that passes on what it is sent."""
 
     def __init__(self, to: str):
-        self._to = address_filter.split_address(to)
+        self._to = ports.split_address(to)
         self._listener = socket.create_server(('127.0.0.1', 0))
         self.address = f'127.0.0.1:{self._listener.getsockname()[1]}'
         self._open: list[socket.socket] = []

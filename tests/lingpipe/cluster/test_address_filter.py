@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from lingpipe.cluster import address_filter, server
+from lingpipe.cluster import address_filter, ports, server
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from flood import Flood  # noqa: E402
@@ -25,7 +25,7 @@ NUM_RESTARTS = 20
 def test_port_is_reached_at_its_addresses_only(monkeypatch, hosts, reached, hops):
     monkeypatch.setattr(socket, 'getaddrinfo', lambda *_: [(socket.AF_INET, 0, 0, '', (host, 0)) for host in hosts])
     monkeypatch.setenv('TF_GRPC_REUSE_PORT', '')
-    port = address_filter.free_port()
+    port = ports.free_port()
     guard = address_filter.Guard(port, 'name')
     addresses = {address: socket.AF_INET for address in ('127.0.0.1', '127.0.0.2', '127.0.0.3')} | {'::1': socket.AF_INET6}
     with socket.create_server(('', port), family=socket.AF_INET6, dualstack_ipv6=True, reuse_port=True):
@@ -52,12 +52,12 @@ def test_worker_on_a_system_without_such_programs_says_so_and_ends(monkeypatch):
     monkeypatch.setattr(sys, 'platform', 'elsewhere')
     with pytest.raises(OSError, match=r'^TensorFlow listens at all addresses, and only Linux can hold it to one; use 0\.0\.0\.0 behind a '
                                       r'firewall\.$'):
-        server.serve(f'127.0.0.1:{address_filter.free_port()}', server.session_config('cpu:1'), 60.)
+        server.serve(f'127.0.0.1:{ports.free_port()}', server.session_config('cpu:1'), 60.)
 
 
 def serve_a_moment(address: str, path: str, is_killed: bool) -> None:
     """A server that is there until somebody has reached it, which the test says in a file."""
-    host, port = address_filter.split_address(address)
+    host, port = ports.split_address(address)
     server.start(host, port, server.session_config('cpu:1'))
     os.rename(f'{path}.new', path)
     wait_until(lambda: not os.path.exists(path))
@@ -68,7 +68,7 @@ def serve_a_moment(address: str, path: str, is_killed: bool) -> None:
 
 def test_no_connection_to_another_address_comes_through_while_servers_start_and_end(tmp_path):
     """They came through for 6 to 115 ms of every start, as TensorFlow's server listened before its socket was given a filter."""
-    port, path = address_filter.free_port(), tmp_path / 'is up'
+    port, path = ports.free_port(), tmp_path / 'is up'
     with Flood('127.0.0.1', port) as right, Flood('127.0.0.2', port) as other, Flood('::1', port) as version_6:
         for number in range(NUM_RESTARTS):
             (tmp_path / 'is up.new').touch()

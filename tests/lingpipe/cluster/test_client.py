@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from lingpipe.cluster import address_filter
+from lingpipe.cluster import ports
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import local_workers  # noqa: E402
@@ -112,7 +112,7 @@ def test_an_error_of_a_layer_on_a_worker_is_told_and_not_taken_for_a_lost_worker
 def test_checkpoint_holds_one_step_though_the_next_is_called_at_once(tmp_path):
     with local_workers.workers(1, hangs_after_s=60.) as (worker,):
         worker.wait()
-        port = address_filter.free_port()
+        port = ports.free_port()
         with Flood('127.0.0.2', port, every_s=0.0001) as other:
             done = subprocess.run([sys.executable, '-c', CODE, worker.address, str(tmp_path / 'checkpoints'), f'127.0.0.1:{port}'],
                                   env=local_workers.environment(), capture_output=True, text=True, timeout=400, check=False)

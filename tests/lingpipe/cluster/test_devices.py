@@ -7,7 +7,7 @@ import threading
 import pytest
 import tensorflow as tf
 
-from lingpipe.cluster import address_filter, addresses, client, devices, server
+from lingpipe.cluster import addresses, client, devices, ports, server
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_worker_that_accepts_and_hangs_does_not_answer():
 
 def test_workers_on_loopback_and_elsewhere_do_not_go_together():
     with pytest.raises(ValueError, match=r'workers on other machines cannot reach 127\.0\.0\.1:2222, .*; name its address in the network'):
-        address_filter.own_address(['192.0.2.1:2222', '127.0.0.1:2222'])
+        ports.own_address(['192.0.2.1:2222', '127.0.0.1:2222'])
 
 
 # Hosts.
@@ -244,7 +244,7 @@ def test_worker_goes_on_when_its_output_cannot_be_written(monkeypatch, output):
     with open(writer, 'w') as unwritten:
         monkeypatch.setattr('sys.stdout', unwritten)
         with pytest.raises(BegunTwiceError):
-            server.serve(f'127.0.0.1:{address_filter.free_port()}', server.session_config(''), 60.)
+            server.serve(f'127.0.0.1:{ports.free_port()}', server.session_config(''), 60.)
 
 
 def test_trainer_that_cannot_listen_leaves_workers_to_whom_they_serve(monkeypatch):

@@ -1,0 +1,97 @@
+"""Ports of this machine: which are free, and how others reach them. An address is 'host:port'."""
+from __future__ import annotations
+
+import re
+import socket
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Splits 'host:2222' into 'host' and 2222.
+
+    Raises:
+      ValueError: there is no name or number of a host, or no port between 1 and 65535.
+    """
+    host, _, port = address.rpartition(':')
+    is_host = re.fullmatch(r'[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]', host)
+    is_port = re.fullmatch('[0-9]{1,5}', port) and 0 < int(port) < 65536
+    if not is_host or not is_port:
+        raise ValueError(f'{address!r} is no address; write host:port, as 127.0.0.1:2222.')
+    return host, int(port)
+
+
+def free_port() -> int:
+    """Returns a port at which nobody listens for now, at any address of this machine."""
+    with _bound('', 0) as one:
+        return one.getsockname()[1]   # type: ignore[no-any-return]
+
+
+def check_free(host: str, port: int) -> None:
+    """Checks that a server can listen at host:port, and at all other addresses of this machine too.
+
+    TensorFlow's server does the latter, whatever host it is told.
+
+    Args:
+      host: a name or number; '' means all addresses.
+      port: another process may not even be ready to share it.
+
+    Raises:
+      OSError: the host is not this machine, or somebody listens at the port, at whatever address.
+    """
+    _bound(host, port).close()
+    try:
+        _bound('', port).close()
+    except OSError as error:
+        raise OSError(error.errno, f'{error.strerror} at another address of this machine, and '
+                                   'TensorFlow takes the port at all of them') from error
+
+
+def own_address(peers: list[str]) -> str:
+    """Returns an address with a free port at which the machines of `peers` reach this process.
+
+    The host is on loopback if all peers are.
+
+    Raises:
+      ValueError: a host is not known, or some are on loopback and others are not.
+    """
+    try:
+        on_loopback = [peer for peer in peers
+                       if socket.gethostbyname(split_address(peer)[0]).startswith('127.')]
+        if on_loopback and len(on_loopback) < len(peers):
+            raise ValueError(
+                f'workers on other machines cannot reach {on_loopback[0]}, which is this machine '
+                f'for whoever asks; name its address in the network.')
+
+        # Connecting a UDP socket sends nothing, but chooses the interface that leads to the peer.
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+            one.connect((socket.gethostbyname(split_address(peers[0])[0]), 9))
+            return f'{one.getsockname()[0]}:{free_port()}'
+    except OSError as error:
+        raise ValueError(f'the host of {peers[0]} is not known here ({error}); correct it in '
+                         '--devices.') from error
+
+
+def family_of_all_addresses() -> socket.AddressFamily:
+    """Returns the family that gRPC binds: IPv6, which takes IPv4 too, if ::1 exists."""
+    try:
+        with socket.socket(socket.AF_INET6) as one:
+            one.bind(('::1', 0))
+            return socket.AF_INET6
+    except OSError:
+        return socket.AF_INET
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Returns a socket that is bound, does not listen, and shares its port with nobody.
+
+    The host '' stands for all addresses, of both versions of IP.
+    """
+    one = socket.socket(socket.AF_INET if host else family_of_all_addresses())
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)   # ignores ended connections
+        if one.family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        one.bind((host, port))
+    except OSError:
+        one.close()
+        raise
+    return one
