@@ -24,6 +24,7 @@ setuptools.setup(
         'importlib_resources>=6.0',      # tensorflow-datasets imports it without requiring it
         'matplotlib>=3.8',               # pictures of timelines and partitions
         'numpy>=1.26',                   # data in memory
+        'protobuf>=4.22',                # messages to workers; 4.22 has GetMessageClass; TensorFlow needs it anyway
         'rich>=13.0',                    # tables and progress
         'tensorboard>=2.18',             # reads the summaries
         'tensorflow-datasets>=4.9.7',    # data; imported only when an input asks for it

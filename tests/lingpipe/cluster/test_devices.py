@@ -256,8 +256,3 @@ def test_trainer_that_cannot_listen_leaves_workers_to_whom_they_serve(monkeypatc
         with pytest.raises(OSError, match=f'^the trainer cannot listen at {address}: Address already in use; choose another --address'):
             client.Connection(['127.0.0.1:1'], address, 0.)
     assert not asked
-
-
-def test_fields_of_messages_are_read_and_written():
-    message = b'\x08\x96\x01' + client._field(2, b'x' * 300) + b'\x19' + bytes(8) + b'\x25' + bytes(4) + client._field(5, b'')
-    assert list(client._fields(message)) == [(2, b'x' * 300), (5, b'')]

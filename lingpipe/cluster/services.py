@@ -1,0 +1,115 @@
+"""Services: calls of a TensorFlow server's own gRPC services, each with a time limit.
+
+The obvious way is tf.compat.v1.Session('grpc://...'), which makes the same calls. It was tried:
+
+- A server that is not there and one that hangs look alike, after the whole time limit.
+- Meanwhile list_devices holds Python's interpreter lock, so that nothing else runs.
+- A call that ends the server, as Abort does, is made again a second later.
+
+So grpcio makes the calls here. The classes of their messages (core/protobuf/worker.proto and
+master.proto) are not in TensorFlow's package. protobuf's runtime makes them from the description
+below, which leaves out the fields that are not used.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from tensorflow.core.framework import device_attributes_pb2, graph_pb2
+from tensorflow.core.protobuf import named_tensor_pb2
+
+_MESSAGES = '''
+    name: "lingpipe/services.proto"  package: "lingpipe"  syntax: "proto3"
+    message_type { name: "GetStatusRequest" }
+    message_type { name: "GetStatusResponse"
+      field { number: 1 name: "device_attributes" type_name: ".tensorflow.DeviceAttributes"
+              type: TYPE_MESSAGE label: LABEL_REPEATED } }
+    message_type { name: "CreateSessionRequest"
+      field { number: 1 name: "graph_def" type_name: ".tensorflow.GraphDef" type: TYPE_MESSAGE } }
+    message_type { name: "CreateSessionResponse"
+      field { number: 1 name: "session_handle" type: TYPE_STRING } }
+    message_type { name: "RunStepRequest"
+      field { number: 1 name: "session_handle" type: TYPE_STRING }
+      field { number: 3 name: "fetch" type: TYPE_STRING label: LABEL_REPEATED }
+      field { number: 4 name: "target" type: TYPE_STRING label: LABEL_REPEATED } }
+    message_type { name: "RunStepResponse"
+      field { number: 1 name: "tensor" type_name: ".tensorflow.NamedTensorProto"
+              type: TYPE_MESSAGE label: LABEL_REPEATED } }
+    message_type { name: "CloseSessionRequest"
+      field { number: 1 name: "session_handle" type: TYPE_STRING } }
+    message_type { name: "CloseSessionResponse" }
+'''
+_IMPORTED = (device_attributes_pb2, graph_pb2, named_tensor_pb2)
+
+
+def _message_classes() -> dict[str, Any]:
+    file = text_format.Parse(_MESSAGES, descriptor_pb2.FileDescriptorProto())
+    file.dependency.extend(module.DESCRIPTOR.name for module in _IMPORTED)
+    pool = descriptor_pool.Default()   # where TensorFlow's messages are
+    pool.AddSerializedFile(file.SerializeToString())
+    return {message.name: message_factory.GetMessageClass(
+                pool.FindMessageTypeByName(f'{file.package}.{message.name}'))
+            for message in file.message_type}
+
+
+_CLASSES = _message_classes()
+
+
+def devices(address: str, timeout_s: float) -> list[device_attributes_pb2.DeviceAttributes]:
+    """The devices of the server at 'host:port'.
+
+    Raises:
+      OSError: it does not answer in time; the message is a few words.
+    """
+    return list(_call(address, 'WorkerService/GetStatus', timeout_s).device_attributes)
+
+
+def run(address: str, make_op: Callable[[], Any], timeout_s: float) -> np.ndarray | None:
+    """Runs an op on the first CPU of the server at 'host:port', in a session of its own.
+
+    Args:
+      address: of the server.
+      make_op: makes the op, in a graph. Its value, if it has one, must be numbers: a server sends
+        strings as tf.make_ndarray cannot read them.
+      timeout_s: for each of three calls.
+
+    Returns:
+      The value of the op; None if it has none.
+
+    Raises:
+      OSError: the server does not answer in time, or the op fails; the message is a few words.
+    """
+    graph = tf.Graph()
+    with graph.as_default(), tf.device('/job:worker/task:0/device:CPU:0'):
+        op = make_op()
+    wanted = {'fetch': [op.name]} if isinstance(op, tf.Tensor) else {'target': [op.name]}
+
+    session = _call(address, 'MasterService/CreateSession', timeout_s,
+                    graph_def=graph.as_graph_def())
+    handle = {'session_handle': session.session_handle}
+    result = _call(address, 'MasterService/RunStep', timeout_s, **handle, **wanted)
+    _call(address, 'MasterService/CloseSession', timeout_s, **handle)
+    return tf.make_ndarray(result.tensor[0].tensor) if result.tensor else None
+
+
+def _call(address: str, method: str, timeout_s: float, **fields: Any) -> Any:
+    """Calls a method and returns the message that it answers; `fields` are those of the request."""
+    import grpc  # only runs with workers need it, and the process that forks servers must not
+
+    name = method.partition('/')[2]
+    request = _CLASSES[f'{name}Request'](**fields)
+    options = [('grpc.enable_http_proxy', 0),           # as TensorFlow does
+               ('grpc.use_local_subchannel_pool', 1)]   # remembers no failures of past calls
+    with grpc.insecure_channel(address, options) as channel:
+        call = channel.unary_unary(f'/tensorflow.{method}', type(request).SerializeToString,
+                                   _CLASSES[f'{name}Response'].FromString)
+        try:
+            return call(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            known = {grpc.StatusCode.DEADLINE_EXCEEDED: 'no answer',
+                     grpc.StatusCode.UNAVAILABLE: 'no connection'}
+            why = known.get(error.code(), f'{error.code().name}: {error.details()}')
+            raise OSError(why) from error

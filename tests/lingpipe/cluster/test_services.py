@@ -1,0 +1,45 @@
+"""Promises about the calls that ask a worker: what comes back, and errors in a few words."""
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+import tensorflow as tf
+
+from lingpipe.cluster import services
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import local_workers  # noqa: E402
+
+
+@pytest.fixture(scope='module')
+def address():
+    """The address of a worker with two CPU devices."""
+    with local_workers.workers(1, 'cpu:2', hangs_after_s=60.) as (worker,):
+        worker.wait()
+        yield worker.address
+
+
+def test_server_tells_its_devices(address):
+    devices = services.devices(address, 10.)
+    assert [device.name.partition('/device:')[2] for device in devices] == ['CPU:0', 'CPU:1']
+    assert len({device.incarnation for device in devices}) == 2
+
+
+@pytest.mark.parametrize('value', [[1, 2, 300], [0.5], []])
+def test_value_of_an_op_comes_back(address, value):
+    assert services.run(address, lambda: tf.constant(value), 10.).tolist() == value
+
+
+def test_op_without_a_value_gives_none(address):
+    assert services.run(address, tf.no_op, 10.) is None
+
+
+def test_op_that_fails_is_a_few_words(address):
+    def read():
+        variable = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name='not there')
+        return tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.float32)
+
+    with pytest.raises(OSError, match='^(NOT_FOUND|FAILED_PRECONDITION): '):
+        services.run(address, read, 10.)
