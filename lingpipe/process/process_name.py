@@ -1,16 +1,26 @@
-"""Process name: what this process is called where it holds something, a logdir or workers, so that others can say who has it."""
+"""Process name: what this process is called where it holds a logdir or workers, for others to read.
+
+The name must stay the same when the process starts itself again (commands/recovery.py), so it is
+handed on in the environment. psutil's create_time would not do: it adds the time of the boot, which
+moves when the clock is set, so that a process could take itself for another one.
+"""
 from __future__ import annotations
 
 import os
 import socket
 import time
 
-_NAME = 'LINGPIPE_PROCESS'   # environment variable: goes along when a process starts itself again (commands/recovery.py)
+_NAME = 'LINGPIPE_PROCESS'   # environment variable
 
 
 def this_process() -> str:
-    """'process 123 on HOST since 2026-01-31 12:00:00', the same for as long as it has its number."""
+    """Returns 'process 123 on HOST since 2026-01-31 12:00:00'.
+
+    It is the same for as long as the process has its number.
+    """
     start = f'process {os.getpid()} on {socket.gethostname()} since '
-    if not os.environ.get(_NAME, '').startswith(start):   # or it is that of a process above
-        os.environ[_NAME] = f'{start}{time.strftime("%Y-%m-%d %H:%M:%S")}'
-    return os.environ[_NAME]
+    name = os.environ.get(_NAME, '')
+    if not name.startswith(start):   # there is none, or it is that of a parent
+        name = f'{start}{time.strftime("%Y-%m-%d %H:%M:%S")}'
+        os.environ[_NAME] = name
+    return name

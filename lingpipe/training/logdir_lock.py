@@ -1,8 +1,12 @@
-"""Logdir lock: one trainer at a time writes to a logdir, and whoever else wants to learns who that is.
+"""Logdir lock: one trainer at a time writes to a logdir, and others can learn who that is.
 
-The lock is flock(2)'s on LOGDIR/lock: the kernel, or an NFS server, takes it back when its owner is dead, however it died. The text of
-the file says who took it last. A trainer that starts its own process again hands the open file on and never lets go of the lock.
-Evaluating and decoding need none, since they read checkpoints that are never changed.
+The lock is flock(2)'s on LOGDIR/lock: the kernel, or an NFS server, takes it back when its owner is
+dead, however it died. The text of the file says who took it last. A trainer that starts its own
+process again hands the open file on and never lets go of the lock. Evaluating and decoding need no
+lock, since they read checkpoints that are never changed.
+
+Python's fcntl is called directly. The locks of portalocker and filelock open the file themselves,
+so they cannot take over the one that the program before has left open and locked.
 """
 from __future__ import annotations
 
@@ -18,8 +22,9 @@ from absl import logging
 from lingpipe.checkpoint import side_files
 from lingpipe.process.process_name import this_process
 
-_KEPT = 'LINGPIPE_LOGDIR_LOCK'   # environment variable: the number of the open file, from one program of a process to the next
-_WAIT_S = 2.                     # for one that was killed a moment ago
+# Environment variable: the number of the open file, for the next program of this process.
+_KEPT = 'LINGPIPE_LOGDIR_LOCK'
+_WAIT_S = 2.   # how long to wait for an owner that was killed a moment ago
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,12 +32,12 @@ class Lock:
     """A lock that is held.
 
     Attributes:
-      number: of the open file; None on a file system without locks.
+      number: the number of the open file; None on a file system without locks.
     """
     number: int | None
 
     def keep(self) -> None:
-        """Makes the lock outlive the program of this process, if the next one holds the same logdir."""
+        """Keeps the lock for the next program of this process, if it holds the same logdir."""
         if self.number is not None:
             os.set_inheritable(self.number, True)
             os.environ[_KEPT] = str(self.number)
@@ -40,7 +45,9 @@ class Lock:
 
 @contextlib.contextmanager
 def hold(logdir: str) -> Iterator[Lock]:
-    """Holds the lock of a logdir, which is made if need be. A file system without locks costs a line.
+    """Holds the lock of a logdir, which is made if need be.
+
+    On a file system without locks, it logs a warning and holds none.
 
     Raises:
       OSError: another process holds it, or the logdir cannot be made.
@@ -62,7 +69,7 @@ def hold(logdir: str) -> Iterator[Lock]:
 
 
 def _kept(path: str) -> int | None:
-    """The open file that the program before in this process has kept, if it is that of `path`."""
+    """Returns the open file that the process's last program has kept, if it is that of `path`."""
     try:
         number = int(os.environ.pop(_KEPT, ''))
         if not os.path.samestat(os.fstat(number), os.stat(path)):
@@ -75,14 +82,14 @@ def _kept(path: str) -> int | None:
 
 
 def _acquired(path: str) -> int | None:
-    """The number of the open and locked file; None if there can be no lock."""
+    """Opens and locks the file, and returns its number; None if there can be no lock."""
     number = None
     try:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         is_ours = _is_locked_in_time(number)
     except OSError as error:
-        logging.warning('%s cannot be locked (%s): nothing keeps another trainer from writing there.',
-                        path, error.strerror or error)
+        logging.warning('%s cannot be locked (%s): nothing keeps another trainer from writing '
+                        'there.', path, error.strerror or error)
         if number is not None:
             os.close(number)
         return None
@@ -90,8 +97,9 @@ def _acquired(path: str) -> int | None:
     if not is_ours:
         owner = os.pread(number, 1000, 0).decode(errors='replace').strip() or 'another process'
         os.close(number)
-        raise OSError(f'{os.path.dirname(path)} is in use by {owner}, and only one trainer at a time can '
-                      f'write there; wait for that one or stop it, or choose another logdir.')
+        raise OSError(f'{os.path.dirname(path)} is in use by {owner}, and only one trainer at a '
+                      'time can write there; wait for that one or stop it, or choose another '
+                      'logdir.')
     with contextlib.suppress(OSError):   # as on a full disk
         os.ftruncate(number, 0)
         os.pwrite(number, f'{this_process()}\n'.encode(), 0)
@@ -99,7 +107,11 @@ def _acquired(path: str) -> int | None:
 
 
 def _is_locked_in_time(number: int) -> bool:
-    """Locks an open file, or waits _WAIT_S for its owner in vain. Raises OSError if it cannot be locked at all."""
+    """Locks an open file; returns False if its owner still holds it after _WAIT_S.
+
+    Raises:
+      OSError: the file cannot be locked at all.
+    """
     deadline_s = time.monotonic() + _WAIT_S
     while True:
         try:
