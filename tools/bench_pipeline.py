@@ -236,7 +236,7 @@ def _status_mb(name: str) -> float:
 
 
 def _reset_peak() -> None:
-    """Starts VmHWM anew from what is resident now."""
+    """Sets the peak, VmHWM, to what is resident now; psutil neither reads nor resets it."""
     with open('/proc/self/clear_refs', 'w') as refs:
         refs.write('5')
 

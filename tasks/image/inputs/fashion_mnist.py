@@ -1,4 +1,8 @@
-"""FashionMNISTInput: 70,000 grey pictures of clothes, 28x28 pixels, 10 classes (Xiao et al., 2017, arXiv:1708.07747; MIT licence)."""
+"""FashionMNISTInput: 70,000 grey pictures of clothes, 28x28 pixels, in 10 classes.
+
+The data are by Xiao et al. (2017, arXiv:1708.07747), under the MIT licence. Their format, IDX, is
+read by two calls of NumPy: idx2numpy, the library for it, has had no release since 2020.
+"""
 from __future__ import annotations
 
 import gzip
