@@ -17,7 +17,7 @@ from typing import Any
 
 from lingpipe.pipeline.planning.dependencies import play
 from lingpipe.pipeline.planning.plan import Plan
-from lingpipe.pipeline.planning.schedules import Schedule, Task, make_schedule
+from lingpipe.pipeline.planning.schedules import Schedule, Slot, make_schedule
 from lingpipe.pipeline.planning.simulator import simulate
 from lingpipe.training import registry
 
@@ -171,7 +171,7 @@ def schedules(names: Sequence[str], num_cells: int, num_micro_batches: int) -> s
 def _draw_schedule(drawing: Drawing, schedule: Schedule, left: float, top: float, unit: float,
                    row: float) -> None:
     """Draws a row for every device."""
-    def duration(slot: Task) -> float:
+    def duration(slot: Slot) -> float:
         return 3.0 if schedule.is_fused(slot) else 2.0 if slot.kind == 'B' else 1.0
 
     spans = play(schedule, duration)
