@@ -3,11 +3,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
 
 
 class ParamsError(ValueError):
-    """A mistake in Params or in their text; the message names the whole path from the root."""
+    """A mistake in Params or in their text; the message names the whole path from the root.
+
+    Attributes:
+      path: the path alone; '' if the mistake is in no particular value.
+    """
 
     def __init__(self, message: str, path: str = ''):
         super().__init__(message)
@@ -18,14 +21,14 @@ class UnknownParamError(ParamsError, AttributeError):
     """A name that is no field, entry or item."""
 
 
-def nearest(name: Any, names: Iterable[Any], has: str = 'it has') -> str:
+def nearest(name: object, names: Iterable[object], has: str = 'it has') -> str:
     """The end of an error about a wrong name: the nearest right one, or all of them."""
     known = [str(n) for n in names]
     near = difflib.get_close_matches(str(name), known, 1)
     return f'did you mean {near[0]!r}?' if near else f'{has} {", ".join(known) or "none"}'
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """A value in an error: its repr, cut short; a class by its name."""
     return shortened(value.__qualname__ if isinstance(value, type) else repr(value))
 

@@ -1,46 +1,62 @@
 """The types of fields: which there are, and how a value becomes one of them."""
 from __future__ import annotations
 
+import contextlib
 import sys
-import types
 import typing
 from collections.abc import Callable
+from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union
 
+from lingpipe.hyperparams.class_names import find_class, is_params_class
 from lingpipe.hyperparams.errors import ParamsError, nearest, show
 from lingpipe.hyperparams.paths import join_path
 from lingpipe.hyperparams.value_text import Word, write
 
+_SCALARS = (NoneType, bool, int, float, str)
+_UNIONS = (Union, UnionType)
 
-class Entries(dict):
+# A union takes the first member that fits, in this order: 3 is an int before a float, and anything
+# before a str. A Params class has rank 5.
+_RANKS = {NoneType: 0, bool: 1, int: 2, float: 3, Literal: 4, tuple: 6, dict: 7, str: 8}
+
+_FROM_WORD: dict[type, Callable[[str], object]] = {
+    NoneType: lambda text: {'none': None, 'null': None}[text.lower()],
+    bool: lambda text: {'true': True, 'false': False}[text.lower()],
+    int: int,
+    float: float,
+}
+
+_MISFIT = (TypeError, KeyError, ValueError, OverflowError)  # What the functions below raise.
+
+
+class Entries(dict[str, Any]):
     """The value of a dict field: sorted by key and read-only, so that every write is checked."""
 
     def __init__(self, items: dict[str, Any]):
         super().__init__(sorted(items.items()))
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise ParamsError("a dict in Params is read-only; set an entry by its path, p['field.key'] = value, "
-                          'or assign a new dict to the field')
+    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
+        raise ParamsError('a dict in Params is read-only; set an entry by its path, '
+                          "p['field.key'] = value, or assign a new dict to the field")
 
-    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = setdefault = pop = popitem = clear = _refuse
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[Entries], tuple[dict[str, Any]]]:
         return Entries, (dict(self),)
 
 
 def type_name(tp: Any) -> str:
     """A type as its author would write it, without module names."""
     origin, args = typing.get_origin(tp), typing.get_args(tp)
-    if tp is types.NoneType:
-        return 'None'
-    if tp is Ellipsis:
-        return '...'
-    if origin is Literal:
-        return f'Literal[{", ".join(map(repr, args))}]'
-    if origin in (Union, types.UnionType):
+    if origin in _UNIONS:
         return ' | '.join(map(type_name, args))
     if origin is not None:
-        return f'{origin.__name__}[{", ".join(map(type_name, args))}]'
+        names = map(repr if origin is Literal else type_name, args)
+        return f'{origin.__name__}[{", ".join(names)}]'
+    if tp in (NoneType, Ellipsis):
+        return 'None' if tp is NoneType else '...'
     return tp.__qualname__ if isinstance(tp, type) else str(tp)
 
 
@@ -48,133 +64,115 @@ def check_type(tp: Any, where: str) -> None:
     """Raises ParamsError if a field cannot have this type."""
     origin, args = typing.get_origin(tp), typing.get_args(tp)
     if origin is Literal:
-        is_known = all(type(a) in (str, int, bool, types.NoneType) for a in args)
-    elif origin is dict and args[0] is not str:
-        is_known = False
-    elif origin in (Union, types.UnionType, tuple, dict):
+        is_known = {type(arg) for arg in args} <= {NoneType, bool, int, str}
+    elif origin in _UNIONS or origin is tuple or origin is dict and args[0] is str:
         is_known = True
-        for arg in args[1:] if origin is dict else args:
-            if not (origin is tuple and arg is Ellipsis):
+        for arg in args:
+            if arg is not Ellipsis:
                 check_type(arg, where)
     else:
-        is_known = tp in _SCALARS or isinstance(tp, type) and hasattr(tp, '_from_word')
+        is_known = tp in _SCALARS or is_params_class(tp)
     if not is_known:
-        raise ParamsError(f'{where} has the type {type_name(tp)}, which Params cannot hold; use bool, int, float, str, '
-                          'Literal[...], tuple[T, ...], dict[str, T], a Params class, or a union of these with | (or None)', where)
+        raise ParamsError(f'{where} has the type {type_name(tp)}, which Params cannot hold; '
+                          'use bool, int, float, str, Literal[...], tuple[T, ...], dict[str, T], '
+                          'a Params class, or a union of these with | (or None)', where)
 
 
-def _to_bool(value: Any) -> bool:
-    if isinstance(value, Word):
-        return {'true': True, 'false': False}[value.text.lower()]
-    return value if isinstance(value, bool) else _no()
+def convert(value: object, tp: Any, where: str) -> Any:
+    """The value as a field of the type `tp` stores it.
 
-
-def _to_int(value: Any) -> int:
-    if isinstance(value, Word):
-        return int(value.text)
-    return int(value) if isinstance(value, int) and not isinstance(value, bool) else _no()
-
-
-def _to_float(value: Any) -> float:
-    if isinstance(value, Word):
-        return float(value.text)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else _no()
-
-
-def _to_str(value: Any) -> str:
-    if isinstance(value, Word) and value.is_by_person and value.text[:1] not in ('"', "'"):
-        return value.text
-    text = str.__str__(value) if isinstance(value, str) else _no()
-    text.encode()   # a lone surrogate could not be saved; UnicodeEncodeError is a ValueError
-    return text
-
-
-def _to_none(value: Any) -> None:
-    if not (value is None or isinstance(value, Word) and value.text.lower() in ('none', 'null')):
-        _no()
-
-
-def _no() -> NoReturn:
-    raise TypeError
-
-
-_SCALARS: dict[Any, Callable[[Any], Any]] = {types.NoneType: _to_none, bool: _to_bool, int: _to_int, float: _to_float, str: _to_str}
-# A union takes the first member that fits, in this order: 3 is an int before a float, and anything before a str.
-_UNION_ORDER = [types.NoneType, bool, int, float, Literal, None, tuple, dict, str]
-
-
-def convert(value: Any, tp: Any, where: str) -> Any:
-    """`value` as the type `tp` stores it: lists as tuples, ints as floats, NumPy scalars as Python's, Words decided.
+    Lists become tuples, ints become floats where these are asked for, NumPy's scalars become
+    Python's, and Words are decided.
 
     Raises:
       ParamsError: it does not fit; the message begins with the path `where`.
     """
-    numpy = sys.modules.get('numpy')   # never imported here: a NumPy scalar cannot exist without it
+    numpy = sys.modules.get('numpy')  # Without it, there is no NumPy scalar: it is not imported.
     if numpy is not None and isinstance(value, numpy.generic):
         value = value.item()
-    origin, args = typing.get_origin(tp), typing.get_args(tp)
+    if isinstance(value, Word) and is_params_class(tp):
+        value = find_class(value, where)()
     try:
-        if origin in (Union, types.UnionType):
-            return _convert_union(value, args, where)
-        if origin is Literal:
-            return _convert_literal(value, args)
-        if origin is tuple and isinstance(value, (list, tuple)):
-            item_types = [args[0]] * len(value) if args[1:] == (...,) else list(args)
-            if len(item_types) == len(value):
-                return tuple(convert(v, t, join_path(where, i)) for i, (v, t) in enumerate(zip(value, item_types, strict=True)))
-        elif origin is dict and isinstance(value, dict):
-            keys = [_to_str(key) for key in value]
-            return Entries({k: convert(v, args[1], join_path(where, k)) for k, v in zip(keys, value.values(), strict=True)})
-        elif tp in _SCALARS:
-            return _SCALARS[tp](value)
-        elif origin is None:   # a Params class
-            if isinstance(value, Word):
-                value = tp._from_word(value.text, where, is_by_person=value.is_by_person)
-            if isinstance(value, tp):
-                return value
+        return _fitted(value, tp, where)
     except ParamsError:
         raise
-    except (TypeError, KeyError, ValueError, OverflowError):
-        pass
-    raise ParamsError(f'{where}={show(value)} {_rule(value, tp)}', where)
+    except _MISFIT:
+        raise ParamsError(f'{where}={show(value)} {_rule(value, tp)}', where) from None
 
 
-def _convert_literal(value: Any, args: tuple[Any, ...]) -> Any:
-    for arg in args:
-        try:
-            if _SCALARS[type(arg)](value) == arg:
-                return arg
-        except (TypeError, KeyError, ValueError):
-            continue
-    _no()
+def _fitted(value: object, tp: Any, where: str) -> object:
+    """`convert`, which raises ParamsError for a part of the value, or a _MISFIT for all of it."""
+    origin, args = typing.get_origin(tp), typing.get_args(tp)
+    if origin in _UNIONS:
+        return _fitted_to_union(value, args, where)
+    if origin is Literal:
+        return _fitted_to_literal(value, args)
+    if tp in _SCALARS:
+        return _fitted_to_scalar(value, tp)
+
+    if origin is tuple and isinstance(value, (list, tuple)):
+        types = [args[0]] * len(value) if args[1:] == (...,) else args
+        items = enumerate(list(zip(value, types, strict=True)))
+        return tuple(convert(item, of, join_path(where, i)) for i, (item, of) in items)
+    if origin is dict and isinstance(value, dict):
+        by_key = {_fitted_to_scalar(key, str): item for key, item in value.items()}
+        return Entries({k: convert(v, args[1], join_path(where, k)) for k, v in by_key.items()})
+
+    if origin is None and isinstance(value, tp):
+        return value
+    raise TypeError
 
 
-def _convert_union(value: Any, args: tuple[Any, ...], where: str) -> Any:
-    def order(tp: Any) -> int:
-        kind = typing.get_origin(tp) or tp
-        return _UNION_ORDER.index(kind if kind in _UNION_ORDER else None)
+def _fitted_to_scalar(value: object, tp: type) -> Any:
+    if isinstance(value, Word) and tp is str:
+        if value.is_by_person and not value.text.startswith(('"', "'")):
+            return value.text
+    elif isinstance(value, Word):
+        return _FROM_WORD[tp](value.text)
+    elif isinstance(value, (int, float) if tp is float else tp):
+        if isinstance(value, str):
+            value.encode()  # UnicodeEncodeError, a ValueError, if no file can hold it.
+            return str.__str__(value)
+        if isinstance(value, bool) == (tp is bool):
+            return None if value is None else tp(value)
+    raise TypeError
 
+
+def _fitted_to_literal(value: object, choices: tuple[object, ...]) -> object:
+    for choice in choices:
+        with contextlib.suppress(*_MISFIT):
+            if _fitted_to_scalar(value, type(choice)) == choice:
+                return choice
+    raise TypeError
+
+
+def _fitted_to_union(value: object, members: tuple[Any, ...], where: str) -> object:
     errors = []
-    for tp in sorted(args, key=order):
+    for tp in sorted(members, key=lambda tp: _RANKS.get(typing.get_origin(tp) or tp, 5)):
         try:
             return convert(value, tp, where)
         except ParamsError as error:
-            errors.append((error, tp))
-    rest = [error for error, tp in errors if tp is not types.NoneType]
-    parts = [error for error in rest if error.path != where]   # about one item of a tuple or dict: it says more
-    if parts or len(rest) == 1:
-        raise (parts or rest)[0]
-    _no()
+            if tp is not NoneType:
+                errors.append(error)
+
+    # An error about one item of a tuple or dict says more than one about all of it.
+    of_parts = [error for error in errors if error.path != where]
+    if of_parts or len(errors) == 1:
+        raise (of_parts or errors)[0]
+    raise TypeError
 
 
-def _rule(value: Any, tp: Any) -> str:
+def _rule(value: object, tp: Any) -> str:
     """The rest of an error about a value that does not fit a type."""
     name = type_name(tp)
     if typing.get_origin(tp) is Literal:
-        return f'is not one of {", ".join(map(write, typing.get_args(tp)))}; {nearest(value, typing.get_args(tp), "use one of")}'
+        choices = typing.get_args(tp)
+        return (f'is not one of {", ".join(map(write, choices))}; '
+                f'{nearest(value, choices, "use one of")}')
     if isinstance(value, type):
         return f'is a class, not a value of type {name}; make an object of its Params with ()'
     if tp is str and isinstance(value, str):
         return 'holds a lone surrogate, which no text file can; remove it'
-    found = '' if isinstance(value, Word) else f'of type {type_name(type(value))}, '
-    return f'is {found}not {"" if found else "of type "}{name}; give a value of type {name}'
+    if isinstance(value, Word):
+        return f'is not of type {name}; give a value of type {name}'
+    return f'is of type {type_name(type(value))}, not {name}; give a value of type {name}'

@@ -1,96 +1,161 @@
-"""Params: a Tree that describes an object, can make it, and has a text."""
+"""Params, which describe an object, and Configurable, the base of the classes of such objects."""
 from __future__ import annotations
 
 import typing
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from lingpipe.hyperparams.class_names import class_name, find_class
-from lingpipe.hyperparams.errors import ParamsError
+from lingpipe.hyperparams import text as whole_text
+from lingpipe.hyperparams.class_names import class_name
+from lingpipe.hyperparams.errors import ParamsError, shortened, show
 from lingpipe.hyperparams.fields import REQUIRED
 from lingpipe.hyperparams.paths import join_path
-from lingpipe.hyperparams.text import built, lines, table
-from lingpipe.hyperparams.tree import Tree, path_of
+from lingpipe.hyperparams.tree import Tree, fields_of, parts, path_of, with_path
 from lingpipe.hyperparams.value_text import readings
 
 
-@typing.dataclass_transform(kw_only_default=True)   # field() is no specifier there: every keyword is optional until instantiate()
+# field() is no specifier here: every keyword is optional until instantiate().
+@typing.dataclass_transform(kw_only_default=True)
 class Params(Tree):
     """Typed, named values; see the package's docstring. Subclasses declare fields with `field`."""
 
-    owner: ClassVar[Any] = None   # the Configurable that these Params make
-
     # The object.
 
-    def check(self) -> None:
-        """For subclasses: raises ValueError if the values do not go together. Called before an object is made."""
-
     def validate(self) -> Self:
-        """Raises ParamsError unless all REQUIRED are set and every check() in the tree passes; returns p."""
-        missing = [join_path(path_of(p), name) for _, p in self.walk() for name, value in p._values().items() if value is REQUIRED]
+        """Raises ParamsError unless all REQUIRED are set and every check() passes; returns p."""
+        missing = [join_path(path_of(p), name) for _, p in self.walk()
+                   for name, value in parts(p).items() if value is REQUIRED]
         if missing:
-            raise ParamsError(f'{", ".join(missing)}: REQUIRED and not set, so {class_name(type(self))} cannot be made; '
+            raise ParamsError(f'{", ".join(missing)}: REQUIRED and not set, so '
+                              f'{class_name(type(self))} cannot be made; '
                               f'set {"it" if len(missing) == 1 else "them"} first', missing[0])
         for _, p in self.walk():
             try:
                 p.check()
             except ValueError as error:
-                raise ParamsError(f'{path_of(p) or type(p).__qualname__}: {error}', path_of(p)) from error
+                where = path_of(p)
+                raise ParamsError(f'{where or type(p).__qualname__}: {error}', where) from error
         return self
 
     def instantiate(self, *args: Any, **kwargs: Any) -> Any:
         """The object that these Params describe: `owner(self, *args, **kwargs)`."""
         if self.owner is None:
-            raise ParamsError(f'{path_of(self) or type(self).__qualname__} makes no object: {type(self).__qualname__} belongs to no '
+            name = type(self).__qualname__
+            raise ParamsError(f'{path_of(self) or name} makes no object: {name} belongs to no '
                               'Configurable; define it as the class Params inside one')
         return self.owner(self.validate(), *args, **kwargs)
 
-    # Text.
+    # The text.
 
     def override(self, path: str, text: str) -> Self:
-        """Sets the value at a path from a person's text, read by the field's type: `--set path=text`."""
-        first_error: ParamsError | None = None
+        """Sets the value at a path from a person's text, read by the field's type."""
+        errors = []
         for reading in readings(text):
             try:
                 self[path] = reading()
                 return self
             except ParamsError as error:
-                where = '.'.join(filter(None, [path_of(self), path]))
-                first_error = first_error or (error if error.path else ParamsError(f'{where}: {error}', where))
-        assert first_error is not None
-        raise first_error
+                errors.append(error)
+        if errors[0].path:
+            raise errors[0]
+        where = '.'.join(filter(None, [path_of(self), path]))
+        raise ParamsError(f'{where}: {errors[0]}', where)
 
     def override_all(self, settings: Iterable[str]) -> Self:
-        """`override` for each of these texts, path=value."""
+        """`override` for each of these texts, path=value, as `--set` takes them."""
         for setting in settings:
             path, equals, text = setting.partition('=')
             if not equals or not path.strip():
-                raise ParamsError(f'--set {setting} has no value; write --set path=value, as --set pipeline.num_cells=4.')
+                raise ParamsError(f'--set {setting} has no value; '
+                                  'write --set path=value, as --set pipeline.num_cells=4.')
             self.override(path.strip(), text)
         return self
 
     def to_text(self) -> str:
         """The class, then one line `path : value` for every value; equal Params have equal text."""
-        return '\n'.join(lines('', self)) + '\n'
+        return ''.join(line + '\n' for line in whole_text.lines(self))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The Params that `to_text` wrote. Empty lines and lines that start with '#' are skipped; a field without a line keeps its
+        """The Params that `to_text` wrote.
+
+        Empty lines and lines that start with '#' are skipped; a field without a line keeps its
         default. Reading imports no modules but lingpipe's own; see class_names.py.
 
         Raises:
           ParamsError: a wrong line, named by its number.
         """
-        params, line = built(text)
-        if not isinstance(params, cls):
-            raise ParamsError(f'line {line}: found Params of {class_name(type(params))}, not of {class_name(cls)}; '
-                              'read the text with the class that wrote it, or with Params.from_text')
-        return params
-
-    @classmethod
-    def _from_word(cls, text: str, where: str, is_by_person: bool) -> Tree:
-        return find_class(text, where, is_by_person)()
+        return whole_text.tree_of(text, cls)
 
     def describe(self) -> str:
         """A table of all fields: path, type, value, description."""
-        return table(self)
+        return whole_text.table(self)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal in class and values, as their text is: nan equals nan, and 0.0 is not -0.0."""
+        if not isinstance(other, Params):
+            return NotImplemented
+        return type(self) is type(other) and self.to_text() == other.to_text()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        values = parts(self)
+        changed = [f'{name}={show(values[name])}' for name, f in fields_of(self).items()
+                   if [*whole_text.lines(values[name])] != [*whole_text.lines(f.default)]]
+        return shortened(f'{type(self).__qualname__}({", ".join(changed)})')
+
+
+_AnyParams = Params  # Inside Configurable, Params is its own.
+
+
+class Configurable:
+    """An object made from Params.
+
+    A subclass has a nested class Params of its own, which is made for it unless it is written.
+    The type of `params` is then declared for type checkers:
+
+        class Params(Configurable.Params):
+            units: int = field(REQUIRED, 'Number of output channels.', least=1)
+
+        params: Params
+
+        def __init__(self, params: Params):
+            super().__init__(params)
+
+    Attributes:
+      params: its Params, checked and frozen.
+    """
+
+    class Params(_AnyParams):
+        """No fields of its own."""
+
+    params: Any  # Subclasses say their own Params.
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        above = [base.Params for base in cls.__bases__ if issubclass(base, Configurable)]
+        own: Any = vars(cls).get('Params')
+        if own is None or 'owner' in vars(own):  # None is written, or that of another class.
+            bases = [own] if own else [p for p in above if not any(
+                other is not p and issubclass(other, p) for other in above)]
+            names = {'__qualname__': f'{cls.__qualname__}.Params', '__module__': cls.__module__}
+            own = type('Params', tuple(dict.fromkeys(bases)), names)
+            cls.Params = own  # type: ignore[misc]
+        for base in above:
+            if not issubclass(own, base):
+                raise ParamsError(f'{own.__qualname__} does not extend {base.__qualname__}; '
+                                  f'write class Params({base.__qualname__})')
+        own.owner = cls
+
+    def __init__(self, params: Params):
+        name = type(self).__qualname__
+        if not isinstance(params, type(self).Params):
+            raise ParamsError(f'{name} was given {show(params)}; give it {name}.Params(...)')
+        params.validate()
+        if not params.is_frozen:  # The copy keeps its name in errors.
+            params = with_path(params.copy(), path_of(params)).freeze()
+        self.params = params
+
+
+Configurable.Params.owner = Configurable

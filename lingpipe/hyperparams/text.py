@@ -1,130 +1,177 @@
-"""The text of Params: the class, then one line `path : value` for every value; and a table for people to read."""
+"""The text of Params: the class, then one line `path : value` for every value.
+
+What differs between two Params, and the table of their fields, are made of the same lines.
+"""
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from lingpipe.hyperparams.class_names import class_name, find_class
 from lingpipe.hyperparams.errors import ParamsError, shortened, show
 from lingpipe.hyperparams.field_types import type_name
-from lingpipe.hyperparams.paths import PATH_PATTERN, Key, join_path, split_path
-from lingpipe.hyperparams.tree import Tree
-from lingpipe.hyperparams.value_text import read, write
+from lingpipe.hyperparams.fields import ABSENT
+from lingpipe.hyperparams.paths import MAX_DEPTH, PATH_PATTERN, Key, join_path, split_path
+from lingpipe.hyperparams.tree import Tree, fields_of, is_plain, parts, unknown, with_path
+from lingpipe.hyperparams.value_text import Word, read, write
+
+T = TypeVar('T', bound=Tree)
+
 
 # Writing.
 
-def lines(path: str, value: Any) -> Iterator[str]:
-    """The lines of the value at a path; equal values have equal lines."""
+def lines(value: object, path: str = '') -> Iterator[str]:
+    """The lines of the value at a path; values are equal if and only if their lines are."""
     before = f'{path} : ' if path else ''
     if isinstance(value, Tree):
         yield before + class_name(type(value))
-        value = value._values()
     elif is_plain(value):
         yield before + write(value)
         return
-    for key, v in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from lines(join_path(path, key), v)
-
-
-def is_plain(value: Any) -> bool:
-    """Whether its text is one line."""
-    return all(map(is_plain, value)) if isinstance(value, tuple) else not (isinstance(value, Tree) or isinstance(value, dict) and value)
+    for key, part in parts(value).items():
+        yield from lines(part, join_path(path, key))
 
 
 def table(tree: Tree) -> str:
     """A table of all fields: path, type, value, description."""
     rows = [('field', 'type', 'value', 'description')]
     for path, p in tree.walk():
-        for name, f in p._fields().items():
-            full = f'{path}.{name}' if path else name
-            rows.append((full, type_name(f.type), shortened(_summary(vars(p)[name])), f.doc))
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    return '\n'.join('  '.join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[3]]).rstrip() for row in rows) + '\n'
+        for name, f in fields_of(p).items():
+            value = parts(p)[name]
+            is_one_line = is_plain(value) or isinstance(value, Tree)
+            text = next(lines(value)) if is_one_line else f'{len(value)} items'
+            rows.append((join_path(path, name), type_name(f.type), shortened(text), f.doc))
 
-
-def _summary(value: Any) -> str:
-    if isinstance(value, Tree):
-        return class_name(type(value))
-    return write(value) if is_plain(value) else f'{len(value)} items'
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:3]] + [0]
+    padded = [[c.ljust(width) for c, width in zip(row, widths, strict=True)] for row in rows]
+    return ''.join('  '.join(row).rstrip() + '\n' for row in padded)
 
 
 # Reading.
 
-def built(text: str) -> tuple[Tree, int]:
-    """The Params of a whole text, and the number of the line that names their class.
+@dataclasses.dataclass
+class _Node:
+    """A path in a text: what stands after ':', unless it has no line, and what is below it."""
+    number: int  # Of its line, or of the first line below it.
+    text: str | None = None
+    below: dict[Key, _Node] = dataclasses.field(default_factory=dict)
+
+
+def tree_of(text: str, cls: type[T]) -> T:
+    """The Params of a class that a whole text describes.
 
     Raises:
       ParamsError: a wrong line, named by its number.
     """
-    root, line_of = _parsed(text)
+    root = _parsed(text)
     try:
-        return _value_of(root, ''), line_of['']
+        tree = _value_of(root, '')
+        if not isinstance(tree, cls):
+            raise ParamsError(f'found Params of {class_name(type(tree))}, not of '
+                              f'{class_name(cls)}; read the text with the class that wrote it, '
+                              'or with Params.from_text')
+        return tree
     except ParamsError as error:
-        path = error.path
-        while path not in line_of:
-            path = path[:-1]
-        raise type(error)(f'line {line_of[path]}: {error}', error.path) from error
+        node = root
+        for key in split_path(error.path):
+            if key not in node.below:
+                break
+            node = node.below[key]
+        raise type(error)(f'line {node.number}: {error}', error.path) from error
 
 
-class _Node:
-    """One path of a text: the text after ':', if it has a line, and what is below it."""
-
-    def __init__(self) -> None:
-        self.text: str | None = None
-        self.below: dict[Key, _Node] = {}
-
-
-def _parsed(text: str) -> tuple[_Node, dict[str, int]]:
-    """The tree of the paths of a whole text, and the line number of each path. The root's text is its class.
-
-    Raises:
-      ParamsError: a line that is not `path : value`, or a path that is there twice; it names the line.
-    """
-    root, line_of = _Node(), {'': 1}
-    for number, line in enumerate(text.split('\n'), 1):
-        line = line.strip()
+def _parsed(text: str) -> _Node:
+    """The paths of a whole text. The root's text is its class."""
+    root = _Node(1)
+    for number, line in enumerate(map(str.strip, text.split('\n')), 1):
         if not line or line.startswith('#'):
             continue
         if root.text is None:
-            root.text, line_of[''] = line, number
+            root.number, root.text = number, line
             continue
-        parts = re.fullmatch(rf'({PATH_PATTERN})\s*:\s*(.*)', line, re.DOTALL)
-        if not parts:
-            raise ParamsError(f'line {number}: {show(line)} is not a line of Params; write path : value')
         try:
-            keys = split_path(parts[1])
+            _add_line(root, number, line)
         except ParamsError as error:
             raise ParamsError(f'line {number}: {error}') from error
-        node, path = root, ''
-        for key in keys:
-            node, path = node.below.setdefault(key, _Node()), join_path(path, key)
-            line_of.setdefault(path, number)
-        if node.text is not None:
-            raise ParamsError(f'line {number}: {path} is here a second time, after line {line_of[path]}; keep one of them')
-        node.text, line_of[path] = parts[2], number
     if root.text is None:
-        raise ParamsError('line 1: the text is empty; its first line is a class, package.module:Class')
-    return root, line_of
+        raise ParamsError('line 1: the text is empty; its first line is a class, '
+                          'package.module:Class')
+    return root
+
+
+def _add_line(root: _Node, number: int, line: str) -> None:
+    """Adds a line, `path : value`, to the paths of a text."""
+    match = re.fullmatch(rf'({PATH_PATTERN})\s*:\s*(.*)', line, re.DOTALL)
+    if not match:
+        raise ParamsError(f'{show(line)} is not a line of Params; write path : value')
+    keys = split_path(match[1])
+    if len(keys) > MAX_DEPTH:
+        raise ParamsError(f'a path has {len(keys)} steps; use at most {MAX_DEPTH}: '
+                          f'{shortened(match[1])}')
+
+    node = root
+    for key in keys:
+        node = node.below.setdefault(key, _Node(number))
+    if node.text is not None:
+        raise ParamsError(f'{match[1]} is here a second time, after line {node.number}; '
+                          'keep one of them')
+    node.number, node.text = number, match[2]
 
 
 def _value_of(node: _Node, path: str) -> Any:
-    """The value of a node for `convert`. Params are made at once, as their class tells the types below."""
+    """The value at a path, for a field to convert. Params are made here, each with its path."""
     if node.text is not None and path and not node.below:
         try:
             return read(node.text, is_by_person=False)
         except ParamsError as error:
             raise ParamsError(f'{path}: {error}', path) from error
+
     if node.text is not None:
-        params = find_class(node.text, path, is_by_person=False)()._place(None, path)
-        for key, below in node.below.items():
-            if key not in params._fields():
-                raise params._unknown(key)
-            params._put(str(key), _value_of(below, join_path(path, key)))
-        return params
-    values = {key: _value_of(below, join_path(path, key)) for key, below in node.below.items()}
+        tree = find_class(Word(node.text, is_by_person=False), path)()
+        assert isinstance(tree, Tree)
+        with_path(tree, path)
+        for key, child in node.below.items():
+            if key not in fields_of(tree):
+                raise unknown(tree, key, path)
+            setattr(tree, str(key), _value_of(child, join_path(path, key)))
+        return tree
+
+    values = {key: _value_of(child, join_path(path, key)) for key, child in node.below.items()}
     if list(values) == list(range(len(values))):
         return list(values.values())
     if all(isinstance(key, str) for key in values):
         return values
-    raise ParamsError(f'{path} lists the items {", ".join(map(str, values))}; number them from 0, in order', path)
+    raise ParamsError(f'{path} lists the items {", ".join(map(str, values))}; '
+                      'number them from 0, in order', path)
+
+
+# Differences.
+
+def diff(a: Tree, b: Tree) -> list[tuple[str, Any, Any]]:
+    """(path, value in a, value in b) of all that differs.
+
+    A change of class is one difference, whose values are the two Params.
+    """
+    return list(_differences(a, b, ''))
+
+
+def diff_text(a: Tree, b: Tree) -> str:
+    """`diff` as the lines of a unified diff; '' if nothing differs."""
+    text = ['--- a', '+++ b']
+    for path, *values in diff(a, b):
+        for sign, value in zip('-+', values, strict=True):
+            new = [] if value is ABSENT else list(lines(value, path))
+            text += [f'{sign} {line}' for line in (new[:1] if isinstance(value, Tree) else new)]
+    return '\n'.join(text) + '\n' if text[2:] else ''
+
+
+def _differences(a: object, b: object, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if type(a) is type(b) and not (is_plain(a) and is_plain(b)):
+        parts_a, parts_b = parts(a), parts(b)
+        for key in parts_a | parts_b:
+            part_a, part_b = parts_a.get(key, ABSENT), parts_b.get(key, ABSENT)
+            yield from _differences(part_a, part_b, join_path(path, key))
+    elif list(lines(a)) != list(lines(b)):
+        yield path, a, b

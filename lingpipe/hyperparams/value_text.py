@@ -1,41 +1,45 @@
-"""The text of one value: scalars, tuples and dicts of these. Nothing is ever given to `eval`.
+"""The text of one value: scalars, tuples and dicts of these. Nothing is ever evaluated.
 
     true  none  3  1e-3  nan  "text"  [1, 2]  {"a": 1}  package.module:Class
 
-It is read in two steps, because `1` is an int in one field and a string in another: `read` gives lists, dicts, quoted strings and
-`Word`s (text that is not decided yet), and field_types.convert decides by the field's type.
+It is read in two steps, because `1` is an int in one field and a string in another: `read` gives
+lists, dicts, quoted strings and `Word`s, and `field_types.convert` decides by the field's type.
 """
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TypeAlias
 
 from lingpipe.hyperparams.errors import ParamsError, show
 from lingpipe.hyperparams.paths import MAX_DEPTH
 
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' r"'(?:[^'\\]|\\.)*'", re.DOTALL)
+_QUOTED = r'"(?:[^"\\]|\\.)*"|' r"'(?:[^'\\]|\\.)*'"
+_ENTRY = re.compile(rf'\s*({_QUOTED}|[^:]*)\s*:(.*)', re.DOTALL)
+_ATOM = re.compile(rf'(?<!\w)(?:{_QUOTED})|.', re.DOTALL)  # The quote in "it's" opens no string.
+_CLOSING = {'[': ']', '(': ')', '{': '}'}
 
 
+@dataclasses.dataclass(frozen=True)
 class Word:
     """Text whose type is not decided yet.
 
-    Attributes:
-      text: without spaces around it.
-      is_by_person: whether a person wrote it, as in a flag. People may leave out the quotes of a string,
-        and may name any module.
+    A person, as in a flag, may leave out the quotes of a string and may name any module.
     """
-
-    def __init__(self, text: str, is_by_person: bool):
-        self.text, self.is_by_person = text, is_by_person
+    text: str
+    is_by_person: bool
 
     def __repr__(self) -> str:
         return self.text
 
 
-def write(value: Any) -> str:
-    """The text of a scalar, a tuple or a dict of these; `read` and `convert` give the value back."""
+Reading: TypeAlias = 'Word | str | list[Reading] | dict[str, Reading]'
+
+
+def write(value: object) -> str:
+    """The text of a scalar, a tuple or a dict, which `read` and `convert` turn back."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -47,97 +51,94 @@ def write(value: Any) -> str:
     return repr(value)
 
 
-def read(text: str, is_by_person: bool) -> Any:
-    """Lists, dicts, strings and Words of one value's text; `is_by_person` is as in Word.
+def read(text: str, is_by_person: bool) -> Reading:
+    """Reads one value's text; `is_by_person` is as in Word.
 
     Raises:
-      ParamsError: brackets or quotes that do not close, or text after the value.
+      ParamsError: brackets or quotes that do not close, a missing value, a key that is there
+        twice, or text after the value.
     """
-    reader = _Reader(text, is_by_person)
-    value = reader.value('', 0)
-    reader.skip_spaces()
-    if reader.at < len(text):
-        raise ParamsError(f'{show(text)} goes on after its value, with {show(text[reader.at:])}; quote it if it is one string')
-    return value
+    text = text.strip()
+    quoted = re.match(_QUOTED, text, re.DOTALL)
+    if quoted:
+        _check_end(text, quoted.end())
+        return _unquoted(text)
+    if text[:1] not in _CLOSING:
+        return Word(text, is_by_person)
+    if text[0] != '{':
+        return [read(piece, is_by_person) for piece in _pieces(text)]
+
+    entries: dict[str, Reading] = {}
+    for piece in _pieces(text):
+        entry = _ENTRY.fullmatch(piece)
+        if not entry:
+            raise _unclosed(text, text.find(piece) + len(piece), "':'")
+        if entry[1][:1] in _CLOSING:
+            raise _too_deep(text, text.find(piece))
+        key = str(read(entry[1], is_by_person))
+        if key in entries:
+            raise ParamsError(f'{show(text)} has the key {key!r} twice; keep one')
+        entries[key] = read(entry[2], is_by_person)
+    return entries
 
 
-def readings(text: str) -> Iterator[Callable[[], Any]]:
-    """What a person may mean by a text on the command line: as `read`; a list without brackets; one plain string."""
-    if text.lstrip().startswith(tuple('[({"\'')):
-        yield lambda: read(text, True)
+def readings(text: str) -> Iterator[Callable[[], Reading]]:
+    """What a person may mean: what `read` gives, a list without brackets, or one plain string."""
+    if text.lstrip().startswith((*_CLOSING, '"', "'")):
+        yield lambda: read(text, is_by_person=True)
     if ',' in text:
-        yield lambda: read(f'[{text}]', True)
-    yield lambda: Word(text.strip(), True)
+        yield lambda: read(f'[{text}]', is_by_person=True)
+    yield lambda: Word(text.strip(), is_by_person=True)
 
 
-class _Reader:
-    """A cursor on one value's text; recursive descent."""
+def _pieces(text: str) -> list[str]:
+    """What stands in the brackets that enclose the text, cut at the commas in no inner ones."""
+    pieces: list[str] = []
+    still_open: list[str] = []  # The brackets that must close, the innermost last.
+    for match in _ATOM.finditer(text):
+        atom, at = match[0], match.start()
+        if atom in _CLOSING:
+            still_open.append(_CLOSING[atom])
+        elif atom == still_open[-1]:
+            still_open.pop()
+        if len(still_open) > MAX_DEPTH:
+            raise _too_deep(text, at)
 
-    def __init__(self, text: str, is_by_person: bool):
-        self.text, self.at, self.is_by_person = text, 0, is_by_person
+        if not still_open or atom == ',' and len(still_open) == 1:
+            piece = text[1 + sum(len(piece) + 1 for piece in pieces):at]
+            if atom == ',' and not piece.strip():
+                raise ParamsError(f'{show(text)} lacks a value at character {at}; write one')
+            pieces.append(piece)
+        if not still_open:
+            _check_end(text, at + 1)
+            return pieces if pieces[-1].strip() else pieces[:-1]
+    raise _unclosed(text, len(text), f"',' or {still_open[-1]!r}")
 
-    def skip_spaces(self) -> None:
-        while self.text[self.at:self.at + 1].isspace():
-            self.at += 1
 
-    def value(self, stop: str, depth: int) -> Any:
-        """One value; a Word ends at any character of `stop`."""
-        self.skip_spaces()
-        first = self.text[self.at:self.at + 1]
-        if first and first in '[({':
-            if depth >= MAX_DEPTH:   # also the depth of a key, which is no list
-                raise ParamsError(f'{show(self.text)} nests too deep, or has a list for a key, at character {self.at}; simplify it')
-            return self.items(']' if first == '[' else ')' if first == '(' else '}', depth)
-        quoted = _QUOTED.match(self.text, self.at)
-        if quoted:
-            self.at = quoted.end()
-            return self.unquoted(quoted[0])
-        end = self.at
-        while end < len(self.text) and self.text[end] not in stop:
-            end += 1
-        word = self.text[self.at:end].strip()
-        self.at = end
-        if not word and stop:
-            raise ParamsError(f'{show(self.text)} lacks a value at character {self.at}; write one')
-        return Word(word, self.is_by_person)
+def _too_deep(text: str, at: int) -> ParamsError:
+    return ParamsError(f'{show(text)} nests too deep, or has a list for a key, '
+                       f'at character {at}; simplify it')
 
-    def items(self, close: str, depth: int) -> Any:
-        """The inside of brackets: a list, or a dict up to '}'."""
-        self.at += 1
-        pairs: dict[str, Any] = {}
-        values: list[Any] = []
-        while True:
-            self.skip_spaces()
-            if self.text[self.at:self.at + 1] == close:
-                self.at += 1
-                return pairs if close == '}' else values
-            key = None
-            if close == '}':
-                key = str(self.value(':}', MAX_DEPTH))
-                self.expect(':')
-                if key in pairs:
-                    raise ParamsError(f'{show(self.text)} has the key {key!r} twice; keep one')
-            item = self.value(f',{close}', depth + 1)
-            if key is None:
-                values.append(item)
-            else:
-                pairs[key] = item
-            self.expect(',', unless=close)
 
-    def expect(self, char: str, unless: str = '') -> None:
-        self.skip_spaces()
-        found = self.text[self.at:self.at + 1]
-        if found == char:
-            self.at += 1
-        elif not found or found != unless:
-            raise ParamsError(f'{show(self.text)} lacks {char!r}{f" or {unless!r}" if unless else ""} '
-                              f'at character {self.at}; close its brackets and quotes')
+def _unclosed(text: str, at: int, missing: str) -> ParamsError:
+    return ParamsError(f'{show(text)} lacks {missing} at character {at}; '
+                       'close its brackets and quotes')
 
-    def unquoted(self, quoted: str) -> str:
-        if quoted[0] == "'":   # as JSON: \' means ', and a bare " must be escaped
-            inner = re.sub(r'\\.|"', lambda m: {"\\'": "'", '"': '\\"'}.get(m[0], m[0]), quoted[1:-1], flags=re.DOTALL)
-            quoted = f'"{inner}"'
-        try:
-            return json.loads(quoted, strict=False)
-        except ValueError as error:
-            raise ParamsError(f'{show(quoted)} is not a string: {error}; escape a backslash as \\\\') from error
+
+def _check_end(text: str, end: int) -> None:
+    """Raises ParamsError if there is more than a value, which ends at `end`."""
+    if end < len(text):
+        raise ParamsError(f'{show(text)} goes on after its value, with {show(text[end:])}; '
+                          'quote it if it is one string')
+
+
+def _unquoted(quoted: str) -> str:
+    """The string that stands in double quotes, as in JSON, or in single quotes."""
+    if quoted[0] == "'":  # In JSON \' means nothing, and a bare " must be escaped.
+        inner = quoted[1:-1].replace("\\'", "'")
+        quoted = '"' + re.sub(r'\\.|"', lambda m: '\\"' if m[0] == '"' else m[0], inner) + '"'
+    try:
+        return str(json.loads(quoted, strict=False))
+    except ValueError as error:
+        raise ParamsError(f'{show(quoted)} is not a string: {error}; '
+                          'escape a backslash as \\\\') from error

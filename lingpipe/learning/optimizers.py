@@ -22,7 +22,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from lingpipe.hyperparams import Configurable, field
+from lingpipe.hyperparams import Configurable, field, fields_of
 
 # What the Learner does in their stead. An optimizer with its own way of it would give other numbers than Keras.
 _NOT_CALLED = ('apply', 'apply_gradients', '_backend_apply_gradients', 'scale_loss', 'finalize_variable_values')
@@ -47,7 +47,7 @@ class Optimizer(Configurable):
             if getattr(self.keras_class, name) is not getattr(keras.optimizers.Optimizer, name):
                 raise ValueError(f'keras.optimizers.{self.keras_class.__name__} has a method {name} of its own, in whose place the Learner '
                                  f'scales, skips and divides gradients; use the optimizer that it wraps.')
-        arguments = {name: getattr(self.params, name) for name in type(self.params)._fields()}
+        arguments = {name: getattr(self.params, name) for name in fields_of(self.params)}
         # A function, since Keras would make a variable of a number.
         return self.keras_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
 
@@ -56,7 +56,7 @@ class Optimizer(Configurable):
 
     def check_weight(self, path: str, shape: tf.TensorShape, dtype: tf.DType) -> None:
         """Raises ValueError if the optimizer cannot train such a weight. Keras keeps slots, and computes, in the dtype of the weight."""
-        for name in type(self.params)._fields():
+        for name in fields_of(self.params):
             value = getattr(self.params, name)
             if not isinstance(value, float):
                 continue

@@ -370,6 +370,30 @@ def test_a_wrong_override_names_the_whole_path(path, text, message):
         experiment().override(path, text)
 
 
+@pytest.mark.parametrize('text, message', [
+    ('[1, 2] 3', "mode: '[1, 2] 3' goes on after its value, with ' 3'; quote it if it is one string"),
+    ('[1,, 2]', "mode: '[1,, 2]' lacks a value at character 3; write one"),
+    ('[[1], [2', "mode: '[[1], [2' lacks ',' or ']' at character 8; close its brackets and quotes"),
+    ('{a 1}', "mode: '{a 1}' lacks ':' at character 4; close its brackets and quotes"),
+    ('{[1]: 2}', "mode: '{[1]: 2}' nests too deep, or has a list for a key, at character 1; simplify it"),
+])
+def test_brackets_that_hold_no_value_are_refused_with_their_place(text, message):
+    task = type('Made', (Params,), {'__annotations__': {'mode': tuple[int, ...]}, 'mode': field((), 'x'), '__module__': __name__})
+    with refuses(message):
+        task().override('mode', text)
+
+
+def test_an_apostrophe_in_a_word_opens_no_string():
+    made = type('Made', (Params,), {'__annotations__': {'x': tuple[str, ...]}, 'x': field((), 'x'), '__module__': __name__})
+    assert made().override('x', "it's, that's, 'a, b'").x == ("it's", "that's", 'a, b')
+
+
+def test_a_text_names_no_class_below_params():
+    name = 'lingpipe.hyperparams.class_names:Owned'
+    with refuses(f'line 1: the root: {name} is no Configurable and no Params; its module has none'):
+        Params.from_text(name)
+
+
 def test_a_string_that_no_file_can_hold_is_refused():
     with refuses("name='\\ud800' holds a lone surrogate, which no text file can; remove it"):
         Task.Params(name='\ud800')
