@@ -21,7 +21,7 @@ from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
 
 
 @tf.custom_gradient
-def gelu(x: tf.Tensor) -> Any:
+def gelu(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
     """x * P(X <= x), X normal (Hendrycks and Gimpel, 2016), exact.
 
     Only x is kept for backward. TensorFlow's own gradient keeps four tensors.
@@ -38,8 +38,14 @@ def _normal_cdf(x: tf.Tensor) -> tf.Tensor:
 
 # What Keras has by the same names, without its dispatch, or kept smaller for backward.
 _ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    'linear': lambda x: x, 'relu': tf.nn.relu, 'relu6': tf.nn.relu6, 'gelu': gelu, 'tanh': tf.tanh, 'sigmoid': tf.sigmoid,
-    'softmax': lambda x: tf.cast(tf.nn.softmax(tf.cast(x, tf.float32)), x.dtype)}
+    'linear': lambda x: x,
+    'relu': tf.nn.relu,
+    'relu6': tf.nn.relu6,
+    'gelu': gelu,
+    'tanh': tf.tanh,
+    'sigmoid': tf.sigmoid,
+    'softmax': lambda x: tf.cast(tf.nn.softmax(tf.cast(x, tf.float32)), x.dtype),
+}
 
 
 def activation_fn(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
@@ -51,10 +57,12 @@ def activation_fn(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
     if name in _ACTIVATIONS:
         return _ACTIVATIONS[name]
     try:
-        return keras.activations.get(name)
+        function: Callable[[tf.Tensor], tf.Tensor] = keras.activations.get(name)
     except ValueError:
-        raise ValueError(f'activation={name!r} is no activation of Keras; write linear, relu, gelu, silu, tanh, sigmoid, or '
-                         'another name in keras.activations.') from None
+        raise ValueError(f'activation={name!r} is no activation of Keras; write linear, relu, '
+                         'gelu, silu, tanh, sigmoid, or another name in keras.activations.'
+                         ) from None
+    return function
 
 
 class Activation(Layer):
@@ -64,11 +72,14 @@ class Activation(Layer):
 
     class Params(Layer.Params):
         """The name of the function."""
-        activation: str = field('relu', "Name in keras.activations: 'relu', 'gelu', 'silu', 'tanh', 'softmax', ...")
+        activation: str = field('relu', "Name in keras.activations: 'relu', 'gelu', 'silu', "
+                                        "'tanh', 'softmax', ...")
 
         def check(self) -> None:
             """Raises ValueError for a name that Keras does not know."""
             activation_fn(self.activation)
+
+    params: Params
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
         """The function of x, of the same shape [..., D]."""
@@ -80,9 +91,9 @@ class Activation(Layer):
         return Cost(activation_flops(self.params.activation, x), 0, as_spec(x))
 
 
-def activation_flops(name: str, x: Any) -> float:
+def activation_flops(name: str, x: tf.TensorSpec) -> float:
     """FLOPs of an activation of x."""
-    dim = x.shape[-1]
+    dim: int = x.shape[-1]
     return num_elements(x) / dim * _flops_of_row(name, dim, tf.as_dtype(x.dtype))
 
 
@@ -92,7 +103,8 @@ def _flops_of_row(name: str, dim: int, dtype: tf.DType) -> float:
     if name == 'linear':
         return 0.
     activation = Activation(Activation.Params(activation=name))
-    return Layer.cost(activation, tf.TensorSpec([1, dim], dtype)).flops   # by tracing: its own cost asks here
+    # Layer's cost traces fprop; that of Activation would ask here again.
+    return Layer.cost(activation, tf.TensorSpec([1, dim], dtype)).flops
 
 
 class Dense(Layer):
@@ -112,7 +124,9 @@ class Dense(Layer):
             """Raises ValueError for an activation that Keras does not know."""
             activation_fn(self.activation)
 
-    def __init__(self, params: Any, path: str = ''):
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)
         p = self.params
         self.add_weight('w', [p.input_dim, p.units], p.kernel_initializer)
@@ -120,11 +134,17 @@ class Dense(Layer):
             self.add_weight('b', [p.units], 'zeros')
 
     def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
-        """[..., D] -> [..., U] in the dtype of x. Raises ValueError unless the last dimension of x is D."""
+        """[..., D] -> [..., U] in the dtype of x.
+
+        Raises:
+          ValueError: the last dimension of x is not D.
+        """
         check_last_dim(x, self.params.input_dim, self.path)
         y = project(x, theta.w, theta.get('b'))
         y = activation_fn(self.params.activation)(y)
-        return y if x.shape.rank == 2 else tf.reshape(y, [*dims(x)[:-1], self.params.units])  # [..., U]
+        if x.shape.rank == 2:
+            return y
+        return tf.reshape(y, [*dims(x)[:-1], self.params.units])  # [..., U]
 
     def cost(self, x: tf.TensorSpec) -> Cost:
         """rows * U * (2 D + 1) and the activation."""
@@ -136,7 +156,7 @@ class Dense(Layer):
 
 
 def project(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor | None = None) -> tf.Tensor:
-    """x @ w + b as one plain matrix product, in the dtype of x; x [..., D], w [D, U] -> [rows, U]."""
+    """x @ w + b as one matrix product, in the dtype of x; x [..., D], w [D, U] -> [rows, U]."""
     y = tf.matmul(as_rows(x), tf.cast(w, x.dtype))
     return y if b is None else tf.nn.bias_add(y, tf.cast(b, x.dtype))
 
