@@ -1,4 +1,6 @@
-"""Installs lingpipe. Only the framework is packaged; an editable install puts params, tasks and tools on the path too.
+"""Installs lingpipe, with the folders params, tasks and tools as lingpipe.params, lingpipe.tasks and lingpipe.tools.
+
+Names below lingpipe cannot collide with a user's own folders.
 
 TensorFlow's builds exclude each other, so an extra chooses one: pip install -e '.[cpu]' or '.[gpu]'.
 """
@@ -9,14 +11,20 @@ TRANSLATION = [
     'sentencepiece>=0.2.0',  # vocabularies; 0.2.0 is the oldest that was tried
 ]
 
+FOLDERS = ['params', 'tasks', 'tools']   # beside lingpipe/, installed below it: lingpipe.params and so on
+
 setuptools.setup(
     name='lingpipe',
     version='0.1.0',
     description='Trains giant neural networks by pipeline parallelism, on TensorFlow.',
     license='Apache-2.0',
     python_requires='>=3.11',
-    package_dir={'': '.'},
-    packages=setuptools.find_packages(include=['lingpipe', 'lingpipe.*']),
+    package_dir={'lingpipe': 'lingpipe', **{f'lingpipe.{folder}': folder for folder in FOLDERS}},
+    packages=[
+        *setuptools.find_packages(include=['lingpipe', 'lingpipe.*']),
+        *(f'lingpipe.{name}' for folder in FOLDERS for name in setuptools.find_packages(include=[folder, f'{folder}.*'])),
+    ],
+    package_data={'lingpipe.tasks.image': ['data/*']},
     install_requires=[
         'absl-py>=2.0',                  # flags and logging
         'google-crc32c>=1.5',            # checksums of TFRecord files; 1.5 is the first with wheels for Python 3.11

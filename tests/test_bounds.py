@@ -3,7 +3,7 @@ import importlib
 import pkgutil
 
 import lingpipe
-import tasks
+import lingpipe.tasks
 from lingpipe.hyperparams import Params
 from lingpipe.hyperparams.bounds import Bounds, holds_numbers
 
@@ -13,7 +13,7 @@ UNBOUNDED = {'Experiment.seed', 'Input.seed', 'Subset.seed', 'Loss.scale', 'Norm
 
 def params_classes() -> list[type[Params]]:
     """All Params classes of lingpipe and of tasks."""
-    for package in (lingpipe, tasks):
+    for package in (lingpipe, lingpipe.tasks):
         for module in pkgutil.walk_packages(package.__path__, f'{package.__name__}.'):
             importlib.import_module(module.name)
 
@@ -21,7 +21,7 @@ def params_classes() -> list[type[Params]]:
     while todo:
         subclasses = todo.pop().__subclasses__()
         todo += subclasses
-        found += [cls for cls in subclasses if cls.__module__.split('.')[0] in ('lingpipe', 'tasks')]
+        found += [cls for cls in subclasses if cls.__module__.split('.')[0] == 'lingpipe']
     return list(dict.fromkeys(found))
 
 

@@ -1,8 +1,8 @@
-"""Command-line tools: python -m tools.NAME --help."""
+"""Command-line tools: python -m lingpipe.tools.NAME --help."""
 from __future__ import annotations
 
 from lingpipe.process import tensorflow_import
-from tools.command_line import Parser
+from lingpipe.tools.command_line import Parser
 
 try:
     tensorflow_import.check_installed()

@@ -1,6 +1,6 @@
 """Measures decoding: tokens/s of greedy and beam search on K cells, and of running the whole network again on every prefix.
 
-    python -m tools.bench_decoder --num_cells=2 --beam_size=4
+    python -m lingpipe.tools.bench_decoder --num_cells=2 --beam_size=4
 
 The network is a Transformer with random weights that never says `end`, so that every sentence takes all positions.
 """
@@ -11,8 +11,8 @@ import json
 import time
 from typing import Any
 
-from tools import parser
-from tools.command_line import MAX_CELLS, command
+from lingpipe.tools import parser
+from lingpipe.tools.command_line import MAX_CELLS, command
 
 START, END = 1, 2
 HEADS = 4
@@ -56,8 +56,8 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     from lingpipe.pipeline.decoding.search import SearchParams
     from lingpipe.pipeline.execution.program import Program
     from lingpipe.pipeline.planning.plan import PipelineParams
-    from tasks.translation.transformer import Transformer
-    from tasks.translation.translator import translation_learner
+    from lingpipe.tasks.translation.transformer import Transformer
+    from lingpipe.tasks.translation.translator import translation_learner
     network = Transformer.Params(
         name='model', num_encoder_layers=args.layers, num_decoder_layers=args.layers, vocab_size=args.vocab_size, model_dim=args.dim,
         hidden_dim=4 * args.dim, num_heads=HEADS, tied='embeddings').instantiate('model')

@@ -1,6 +1,6 @@
 """Measures a step over slow links, beside what the simulator predicts: emulated devices, joined by emulated links.
 
-    python -m tools.bench_link --num_cells=4 --num_micro_batches=16 --device_ms=20,40 --transfer_kb=64 --links_mb_s=inf,8,4,2,1,0.5
+    python -m lingpipe.tools.bench_link --num_cells=4 --num_micro_batches=16 --device_ms=20,40 --transfer_kb=64 --links_mb_s=inf,8,4,2,1,0.5
 
 Every value and gradient that goes to another device arrives bytes / bandwidth after the link is free: each pair of devices has a link that
 carries one tensor at a time each way, while the devices compute on. All delays are sleeps, so that few cores are enough for many devices.
@@ -13,9 +13,9 @@ import math
 import time
 from typing import Any
 
-from tools import parser
-from tools.bench_pipeline import MAX_DEVICE_MS
-from tools.command_line import MAX_CELLS, command
+from lingpipe.tools import parser
+from lingpipe.tools.bench_pipeline import MAX_DEVICE_MS
+from lingpipe.tools.command_line import MAX_CELLS, command
 
 WARMUP_STEPS = 2
 
@@ -65,8 +65,8 @@ def measure(args: argparse.Namespace, forward_ms: float, backward_ms: float, lin
     from lingpipe.learning.learner import Learner
     from lingpipe.pipeline.planning.plan import PipelineParams
     from lingpipe.pipeline.planning.simulator import simulate
-    from tools import stacks
-    from tools.slow_link import SlowProgram
+    from lingpipe.tools import stacks
+    from lingpipe.tools.slow_link import SlowProgram
 
     k, m = args.num_cells, args.num_micro_batches
     batch = {name: tf.constant(value) for name, value in stacks.delay_batch(m, args.transfer_kb * 256).items()}

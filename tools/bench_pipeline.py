@@ -1,6 +1,6 @@
 """Times pipelined training steps, against the same work on one device.
 
-    python -m tools.bench_pipeline --stack=transformer --layers=8 --dim=256 --heads=4 --seq=64 --batch=32 \\
+    python -m lingpipe.tools.bench_pipeline --stack=transformer --layers=8 --dim=256 --heads=4 --seq=64 --batch=32 \\
         --num_cells=2 --num_micro_batches=8 --schedule=1f1b --recompute=none --steps=10 --json
 
 Every measurement is a process of its own, with one intra-op thread and one inter-op thread a device. The pipeline and the same work on one
@@ -20,8 +20,8 @@ import tempfile
 import time
 from typing import Any
 
-from tools import parser
-from tools.command_line import MAX_CELLS, command, numbers_text
+from lingpipe.tools import parser
+from lingpipe.tools.command_line import MAX_CELLS, command, numbers_text
 
 WARMUP_STEPS = 2
 MAX_DEVICE_MS = 60_000
@@ -76,7 +76,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Builds and times one configuration in this process, or with its cells on workers that are started for it."""
-    from tools.launch_local import Worker, free_addresses
+    from lingpipe.tools.launch_local import Worker, free_addresses
     addresses = free_addresses(args.workers)
     a_worker = [f'--devices=cpu:{args.num_cells // args.workers}'] if args.workers else []
     workers = [Worker(address, a_worker, hangs_after_s=90., out=2) for address in addresses]
@@ -110,7 +110,7 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
     from lingpipe.learning.learner import Learner
     from lingpipe.pipeline.execution.program import Program
     from lingpipe.pipeline.planning.plan import PipelineParams
-    from tools import stacks
+    from lingpipe.tools import stacks
 
     network, batch, layers_per_cell = _work(args)
     optimizer = optimizers.SGD.Params() if args.optimizer == 'SGD' else optimizers.RMSProp.Params(momentum=0.9)
@@ -176,7 +176,7 @@ def _checkpoint_ratios(times: list[float], every: int) -> dict[str, float]:
 
 def _work(args: argparse.Namespace) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
     """(network, mini-batch, layers per cell or ()) of the flags."""
-    from tools import stacks
+    from lingpipe.tools import stacks
     if args.stack == 'delay':
         forward_ms, backward_ms = args.device_ms or (0., 0.)
         k = args.num_cells
@@ -217,7 +217,7 @@ def measured(flags: list[str]) -> dict[str, Any]:
     Raises:
       ValueError: the process failed, with the last line that it has said.
     """
-    bench = [sys.executable, '-m', 'tools.bench_pipeline', *flags, '--no_baseline', '--json']
+    bench = [sys.executable, '-m', 'lingpipe.tools.bench_pipeline', *flags, '--no_baseline', '--json']
     done = subprocess.run(bench, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ['it has said nothing']

@@ -1,9 +1,10 @@
 """Measures what it costs to build and to start pipelines of many cells and micro-batches: emulated devices, cells that do nothing.
 
-    python -m tools.bench_scale --sizes=8x32,16x64,32x128,64x256
+    python -m lingpipe.tools.bench_scale --sizes=8x32,16x64,32x128,64x256
 
-A size is K x M. Each is a process of its own (tools.bench_pipeline --stack=delay). Seconds are those of all processors together, since
-machines are shared; the first step includes what TensorFlow does to a graph before it runs it. All devices share --inter_op_threads: with
+A size is K x M. Each is a process of its own (lingpipe.tools.bench_pipeline --stack=delay). Seconds are those of all processors together,
+since machines are shared; the first step includes what TensorFlow does to a graph before it runs it. All devices share
+--inter_op_threads: with
 one each, 128 threads wake each other up on a few cores, and a step of 128x16 takes three times as long. 128x512 takes minutes and 8 GB.
 """
 from __future__ import annotations
@@ -13,9 +14,9 @@ import json
 import re
 from typing import Any
 
-from tools import parser
-from tools.bench_pipeline import measured
-from tools.command_line import MAX_CELLS, Parser, command
+from lingpipe.tools import parser
+from lingpipe.tools.bench_pipeline import measured
+from lingpipe.tools.command_line import MAX_CELLS, Parser, command
 
 
 @command

@@ -1,9 +1,9 @@
 """Prepares a corpus of many languages and English from files, catalogues and data sets: cleaned, split by the English, in one folder.
 
-    python -m tools.build_corpus --output=CORPUS --mediawiki=/tmp/mediawiki
-    python -m tools.build_corpus --output=CORPUS --text=de:news.de:news.en --tab=cy:welsh.tsv:1,0 --gettext=/usr/share/locale
-    python -m tools.build_corpus --output=CORPUS --tfds=ted_multi_translate:train+validation --tfds=opus/de-en/EMEA --data_dir=DIR
-    python -m tools.train_vocabulary --corpus=CORPUS --size=16000
+    python -m lingpipe.tools.build_corpus --output=CORPUS --mediawiki=/tmp/mediawiki
+    python -m lingpipe.tools.build_corpus --output=CORPUS --text=de:news.de:news.en --tab=cy:welsh.tsv:1,0 --gettext=/usr/share/locale
+    python -m lingpipe.tools.build_corpus --output=CORPUS --tfds=ted_multi_translate:train+validation --tfds=opus/de-en/EMEA --data_dir=DIR
+    python -m lingpipe.tools.train_vocabulary --corpus=CORPUS --size=16000
 
 Every flag of a source may come several times. What is dropped, and why, is printed as a table with the first places, and kept in
 CORPUS/corpus.json. Mind the licences of what you build from: MediaWiki's messages are under GPL-2+.
@@ -18,15 +18,15 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.progress import Progress
 
-from tasks.translation.corpus import catalogues, datasets, files, languages, mediawiki
-from tasks.translation.corpus.cleaning import Cleaner
-from tasks.translation.corpus.pair import Pair
-from tasks.translation.corpus.prepared import PreparedCorpus, write
-from tasks.translation.corpus.report import Report
-from tasks.translation.corpus.vocabulary import Vocabulary
-from tools import parser
-from tools.command_line import command
-from tools.train_vocabulary import ids_text, write_ids
+from lingpipe.tasks.translation.corpus import catalogues, datasets, files, languages, mediawiki
+from lingpipe.tasks.translation.corpus.cleaning import Cleaner
+from lingpipe.tasks.translation.corpus.pair import Pair
+from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus, write
+from lingpipe.tasks.translation.corpus.report import Report
+from lingpipe.tasks.translation.corpus.vocabulary import Vocabulary
+from lingpipe.tools import parser
+from lingpipe.tools.command_line import command
+from lingpipe.tools.train_vocabulary import ids_text, write_ids
 
 EVERY = 2000   # pairs between two updates of the bar
 
@@ -38,7 +38,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     p.add_argument('--text', action='append', default=[], metavar='CODE:FILE:ENGLISH', help='two files, line for line')
     p.add_argument('--tab', action='append', default=[], metavar='CODE:FILE[:I,J]', help='a file with tabs; columns from 0, default 0,1')
     p.add_argument('--gettext', action='append', default=[], metavar='FOLDER', help='of .po and .mo files')
-    p.add_argument('--mediawiki', action='append', default=[], metavar='FOLDER', help='of i18n files; see tools.get_mediawiki')
+    p.add_argument('--mediawiki', action='append', default=[], metavar='FOLDER', help='of i18n files; see lingpipe.tools.get_mediawiki')
     p.add_argument('--tfds', action='append', default=[], metavar='NAME[:SPLIT]', help='a set of tensorflow-datasets')
     p.add_argument('--data_dir', default=None, help='where sets of tensorflow-datasets are prepared')
     p.add_argument('--download', action='store_true', help='download sets that are not prepared')
@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> None:
     if ids:
         print(ids_text(ids))
     else:
-        print(f'next: python -m tools.train_vocabulary --corpus={args.output}')
+        print(f'next: python -m lingpipe.tools.train_vocabulary --corpus={args.output}')
 
 
 if __name__ == '__main__':

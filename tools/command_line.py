@@ -66,7 +66,7 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser with flags for numbers and for files that are written."""
 
     def __init__(self, name: str, text: str | None):
-        super().__init__(prog=f'python -m tools.{name}', description=text, formatter_class=argparse.RawDescriptionHelpFormatter,
+        super().__init__(prog=f'python -m lingpipe.tools.{name}', description=text, formatter_class=argparse.RawDescriptionHelpFormatter,
                          allow_abbrev=False)
         self._name = name
         self._bounds: dict[str, Bounds] = {}

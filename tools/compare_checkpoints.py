@@ -1,6 +1,6 @@
 """Prints how the variables of two checkpoints differ; each is a logdir (its newest), its checkpoints, or one of them.
 
-    python -m tools.compare_checkpoints /tmp/one_cell /tmp/four_cells --keys='weights/.*'
+    python -m lingpipe.tools.compare_checkpoints /tmp/one_cell /tmp/four_cells --keys='weights/.*'
 
 Exit code 1 if they differ in a bit.
 """
@@ -15,8 +15,8 @@ import numpy as np
 
 from lingpipe.checkpoint import files
 from lingpipe.checkpoint.initialization import find_whole
-from tools import parser
-from tools.command_line import command
+from lingpipe.tools import parser
+from lingpipe.tools.command_line import command
 
 
 def compare(first: str, second: str, pattern: str) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Prints how two experiments differ; each is a registered name or a file of Params as text (LOGDIR/params.txt).
 
-    python -m tools.compare_params image.digits.AmoebaNet /tmp/digits/params.txt
+    python -m lingpipe.tools.compare_params image.digits.AmoebaNet /tmp/digits/params.txt
 
 A file may name classes of lingpipe, of all that the experiments in params/ import, and of the modules that --import names.
 """
@@ -11,9 +11,9 @@ import os
 from typing import Any
 
 from lingpipe.hyperparams import Params, diff, diff_text
+from lingpipe.tools import parser
+from lingpipe.tools.command_line import command
 from lingpipe.training import registry
-from tools import parser
-from tools.command_line import command
 
 
 def read(name: str) -> Any:

@@ -1,7 +1,7 @@
-"""Fetches MediaWiki's messages in 500 languages from Debian's package, for tools.build_corpus; nothing is installed.
+"""Fetches MediaWiki's messages in 500 languages from Debian's package, for lingpipe.tools.build_corpus; nothing is installed.
 
-    python -m tools.get_mediawiki --output=/tmp/mediawiki                       # apt-get download mediawiki, on Debian or Ubuntu
-    python -m tools.get_mediawiki --output=/tmp/mediawiki --package=FILE.deb    # of packages.debian.org/mediawiki, anywhere
+    python -m lingpipe.tools.get_mediawiki --output=/tmp/mediawiki                       # apt-get download mediawiki, on Debian or Ubuntu
+    python -m lingpipe.tools.get_mediawiki --output=/tmp/mediawiki --package=FILE.deb    # of packages.debian.org/mediawiki, anywhere
 
 The messages are under GPL-2+. They are for training on your machine: do not put them into a repository of another licence.
 """
@@ -14,9 +14,9 @@ import shutil
 import subprocess
 import tempfile
 
-from tasks.translation.corpus.mediawiki import unpack
-from tools import parser
-from tools.command_line import command
+from lingpipe.tasks.translation.corpus.mediawiki import unpack
+from lingpipe.tools import parser
+from lingpipe.tools.command_line import command
 
 PAGE = 'https://packages.debian.org/mediawiki'
 
@@ -52,7 +52,8 @@ def main(argv: list[str] | None = None) -> None:
     if args.json:
         print(json.dumps({'output': args.output, 'files': count}))
     else:
-        print(f'{count:,} files in {args.output} (GPL-2+); next: python -m tools.build_corpus --mediawiki={args.output} --output=CORPUS')
+        print(f'{count:,} files in {args.output} (GPL-2+); next: '
+              f'python -m lingpipe.tools.build_corpus --mediawiki={args.output} --output=CORPUS')
 
 
 if __name__ == '__main__':

@@ -1,6 +1,6 @@
 """Writes a file for Kubernetes: a StatefulSet of workers with its headless Service, a Job for the trainer, and a NetworkPolicy.
 
-    python -m tools.launch_kubernetes --workers=4 --image=registry/lingpipe:1 --claim=training --output=job.yaml \\
+    python -m lingpipe.tools.launch_kubernetes --workers=4 --image=registry/lingpipe:1 --claim=training --output=job.yaml \\
         -- --model=image.digits.AmoebaNet --logdir=/training/digits
     kubectl apply -f job.yaml          # and kubectl delete -f job.yaml when the job is complete: workers do not end by themselves
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import re
 
-from tools import parser, trainer_flags
-from tools.command_line import command
+from lingpipe.tools import parser, trainer_flags
+from lingpipe.tools.command_line import command
 
 # A name of a Service is a label of RFC 1035, and one of a claim a subdomain of RFC 1123. The StatefulSet adds a hyphen and ten
 # characters of a hash to its name, for a label of a pod that has 63 characters at most.
@@ -32,7 +32,7 @@ _QUANTITY = r'(?=.*[1-9])[0-9]{1,12}(\.[0-9]{1,9})?(m|k|Ki|[MGTPE]i?)?'   # more
 _WAIT_S = 24 * 3600   # for pods that the cluster has no room for yet, and that an image is fetched for
 
 # Text in braces is JSON, which is YAML.
-_FILE = '''# Written by tools.launch_kubernetes.
+_FILE = '''# Written by lingpipe.tools.launch_kubernetes.
 apiVersion: v1
 kind: Service
 metadata:

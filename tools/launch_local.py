@@ -1,6 +1,6 @@
 """Starts workers and the trainer on this machine, on loopback, and starts again what dies.
 
-    python -m tools.launch_local --workers=2 -- --model=image.digits.AmoebaNet --logdir=/tmp/digits
+    python -m lingpipe.tools.launch_local --workers=2 -- --model=image.digits.AmoebaNet --logdir=/tmp/digits
 
 What comes after -- are the trainer's flags. Workers get --model and --set too, for their threads. A
 process that is killed is started again: a worker at the same address, the trainer from its last
@@ -23,8 +23,8 @@ from typing import Any
 
 from lingpipe.cluster import ports, server
 from lingpipe.process import closed_pipe
-from tools import parser, trainer_flags
-from tools.command_line import command
+from lingpipe.tools import parser, trainer_flags
+from lingpipe.tools.command_line import command
 
 _LOOK_EVERY_S = 0.1
 _PROBE_EVERY_S = 5.0

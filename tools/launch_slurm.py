@@ -1,6 +1,6 @@
 """Writes a batch script for Slurm: a worker on every node, the trainer on the first.
 
-    python -m tools.launch_slurm --nodes=4 --output=job.sh -- --model=image.digits.AmoebaNet --logdir=/shared/digits
+    python -m lingpipe.tools.launch_slurm --nodes=4 --output=job.sh -- --model=image.digits.AmoebaNet --logdir=/shared/digits
     sbatch job.sh
 
 Workers and trainer start again when they are killed. Two minutes before the time limit the trainer gets SIGTERM, saves, and the job is put
@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 import shlex
 
-from tools import parser, trainer_flags
-from tools.command_line import command
+from lingpipe.tools import parser, trainer_flags
+from lingpipe.tools.command_line import command
 
 _NAME = r'[A-Za-z0-9][A-Za-z0-9_.-]{0,63}'
 _TIME = r'[0-9]{1,8}(:[0-9]{1,2}){0,2}|[0-9]{1,4}-[0-9]{1,2}(:[0-9]{1,2}){0,2}'   # of man sbatch, --time
@@ -30,7 +30,7 @@ _SCRIPT = '''#!/bin/bash
 #SBATCH --open-mode=append
 #SBATCH --output={name}-%j.log
 {extra}
-# Written by tools.launch_slurm. A worker on every node; the trainer here, on the first.
+# Written by lingpipe.tools.launch_slurm. A worker on every node; the trainer here, on the first.
 set -uo pipefail
 
 port={port}

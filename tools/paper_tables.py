@@ -1,7 +1,7 @@
 """Prints the GPipe paper's tables of memory and throughput beside what lingpipe's planner and simulator predict for the same networks.
 
-    python -m tools.paper_tables
-    python -m tools.paper_tables --tables=3 --device_tflops=9.3 --links_gb_s=inf,12,1.25
+    python -m lingpipe.tools.paper_tables
+    python -m lingpipe.tools.paper_tables --tables=3 --device_tflops=9.3 --links_gb_s=inf,12,1.25
 
 Nothing is trained and no variable made: parameters are counted from Params, time is FLOPs alone (a backward takes twice a forward, and
 runs the forward again but in the last cell), memory what cells keep. The paper's numbers are those printed in arXiv:1811.06965v5.
@@ -13,8 +13,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tools import parser
-from tools.command_line import command
+from lingpipe.tools import parser
+from lingpipe.tools.command_line import command
 
 if TYPE_CHECKING:
     from lingpipe.pipeline.planning.plan import Plan

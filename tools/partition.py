@@ -8,7 +8,7 @@ from lingpipe.pipeline.planning.memory import Footprint
 
 if TYPE_CHECKING:
     from lingpipe.pipeline.planning.plan import Plan
-    from tools.command_line import Parser
+    from lingpipe.tools.command_line import Parser
 
 
 def add_flags(parser: Parser) -> None:

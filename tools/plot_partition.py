@@ -1,18 +1,18 @@
 """Draws what every layer of an experiment costs and how it is cut into cells, without training; --measure times every layer first.
 
-    python -m tools.plot_partition --model=image.digits.AmoebaNet --num_cells=4 --output=partition.png
+    python -m lingpipe.tools.plot_partition --model=image.digits.AmoebaNet --num_cells=4 --output=partition.png
 
 From top to bottom: a bar for every layer in the order of the network, coloured by its cell: forward GFLOPs, or measured milliseconds of
 forward and backward; the memory of its weights; and each cell's share of the work of a step, recomputation included, beside the mean.
-Sums and shares are those of tools.show_partition.
+Sums and shares are those of lingpipe.tools.show_partition.
 """
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from tools import parser, partition
-from tools.command_line import command
+from lingpipe.tools import parser, partition
+from lingpipe.tools.command_line import command
 
 COLOURS = ('#7fb2e5', '#f2a65a', '#8fd18a', '#e88a8a', '#b79ad6', '#c2a08a', '#eba7d6', '#b5b5b5', '#d9d27a', '#7fd3d8')
 LINE_COLOUR = '#444444'
@@ -39,12 +39,12 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def heading(found: dict[str, Any]) -> str:
-    """'balance 97.1% (mean cell / slowest cell), predicted bubble 23.0%', of the rows of tools.partition."""
+    """'balance 97.1% (mean cell / slowest cell), predicted bubble 23.0%', of the rows of lingpipe.tools.partition."""
     return f'balance {found["balance"]:.1%} (mean cell / slowest cell), predicted bubble {found["bubble_share"]:.1%}'
 
 
 def save_png(path: str, found: dict[str, Any], title: str) -> None:
-    """Draws the rows of tools.partition. Raises OSError if the file cannot be written."""
+    """Draws the rows of lingpipe.tools.partition. Raises OSError if the file cannot be written."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

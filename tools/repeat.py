@@ -1,6 +1,6 @@
 """Runs an experiment several times with other seeds, and says how much its results differ.
 
-    python -m tools.repeat --model=image.fashion_mnist.FromScratch --logdir=/tmp/scratch --runs=5 --json
+    python -m lingpipe.tools.repeat --model=image.fashion_mnist.FromScratch --logdir=/tmp/scratch --runs=5 --json
 
 Run i trains in LOGDIR/run_i with every Param of --seeds set to i; a run that has ended is not run again, one that was stopped goes on.
 The metrics are those of the last evaluation of every run.
@@ -15,10 +15,10 @@ import subprocess
 import sys
 from typing import Any
 
+from lingpipe.tools import parser
+from lingpipe.tools.command_line import command
 from lingpipe.training import registry
 from lingpipe.training.evaluation import EvaluationLog
-from tools import parser
-from tools.command_line import command
 
 
 def run(args: argparse.Namespace, i: int) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """Scores translations into English: sacreBLEU and chrF of every language, and pooled by how many pairs a language has for training.
 
-    python -m tools.score_translations --corpus=CORPUS --model=NAME --logdir=DIR --sentences=100 --baselines --output=scores.png
-    python -m tools.score_translations --file=de:OURS.txt:REFERENCE.txt --file=cy:OURS.cy:REFERENCE.cy
-    python -m tools.score_translations --corpus=CORPUS --baselines              # what copying and a dictionary reach, without a model
+    python -m lingpipe.tools.score_translations --corpus=CORPUS --model=NAME --logdir=DIR --sentences=100 --baselines --output=scores.png
+    python -m lingpipe.tools.score_translations --file=de:OURS.txt:REFERENCE.txt --file=cy:OURS.cy:REFERENCE.cy
+    python -m lingpipe.tools.score_translations --corpus=CORPUS --baselines      # what copying and a dictionary reach, without a model
 
 Of a corpus the test part is scored: translated by the newest checkpoint of DIR, whose TensorBoard gets the scores too, or from a file.
 The baselines copy the source, or put for each word the English one that comes with it in training pairs (tasks/translation/dictionary.py).
@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from tasks.translation.corpus.languages import checked
-from tasks.translation.corpus.prepared import PreparedCorpus
-from tasks.translation.dictionary import Dictionary
-from tasks.translation.scores import Translated, scored
-from tools import parser
-from tools.command_line import command
+from lingpipe.tasks.translation.corpus.languages import checked
+from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus
+from lingpipe.tasks.translation.dictionary import Dictionary
+from lingpipe.tasks.translation.scores import Translated, scored
+from lingpipe.tools import parser
+from lingpipe.tools.command_line import command
 
 COLOURS = {'model': '#2a5db0', 'file': '#2a5db0', 'dictionary': '#c9762b', 'copy': '#8a8a8a'}
 MAX_NAMED_LANGUAGES = 120
@@ -33,7 +33,7 @@ MIN_SENTENCES = 50   # BLEU of fewer is no number to go by
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The flags."""
     p = parser('score_translations', __doc__)
-    p.add_argument('--corpus', default='', help='folder that tools.build_corpus made: sentences, levels, baselines')
+    p.add_argument('--corpus', default='', help='folder that lingpipe.tools.build_corpus made: sentences, levels, baselines')
     p.add_argument('--model', default='', help='experiment whose newest checkpoint translates')
     p.add_argument('--logdir', default='', help='of its training')
     p.add_argument('--set', action='append', default=[], help='path=value: overrides a value of its Params, as task.decode.beam_size=1')

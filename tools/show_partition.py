@@ -1,18 +1,18 @@
 """Prints how an experiment is cut into cells, layer by layer, without training; --measure times every layer first.
 
-    python -m tools.show_partition --model=image.digits.AmoebaNet --num_cells=4
-    python -m tools.show_partition --model=image.digits.AmoebaNet --num_cells=4 --measure
+    python -m lingpipe.tools.show_partition --model=image.digits.AmoebaNet --num_cells=4
+    python -m lingpipe.tools.show_partition --model=image.digits.AmoebaNet --num_cells=4 --measure
 
 --measure also prints the flags --set pipeline.layer_seconds=... and --set pipeline.layer_backward_seconds=... that make the trainer use
-the measured seconds as costs. The same as a picture: tools.plot_partition.
+the measured seconds as costs. The same as a picture: lingpipe.tools.plot_partition.
 """
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from tools import parser, partition
-from tools.command_line import command
+from lingpipe.tools import parser, partition
+from lingpipe.tools.command_line import command
 
 
 @command

@@ -1,6 +1,6 @@
 """Prints a schedule as a grid, with its bubble and memory.
 
-    python -m tools.show_schedule --schedule=1f1b --num_cells=4 --num_micro_batches=8
+    python -m lingpipe.tools.show_schedule --schedule=1f1b --num_cells=4 --num_micro_batches=8
 """
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from lingpipe.pipeline.planning.drawing import grid
 from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.pipeline.planning.simulator import bound, simulate
 from lingpipe.pipeline.planning.validation import validate
-from tools import parser
-from tools.command_line import MAX_CELLS, command
+from lingpipe.tools import parser
+from lingpipe.tools.command_line import MAX_CELLS, command
 
 MAX_SLOTS = 100_000   # of the forwards in a grid, which is a line for each cell
 MAX_TIME = 1e9        # of a task, in any unit

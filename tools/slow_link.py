@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.execution.wire import Wire
-from tools import stacks
+from lingpipe.tools import stacks
 
 
 class SlowWire(Wire):

@@ -25,7 +25,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.execution.program import Program
-from tasks.image.amoebanet import AmoebaNet
+from lingpipe.tasks.image.amoebanet import AmoebaNet
 
 SEED = 1234
 

@@ -1,7 +1,7 @@
 """Trains one sentencepiece vocabulary for all languages of a prepared corpus, and writes the ids of all its sentences.
 
-    python -m tools.train_vocabulary --corpus=CORPUS --size=16000
-    python -m tools.train_vocabulary --corpus=CORPUS --vocabulary=OTHER/vocabulary.model     # one that is there: ids alone
+    python -m lingpipe.tools.train_vocabulary --corpus=CORPUS --size=16000
+    python -m lingpipe.tools.train_vocabulary --corpus=CORPUS --vocabulary=OTHER/vocabulary.model     # one that is there: ids alone
 
 It is trained on sentences of the training part, languages drawn by temperature.
 """
@@ -14,10 +14,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from tasks.translation.corpus.prepared import PreparedCorpus
-from tasks.translation.corpus.vocabulary import Vocabulary, encode_corpus, sample, train
-from tools import parser
-from tools.command_line import command
+from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus
+from lingpipe.tasks.translation.corpus.vocabulary import Vocabulary, encode_corpus, sample, train
+from lingpipe.tools import parser
+from lingpipe.tools.command_line import command
 
 
 def write_ids(corpus: PreparedCorpus, vocabulary: Vocabulary, console: Console) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def ids_text(ids: dict[str, Any]) -> str:
 def main(argv: list[str] | None = None) -> None:
     """Trains, encodes and prints statistics."""
     p = parser('train_vocabulary', __doc__)
-    p.add_argument('--corpus', required=True, help='folder that tools.build_corpus made')
+    p.add_argument('--corpus', required=True, help='folder that lingpipe.tools.build_corpus made')
     p.add_argument('--vocabulary', default='', help='use this model; none is trained')
     p.add_number('--size', 16000, 'number of ids', least=1)
     p.add_argument('--kind', choices=['unigram', 'bpe'], default='unigram')

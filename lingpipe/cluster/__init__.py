@@ -17,7 +17,7 @@ Threads, logical CPUs and Grappler are set in process/tensorflow_settings.py.
 TensorFlow's gRPC knows neither passwords nor encryption: whoever reaches the port of a worker or of
 a controller can run any op there, and ops can read and write files. Servers therefore listen at
 loopback unless they are told otherwise. With several machines, use a network of their own (a VLAN,
-a VPN, a Kubernetes NetworkPolicy, which tools.launch_kubernetes writes), or a firewall that lets
+a VPN, a Kubernetes NetworkPolicy, which lingpipe.tools.launch_kubernetes writes), or a firewall that lets
 only these machines in.
 """
 from lingpipe.process.tensorflow_settings import (

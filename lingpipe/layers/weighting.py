@@ -10,7 +10,7 @@ A weight has the first dimensions of what it weighs, and applies to everything b
                          [b, T, C]            each element
 
 A loss reads the mini-batch's `weight`, in which padding is 0, unless Params.reads names another
-value. Such a value must be made of `weight`, or padding counts (as tasks.translation.padding does).
+value. Such a value must be made of `weight`, or padding counts (as lingpipe.tasks.translation.padding does).
 
 What has weight 0 may hold anything, NaN too, and is replaced before it is used, since 0 * NaN is
 NaN.

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from lingpipe.process.error_text import sentence
 from lingpipe.training.experiment import Experiment
 
-ROOT = 'params'   # the package whose name is left out
+ROOT = 'lingpipe.params'   # the package whose name is left out
 _MARK = '_is_registered_experiment'
 
 C = TypeVar('C', bound=type)

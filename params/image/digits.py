@@ -6,13 +6,13 @@ from lingpipe.layers import Flatten, Sequential
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.tasks.image.amoebanet import AmoebaNet as AmoebaNetLayers
+from lingpipe.tasks.image.blocks import Norm
+from lingpipe.tasks.image.classifier import classifier
+from lingpipe.tasks.image.inputs import DigitsInput
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
-from tasks.image.amoebanet import AmoebaNet as AmoebaNetLayers
-from tasks.image.blocks import Norm
-from tasks.image.classifier import classifier
-from tasks.image.inputs import DigitsInput
 
 
 @register

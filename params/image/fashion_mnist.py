@@ -7,14 +7,14 @@ from __future__ import annotations
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.tasks.image.amoebanet import AmoebaNet as AmoebaNetLayers
+from lingpipe.tasks.image.blocks import Norm
+from lingpipe.tasks.image.classifier import classifier, initialized_but_last
+from lingpipe.tasks.image.inputs import FashionMNISTInput, Subset, Transform
+from lingpipe.tasks.image.normalize import Normalize
 from lingpipe.training.experiment import Experiment, InitializeFrom
 from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
-from tasks.image.amoebanet import AmoebaNet as AmoebaNetLayers
-from tasks.image.blocks import Norm
-from tasks.image.classifier import classifier, initialized_but_last
-from tasks.image.inputs import FashionMNISTInput, Subset, Transform
-from tasks.image.normalize import Normalize
 
 TRAIN = Transform.Params(size=28, fill=0, flip=True, max_shift=2)
 TEST = Transform.Params(size=28, fill=0)
@@ -72,7 +72,7 @@ class Pretraining:
 class FromScratch:
     """Classes 5 to 9 from 10 examples of each, without any transfer.
 
-        python -m tools.repeat --model=image.fashion_mnist.FromScratch --logdir=/tmp/scratch --seeds=SEEDS
+        python -m lingpipe.tools.repeat --model=image.fashion_mnist.FromScratch --logdir=/tmp/scratch --seeds=SEEDS
 
     where SEEDS is seed,train_input.seed,train_input.subset.seed: every run has other examples too. To expect: 85.2 % +- 1.9 % (standard
     deviation of 5 runs).
@@ -88,7 +88,7 @@ class FromScratch:
 class Transfer:
     """Classes 5 to 9 from 10 examples of each; every layer but the last starts from Pretraining.
 
-        python -m tools.repeat --model=image.fashion_mnist.Transfer --logdir=/tmp/transfer --seeds=SEEDS \\
+        python -m lingpipe.tools.repeat --model=image.fashion_mnist.Transfer --logdir=/tmp/transfer --seeds=SEEDS \\
             --set initialize_from.directory=/tmp/pretraining
 
     with the SEEDS of FromScratch. To expect: 88.4 % +- 2.0 %; with the same examples 3.1 % +- 2.1 % above FromScratch, in every run above.

@@ -18,15 +18,15 @@ from typing import Any, Literal
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.tasks.image.amoebanet import AmoebaNet
+from lingpipe.tasks.image.blocks import Norm
+from lingpipe.tasks.image.classifier import ImageClassification, classifier, imagenet_learner
+from lingpipe.tasks.image.inputs import TFDSImageInput, Transform
+from lingpipe.tasks.image.normalize import Normalize
+from lingpipe.tasks.image.resnet import ResNet
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
-from tasks.image.amoebanet import AmoebaNet
-from tasks.image.blocks import Norm
-from tasks.image.classifier import ImageClassification, classifier, imagenet_learner
-from tasks.image.inputs import TFDSImageInput, Transform
-from tasks.image.normalize import Normalize
-from tasks.image.resnet import ResNet
 
 NUM_CLASSES = 1000
 NUM_TRAIN = 1_281_167

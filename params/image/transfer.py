@@ -9,7 +9,8 @@ al. (2018, arXiv:1805.08974: 20,000 updates, half a cosine) and ImageNet's L2. T
 not print either, is in proportion to that of DeVries and Taylor (2017, arXiv:1708.04552).
 
     python -m lingpipe.trainer --model=image.transfer.CIFAR10 --logdir=/tmp/cifar10 --set initialize_from.directory=/tmp/imagenet
-    python -m tools.repeat --model=image.transfer.CIFAR10 --logdir=/tmp/cifar10 --runs=5 --set initialize_from.directory=/tmp/imagenet
+    python -m lingpipe.tools.repeat --model=image.transfer.CIFAR10 --logdir=/tmp/cifar10 --runs=5 \\
+        --set initialize_from.directory=/tmp/imagenet
 
 the second five times with other seeds, for mean and spread. Like those on ImageNet, these were not trained where they were written;
 image.fashion_mnist.Transfer is the same made small, and was.
@@ -18,13 +19,13 @@ from __future__ import annotations
 
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
+from lingpipe.params.image.imagenet import AMOEBANET_B_SIZE, amoebanet_b_task
 from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.tasks.image.classifier import initialized_but_last
+from lingpipe.tasks.image.inputs import FolderInput, TFDSImageInput, Transform
 from lingpipe.training.experiment import Experiment, InitializeFrom
 from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
-from params.image.imagenet import AMOEBANET_B_SIZE, amoebanet_b_task
-from tasks.image.classifier import initialized_but_last
-from tasks.image.inputs import FolderInput, TFDSImageInput, Transform
 
 NUM_STEPS = 20_000
 TRAIN = Transform.Params(size=AMOEBANET_B_SIZE, flip=True, cutout=160)

@@ -1,10 +1,10 @@
 """Models for the messages of MediaWiki to English: small enough for two cores.
 
-    python -m tools.get_mediawiki --output=/tmp/mediawiki                          # Debian's package, 60 MB; its messages are under GPL-2+
-    python -m tools.build_corpus --output=data/catalogues --mediawiki=/tmp/mediawiki
-    python -m tools.train_vocabulary --corpus=data/catalogues --size=16000
-    python -m tools.build_corpus --output=data/catalogues26 --mediawiki=/tmp/mediawiki --languages=pt,es,fr,...   # LANGUAGES_26
-    python -m tools.train_vocabulary --corpus=data/catalogues26 --size=8000
+    python -m lingpipe.tools.get_mediawiki --output=/tmp/mediawiki                 # Debian's package, 60 MB; its messages are under GPL-2+
+    python -m lingpipe.tools.build_corpus --output=data/catalogues --mediawiki=/tmp/mediawiki
+    python -m lingpipe.tools.train_vocabulary --corpus=data/catalogues --size=16000
+    python -m lingpipe.tools.build_corpus --output=data/catalogues26 --mediawiki=/tmp/mediawiki --languages=pt,es,fr,...   # LANGUAGES_26
+    python -m lingpipe.tools.train_vocabulary --corpus=data/catalogues26 --size=8000
 
 Messages are short, 6 pieces of English in the middle, and all languages translate the same 5,800, so test English is in no language's
 training; a translation of English that was never seen is hard, and the numbers are low.
@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from lingpipe.learning import learning_rates
 from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.tasks.translation.inputs import TranslationInput
+from lingpipe.tasks.translation.transformer import Transformer
+from lingpipe.tasks.translation.translator import translation_learner, translator
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
-from tasks.translation.inputs import TranslationInput
-from tasks.translation.transformer import Transformer
-from tasks.translation.translator import translation_learner, translator
 
 # Nine or so of each third of the 101 by their pairs, all in Latin or Cyrillic letters.
 LANGUAGES_26 = ('pt', 'es', 'fr', 'it', 'de', 'nl', 'sv', 'no', 'pl', 'ru', 'ca', 'gl', 'da', 'lb', 'sk', 'hr', 'be', 'af', 'fy', 'gd',
@@ -104,8 +104,8 @@ class Languages26Annealed:
 
         python -m lingpipe.trainer --model=translation.catalogues.Languages26Annealed --logdir=/tmp/annealed --mode=train_and_eval \\
             --set initialize_from.directory=/tmp/languages26 --set train_input.directory=CORPUS --set eval_inputs.test.directory=CORPUS
-        python -m tools.score_translations --model=translation.catalogues.Languages26Annealed --logdir=/tmp/annealed --corpus=CORPUS \\
-            --baselines
+        python -m lingpipe.tools.score_translations --model=translation.catalogues.Languages26Annealed --logdir=/tmp/annealed \\
+            --corpus=CORPUS --baselines
     """
 
     @classmethod

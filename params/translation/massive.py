@@ -4,17 +4,17 @@ T(L, H, A) has L layers in the encoder and L in the decoder, 1024 channels, H hi
 64,000 pieces shared by all languages. The recipe is the Transformer's, with the paper's two measures for deep models: the first values of
 the feed-forward weights are divided by the number of layers, and logits are clipped. None of these was trained where they were written.
 
-The corpus is one's own, in data/massive: see tools.build_corpus and tools.train_vocabulary (--size=64000).
+The corpus is one's own, in data/massive: see lingpipe.tools.build_corpus and lingpipe.tools.train_vocabulary (--size=64000).
 """
 from __future__ import annotations
 
 from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.tasks.translation.inputs import TranslationInput
+from lingpipe.tasks.translation.transformer import Transformer
+from lingpipe.tasks.translation.translator import translation_learner, translator
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
-from tasks.translation.inputs import TranslationInput
-from tasks.translation.transformer import Transformer
-from tasks.translation.translator import translation_learner, translator
 
 VOCAB_SIZE = 64_000
 BATCH_SIZE = 2048   # of 128 tokens: the paper's smallest batch, 260K tokens

@@ -4,7 +4,7 @@ A decoder alone: 2048 channels, 8192 hidden units, 32 heads, a vocabulary of 32,
 update, by RMSProp with momentum. The tables are about memory and speed alone: tokens are random, and the learning rate,
 which the paper does not print, is the Transformer's. M is 32, one sequence a micro-batch, which is less than the paper's
 4 K where K is 32 and 128. None of these was trained where they were written; `--mode=inspect` prints weights, partition
-and predicted memory, `tools.paper_tables` the tables.
+and predicted memory, `lingpipe.tools.paper_tables` the tables.
 """
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Literal
 
 from lingpipe.learning import optimizers
 from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.tasks.translation.random_tokens import RandomTokens
+from lingpipe.tasks.translation.transformer import Transformer
+from lingpipe.tasks.translation.translator import translation_learner, translator
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
-from tasks.translation.random_tokens import RandomTokens
-from tasks.translation.transformer import Transformer
-from tasks.translation.translator import translation_learner, translator
 
 VOCAB_SIZE = 32_000
 BATCH_SIZE = 32

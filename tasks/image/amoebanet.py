@@ -34,9 +34,9 @@ from lingpipe.layers.dense import Activation, Dense
 from lingpipe.layers.dropout import Dropout
 from lingpipe.layers.pooling import GlobalAvgPool2D
 from lingpipe.layers.sequential import Sequential
-from tasks.image.blocks import AUXILIARY_SIZE, AuxiliaryHead, Concat, ConvNorm, FactorizedReduction, Norm, conv_norm, with_layers
-from tasks.image.cells import ARCHITECTURES, CellTable
-from tasks.image.operations import Combination, Operation
+from lingpipe.tasks.image.blocks import AUXILIARY_SIZE, AuxiliaryHead, Concat, ConvNorm, FactorizedReduction, Norm, conv_norm, with_layers
+from lingpipe.tasks.image.cells import ARCHITECTURES, CellTable
+from lingpipe.tasks.image.operations import Combination, Operation
 
 
 class State(Params):

@@ -17,9 +17,9 @@ from lingpipe.layers import CrossEntropyLoss, Dense, Sequential
 from lingpipe.layers.nested import NestedMap
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
+from lingpipe.tasks.image.misclassified import Misclassified, picture
+from lingpipe.tasks.image.mixup import MIXUP_READS, Mixup
 from lingpipe.training.problem import Task
-from tasks.image.misclassified import Misclassified, picture
-from tasks.image.mixup import MIXUP_READS, Mixup
 
 
 class ImageClassification(Task):

@@ -31,7 +31,7 @@ from lingpipe.layers.dropout import DropPath
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.pooling import AvgPool2D, MaxPool2D
 from lingpipe.layers.sequential import Sequential
-from tasks.image.blocks import ConvNorm, FactorizedReduction, Norm, RampedDropPath, conv_norm, with_layers
+from lingpipe.tasks.image.blocks import ConvNorm, FactorizedReduction, Norm, RampedDropPath, conv_norm, with_layers
 
 
 class Operation(Sequential):

@@ -36,7 +36,7 @@ from lingpipe.layers.dropout import Dropout
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.pooling import GlobalAvgPool2D, MaxPool2D
 from lingpipe.layers.sequential import Sequential
-from tasks.image.blocks import Norm, conv_norm, with_layers
+from lingpipe.tasks.image.blocks import Norm, conv_norm, with_layers
 
 # Depth -> the blocks of each group (Table 1 of the paper).
 NUM_BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}

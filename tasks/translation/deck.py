@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tasks.translation.temperature import apportioned
+from lingpipe.tasks.translation.temperature import apportioned
 
 MIN_CARDS = 1 << 16   # unless all languages are as in the data: with fewer, small shares could not be told apart
 

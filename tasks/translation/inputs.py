@@ -1,4 +1,4 @@
-"""TranslationInput: sentences of many languages and their English, of a corpus that tools.build_corpus prepared.
+"""TranslationInput: sentences of many languages and their English, of a corpus that lingpipe.tools.build_corpus prepared.
 
     B batch, S source, T English; here S = T, the length of the bucket
 
@@ -14,10 +14,10 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.input import Input
-from tasks.translation import temperature
-from tasks.translation.corpus.prepared import PreparedCorpus
-from tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
-from tasks.translation.deck import Deck
+from lingpipe.tasks.translation import temperature
+from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus
+from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
+from lingpipe.tasks.translation.deck import Deck
 
 _ENDLESS = 1 << 62   # batches
 

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.translation.corpus.prepared import LEVELS
+from lingpipe.tasks.translation.corpus.prepared import LEVELS
 
 ALL = 'all'
 

@@ -19,9 +19,9 @@ from lingpipe.hyperparams import field
 from lingpipe.input import Input
 from lingpipe.pipeline.decoding.decoder import Decoder, Group
 from lingpipe.pipeline.decoding.search import SearchParams
+from lingpipe.tasks.translation.corpus.languages import checked
+from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
 from lingpipe.training.problem import Task
-from tasks.translation.corpus.languages import checked
-from tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
 
 if TYPE_CHECKING:
     from lingpipe.pipeline.execution.program import Program
@@ -69,7 +69,7 @@ class Translation(Task):
         if size != vocab_size:
             raise ValueError(f'{now["vocabulary"]} has {size:,} ids, but task.model.vocab_size={vocab_size:,}, and they must be equal; set '
                              f'task.model.vocab_size={size}, or give the corpus a vocabulary of {vocab_size:,} ids: python -m '
-                             f'tools.train_vocabulary --corpus={os.path.dirname(now["vocabulary"])} --size={vocab_size}.')
+                             f'lingpipe.tools.train_vocabulary --corpus={os.path.dirname(now["vocabulary"])} --size={vocab_size}.')
 
     def check_taken(self, facts: Mapping[str, Any], keys: Iterable[str], source: Input) -> None:
         """Raises ValueError if a weight that has a part for each id is taken from a training with another vocabulary."""
@@ -82,7 +82,7 @@ class Translation(Task):
         if taken:
             raise ValueError(f'{", ".join(taken)} would be taken from a training with the vocabulary {facts["vocabulary"]}, whose ids mean '
                              f'other pieces than those of {now["vocabulary"]}; put ".*/({"|".join(taken)})/.*" -> none first in '
-                             'initialize_from.rules, or make the corpus ids of that vocabulary: python -m tools.train_vocabulary '
+                             'initialize_from.rules, or make the corpus ids of that vocabulary: python -m lingpipe.tools.train_vocabulary '
                              f'--corpus={os.path.dirname(now["vocabulary"])} --vocabulary={facts["vocabulary"]}.')
 
     def decode(self, program: Program, lines: Sequence[str], facts: Mapping[str, Any]) -> list[str]:
@@ -136,7 +136,7 @@ class Translation(Task):
         known = vocabulary.tags
         if p.language and not known:
             raise ValueError(f'task.decode.language={p.language!r}, but the vocabulary has no tags of languages; leave it empty, or train '
-                             'with a vocabulary of tools.train_vocabulary --language_tags.')
+                             'with a vocabulary of lingpipe.tools.train_vocabulary --language_tags.')
         usual = [_tag(p.language, known, 'task.decode.language')] if p.language else []
         tags = [_TAG.match(line) if known else None for line in lines]
         texts = [line[tag.end():] if tag else line for line, tag in zip(lines, tags, strict=True)]

@@ -32,7 +32,7 @@ from lingpipe import layers as lib
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.sequential import Sequential
-from tasks.translation.padding import PaddingMask, TokenWeight
+from lingpipe.tasks.translation.padding import PaddingMask, TokenWeight
 
 
 class Transformer(Sequential):

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
-from tasks.translation.task import Translation
-from tasks.translation.transformer import Transformer
+from lingpipe.tasks.translation.task import Translation
+from lingpipe.tasks.translation.transformer import Transformer
 
 
 def translator(network: Transformer.Params, learner: Learner.Params) -> Translation.Params:

@@ -16,6 +16,7 @@ from forks import Fork, run_module, run_on_full_disk, run_unread
 from lingpipe import trainer
 from lingpipe.commands import device_setup
 from lingpipe.layers.base import Weight
+from lingpipe.training import registry
 from lingpipe.training.problem import Task
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -127,6 +128,7 @@ def test_list_prints_names_and_first_lines(capsys, monkeypatch, tmp_path):
     (tmp_path / 'params' / 'tiny.py').write_text(pathlib.Path(HERE, 'tiny_experiment.py').read_text())
     (tmp_path / 'params' / 'bad.py').write_text('1 / 0')
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, 'ROOT', 'params')
     for name in list(sys.modules):
         if name == 'params' or name.startswith('params.'):
             monkeypatch.delitem(sys.modules, name)

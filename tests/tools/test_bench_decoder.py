@@ -7,7 +7,7 @@ from forks import Fork, run_module
 
 
 def test_prints_one_json_object():
-    process = Fork(run_module, 'tools.bench_decoder', '--layers=1', '--dim=8', '--vocab_size=20', '--source=3', '--length=4',
+    process = Fork(run_module, 'lingpipe.tools.bench_decoder', '--layers=1', '--dim=8', '--vocab_size=20', '--source=3', '--length=4',
                    '--num_cells=2', '--num_groups=2', '--group_size=2', '--beam_size=2', '--json')
     out, err = process.communicate()
     assert process.returncode == 0, err

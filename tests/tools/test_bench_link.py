@@ -9,7 +9,7 @@ from forks import Fork, run_module
 
 def test_a_slow_link_sets_the_pace():
     """2 cells and 4 micro-batches over 50 ms a transfer: the last value comes after 201 ms, its gradient 50 ms after its backward."""
-    process = Fork(run_module, 'tools.bench_link', '--num_cells=2', '--num_micro_batches=4', '--device_ms=1,2', '--transfer_kb=4',
+    process = Fork(run_module, 'lingpipe.tools.bench_link', '--num_cells=2', '--num_micro_batches=4', '--device_ms=1,2', '--transfer_kb=4',
                    '--links_mb_s=inf,0.08192', '--steps=2', '--json')
     out, err = process.communicate()
     assert process.returncode == 0, err

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 
-from tools import bench_scale
+from lingpipe.tools import bench_scale
 
 
 def test_measures_each_size(capsys):

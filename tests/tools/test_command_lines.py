@@ -8,7 +8,7 @@ import pytest
 from forks import Fork, run_unread
 
 from lingpipe.process.error_text import blaming
-from tools import (
+from lingpipe.tools import (
     bench_decoder,
     bench_link,
     bench_pipeline,
@@ -83,12 +83,12 @@ def mistake_of(capsys, tool, *flags):
 ])
 def test_a_mistake_is_one_sentence_that_names_the_tool(capsys, tool, flags, sentence):
     line = mistake_of(capsys, tool, *flags)
-    assert line.startswith(f'{tool.__name__.removeprefix("tools.")}: ')
+    assert line.startswith(f'{tool.__name__.removeprefix("lingpipe.tools.")}: ')
     assert sentence in line
 
 
 def test_whatever_an_experiment_raises_is_one_sentence_and_a_flag_shows_where(capsys, monkeypatch):
-    from tools import partition
+    from lingpipe.tools import partition
 
     def fails(args):
         raise KeyError('units')
@@ -102,7 +102,7 @@ def test_whatever_an_experiment_raises_is_one_sentence_and_a_flag_shows_where(ca
 
 def test_an_error_of_a_layer_names_the_layer_and_keeps_its_lines(capsys, monkeypatch):
     """The sentence of a ValueError did not have the layer that the trainer names."""
-    from tools import partition
+    from lingpipe.tools import partition
 
     def fails(args):
         with blaming('model/dense_0'):
@@ -139,7 +139,7 @@ def test_with_json_the_standard_output_is_one_object(capfd, monkeypatch, tmp_pat
     assert isinstance(json.loads(capfd.readouterr().out), dict)
 
 
-@pytest.mark.parametrize('name, flags', [('tools.show_partition', [DENSE]), ('lingpipe.trainer', ['--list'])])
+@pytest.mark.parametrize('name, flags', [('lingpipe.tools.show_partition', [DENSE]), ('lingpipe.trainer', ['--list'])])
 def test_a_reader_that_leaves_early_is_no_error(name, flags):
     """show_partition | head ended in a BrokenPipeError."""
     process = Fork(run_unread, name, *flags)

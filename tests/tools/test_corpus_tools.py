@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from tasks.translation.corpus.prepared import PreparedCorpus
-from tools import build_corpus, get_mediawiki, train_vocabulary
+from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus
+from lingpipe.tools import build_corpus, get_mediawiki, train_vocabulary
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def test_a_corpus_is_built_and_gets_a_vocabulary(sources, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert 'dropped: empty line' in printed and f'{tmp_path}/a.de:21' in printed
     assert 'dropped: markup' in printed and f'{tmp_path}/a.tsv:21' in printed
-    assert 'next: python -m tools.train_vocabulary' in printed
+    assert 'next: python -m lingpipe.tools.train_vocabulary' in printed
     corpus = PreparedCorpus(f'{tmp_path}/corpus')
     assert sum(language.train + language.test for language in corpus.languages) == 40
     train_vocabulary.main([f'--corpus={tmp_path}/corpus', '--size=300', '--kind=bpe', '--json'])

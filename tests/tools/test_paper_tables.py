@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from lingpipe.tools import paper_tables
 from lingpipe.training import registry
-from tools import paper_tables
 
 SMALLEST = {'translation.table1.Transformer24': {2: 1.0, 4: 1.8}}
 

@@ -12,17 +12,17 @@ from lingpipe import trainer
 from lingpipe.commands import device_setup
 from lingpipe.hyperparams import Params
 from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.tasks.translation.corpus.prepared import write
+from lingpipe.tasks.translation.corpus.report import Report
+from lingpipe.tasks.translation.corpus.split import is_test
+from lingpipe.tasks.translation.corpus.vocabulary import sample, train
+from lingpipe.tasks.translation.inputs import TranslationInput
+from lingpipe.tasks.translation.transformer import Transformer
+from lingpipe.tasks.translation.translator import translation_learner, translator
+from lingpipe.tools import score_translations
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
-from tasks.translation.corpus.prepared import write
-from tasks.translation.corpus.report import Report
-from tasks.translation.corpus.split import is_test
-from tasks.translation.corpus.vocabulary import sample, train
-from tasks.translation.inputs import TranslationInput
-from tasks.translation.transformer import Transformer
-from tasks.translation.translator import translation_learner, translator
-from tools import score_translations
 
 spec = importlib.util.spec_from_file_location(
     'small_corpus', pathlib.Path(__file__).parents[1] / 'tasks' / 'translation' / 'small_corpus.py')

@@ -11,7 +11,7 @@ import tensorflow as tf
 from forks import Fork, run_module
 
 from lingpipe.checkpoint import Checkpointer
-from tools import bench_pipeline, compare_checkpoints, compare_params, plot_partition, repeat, show_partition, show_schedule
+from lingpipe.tools import bench_pipeline, compare_checkpoints, compare_params, plot_partition, repeat, show_partition, show_schedule
 
 
 def printed(capsys, tool, *flags):
@@ -122,7 +122,7 @@ def test_compare_params_imports_a_module_only_if_a_flag_names_it(capsys, tmp_pat
                                    ['--device_ms=1,2', '--num_cells=3', '--num_micro_batches=4', '--steps=10', '--checkpoint_every=5'],
                                    ['--device_ms=1,2', '--num_cells=1', '--num_micro_batches=2', '--workers=1']])   # They print, too.
 def test_bench_pipeline_prints_one_json_object(flags):
-    process = Fork(run_module, 'tools.bench_pipeline', '--steps=1', *flags, '--no_baseline', '--json')
+    process = Fork(run_module, 'lingpipe.tools.bench_pipeline', '--steps=1', *flags, '--no_baseline', '--json')
     out, err = process.communicate()
     assert process.returncode == 0, err
     found = json.loads(out)
@@ -132,7 +132,7 @@ def test_bench_pipeline_prints_one_json_object(flags):
 
 def test_tensors_of_a_step_use_the_memory_of_those_before_again():
     flags = '--layers=2 --dim=32 --heads=2 --seq=256 --batch=8 --num_micro_batches=2 --steps=6'.split()   # makes dozens of 2 MB a step
-    process = Fork(run_module, 'tools.bench_pipeline', *flags, '--no_baseline', '--json')
+    process = Fork(run_module, 'lingpipe.tools.bench_pipeline', *flags, '--no_baseline', '--json')
     out, err = process.communicate()
     assert process.returncode == 0, err
     assert json.loads(out)['new_pages_mb'] < 8

@@ -54,8 +54,8 @@ class PipelineParams(Params):
     partition: Literal['bottleneck', 'variance'] = field('bottleneck', 'What the partitioner minimises: the slowest cell, or the variance.')
     layers_per_cell: tuple[int, ...] = field((), 'A partition by hand: how many layers each cell has. Empty: the partitioner decides.',
                                              least=1)
-    layer_seconds: tuple[float, ...] = field((), 'Measured seconds of each layer (tools.show_partition --measure prints them), used as '
-                                                 'costs in place of FLOPs.', least=0)
+    layer_seconds: tuple[float, ...] = field((), 'Measured seconds of each layer (lingpipe.tools.show_partition --measure prints '
+                                                 'them), used as costs in place of FLOPs.', least=0)
     layer_backward_seconds: tuple[float, ...] = field((), 'How many of layer_seconds are those of the backward (--measure prints them '
                                                           'too). Empty: two thirds.', least=0)
     device_bytes: float | None = field(None, 'Memory limit of a device, in bytes: no device is given cells that are predicted to hold '

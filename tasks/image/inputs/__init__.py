@@ -8,11 +8,11 @@
 What is random per example and cheap is done here, on uint8, which is a quarter of the bytes of float32. What makes numbers for the
 network of it is its first layer, on the device: tasks/image/normalize.py, mixup.py. (The digits are the exception: float32 from -1 to 1.)
 """
-from tasks.image.inputs.datasets import TFDSImageInput
-from tasks.image.inputs.digits import DigitsInput
-from tasks.image.inputs.fashion_mnist import FashionMNISTInput
-from tasks.image.inputs.folder import FolderInput
-from tasks.image.inputs.subset import Subset
-from tasks.image.inputs.transform import Transform
+from lingpipe.tasks.image.inputs.datasets import TFDSImageInput
+from lingpipe.tasks.image.inputs.digits import DigitsInput
+from lingpipe.tasks.image.inputs.fashion_mnist import FashionMNISTInput
+from lingpipe.tasks.image.inputs.folder import FolderInput
+from lingpipe.tasks.image.inputs.subset import Subset
+from lingpipe.tasks.image.inputs.transform import Transform
 
 __all__ = ['DigitsInput', 'FashionMNISTInput', 'FolderInput', 'Subset', 'TFDSImageInput', 'Transform']

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import field
 from lingpipe.input import TFDSInput
-from tasks.image.inputs.encoded import EncodedImageInput
+from lingpipe.tasks.image.inputs.encoded import EncodedImageInput
 
 
 class TFDSImageInput(EncodedImageInput, TFDSInput):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import field
 from lingpipe.input import ArrayInput
-from tasks.image.inputs.subset import Subset
+from lingpipe.tasks.image.inputs.subset import Subset
 
 DIGITS_FILE = pathlib.Path(__file__).parent.parent / 'data' / 'digits.csv.gz'
 NUM_DIGITS = 1797

@@ -17,7 +17,7 @@ from absl import logging
 
 from lingpipe.hyperparams import field
 from lingpipe.input import Input
-from tasks.image.inputs.transform import Transform
+from lingpipe.tasks.image.inputs.transform import Transform
 
 GREY = np.full([1, 1, 3], 128, np.uint8)
 NUM_NAMED = 5              # broken images that an error names

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import field
 from lingpipe.input import ArrayInput, TFDSInput
-from tasks.image.inputs.subset import Subset
-from tasks.image.inputs.transform import Transform
+from lingpipe.tasks.image.inputs.subset import Subset
+from lingpipe.tasks.image.inputs.transform import Transform
 
 PACKAGE_FOLDER = '/usr/share/datasets/fashion-mnist'   # of Debian's package dataset-fashion-mnist
 PREFIXES = {'train': 'train', 'test': 't10k'}

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, field
-from tasks.image.inputs.encoded import EncodedImageInput
-from tasks.image.inputs.subset import Subset
+from lingpipe.tasks.image.inputs.encoded import EncodedImageInput
+from lingpipe.tasks.image.inputs.subset import Subset
 
 SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp', '.gif')
 

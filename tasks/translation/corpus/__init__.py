@@ -6,6 +6,6 @@
     mediawiki.py   i18n files        split.py       train or test
     datasets.py    TFDS              report.py      what was dropped
 
-Every source gives Pairs (pair.py): a language's code, a sentence, its English, and where it was found. tools.build_corpus and
-tools.train_vocabulary do it all.
+Every source gives Pairs (pair.py): a language's code, a sentence, its English, and where it was found. lingpipe.tools.build_corpus and
+lingpipe.tools.train_vocabulary do it all.
 """

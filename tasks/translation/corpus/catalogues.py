@@ -23,9 +23,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tasks.translation.corpus.languages import language_of
-from tasks.translation.corpus.pair import Pair, Place
-from tasks.translation.corpus.report import FOUND, Report
+from lingpipe.tasks.translation.corpus.languages import language_of
+from lingpipe.tasks.translation.corpus.pair import Pair, Place
+from lingpipe.tasks.translation.corpus.report import FOUND, Report
 
 BROKEN = 'catalogue is broken'
 FOLDER = 'LC_MESSAGES'

@@ -14,9 +14,9 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 
-from tasks.translation.corpus.languages import KNOWN, checked, language_of
-from tasks.translation.corpus.pair import Pair
-from tasks.translation.corpus.report import FOUND, KEPT, Report
+from lingpipe.tasks.translation.corpus.languages import KNOWN, checked, language_of
+from lingpipe.tasks.translation.corpus.pair import Pair
+from lingpipe.tasks.translation.corpus.report import FOUND, KEPT, Report
 
 # What texts of programs hold besides words.
 MARKUP = re.compile(r'''

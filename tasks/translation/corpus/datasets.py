@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lingpipe.input import TFDSInput
-from tasks.translation.corpus.pair import Pair, Place
+from lingpipe.tasks.translation.corpus.pair import Pair, Place
 
 
 def dataset_pairs(name: str, split: str = 'train', data_dir: str | None = None, download: bool = False) -> Iterator[Pair]:

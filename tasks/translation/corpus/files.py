@@ -11,9 +11,9 @@ import os
 import zlib
 from collections.abc import Iterator
 
-from tasks.translation.corpus.languages import checked
-from tasks.translation.corpus.pair import Pair, Place
-from tasks.translation.corpus.report import FOUND, Report
+from lingpipe.tasks.translation.corpus.languages import checked
+from lingpipe.tasks.translation.corpus.pair import Pair, Place
+from lingpipe.tasks.translation.corpus.report import FOUND, Report
 
 MAX_BAD_SHARE = 0.5       # of the lines; with more the file is something else
 MIN_LINES_FOR_SHARE = 10

@@ -1,6 +1,6 @@
 """MediaWiki's messages: */i18n/*.json, one file a language beside en.json, in about 500 languages.
 
-They are under GPL-2+ and no part of this project: `python -m tools.get_mediawiki` fetches Debian's
+They are under GPL-2+ and no part of this project: `python -m lingpipe.tools.get_mediawiki` fetches Debian's
 package and unpacks the messages into a folder of the user's, from which they are read.
 
 A package is an ar archive that holds data.tar.xz (deb(5)). tarfile reads the latter. The ar archive
@@ -16,8 +16,8 @@ import pathlib
 import tarfile
 from collections.abc import Iterator
 
-from tasks.translation.corpus.pair import Pair, Place
-from tasks.translation.corpus.report import FOUND, Report
+from lingpipe.tasks.translation.corpus.pair import Pair, Place
+from lingpipe.tasks.translation.corpus.report import FOUND, Report
 
 SOURCE = 'mediawiki'
 NO_JSON = 'file is no JSON'
@@ -33,7 +33,7 @@ def message_pairs(folder: str, report: Report) -> Iterator[Pair]:
     english_files = sorted(path for path in root.rglob('en.json') if 'i18n' in path.parts)
     if not english_files:
         raise ValueError(
-            f'{folder} holds no i18n/en.json; name a folder that python -m tools.get_mediawiki '
+            f'{folder} holds no i18n/en.json; name a folder that python -m lingpipe.tools.get_mediawiki '
             f"--output made, or another with MediaWiki's i18n files (it is looked up from "
             f'{os.getcwd()}).')
 

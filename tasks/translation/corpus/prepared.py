@@ -22,10 +22,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tasks.translation.corpus.languages import KNOWN, checked
-from tasks.translation.corpus.pair import Pair
-from tasks.translation.corpus.report import Report
-from tasks.translation.corpus.split import is_test
+from lingpipe.tasks.translation.corpus.languages import KNOWN, checked
+from lingpipe.tasks.translation.corpus.pair import Pair
+from lingpipe.tasks.translation.corpus.report import Report
+from lingpipe.tasks.translation.corpus.split import is_test
 
 VERSION = 1
 SPLITS, SIDES = ('train', 'test'), ('source', 'english')
@@ -112,8 +112,8 @@ class PreparedCorpus:
         self.folder = folder
         path = os.path.join(folder, 'corpus.json')
         if not os.path.exists(path):
-            raise ValueError(f'{folder!r} holds no corpus.json; prepare a corpus there: python -m tools.build_corpus --output={folder} ... '
-                             f'(it is looked up from {os.getcwd()}).')
+            raise ValueError(f'{folder!r} holds no corpus.json; prepare a corpus there: python -m lingpipe.tools.build_corpus '
+                             f'--output={folder} ... (it is looked up from {os.getcwd()}).')
         try:
             with open(path, encoding='utf-8') as file:
                 self.described: dict[str, Any] = json.load(file)
@@ -173,7 +173,7 @@ class PreparedCorpus:
           ValueError: there are none yet.
         """
         if not os.path.exists(self.vocabulary_path):
-            raise ValueError(f'{self.folder} has no ids of a vocabulary; make them: python -m tools.train_vocabulary '
+            raise ValueError(f'{self.folder} has no ids of a vocabulary; make them: python -m lingpipe.tools.train_vocabulary '
                              f'--corpus={self.folder} --size=16000 (or --vocabulary=FILE of one that is there).')
         return self._array(f'{split}.{side}.ids'), self._array(f'{split}.{side}.ids.starts')
 

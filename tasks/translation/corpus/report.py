@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from tasks.translation.corpus.pair import Place
+from lingpipe.tasks.translation.corpus.pair import Place
 
 NUM_PLACES = 5   # of every source and reason
 PLACES_WIDTH = 60

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tasks.translation.corpus.prepared import SIDES, SPLITS, PreparedCorpus
-from tasks.translation.temperature import apportioned, shares
+from lingpipe.tasks.translation.corpus.prepared import SIDES, SPLITS, PreparedCorpus
+from lingpipe.tasks.translation.temperature import apportioned, shares
 
 PAD, START, END, UNKNOWN = range(4)
 NUM_BYTES = 256
@@ -37,18 +37,18 @@ class Vocabulary:
         """
         if not model:
             if not os.path.exists(path):
-                raise ValueError(f'{path} is no file; train a vocabulary: python -m tools.train_vocabulary.')
+                raise ValueError(f'{path} is no file; train a vocabulary: python -m lingpipe.tools.train_vocabulary.')
             with open(path, 'rb') as file:
                 model = file.read()
         self._model = _sentencepiece().SentencePieceProcessor()
         try:
             self._model.load_from_serialized_proto(model)
         except RuntimeError as error:
-            raise ValueError(f'{path} is no model of sentencepiece; train one by python -m tools.train_vocabulary.') from error
+            raise ValueError(f'{path} is no model of sentencepiece; train one by python -m lingpipe.tools.train_vocabulary.') from error
         found = (self._model.pad_id(), self._model.bos_id(), self._model.eos_id(), self._model.unk_id())
         if found != (PAD, START, END, UNKNOWN):
             raise ValueError(f'{path} has pad, bos, eos, unk = {found}, and they must be {(PAD, START, END, UNKNOWN)}; train it by '
-                             'python -m tools.train_vocabulary.')
+                             'python -m lingpipe.tools.train_vocabulary.')
 
     @property
     def size(self) -> int:

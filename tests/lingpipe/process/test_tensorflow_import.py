@@ -18,12 +18,15 @@ def run(tmp_path, tensorflow: str | None, code: str, **environment: str) -> tupl
     if tensorflow is not None:
         (tmp_path / 'tensorflow').mkdir()
         (tmp_path / 'tensorflow' / '__init__.py').write_text(tensorflow)
-    # -S leaves out site-packages; absl is what the trainer itself needs.
+    # -S leaves out site-packages; lingpipe is there as it is installed, and absl is what the trainer itself needs.
+    (tmp_path / 'lingpipe').mkdir()
+    for path in [*(ROOT / 'lingpipe').iterdir(), *(ROOT / folder for folder in ('params', 'tasks', 'tools'))]:
+        (tmp_path / 'lingpipe' / path.name).symlink_to(path)
     (tmp_path / 'absl').symlink_to(pathlib.Path(sys.modules['absl'].__path__[0]))
     variables = {name: value for name, value in os.environ.items() if name != 'TF_CPP_MIN_LOG_LEVEL'}
     done = subprocess.run(
         [sys.executable, '-S', '-c', code], capture_output=True, text=True, timeout=60,
-        env={**variables, 'PYTHONPATH': f'{tmp_path}{os.pathsep}{ROOT}', **environment})
+        env={**variables, 'PYTHONPATH': str(tmp_path), **environment}, cwd=tmp_path)
     return done.returncode, done.stderr
 
 
@@ -53,7 +56,7 @@ def test_the_environment_may_ask_for_the_messages(tmp_path, level, err):
     assert run(tmp_path, CHATTER, code, TF_CPP_MIN_LOG_LEVEL=level) == (0, err)
 
 
-@pytest.mark.parametrize('module', ['lingpipe.trainer', 'tools.show_schedule'])
+@pytest.mark.parametrize('module', ['lingpipe.trainer', 'lingpipe.tools.show_schedule'])
 def test_a_missing_tensorflow_is_one_sentence_with_the_remedy(tmp_path, module):
     code = f"import runpy, sys\nsys.argv = ['x', '--model=image.digits.Dense']\nrunpy.run_module('{module}', run_name='__main__')"
     returncode, err = run(tmp_path, None, code)

@@ -25,6 +25,7 @@ class {name}:
 def root(tmp_path, monkeypatch):
     """An empty package params of its own in front of the path."""
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, 'ROOT', 'params')
     for name in list(sys.modules):
         if name == 'params' or name.startswith(('params.', 'mypkg')):
             monkeypatch.delitem(sys.modules, name)

@@ -17,11 +17,11 @@ from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning import plan as plan_lib
 from lingpipe.pipeline.planning.dataflow import BATCH, Element
 from lingpipe.pipeline.planning.plan import PipelineParams
-from tasks.image.amoebanet import AmoebaNet
-from tasks.image.blocks import FactorizedReduction, Norm, RampedDropPath
-from tasks.image.cells import ARCHITECTURES
-from tasks.image.classifier import classifier, imagenet_learner
-from tasks.image.operations import Operation
+from lingpipe.tasks.image.amoebanet import AmoebaNet
+from lingpipe.tasks.image.blocks import FactorizedReduction, Norm, RampedDropPath
+from lingpipe.tasks.image.cells import ARCHITECTURES
+from lingpipe.tasks.image.classifier import classifier, imagenet_learner
+from lingpipe.tasks.image.operations import Operation
 
 # GPipe paper, Table 1: 82M, 318M, 542M, 1.05B, 1.8B; and (18, 256) of Table 2.
 NUM_PARAMETERS = {(18, 208): 81_137_437, (18, 416): 317_541_696, (18, 544): 540_196_240, (36, 544): 1_053_293_776,
@@ -71,7 +71,7 @@ def test_the_option_builds_the_model_of_torchgpipe(num_layers, num_filters):
 
 
 def test_twice_the_layers_are_built_and_counted_with_twice_the_work():
-    """So that the 1.8 billion parameters take seconds, as tools.show_partition shows."""
+    """So that the 1.8 billion parameters take seconds, as lingpipe.tools.show_partition shows."""
     def work(num_layers: int) -> int:
         return num_calls(lambda: imagenet.__wrapped__(num_layers, 512).num_weights)
     work(9)   # types of fields are resolved at first use

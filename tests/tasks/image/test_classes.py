@@ -4,8 +4,8 @@ from __future__ import annotations
 import pytest
 
 from lingpipe.checkpoint import Checkpointer, initialize
+from lingpipe.tasks.image.classifier import initialized_but_last
 from lingpipe.training import registry
-from tasks.image.classifier import initialized_but_last
 
 
 def digits(num_classes: int):

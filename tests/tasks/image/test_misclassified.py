@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from lingpipe.tasks.image.misclassified import NUM_SHOWN, Misclassified, caption, picture
 from lingpipe.training import registry
-from tasks.image.misclassified import NUM_SHOWN, Misclassified, caption, picture
 
 
 def batch_of(labels, weight=None, size=4):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from lingpipe import pricing
 from lingpipe.layers.context import Context
 from lingpipe.layers.nested import NestedMap
-from tasks.image.mixup import Mixup
+from lingpipe.tasks.image.mixup import Mixup
 
 NUM = 500
 IMAGES = np.random.default_rng(0).normal(size=[NUM, 2, 2, 1]).astype(np.float32)

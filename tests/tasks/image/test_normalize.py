@@ -15,9 +15,9 @@ from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.plan import PipelineParams
-from tasks.image.classifier import classifier
-from tasks.image.mixup import MIXUP_READS, Mixup
-from tasks.image.normalize import Normalize
+from lingpipe.tasks.image.classifier import classifier
+from lingpipe.tasks.image.mixup import MIXUP_READS, Mixup
+from lingpipe.tasks.image.normalize import Normalize
 
 IMAGES = np.random.default_rng(0).integers(0, 256, [8, 6, 6, 3], np.uint8)
 MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])

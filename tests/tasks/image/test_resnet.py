@@ -19,9 +19,9 @@ from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning import plan as plan_lib
 from lingpipe.pipeline.planning.dataflow import BATCH
 from lingpipe.pipeline.planning.plan import PipelineParams
-from tasks.image.blocks import Norm
-from tasks.image.classifier import classifier
-from tasks.image.resnet import ResidualSum, ResNet
+from lingpipe.tasks.image.blocks import Norm
+from lingpipe.tasks.image.classifier import classifier
+from lingpipe.tasks.image.resnet import ResidualSum, ResNet
 
 # The counts that torchvision lists.
 NUM_PARAMETERS = {18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160, 152: 60_192_808}

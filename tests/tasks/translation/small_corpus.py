@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import pathlib
 
-from tasks.translation.corpus.pair import Pair, Place
-from tasks.translation.corpus.prepared import PreparedCorpus, write
-from tasks.translation.corpus.report import Report
-from tasks.translation.corpus.vocabulary import encode_corpus, sample, train
+from lingpipe.tasks.translation.corpus.pair import Pair, Place
+from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus, write
+from lingpipe.tasks.translation.corpus.report import Report
+from lingpipe.tasks.translation.corpus.vocabulary import encode_corpus, sample, train
 
 VERBS = 'open close move delete find read write print send save'.split()
 NOUNS = 'file page user image table link list word line group'.split()

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks.translation.corpus.prepared import PreparedCorpus
-from tasks.translation.deck import Deck
-from tasks.translation.inputs import TranslationInput
-from tasks.translation.temperature import apportioned, shares
+from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus
+from lingpipe.tasks.translation.deck import Deck
+from lingpipe.tasks.translation.inputs import TranslationInput
+from lingpipe.tasks.translation.temperature import apportioned, shares
 
 spec = importlib.util.spec_from_file_location('small_corpus', pathlib.Path(__file__).parent / 'small_corpus.py')
 assert spec and spec.loader

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.translation.random_tokens import RandomTokens
+from lingpipe.tasks.translation.random_tokens import RandomTokens
 
 V, T = 64, 16
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.translation.dictionary import Dictionary
-from tasks.translation.scores import Translated, scored
+from lingpipe.tasks.translation.dictionary import Dictionary
+from lingpipe.tasks.translation.scores import Translated, scored
 
 REFERENCES = ['the cat sat on the mat today', 'write the name of the page']
 

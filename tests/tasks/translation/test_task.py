@@ -12,12 +12,12 @@ import tensorflow as tf
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.tasks.translation.corpus.vocabulary import END, START, UNKNOWN
+from lingpipe.tasks.translation.inputs import TranslationInput
+from lingpipe.tasks.translation.transformer import Transformer
+from lingpipe.tasks.translation.translator import translation_learner, translator
 from lingpipe.training.experiment import InitializeFrom
 from lingpipe.training.saved_state import SavedState
-from tasks.translation.corpus.vocabulary import END, START, UNKNOWN
-from tasks.translation.inputs import TranslationInput
-from tasks.translation.transformer import Transformer
-from tasks.translation.translator import translation_learner, translator
 
 spec = importlib.util.spec_from_file_location('small_corpus', pathlib.Path(__file__).parent / 'small_corpus.py')
 assert spec is not None and spec.loader is not None

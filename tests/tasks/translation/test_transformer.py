@@ -18,9 +18,9 @@ from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning import plan as plan_lib
 from lingpipe.pipeline.planning.dataflow import BATCH
 from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.tasks.translation.transformer import Transformer
+from lingpipe.tasks.translation.translator import translation_learner, translator
 from lingpipe.training import registry
-from tasks.translation.transformer import Transformer
-from tasks.translation.translator import translation_learner, translator
 
 B, S, T, V, D = 4, 6, 5, 13, 8
 # Between a split layer and the whole: sums of float32 in another order.

@@ -18,7 +18,7 @@ from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution import graph_cutting
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.plan import PipelineParams
-from tools import stacks
+from lingpipe.tools import stacks
 
 BATCH, M = 16, 4
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from tasks.image.inputs import DigitsInput, Subset
-from tasks.image.inputs.digits import is_test, read_digits
+from lingpipe.tasks.image.inputs import DigitsInput, Subset
+from lingpipe.tasks.image.inputs.digits import is_test, read_digits
 
 
 def examples(split: Any, **values) -> tuple[np.ndarray, np.ndarray]:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from tasks.image.inputs import FashionMNISTInput, Subset, Transform, fashion_mnist
-from tasks.image.inputs.fashion_mnist import PACKAGE_FOLDER
+from lingpipe.tasks.image.inputs import FashionMNISTInput, Subset, Transform, fashion_mnist
+from lingpipe.tasks.image.inputs.fashion_mnist import PACKAGE_FOLDER
 
 IMAGES = np.random.default_rng(0).integers(0, 256, [30, 28, 28], np.uint8)
 LABELS = (np.arange(30) % 10).astype(np.uint8)

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from tasks.image.inputs import FolderInput, Subset, TFDSImageInput, Transform
-from tasks.image.inputs.encoded import BrokenImages, decoded
+from lingpipe.tasks.image.inputs import FolderInput, Subset, TFDSImageInput, Transform
+from lingpipe.tasks.image.inputs.encoded import BrokenImages, decoded
 
 AUGMENTED = Transform.Params(size=24, window='random', flip=True, brightness=0.1, contrast=0.3, saturation=0.3, hue=0.1, cutout=6)
 NUM_FILES = 20

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from tasks.image.inputs import Subset
+from lingpipe.tasks.image.inputs import Subset
 
 LABELS = np.random.default_rng(0).integers(0, 5, 100)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks.image.inputs import Transform
+from lingpipe.tasks.image.inputs import Transform
 
 IMAGE = np.random.default_rng(0).integers(0, 256, [40, 60, 3], np.uint8)
 SQUARE = np.random.default_rng(1).integers(0, 256, [16, 16, 3], np.uint8)

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.translation.corpus.cleaning import Cleaner, normalized
-from tasks.translation.corpus.languages import KNOWN, LISTED, checked, language_of
-from tasks.translation.corpus.pair import Pair, Place
-from tasks.translation.corpus.report import FOUND, KEPT
-from tasks.translation.corpus.split import folded, is_test
+from lingpipe.tasks.translation.corpus.cleaning import Cleaner, normalized
+from lingpipe.tasks.translation.corpus.languages import KNOWN, LISTED, checked, language_of
+from lingpipe.tasks.translation.corpus.pair import Pair, Place
+from lingpipe.tasks.translation.corpus.report import FOUND, KEPT
+from lingpipe.tasks.translation.corpus.split import folded, is_test
 
 
 def cleaned(*pairs: tuple[str, str, str], **limits):

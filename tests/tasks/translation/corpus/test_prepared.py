@@ -8,11 +8,11 @@ import pathlib
 import numpy as np
 import pytest
 
-from tasks.translation.corpus.pair import Pair, Place
-from tasks.translation.corpus.prepared import PreparedCorpus, by_size, write
-from tasks.translation.corpus.report import Report
-from tasks.translation.corpus.split import folded
-from tasks.translation.corpus.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, sample, train
+from lingpipe.tasks.translation.corpus.pair import Pair, Place
+from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus, by_size, write
+from lingpipe.tasks.translation.corpus.report import Report
+from lingpipe.tasks.translation.corpus.split import folded
+from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, sample, train
 
 spec = importlib.util.spec_from_file_location('small_corpus', pathlib.Path(__file__).parent.parent / 'small_corpus.py')
 assert spec and spec.loader
@@ -63,14 +63,14 @@ def test_languages_are_in_thirds_by_their_pairs_for_training():
 
 
 def test_what_is_not_there_is_refused(corpus, tmp_path):
-    with pytest.raises(ValueError, match='holds no corpus.json; prepare a corpus there: python -m tools.build_corpus'):
+    with pytest.raises(ValueError, match='holds no corpus.json; prepare a corpus there: python -m lingpipe.tools.build_corpus'):
         PreparedCorpus(str(tmp_path))
     with pytest.raises(ValueError, match=r"language 'ze' is not one of the 4 in .*; the nearest are .*zu \(Zulu\)"):
         corpus.pairs('test', 'ze')
     with pytest.raises(ValueError, match="none of the languages de is of level 'low' in "):
         corpus.select(['de'], 'low')
     plain = write(str(tmp_path), small_corpus.pairs(), Report())
-    with pytest.raises(ValueError, match='has no ids of a vocabulary; make them: python -m tools.train_vocabulary --corpus='):
+    with pytest.raises(ValueError, match='has no ids of a vocabulary; make them: python -m lingpipe.tools.train_vocabulary --corpus='):
         plain.ids('train', 'source')
     with pytest.raises(ValueError, match='no pair for training is left of 0 that were found'):
         write(str(tmp_path), [], Report())

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import tensorflow_datasets as tfds
 
-from tasks.translation.corpus import catalogues, datasets, files, mediawiki
-from tasks.translation.corpus.report import Report
+from lingpipe.tasks.translation.corpus import catalogues, datasets, files, mediawiki
+from lingpipe.tasks.translation.corpus.report import Report
 
 
 def found(pairs) -> list[tuple[str, str, str]]:
@@ -227,7 +227,7 @@ def test_messages_are_paired_by_key(tmp_path):
 
 
 def test_a_folder_without_messages_says_how_to_get_them(tmp_path):
-    with pytest.raises(ValueError, match='holds no i18n/en.json; name a folder that python -m tools.get_mediawiki'):
+    with pytest.raises(ValueError, match='holds no i18n/en.json; name a folder that python -m lingpipe.tools.get_mediawiki'):
         list(mediawiki.message_pairs(str(tmp_path), Report()))
 
 
