@@ -1,24 +1,37 @@
 """The reference's promise: it has every layer and every input."""
 from __future__ import annotations
 
+import pathlib
+import pkgutil
 import re
+
+import pytest
 
 import lingpipe.input
 import lingpipe.layers
 from tests.docs.pages import ROOT
 
-NOT_FOR_USERS = {'InputMeter'}
+REFERENCE = ROOT / 'docs' / 'reference'
+PAGES = sorted(REFERENCE.glob('*.md'))
+
+NOT_FOR_USERS = {'lingpipe.input.InputMeter'}
 
 
-def documented(page: str) -> set[str]:
-    """The last names of what a page of the reference describes."""
-    text = (ROOT / 'docs' / 'reference' / page).read_text(encoding='utf-8')
-    return set(re.findall(r'^::: [\w.]+\.(\w+)$', text, re.MULTILINE))
+def described(page: pathlib.Path) -> list[str]:
+    """The dotted names of what a page of the reference describes."""
+    return re.findall(r'^::: ([\w.]+)$', page.read_text(encoding='utf-8'), re.MULTILINE)
+
+
+@pytest.mark.parametrize('name', [name for page in PAGES for name in described(page)])
+def test_what_is_described_is_there(name: str) -> None:
+    assert pkgutil.resolve_name(name).__doc__
 
 
 def test_the_reference_has_every_layer() -> None:
-    assert set(lingpipe.layers.__all__) <= documented('layers.md')
+    names = {f'lingpipe.layers.{name}' for name in lingpipe.layers.__all__}
+    assert names <= set(described(REFERENCE / 'layers.md'))
 
 
 def test_the_reference_has_every_input() -> None:
-    assert set(lingpipe.input.__all__) - NOT_FOR_USERS <= documented('input.md')
+    names = {f'lingpipe.input.{name}' for name in lingpipe.input.__all__} - NOT_FOR_USERS
+    assert names <= set(described(REFERENCE / 'input.md'))
