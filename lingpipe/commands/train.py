@@ -11,6 +11,7 @@ from lingpipe.cluster.watchdog import Watchdog
 from lingpipe.commands.recovery import Recovery
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import logdir, logdir_lock
+from lingpipe.training.loop import TrainLoop
 
 
 def train(params: Any, values: Any, argv: Sequence[str]) -> int:
@@ -28,8 +29,8 @@ def train(params: Any, values: Any, argv: Sequence[str]) -> int:
 def run(params: Any, values: Any, watchdog: Watchdog | None, stop: StopSignals | None) -> int:
     """The training itself; the devices are set up already."""
     experiment = params.instantiate()
-    loop = experiment.params.train.instantiate(experiment, values.logdir, has_evaluation=values.mode == 'train_and_eval',
-                                               has_timeline=values.timeline, watchdog=watchdog, stop=stop)
+    loop = TrainLoop(experiment, values.logdir, has_evaluation=values.mode == 'train_and_eval',
+                     has_timeline=values.timeline, watchdog=watchdog, stop=stop)
     outcome = loop.run()
     if outcome.signal:
         return 128 + signal.Signals[outcome.signal].value

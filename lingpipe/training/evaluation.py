@@ -8,7 +8,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -20,9 +20,7 @@ from lingpipe.layers import nested
 from lingpipe.pipeline.execution.bad_ids import BadIdError
 from lingpipe.pipeline.execution.evaluator import Evaluator
 from lingpipe.pipeline.execution.program import Program
-
-if TYPE_CHECKING:
-    from lingpipe.training.problem import Review, Task
+from lingpipe.training.problem import Problem, Review
 
 Metrics = dict[str, float]
 
@@ -45,7 +43,7 @@ class Evaluation:
 class Evaluations:
     """The evaluations of a program on its eval inputs. The step of each is traced once, when it is first run."""
 
-    def __init__(self, program: Program, inputs: Mapping[str, Input], task: Task, logdir: str):
+    def __init__(self, program: Program, inputs: Mapping[str, Input], task: Problem, logdir: str):
         self.inputs = inputs
         self._program, self._task, self._logdir = program, task, logdir
         self._evaluators: dict[tuple[str, int], Evaluator] = {}   # by eval input and size of mini-batch

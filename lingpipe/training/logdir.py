@@ -8,7 +8,8 @@ from absl import logging
 
 from lingpipe.checkpoint import Checkpointer, side_files
 from lingpipe.hyperparams import diff
-from lingpipe.training.experiment import Experiment, check_resumable, differences_text
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.resumption import check_resumable, differences_text
 
 
 def claim(logdir: str, params: Any) -> None:

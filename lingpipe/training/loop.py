@@ -23,18 +23,19 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.checkpoint.room import check_room
 from lingpipe.cluster.watchdog import Watchdog
-from lingpipe.hyperparams import Configurable, field
 from lingpipe.input import InputMeter
 from lingpipe.input.first_batch import check_batch, first_batch, named
 from lingpipe.pipeline.execution.bad_ids import BadIdError
 from lingpipe.pipeline.planning.drawing import Timeline
 from lingpipe.process.stop_signals import StopSignals
+from lingpipe.training import resumption
 from lingpipe.training.evaluation import EvaluationLog, Evaluations, Metrics, metrics_text
+from lingpipe.training.experiment import Experiment
 from lingpipe.training.outcome import Outcome
 from lingpipe.training.remedy import remedy
 from lingpipe.training.reporting.plan_table import overview
@@ -42,9 +43,6 @@ from lingpipe.training.reporting.progress import Progress
 from lingpipe.training.reporting.summaries import Summaries
 from lingpipe.training.reporting.timeline import WHY_THEY_DIFFER, write_report
 from lingpipe.training.saved_state import SavedState
-
-if TYPE_CHECKING:
-    from lingpipe.training.experiment import Experiment
 
 NUM_WARM_UP_STEPS = 2    # Steps that are timed and not counted, while the timed graph warms up.
 NUM_MEASURED_STEPS = 5   # Timed steps whose median is shown.
@@ -56,43 +54,13 @@ class NonFiniteError(ArithmeticError):
     """Too many steps in a row, or all of a run, had a loss or gradient that is not finite."""
 
 
-class TrainLoop(Configurable):
+class TrainLoop:
     """Trains an experiment in a logdir. Made once for each run."""
 
-    class Params(Configurable.Params):
-        """Lengths and intervals, in steps unless the name says otherwise."""
-        num_steps: int = field(1000, 'Updates, those of earlier runs in the logdir included.',
-                               least=0)
-        checkpoint_every_steps: int = field(1000, 'Steps between two checkpoints; there is one at the end anyway.',
-                                            least=1)
-        keep: int = field(3, 'How many of the newest checkpoints stay; the best stays besides, and one with which a step was finite.',
-                          least=1)
-        eval_every_steps: int = field(0, 'Steps between two evaluations; 0: only at the end.',
-                                      least=0)
-        summary_every_steps: int = field(100, 'Steps between two summaries for TensorBoard.',
-                                         least=1)
-        log_every_s: float = field(10.0, 'Seconds between two lines of progress.',
-                                   least=0, most=10**9)
-        check_replicas_every_steps: int = field(0, 'Steps between two comparisons of all replicas, bit by bit; 0: none.',
-                                                least=0)
-        timeline_step: int | None = field(None, 'The last of the few steps whose tasks are timed and drawn; none: no step.',
-                                          least=1)
-        checkpoint_in_background: bool = field(True, 'Steps go on while a checkpoint is written, from copies that take the memory of '
-                                                     'weights and slots once more until then.')
-        step_timeout_s: float = field(600.0, 'Seconds that a step on workers may take (the first, which is traced: as long as all workers '
-                                             'answer) before they count as lost.',
-                                      least=0.1, most=10**9)
-        worker_timeout_s: float = field(300.0, 'Seconds to wait for workers that do not answer, at the start and after one was lost.',
-                                        least=0, most=10**9)
-        best_input: str = field('', 'The eval input whose best_metric says which checkpoint is best; empty: the first by name.')
-
-    params: Params
-
-    def __init__(self, params: Any, experiment: Experiment, logdir: str, *, has_evaluation: bool = True, has_timeline: bool = False,
+    def __init__(self, experiment: Experiment, logdir: str, *, has_evaluation: bool = True, has_timeline: bool = False,
                  out: IO[str] | None = None, watchdog: Watchdog | None = None, stop: StopSignals | None = None):
         """
         Args:
-          params: lengths and intervals.
           experiment: what is trained.
           logdir: where all files go.
           has_evaluation: whether the eval inputs are used.
@@ -101,7 +69,7 @@ class TrainLoop(Configurable):
           watchdog: is told of every step, if there are workers.
           stop: signals that somebody looks at already; default: they are looked at while it runs.
         """
-        super().__init__(params)
+        self.params = experiment.params.train
         self._experiment, self._logdir, self._out, self._watchdog, self._signals = experiment, logdir, out, watchdog, stop
         inputs = experiment.eval_inputs if has_evaluation else {}
         self._best_input = self.params.best_input or min(inputs, default='')
@@ -119,7 +87,8 @@ class TrainLoop(Configurable):
         self._evaluations = Evaluations(self._program, inputs, experiment.task, logdir)
         self._state = SavedState(self._checkpointer, self._program, experiment.task, experiment.train_input, experiment.examples_per_step,
                                  self.params.checkpoint_in_background, lambda line: self._progress.message(line),
-                                 params_text=experiment.params.to_text(), check_params=experiment.check_recorded)
+                                 params_text=experiment.params.to_text(),
+                                 check_params=lambda text: resumption.check_recorded(text, experiment.params))
         for source in inputs.values():
             experiment.task.check_facts(experiment.task.facts(experiment.train_input), source)
         self._num_untimed_steps = 0   # in this run

@@ -11,7 +11,7 @@ from lingpipe import checkpoint
 from lingpipe.checkpoint import Checkpointer, side_files
 from lingpipe.input import Input
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.training.problem import Task
+from lingpipe.training.problem import Problem
 
 
 class SavedState:
@@ -23,7 +23,7 @@ class SavedState:
       num_updates: steps that were not skipped.
     """
 
-    def __init__(self, checkpointer: Checkpointer, program: Program, task: Task, source: Input, examples_per_step: int,
+    def __init__(self, checkpointer: Checkpointer, program: Program, task: Problem, source: Input, examples_per_step: int,
                  is_in_background: bool, say: Callable[[str], None], *, params_text: str = '',
                  check_params: Callable[[str], None] = lambda text: None):
         """

@@ -11,8 +11,8 @@ from lingpipe.tasks.image.blocks import Norm
 from lingpipe.tasks.image.classifier import classifier
 from lingpipe.tasks.image.inputs import DigitsInput
 from lingpipe.training.experiment import Experiment
-from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
+from lingpipe.training.train_params import TrainParams
 
 
 @register
@@ -43,7 +43,7 @@ class AmoebaNet:
             train_input=DigitsInput.Params(batch_size=128, max_shift=1),
             eval_inputs={'test': DigitsInput.Params(batch_size=72, split='test', shuffle=False, num_epochs=1)},
             pipeline=PipelineParams(num_cells=2, num_micro_batches=4),
-            train=TrainLoop.Params(num_steps=num_steps))
+            train=TrainParams(num_steps=num_steps))
 
 
 @register
@@ -70,4 +70,4 @@ class Dense:
             train_input=DigitsInput.Params(batch_size=128),
             eval_inputs={'test': DigitsInput.Params(batch_size=72, split='test', shuffle=False, num_epochs=1)},
             pipeline=PipelineParams(num_cells=2, num_micro_batches=4),
-            train=TrainLoop.Params(num_steps=num_steps))
+            train=TrainParams(num_steps=num_steps))

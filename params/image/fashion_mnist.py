@@ -13,8 +13,8 @@ from lingpipe.tasks.image.classifier import classifier, initialized_but_last
 from lingpipe.tasks.image.inputs import FashionMNISTInput, Subset, Transform
 from lingpipe.tasks.image.normalize import Normalize
 from lingpipe.training.experiment import Experiment, InitializeFrom
-from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
+from lingpipe.training.train_params import TrainParams
 
 TRAIN = Transform.Params(size=28, fill=0, flip=True, max_shift=2)
 TEST = Transform.Params(size=28, fill=0)
@@ -37,7 +37,7 @@ def amoebanet(num_classes: int, num_steps: int, learning_rate: float, batch_size
         task=classifier(network, learner, preprocess=(Normalize.Params(name='normalize', mean=(0.286,), std=(0.353,)),)),
         train_input=train, eval_inputs={'test': test},
         pipeline=PipelineParams(num_cells=2, num_micro_batches=4, recompute='none'),
-        train=TrainLoop.Params(num_steps=num_steps))
+        train=TrainParams(num_steps=num_steps))
 
 
 @register

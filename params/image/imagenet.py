@@ -25,8 +25,8 @@ from lingpipe.tasks.image.inputs import TFDSImageInput, Transform
 from lingpipe.tasks.image.normalize import Normalize
 from lingpipe.tasks.image.resnet import ResNet
 from lingpipe.training.experiment import Experiment
-from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
+from lingpipe.training.train_params import TrainParams
 
 NUM_CLASSES = 1000
 NUM_TRAIN = 1_281_167
@@ -54,7 +54,7 @@ def amoebanet_d(num_layers: int, num_filters: int, num_cells: int, num_micro_bat
         train_input=images(batch_size, 224, is_training=True, **COLOURS),
         eval_inputs={'validation': images(batch_size, 224, is_training=False)},
         pipeline=PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches, recompute=recompute, schedule='gpipe'),
-        train=TrainLoop.Params(num_steps=90 * NUM_TRAIN // batch_size, checkpoint_every_steps=2000, eval_every_steps=10_000))
+        train=TrainParams(num_steps=90 * NUM_TRAIN // batch_size, checkpoint_every_steps=2000, eval_every_steps=10_000))
 
 
 def amoebanet_b(num_classes: int, num_steps: int) -> AmoebaNet.Params:
@@ -188,7 +188,7 @@ class AmoebaNetB18x512:
             train_input=images(batch_size, size, is_training=True, **COLOURS),
             eval_inputs={'validation': images(batch_size, size, is_training=False)},
             pipeline=PipelineParams(num_cells=4, num_micro_batches=128),
-            train=TrainLoop.Params(num_steps=num_steps, checkpoint_every_steps=500, eval_every_steps=2000))
+            train=TrainParams(num_steps=num_steps, checkpoint_every_steps=500, eval_every_steps=2000))
 
 
 @register
@@ -216,4 +216,4 @@ class ResNet101:
             train_input=images(batch_size, 224, is_training=True),
             eval_inputs={'validation': images(batch_size, 224, is_training=False)},
             pipeline=PipelineParams(num_cells=4, num_micro_batches=16),
-            train=TrainLoop.Params(num_steps=round(90 * epoch), checkpoint_every_steps=1000, eval_every_steps=5000))
+            train=TrainParams(num_steps=round(90 * epoch), checkpoint_every_steps=1000, eval_every_steps=5000))

@@ -24,8 +24,8 @@ from lingpipe.pipeline.planning.plan import PipelineParams
 from lingpipe.tasks.image.classifier import initialized_but_last
 from lingpipe.tasks.image.inputs import FolderInput, TFDSImageInput, Transform
 from lingpipe.training.experiment import Experiment, InitializeFrom
-from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
+from lingpipe.training.train_params import TrainParams
 
 NUM_STEPS = 20_000
 TRAIN = Transform.Params(size=AMOEBANET_B_SIZE, flip=True, cutout=160)
@@ -44,7 +44,7 @@ def fine_tuned(num_classes: int, images: FolderInput.Params | TFDSImageInput.Par
         train_input=train_input,
         eval_inputs={'test': train_input.copy().set(split=test, shuffle=False, num_epochs=1, transform=TEST)},
         pipeline=PipelineParams(num_cells=4, num_micro_batches=32),
-        train=TrainLoop.Params(num_steps=NUM_STEPS, eval_every_steps=2000),
+        train=TrainParams(num_steps=NUM_STEPS, eval_every_steps=2000),
         initialize_from=InitializeFrom(rules=initialized_but_last(*softmax_layers, is_averaged=True)))
 
 

@@ -17,8 +17,8 @@ from lingpipe.tasks.translation.inputs import TranslationInput
 from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator
 from lingpipe.training.experiment import Experiment
-from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
+from lingpipe.training.train_params import TrainParams
 
 # Nine or so of each third of the 101 by their pairs, all in Latin or Cyrillic letters.
 LANGUAGES_26 = ('pt', 'es', 'fr', 'it', 'de', 'nl', 'sv', 'no', 'pl', 'ru', 'ca', 'gl', 'da', 'lb', 'sk', 'hr', 'be', 'af', 'fy', 'gd',
@@ -33,7 +33,7 @@ def experiment(network: Transformer.Params, directory: str, bucket_lengths: tupl
         eval_inputs={'test': TranslationInput.Params(directory=directory, batch_size=32, split='test', bucket_lengths=bucket_lengths[-1:],
                                                      overlong='cut', shuffle=False, num_epochs=1, examples_per_language=20)},
         pipeline=PipelineParams(num_cells=2, num_micro_batches=8, recompute='none'),
-        train=TrainLoop.Params(num_steps=num_steps, checkpoint_every_steps=500))
+        train=TrainParams(num_steps=num_steps, checkpoint_every_steps=500))
 
 
 def transformer(num_layers: int, hidden_dim: int, num_heads: int, vocab_size: int) -> Transformer.Params:

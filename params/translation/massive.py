@@ -13,8 +13,8 @@ from lingpipe.tasks.translation.inputs import TranslationInput
 from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator
 from lingpipe.training.experiment import Experiment
-from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
+from lingpipe.training.train_params import TrainParams
 
 VOCAB_SIZE = 64_000
 BATCH_SIZE = 2048   # of 128 tokens: the paper's smallest batch, 260K tokens
@@ -38,7 +38,7 @@ def experiment(network: Transformer.Params, num_cells: int) -> Experiment.Params
         eval_inputs={'test': TranslationInput.Params(directory=DIRECTORY, split='test', batch_size=BATCH_SIZE, bucket_lengths=(128,),
                                                      overlong='cut', shuffle=False, num_epochs=1)},
         pipeline=PipelineParams(num_cells=num_cells, num_micro_batches=max(32, 4 * num_cells)),
-        train=TrainLoop.Params(num_steps=500_000, checkpoint_every_steps=1000, eval_every_steps=5000))
+        train=TrainParams(num_steps=500_000, checkpoint_every_steps=1000, eval_every_steps=5000))
 
 
 @register

@@ -16,8 +16,8 @@ from lingpipe.tasks.translation.random_tokens import RandomTokens
 from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator
 from lingpipe.training.experiment import Experiment
-from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
+from lingpipe.training.train_params import TrainParams
 
 VOCAB_SIZE = 32_000
 BATCH_SIZE = 32
@@ -39,7 +39,7 @@ def experiment(num_layers: int, num_cells: int, num_micro_batches: int = BATCH_S
         task=translator(transformer(num_layers), learner),
         train_input=RandomTokens.Params(batch_size=BATCH_SIZE, vocab_size=VOCAB_SIZE, target_length=LENGTH),
         pipeline=PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches, recompute=recompute, schedule='gpipe'),
-        train=TrainLoop.Params(num_steps=100))
+        train=TrainParams(num_steps=100))
 
 
 @register

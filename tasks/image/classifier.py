@@ -1,4 +1,4 @@
-"""Classifiers: the Task of a network that writes logits, and the recipe that the GPipe paper trains one with.
+"""Classifiers: the problem of a network that writes logits, and the recipe that the GPipe paper trains one with.
 
 Shapes: b micro-batch.
 """
@@ -19,14 +19,14 @@ from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.tasks.image.misclassified import Misclassified, picture
 from lingpipe.tasks.image.mixup import MIXUP_READS, Mixup
-from lingpipe.training.problem import Task
+from lingpipe.training.problem import Problem
 
 
-class ImageClassification(Task):
-    """The Task of `classifier`: shows in TensorBoard what it trains on, and after an evaluation the images that it is wrong about."""
+class ImageClassification(Problem):
+    """The problem of `classifier`: shows in TensorBoard what it trains on, and after an evaluation the images that it is wrong about."""
 
-    class Params(Task.Params):
-        """Those of Task."""
+    class Params(Problem.Params):
+        """Those of Problem."""
 
     def images(self, batch: dict[str, Any]) -> dict[str, Any]:
         return {'image': picture(np.asarray(batch['image'][:8]))} if 'image' in batch else {}
@@ -58,7 +58,7 @@ class AuxiliaryLoss(CrossEntropyLoss):
 
 def classifier(network: Any, learner: Learner.Params, label_smoothing: float = 0.1, has_top5: bool = False,
                auxiliary_weight: float = 0.4, preprocess: Sequence[Any] = ()) -> ImageClassification.Params:
-    """A Task: the network, which reads `image` and writes logits, and the loss, which reads `label` and `weight`.
+    """A Problem: the network, which reads `image` and writes logits, and the loss, which reads `label` and `weight`.
 
     Args:
       network: Params of a Sequential that writes the logits [b, num_classes] as 'x'.

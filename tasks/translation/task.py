@@ -1,4 +1,4 @@
-"""Translation: the Task of a Transformer, with its vocabulary, and translating lines of text.
+"""Translation: the problem of a Transformer, with its vocabulary, and translating lines of text.
 
     n sentences of a group, S ids of the longest source
 """
@@ -21,7 +21,7 @@ from lingpipe.pipeline.decoding.decoder import Decoder, Group
 from lingpipe.pipeline.decoding.search import SearchParams
 from lingpipe.tasks.translation.corpus.languages import checked
 from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
-from lingpipe.training.problem import Task
+from lingpipe.training.problem import Problem
 
 if TYPE_CHECKING:
     from lingpipe.pipeline.execution.program import Program
@@ -40,10 +40,10 @@ class DecodeParams(SearchParams):
     language: str = field('', 'The language whose tag goes before lines that have none (<de> Guten Tag); empty: no tag.')
 
 
-class Translation(Task):
+class Translation(Problem):
     """A translator."""
 
-    class Params(Task.Params):
+    class Params(Problem.Params):
         """Network, learner, and how lines are translated."""
         vocabulary: str = field('', 'The file of the vocabulary that lines are translated with; empty: that of the training.')
         decode: DecodeParams = field(DecodeParams(), 'How lines are translated.')

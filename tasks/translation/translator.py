@@ -1,4 +1,4 @@
-"""Translators: the Task of a Transformer, and the recipe that one is trained by."""
+"""Translators: the problem of a Transformer, and the recipe that one is trained by."""
 from __future__ import annotations
 
 from lingpipe.learning import learning_rates, optimizers
@@ -8,7 +8,7 @@ from lingpipe.tasks.translation.transformer import Transformer
 
 
 def translator(network: Transformer.Params, learner: Learner.Params) -> Translation.Params:
-    """The Task of a Transformer; its loss is a part of the network. The best checkpoint has the smallest loss."""
+    """The problem of a Transformer; its loss is a part of the network. The best checkpoint has the smallest loss."""
     return Translation.Params(model=network.copy().set(name='model'), learner=learner)
 
 

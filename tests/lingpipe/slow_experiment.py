@@ -10,7 +10,7 @@ from tiny_experiment import Pairs, Tiny
 
 from lingpipe.hyperparams import field
 from lingpipe.training.experiment import Experiment
-from lingpipe.training.problem import Task
+from lingpipe.training.problem import Problem
 from lingpipe.training.registry import register
 
 BEGUN_AFTER = 3   # mini-batches
@@ -31,10 +31,10 @@ class SlowPairs(Pairs):
             yield batch
 
 
-class Squares(Task):
+class Squares(Problem):
     """Makes of each line, a number, the loss of a mini-batch that is full of it."""
 
-    class Params(Task.Params):
+    class Params(Problem.Params):
         marker: str = field('', 'A file that is made when a few lines were decoded.')
 
     params: Params

@@ -17,7 +17,7 @@ from lingpipe import trainer
 from lingpipe.commands import device_setup
 from lingpipe.layers.base import Weight
 from lingpipe.training import registry
-from lingpipe.training.problem import Task
+from lingpipe.training.problem import Problem
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -190,9 +190,9 @@ def test_eval_gives_the_numbers_of_the_end_of_the_training(capsys, monkeypatch, 
 
 
 def test_decode_writes_what_the_task_makes_of_every_line(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(Task, 'facts', lambda self, source: {'seen': 3})
+    monkeypatch.setattr(Problem, 'facts', lambda self, source: {'seen': 3})
     run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
-    monkeypatch.setattr(Task, 'decode', lambda self, program, lines, facts: [f'{line}/{facts["seen"]}' for line in lines])
+    monkeypatch.setattr(Problem, 'decode', lambda self, program, lines, facts: [f'{line}/{facts["seen"]}' for line in lines])
     (tmp_path / 'in').write_bytes('b\n\na\u2028c\r\n'.encode())
     capsys.readouterr()
     assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--mode=decode', f'--decode_input={tmp_path}/in') == 0
@@ -220,15 +220,15 @@ def test_worker_has_the_patience_of_its_flag(monkeypatch):
 
 
 def test_weights_are_refused_an_input_that_they_do_not_understand(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(Task, 'facts', lambda self, source: {'seen': 3})
+    monkeypatch.setattr(Problem, 'facts', lambda self, source: {'seen': 3})
     run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
 
     def check(self, facts, source):
         if facts != self.facts(source):
             raise ValueError(f'they were trained with {facts}; use that')
 
-    monkeypatch.setattr(Task, 'check_facts', check)
-    monkeypatch.setattr(Task, 'facts', lambda self, source: {'seen': 4})
+    monkeypatch.setattr(Problem, 'check_facts', check)
+    monkeypatch.setattr(Problem, 'facts', lambda self, source: {'seen': 4})
     for flag in ('--steps=3', '--mode=eval'):
         assert "they were trained with {'seen': 3}; use that" in error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}', flag)
 
@@ -240,7 +240,8 @@ def test_decode_is_refused_by_a_task_that_makes_no_text(capsys, monkeypatch, tmp
     flags = (MODEL, f'--logdir={tmp_path}', '--mode=decode', f'--decode_input={tmp_path}/in')
     assert re.search(r'line 2 of .*/in is not UTF-8; convert it', error_of(capsys, monkeypatch, *flags))
     (tmp_path / 'in').write_bytes(b'a\n')
-    assert re.search(r'Task makes no text of text; --mode=decode is for tasks that have decode\(\)', error_of(capsys, monkeypatch, *flags))
+    assert re.search(r'Problem makes no text of text; --mode=decode is for tasks that have decode\(\)',
+                     error_of(capsys, monkeypatch, *flags))
 
 
 def test_logdir_of_another_experiment_is_refused_and_kept(capsys, monkeypatch, tmp_path):
@@ -250,7 +251,7 @@ def test_logdir_of_another_experiment_is_refused_and_kept(capsys, monkeypatch, t
     for override in ('seed=3', 'task.learner.clip_norm=1', 'train_input.seed=1', 'pipeline.num_micro_batches=4', 'intra_op_threads=2'):
         path, value = override.split('=')
         error = error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=4', f'--set={override}')
-        assert re.search(rf'cannot resume training in {tmp_path}: it holds a training whose {re.escape(path)} '
+        assert re.search(rf'cannot resume training in {tmp_path}: it holds a run whose {re.escape(path)} '
                          rf'\(was [\w.]+, is {value}[.0]*\) differ.* Set them back, or choose another logdir', error)
     assert (tmp_path / 'params.txt').read_text() == before
 

@@ -15,9 +15,9 @@ from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.planning.plan import PipelineParams
 from lingpipe.training.experiment import Experiment
-from lingpipe.training.loop import TrainLoop
-from lingpipe.training.problem import Task
+from lingpipe.training.problem import Problem
 from lingpipe.training.registry import register
+from lingpipe.training.train_params import TrainParams
 
 DIM = 4
 
@@ -84,8 +84,8 @@ class Tiny:
         learner = Learner.Params(learning_rate=learning_rates.Linear.Params(rate=0.05, decay_steps=1000),
                                  optimizer=optimizers.SGD.Params(momentum=0.9), ema_decay=0.9)
         return Experiment.Params(
-            task=Task.Params(model=Sequential.Params(name='model', layers=layers), learner=learner),
+            task=Problem.Params(model=Sequential.Params(name='model', layers=layers), learner=learner),
             train_input=Pairs.Params(batch_size=8),
             eval_inputs={'test': Pairs.Params(batch_size=8, num_examples=13, shuffle=False, num_epochs=1)},
             pipeline=PipelineParams(num_cells=2, num_micro_batches=2),
-            train=TrainLoop.Params(num_steps=10, checkpoint_every_steps=1, summary_every_steps=5, log_every_s=0))
+            train=TrainParams(num_steps=10, checkpoint_every_steps=1, summary_every_steps=5, log_every_s=0))

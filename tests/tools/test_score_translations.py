@@ -21,8 +21,8 @@ from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator
 from lingpipe.tools import score_translations
 from lingpipe.training.experiment import Experiment
-from lingpipe.training.loop import TrainLoop
 from lingpipe.training.registry import register
+from lingpipe.training.train_params import TrainParams
 
 spec = importlib.util.spec_from_file_location(
     'small_corpus', pathlib.Path(__file__).parents[1] / 'tasks' / 'translation' / 'small_corpus.py')
@@ -41,7 +41,7 @@ class TinyTranslator:
         task = translator(network, translation_learner(model_dim=8))
         task.decode.set(beam_size=2, max_length=8)
         return Experiment.Params(task=task, train_input=TranslationInput.Params(directory='', batch_size=4, bucket_lengths=(32,)),
-                                 pipeline=PipelineParams(num_micro_batches=2), train=TrainLoop.Params(num_steps=2))
+                                 pipeline=PipelineParams(num_micro_batches=2), train=TrainParams(num_steps=2))
 
 
 @pytest.fixture(scope='module')

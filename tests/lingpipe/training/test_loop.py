@@ -18,10 +18,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from lingpipe.checkpoint import Checkpointer, files
 from lingpipe.learning import learning_rates
-from lingpipe.training import registry
+from lingpipe.training import registry, resumption
 from lingpipe.training.evaluation import mean
-from lingpipe.training.experiment import Experiment, check_resumable
-from lingpipe.training.loop import NonFiniteError
+from lingpipe.training.loop import NonFiniteError, TrainLoop
+from lingpipe.training.resumption import check_resumable
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def make_params(**overrides):
 
 def make_loop(params, logdir, **kwargs):
     experiment = params.instantiate()
-    return experiment.params.train.instantiate(experiment, str(logdir), out=kwargs.pop('out', io.StringIO()), **kwargs)
+    return TrainLoop(experiment, str(logdir), out=kwargs.pop('out', io.StringIO()), **kwargs)
 
 
 def train(params, logdir, **kwargs):
@@ -158,14 +158,14 @@ def test_checkpoint_knows_whose_it_is(tmp_path, change, differs):
     assert os.listdir(tmp_path / 'checkpoints') and not (tmp_path / 'params.txt').exists()
     loop = make_loop(make_params(train__num_steps=4, **change), tmp_path, has_evaluation=False)
     before = values_of(loop)
-    with pytest.raises(ValueError, match=rf'^cannot resume training in {tmp_path}/checkpoints: it holds a training whose '
+    with pytest.raises(ValueError, match=rf'^cannot resume training in {tmp_path}/checkpoints: it holds a run whose '
                                          rf'{differs} differ; .*Set them back, or choose another logdir'):
         loop.run()
     assert_same(values_of(loop), before)
 
 
 def test_checkpoint_of_other_batches_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(Experiment, 'check_recorded', lambda self, text: None)   # as of a checkpoint that does not know whose it is
+    monkeypatch.setattr(resumption, 'check_recorded', lambda text, now: None)   # as of a checkpoint that does not know whose it is
     train(make_params(train__num_steps=2), tmp_path, has_evaluation=False)
     with pytest.raises(ValueError, match=r'the checkpoint of step 2 was written after 16 examples, but 2 steps of 4 are 8; set '
                                          r'train_input\.batch_size and task\.learner\.accumulate back, or choose another logdir\.'):

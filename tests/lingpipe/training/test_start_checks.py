@@ -24,7 +24,8 @@ from lingpipe.pipeline.planning.plan import PipelineParams
 from lingpipe.training import logdir
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.loop import TrainLoop
-from lingpipe.training.problem import Task
+from lingpipe.training.problem import Problem
+from lingpipe.training.train_params import TrainParams
 
 NUM_CLASSES = 5
 
@@ -56,17 +57,17 @@ def make_params(train: Any = None, test: Any = None, num_steps: int = 4, accumul
                layers.CrossEntropyLoss.Params(name='loss', reads={'labels': 'label'}))
     learner = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.1),
                              optimizer=optimizers.SGD.Params(), accumulate=accumulate)
-    task = Task.Params(model=Sequential.Params(name='model', layers=network), learner=learner)
+    task = Problem.Params(model=Sequential.Params(name='model', layers=network), learner=learner)
     return Experiment.Params(
         task=task, train_input=(train or Tokens.Params()).set(batch_size=4, shuffle=False),
         eval_inputs={'test': (test or Tokens.Params()).set(batch_size=4, shuffle=False, num_epochs=1)},
         pipeline=PipelineParams(**pipeline),
-        train=TrainLoop.Params(num_steps=num_steps, checkpoint_every_steps=1, checkpoint_in_background=False, summary_every_steps=1000))
+        train=TrainParams(num_steps=num_steps, checkpoint_every_steps=1, checkpoint_in_background=False, summary_every_steps=1000))
 
 
 def loop_of(params: Any, logdir: Any, **kwargs: Any) -> TrainLoop:
     experiment = params.instantiate()
-    return experiment.params.train.instantiate(experiment, str(logdir), out=io.StringIO(), **kwargs)
+    return TrainLoop(experiment, str(logdir), out=io.StringIO(), **kwargs)
 
 
 def failing(params: Any, logdir: Any, sentence: str, error: type[Exception] = ValueError, **kwargs: Any) -> list[int]:

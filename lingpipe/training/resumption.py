@@ -1,0 +1,75 @@
+"""Resumption: which Params may differ between the parts of one run.
+
+A run may continue on other devices, with other cells and for longer. What it learns must stay the
+same, or its checkpoints would not mean the same.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from absl import logging
+
+from lingpipe.hyperparams import diff
+from lingpipe.training.experiment import Experiment
+
+# Paths of Params that say where and how long a run trains, not what it learns.
+MAY_CHANGE = re.compile(
+    r'(pipeline(?!\.(num_micro_batches|num_replicas|sum_groups|cross_replica_batch_norm|wire_dtype)$)'
+    r'|train|eval_inputs|initialize_from)\b.*')
+
+NUM_DIFFERENCES_SHOWN = 5
+
+Difference = tuple[str, Any, Any]   # path, value before, value now
+
+
+def check_recorded(text: str, now: Experiment.Params) -> None:
+    """Raises ValueError if the run that recorded its Params as `text` cannot resume with `now`.
+
+    A text that cannot be read, for example because a class was renamed, costs only a warning: the
+    person who moved an unreadable params.txt away has said that it is the same experiment.
+    """
+    if text == now.to_text():
+        return
+    try:
+        stored = Experiment.Params.from_text(text)
+    except ValueError as error:
+        logging.warning('the Params that the checkpoint holds cannot be read, so nothing tells '
+                        'whether they are those of this experiment: %s', error)
+        return
+    check_resumable(stored, now)
+
+
+def check_resumable(stored: Experiment.Params, now: Experiment.Params) -> None:
+    """Raises ValueError if a run that began with the Params `stored` cannot resume with `now`."""
+    changed = _fixed_differences(stored, now)
+    if changed and _fixed_differences(_with_one_replica(stored), _with_one_replica(now)):
+        raise ValueError(
+            f'it holds a run whose {differences_text(changed)} differ; its checkpoints would not '
+            'mean the same. Set them back, or choose another logdir (initialize_from takes its '
+            'weights along).')
+
+
+def differences_text(changed: Sequence[Difference]) -> str:
+    """The first differences that `diff` has found, as a part of a sentence."""
+    listed = ', '.join(f'{path} (was {before!r}, is {now!r})'
+                       for path, before, now in changed[:NUM_DIFFERENCES_SHOWN])
+    return f'{listed}{" and others" if len(changed) > NUM_DIFFERENCES_SHOWN else ""}'
+
+
+def _fixed_differences(stored: Experiment.Params, now: Experiment.Params) -> list[Difference]:
+    """Differences of Params that must stay the same in a run."""
+    return [difference for difference in diff(stored, now)
+            if not MAY_CHANGE.fullmatch(difference[0])]
+
+
+def _with_one_replica(params: Experiment.Params) -> Experiment.Params:
+    """The experiment, or the one without replicas that gives the same bits."""
+    params = params.copy()
+    p = params.pipeline
+    if not (p.cross_replica_batch_norm and p.num_replicas > 1):
+        p.set(num_micro_batches=p.num_replicas * p.num_micro_batches,
+              sum_groups=p.num_replicas * p.sum_groups,
+              num_replicas=1, cross_replica_batch_norm=False)
+    return params

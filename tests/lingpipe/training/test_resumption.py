@@ -1,0 +1,57 @@
+"""Resumption: what may differ between the parts of one run, and what may not."""
+import os
+import re
+
+import pytest
+
+from lingpipe.training import registry
+from lingpipe.training.resumption import check_recorded, check_resumable
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch):
+    monkeypatch.syspath_prepend(os.path.dirname(os.path.dirname(__file__)))
+
+
+def make_params(**overrides):
+    return registry.get('tiny_experiment.Tiny').set(
+        **{name.replace('__', '.'): value for name, value in overrides.items()})
+
+
+@pytest.mark.parametrize('change', [
+    {'train__num_steps': 99}, {'train__keep': 1}, {'pipeline__num_cells': 4},
+    {'pipeline__schedule': 'gpipe'}, {'pipeline__devices': ('/device:CPU:1', '/device:CPU:0')},
+    {'eval_inputs__test__batch_size': 4}, {'initialize_from__directory': '/elsewhere'}])
+def test_where_and_how_long_a_run_trains_may_change(change):
+    check_resumable(make_params(), make_params(**change))
+
+
+@pytest.mark.parametrize(('change', 'differs'), [
+    ({'seed': 1}, 'seed (was 0, is 1)'),
+    ({'intra_op_threads': 2}, 'intra_op_threads (was 1, is 2)'),
+    ({'pipeline__num_micro_batches': 4}, 'pipeline.num_micro_batches (was 2, is 4)'),
+    ({'pipeline__wire_dtype': 'bfloat16'}, "pipeline.wire_dtype (was 'as_is', is 'bfloat16')"),
+    ({'task__best_metric': 'error'}, "task.best_metric (was 'loss', is 'error')")])
+def test_what_a_run_learns_may_not_change(change, differs):
+    with pytest.raises(ValueError) as error:
+        check_resumable(make_params(), make_params(**change))
+    assert str(error.value) == (
+        f'it holds a run whose {differs} differ; its checkpoints would not mean the same. Set them '
+        f'back, or choose another logdir (initialize_from takes its weights along).')
+
+
+def test_only_the_first_differences_are_listed():
+    names = {f'train_input__{name}': value for name, value in
+             {'batch_size': 4, 'shuffle': False, 'seed': 1, 'dim': 5, 'num_examples': 9}.items()}
+    with pytest.raises(ValueError, match=r'num_examples \(was 40, is 9\).* and others differ;'):
+        check_resumable(make_params(), make_params(**names, seed=1))
+
+
+def test_params_of_a_class_that_is_gone_cost_a_warning(caplog):
+    text = make_params().to_text().replace('tiny_experiment:Dense', 'tiny_experiment:Dence')
+    check_recorded(text, make_params())
+    assert re.fullmatch(
+        'the Params that the checkpoint holds cannot be read, so nothing tells whether they are '
+        "those of this experiment: line 8: .*; did you mean 'Dense'\\?",
+        caplog.records[0].getMessage())
+    assert len(caplog.records) == 1
