@@ -5,13 +5,13 @@
 This file is the front door. Its names are imported from their modules when they are first used, so
 that `import lingpipe` is quick and imports no TensorFlow.
 
-    to describe an experiment  Experiment, Task, PipelineParams, TrainLoop, InitializeFrom, register
-    a network                  layers (layers.Dense, ...), Sequential, Repeat
-    a layer of your own        Layer, field, REQUIRED, Context, Cost, NestedMap
-    data                       Input, ArrayInput, RecordInput, Feature, TFDSInput
-    how it learns              Learner, optimizers, learning_rates
-    to train without a trainer Program, make_plan, cluster, checkpoint
-    any other object           Configurable, Params, ParamsError
+    an experiment   Experiment, Problem, PipelineParams, TrainParams, InitializeFrom, register
+    a network       layers (layers.Dense, ...), Sequential, Repeat
+    a layer         Layer, field, REQUIRED, Context, Cost, NestedMap
+    data            Input, ArrayInput, RecordInput, Feature, TFDSInput
+    how it learns   Learner, optimizers, learning_rates
+    a program       Program, make_plan, cluster, checkpoint
+    anything else   Configurable, Params, ParamsError
 """
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ if TYPE_CHECKING:   # What `__getattr__` does, for type checkers and editors.
     from lingpipe.pipeline.planning.plan import make_plan as make_plan
     from lingpipe.training.experiment import Experiment as Experiment
     from lingpipe.training.experiment import InitializeFrom as InitializeFrom
-    from lingpipe.training.loop import TrainLoop as TrainLoop
-    from lingpipe.training.problem import Task as Task
+    from lingpipe.training.problem import Problem as Problem
     from lingpipe.training.registry import register as register
+    from lingpipe.training.train_params import TrainParams as TrainParams
 
 __version__ = '0.1.0'   # setup.py reads it here.
 
@@ -72,9 +72,9 @@ _NAMES = {
     'lingpipe.pipeline.execution.program': ('Program',),
     'lingpipe.pipeline.planning.plan': ('PipelineParams', 'make_plan'),
     'lingpipe.training.experiment': ('Experiment', 'InitializeFrom'),
-    'lingpipe.training.loop': ('TrainLoop',),
-    'lingpipe.training.problem': ('Task',),
+    'lingpipe.training.problem': ('Problem',),
     'lingpipe.training.registry': ('register',),
+    'lingpipe.training.train_params': ('TrainParams',),
 }
 _HOME_OF = {name: module for module, names in _NAMES.items() for name in names}
 _PUBLIC = sorted([*_MODULES, *_HOME_OF])
