@@ -10,7 +10,7 @@ from typing import Any
 
 
 class NestedMap(dict[str, Any]):
-    """A dict whose entries are attributes too: theta.attention.w is theta['attention']['w']."""
+    """A dict whose entries are attributes too: `theta.w` is `theta['w']`."""
 
     def __getattr__(self, name: str) -> Any:
         try:

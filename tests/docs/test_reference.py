@@ -1,12 +1,14 @@
 """The reference's promise: it has every layer and every input."""
 from __future__ import annotations
 
+import inspect
 import pathlib
 import pkgutil
 import re
 
 import pytest
 
+import lingpipe
 import lingpipe.input
 import lingpipe.layers
 from tests.docs.pages import ROOT
@@ -35,3 +37,10 @@ def test_the_reference_has_every_layer() -> None:
 def test_the_reference_has_every_input() -> None:
     names = {f'lingpipe.input.{name}' for name in lingpipe.input.__all__} - NOT_FOR_USERS
     assert names <= set(described(REFERENCE / 'input.md'))
+
+
+def test_the_reference_has_every_class_and_function_of_the_front_door() -> None:
+    last_names = {name.rpartition('.')[2] for page in PAGES for name in described(page)}
+    public = {name for name in dir(lingpipe) if inspect.isroutine(getattr(lingpipe, name))
+              or inspect.isclass(getattr(lingpipe, name))}
+    assert public - last_names == set()
