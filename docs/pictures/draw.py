@@ -244,7 +244,7 @@ def timeline(trace: pathlib.Path) -> str:
     unit = 650 / max(slot['ts'] + slot['dur'] for slot in slots)   # Pixels a microsecond.
     drawing = Drawing(760, 196, 'A step of image.digits.AmoebaNet: measured and predicted')
     top = 12.0
-    for pid, name in enumerate(('measured', 'predicted')):
+    for pid, name in enumerate(('measured', 'predicted from the times of its slots')):
         top = _draw_step(drawing, name, [slot for slot in slots if slot['pid'] == pid], top, unit)
     return drawing.text()
 
