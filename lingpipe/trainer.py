@@ -8,62 +8,112 @@
     python -m lingpipe.trainer --model=NAME --logdir=DIR --mode=decode --decode_input=FILE --decode_output=FILE
     tensorboard --logdir=/tmp/digits/tensorboard
 
-Exit codes: 0 all done; 1 a mistake, or a training that failed, in one sentence on stderr; 2 wrong flags; 143 and 130 stopped by SIGTERM
-and Ctrl-C, with a checkpoint saved, so that whoever started it knows that it is not done: the same command goes on from there; 141 nobody
-reads what it prints, as in --list | head (a training goes on).
-What loses a worker (a training, an evaluation, a decoding) starts its own process again, which waits for the worker and goes on from the
-last checkpoint.
+Exit codes: 0 all done; 1 a mistake, or a run that failed, in one sentence on stderr; 2 wrong flags;
+143 and 130 stopped by SIGTERM and Ctrl-C, with a checkpoint saved, so that whoever started it knows
+that it is not done: the same command goes on from there; 141 nobody reads what it prints, as in
+--list | head (a run goes on).
+If a worker is lost during training, evaluation or decoding, the process starts itself again, waits
+for the worker and goes on from the last checkpoint.
 """
 from __future__ import annotations
 
 import math
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
+from lingpipe.commands.run_options import MODES, RunOptions
 from lingpipe.process import closed_pipe, tensorflow_import
 from lingpipe.process.error_text import sentence
 
-MODES = ('train_and_eval', 'train', 'eval', 'inspect', 'worker', 'decode')
+if TYPE_CHECKING:   # It imports TensorFlow, which takes seconds, and --help needs none.
+    from lingpipe.training.experiment import Experiment
 
 
 def define_flags() -> flags.FlagValues:
     """All flags there are. What is about the experiment is in its Params."""
     values = flags.FlagValues()
-    flags.DEFINE_string('model', '', 'The experiment: image.digits.AmoebaNet is class AmoebaNet in params/image/digits.py; or any dotted '
-                        'name.', flag_values=values)
-    flags.DEFINE_string('logdir', '', 'The directory of checkpoints, summaries and pictures; a training there goes on.', flag_values=values)
-    flags.DEFINE_enum('mode', 'train_and_eval', MODES, 'What to do; eval takes the newest checkpoint, inspect shows the plan and runs '
-                      'nothing, worker runs the cells of trainings that name its address, decode makes lines of '
-                      'lines (translations) with the newest checkpoint.', flag_values=values)
-    flags.DEFINE_string('devices', '', 'Where cells go, in their order: cpu:4, gpu:0-3, tpu, tf.device strings, host1:2222,host2:2222 '
-                        'for workers, TF_CONFIG, slurm or kubernetes:LABEL; 2*gpu:0-3 for two cells on each. Of a worker: what it has, '
-                        'cpu:4 or gpu:0-3. Default: pipeline.devices, or else GPUs, or else CPUs.', flag_values=values)
-    flags.DEFINE_string('address', '', 'host:port, TF_CONFIG or slurm: where a worker listens, and where workers reach the trainer '
-                        '(default: found out). Whoever reaches it can run anything: there are no passwords; keep it on a private network.',
-                        flag_values=values)
-    flags.DEFINE_float('hangs_after_s', 60., 'Of a worker: seconds after which its server, if it does not answer, is killed and starts '
-                       'again. For that long a trainer waits for a server that hangs.', lower_bound=1., flag_values=values)
-    flags.register_validator('hangs_after_s', math.isfinite, 'give a finite number of seconds', flag_values=values)
-    flags.DEFINE_string('decode_input', '', 'Of --mode=decode: the file of lines, UTF-8; default: standard input.', flag_values=values)
-    flags.DEFINE_string('decode_output', '', 'Of --mode=decode: the file of results, a line for every line; default: standard output.',
-                        flag_values=values)
-    flags.DEFINE_integer('decode_line_limit', 10_000, 'Of --mode=decode: the most characters of a line; a file with a longer one is '
-                         'refused.', lower_bound=1, flag_values=values)
-    flags.DEFINE_bool('list', False, 'Print all experiments.', flag_values=values)
-    flags.DEFINE_multi_string('set', [], 'path=value: overrides a value of the Params, as pipeline.num_cells=4; may be repeated.',
-                              flag_values=values)
-    flags.DEFINE_integer('steps', None, 'Short for --set train.num_steps.', lower_bound=0, flag_values=values)
-    flags.DEFINE_bool('timeline', False, 'Time the tasks of a step soon after the start and draw them (train.timeline_step names another).',
-                      flag_values=values)
-    flags.DEFINE_bool('traceback', False, 'Show where an error comes from.', flag_values=values)
-    flags.DEFINE_bool('tensorflow_log', False, 'Show all that TensorFlow writes to stderr, from its import on.', flag_values=values)
-    flags.DEFINE_bool('help', False, 'Print this.', short_name='h', flag_values=values)
+    _define_flags_of_experiments(values)
+    _define_flags_of_devices(values)
+    _define_flags_of_decoding(values)
+
+    flags.DEFINE_bool(
+        'list', False, 'Print all experiments.', flag_values=values)
+    flags.DEFINE_bool(
+        'traceback', False, 'Show where an error comes from.', flag_values=values)
+    flags.DEFINE_bool(
+        'tensorflow_log', False,
+        'Show all that TensorFlow writes to stderr, from its import on.', flag_values=values)
+    flags.DEFINE_bool(
+        'help', False, 'Print this.', short_name='h', flag_values=values)
     return values
+
+
+def _define_flags_of_experiments(values: flags.FlagValues) -> None:
+    flags.DEFINE_string(
+        'model', '', 'The experiment: image.digits.AmoebaNet is class AmoebaNet in '
+        'params/image/digits.py; or any dotted name.', flag_values=values)
+    flags.DEFINE_string(
+        'logdir', '', 'The directory of checkpoints, summaries and pictures; a run that is there '
+        'already is resumed.', flag_values=values)
+    flags.DEFINE_enum(
+        'mode', 'train_and_eval', MODES, 'What to do. eval takes the newest checkpoint; inspect '
+        'shows the plan and runs nothing; worker runs the cells of runs that name its address; '
+        'decode translates lines of text, or whatever else the problem makes of them, with the '
+        'newest checkpoint.', flag_values=values)
+    flags.DEFINE_multi_string(
+        'set', [], 'path=value: overrides a value of the Params, as pipeline.num_cells=4; may be '
+        'repeated.', flag_values=values)
+    flags.DEFINE_integer(
+        'steps', None, 'Short for --set train.num_steps.', lower_bound=0, flag_values=values)
+    flags.DEFINE_bool(
+        'timeline', False, 'Time the tasks of a step soon after the start and draw them '
+        '(train.timeline_step names another).', flag_values=values)
+
+
+def _define_flags_of_devices(values: flags.FlagValues) -> None:
+    flags.DEFINE_string(
+        'devices', '', 'Where cells go, in their order: cpu:4, gpu:0-3, tpu, tf.device strings, '
+        'host1:2222,host2:2222 for workers, TF_CONFIG, slurm or kubernetes:LABEL; 2*gpu:0-3 for '
+        'two cells on each. For a worker: what it has, cpu:4 or gpu:0-3. Default: '
+        'pipeline.devices, or else GPUs, or else CPUs.', flag_values=values)
+    flags.DEFINE_string(
+        'address', '', 'host:port, TF_CONFIG or slurm: where a worker listens, and where workers '
+        'reach the trainer (default: found out). Whoever reaches it can run anything: there are '
+        'no passwords; keep it on a private network.', flag_values=values)
+    flags.DEFINE_float(
+        'hangs_after_s', 60., 'For a worker: seconds after which its server, if it does not '
+        'answer, is killed and starts again. For that long a trainer waits for a server that '
+        'hangs.', lower_bound=1., flag_values=values)
+    flags.register_validator(
+        'hangs_after_s', math.isfinite, 'give a finite number of seconds', flag_values=values)
+
+
+def _define_flags_of_decoding(values: flags.FlagValues) -> None:
+    flags.DEFINE_string(
+        'decode_input', '', 'For --mode=decode: the file of lines, UTF-8; default: standard input.',
+        flag_values=values)
+    flags.DEFINE_string(
+        'decode_output', '', 'For --mode=decode: the file of results, a line for every line; '
+        'default: standard output.', flag_values=values)
+    flags.DEFINE_integer(
+        'decode_line_limit', 10_000, 'For --mode=decode: the most characters of a line; a file '
+        'with a longer one is refused.', lower_bound=1, flag_values=values)
+
+
+def options_of(values: flags.FlagValues, command_line: Sequence[str] = ()) -> RunOptions:
+    """The options that parsed flags give; command_line are the flags as they were written."""
+    return RunOptions(
+        mode=values.mode, model=values.model, overrides=tuple(values.set), num_steps=values.steps,
+        logdir=values.logdir, devices=values.devices, address=values.address,
+        hangs_after_s=values.hangs_after_s, has_timeline=values.timeline,
+        decode_input=values.decode_input, decode_output=values.decode_output,
+        decode_line_limit=values.decode_line_limit, command_line=tuple(command_line))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -76,84 +126,100 @@ def main(argv: Sequence[str]) -> int:
     try:
         rest = values(list(argv))[1:]
         if rest:
-            raise flags.Error(f'{rest[0]!r} is no flag; write --model=NAME --logdir=DIR, and --set path=value for each override')
+            raise flags.Error(f'{rest[0]!r} is no flag; write --model=NAME --logdir=DIR, and --set '
+                              f'path=value for each override')
     except flags.Error as error:
         print(f'trainer: {" ".join(str(error).split())}; --help lists all flags.', file=sys.stderr)
         return 2
     if values.help:
-        print(__doc__ + ''.join(line for line in values.get_help().splitlines(True) if line.startswith(' ')))
+        lines = values.get_help().splitlines(keepends=True)
+        print(__doc__ + ''.join(line for line in lines if line.startswith(' ')))
         return 0
+
     if values.tensorflow_log:
         os.environ[tensorflow_import.LOG_LEVEL] = '0'
     tensorflow_import.quiet()
+    options = options_of(values, argv[1:])
+    command = print_list if values.list else lambda: run(options)
     try:
         tensorflow_import.check_installed()
-        return closed_pipe.ends_quietly(lambda: run(values, argv))
+        return closed_pipe.ends_quietly(command)
     except KeyboardInterrupt:
         print('trainer: stopped by Ctrl-C.', file=sys.stderr)
         return 130
     except Exception as error:   # Layers, inputs and experiments are anyone's code.
-        if values.traceback:
-            traceback.print_exc()
-        is_ours = isinstance(error, ValueError | ArithmeticError | OSError | ImportError) and _is_raised_here(error)
-        hint = '' if is_ours or values.traceback else ' (--traceback shows where.)'
-        print(f'trainer: {sentence(error)}{hint}', file=sys.stderr)
+        print(_error_text(error, values.traceback), file=sys.stderr)
         return 1
+
+
+def _error_text(error: Exception, has_traceback: bool) -> str:
+    """What a person reads of an error: one sentence, after the traceback if that is asked for."""
+    if has_traceback:
+        return ''.join(traceback.format_exception(error)) + f'trainer: {sentence(error)}'
+    kinds = ValueError | ArithmeticError | OSError | ImportError
+    is_ours = isinstance(error, kinds) and _is_raised_here(error)
+    return f'trainer: {sentence(error)}{"" if is_ours else " (--traceback shows where.)"}'
 
 
 def _is_raised_here(error: BaseException) -> bool:
     """Whether lingpipe raised the error itself, so that its sentence says all there is to say."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return frame.f_globals.get('__name__', '').split('.')[0] == 'lingpipe'
+    return str(frame.f_globals.get('__name__', '')).split('.')[0] == 'lingpipe'
 
 
-def run(values: flags.FlagValues, argv: Sequence[str]) -> int:
-    """What `main` does once the flags are known."""
-    if values.list:
-        return print_list()
-    if values.mode == 'worker':
+def run(options: RunOptions) -> int:
+    """Runs the command that the options name; returns the exit code.
+
+    Commands are imported here, since TensorFlow takes seconds.
+    """
+    if options.mode == 'worker':
         from lingpipe.commands.serve import serve
-        return serve(read_params(values) if values.model else None, values)
-    if not values.model:
+        serve(read_params(options) if options.model else None, options)
+    if not options.model:
         raise ValueError('--model is missing; --list shows all experiments.')
-    params = read_params(values)
-    if values.mode == 'inspect':
+    params = read_params(options)
+    if options.mode == 'inspect':
         from lingpipe.commands.inspect import inspect
-        return inspect(params, values)
-    if not values.logdir:
+        print(inspect(params, options), end='')
+        return 0
+    if not options.logdir:
         raise ValueError('--logdir is missing; name a directory for checkpoints and summaries.')
-    if values.mode == 'eval':
+    if options.mode == 'eval':
         from lingpipe.commands.evaluate import evaluate
-        from lingpipe.commands.recovery import Recovery
-        return Recovery(values, argv).run(params, lambda watchdog: evaluate(params, values, watchdog))
-    if values.mode == 'decode':
-        from lingpipe.commands.decode import decode, read_lines
-        from lingpipe.commands.recovery import Recovery
-        lines = read_lines(values.decode_input, is_needed_again=bool(values.devices), line_limit=values.decode_line_limit)
-        return Recovery(values, argv).run(params, lambda watchdog: decode(params, values, lines, watchdog))
+        evaluate(params, options)
+        return 0
+    if options.mode == 'decode':
+        from lingpipe.commands.decode import decode
+        decode(params, options)
+        return 0
+
     from lingpipe.commands.train import train
-    return train(params, values, argv)
+    outcome = train(params, options)
+    if outcome.signal:
+        return 128 + signal.Signals[outcome.signal].value
+    print(outcome.text(options.logdir), end='')
+    return 0
 
 
 def print_list() -> int:
-    """Prints every experiment with the first line of its docstring; 1 if a module cannot be imported."""
+    """Prints every experiment with its docstring's first line; 1 if a module cannot be imported."""
     from lingpipe.training import registry
-    found, broken = registry.find_all()
-    width = max(map(len, found), default=0)
-    for name, cls in found.items():
+    classes_by_name, errors_by_module = registry.find_all()
+    width = max(map(len, classes_by_name), default=0)
+    for name, cls in classes_by_name.items():
         print(f'{name.ljust(width)}  {registry.summary(cls)}')
-    for module, error in broken.items():
+    for module, error in errors_by_module.items():
         print(f'trainer: {module} cannot be imported: {error}', file=sys.stderr)
-    return 1 if broken else 0
+    return 1 if errors_by_module else 0
 
 
-def read_params(values: flags.FlagValues) -> Any:
-    """The experiment's Params with all overrides."""
+def read_params(options: RunOptions) -> Experiment.Params:
+    """The experiment's Params with all overrides, checked and frozen: what is saved is what runs."""
     from lingpipe.training import registry
-    params = registry.get(values.model).override_all(values.set)
-    if values.steps is not None:
-        params.train.num_steps = values.steps
-    return params.validate()
+    params = registry.get(options.model).override_all(options.overrides)
+    if options.num_steps is not None:
+        params.train.num_steps = options.num_steps
+    return params.validate().freeze()
 
 
 if __name__ == '__main__':

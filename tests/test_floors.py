@@ -21,11 +21,12 @@ FLOORS = [
     ['pipeline/replication'],
     ['pipeline/execution/program'],
     ['pipeline/decoding'],
-    ['training/train_params', 'training/problem', 'training/reporting'],
+    ['training/site', 'training/train_params', 'training/problem', 'training/reporting'],
     ['training/experiment', 'training/evaluation'],
     ['training/outcome', 'training/remedy', 'training/saved_state', 'training/resumption'],
     ['training/loop'],
     ['training', 'training/registry', 'training/logdir', 'training/logdir_lock'],
+    ['commands/run_options'],
     ['commands'],
     ['trainer'],
 ]

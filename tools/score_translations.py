@@ -133,10 +133,9 @@ def translated(args: argparse.Namespace, lines: list[tuple[str, str]]) -> tuple[
     """(the translations of (language, line), the step of the checkpoint)."""
     from lingpipe import trainer
     from lingpipe.commands import device_setup
+    from lingpipe.commands.run_options import RunOptions
     from lingpipe.training import logdir
-    flags = trainer.define_flags()
-    flags(['trainer', f'--model={args.model}', f'--logdir={args.logdir}', *(f'--set={text}' for text in args.set)])
-    params = trainer.read_params(flags)
+    params = trainer.read_params(RunOptions('decode', args.model, tuple(args.set)))
     device_setup.configure(params)
     experiment = params.instantiate()
     program, metadata = logdir.restored(experiment, args.logdir)

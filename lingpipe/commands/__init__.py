@@ -1,10 +1,11 @@
 """Commands: what the trainer does with an experiment; the flag --mode names one.
 
-    train.py     train, train_and_eval    serve.py         worker
+    train.py     train, train_and_eval    run_options.py   what a command is asked for
     evaluate.py  eval                     device_setup.py  devices, threads and workers of a process
-    decode.py    decode                   recovery.py      what becomes of a process that loses a worker
+    decode.py    decode                   recovery.py      what a process does that loses a worker
     inspect.py   inspect
+    serve.py     worker
 
-Each takes the experiment's Params and the trainer's flags, and returns the exit code. None is imported before it is needed: TensorFlow
-takes seconds.
+Each takes the experiment's Params and RunOptions, and returns what it found; trainer.py makes an
+exit code of it. None is imported before it is needed: TensorFlow takes seconds.
 """

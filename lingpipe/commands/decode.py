@@ -1,40 +1,57 @@
-"""Decode: gives the task lines and writes what it makes of them, in the same order; only the output is written."""
+"""Decode: gives the problem lines and writes what it makes of them, in the same order; only the output is written."""
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
 import tempfile
-from typing import Any
+from collections.abc import Sequence
 
-from lingpipe.cluster.watchdog import Watchdog
+from lingpipe.commands.recovery import Recovery
+from lingpipe.commands.run_options import RunOptions
 from lingpipe.training import logdir
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.site import Site
 
 
-def decode(params: Any, values: Any, lines: list[str], watchdog: Watchdog | None) -> int:
-    """Decodes with the newest checkpoint; the devices are set up already."""
-    path = values.decode_output
-    new = _new(path)
-    _check_output(path, new)
+def decode(params: Experiment.Params, options: RunOptions) -> Sequence[str]:
+    """Decodes the lines of --decode_input; writes the results to --decode_output and returns them.
+
+    This process is replaced by another if a worker is lost.
+    """
+    lines = read_lines(options.decode_input, is_needed_again=bool(options.devices),
+                       line_limit=options.decode_line_limit)
+    return Recovery(options).run(params, lambda site: decode_at(site, params, options, lines))
+
+
+def decode_at(site: Site, params: Experiment.Params, options: RunOptions,
+              lines: list[str]) -> Sequence[str]:
+    """Decodes lines with the newest checkpoint, on devices that are set up already."""
+    path = options.decode_output
+    new_path = _path_before_replacement(path)
+    _check_output(path, new_path)
+
     experiment = params.instantiate()
-    program, metadata = logdir.restored(experiment, values.logdir)
-    if watchdog:
-        watchdog.begin(f'decoding with the checkpoint of step {metadata["step"]}')
-    found = experiment.task.decode(program, lines, metadata.get('task', {}))
-    assert len(found) == len(lines), (len(found), len(lines))
+    program, metadata = logdir.restored(experiment, options.logdir, site.devices)
+    site.begin(f'decoding with the checkpoint of step {metadata["step"]}')
+    results = experiment.task.decode(program, lines, metadata.get('task', {}))
+    assert len(results) == len(lines), (len(results), len(lines))
+
     try:
-        with open(new, 'w', encoding='utf-8') if new else contextlib.nullcontext(sys.stdout) as file:
-            file.writelines(f'{line}\n' for line in found)
-        if new != path:
-            os.replace(new, path)
+        with (open(new_path, 'w', encoding='utf-8') if new_path
+              else contextlib.nullcontext(sys.stdout)) as file:
+            file.writelines(f'{line}\n' for line in results)
+        if new_path != path:
+            os.replace(new_path, path)
     except BrokenPipeError:   # as in decode | head
         raise
     except OSError as error:
-        raise OSError(f'{path or "standard output"} cannot be written: {error}; correct --decode_output.') from error
-    return 0
+        raise OSError(f'{path or "standard output"} cannot be written: {error}; correct '
+                      f'--decode_output.') from error
+    return results
 
 
-def _new(path: str) -> str:
+def _path_before_replacement(path: str) -> str:
     """The path that results are written to before they take the place of `path`.
 
     It is `path` itself where that is '' or something that must not be replaced, as a pipe or /dev/null.
@@ -43,51 +60,71 @@ def _new(path: str) -> str:
     return f'{path}.new' if path and is_regular else path
 
 
-def _check_output(path: str, new: str) -> None:
-    """Raises OSError if the results could not be written, which would be known only after an hour of decoding."""
+def _check_output(path: str, new_path: str) -> None:
+    """Raises OSError if the results could not be written.
+
+    Otherwise that would be known only after an hour of decoding.
+    """
     try:
         if os.path.isdir(path):
             raise OSError('it is a directory')
-        if new != path:
-            with open(new, 'w', encoding='utf-8'):
+        if new_path != path:
+            with open(new_path, 'w', encoding='utf-8'):
                 pass
-            os.remove(new)
+            os.remove(new_path)
     except OSError as error:
         raise OSError(f'{path} cannot be written: {error}; correct --decode_output.') from error
 
 
-def read_lines(path: str, is_needed_again: bool = False, line_limit: int | None = None) -> list[str]:
+def read_lines(path: str, is_needed_again: bool = False,
+               line_limit: int | None = None) -> list[str]:
     """The lines of a file, or of standard input, without their ends.
 
     Args:
       path: '' for standard input.
-      is_needed_again: whether standard input can be read once more, by the process that this one may start itself as (recovery.py).
+      is_needed_again: whether standard input can be read once more, by the process that may take
+        this one's place (recovery.py).
       line_limit: the most characters of a line.
 
     Raises:
       OSError: it cannot be read.
       ValueError: it is not UTF-8, or a line is too long, as where the ends of lines were lost.
     """
+    source = path or 'standard input'
     try:
-        if not path:
-            content = sys.stdin.buffer.read()
-            if is_needed_again:
-                _put_back(content)
-        else:
-            with open(path, 'rb') as file:
-                content = file.read()
-        lines = content.decode('utf-8-sig').split('\n')   # and at no other character that Unicode calls the end of a line
+        content = _read_bytes(path, is_needed_again)
     except OSError as error:
-        raise OSError(f'{path or "standard input"} cannot be read: {error}; correct --decode_input.') from error
+        raise OSError(f'{source} cannot be read: {error}; correct --decode_input.') from error
+
+    try:
+        # Lines end at no other character that Unicode calls the end of a line.
+        lines = content.decode('utf-8-sig').split('\n')
     except UnicodeDecodeError as error:
-        line = content[:error.start].count(b'\n') + 1
-        raise ValueError(f'line {line} of {path or "standard input"} is not UTF-8; convert it, as with iconv -t UTF-8.') from error
-    lines = [line.removesuffix('\r') for line in (lines if lines[-1] else lines[:-1])]
+        number = content[:error.start].count(b'\n') + 1
+        raise ValueError(f'line {number} of {source} is not UTF-8; convert it, as with iconv -t '
+                         f'UTF-8.') from error
+    if not lines[-1]:
+        lines.pop()   # what follows the end of the last line
+    lines = [line.removesuffix('\r') for line in lines]
+
     for number, line in enumerate(lines, 1):
         if line_limit is not None and len(line) > line_limit:
-            raise ValueError(f'line {number} of {path or "standard input"} has {len(line):,} characters, and --decode_line_limit='
-                             f'{line_limit} is the most; split it into sentences, a line each, or raise that flag.')
+            raise ValueError(
+                f'line {number} of {source} has {len(line):,} characters, and --decode_line_limit='
+                f'{line_limit} is the most; split it into sentences, a line each, or raise that '
+                f'flag.')
     return lines
+
+
+def _read_bytes(path: str, is_needed_again: bool) -> bytes:
+    """What a file holds, or standard input for ''."""
+    if path:
+        with open(path, 'rb') as file:
+            return file.read()
+    content = sys.stdin.buffer.read()
+    if is_needed_again:
+        _put_back(content)
+    return content
 
 
 def _put_back(content: bytes) -> None:

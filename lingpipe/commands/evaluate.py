@@ -2,39 +2,51 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from absl import logging
 
-from lingpipe.cluster.watchdog import Watchdog
+from lingpipe.commands.recovery import Recovery
+from lingpipe.commands.run_options import RunOptions
 from lingpipe.training import logdir
-from lingpipe.training.evaluation import Evaluations, metrics_text
+from lingpipe.training.evaluation import Evaluations, Metrics, metrics_text
+from lingpipe.training.experiment import Experiment
 from lingpipe.training.reporting.summaries import Summaries
+from lingpipe.training.site import Site
 
 
-def evaluate(params: Any, values: Any, watchdog: Watchdog | None) -> int:
-    """Evaluates and prints; the devices are set up already."""
-    experiment = params.instantiate()
+def evaluate(params: Experiment.Params, options: RunOptions) -> dict[str, Metrics]:
+    """Evaluates, prints, and returns the metrics by eval input.
+
+    This process is replaced by another if a worker is lost.
+    """
+    return Recovery(options).run(
+        params, lambda site: evaluate_at(site, params.instantiate(), options.logdir))
+
+
+def evaluate_at(site: Site, experiment: Experiment, directory: str) -> dict[str, Metrics]:
+    """As `evaluate`, with devices that are set up already."""
     if not experiment.eval_inputs:
         raise ValueError('eval_inputs is empty; give the experiment one to evaluate on.')
-    program, metadata = logdir.restored(experiment, values.logdir)
+    program, metadata = logdir.restored(experiment, directory, site.devices)
     step = metadata['step']
-    evaluations = Evaluations(program, experiment.eval_inputs, experiment.task, values.logdir)
-    if watchdog:
-        watchdog.begin('the look at the inputs')
+    evaluations = Evaluations(program, experiment.eval_inputs, experiment.task, directory)
+
+    site.begin('the look at the inputs')
     for name, source in experiment.eval_inputs.items():
         experiment.task.check_facts(metadata.get('task', {}), source)
         evaluations.check(name)
+
+    metrics_by_input: dict[str, Metrics] = {}
     for name in experiment.eval_inputs:
-        if watchdog:
-            watchdog.begin(f'the evaluation of step {step} on {name}')
+        site.begin(f'the evaluation of step {step} on {name}')
         evaluation = evaluations.run(name)
         assert evaluation is not None
+        metrics_by_input[name] = evaluation.metrics
         print(f'step {step} on {name}: {metrics_text(evaluation.metrics)}', flush=True)
         picture = None
         try:
             picture = evaluations.draw(name, step, evaluation)
-            summaries = Summaries(os.path.join(values.logdir, 'tensorboard', f'eval_{name}'))
+            summaries = Summaries(os.path.join(directory, 'tensorboard', f'eval_{name}'))
             summaries.scalars(step, evaluation.metrics)
             if picture:
                 summaries.png(step, picture.name, picture.path)
@@ -43,4 +55,4 @@ def evaluate(params: Any, values: Any, watchdog: Watchdog | None) -> int:
             logging.warning('the files of the evaluation of %s cannot be written: %s', name, error)
         if picture:
             print(f'{picture.text}: {picture.path}')
-    return 0
+    return metrics_by_input

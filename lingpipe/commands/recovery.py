@@ -1,9 +1,12 @@
-"""Recovery: a process that loses a worker starts itself again, with the same command, and goes on from the last checkpoint.
+"""Recovery: what a process does that loses a worker: it starts itself again, with the same command.
 
-TensorFlow can neither drop a lost worker nor end a wait for one, so nothing less than another process helps. It waits for the worker as
-any process does at its start (train.worker_timeout_s). A stop signal ends all that: it may come while TensorFlow waits, where Python
-calls no handler, and between the two processes, where there is none; so the watchdog's thread looks for it, and it stays blocked from
-one process to the next.
+The new process goes on from the last checkpoint. TensorFlow can neither drop a lost worker nor end
+a wait for one, so nothing less than another process helps. It waits for the worker as any process
+does at its start (train.worker_timeout_s).
+
+A stop signal ends all that. It may come while TensorFlow waits, where Python calls no handler, and
+between the two processes, where there is none. So the watchdog's thread looks for it, and it stays
+blocked from one process to the next.
 """
 from __future__ import annotations
 
@@ -13,60 +16,71 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from typing import IO, Any, NoReturn
+from collections.abc import Callable
+from typing import IO, NoReturn, TypeVar
 
 import tensorflow as tf
 
 from lingpipe.cluster.client import LostWorkerError
 from lingpipe.cluster.watchdog import Watchdog
 from lingpipe.commands import device_setup
+from lingpipe.commands.run_options import RunOptions
 from lingpipe.process.stop_signals import SIGNALS, StopSignals
 from lingpipe.training import logdir
+from lingpipe.training.experiment import Experiment
 from lingpipe.training.logdir_lock import Lock
+from lingpipe.training.site import THIS_PROCESS, Site
 
-_FRUITLESS = 'LINGPIPE_FRUITLESS_STARTS'   # environment variable 'STEP NUMBER': how often it has started again from that step
+# Environment variable 'STEP NUMBER': how often the process has started again from that step.
+_FRUITLESS = 'LINGPIPE_FRUITLESS_STARTS'
 _MAX_FRUITLESS = 10
+
+T = TypeVar('T')
 
 
 class Recovery:
     """Runs something on the devices of an experiment, again and again if workers are lost."""
 
-    def __init__(self, values: Any, argv: Sequence[str], stop: StopSignals | None = None, log_path: str = '',
+    def __init__(self, options: RunOptions, stop: StopSignals | None = None, log_path: str = '',
                  lock_of_logdir: Lock | None = None):
         """
         Args:
-          values: the trainer's flags.
-          argv: the command.
+          options: the trainer's.
           stop: what ends the waiting; default: signals do what they do.
-          log_path: a file that gets the line which says what was lost; else standard error gets it.
+          log_path: a file that gets the line which says what was lost; '': standard error gets it.
           lock_of_logdir: what this process holds from one start to the next.
         """
-        self._values, self._argv, self._stop, self._log_path = values, argv, stop, log_path
+        self._options, self._stop, self._log_path = options, stop, log_path
         self._lock_of_logdir = lock_of_logdir
         self._lock = threading.Lock()
 
-    def run(self, params: Any, body: Callable[[Watchdog | None], int]) -> int:
-        """Finds the devices, sets TensorFlow up, and returns what body(watchdog) does; a worker that is lost makes it begin anew.
+    def run(self, params: Experiment.Params, body: Callable[[Site], T]) -> T:
+        """Finds the devices, sets TensorFlow up, and returns what `body` makes of them.
+
+        If a worker is lost, another process with the same command takes the place of this one.
 
         Args:
-          params: the experiment's; gets the devices.
-          body: tells the watchdog what it does; it gets None if there are no --devices.
+          params: the experiment's.
+          body: tells the site's watchdog what it does.
         """
-        if not self._values.devices:
+        if not self._options.devices:
             device_setup.configure(params)
-            return body(None)
+            return body(THIS_PROCESS)
+
         watchdog = Watchdog(params.train.step_timeout_s, self.start_again, self._stop)
         try:
-            watchdog.connection = device_setup.place(params, self._values, is_again=_FRUITLESS in os.environ)
-            return body(watchdog)
+            placement = device_setup.place(
+                params, self._options, is_again=_FRUITLESS in os.environ)
+            watchdog.connection = placement.connection
+            return body(Site(placement.devices, watchdog))
         except LostWorkerError as error:
             lost = error
         except tf.errors.OpError as error:
-            found = watchdog.connection.lost(error) if watchdog.connection else None
-            if found is None:
+            connection = watchdog.connection
+            lost_worker = connection.lost(error) if connection else None
+            if lost_worker is None:
                 raise
-            lost = found
+            lost = lost_worker
         finally:
             watchdog.stop()
         self.start_again(str(lost))
@@ -74,34 +88,43 @@ class Recovery:
     def start_again(self, why: str) -> NoReturn:
         """Replaces this process by another with the same command.
 
-        It ends instead when it is to stop (exit code as without a loss), or when _MAX_FRUITLESS starts in a row have found no newer
-        checkpoint (exit code 1).
+        It ends instead when it is to stop (exit code as without a loss), or when _MAX_FRUITLESS
+        starts in a row have found no newer checkpoint (exit code 1).
         """
-        self._lock.acquire()   # the watchdog and the main thread may come both; there is no way back for the one that comes first
-        step = logdir.newest_step(self._values.logdir) or 0
-        before, _, number = os.environ.get(_FRUITLESS, '').partition(' ')
-        num_starts = int(number) + 1 if before == str(step) else 1
-        at = f'{why}; {f"the last checkpoint is of step {step}" if step else "there is no checkpoint yet"}'
+        # The watchdog and the main thread may both come here. The second waits for ever.
+        self._lock.acquire()
+        step = logdir.newest_step(self._options.logdir) or 0
+        checkpoint = f'the last checkpoint is of step {step}' if step else (
+            'there is no checkpoint yet')
+        at = f'{why}; {checkpoint}'
         self._end_if_stopped(at)
-        if num_starts > _MAX_FRUITLESS:
-            self._say(f'{at}: {_MAX_FRUITLESS} starts have not come further: look at the workers')
-            os._exit(1)
+        self._count_start(step, at)
         self._say(f'{at}: the trainer starts again from there')
-        os.environ[_FRUITLESS] = f'{step} {num_starts}'
-        for name in os.listdir('/proc/self/fd') if os.path.isdir('/proc/self/fd') else ():
-            if int(name) > 2:
-                with contextlib.suppress(OSError):
-                    fcntl.fcntl(int(name), fcntl.F_SETFD, fcntl.FD_CLOEXEC)   # a server's socket must not outlive it
+
+        _close_files_on_exec()
         if self._lock_of_logdir:
             self._lock_of_logdir.keep()
         if self._stop:
-            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)   # what comes from now on waits for the next process's StopSignals
+            # What comes from now on waits for the StopSignals of the next process.
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
             self._end_if_stopped(at)
-        os.execv(sys.executable, [sys.executable, '-m', 'lingpipe.trainer', *self._argv[1:]])
+        os.execv(sys.executable, [sys.executable, '-m', 'lingpipe.trainer',
+                                  *self._options.command_line])
+
+    def _count_start(self, step: int, at: str) -> None:
+        """Leaves the number of starts from `step` to the next process; ends after too many."""
+        step_before, _, number = os.environ.get(_FRUITLESS, '').partition(' ')
+        num_starts = int(number) + 1 if step_before == str(step) else 1
+        if num_starts > _MAX_FRUITLESS:
+            self._say(f'{at}: {_MAX_FRUITLESS} starts have not come further: look at the workers')
+            os._exit(1)
+        os.environ[_FRUITLESS] = f'{step} {num_starts}'
 
     def _end_if_stopped(self, at: str) -> None:
+        """Ends this process if a stop signal came, with the exit code that shells expect."""
         if self._stop and self._stop.name:
-            self._say(f'{self._stop.name}: stopped; {at}, and no newer one can be written: the same command goes on from there')
+            self._say(f'{self._stop.name}: stopped; {at}, and no newer one can be written: the '
+                      f'same command goes on from there')
             os._exit(128 + signal.Signals[self._stop.name].value)
 
     def _say(self, line: str) -> None:
@@ -114,3 +137,12 @@ class Recovery:
             print(line, file=out, flush=True)
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()
+
+
+def _close_files_on_exec() -> None:
+    """Lets no open file but the standard ones outlive this process, such as a server's socket."""
+    numbers = os.listdir('/proc/self/fd') if os.path.isdir('/proc/self/fd') else []
+    for number in map(int, numbers):
+        if number > 2:
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(number, fcntl.F_SETFD, fcntl.FD_CLOEXEC)

@@ -1,38 +1,34 @@
-"""Train: training, with evaluations unless the mode is train."""
+"""Train: a run, with evaluations unless the mode is train."""
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Sequence
-from typing import Any
 
 from lingpipe.checkpoint import side_files
-from lingpipe.cluster.watchdog import Watchdog
 from lingpipe.commands.recovery import Recovery
+from lingpipe.commands.run_options import RunOptions
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import logdir, logdir_lock
-from lingpipe.training.loop import TrainLoop
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.loop import LoopOptions, TrainLoop
+from lingpipe.training.outcome import Outcome
+from lingpipe.training.site import Site
 
 
-def train(params: Any, values: Any, argv: Sequence[str]) -> int:
-    """Trains; starts this process again if a worker is lost."""
-    log_path = os.path.join(values.logdir, 'train.log')
-    with side_files.warnings_into(log_path), logdir_lock.hold(values.logdir) as held:
-        logdir.claim(values.logdir, params)
-        if not values.devices:   # nothing is waited for
-            return Recovery(values, argv).run(params, lambda _: run(params, values, None, None))
+def train(params: Experiment.Params, options: RunOptions) -> Outcome:
+    """Trains in --logdir. This process is replaced by another if a worker is lost."""
+    log_path = os.path.join(options.logdir, 'train.log')
+    with side_files.warnings_into(log_path), logdir_lock.hold(options.logdir) as lock:
+        logdir.claim(options.logdir, params)
+        if not options.devices:   # No worker is waited for, so the loop looks at signals itself.
+            return Recovery(options).run(params, lambda site: _run(params, options, site))
         with StopSignals() as stop:
-            recovery = Recovery(values, argv, stop, log_path, held)
-            return recovery.run(params, lambda watchdog: run(params, values, watchdog, stop))
+            recovery = Recovery(options, stop, log_path, lock)
+            return recovery.run(params, lambda site: _run(params, options, site, stop))
 
 
-def run(params: Any, values: Any, watchdog: Watchdog | None, stop: StopSignals | None) -> int:
-    """The training itself; the devices are set up already."""
-    experiment = params.instantiate()
-    loop = TrainLoop(experiment, values.logdir, has_evaluation=values.mode == 'train_and_eval',
-                     has_timeline=values.timeline, watchdog=watchdog, stop=stop)
-    outcome = loop.run()
-    if outcome.signal:
-        return 128 + signal.Signals[outcome.signal].value
-    print(outcome.text(values.logdir), end='')
-    return 0
+def _run(params: Experiment.Params, options: RunOptions, site: Site,
+         stop: StopSignals | None = None) -> Outcome:
+    """Trains on devices that are set up already."""
+    loop_options = LoopOptions(has_evaluation=options.mode == 'train_and_eval',
+                               has_timeline=options.has_timeline, stop=stop)
+    return TrainLoop(params.instantiate(), options.logdir, loop_options, site).run()

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
 
 from lingpipe.checkpoint import Checkpointer, side_files
 from lingpipe.hyperparams import diff
+from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.resumption import check_resumable, differences_text
 
@@ -97,12 +99,22 @@ def newest_step(logdir: str) -> int | None:
     return max(_checkpoints(logdir).steps(), default=None)
 
 
-def restored(experiment: Any, logdir: str) -> tuple[Any, dict[str, Any]]:
-    """The experiment's program with the weights of the newest checkpoint, and the checkpoint's metadata."""
+def restored(experiment: Experiment, logdir: str,
+             devices: Sequence[str] = ()) -> tuple[Program, Mapping[str, Any]]:
+    """The program with the weights of the newest checkpoint, and the checkpoint's metadata.
+
+    Args:
+      experiment: makes the program.
+      logdir: has the checkpoints.
+      devices: one tf.device string a cell; default: those that the Params name.
+
+    Raises:
+      ValueError: there is no checkpoint, or it does not fit.
+    """
     checkpointer = _checkpoints(logdir)
     if not checkpointer.steps():
         raise ValueError(f'{checkpointer.directory} has no checkpoint; train first, or correct --logdir.')
-    program = experiment.make_program()
+    program = experiment.make_program(devices)
     metadata = checkpointer.restore(program.variables())
     assert metadata is not None
     _warn_of_another_network(metadata.get('params', ''), experiment.params, checkpointer.directory)

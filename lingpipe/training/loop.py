@@ -18,6 +18,7 @@ A file that cannot be written, as on a full disk, costs a line and no more, exce
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import math
 import os
@@ -27,7 +28,6 @@ from typing import IO, Any
 
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.checkpoint.room import check_room
-from lingpipe.cluster.watchdog import Watchdog
 from lingpipe.input import InputMeter
 from lingpipe.input.first_batch import check_batch, first_batch, named
 from lingpipe.pipeline.execution.bad_ids import BadIdError
@@ -43,6 +43,7 @@ from lingpipe.training.reporting.progress import Progress
 from lingpipe.training.reporting.summaries import Summaries
 from lingpipe.training.reporting.timeline import WHY_THEY_DIFFER, write_report
 from lingpipe.training.saved_state import SavedState
+from lingpipe.training.site import THIS_PROCESS, Site
 
 NUM_WARM_UP_STEPS = 2    # Steps that are timed and not counted, while the timed graph warms up.
 NUM_MEASURED_STEPS = 5   # Timed steps whose median is shown.
@@ -54,36 +55,49 @@ class NonFiniteError(ArithmeticError):
     """Too many steps in a row, or all of a run, had a loss or gradient that is not finite."""
 
 
+@dataclasses.dataclass(frozen=True)
+class LoopOptions:
+    """How one process trains, besides what the experiment's Params say.
+
+    Attributes:
+      has_evaluation: whether the eval inputs are used.
+      has_timeline: whether a step is timed soon after the start, if timeline_step names no other.
+      out: where lines and tables are shown; None: sys.stdout.
+      stop: signals that somebody looks at already; None: they are looked at while the loop runs.
+    """
+    has_evaluation: bool = True
+    has_timeline: bool = False
+    out: IO[str] | None = None
+    stop: StopSignals | None = None
+
+
 class TrainLoop:
     """Trains an experiment in a logdir. Made once for each run."""
 
-    def __init__(self, experiment: Experiment, logdir: str, *, has_evaluation: bool = True, has_timeline: bool = False,
-                 out: IO[str] | None = None, watchdog: Watchdog | None = None, stop: StopSignals | None = None):
+    def __init__(self, experiment: Experiment, logdir: str, options: LoopOptions = LoopOptions(),
+                 site: Site = THIS_PROCESS):
         """
         Args:
           experiment: what is trained.
           logdir: where all files go.
-          has_evaluation: whether the eval inputs are used.
-          has_timeline: whether to time a step soon after the start, if timeline_step does not name one.
-          out: where lines and tables are shown; default: sys.stdout.
-          watchdog: is told of every step, if there are workers.
-          stop: signals that somebody looks at already; default: they are looked at while it runs.
+          options: how this process trains.
+          site: where it trains.
         """
         self.params = experiment.params.train
-        self._experiment, self._logdir, self._out, self._watchdog, self._signals = experiment, logdir, out, watchdog, stop
-        inputs = experiment.eval_inputs if has_evaluation else {}
+        self._experiment, self._logdir, self._out, self._site, self._signals = experiment, logdir, options.out, site, options.stop
+        inputs = experiment.eval_inputs if options.has_evaluation else {}
         self._best_input = self.params.best_input or min(inputs, default='')
         if self._best_input not in inputs and inputs:
             raise ValueError(f'train.best_input={self._best_input!r} is no eval input; there are {", ".join(sorted(inputs))}.')
         self._inputs = {'train_input': experiment.train_input, **inputs}
-        self._timeline_step, self._has_timeline = self.params.timeline_step, has_timeline
+        self._timeline_step, self._has_timeline = self.params.timeline_step, options.has_timeline
         self._outcome = Outcome(0)
         os.makedirs(logdir, exist_ok=True)
         self._checkpointer = Checkpointer(os.path.join(logdir, 'checkpoints'), self.params.keep)
         self._log = EvaluationLog(logdir)
         self._log.repair()
         self._summaries = {name: Summaries(os.path.join(logdir, 'tensorboard', name)) for name in ['train', *(f'eval_{n}' for n in inputs)]}
-        self._program = experiment.make_program()
+        self._program = experiment.make_program(site.devices)
         self._evaluations = Evaluations(self._program, inputs, experiment.task, logdir)
         self._state = SavedState(self._checkpointer, self._program, experiment.task, experiment.train_input, experiment.examples_per_step,
                                  self.params.checkpoint_in_background, lambda line: self._progress.message(line),
@@ -150,7 +164,7 @@ class TrainLoop:
         p, state, source = self.params, self._state, self._experiment.train_input
         is_training = state.step < p.num_steps
         if is_training or self._is_evaluated_at(state.step):
-            self._begin('the look at the inputs')
+            self._site.begin('the look at the inputs')
             for name in sorted(self._evaluations.inputs):
                 self._evaluations.check(name)
             if self._best_input:
@@ -181,7 +195,7 @@ class TrainLoop:
         while state.step < p.num_steps and not stop.name:
             start_s = time.perf_counter()
             is_timed = self._is_timed(state.step + 1)
-            self._begin(f'step {state.step + 1}',
+            self._site.begin(f'step {state.step + 1}',
                         is_bounded=self._num_untimed_steps >= NUM_UNBOUNDED_STEPS and not is_timed)
             try:
                 results = self._step(iter(batches))
@@ -202,10 +216,6 @@ class TrainLoop:
                 self._save()
             if is_evaluated:
                 self._evaluate(stop)
-
-    def _begin(self, what: str, is_bounded: bool = False) -> None:
-        if self._watchdog:
-            self._watchdog.begin(what, is_bounded)
 
     @contextlib.contextmanager
     def _beside_training(self, what: str) -> Iterator[None]:
@@ -236,7 +246,7 @@ class TrainLoop:
                 with self._beside_training('TensorBoard files'):
                     self._summaries['train'].images(0, self._experiment.task.images(batch))
             if not program.has_traced(batch):
-                self._begin(f'step {state.step + 1}')   # anew, and without a limit
+                self._site.begin(f'step {state.step + 1}')   # anew, and without a limit
             if index < num_batches - 1:
                 program.accumulate(batch, state.step, index)
         number, shown = state.step + 1, self._timeline_step or 0
@@ -317,7 +327,7 @@ class TrainLoop:
     def _evaluate(self, stop: StopSignals) -> None:
         step = self._state.step
         for name in sorted(self._evaluations.inputs):
-            self._begin(f'the evaluation after step {step} on {name}')
+            self._site.begin(f'the evaluation after step {step} on {name}')
             start_s = time.perf_counter()
             evaluation = self._evaluations.run(name, lambda: bool(stop.name))
             if evaluation is None:
@@ -365,12 +375,12 @@ class TrainLoop:
 
     def _save(self, is_at_end: bool = False) -> None:
         if not self._state.is_saved:
-            self._begin(f'the checkpoint of step {self._state.step}')
+            self._site.begin(f'the checkpoint of step {self._state.step}')
             self._state.save(is_at_end)
 
     def _finish(self, stop: StopSignals) -> None:
         state, outcome = self._state, self._outcome
-        self._begin('the end of the training')
+        self._site.begin('the end of the training')
         state.check(is_at_end=True)
         if stop.name or state.step >= self.params.num_steps:
             self._save(is_at_end=True)

@@ -15,6 +15,7 @@ from forks import Fork, run_module, run_on_full_disk, run_unread
 
 from lingpipe import trainer
 from lingpipe.commands import device_setup
+from lingpipe.commands.run_options import RunOptions
 from lingpipe.layers.base import Weight
 from lingpipe.training import registry
 from lingpipe.training.problem import Problem
@@ -56,6 +57,25 @@ def test_flags_are_these():
     assert sorted(flags) == ['address', 'decode_input', 'decode_line_limit', 'decode_output', 'devices', 'h', 'hangs_after_s', 'help',
                              'list', 'logdir', 'mode', 'model', 'set', 'steps', 'tensorflow_log', 'timeline', 'traceback']
     assert list(trainer.MODES) == ['train_and_eval', 'train', 'eval', 'inspect', 'worker', 'decode']
+
+
+def test_options_are_the_flags():
+    flags = ['--mode=decode', MODEL, '--set=seed=1', '--set', 'train.keep=2', '--steps=3', '--logdir=log',
+             '--devices=cpu:2', '--address=a:1', '--hangs_after_s=4', '--timeline', '--decode_input=in',
+             '--decode_output=out', '--decode_line_limit=5']
+    values = trainer.define_flags()
+    values(['trainer', *flags])
+    assert trainer.options_of(values, flags) == RunOptions(
+        mode='decode', model='tiny_experiment.Tiny', overrides=('seed=1', 'train.keep=2'), num_steps=3,
+        logdir='log', devices='cpu:2', address='a:1', hangs_after_s=4., has_timeline=True,
+        decode_input='in', decode_output='out', decode_line_limit=5, command_line=tuple(flags))
+
+
+def test_params_that_a_command_gets_are_frozen():
+    params = trainer.read_params(RunOptions('train', 'tiny_experiment.Tiny', ('seed=1',), 7))
+    assert (params.seed, params.train.num_steps) == (1, 7)
+    with pytest.raises(ValueError, match='frozen'):
+        params.pipeline.set(devices=('/device:CPU:0', '/device:CPU:1'))
 
 
 def test_help_prints_every_flag(capsys):
@@ -261,12 +281,6 @@ def test_cells_schedule_and_lengths_may_change(monkeypatch, tmp_path):
     assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=3', '--set=pipeline.num_cells=4', '--set=pipeline.schedule=gpipe',
                     '--set=pipeline.recompute=none', '--set=train.keep=1') == 0
     assert 'pipeline.num_cells : 4\n' in (tmp_path / 'params.txt').read_text()
-
-
-@pytest.mark.parametrize('names, num_gpus, expected', [
-    ((), 0, 4), ((), 3, 4), ((), 4, 0), (('/device:CPU:2', '/device:CPU:0'), 0, 3), (('/device:GPU:0',), 1, 0)])
-def test_every_cell_of_every_replica_has_a_cpu_unless_there_are_gpus_or_names(names, num_gpus, expected):
-    assert device_setup.num_cpus(names, 4, num_gpus) == expected
 
 
 # Processes.

@@ -20,8 +20,9 @@ from lingpipe.checkpoint import Checkpointer, files
 from lingpipe.learning import learning_rates
 from lingpipe.training import registry, resumption
 from lingpipe.training.evaluation import mean
-from lingpipe.training.loop import NonFiniteError, TrainLoop
+from lingpipe.training.loop import LoopOptions, NonFiniteError, TrainLoop
 from lingpipe.training.resumption import check_resumable
+from lingpipe.training.site import THIS_PROCESS, Site
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +34,9 @@ def make_params(**overrides):
     return registry.get('tiny_experiment.Tiny').set(**{name.replace('__', '.'): value for name, value in overrides.items()})
 
 
-def make_loop(params, logdir, **kwargs):
-    experiment = params.instantiate()
-    return TrainLoop(experiment, str(logdir), out=kwargs.pop('out', io.StringIO()), **kwargs)
+def make_loop(params, logdir, site=THIS_PROCESS, **options):
+    options = LoopOptions(**{'out': io.StringIO(), **options})
+    return TrainLoop(params.instantiate(), str(logdir), options, site)
 
 
 def train(params, logdir, **kwargs):
@@ -526,9 +527,10 @@ def test_only_a_step_that_builds_nothing_has_a_time_limit(tmp_path, monkeypatch)
         def begin(self, what, is_bounded=False):
             told.append((what, is_bounded))
 
-    loop = make_loop(make_params(train__num_steps=9), tmp_path, has_evaluation=False, watchdog=Recorder())
+    params = make_params(train__num_steps=9)
+    loop = make_loop(params, tmp_path, has_evaluation=False, site=Site(watchdog=Recorder()))
     has_traced = loop.program.has_traced
-    assert not has_traced(next(iter(loop._experiment.train_input.batches(0))))
+    assert not has_traced(next(iter(params.train_input.instantiate().batches(0))))
     monkeypatch.setattr(loop.program, 'has_traced', lambda batch: has_traced(batch) and ('step 8', True) not in told[-1:])
     loop.run()
     steps = [(what, is_bounded) for what, is_bounded in told if what.startswith('step')]

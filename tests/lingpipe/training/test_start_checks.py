@@ -1,9 +1,7 @@
 """What can be known before the first step is said before it, in one sentence; and what only a later step shows, with its example."""
 from __future__ import annotations
 
-import contextlib
 import io
-import os
 import shutil
 import types
 from typing import Any
@@ -14,16 +12,14 @@ import tensorflow as tf
 
 from lingpipe import layers
 from lingpipe.checkpoint import Checkpointer
-from lingpipe.commands.decode import decode
 from lingpipe.hyperparams import field
 from lingpipe.input import ArrayInput
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.planning.plan import PipelineParams
-from lingpipe.training import logdir
 from lingpipe.training.experiment import Experiment
-from lingpipe.training.loop import TrainLoop
+from lingpipe.training.loop import LoopOptions, TrainLoop
 from lingpipe.training.problem import Problem
 from lingpipe.training.train_params import TrainParams
 
@@ -65,9 +61,8 @@ def make_params(train: Any = None, test: Any = None, num_steps: int = 4, accumul
         train=TrainParams(num_steps=num_steps, checkpoint_every_steps=1, checkpoint_in_background=False, summary_every_steps=1000))
 
 
-def loop_of(params: Any, logdir: Any, **kwargs: Any) -> TrainLoop:
-    experiment = params.instantiate()
-    return TrainLoop(experiment, str(logdir), out=io.StringIO(), **kwargs)
+def loop_of(params: Any, logdir: Any, **options: Any) -> TrainLoop:
+    return TrainLoop(params.instantiate(), str(logdir), LoopOptions(out=io.StringIO(), **options))
 
 
 def failing(params: Any, logdir: Any, sentence: str, error: type[Exception] = ValueError, **kwargs: Any) -> list[int]:
@@ -229,47 +224,6 @@ def test_disk_without_room_for_a_checkpoint_is_found_before_the_first_step(tmp_p
     monkeypatch.setattr(shutil, 'disk_usage', lambda path: types.SimpleNamespace(free=50))
     assert failing(make_params(), tmp_path, r'checkpoints has 0\.0 MB free, but a checkpoint takes .* MB; make room or choose another',
                    OSError) == []
-
-
-def test_results_of_decoding_that_cannot_be_written_are_found_before_anything_is_decoded(tmp_path: Any) -> None:
-    for path in (f'{tmp_path}/nowhere/out', str(tmp_path)):
-        with pytest.raises(OSError, match=rf'{path} cannot be written: .*; correct --decode_output'):
-            decode(None, types.SimpleNamespace(decode_output=path, logdir=str(tmp_path)), ['a'], None)
-    assert os.listdir(tmp_path) == []
-
-
-def decode_as_it_is(path: str, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
-    """Decoding by a task that changes nothing."""
-    task = types.SimpleNamespace(decode=lambda program, lines, facts: lines)
-    params = types.SimpleNamespace(instantiate=lambda: types.SimpleNamespace(task=task))
-    monkeypatch.setattr(logdir, 'restored', lambda experiment, directory: (None, {'step': 1}))
-    return decode(params, types.SimpleNamespace(decode_output=path, logdir=''), lines, None)
-
-
-def test_results_of_decoding_replace_a_file_and_nothing_else(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--decode_output=/dev/null, by root, made a file of /dev/null."""
-    (tmp_path / 'file').write_text('before')
-    os.mkfifo(tmp_path / 'pipe')
-    reader = os.open(tmp_path / 'pipe', os.O_RDONLY | os.O_NONBLOCK)
-    for name in ('file', 'pipe', 'missing'):
-        assert decode_as_it_is(f'{tmp_path}/{name}', ['a', 'b'], monkeypatch) == 0
-    assert (tmp_path / 'pipe').is_fifo()
-    assert os.read(reader, 100) == b'a\nb\n'
-    os.close(reader)
-    assert (tmp_path / 'file').read_text() == (tmp_path / 'missing').read_text() == 'a\nb\n'
-    assert sorted(os.listdir(tmp_path)) == ['file', 'missing', 'pipe']
-
-
-def test_results_of_decoding_that_nobody_reads_are_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """decode | head said that the standard output cannot be written, and to correct --decode_output."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    unread = open(writer, 'w', buffering=1)
-    monkeypatch.setattr('sys.stdout', unread)
-    with pytest.raises(BrokenPipeError):
-        decode_as_it_is('', ['a'], monkeypatch)
-    with contextlib.suppress(BrokenPipeError):
-        unread.close()   # which tries once more
 
 
 def test_checked_mini_batch_is_the_first_that_is_trained_on(tmp_path: Any) -> None:

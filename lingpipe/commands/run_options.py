@@ -1,0 +1,42 @@
+"""Run options: what a person asks the trainer to do, besides what the experiment's Params say."""
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Literal
+
+Mode = Literal['train_and_eval', 'train', 'eval', 'inspect', 'worker', 'decode']
+MODES: tuple[Mode, ...] = typing.get_args(Mode)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """The trainer's flags, checked and typed. The flags themselves say what each value means.
+
+    Attributes:
+      mode: the command.
+      model: the experiment's name, '' for none.
+      overrides: 'path=value' each, for the experiment's Params.
+      num_steps: overrides train.num_steps, unless it is None.
+      logdir: a directory, or ''.
+      devices: what --devices says, '' for nothing.
+      address: 'host:port' or a source of it, or ''.
+      hangs_after_s: a worker's server that has not answered for so long is started again.
+      has_timeline: whether a step is timed soon after the start.
+      decode_input, decode_output: paths, '' for the standard input and output.
+      decode_line_limit: the most characters of a line.
+      command_line: the flags as they were written, for a process that takes this one's place.
+    """
+    mode: Mode
+    model: str = ''
+    overrides: tuple[str, ...] = ()
+    num_steps: int | None = None
+    logdir: str = ''
+    devices: str = ''
+    address: str = ''
+    hangs_after_s: float = 60.
+    has_timeline: bool = False
+    decode_input: str = ''
+    decode_output: str = ''
+    decode_line_limit: int = 10_000
+    command_line: tuple[str, ...] = ()

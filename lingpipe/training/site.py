@@ -1,0 +1,26 @@
+"""Site: where a run takes place: its devices, and the watchdog that looks after its workers."""
+from __future__ import annotations
+
+import dataclasses
+
+from lingpipe.cluster.watchdog import Watchdog
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """Where a run takes place. The default is this process, on the devices that the Params name.
+
+    Attributes:
+      devices: one tf.device string a cell; () if the Params name them, or leave it to the machine.
+      watchdog: is told what the run does; None if there are no workers.
+    """
+    devices: tuple[str, ...] = ()
+    watchdog: Watchdog | None = None
+
+    def begin(self, what: str, is_bounded: bool = False) -> None:
+        """Tells the watchdog, if there is one, what the run does now; see Watchdog.begin."""
+        if self.watchdog:
+            self.watchdog.begin(what, is_bounded)
+
+
+THIS_PROCESS = Site()

@@ -1,0 +1,76 @@
+"""Decode: what it reads, and that its results replace a file and nothing else."""
+from __future__ import annotations
+
+import contextlib
+import os
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from lingpipe.commands.decode import decode_at, read_lines
+from lingpipe.commands.run_options import RunOptions
+from lingpipe.training import logdir
+from lingpipe.training.site import THIS_PROCESS
+
+
+def decode_as_it_is(path: str, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
+    """Decoding by a problem that changes nothing."""
+    problem = types.SimpleNamespace(decode=lambda program, lines, facts: lines)
+    params: Any = types.SimpleNamespace(instantiate=lambda: types.SimpleNamespace(task=problem))
+    monkeypatch.setattr(logdir, 'restored', lambda experiment, directory, devices: (None, {'step': 1}))
+    return decode_at(THIS_PROCESS, params, RunOptions('decode', decode_output=path), lines)
+
+
+def test_results_that_cannot_be_written_are_found_before_anything_is_decoded(tmp_path: Any) -> None:
+    params: Any = None   # nothing is made of them
+    for path in (f'{tmp_path}/nowhere/out', str(tmp_path)):
+        with pytest.raises(OSError, match=rf'{path} cannot be written: .*; correct --decode_output'):
+            decode_at(THIS_PROCESS, params, RunOptions('decode', decode_output=path), ['a'])
+    assert os.listdir(tmp_path) == []
+
+
+def test_results_replace_a_file_and_nothing_else(
+        tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--decode_output=/dev/null, by root, made a file of /dev/null."""
+    (tmp_path / 'file').write_text('before')
+    os.mkfifo(tmp_path / 'pipe')
+    reader = os.open(tmp_path / 'pipe', os.O_RDONLY | os.O_NONBLOCK)
+    for name in ('file', 'pipe', 'missing'):
+        assert decode_as_it_is(f'{tmp_path}/{name}', ['a', 'b'], monkeypatch) == ['a', 'b']
+    assert (tmp_path / 'pipe').is_fifo()
+    assert os.read(reader, 100) == b'a\nb\n'
+    os.close(reader)
+    assert (tmp_path / 'file').read_text() == (tmp_path / 'missing').read_text() == 'a\nb\n'
+    assert sorted(os.listdir(tmp_path)) == ['file', 'missing', 'pipe']
+
+
+def test_results_that_nobody_reads_are_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """decode | head said that the standard output cannot be written, and to correct --decode_output."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    unread = open(writer, 'w', buffering=1)
+    monkeypatch.setattr('sys.stdout', unread)
+    with pytest.raises(BrokenPipeError):
+        decode_as_it_is('', ['a'], monkeypatch)
+    with contextlib.suppress(BrokenPipeError):
+        unread.close()   # which tries once more
+
+
+@pytest.mark.parametrize(('content', 'lines'), [
+    (b'', []), (b'a', ['a']), (b'a\n', ['a']), (b'a\n\n', ['a', '']),
+    (b'\xef\xbb\xbfa\r\nb\r\n', ['a', 'b']), ('a\u2028b\x0cc\n'.encode(), ['a\u2028b\x0cc'])])
+def test_lines_end_at_line_feeds_alone(tmp_path: Any, content: bytes, lines: list[str]) -> None:
+    (tmp_path / 'in').write_bytes(content)
+    assert read_lines(f'{tmp_path}/in') == lines
+
+
+def test_line_that_is_too_long_or_not_utf_8_is_named(tmp_path: Any) -> None:
+    (tmp_path / 'long').write_text('ab\nabc\n')
+    with pytest.raises(ValueError, match=r'line 2 of \S+/long has 3 characters, and '
+                                         r'--decode_line_limit=2 is the most; split it'):
+        read_lines(f'{tmp_path}/long', line_limit=2)
+    (tmp_path / 'bytes').write_bytes(b'a\n\n\xff\n')
+    with pytest.raises(ValueError, match=r'line 3 of \S+/bytes is not UTF-8; convert it'):
+        read_lines(f'{tmp_path}/bytes')
