@@ -8,8 +8,15 @@
         def params(cls) -> Experiment.Params:
             ...
 
-A class in params/ is named by its place below params/; a class anywhere else on the path by its whole dotted name. There is no
-table of names: the decorator marks the class, and modules are looked into when a name is asked for.
+A class in params/ is named by its place below params/; a class anywhere else on the path by its
+whole dotted name. There is no table of names: the decorator marks the class, and modules are looked
+into when a name is asked for.
+
+Another package has its experiments listed by an entry point that names its module, or its package
+with all that is in it. In its pyproject.toml:
+
+    [project.entry-points."lingpipe.experiments"]
+    robots = "robots.experiments"                   # robots.experiments.arms.Reach
 """
 from __future__ import annotations
 
@@ -18,6 +25,7 @@ import importlib
 import inspect
 import pkgutil
 import sys
+from importlib import metadata
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -25,6 +33,7 @@ from lingpipe.process.error_text import sentence
 from lingpipe.training.experiment import Experiment
 
 ROOT = 'lingpipe.params'   # the package whose name is left out
+GROUP = 'lingpipe.experiments'   # of entry points
 _MARK = '_is_registered_experiment'
 
 C = TypeVar('C', bound=type)
@@ -100,14 +109,36 @@ def find(name: str) -> Any:
 
 
 def find_all() -> tuple[dict[str, Any], dict[str, str]]:
-    """Imports every module below params/.
+    """Imports every module below params/, and those that installed packages name in their metadata.
 
     Returns:
       name -> class, sorted by name; and module -> error, of the modules that cannot be imported.
     """
+    found, broken = _experiments_below(ROOT)
+    for entry_point in metadata.entry_points(group=GROUP):
+        theirs, their_broken = _experiments_of(entry_point)
+        found |= theirs
+        broken |= their_broken
+    return dict(sorted(found.items())), dict(sorted(broken.items()))
+
+
+def _experiments_of(entry_point: metadata.EntryPoint) -> tuple[dict[str, Any], dict[str, str]]:
+    """As `find_all`, of the package or module that an entry point names."""
+    package = entry_point.dist.name if entry_point.dist else '?'
+    module, _, attribute = entry_point.value.partition(':')
+    place = f'{entry_point.value!r} (entry point {entry_point.name} of the package {package})'
+    if attribute:
+        return {}, {place: f'it must be a module; write {module.strip()!r}'}
+
+    found, broken = _experiments_below(module)
+    return found, {place if name == module else name: error for name, error in broken.items()}
+
+
+def _experiments_below(package: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """As `find_all`, of a module or of a package with all that is in it."""
     found: dict[str, Any] = {}
     broken: dict[str, str] = {}
-    queue = [ROOT]
+    queue = [package]
     while queue:
         module_name = queue.pop()
         try:
@@ -116,13 +147,17 @@ def find_all() -> tuple[dict[str, Any], dict[str, str]]:
             broken[module_name] = str(error.__cause__ or error)
             continue
         if module is None:
+            broken[module_name] = f'there is no module {module_name!r}'
             continue
+
         for value in vars(module).values():
             if _is_experiment(value) and value.__module__ == module_name:
-                found[f'{module_name}.{value.__name__}'[len(ROOT) + 1:]] = value
+                name = f'{module_name}.{value.__name__}'
+                found[name.removeprefix(f'{ROOT}.')] = value
         if hasattr(module, '__path__'):
-            queue += [f'{module_name}.{info.name}' for info in pkgutil.iter_modules(module.__path__) if info.name != '__main__']
-    return dict(sorted(found.items())), dict(sorted(broken.items()))
+            queue += [f'{module_name}.{info.name}' for info in pkgutil.iter_modules(module.__path__)
+                      if info.name != '__main__']
+    return found, broken
 
 
 def import_module(name: str) -> None:
@@ -139,12 +174,13 @@ def all_names() -> list[str]:
     """The names of all experiments below params/.
 
     Raises:
-      ValueError: modules that cannot be imported, each named with its error. `find_all` gives the others.
+      ValueError: modules that cannot be imported, each named with its error. `find_all` gives
+        the others, and those of other packages.
     """
-    found, broken = find_all()
+    found, broken = _experiments_below(ROOT)
     if broken:
         raise ValueError('; '.join(f'{module} cannot be imported: {error}' for module, error in broken.items()))
-    return list(found)
+    return sorted(found)
 
 
 def summary(cls: Any) -> str:

@@ -1,5 +1,6 @@
 """The registry's promises: names from places, checks at the decorator, errors that name the nearest and the broken."""
 import sys
+import textwrap
 
 import pytest
 
@@ -108,3 +109,49 @@ def test_class_that_is_no_experiment_is_refused(root, change, error):
     write(root, 'params/a.py', GOOD.format(name='Foo').replace(*change))
     with pytest.raises(ValueError, match=error):
         registry.get('a.Foo')
+
+
+# Other packages, installed as pip installs them.
+
+def install(root, name, entry_points, modules):
+    """A package with its modules and with metadata that has entry points."""
+    for path, text in modules.items():
+        write(root, path, text)
+    folder = f'{name}-1.0.dist-info'
+    write(root, f'{folder}/METADATA', f'Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n')
+    write(root, f'{folder}/entry_points.txt',
+          f'[lingpipe.experiments]\n{textwrap.dedent(entry_points)}\n')
+
+
+def test_experiments_of_an_installed_package_are_listed_and_found(root):
+    write(root, 'params/a.py', GOOD.format(name='Foo'))
+    install(root, 'robots', 'robots = mypkg_robots.experiments', {
+        'mypkg_robots/__init__.py': '',
+        'mypkg_robots/experiments/__init__.py': GOOD.format(name='Walk'),
+        'mypkg_robots/experiments/arms.py': GOOD.format(name='Reach')})
+    found, broken = registry.find_all()
+    assert list(found) == ['a.Foo', 'mypkg_robots.experiments.Walk',
+                           'mypkg_robots.experiments.arms.Reach']
+    assert broken == {}
+    assert registry.all_names() == ['a.Foo']
+    assert registry.get('mypkg_robots.experiments.arms.Reach').seed == 7
+    with pytest.raises(ValueError, match=r'did you mean mypkg_robots\.experiments\.arms\.Reach\?'):
+        registry.get('Reach')
+
+
+def test_a_broken_entry_point_says_whose_it_is_and_hides_no_other(root):
+    install(root, 'robots', """\
+        fails = mypkg_fails
+        is_not_there = mypkg_gone.experiments
+        is_a_class = mypkg_good:Reach
+        good = mypkg_good""", {
+        'mypkg_good.py': GOOD.format(name='Reach'), 'mypkg_fails.py': '1 / 0'})
+    found, broken = registry.find_all()
+    assert list(found) == ['mypkg_good.Reach']
+    whose = 'of the package robots)'
+    assert broken == {
+        f"'mypkg_fails' (entry point fails {whose}": 'division by zero',
+        f"'mypkg_gone.experiments' (entry point is_not_there {whose}":
+            "there is no module 'mypkg_gone.experiments'",
+        f"'mypkg_good:Reach' (entry point is_a_class {whose}":
+            "it must be a module; write 'mypkg_good'"}
