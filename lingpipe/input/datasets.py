@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,20 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.input.base import Input
 from lingpipe.input.records import RecordFiles
+
+
+def import_tfds() -> Any:
+    """The module tensorflow_datasets, which comes with the extra `tfds`.
+
+    Raises:
+      ValueError: it is not installed, or it cannot be imported; says how to install it.
+    """
+    try:
+        return importlib.import_module('tensorflow_datasets')
+    except ImportError as error:
+        raise ValueError(f'tensorflow-datasets is needed here and cannot be imported ({error}); '
+                         'run pip install tensorflow-datasets importlib_resources, or install '
+                         'lingpipe with its extra tfds.') from error
 
 
 class TFDSInput(Input):
@@ -54,11 +69,7 @@ class TFDSInput(Input):
     @functools.cached_property
     def builder(self) -> Any:
         """The tfds.core.DatasetBuilder."""
-        try:
-            import tensorflow_datasets as tfds
-        except ImportError as error:
-            raise ValueError(f'{type(self).__name__} needs tensorflow-datasets: pip install tensorflow-datasets importlib_resources '
-                             f'({error}).') from error
+        tfds = import_tfds()
         p = self.params
         try:
             builder = tfds.builder(p.name, data_dir=p.data_dir)

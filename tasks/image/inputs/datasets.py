@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import field
 from lingpipe.input import TFDSInput
+from lingpipe.input.datasets import import_tfds
 from lingpipe.tasks.image.inputs.encoded import EncodedImageInput
 
 
@@ -30,14 +31,14 @@ class TFDSImageInput(EncodedImageInput, TFDSInput):
 
     def decode(self, example: dict[str, Any]) -> dict[str, Any]:
         """The image stays as it is in the file."""
-        import tensorflow_datasets as tfds
+        tfds = import_tfds()
         found = self.features.deserialize_example(example['record'], decoders={'image': tfds.decode.SkipDecoding()})
         return {'image': found['image'], 'label': found[self.params.label], 'index': example['index']}
 
     @functools.cached_property
     def features(self) -> Any:
         """Image and label: what else the set has, as the masks of oxford_iiit_pet, costs nothing."""
-        import tensorflow_datasets as tfds
+        tfds = import_tfds()
         p, features = self.params, self.builder.info.features
         for name in ('image', p.label):
             if name not in features:

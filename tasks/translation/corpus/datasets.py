@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lingpipe.input import TFDSInput
+from lingpipe.input.datasets import import_tfds
 from lingpipe.tasks.translation.corpus.pair import Pair, Place
 
 
@@ -48,7 +49,7 @@ class _TranslationSet(TFDSInput):
 
     def translation_feature(self) -> str:
         """The name of the feature that holds the sentences; '' if the examples themselves do."""
-        import tensorflow_datasets as tfds
+        tfds = import_tfds()
         features = self.builder.info.features
         kinds = (tfds.features.Translation, tfds.features.TranslationVariableLanguages)
         named = dict(features.items()) if hasattr(features, 'items') else {}
@@ -62,7 +63,7 @@ class _TranslationSet(TFDSInput):
 
     def examples(self) -> Iterator[dict[str, Any]]:
         """All examples, as NumPy."""
-        import tensorflow_datasets as tfds
+        tfds = import_tfds()
         p, builder = self.params, self.builder
         try:
             examples = builder.as_dataset(split=p.split, shuffle_files=False)
@@ -77,7 +78,7 @@ class _TranslationSet(TFDSInput):
 
 def _opus(name: str, data_dir: str | None, download: bool) -> Any:
     """The builder of 'opus/de-en/EMEA+KDE4'."""
-    import tensorflow_datasets as tfds
+    tfds = import_tfds()
     from tensorflow_datasets.datasets.opus import opus_dataset_builder as opus
     _, _, rest = name.partition('/')
     pair, _, parts = rest.partition('/')

@@ -482,6 +482,14 @@ def test_the_meter_ends_with_its_items():
     assert InputMeter([]).share == 0.
 
 
+def test_without_tensorflow_datasets_the_error_has_the_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'tensorflow_datasets', None)   # Its import then fails.
+    source = TFDSInput.Params(name='cifar10', batch_size=2).instantiate()
+    with pytest.raises(ValueError, match='tensorflow-datasets is needed here and cannot be imported '
+                                         r'.*; run pip install tensorflow-datasets importlib_res'):
+        source.num_examples()
+
+
 def test_tensorflow_datasets_is_imported_only_when_it_is_used():
     for path in Path(datasets.__file__).parent.glob('*.py'):
         assert not re.search('^(import|from) tensorflow_datasets', path.read_text(), re.MULTILINE), path
