@@ -1,51 +1,91 @@
-"""Installs lingpipe, with the folders params, tasks and tools as lingpipe.params, lingpipe.tasks and lingpipe.tools.
+"""Installs lingpipe, with params, tasks and tools below it, as lingpipe.params and so on.
 
 Names below lingpipe cannot collide with a user's own folders.
 
-TensorFlow's builds exclude each other, so an extra chooses one: pip install -e '.[cpu]' or '.[gpu]'.
+TensorFlow's builds exclude each other, so an extra chooses one: '.[cpu]', or '.[gpu]'.
 """
+import pathlib
+import re
+
 import setuptools
 
+HERE = pathlib.Path(__file__).parent
+FRONT_DOOR = (HERE / 'lingpipe/__init__.py').read_text(encoding='utf-8')
+VERSION, = re.findall(r"^__version__ = '(.+?)'", FRONT_DOOR, re.MULTILINE)
+
+TFDS = [
+    'importlib_resources>=6.0',      # tensorflow-datasets imports it without requiring it
+    'tensorflow-datasets>=4.9.7',    # its data sets; imported only when an input asks for one
+]
 TRANSLATION = [
     'sacrebleu>=2.4',        # BLEU and chrF; 2.4 is the oldest that was tried
     'sentencepiece>=0.2.0',  # vocabularies; 0.2.0 is the oldest that was tried
 ]
 
-FOLDERS = ['params', 'tasks', 'tools']   # beside lingpipe/, installed below it: lingpipe.params and so on
+FOLDERS = ['params', 'tasks', 'tools']   # beside lingpipe/, installed below it
 
 setuptools.setup(
     name='lingpipe',
-    version='0.1.0',
+    version=VERSION,
     description='Trains giant neural networks by pipeline parallelism, on TensorFlow.',
+    long_description=(HERE / 'README.md').read_text(encoding='utf-8'),
+    long_description_content_type='text/markdown',
     license='Apache-2.0',
+    classifiers=[
+        'Development Status :: 4 - Beta',
+        'Intended Audience :: Science/Research',
+        'Operating System :: POSIX :: Linux',
+        'Programming Language :: Python :: 3.11',
+        'Programming Language :: Python :: 3.12',
+        'Programming Language :: Python :: 3.13',
+        'Topic :: Scientific/Engineering :: Artificial Intelligence',
+        'Typing :: Typed',
+    ],
     python_requires='>=3.11',
     package_dir={'lingpipe': 'lingpipe', **{f'lingpipe.{folder}': folder for folder in FOLDERS}},
     packages=[
         *setuptools.find_packages(include=['lingpipe', 'lingpipe.*']),
-        *(f'lingpipe.{name}' for folder in FOLDERS for name in setuptools.find_packages(include=[folder, f'{folder}.*'])),
+        *(f'lingpipe.{name}' for folder in FOLDERS
+          for name in setuptools.find_packages(include=[folder, f'{folder}.*'])),
     ],
-    package_data={'lingpipe.tasks.image': ['data/*']},
+    package_data={'lingpipe': ['py.typed'], 'lingpipe.tasks.image': ['data/*']},
+    entry_points={
+        'console_scripts': [
+            'lingpipe-train = lingpipe.trainer:train_script',
+            'lingpipe-inspect = lingpipe.trainer:inspect_script',
+            'lingpipe-tools = lingpipe.tools.__main__:script',
+        ],
+    },
     install_requires=[
         'absl-py>=2.0',                  # flags and logging
-        'google-crc32c>=1.5',            # checksums of TFRecord files; 1.5 is the first with wheels for Python 3.11
-        'grpcio>=1.60',                  # asks workers whether they are there; TensorFlow needs it anyway
-        'importlib_resources>=6.0',      # tensorflow-datasets imports it without requiring it
+        'google-crc32c>=1.5',            # checksums of TFRecord files; the first for Python 3.11
+        'grpcio>=1.60',                  # asks workers whether they are there; as TensorFlow does
         'matplotlib>=3.8',               # pictures of timelines and partitions
         'numpy>=1.26',                   # data in memory
-        'protobuf>=4.22',                # messages to workers; 4.22 has GetMessageClass; TensorFlow needs it anyway
+        'protobuf>=4.22',                # messages to workers; the first with GetMessageClass
         'rich>=13.0',                    # tables and progress
         'tensorboard>=2.18',             # reads the summaries
-        'tensorflow-datasets>=4.9.7',    # data; imported only when an input asks for it
     ],
     extras_require={
         'cpu': ['tensorflow-cpu>=2.18'],             # 2.18 is the first that runs with NumPy 2
         'docs': [
             'mkdocs>=1.6',                # pages of Markdown; 1.6 is the first that checks anchors
-            'mkdocstrings[python]>=1.0',  # the reference, from docstrings; 1.0 is the oldest that was tried
+            'mkdocstrings[python]>=1.0',  # the reference, from docstrings; the oldest tried
         ],
-        'gpu': ['tensorflow[and-cuda]>=2.18'],
-        'test': ['hypothesis>=6.100', 'kubernetes-validate>=1.31', 'mypy>=1.10', 'pytest>=8.0', 'pytest-xdist>=3.5', 'pyyaml>=6.0',
-                 'ruff>=0.5', *TRANSLATION],
+        'gpu': ['tensorflow[and-cuda]>=2.18'],       # as above, with NVIDIA's libraries
+        'test': [
+            'hypothesis>=6.100',          # examples that are found, not chosen
+            'kubernetes-validate>=1.31',  # whether the launcher's file is valid
+            'mypy>=1.10',                 # types
+            'pytest>=8.0',                # runs the tests
+            'pytest-xdist>=3.5',          # runs them on several processes
+            'pyyaml>=6.0',                # reads the launcher's file
+            'ruff>=0.5',                  # style
+            'setuptools>=68',             # tests of setup.py; as pyproject.toml has it
+            *TFDS,
+            *TRANSLATION,
+        ],
+        'tfds': TFDS,
         'translation': TRANSLATION,
     },
 )

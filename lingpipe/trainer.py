@@ -222,5 +222,18 @@ def read_params(options: RunOptions) -> Experiment.Params:
     return params.validate().freeze()
 
 
+def train_script() -> int:
+    """The command lingpipe-train: as python -m lingpipe.trainer, which finds modules here too."""
+    if not sys.flags.safe_path:
+        sys.path.insert(0, os.getcwd())
+    return main(sys.argv)
+
+
+def inspect_script() -> int:
+    """The command lingpipe-inspect: lingpipe-train with --mode=inspect."""
+    sys.argv.append('--mode=inspect')
+    return train_script()
+
+
 if __name__ == '__main__':
     sys.exit(main(sys.argv))

@@ -25,8 +25,8 @@ def check_installed() -> None:
     """Raises ModuleNotFoundError, with the remedy, if there is no TensorFlow; imports nothing."""
     if 'tensorflow' not in sys.modules and importlib.util.find_spec('tensorflow') is None:
         raise ModuleNotFoundError(
-            "TensorFlow is not installed, and it is installed only by an extra; run "
-            "pip install -e '.[cpu]' in lingpipe's folder, or '.[gpu]' for NVIDIA GPUs.",
+            "TensorFlow is not installed, and lingpipe does not choose one of its builds; run "
+            "pip install tensorflow-cpu, or pip install 'tensorflow[and-cuda]' for NVIDIA GPUs.",
             name='tensorflow')
 
 

@@ -52,6 +52,22 @@ def error_of(capsys, monkeypatch, *flags):
 
 # Flags.
 
+@pytest.mark.parametrize('script', [trainer.train_script, trainer.inspect_script])
+def test_the_commands_find_an_experiment_of_this_folder_beside_decoys(
+        monkeypatch, capsys, tmp_path, script):
+    """The first entry of the path is the folder of the command, not the one that it runs in."""
+    for decoy in ('params', 'tasks', 'tools'):
+        (tmp_path / f'{decoy}.py').write_text('raise SystemExit("a decoy")')
+    (tmp_path / 'mine_here.py').write_text('from tiny_experiment import Tiny as Mine\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, 'path', sys.path[:])
+    mode = ['--mode=inspect'] if script is trainer.train_script else []
+    for model in ('mine_here.Mine', 'image.digits.Dense'):
+        monkeypatch.setattr(sys, 'argv', ['lingpipe-train', f'--model={model}', *mode])
+        assert script() == 0
+        assert 'cell' in capsys.readouterr().out
+
+
 def test_flags_are_these():
     flags = trainer.define_flags()
     assert sorted(flags) == ['address', 'decode_input', 'decode_line_limit', 'decode_output', 'devices', 'h', 'hangs_after_s', 'help',

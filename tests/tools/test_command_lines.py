@@ -8,6 +8,7 @@ import pytest
 from forks import Fork, run_unread
 
 from lingpipe.process.error_text import blaming
+from lingpipe.tools import __main__ as tools_command
 from lingpipe.tools import (
     bench_decoder,
     bench_link,
@@ -29,6 +30,10 @@ from lingpipe.tools import (
     train_vocabulary,
 )
 
+ALL = [
+    bench_decoder, bench_link, bench_pipeline, bench_scale, build_corpus, compare_checkpoints,
+    compare_params, get_mediawiki, launch_kubernetes, launch_local, launch_slurm, paper_tables,
+    plot_partition, repeat, score_translations, show_partition, show_schedule, train_vocabulary]
 DENSE = '--model=image.digits.Dense'
 TRAINER = ['--', '--model=x', '--logdir=y']
 
@@ -145,3 +150,30 @@ def test_a_reader_that_leaves_early_is_no_error(name, flags):
     process = Fork(run_unread, name, *flags)
     _, err = process.communicate()
     assert (process.returncode, err) == (141, '')
+
+
+# lingpipe-tools.
+
+def test_lingpipe_tools_lists_every_tool_and_nothing_else(capsys):
+    assert tools_command.main([]) == 0
+    title, empty, *lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [
+        tool.__name__.removeprefix('lingpipe.tools.') for tool in ALL]
+    assert all(len(line.split()) > 3 for line in lines)
+
+
+def test_lingpipe_tools_runs_a_tool_with_its_flags(capsys):
+    flags = ['--num_cells=2', '--num_micro_batches=2']
+    assert tools_command.main(['show_schedule', *flags]) == 0
+    printed = capsys.readouterr().out
+    show_schedule.main(flags)
+    assert printed == capsys.readouterr().out
+
+
+def test_lingpipe_tools_says_which_name_is_near(capsys):
+    assert tools_command.main(['show_schedul']) == 2
+    assert capsys.readouterr().err == (
+        "tools: there is no tool 'show_schedul'; did you mean show_schedule?\n")
+    assert tools_command.main(['stacks']) == 2   # a module beside the tools
+    assert capsys.readouterr().err == (
+        "tools: there is no tool 'stacks'; without a name it lists all.\n")

@@ -61,5 +61,6 @@ def test_a_missing_tensorflow_is_one_sentence_with_the_remedy(tmp_path, module):
     code = f"import runpy, sys\nsys.argv = ['x', '--model=image.digits.Dense']\nrunpy.run_module('{module}', run_name='__main__')"
     returncode, err = run(tmp_path, None, code)
     assert returncode == 1
-    assert err == (f"{'trainer' if 'trainer' in module else 'tools'}: TensorFlow is not installed, and it is installed only by an extra; "
-                   "run pip install -e '.[cpu]' in lingpipe's folder, or '.[gpu]' for NVIDIA GPUs.\n")
+    assert err == (f"{'trainer' if 'trainer' in module else 'tools'}: TensorFlow is not installed, "
+                   "and lingpipe does not choose one of its builds; run pip install tensorflow-cpu, "
+                   "or pip install 'tensorflow[and-cuda]' for NVIDIA GPUs.\n")
