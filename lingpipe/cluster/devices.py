@@ -1,27 +1,32 @@
 """Devices: what --devices says, as one tf.device string a cell.
 
-A list with commas, in the order of the cells; cell k goes to the k-th device:
+The text is a list with commas, in the order of the cells. Cell k goes to the k-th device:
 
-    cpu:4                        four logical CPU devices of this process, CPU:0 to CPU:3; cpu:2-3 are the last two of them
-    gpu, gpu:1, gpu:0-3          all GPUs of this process, one, or several
-    tpu                          all TPU cores of this process
-    /device:GPU:1                any tf.device string; after workers, /job:worker/task:1/device:CPU:0 and so on choose among their devices,
-                                 which otherwise are all taken, worker after worker
-    host1:2222,host2:2222        workers: the GPUs of each, or its CPU devices if it has none
-    TF_CONFIG, slurm, ...        workers that these name: see addresses.py
-    2*gpu:0-3                    two cells on each device, one after the other: GPU 0 has the first two
+    cpu:4                      four logical CPU devices of this process, CPU:0 to CPU:3;
+                               cpu:2-3 are the last two of them
+    gpu, gpu:1, gpu:0-3        all GPUs of this process, one of them, or several
+    tpu                        all TPU cores of this process
+    /device:GPU:1              any tf.device string
+    host1:2222,host2:2222      workers: the GPUs of each, or its CPU devices if it has none
+    TF_CONFIG, slurm, ...      the workers that these name; see addresses.py
+    2*gpu:0-3                  two cells on each device, one after the other: GPU 0 has the first two
 
-A device that is named twice without 2* is an error, and so are fewer devices than cells; more may be named than are used.
+All devices of the workers are used, one worker after another. To choose among them, name the
+workers first and then the devices, as /job:worker/task:1/device:CPU:0.
+
+It is an error to name a device twice without 2*, or to name fewer devices than there are cells.
+More devices may be named than are used.
 """
 from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
 from lingpipe.cluster import addresses
-from lingpipe.cluster.client import wait_for
+from lingpipe.cluster.client import Worker, wait_for
 from lingpipe.cluster.ports import split_address
 from lingpipe.process.tensorflow_settings import MAX_DEVICES
 
@@ -35,124 +40,223 @@ class Devices:
 
     Attributes:
       names: one tf.device string a cell.
-      workers: 'host:port' of each, by task; none: all devices are of this process.
-      num_cpus: how many logical CPU devices this process must make, 0 for what it has.
+      workers: 'host:port' of each worker, by task; empty if all devices are of this process.
+      num_cpus: how many logical CPU devices this process must make; 0 for what it has.
     """
     names: tuple[str, ...]
     workers: tuple[str, ...] = ()
     num_cpus: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class _Item:
+    """One part of the list.
+
+    Attributes:
+      text: the part without 2*.
+      cells_a_device: how many cells each of its devices has.
+      workers: 'host:port' of the workers that it names; empty if it names devices.
+    """
+    text: str
+    cells_a_device: int
+    workers: tuple[str, ...]
+
+
 def find(text: str, num_cells: int, wait_s: float, must_exist: bool = True) -> Devices:
-    """The devices that `text` names, for num_cells cells; workers are asked what they have, this process has not started TensorFlow yet.
+    """Returns the devices that `text` names for num_cells cells.
+
+    Workers are asked what they have. TensorFlow need not have started in this process.
 
     Args:
       text: see the top of this file.
       num_cells: K, of all replicas together.
       wait_s: how long to wait for workers that do not answer.
-      must_exist: whether GPUs and TPUs of this process are looked for; a plan alone does not need them.
+      must_exist: whether GPUs and TPUs of this process are looked for. A plan alone does not need
+        them.
 
     Raises:
-      ValueError: a text that says nothing, devices that do not exist, are too few, or have two cells by accident.
+      ValueError: the text is malformed, or names devices that do not exist, are too few, or have
+        two cells by accident.
       OSError: a worker does not answer.
     """
-    items = [_repeat(part.strip()) for part in text.split(',')]
-    workers = [address for _, item in items for address in _workers(item)]
-    found = wait_for(workers, wait_s) if workers else []
-    explicit = {item for _, item in items if item.startswith('/job:worker')}
-    names: list[str] = []
-    given: dict[str, str] = {}
-    for times, item in items:
-        item_workers = _workers(item)
-        if item_workers:
-            devices = [] if explicit else [d for address in item_workers for d in found[workers.index(address)].devices]
-        else:
-            devices = _local(item, bool(workers), must_exist)
-        for device in devices:
-            if device in given:
-                raise ValueError(f'--devices names {device} twice, by {given[device]} and {item}; write 2*{item} if it is to have two '
-                                 f'cells, or name another.')
-            given[device] = item
-            names += [device] * times
-    if explicit:
-        _check_exist([name for name in names if name.startswith('/job:worker')], [d for one in found for d in (*one.devices, *one.others)],
-                     workers)
+    items = [_item(part.strip()) for part in text.split(',')]
+    worker_addresses = [address for item in items for address in item.workers]
+    workers = wait_for(worker_addresses, wait_s) if worker_addresses else []
+    names_by_item = _names_by_item(items, dict(zip(worker_addresses, workers, strict=True)),
+                                   must_exist)
+
+    names = [name for item, item_names in names_by_item for name in item_names
+             for _ in range(item.cells_a_device)]
+    if _chooses_among_workers(items):
+        _check_exist(names, workers)
     if len(names) < num_cells:
-        listed = f' ({", ".join(names)})' if names else ''
-        each = -(-num_cells // max(1, len(given)))
-        again = ','.join(f'{each}*{item}' if not explicit or not _workers(item) else item for _, item in items)
-        raise ValueError(f'{num_cells} cells need {num_cells} devices, but --devices={text} names {len(names)}{listed}; name more, set '
-                         f'pipeline.num_cells={max(1, len(names))}, or write {again} for several cells on each.')
+        num_devices = sum(len(item_names) for _, item_names in names_by_item)
+        raise _too_few(text, items, names, num_devices, num_cells)
+
     names = names[:num_cells]
-    cpus = [int(match[1]) for name in names if not name.startswith('/job:worker') and (match := re.search(r'(?i)\bCPU:(\d+)', name))]
-    return Devices(tuple(names), tuple(workers), max(cpus, default=-1) + 1)
+    return Devices(tuple(names), tuple(worker_addresses), max(_cpu_indices(names), default=-1) + 1)
 
 
-def _repeat(part: str) -> tuple[int, str]:
-    """(2, 'gpu:0') of '2*gpu:0'."""
+def _item(part: str) -> _Item:
+    """Reads one part of the list, such as '2*gpu:0'."""
     match = re.fullmatch(r'(?:([1-9]\d{0,8})\*)?([^\s*]+)', part)
-    times = int(match[1] or 1) if match else 0
-    if not match or times > MAX_DEVICES:
-        raise ValueError(f'--devices has {part!r}; write a list as gpu:0-3, cpu:4, 2*gpu:0 or host:port,host:port, and at most '
-                         f'{MAX_DEVICES} cells on a device.')
-    return times, match[2]
+    cells_a_device = int(match[1] or 1) if match else 0
+    if not match or cells_a_device > MAX_DEVICES:
+        raise ValueError(f'--devices has {part!r}; write a list as gpu:0-3, cpu:4, 2*gpu:0 or '
+                         f'host:port,host:port, and at most {MAX_DEVICES} cells on a device.')
+    return _Item(match[2], cells_a_device, tuple(_workers(match[2])))
 
 
-def _workers(item: str) -> list[str]:
-    """Addresses of the workers that an item names, if it does."""
-    if addresses.SOURCES.fullmatch(item):
-        return addresses.workers_of(item)
-    if item.startswith('/') or re.fullmatch(r'(?i)(cpu|gpu|tpu)(:.*)?', item):
+def _workers(text: str) -> list[str]:
+    """Returns the addresses of the workers that an item names; none if it names devices."""
+    if addresses.SOURCES.fullmatch(text):
+        return addresses.workers_of(text)
+    if text.startswith('/') or re.fullmatch(r'(?i)(cpu|gpu|tpu)(:.*)?', text):
         return []
     try:
-        split_address(item)
+        split_address(text)
     except ValueError as error:
-        raise ValueError(f'--devices has {item!r}; write cpu:4, gpu:0-3, tpu, a tf.device string that begins with /, host:port for each '
-                         f'worker, or TF_CONFIG, slurm or kubernetes:LABEL.') from error
-    return [item]
+        raise ValueError(f'--devices has {text!r}; write cpu:4, gpu:0-3, tpu, a tf.device string '
+                         'that begins with /, host:port for each worker, or TF_CONFIG, slurm or '
+                         'kubernetes:LABEL.') from error
+    return [text]
 
 
-def _local(item: str, has_workers: bool, must_exist: bool) -> list[str]:
-    """Full names of devices of this process, or the one that a tf.device string means."""
-    if item.startswith('/'):
-        try:
-            spec = tf.DeviceSpec.from_string(item)
-        except ValueError:
-            spec = tf.DeviceSpec()
-        if not spec.device_type:
-            raise ValueError(f'--devices has {item!r}, which names no device; write /device:GPU:0, or /job:worker/task:1/device:GPU:0.')
-        if spec.job == 'worker':
-            return [spec.replace(replica=0, task=spec.task or 0, device_index=spec.device_index or 0).to_string()]
-        item = f'{spec.device_type}:{spec.device_index or 0}'
-        return [f'{_LOCAL if has_workers else ""}/device:{item}']
-    kind, _, rest = item.partition(':')
+def _chooses_among_workers(items: Sequence[_Item]) -> bool:
+    """Whether devices of workers are named, so that the others of the workers are not used."""
+    return any(item.text.startswith('/job:worker') for item in items)
+
+
+def _names_by_item(items: Sequence[_Item], workers: Mapping[str, Worker], must_exist: bool
+                   ) -> list[tuple[_Item, list[str]]]:
+    """Returns each item with its devices. Raises ValueError for a device of two items.
+
+    Args:
+      items: all of the list.
+      workers: by address.
+      must_exist: as for `find`.
+    """
+    uses_all_of_workers = not _chooses_among_workers(items)
+    item_of: dict[str, _Item] = {}
+    names_by_item = []
+    for item in items:
+        if not item.workers:
+            names = _named(item.text, bool(workers), must_exist)
+        elif uses_all_of_workers:
+            names = [name for address in item.workers for name in workers[address].devices]
+        else:
+            names = []
+
+        for name in names:
+            if name in item_of:
+                raise ValueError(f'--devices names {name} twice, by {item_of[name].text} and '
+                                 f'{item.text}; write 2*{item.text} if it is to have two cells, or '
+                                 'name another.')
+            item_of[name] = item
+        names_by_item.append((item, names))
+    return names_by_item
+
+
+def _named(text: str, has_workers: bool, must_exist: bool) -> list[str]:
+    """Returns full names of the devices that an item without workers names."""
+    if text.startswith('/'):
+        return [_full_name(text, has_workers)]
+
+    kind, _, numbers = text.partition(':')
     kind = kind.upper()
-    if rest and not _RANGE.fullmatch(rest):
-        raise ValueError(f'--devices has {item!r}; write {kind.lower()}:2 or {kind.lower()}:0-3.')
-    first, last = (int(n) if n else None for n in _RANGE.fullmatch(rest).groups()) if rest else (None, None)   # type: ignore[union-attr]
+    match = _RANGE.fullmatch(numbers)
+    if numbers and not match:
+        raise ValueError(f'--devices has {text!r}; write {kind.lower()}:2 or {kind.lower()}:0-3.')
+    first = int(match[1]) if match else None
+    last = int(match[2]) if match and match[2] else None
+
     if kind == 'CPU':
-        indices = range(first or 1) if last is None else range(first or 0, last + 1)
-        if rest == '0' or not indices:
-            raise ValueError(f'--devices has {item!r}, which is no device; write cpu:N for N devices, N at least 1.')
-        if indices[-1] >= MAX_DEVICES:
-            raise ValueError(f'--devices has {item!r}, and TensorFlow cannot split a CPU into so many devices; name at most {MAX_DEVICES}.')
+        indices = _cpu_range(text, first, last)
     else:
-        num = len(tf.config.list_physical_devices(kind))
-        if (last or first or 0) >= MAX_DEVICES:
-            raise ValueError(f'--devices has {item!r}; no machine has so many {kind}s: name those that it has.')
-        indices = range(num) if first is None else range(first, (first if last is None else last) + 1)
-        if (must_exist or first is None) and (not num or max(indices, default=num) >= num):
-            there = f'{num} {kind}{"" if num == 1 else "s"}'
-            raise ValueError(f'--devices={item}, but this machine has {there} that TensorFlow can use; name those, or cpu:N.')
+        indices = _accelerator_range(text, kind, first, last, must_exist)
     return [f'{_LOCAL if has_workers else ""}/device:{kind}:{i}' for i in indices]
 
 
-def _check_exist(wanted: list[str], there: list[str], workers: list[str]) -> None:
-    known = {_short(name) for name in there}
-    for name in wanted:
-        if _short(name) not in known:
-            raise ValueError(f'--devices names {name}, but the {len(workers)} workers have {", ".join(there) or "no device"}.')
+def _full_name(text: str, has_workers: bool) -> str:
+    """Returns the full name of the device that a tf.device string means."""
+    try:
+        spec = tf.DeviceSpec.from_string(text)
+    except ValueError:
+        spec = tf.DeviceSpec()
+    if not spec.device_type:
+        raise ValueError(f'--devices has {text!r}, which names no device; write /device:GPU:0, or '
+                         '/job:worker/task:1/device:GPU:0.')
+
+    index = spec.device_index or 0
+    if spec.job == 'worker':
+        full = spec.replace(replica=0, task=spec.task or 0, device_index=index)
+        return str(full.to_string())
+    return f'{_LOCAL if has_workers else ""}/device:{spec.device_type}:{index}'
+
+
+def _cpu_range(text: str, first: int | None, last: int | None) -> range:
+    """Returns the indices of 'cpu' (None, None), 'cpu:4' (4, None) or 'cpu:2-3' (2, 3)."""
+    indices = range(first or 1) if last is None else range(first or 0, last + 1)
+    if first == 0 and last is None or not indices:
+        raise ValueError(f'--devices has {text!r}, which is no device; write cpu:N for N devices, '
+                         'N at least 1.')
+    if indices[-1] >= MAX_DEVICES:
+        raise ValueError(f'--devices has {text!r}, and TensorFlow cannot split a CPU into so many '
+                         f'devices; name at most {MAX_DEVICES}.')
+    return indices
+
+
+def _accelerator_range(text: str, kind: str, first: int | None, last: int | None, must_exist: bool
+                       ) -> range:
+    """Returns the indices of 'gpu' (None, None), 'gpu:1' (1, None) or 'gpu:0-3' (0, 3)."""
+    num_devices = len(tf.config.list_physical_devices(kind))
+    if (last or first or 0) >= MAX_DEVICES:
+        raise ValueError(f'--devices has {text!r}; no machine has so many {kind}s: name those that '
+                         'it has.')
+
+    if first is None:
+        indices = range(num_devices)
+    else:
+        indices = range(first, (first if last is None else last) + 1)
+    exist = num_devices > 0 and max(indices, default=num_devices) < num_devices
+    if (must_exist or first is None) and not exist:
+        there = f'{num_devices} {kind}{"" if num_devices == 1 else "s"}'
+        raise ValueError(f'--devices={text}, but this machine has {there} that TensorFlow can use; '
+                         'name those, or cpu:N.')
+    return indices
+
+
+def _check_exist(names: Sequence[str], workers: Sequence[Worker]) -> None:
+    """Raises ValueError for a device of a worker that does not have it."""
+    existing = [name for worker in workers for name in (*worker.devices, *worker.others)]
+    existing_short = {_short(name) for name in existing}
+    for name in names:
+        if name.startswith('/job:worker') and _short(name) not in existing_short:
+            raise ValueError(f'--devices names {name}, but the {len(workers)} workers have '
+                             f'{", ".join(existing) or "no device"}.')
 
 
 def _short(name: str) -> str:
     return re.sub(r'/replica:\d+', '', name).lower()
+
+
+def _too_few(text: str, items: Sequence[_Item], names: Sequence[str], num_devices: int,
+             num_cells: int) -> ValueError:
+    """Returns the error for fewer places than cells, with a text that would be enough."""
+    listed = f' ({", ".join(names)})' if names else ''
+    cells_a_device = -(-num_cells // max(1, num_devices))
+    keeps_workers = _chooses_among_workers(items)
+    enough = ','.join(item.text if keeps_workers and item.workers
+                      else f'{cells_a_device}*{item.text}' for item in items)
+    return ValueError(f'{num_cells} cells need {num_cells} devices, but --devices={text} names '
+                      f'{len(names)}{listed}; name more, set '
+                      f'pipeline.num_cells={max(1, len(names))}, or write {enough} for several '
+                      'cells on each.')
+
+
+def _cpu_indices(names: Sequence[str]) -> Iterator[int]:
+    """Yields the indices of the CPU devices of this process."""
+    for name in names:
+        match = re.search(r'(?i)\bCPU:(\d+)', name)
+        if match and not name.startswith('/job:worker'):
+            yield int(match[1])
