@@ -1,20 +1,30 @@
 """Checkpoint: variables and a few facts about them on disk, whole or not at all.
 
-    checkpoints/step-00000123/variables.index, variables.data-...     TensorFlow's tensor bundle, keyed by path, never by cell
-                              metadata.json                           shapes, dtypes, the caller's metadata, lengths and a hash of
-                                                                      the files beside it, a checksum of its own
-    checkpoints/best.json                                             the step that is kept for its metric
-    checkpoints/tmp-*                                                 being written; left over after a kill, removed at the next start
-    checkpoints/old-step-*                                            in the way of a newer save of the same step
-    checkpoints/bad-step-*                                            damaged, kept for a person to look at, otherwise ignored
+    checkpoints/step-00000123/variables.index    TensorFlow's tensor bundle, keyed by path and never
+                              variables.data-... by cell
+                              metadata.json      shapes, dtypes, the caller's metadata, lengths and
+                                                 a hash of the files beside it, and a checksum
+    checkpoints/best.json                        the step that is kept for its metric
+    checkpoints/tmp-*                            being written; what a kill leaves over is removed
+                                                 at the next start
+    checkpoints/old-step-*                       in the way of a newer save of the same step
+    checkpoints/bad-step-*                       damaged; kept for a person to look at, and ignored
 
-A directory gets its final name by one rename when all its files are on the disk, so a kill at any moment leaves the checkpoints
-before it. Bits that rot later are found by the checksums that TensorFlow keeps for every tensor, files of two steps and parts of copies by
-what metadata.json says of the others. The process that trains writes and reads
-all files, so that workers on other machines need no file system in common.
+A directory gets its final name by one rename, when all its files are on the disk. So a kill at any
+moment leaves the checkpoints before it. Files can also be damaged later. TensorFlow keeps a
+checksum of every tensor, which finds bits that rot; metadata.json describes the other files, which
+finds files of two steps and copies that are not complete.
 
-    files.py         the files of one checkpoint           initialization.py  weights from another experiment
-    checkpointer.py  which are kept, which is restored     copier.py          what is written while training goes on
+The process that trains writes and reads all files, so that workers on other machines need no file
+system in common.
+
+    files.py           the files of one checkpoint
+    checkpointer.py    which checkpoints are kept, and which is restored
+    initialization.py  weights from another experiment
+    copier.py          the values of variables at one moment, to be written while training goes on
+    pacing.py          how much CPU time the thread that writes takes
+    room.py            whether the disk has room for a checkpoint
+    side_files.py      what a logdir holds besides its checkpoints
 """
 from lingpipe.checkpoint.checkpointer import Checkpointer
 from lingpipe.checkpoint.initialization import Initialization, initialize

@@ -1,14 +1,11 @@
-"""Checkpointer: the checkpoints of one experiment, which of them are kept, and which is restored."""
+"""Checkpointer: saves, keeps and restores the checkpoints of one experiment."""
 from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import shutil
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -17,11 +14,9 @@ from absl import logging
 
 from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.copier import Copier
+from lingpipe.checkpoint.pacing import Pacing
 
-_NICENESS = 10         # of the thread that writes: a tenth of a processor that others want
-_RESTS = 19.           # times as long as it works: a twentieth of a processor, whether others want it or not
-_SPREAD = 0.8          # of the time from one checkpoint to the next, at most: rests are shorter where the next would have to wait
-_HEAD_START_S = 0.2    # of the next step: while it begins, it and that thread would take turns at Python's lock
+Metadata = Mapping[str, Any]   # whatever JSON can hold
 
 
 class Checkpointer:
@@ -34,9 +29,10 @@ class Checkpointer:
     def __init__(self, directory: str, keep: int = 3, is_writer: bool = True):
         """
         Args:
-          directory: made if it is not there; a file there is set aside.
-          keep: how many of the newest stay; the best stays besides.
-          is_writer: whether this process may save. Only one does: an evaluation beside a training sets it to False.
+          directory: made if it is not there. A file in its place is set aside.
+          keep: how many of the newest checkpoints stay. The best one stays besides.
+          is_writer: whether this process may save. Only one does: an evaluation beside a run sets
+            it to False.
 
         Raises:
           ValueError: keep is below 1.
@@ -45,154 +41,180 @@ class Checkpointer:
         if keep < 1:
             raise ValueError(f'keep={keep} would keep no checkpoint; use 1 or more.')
         self.directory = directory
-        self._keep, self._is_writer = keep, is_writer
+        self._keep = keep
+        self._is_writer = is_writer
         self._damaged: set[int] = set()
+
+        # The save in the background, if there is one.
         self._copier: Copier | None = None
         self._thread: threading.Thread | None = None
-        self._began_s = -math.inf         # when the last save was begun; before, when `check` was first called
-        self._due_s = math.inf            # when it should have ended
-        self._rested_s = 0.               # the processor time of its thread when that last rested
-        self._hurry = threading.Event()   # somebody waits for what is written
         self._error: BaseException | None = None
+        self._pacing = Pacing()
+
         if is_writer:
             try:
                 side_files.make_directory(directory)
                 self._clean_up()
                 self._repair_best()
             except OSError as error:
-                raise OSError(f'checkpoints cannot be kept in {directory}: {error}; choose a logdir that can be written.') from error
+                raise OSError(f'checkpoints cannot be kept in {directory}: {error}; choose a '
+                              'logdir that can be written.') from error
 
     def steps(self) -> list[int]:
-        """The steps that are saved, oldest first."""
+        """Returns the steps that are saved, oldest first."""
         names = os.listdir(self.directory) if os.path.isdir(self.directory) else []
         return sorted(int(match[1]) for name in names if (match := files.STEP_NAME.fullmatch(name))
                       and os.path.isdir(os.path.join(self.directory, name)))
 
     # Saving.
 
-    def save(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any] | None = None,
-             spared: Iterable[int] = ()) -> str:
-        """Writes the variables, on whatever devices they are, and the metadata; then removes checkpoints that are not kept.
+    def save(self, step: int, variables: Mapping[str, tf.Variable],
+             metadata: Metadata | None = None, spared: Iterable[int] = ()) -> str:
+        """Writes the variables and the metadata, then removes checkpoints that are not kept.
 
         Args:
           step: the number of updates made. A checkpoint of the same step is replaced.
-          variables: by key: the path of the weight, or a name that tells what it is to which weight.
+          variables: on whatever devices, by key: the path of the weight, or a name that tells what
+            the variable is to which weight.
           metadata: whatever JSON can hold; `restore` returns it.
-          spared: steps whose checkpoints stay this time, whatever their number.
+          spared: steps whose checkpoints stay this time, even if they would not be kept.
 
         Returns:
           The directory of the checkpoint.
 
         Raises:
-          ValueError: metadata that is not JSON.
-          OSError: it cannot be written; what was saved before is still there.
+          ValueError: the metadata is not JSON.
+          OSError: the checkpoint cannot be written. What was saved before is still there.
           tf.errors.OpError: a variable cannot be read.
         """
         self.wait()
         facts = files.facts_of(step, variables, metadata or {})
         return self._write(step, facts, lambda key: variables[key].read_value(), spared)
 
-    def begin(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any] | None = None,
-              spared: Iterable[int] = ()) -> None:
-        """As save, but returns when every variable is copied, in the memory of its own process; a thread writes the copy.
+    def begin(self, step: int, variables: Mapping[str, tf.Variable],
+              metadata: Metadata | None = None, spared: Iterable[int] = ()) -> None:
+        """Copies the variables as `save` would write them, and lets a thread write the copy.
 
-        On a CPU a copy costs nothing until the variable is next updated, which then makes another; so weights and slots take their memory
-        twice until the files are written. The thread takes about a twentieth of a processor; more, if the next save comes as soon as this
-        one did and would have to wait; all it can get, when somebody waits. `check`, `wait` and the next save raise what it met.
+        Each value is copied in the memory of its own process. On a CPU a copy costs nothing until
+        the next update of the variable, which then makes another; so weights and slots take their
+        memory twice until the files are written.
+
+        The thread takes about a twentieth of a core. It takes more if the next save may come as
+        soon as this one did and would have to wait, and all it can get once somebody waits.
+        `check`, `wait` and the next save raise its error.
         """
         self.wait()
-        now_s = time.monotonic()
-        self._began_s, self._due_s = now_s, now_s + _SPREAD * (now_s - self._began_s)
+        self._pacing.begin_save()
         read = self.prepare(variables).copy()
-        self._hurry.clear()
-        self._thread = threading.Thread(target=self._write_beside, args=(step, variables, metadata or {}, read, spared),
+        self._pacing.begin_background()
+        self._thread = threading.Thread(target=self._write_in_background,
+                                        args=(step, variables, metadata or {}, read, spared),
                                         name=f'checkpoint of step {step}', daemon=True)
         self._thread.start()
 
     def prepare(self, variables: Mapping[str, tf.Variable]) -> Copier:
-        """Makes ready what `begin` copies these variables with, at 1 ms each, which its first call would take otherwise."""
+        """Returns what copies these variables for `begin`.
+
+        It is made once, which takes 1 ms a variable. Without this call, the first `begin` makes it.
+        """
         if self._copier is None or not self._copier.is_of(variables):
             self._copier = Copier(variables)
         return self._copier
 
     def check(self) -> None:
-        """Raises the error of a save that was begun, if it has failed by now. To be called after each step: the first call tells when
-        they began, and so how soon the save after the first may come."""
-        if self._began_s == -math.inf:
-            self._began_s = time.monotonic()
+        """Raises the error of a save in the background, if it has failed by now.
+
+        Call it after each step. The first call tells when steps began, and so how soon the save
+        after the first may come.
+        """
+        self._pacing.begin_steps()
         if self._thread is not None and not self._thread.is_alive():
             self.wait()
 
     def wait(self) -> None:
-        """Waits for the end of a save that was begun, and raises its error."""
-        self._hurry.set()
+        """Waits for the end of a save in the background, and raises its error."""
+        self._pacing.hurry()
         if self._thread is not None:
             self._thread.join()
-        self._thread, error, self._error = None, self._error, None
+            self._thread = None
+
+        error = self._error
+        self._error = None
         if error is not None:
             raise error
 
-    def _write_beside(self, step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any],
-                      read: Callable[[str], tf.Tensor], spared: Iterable[int]) -> None:
+    def _write_in_background(self, step: int, variables: Mapping[str, tf.Variable],
+                             metadata: Metadata, read: Callable[[str], tf.Tensor],
+                             spared: Iterable[int]) -> None:
         """What the thread does."""
-        self._hurry.wait(min(_HEAD_START_S, (self._due_s - time.monotonic()) / 4))
-        self._rested_s = time.thread_time()
-        with contextlib.suppress(OSError):
-            if sys.platform == 'linux':   # where it is the priority of a thread: steps come first
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        self._pacing.begin_thread()
         try:
             self._write(step, files.facts_of(step, variables, metadata), read, spared)
-        except BaseException as error:   # whatever it is, `check` raises it where somebody looks
+        except BaseException as error:   # `check` raises it, whatever it is, in the main thread
             self._error = error
 
-    def _write(self, step: int, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor], spared: Iterable[int]) -> str:
+    def _write(self, step: int, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor],
+               spared: Iterable[int]) -> str:
         assert self._is_writer, 'this Checkpointer only reads'
-        final, temporary = self.path(step), self.path(step, 'tmp-')
+        temporary = self.path(step, 'tmp-')
         try:
             _remove(temporary)
-            files.write(temporary, facts, read, self._rest)
-            for damaged in self._damaged & set(self.steps()):   # or they would count as the newest
-                os.replace(self.path(damaged), side_files.free_name(self.path(damaged, 'bad-')))
-            if os.path.isdir(final):
-                os.replace(final, self.path(step, 'old-'))
-            side_files.make_way(final)
-            os.replace(temporary, final)
-            files.sync(self.directory)
+            files.write(temporary, facts, read, self._pacing.rest)
+            self._give_final_name(step, temporary)
         except tf.errors.OpError:
             _remove(temporary)
             raise
         except OSError as error:
             _remove(temporary)
-            saved = self.steps()
-            raise OSError(f'the checkpoint of step {step} cannot be written to {self.directory}: {files.sentence(error)}; '
-                          f'{f"that of step {saved[-1]} is still whole" if saved else "there is none before it"}. Make room or '
-                          'choose another logdir.') from error
+            steps = self.steps()
+            before = (f'that of step {steps[-1]} is still whole' if steps
+                      else 'there is none before it')
+            raise OSError(f'the checkpoint of step {step} cannot be written to {self.directory}: '
+                          f'{files.sentence(error)}; {before}. Make room or choose another '
+                          'logdir.') from error
+
         self._damaged.clear()
         self._clean_up()
         self._prune([step, *spared])
-        return final
+        return self.path(step)
 
-    def _rest(self, num_left: int) -> None:
-        """Leaves the processor to others, as long as the work since the last rest wants it; so many rests and parts of work are left."""
-        worked_s = time.thread_time() - self._rested_s
-        self._hurry.wait(max(0., min(_RESTS * worked_s, (self._due_s - time.monotonic()) / num_left)))
-        self._rested_s = time.thread_time()
+    def _give_final_name(self, step: int, temporary: str) -> None:
+        """Renames a directory that is written, after moving others out of its way."""
+        # Damaged checkpoints would count as the newest if they are of later steps.
+        for damaged in self._damaged & set(self.steps()):
+            os.replace(self.path(damaged), side_files.free_name(self.path(damaged, 'bad-')))
+
+        final = self.path(step)
+        if os.path.isdir(final):
+            os.replace(final, self.path(step, 'old-'))
+        side_files.make_way(final)
+        os.replace(temporary, final)
+        files.sync(self.directory)
+
+    # The best checkpoint.
 
     def mark_best(self, step: int, value: float, higher_is_better: bool = True) -> bool:
-        """Keeps the checkpoint of `step`, if value is better than that of the best so far; returns whether it is."""
+        """Keeps the checkpoint of `step` if its value is better than that of the best so far.
+
+        Returns:
+          Whether it is.
+        """
         self.wait()
         best = self.best()
-        if not value == value or best is not None and not (value > best[1] if higher_is_better else value < best[1]):
+        is_number = value == value
+        if not is_number or best is not None and not _is_better(value, best[1], higher_is_better):
             return False
         if step not in self.steps():
-            logging.warning('step %d has the best value, %g, but its checkpoint is gone; keep more of them', step, value)
+            logging.warning('step %d has the best value, %g, but its checkpoint is gone; keep more '
+                            'of them', step, value)
             return False
+
         side_files.write_text(self._best_path, json.dumps({'step': step, 'value': value}))
         files.sync(self.directory)
         return True
 
     def best(self) -> tuple[int, float] | None:
-        """(step, value) of the best checkpoint, or None."""
+        """Returns (step, value) of the best checkpoint, or None."""
         best = self._read_best()
         return best if best and best[0] in self.steps() else None
 
@@ -201,65 +223,67 @@ class Checkpointer:
         return os.path.join(self.directory, 'best.json')
 
     def _read_best(self) -> tuple[int, float] | None:
-        """What best.json says; None if there is none that can be read."""
+        """Returns what best.json says; None if the file is not there or cannot be read."""
         try:
             with open(self._best_path, encoding='utf-8') as file:
                 best = json.load(file)
-            step, value = best['step'], best['value']
+            step = best['step']
+            value = best['value']
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         is_right = type(step) is int and type(value) in (int, float) and value == value
         return (step, float(value)) if is_right else None
 
     def _repair_best(self) -> None:
-        """Sets best.json aside if it cannot be read; the caller may know the best from elsewhere."""
+        """Sets best.json aside if it cannot be read; the caller may know the best otherwise."""
         if os.path.lexists(self._best_path) and self._read_best() is None:
             side_files.set_aside(self._best_path, 'it does not name the best checkpoint')
 
     # Restoring.
 
     def restore(self, variables: Mapping[str, tf.Variable], step: int | None = None,
-                check: Callable[[Mapping[str, Any]], None] = lambda metadata: None) -> dict[str, Any] | None:
-        """Assigns all variables from the newest checkpoint that is whole; each that is not is reported in the log.
+                check: Callable[[Metadata], None] = lambda metadata: None
+                ) -> dict[str, Any] | None:
+        """Assigns all variables from the newest checkpoint that is whole.
+
+        Each newer checkpoint, which is damaged, is reported in the log.
 
         Args:
           variables: exactly those that were saved.
           step: of another checkpoint than the newest, as for an evaluation.
-          check: is given the metadata before any variable is assigned; raises ValueError to refuse the checkpoint.
+          check: a function of the metadata, called before any variable is assigned. It raises
+            ValueError to refuse the checkpoint.
 
         Returns:
           The metadata that was saved, with 'step'; None if there is no checkpoint.
 
         Raises:
-          ValueError: keys, shapes or dtypes differ; `step` is not there; checkpoints are there and none is whole; or what `check`
-            raises.
+          ValueError: keys, shapes or dtypes differ, there is no checkpoint of `step`, all of the
+            checkpoints are damaged, or `check` refuses the one that is whole.
         """
         steps = self.steps()
         if step is not None and step not in steps:
-            raise ValueError(f'{self.directory} has no checkpoint of step {step}; it has {", ".join(map(str, steps)) or "none"}.')
+            raise ValueError(f'{self.directory} has no checkpoint of step {step}; it has '
+                             f'{", ".join(map(str, steps)) or "none"}.')
+
         failures = []
         for candidate in [step] if step is not None else reversed(steps):
             path = self.path(candidate)
             try:
-                facts = files.read_facts(path)
-                check(facts['metadata'])
-                files.check_same(path, facts['variables'], variables)
-                files.assign(path, ((variable, key) for key, variable in variables.items()))
-                if 'files' not in facts:
-                    logging.warning('checkpoint %s was written by an older lingpipe, which did not note which files belong '
-                                    'together; its tensors had the right checksums', path)
-                return {**facts['metadata'], 'step': facts['step']}
+                return _restore_one(path, variables, check)
             except files.DamagedError as error:
                 failures.append(f'{path}: {error}')
                 self._damaged.add(candidate)
                 logging.warning('checkpoint %s is damaged and not used: %s', path, error)
+
         if failures:
-            raise ValueError(f'none of the {len(failures)} checkpoints can be read; variables may be changed in part. Restore the files '
-                             f'from a copy, or choose another logdir to start anew. {" ".join(failures)}')
+            raise ValueError(f'none of the {len(failures)} checkpoints can be read; variables may '
+                             'be changed in part. Restore the files from a copy, or choose another '
+                             f'logdir to start anew. {" ".join(failures)}')
         return None
 
     def newest_metadata(self) -> dict[str, Any]:
-        """The metadata of the newest checkpoint whose files belong together; {} if there is none."""
+        """Returns the metadata of the newest checkpoint whose files belong together, or {}."""
         for step in reversed(self.steps()):
             with contextlib.suppress(files.DamagedError):
                 return dict(files.read_facts(self.path(step))['metadata'])
@@ -268,18 +292,8 @@ class Checkpointer:
     # The directory.
 
     def path(self, step: int, prefix: str = '') -> str:
-        """The directory of a step's checkpoint; of one that is not in use, with a prefix."""
+        """Returns the directory of a step's checkpoint; with a prefix, of one not in use."""
         return os.path.join(self.directory, f'{prefix}step-{step:08d}')
-
-    def _clean_up(self) -> None:
-        """Removes what a kill has left, and finishes a replacement that it has interrupted."""
-        for name in sorted(os.listdir(self.directory)):
-            path, replaced = os.path.join(self.directory, name), os.path.join(self.directory, name[4:])
-            if name.startswith('old-') and os.path.isdir(path) and not os.path.isdir(replaced):
-                side_files.make_way(replaced)
-                os.replace(path, replaced)
-            elif name.startswith(('tmp-', 'old-')):
-                _remove(path)
 
     def prune(self) -> None:
         """Removes the checkpoints that were spared and are not kept otherwise."""
@@ -287,17 +301,58 @@ class Checkpointer:
         self._prune([])
 
     def _prune(self, spared: Iterable[int]) -> None:
+        steps = self.steps()
         best = self.best()
-        kept = {*spared, *self.steps()[-self._keep:], *([best[0]] if best else [])}
-        for step in self.steps():
-            if step not in kept:
-                with contextlib.suppress(OSError):   # an evaluation may be reading it; the next save tries again
+        kept_steps = {*spared, *steps[-self._keep:]}
+        if best:
+            kept_steps.add(best[0])
+
+        for step in steps:
+            if step not in kept_steps:
+                # An evaluation may be reading the files; the next save tries again.
+                with contextlib.suppress(OSError):
                     os.replace(self.path(step), self.path(step, 'tmp-gone-'))
                     shutil.rmtree(self.path(step, 'tmp-gone-'))
 
+    def _clean_up(self) -> None:
+        """Removes what a kill has left, and finishes a replacement that a kill has interrupted."""
+        for name in sorted(os.listdir(self.directory)):
+            path = os.path.join(self.directory, name)
+            replaced = os.path.join(self.directory, name.removeprefix('old-'))
+            if name.startswith('old-') and os.path.isdir(path) and not os.path.isdir(replaced):
+                side_files.make_way(replaced)
+                os.replace(path, replaced)
+            elif name.startswith(('tmp-', 'old-')):
+                _remove(path)
+
+
+def _is_better(value: float, other: float, higher_is_better: bool) -> bool:
+    return value > other if higher_is_better else value < other
+
+
+def _restore_one(path: str, variables: Mapping[str, tf.Variable],
+                 check: Callable[[Metadata], None]) -> dict[str, Any]:
+    """Assigns all variables from one checkpoint; returns and raises as `restore` does.
+
+    Raises:
+      files.DamagedError: the checkpoint is damaged; some variables may be assigned.
+    """
+    facts = files.read_facts(path)
+    check(facts['metadata'])
+    files.check_same(path, facts['variables'], variables)
+    files.assign(path, ((variable, key) for key, variable in variables.items()))
+
+    if 'files' not in facts:
+        logging.warning('checkpoint %s was written by an older lingpipe, which did not note which '
+                        'files belong together; its tensors had the right checksums', path)
+    return {**facts['metadata'], 'step': facts['step']}
+
 
 def _remove(path: str) -> None:
-    """Removes a directory with all that is in it, or a file, if there is one; a warning says what cannot be removed."""
+    """Removes a file, or a directory with all that is in it, if there is one.
+
+    A warning says what cannot be removed.
+    """
     try:
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)

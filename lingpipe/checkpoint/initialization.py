@@ -13,83 +13,105 @@ from absl import logging
 from lingpipe.checkpoint import files
 from lingpipe.checkpoint.checkpointer import Checkpointer
 
+Rules = Sequence[tuple[str, str | None]]   # (regular expression, replacement); see `initialize`
+
 
 @dataclasses.dataclass(frozen=True)
 class Initialization:
-    """What `initialize` did. Keys are ours; theirs are those of the source.
+    """What `initialize` did.
 
     Attributes:
       source: the directory of the checkpoint.
-      taken: ours -> theirs.
-      not_taken: ours -> why not.
+      taken: the key of each variable that was assigned -> the key in the checkpoint.
+      not_taken: the key of each other variable -> why it was not assigned.
     """
     source: str
     taken: dict[str, str]
     not_taken: dict[str, str]
 
     def text(self) -> str:
-        """One line for every variable, those that were not taken first."""
-        lines = [f'{len(self.taken)} of {len(self.taken) + len(self.not_taken)} variables are taken from {self.source}.']
+        """Returns a line for every variable, those that were not taken first."""
+        num_variables = len(self.taken) + len(self.not_taken)
+        lines = [f'{len(self.taken)} of {num_variables} variables are taken from {self.source}.']
         lines += [f'  not taken  {key}: {why}' for key, why in self.not_taken.items()]
-        lines += [f'  taken      {key}' + (f' from {theirs}' if theirs != key else '') for key, theirs in self.taken.items()]
+        for key, source_key in self.taken.items():
+            source = f' from {source_key}' if source_key != key else ''
+            lines.append(f'  taken      {key}{source}')
         return '\n'.join(lines) + '\n'
 
 
-def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Sequence[tuple[str, str | None]],
-               check: Callable[[Mapping[str, Any], Iterable[str]], None] = lambda metadata, keys: None) -> Initialization:
+def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rules,
+               check: Callable[[Mapping[str, Any], Iterable[str]], None]
+               = lambda metadata, keys: None) -> Initialization:
     """Assigns some variables from another experiment's checkpoint.
 
     Args:
-      variables: ours, by key.
-      source_dir: the other's logdir, its directory of checkpoints (the newest whole one is used), or one checkpoint.
-      rules: (regular expression, replacement): the first that matches the whole of our key says which of theirs is taken,
-        with groups as in re.sub (r'encoder/(.*)', r'model/encoder/\\1'); a replacement of None takes nothing. Keys without a rule
-        stay as they are.
-      check: is given the metadata of the source and our keys for which something is taken, before anything is; raises ValueError to
-        refuse.
+      variables: by key.
+      source_dir: the logdir of the other experiment, its directory of checkpoints (the newest that
+        is whole is used), or one checkpoint.
+      rules: (regular expression, replacement). The first expression that matches the whole key of a
+        variable says which tensor of the checkpoint is taken, with groups as in re.sub
+        (r'encoder/(.*)', r'model/encoder/\\1'). With a replacement of None, nothing is taken.
+        Variables without a rule stay as they are.
+      check: a function of the checkpoint's metadata and of the keys that are going to be assigned,
+        called before any is. It raises ValueError to refuse.
 
     Raises:
-      ValueError: no checkpoint there, a rule that matches no key, nothing that could be taken, or what `check` raises.
+      ValueError: there is no checkpoint, a rule matches no key, nothing could be taken, or `check`
+        refuses.
     """
     for pattern, _ in rules:
         if not any(re.fullmatch(pattern, key) for key in variables):
-            raise ValueError(f'the rule {pattern!r} matches none of the {len(variables)} variables; they look like '
-                             f'{", ".join(list(variables)[:3])}. A rule must match the whole path: correct or remove it.')
+            raise ValueError(f'the rule {pattern!r} matches none of the {len(variables)} '
+                             f'variables; they look like {", ".join(list(variables)[:3])}. A rule '
+                             'must match the whole path: correct or remove it.')
+
     for path, facts in _whole_ones(source_dir):
         report = _planned(variables, path, facts['variables'], rules)
         check(facts['metadata'], report.taken)
         try:
-            files.assign(path, ((variables[key], theirs) for key, theirs in report.taken.items()))
+            files.assign(path, ((variables[key], source_key)
+                                for key, source_key in report.taken.items()))
             return report
         except files.DamagedError as error:
             logging.warning('checkpoint %s is damaged and not used: %s', path, error)
     raise AssertionError('_whole_ones has raised an error')
 
 
-def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Mapping[str, Any],
-             rules: Sequence[tuple[str, str | None]]) -> Initialization:
-    """What is to be taken from the checkpoint `path` by the rules; see `initialize`."""
+def _planned(variables: Mapping[str, tf.Variable], path: str, saved: files.Kinds, rules: Rules
+             ) -> Initialization:
+    """Returns what the rules take from the checkpoint `path`; see `initialize`."""
     report = Initialization(path, {}, {})
     for key, variable in variables.items():
-        match, replacement = next(((m, r) for p, r in rules if (m := re.fullmatch(p, key))), (None, None))
-        if match is None or replacement is None:
-            report.not_taken[key] = 'no rule for it' if match is None else 'by a rule'
+        match, replacement = next(((match, replacement) for pattern, replacement in rules
+                                   if (match := re.fullmatch(pattern, key))), (None, None))
+        if match is None:
+            report.not_taken[key] = 'no rule for it'
             continue
-        theirs = match.expand(replacement)
-        there = saved.get(theirs)
-        if there is None:
-            report.not_taken[key] = f'there is no {theirs}'
-        elif there['shape'] != variable.shape.as_list():
-            report.not_taken[key] = f'its shape is {variable.shape.as_list()}, and {there["shape"]} there'
+        if replacement is None:
+            report.not_taken[key] = 'by a rule'
+            continue
+
+        source_key = match.expand(replacement)
+        kind = saved.get(source_key)
+        shape = variable.shape.as_list()
+        if kind is None:
+            report.not_taken[key] = f'there is no {source_key}'
+        elif kind['shape'] != shape:
+            report.not_taken[key] = f'its shape is {shape}, and {kind["shape"]} there'
         else:
-            report.taken[key] = theirs
+            report.taken[key] = source_key
+
     if not report.taken:
         raise ValueError(f'nothing could be taken from {path}: correct the rules. {report.text()}')
     return report
 
 
 def find_whole(source_dir: str) -> tuple[str, dict[str, Any]]:
-    """A checkpoint's directory and facts, from a logdir, a directory of checkpoints or the directory itself.
+    """Returns the directory and the facts of the newest checkpoint that is whole.
+
+    Args:
+      source_dir: a logdir, a directory of checkpoints, or one checkpoint.
 
     Raises:
       ValueError: there is none that can be read.
@@ -98,13 +120,19 @@ def find_whole(source_dir: str) -> tuple[str, dict[str, Any]]:
 
 
 def _whole_ones(source_dir: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """As find_whole, but every checkpoint there, the newest first; raises ValueError where another is asked for and there is none."""
+    """Yields what find_whole returns for every checkpoint there, the newest first.
+
+    Raises:
+      ValueError: another checkpoint is asked for, and there is none.
+    """
     if files.STEP_NAME.fullmatch(os.path.basename(os.path.normpath(source_dir))):
         candidates = [source_dir]
     else:
-        below = os.path.join(source_dir, 'checkpoints')
-        reader = Checkpointer(below if os.path.isdir(below) else source_dir, is_writer=False)
+        subfolder = os.path.join(source_dir, 'checkpoints')
+        folder = subfolder if os.path.isdir(subfolder) else source_dir
+        reader = Checkpointer(folder, is_writer=False)
         candidates = [reader.path(step) for step in reversed(reader.steps())]
+
     failures = []
     for path in candidates:
         try:
@@ -114,5 +142,5 @@ def _whole_ones(source_dir: str) -> Iterator[tuple[str, dict[str, Any]]]:
             logging.warning('checkpoint %s is damaged and not used: %s', path, error)
             continue
         yield path, facts
-    raise ValueError(f'{source_dir} has no checkpoint that can be read; name a logdir, its checkpoints or one step-... in it. '
-                     f'{" ".join(failures)}'.rstrip())
+    raise ValueError(f'{source_dir} has no checkpoint that can be read; name a logdir, its '
+                     f'checkpoints or one step-... in it. {" ".join(failures)}'.rstrip())

@@ -1,7 +1,8 @@
-"""Side files: what a logdir holds besides its checkpoints. Whatever is found in their place, a run goes on.
+"""Side files: what a logdir holds besides its checkpoints.
 
-What is damaged or in the way is renamed to NAME.bad, so that nothing is lost, and a warning says
-so. Warnings go to stderr and, within `warnings_into`, also to the log of the run.
+A run goes on whatever stands in the place of such a file. What is damaged or in the way is renamed
+to NAME.bad, so that nothing is lost, and a warning says so. Warnings go to stderr and, within
+`warnings_into`, also to the log of the run.
 """
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from absl import logging
 
 
 def free_name(path: str) -> str:
-    """The path itself if nothing is there, or else the first of PATH-2, PATH-3, ... that is free."""
-    name, number = path, 1
+    """Returns the path if nothing is there, or else the first free one of PATH-2, PATH-3, ..."""
+    name = path
+    number = 1
     while os.path.lexists(name):
         number += 1
         name = f'{path}-{number}'
@@ -24,7 +26,7 @@ def free_name(path: str) -> str:
 
 
 def set_aside(path: str, why: str) -> None:
-    """Renames what is at a path to PATH.bad and warns; if that cannot be done, the warning says so.
+    """Renames what is at a path to PATH.bad and warns. If it cannot, the warning says so.
 
     Args:
       path: a file or a directory.
@@ -34,13 +36,17 @@ def set_aside(path: str, why: str) -> None:
     try:
         os.replace(path, new)
     except OSError as error:
-        logging.warning('%s cannot be used: %s; nor can it be renamed: %s', path, why, error.strerror)
+        logging.warning('%s cannot be used: %s; nor can it be renamed: %s', path, why,
+                        error.strerror)
     else:
         logging.warning('%s cannot be used: %s; it is now %s', path, why, os.path.basename(new))
 
 
 def make_way_for_file(path: str) -> None:
-    """Sets aside what stands where a file is to be written and is none: a directory, a pipe, a link to nowhere."""
+    """Sets aside what is not a file but stands where one is to be written.
+
+    It may be a directory, a pipe, or a link to nowhere.
+    """
     if os.path.islink(path) and not os.path.isdir(os.path.dirname(os.path.realpath(path))):
         set_aside(path, 'it is a link to a place that does not exist')
     with contextlib.suppress(OSError):
@@ -61,7 +67,8 @@ def make_directory(path: str) -> None:
     Raises:
       OSError: it cannot be made.
     """
-    if os.path.isfile(path) or os.path.islink(path) and not os.path.exists(path):   # but no device
+    is_dangling = os.path.islink(path) and not os.path.exists(path)
+    if os.path.isfile(path) or is_dangling:   # a device such as /dev/null stays
         set_aside(path, 'it is not a directory')
     os.makedirs(path, exist_ok=True)
 
@@ -75,8 +82,8 @@ def write_text(path: str, text: str) -> None:
     new = f'{path}.new'
     with contextlib.suppress(OSError):
         os.remove(new)   # a kill may have left it
-    for one in (path, new):
-        make_way_for_file(one)
+    make_way_for_file(path)
+    make_way_for_file(new)
     with open(new, 'w', encoding='utf-8') as file:
         file.write(text)
         file.flush()
@@ -85,7 +92,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def end_last_line(path: str) -> None:
-    """Ends the last line of a file if a kill cut it short, so that what is appended begins a new line.
+    """Ends the last line of a file if a kill cut it short, so that appended text starts a new line.
 
     Raises:
       OSError: the file cannot be written.
@@ -100,7 +107,7 @@ def end_last_line(path: str) -> None:
 
 @contextlib.contextmanager
 def warnings_into(path: str) -> Iterator[None]:
-    """Within it, all warnings of this package are also appended to a file, unless it cannot be written."""
+    """Appends all warnings of this package within it to a file too, if the file can be written."""
     handler = _Appender(path)
     logger = logging.get_absl_logger()
     logger.addHandler(handler)
@@ -112,7 +119,7 @@ def warnings_into(path: str) -> Iterator[None]:
 
 
 class _Appender(standard_logging.Handler):
-    """Appends warnings to a file. It opens the file for each, since the file may be set aside in between."""
+    """Appends warnings to a file, which it opens for each, since the file may be set aside."""
 
     def __init__(self, path: str):
         super().__init__(standard_logging.WARNING)

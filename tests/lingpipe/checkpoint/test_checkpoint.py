@@ -161,7 +161,7 @@ ANOTHER = 'is not the file that was written with metadata.json, but of another c
     ('metadata.json', 'metadata.json is of step 4, so the files may be of two steps'), ('*', 'metadata.json is of step 4')])
 def test_files_of_two_steps_are_no_checkpoint(tmp_path, caplog, monkeypatch, pattern, why):
     """Variables of step 203 that a partial copy had put into step 210 were restored as step 210."""
-    monkeypatch.setattr('lingpipe.checkpoint.files._CHUNK_BYTES', (0, 20))
+    monkeypatch.setattr('lingpipe.checkpoint.files.CHUNK_BYTES', (0, 20))
     checkpointer = saved(tmp_path, 4, 5)
     for path in tmp_path.glob(f'step-00000004/{pattern}'):
         shutil.copy(path, tmp_path / 'step-00000005')
@@ -453,25 +453,25 @@ def test_error_of_the_background_is_raised_once_by_the_next_look(tmp_path, monke
 
 
 def test_large_networks_are_written_a_few_variables_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr('lingpipe.checkpoint.files._CHUNK_BYTES', (0, 20))
+    monkeypatch.setattr('lingpipe.checkpoint.files.CHUNK_BYTES', (0, 20))
     checkpointer = saved(tmp_path, 1)
     assert len(list(tmp_path.glob('step-00000001/variables.data-*'))) == 3
     assert checkpointer.restore(variables := make_variables()) and values_of(variables) == {1.}
 
 
 def test_writer_rests_before_each_part(tmp_path, monkeypatch):
-    monkeypatch.setattr('lingpipe.checkpoint.files._CHUNK_BYTES', (0, 20))
+    monkeypatch.setattr('lingpipe.checkpoint.files.CHUNK_BYTES', (0, 20))
     rests = []
 
     def rest(self, num_left):
         rests.append((num_left, len(list(tmp_path.glob('tmp-*/parts/*.index')))))
-    monkeypatch.setattr(Checkpointer, '_rest', rest)
+    monkeypatch.setattr('lingpipe.checkpoint.pacing.Pacing.rest', rest)
     saved(tmp_path, 1)
     assert rests == [(5, 0), (4, 1), (3, 2), (2, 3), (1, 0)]   # the last two: before parts are joined, and put on the disk
 
 
 def test_writer_rests_until_somebody_waits_for_it(tmp_path, monkeypatch):
-    monkeypatch.setattr('lingpipe.checkpoint.checkpointer._RESTS', 1e9)
+    monkeypatch.setattr('lingpipe.checkpoint.pacing.RESTS', 1e9)
     checkpointer = Checkpointer(str(tmp_path))
     checkpointer.begin(1, make_variables(1.))
     deadline_s = time.monotonic() + 60.
@@ -486,8 +486,8 @@ def test_writer_rests_until_somebody_waits_for_it(tmp_path, monkeypatch):
 
 
 def test_rests_are_shorter_where_the_next_checkpoint_would_have_to_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr('lingpipe.checkpoint.files._CHUNK_BYTES', (0, 20))
-    monkeypatch.setattr('lingpipe.checkpoint.checkpointer._RESTS', 1e9)
+    monkeypatch.setattr('lingpipe.checkpoint.files.CHUNK_BYTES', (0, 20))
+    monkeypatch.setattr('lingpipe.checkpoint.pacing.RESTS', 1e9)
     checkpointer = Checkpointer(str(tmp_path))
     checkpointer.check()   # after the first step
     checkpointer.begin(1, make_variables(1.))   # soon after: so is the next, as far as one can know
@@ -513,7 +513,7 @@ def test_what_copies_variables_is_traced_once(tmp_path, monkeypatch):
 @pytest.mark.parametrize('has_packed_handles', [True, False])   # False: as on devices with a memory of their own
 def test_copies_are_those_of_every_device_and_dtype(monkeypatch, has_packed_handles):
     if not has_packed_handles:
-        monkeypatch.setattr(Copier, '_handles', lambda self, group: [self._variables[key].handle for key in group])
+        monkeypatch.setattr('lingpipe.checkpoint.copier.is_in_host_memory', lambda device: False)
     values = {'bfloat16': [1.5, 2.], 'int64': 2 ** 60, 'bool': [True], 'float32': np.zeros([2, 0]), 'string': ['one', ''], 'uint8': [[3]]}
     variables = {}
     for i, (dtype, value) in enumerate(values.items()):
