@@ -1,7 +1,9 @@
 """The process: what exists once in it, and what it says when it ends.
 
-    tensorflow_import.py    TensorFlow's import, quiet, or with a clear sentence
+    tensorflow_import.py    TensorFlow's import: quiet, or with a clear sentence
     tensorflow_settings.py  devices, threads, memory and Grappler: before TensorFlow's first op
-    stop_signals.py         SIGTERM and Ctrl-C       closed_pipe.py   a command whose reader has gone
-    error_text.py           an exception, in words   process_name.py  what others are told who holds something
+    stop_signals.py         SIGTERM and Ctrl-C
+    closed_pipe.py          a command whose reader has gone
+    error_text.py           an exception, in words
+    process_name.py         what others are told about who holds a logdir or a worker
 """

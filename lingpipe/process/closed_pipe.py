@@ -1,8 +1,11 @@
-"""Closed pipe: a command whose reader has gone, as in `command | head`, ends quietly; a training or a worker goes on.
+"""Closed pipe: a command whose reader has gone, as in `command | head`, ends quietly.
 
-Python raises BrokenPipeError for the next line that is printed, and again when the interpreter flushes the
-standard output at its end. Without Python, SIGPIPE would end the command; it would also end a training that
-writes to a connection, so the signal stays ignored.
+A run or a worker goes on without its reader.
+
+Python raises BrokenPipeError for the next line that is printed, and again when the interpreter
+flushes the standard output at its end. The obvious way is to restore the default action of SIGPIPE,
+which ends the command. But it would also end a run whose connection breaks while it writes, so the
+signal stays ignored.
 """
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ EXIT_CODE = 141   # 128 + SIGPIPE, as shells count a command that the signal has
 
 
 def ends_quietly(command: Callable[[], int]) -> int:
-    """Runs a command, and returns its exit code, or EXIT_CODE if nobody reads its standard output any more.
+    """Runs a command, and returns its exit code, or EXIT_CODE if its standard output has no reader.
 
     Raises:
-      BaseException: whatever else the command raises, SystemExit included, whether anybody reads or not.
+      BaseException: whatever else the command raises, SystemExit included, whether anybody reads or
+        not.
     """
     try:
         code = command()
@@ -30,7 +34,7 @@ def ends_quietly(command: Callable[[], int]) -> int:
             raise
         discard_output()
         return EXIT_CODE
-    except BaseException:   # It says more than a closed pipe does.
+    except BaseException:   # it says more than a closed pipe does
         try:
             _flush()
         except OSError:
@@ -39,7 +43,7 @@ def ends_quietly(command: Callable[[], int]) -> int:
 
 
 def say(text: str, out: TextIO) -> None:
-    """Prints a line at once, for a process that goes on though nobody reads `out` any more, or its disk is full."""
+    """Prints a line at once, for a process that goes on if `out` has no reader or a full disk."""
     try:
         print(text, file=out, flush=True)
     except OSError:
@@ -47,7 +51,7 @@ def say(text: str, out: TextIO) -> None:
 
 
 def discard_output(descriptor: int = 1) -> None:
-    """Lets all that is printed from now on, and what is still in the buffer, go nowhere."""
+    """Discards all that is printed from now on, and what is still in the buffer."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, descriptor)
     os.close(null)

@@ -1,9 +1,9 @@
-"""TensorFlow's import: without notices on stderr, and with a clear sentence when TensorFlow is missing.
+"""TensorFlow's import: without notices on stderr, or with a clear sentence if it is missing.
 
-TF_CPP_MIN_LOG_LEVEL cannot hold back what TensorFlow's libraries write while they are loaded, such
-as the notice about oneDNN. File descriptor 2 therefore leads to memory during the import, and what
-was written is shown only if the import fails. Whoever sets TF_CPP_MIN_LOG_LEVEL to 0 or 1 sees
-everything.
+The obvious way is to set TF_CPP_MIN_LOG_LEVEL, but it cannot hold back what TensorFlow's libraries
+write while they are loaded, such as the notice about oneDNN. File descriptor 2 therefore leads to
+memory during the import, and what was written is shown only if the import fails. A user who sets
+TF_CPP_MIN_LOG_LEVEL to 0 or 1 sees everything.
 """
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ def check_installed() -> None:
 
 
 def quiet() -> None:
-    """Makes the first import of TensorFlow in this process, whoever does it, write nothing to stderr.
+    """Makes the first import of TensorFlow in this process write nothing to stderr.
 
     It does nothing if TensorFlow is imported already, or if the environment asks for its messages.
     """
     os.environ.setdefault(LOG_LEVEL, '2')
+    shows_all = os.environ[LOG_LEVEL] in ('0', '1')
     is_hooked = any(isinstance(finder, _QuietFinder) for finder in sys.meta_path)
-    if os.environ[LOG_LEVEL] not in ('0', '1') and 'tensorflow' not in sys.modules and not is_hooked:
+    if not shows_all and not is_hooked and 'tensorflow' not in sys.modules:
         sys.meta_path.insert(0, _QuietFinder())
 
 
@@ -46,7 +47,7 @@ class _QuietFinder(importlib.abc.MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
                   ) -> importlib.machinery.ModuleSpec | None:
-        """The spec of tensorflow; None, which leaves it to the other finders, for any other module."""
+        """Returns the spec of tensorflow; for other modules None, which asks the other finders."""
         if fullname != 'tensorflow':
             return None
 
@@ -63,11 +64,11 @@ class _QuietLoader(importlib.abc.Loader):
         self._loader = loader
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """As the loader that it stands for."""
+        """Does what the loader does that it stands for."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """As the loader that it stands for, which the module then keeps."""
+        """Runs the module by the loader that it stands for, which the module then keeps."""
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self._loader
         with held_back_stderr():
@@ -76,13 +77,14 @@ class _QuietLoader(importlib.abc.Loader):
 
 @contextlib.contextmanager
 def held_back_stderr() -> Iterator[None]:
-    """Holds back what is written to file descriptor 2, by libraries too, and shows it only if the body raises.
+    """Holds back what is written to file descriptor 2, and shows it only if the body raises.
 
-    If the process crashes in the body, stderr gets Python's traceback of the place.
+    That includes what libraries write. If the process crashes in the body, stderr gets Python's
+    traceback of the place.
     """
     try:
         stderr = os.dup(2)
-    except OSError:   # The process has no stderr.
+    except OSError:   # the process has no stderr
         yield
         return
 

@@ -1,4 +1,7 @@
-"""TensorFlow's settings: logical devices, threads and memory, which must be set before TensorFlow's first op, and Grappler."""
+"""TensorFlow's settings: logical devices, threads, memory and Grappler.
+
+All but Grappler must be set before TensorFlow's first op.
+"""
 from __future__ import annotations
 
 import ctypes
@@ -6,81 +9,100 @@ import sys
 
 import tensorflow as tf
 
-# glibc keeps freed tensors for reuse but, before 2.38, rarely finds one that fits an aligned request: the process grows to twice what
-# it uses. Larger tensors than this get pages of their own, given back when freed. Measured: 8.7 bytes a weight in place of 20.7 (SGD,
-# 100 M weights), and no slower on Transformers, whose activations are smaller; at 256 kB a step took 1.6 times as long.
+# glibc keeps freed tensors for reuse. Before version 2.38 it rarely finds one that fits an aligned
+# request, and the process grows to twice what it uses. Tensors larger than this get pages of their
+# own, which are given back when the tensor is freed. Measured: 8.7 bytes a weight in place of 20.7
+# (SGD, 100 M weights), and no slower on Transformers, whose activations are smaller. At 256 kB a
+# step took 1.6 times as long.
 _MMAP_THRESHOLD_BYTES = 2 << 20
-_M_MMAP_THRESHOLD = -3  # of malloc.h
+_M_MMAP_THRESHOLD = -3   # malloc.h
 
-# Tensors that fit into what is kept at the end of a thread's heap need no new pages, which took a step of convolutions as long as its
-# work. Measured: AmoebaNet-D (3, 16) of 32 pixels 236 -> 414 examples/s, (3, 32) of 64 pixels 122 -> 239; with half as much 298 and 101.
-# The price is up to so much memory for each thread that runs ops: 180 MB in all with two cells.
+# glibc keeps this much at the end of the heap of a thread, where tensors that fit need no new
+# pages. New pages took a step of convolutions as long as its work. Measured: AmoebaNet-D (3, 16) of
+# 32 pixels went from 236 to 414 examples/s, (3, 32) of 64 pixels from 122 to 239; with half as much
+# memory, 298 and 101. The price is up to so much memory for each thread that runs ops: 180 MB in
+# all with two cells.
 _TOP_PAD_BYTES = 64 << 20   # the most that glibc gives the heap of a thread
-_M_TOP_PAD = -2
+_M_TOP_PAD = -2             # malloc.h
 
-# The CPU of this process, whichever devices hold cells: mini-batches come from it, results and checkpoints go to it.
+# The CPU of this process, whichever devices hold cells. Mini-batches come from it, results and
+# checkpoints go to it.
 HOME = '/job:localhost/device:CPU:0'
 
-MAX_DEVICES = 4096   # TensorFlow takes a minute to make 10,000 logical devices, and each brings a thread
+MAX_DEVICES = 4096   # TensorFlow takes a minute to make 10,000 logical devices, each with a thread
 
 
-def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_threads: int = 0) -> None:
-    """Makes logical CPU devices and sets thread counts; call it before TensorFlow runs its first op.
+def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_threads: int = 0
+              ) -> None:
+    """Makes logical CPU devices and sets thread counts; call it before TensorFlow's first op.
 
     Args:
       num_cpu_devices: how many logical devices the CPU is split into; 0 leaves it as it is.
-      intra_op_threads: threads of one op. It changes the last bits of results, so it is part of an experiment.
-      inter_op_threads: ops that run at once; on emulated devices at least one a device (the default).
+      intra_op_threads: threads of one op. They change the last bits of results, and so are part of
+        an experiment.
+      inter_op_threads: ops that run at once; by default at least one for each emulated device.
 
     Raises:
-      ValueError: TensorFlow has started already with other settings.
+      ValueError: TensorFlow has already started with other settings.
     """
     set_malloc()
     cpu = tf.config.list_physical_devices('CPU')[0]
+    threading = tf.config.threading
     try:
         if num_cpu_devices:
-            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * num_cpu_devices)
-        tf.config.threading.set_intra_op_parallelism_threads(intra_op_threads)
-        tf.config.threading.set_inter_op_parallelism_threads(inter_op_threads or max(2, num_cpu_devices))
+            logical_devices = [tf.config.LogicalDeviceConfiguration()] * num_cpu_devices
+            tf.config.set_logical_device_configuration(cpu, logical_devices)
+        threading.set_intra_op_parallelism_threads(intra_op_threads)
+        threading.set_inter_op_parallelism_threads(inter_op_threads or max(2, num_cpu_devices))
         for gpu in tf.config.list_physical_devices('GPU'):
             tf.config.experimental.set_memory_growth(gpu, True)
-    except RuntimeError as e:
-        raise ValueError(f'TensorFlow has started before {num_cpu_devices} CPU devices and {intra_op_threads} threads were set ({e}); call '
-                         f'lingpipe.cluster.configure before anything else that uses TensorFlow.') from e
+    except RuntimeError as error:
+        raise ValueError(f'TensorFlow has started before {num_cpu_devices} CPU devices and '
+                         f'{intra_op_threads} threads were set ({error}); call '
+                         'lingpipe.cluster.configure before anything else that uses '
+                         'TensorFlow.') from error
 
 
 def set_malloc() -> None:
-    """Makes large tensors pages of their own, which go back to the system when they are freed, except for a part that is used again."""
+    """Sets glibc's limits, so that the memory of freed tensors is used again or given back."""
     if sys.platform == 'linux' and hasattr(libc := ctypes.CDLL(None), 'mallopt'):
         libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
         libc.mallopt(_M_TOP_PAD, _TOP_PAD_BYTES)
 
 
 def default_devices(num_cells: int) -> list[str]:
-    """The first K GPUs, or else the first K logical CPU devices, as tf.device strings.
+    """Returns the first K GPUs, or else the first K logical CPU devices, as tf.device strings.
 
     Raises:
       ValueError: there are fewer than K.
     """
-    for kind in ('GPU', 'CPU'):
-        found = [device.name for device in tf.config.list_logical_devices(kind)]
-        if len(found) >= num_cells:
-            return found[:num_cells]
-    raise ValueError(f'num_cells={num_cells} needs {num_cells} devices, but there are {len(found)} CPU devices and '
-                     f'{len(tf.config.list_logical_devices("GPU"))} GPUs; call lingpipe.cluster.configure(num_cpu_devices={num_cells}) '
-                     f'first, name the devices, or use fewer cells.')
+    gpus = [device.name for device in tf.config.list_logical_devices('GPU')]
+    if len(gpus) >= num_cells:
+        return gpus[:num_cells]
+    cpus = [device.name for device in tf.config.list_logical_devices('CPU')]
+    if len(cpus) >= num_cells:
+        return cpus[:num_cells]
+    raise ValueError(f'num_cells={num_cells} needs {num_cells} devices, but there are {len(cpus)} '
+                     f'CPU devices and {len(gpus)} GPUs; call '
+                     f'lingpipe.cluster.configure(num_cpu_devices={num_cells}) first, name the '
+                     'devices, or use fewer cells.')
 
 
 def expected_devices(num_devices: int) -> list[str]:
-    """The devices that `default_devices` will give in a process that is configured for that many; starts no device."""
-    kind = 'GPU' if len(tf.config.list_physical_devices('GPU')) >= num_devices else 'CPU'
+    """Returns what `default_devices` will return once this process is configured for so many.
+
+    It starts no device.
+    """
+    has_gpus = len(tf.config.list_physical_devices('GPU')) >= num_devices
+    kind = 'GPU' if has_gpus else 'CPU'
     return [f'/device:{kind}:{i}' for i in range(num_devices)]
 
 
 def place(device: str) -> tuple[str, int, str, int]:
-    """Returns (job, task, kind, index) of a device string. Equivalent spellings give the same result.
+    """Returns (job, task, kind, index) of a device string.
 
-    What is no device string, such as a name in a plan without devices, counts as a kind of its own.
+    Equivalent spellings give the same result. What is no device string, such as a name in a plan
+    without devices, counts as a kind of its own.
     """
     try:
         spec = tf.DeviceSpec.from_string(device)
@@ -93,11 +115,13 @@ def check_devices(devices: list[str]) -> None:
     """Raises ValueError for a device that does not exist, naming those that do."""
     known = [device.name for device in tf.config.list_logical_devices()]
     places = {place(name) for name in known}
-    on_any_job = {one[2:] for one in places}
+    places_on_any_job = {known_place[2:] for known_place in places}
 
     for device in devices:
-        names_a_job = device.startswith('/job:')
-        exists = place(device) in places if names_a_job else place(device)[2:] in on_any_job
+        if device.startswith('/job:'):
+            exists = place(device) in places
+        else:
+            exists = place(device)[2:] in places_on_any_job
         if not exists:
             raise ValueError(f'device {device!r} does not exist; there are {", ".join(known)}.')
 
@@ -105,7 +129,7 @@ def check_devices(devices: list[str]) -> None:
 def set_graph_optimizer(is_on: bool) -> None:
     """Turns TensorFlow's graph optimizer (Grappler) on or off for functions traced from now on.
 
-    Off, a task computes the same bits wherever the partition ends; on, rewrites such as folding a batch-norm into a
-    convolution depend on what else is in the function.
+    While it is off, a task computes the same bits wherever the partition ends. Its rewrites, such
+    as folding a batch-norm into a convolution, depend on what else is in the function.
     """
     tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': not is_on})
