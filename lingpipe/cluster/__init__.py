@@ -1,24 +1,24 @@
-"""Cluster: the devices that cells run on, of this process or of workers on this and other machines.
+"""Cluster: the devices of cells, in this process or in workers on this and other machines.
 
 One controller, which is the trainer, builds the graph of a step and reads the input. Workers are
-TensorFlow servers that hold the weights of their cells and run their tasks.
+TensorFlow servers, which hold the weights of their cells and run their tasks.
 
     devices.py         what --devices says
     addresses.py       the addresses of workers, from TF_CONFIG, Slurm or Kubernetes
     ports.py           which ports of this machine are free, and how others reach them
     client.py          the controller's side
-    services.py        the calls by which it asks workers
+    services.py        the calls that the controller makes to workers
     server.py          the worker's side
     address_filter.py  at which addresses of this machine a server is reached
     watchdog.py        a time limit for steps
 
 Threads, logical CPUs and Grappler are set in process/tensorflow_settings.py.
 
-TensorFlow's gRPC knows neither passwords nor encryption: whoever reaches the port of a worker or of
-a controller can run any op there, and ops can read and write files. Servers therefore listen at
+TensorFlow's gRPC has neither passwords nor encryption: anyone who reaches the port of a worker or
+of a controller can run any op there, and ops can read and write files. Servers therefore listen at
 loopback unless they are told otherwise. With several machines, use a network of their own (a VLAN,
-a VPN, a Kubernetes NetworkPolicy, which lingpipe.tools.launch_kubernetes writes), or a firewall that lets
-only these machines in.
+a VPN, or a Kubernetes NetworkPolicy, which lingpipe.tools.launch_kubernetes writes), or a firewall
+that admits only these machines.
 """
 from lingpipe.process.tensorflow_settings import (
     HOME,

@@ -1,10 +1,10 @@
-"""Address filter: TensorFlow's server is reached at some addresses of this machine only.
+"""Address filter: lets others reach TensorFlow's server at some addresses of this machine only.
 
 The obvious way is to bind the server's socket to these addresses. But TensorFlow's server listens
-at every address of the machine, whatever it is told, and serves whoever connects from that moment
-on. Whatever is done to its socket afterwards comes too late: a filter that was attached at once
-(SO_ATTACH_FILTER) let connections through for 6 to 115 ms of every start. A firewall or a network
-namespace is there before the server, but needs privileges.
+at every address of the machine, whatever it is told, and serves everyone who connects from that
+moment on. Anything that is done to its socket afterwards comes too late: a filter that was attached
+at once (SO_ATTACH_FILTER) let connections through for 6 to 115 ms of every start. A firewall or a
+network namespace can be there before the server, but needs privileges.
 
 Here a `Guard` listens at the port before the server does, and TensorFlow's socket shares the port
 with it (SO_REUSEPORT, socket(7)). For such a group of sockets, Linux asks a program which of them
@@ -21,11 +21,12 @@ The program is attached before TensorFlow's socket exists, and none of this need
 
 Two things keep socket 0 from making connections that nobody serves. It drops packets that have come
 over a router or start with the usual number of hops (IP_MINTTL), and its queue is full. Socket 2
-matters when the process ends: Linux closes the sockets in one order or the other, and whenever one
-leaves the group, the last one takes its place. Without socket 2, that could be TensorFlow's.
+matters when the process ends: Linux closes the sockets in ascending or descending order, and when a
+socket leaves the group, the last socket takes its place. Without socket 2, that could be
+TensorFlow's socket in the place of socket 0.
 
 The program is assembled by hand. libpcap, which scapy uses too, compiles programs that read a
-packet from its first byte. This one starts behind the header of TCP, and finds that of IP by
+packet from its first byte. This program starts behind the TCP header, and finds the IP header by
 SKF_NET_OFF.
 """
 from __future__ import annotations
@@ -52,8 +53,8 @@ _IPV6_MINHOPCOUNT = 73              # linux/in6.h
 _LOAD_BYTE, _LOAD_WORD, _AND, _JUMP_IF_EQUAL, _RETURN = 0x30, 0x20, 0x54, 0x15, 0x06
 _SKF_NET_OFF = 0x100000000 - 0x100000
 
-_MOST_HOPS = 255                     # a packet cannot have more left; most start with 64 or 128
-_HIGH_NUMBER = 1000                  # of an open file
+_MOST_HOPS = 255                     # the largest number; most packets start with 64 or 128 hops
+_HIGH_NUMBER = 1000                  # of a file descriptor
 _REUSE_PORT = 'TF_GRPC_REUSE_PORT'   # environment variable: whether TensorFlow sets SO_REUSEPORT
 _CANNOT = ('TensorFlow listens at all addresses, and {} hold it to one; use 0.0.0.0 behind a '
            'firewall.')
@@ -66,8 +67,8 @@ def check_system(host: str) -> None:
         return
     if sys.platform != 'linux':
         raise OSError(_CANNOT.format('only Linux can'))
-    with _guarding_socket(0) as one:
-        _attach(one, _program(allowed))
+    with _guarding_socket(0) as sock:
+        _attach(sock, _program(allowed))
 
 
 class Guard:
@@ -80,25 +81,27 @@ class Guard:
         """
         Args:
           port: the port at which the server is going to listen.
-          host: its IPv4 addresses are those that are allowed; '0.0.0.0' means all, without a guard.
+          host: a name or number. Connections to its IPv4 addresses are allowed. '0.0.0.0' means
+            all addresses, and needs no guard.
 
         Raises:
           OSError: the host is not known, the port is taken, or the system cannot do this.
         """
         self._port = port
-        self._numbers: list[int] = []   # open files of the guard, which no garbage collector closes
+        # Plain file descriptors, which no garbage collector closes.
+        self._descriptors: list[int] = []
         allowed = _addresses(host)
         if not allowed:
             return
         check_system(host)
 
-        # Another process of this user may be ready to share the port. Its group must not be joined.
+        # Another process of this user may share the port. Its group must not be joined.
         check_free('', port)
 
-        with _guarding_socket(port) as one:
-            _attach(one, _program(allowed))
+        with _guarding_socket(port) as sock:
+            _attach(sock, _program(allowed))
             _fill_queue(port)
-            self._numbers.append(one.detach())
+            self._descriptors.append(sock.detach())
         os.environ[_REUSE_PORT] = '1'
 
     def check(self) -> None:
@@ -107,27 +110,27 @@ class Guard:
         Raises:
           OSError: this process listens at the port with a socket that is not in the guard's group.
         """
-        if not self._numbers:
+        if not self._descriptors:
             return
 
-        guard = _listener(self._numbers[0])
+        guard = _listener(self._descriptors[0])
         others = [_listener(int(name)) for name in os.listdir('/proc/self/fd')
-                  if int(name) not in self._numbers]
+                  if int(name) not in self._descriptors]
         servers = [other for other in others if other and other.port == self._port]
         if not servers or any(server != guard for server in servers):
             raise OSError(_CANNOT.format(
                 f'this system cannot ({servers} listen where {guard} was to)'))
 
-        # Files are closed in the order of their numbers, or the other way round. With a high number
-        # for the second socket, TensorFlow's is between the guard's two in both.
-        with _guarding_socket(self._port) as one:
+        # Linux closes files by ascending or by descending number. With a high number for the second
+        # socket, TensorFlow's socket is between the guard's two sockets in both orders.
+        with _guarding_socket(self._port) as sock:
             max_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-            number = min(_HIGH_NUMBER, max_files - 1)
-            self._numbers.append(fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, number))
+            least = min(_HIGH_NUMBER, max_files - 1)
+            self._descriptors.append(fcntl.fcntl(sock, fcntl.F_DUPFD_CLOEXEC, least))
 
 
 def _addresses(host: str) -> list[str]:
-    """The IPv4 addresses of a host; none for 0.0.0.0, which means all."""
+    """Returns the IPv4 addresses of a host; none for 0.0.0.0, which means all."""
     infos = socket.getaddrinfo(host, None, socket.AF_INET)
     addresses = sorted({str(info[4][0]) for info in infos})
     return [] if '0.0.0.0' in addresses else addresses
@@ -136,28 +139,28 @@ def _addresses(host: str) -> list[str]:
 # The guard's sockets.
 
 def _guarding_socket(port: int) -> socket.socket:
-    """A socket that listens at all addresses and shares its port, but hardly takes a connection."""
-    one = socket.socket(family_of_all_addresses())
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    one.setsockopt(socket.IPPROTO_IP, _IP_MINTTL, _MOST_HOPS)
-    if one.family == socket.AF_INET6:
-        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        one.setsockopt(socket.IPPROTO_IPV6, _IPV6_MINHOPCOUNT, _MOST_HOPS)
-    one.bind(('', port))
-    one.listen(0)   # a queue of one
-    return one
+    """Returns a socket that listens at a port it shares, and makes almost no connections."""
+    sock = socket.socket(family_of_all_addresses())
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    sock.setsockopt(socket.IPPROTO_IP, _IP_MINTTL, _MOST_HOPS)
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MINHOPCOUNT, _MOST_HOPS)
+    sock.bind(('', port))
+    sock.listen(0)   # a queue of one
+    return sock
 
 
 def _fill_queue(port: int) -> None:
-    """Takes the only place in the queue, with a packet that starts with the most hops.
+    """Fills the only place in the queue, with a connection whose packets have the most hops.
 
-    From then on the socket drops such packets too, which this machine and its neighbours can send.
+    From then on the socket drops even such packets, which this machine and its neighbours can send.
     """
-    with contextlib.suppress(OSError), socket.socket() as one:   # there may be no loopback
-        one.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, _MOST_HOPS)
-        one.settimeout(1.)
-        one.connect(('127.0.0.1', port))
+    with contextlib.suppress(OSError), socket.socket() as sock:   # without loopback it fails
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, _MOST_HOPS)
+        sock.settimeout(1.)
+        sock.connect(('127.0.0.1', port))
 
 
 class _Listener(NamedTuple):
@@ -167,34 +170,34 @@ class _Listener(NamedTuple):
     port: int
 
 
-def _listener(number: int) -> _Listener | None:
-    """Describes an open file of this process; None if it is no TCP socket that listens."""
+def _listener(descriptor: int) -> _Listener | None:
+    """Describes a file descriptor; returns None if it is no TCP socket that listens."""
     try:
-        copy = os.dup(number)
-    except OSError:   # it was closed meanwhile
+        copy = os.dup(descriptor)
+    except OSError:   # it has been closed meanwhile
         return None
     if not stat.S_ISSOCK(os.fstat(copy).st_mode):
         os.close(copy)
         return None
 
-    with socket.socket(fileno=copy) as one:
-        is_tcp = (one.family in (socket.AF_INET, socket.AF_INET6)
-                  and one.type == socket.SOCK_STREAM)
-        if not is_tcp or not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+    with socket.socket(fileno=copy) as sock:
+        is_tcp = (sock.family in (socket.AF_INET, socket.AF_INET6)
+                  and sock.type == socket.SOCK_STREAM)
+        if not is_tcp or not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             return None
-        is_v6_only = (one.family == socket.AF_INET6
-                      and bool(one.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)))
-        return _Listener(int(one.family), is_v6_only, one.getsockname()[1])
+        is_v6_only = (sock.family == socket.AF_INET6
+                      and bool(sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)))
+        return _Listener(int(sock.family), is_v6_only, sock.getsockname()[1])
 
 
 # The program.
 
-def _attach(one: socket.socket, program: bytes) -> None:
-    """Gives the group of a socket its program (struct sock_fprog of linux/filter.h)."""
+def _attach(sock: socket.socket, program: bytes) -> None:
+    """Attaches the program to the group of a socket (struct sock_fprog of linux/filter.h)."""
     buffer = ctypes.create_string_buffer(program, len(program))
     num_instructions = len(program) // 8
     try:
-        one.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_REUSEPORT_CBPF,
+        sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_REUSEPORT_CBPF,
                        struct.pack('HL', num_instructions, ctypes.addressof(buffer)))
     except OSError as error:
         raise OSError(_CANNOT.format(f'this system cannot ({error})')) from error
@@ -203,8 +206,8 @@ def _attach(one: socket.socket, program: bytes) -> None:
 def _program(allowed: list[str]) -> bytes:
     """Assembles the program that returns the number of the socket for a new connection.
 
-    It returns 1 for IPv4 with a destination among `allowed`, and 0 for everything else. A jump
-    skips so many of the instructions that follow it.
+    The program returns 1 for IPv4 with a destination among `allowed`, and 0 for everything else.
+    `if_true` and `if_false` say how many of the instructions after a jump are skipped.
     """
     def instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
         return struct.pack('HBBI', code, if_true, if_false, value)

@@ -2,12 +2,12 @@
 
 It waits for workers, connects to them, and tells the loss of a worker from other errors.
 
-A worker cannot know that a controller was killed, and so keeps that one's weights. Therefore a
-controller first makes each worker start again: an Abort op ends the process of its server, and the
-process above it (server.py) starts another. So a worker serves the controller that came last.
+A worker cannot know that its controller was killed, and so keeps the weights in memory. Therefore a
+controller first makes each worker start again: an Abort op ends the process of the server, and the
+process above it (server.py) starts another. A worker thus serves the controller that came last.
 
 A worker also keeps the name of its controller, in a variable that every controller can read. So a
-controller that has lost a worker learns who has it now.
+controller that has lost a worker learns which controller took it.
 """
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ from lingpipe.cluster.address_filter import Guard
 from lingpipe.process import closed_pipe
 from lingpipe.process.process_name import this_process
 
-_ASK_S = 5.0           # time limit for the answer of a worker that is there
+_ASK_S = 5.0           # time limit for one answer of a worker
 _BETWEEN_S = 0.2       # time between two attempts
-_TELL_AFTER_S = 3.0    # time of waiting after which a line says so
+_TELL_AFTER_S = 3.0    # after waiting so long, a line says what for
 
-# What other errors say that follow from a broken connection, such as that of a value that was to be
-# read over it.
+# Words in the messages of other errors that follow from a broken connection.
 _BROKEN = re.compile('poisoned|RecvFromRemote|Socket closed')
 _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
          tf.errors.DeadlineExceededError)
@@ -43,7 +42,7 @@ class LostWorkerError(OSError):
 
 @dataclasses.dataclass(frozen=True)
 class Worker:
-    """What a worker answered.
+    """A worker, as it has described itself.
 
     Attributes:
       address: 'host:port'.
@@ -58,7 +57,7 @@ class Worker:
 
 
 def wait_for(addresses: Sequence[str], wait_s: float) -> list[Worker]:
-    """Asks all workers, in the order of their tasks, until each has answered.
+    """Asks all workers until each has answered, and returns them in the order of their tasks.
 
     Raises:
       OSError: one does not answer within wait_s.
@@ -75,19 +74,20 @@ def wait_for(addresses: Sequence[str], wait_s: float) -> list[Worker]:
 def _wait(address: str, task: int, deadline_s: float, wait_s: float,
           but_not: int | None = None) -> Worker:
     """Returns the worker once it answers and is not the incarnation `but_not`."""
-    why, is_told = '', False
+    why = ''
+    has_told = False
     while True:
         left_s = deadline_s - time.monotonic()
         try:
             worker = ask(address, task, max(0.1, min(_ASK_S, left_s)))
             if worker.incarnation != but_not:
                 return worker
-            why = 'it was told to begin anew and did not'
+            why = 'it was told to start again and did not'
         except OSError as error:
             why = str(error)
 
-        if left_s < wait_s - _TELL_AFTER_S and not is_told:
-            is_told = True
+        if left_s < wait_s - _TELL_AFTER_S and not has_told:
+            has_told = True
             closed_pipe.say(f'waiting up to {wait_s:g} s for worker {task}, {address} ({why})',
                             sys.stderr)
         if left_s <= 0:
@@ -101,12 +101,12 @@ def ask(address: str, task: int = 0, timeout_s: float = _ASK_S) -> Worker:
     """Returns the present state of one worker.
 
     Raises:
-      OSError: it does not answer in time; the message is a few words.
+      OSError: the worker does not answer in time; the message is a few words.
     """
     devices = services.devices(address, timeout_s)
     names_by_kind: dict[str, list[str]] = {}
     for device in devices:
-        # The name that the device will have for the controller.
+        # The controller will know the device by this name.
         suffix = device.name[device.name.index('/device:'):]
         name = f'/job:worker/replica:0/task:{task}{suffix}'
         names_by_kind.setdefault(device.device_type, []).append(name)
@@ -119,28 +119,28 @@ def ask(address: str, task: int = 0, timeout_s: float = _ASK_S) -> Worker:
 
 
 def wait_for_ops(values: Iterable[tf.Tensor]) -> None:
-    """Waits until workers have run the ops that made these values, and all that were called before.
+    """Waits until workers have run the ops that made these values, and all ops before them.
 
-    A worker runs single ops in the order of the calls. But nobody waits for them here, and the next
-    step, which is sent another way, can overtake them.
+    A worker runs single ops in the order of the calls, but the calls return at once. Without
+    waiting, the next step, which is sent another way, can overtake the ops.
     """
-    last_of_process = {process_of(value): value for value in values}
-    for value in last_of_process.values():
-        value.get_shape()   # which is known when the op has run
+    last_by_process = {process_of(value): value for value in values}
+    for value in last_by_process.values():
+        value.get_shape()   # it is known only when the op has run
 
 
 def process_of(value: tf.Tensor) -> str:
-    """The process that has a value in its memory, as '/job:worker/replica:0/task:1'."""
+    """Returns the process that has a value in its memory: '/job:worker/replica:0/task:1'."""
     return value.device.partition('/device:')[0]   # type: ignore[no-any-return]
 
 
 class Connection:
     """The connection of this process to its workers.
 
-    A process can have one connection in its life, since TensorFlow cannot undo it.
+    A process can make one connection in its life, since TensorFlow cannot undo it.
 
     Attributes:
-      workers: as they were when the connection was made, by task.
+      workers: by task, as they were when the connection was made.
     """
 
     def __init__(self, addresses: Sequence[str], own_address: str = '', wait_s: float = 60.,
@@ -148,20 +148,20 @@ class Connection:
         """
         Args:
           addresses: 'host:port' of the workers.
-          own_address: 'host:port' at which the workers reach this process; found out by default.
-          wait_s: time limit for everything.
-          name: the name of this process, for others that ask a worker whom it serves.
-          is_again: whether this process has had the workers before. A worker that serves another
-            process by now is then left to that one.
+          own_address: 'host:port' at which the workers reach this process; chosen by default.
+          wait_s: time limit for the whole connection.
+          name: the name of this process, for others that ask a worker which controller it serves.
+          is_again: whether this process has had the workers before. If so, a worker that serves
+            another process by now is left to it.
 
         Raises:
           OSError: a worker does not answer in time or serves another process, or this process
             cannot listen at own_address.
-          LostWorkerError: a worker was there and is gone.
+          LostWorkerError: a worker answered once and then no more.
         """
         self._name = name or this_process()
         if own_address:
-            # Otherwise workers would leave whom they serve for a trainer that cannot begin.
+            # Checked first, or workers would leave their trainer for one that cannot begin.
             _check_own_address(own_address)
 
         deadline_s = time.monotonic() + wait_s
@@ -173,8 +173,8 @@ class Connection:
                               'the same command goes on from the last checkpoint.')
 
         for worker in workers_before:
-            _begin_anew(worker)
-        self.workers = []
+            _end_server(worker)
+        self.workers: list[Worker] = []
         for task, worker in enumerate(workers_before):
             self.workers.append(
                 _wait(worker.address, task, deadline_s, wait_s, worker.incarnation))
@@ -184,7 +184,7 @@ class Connection:
         _connect(addresses, own_address, max(_ASK_S, deadline_s - time.monotonic()))
 
     def silent(self) -> str:
-        """A few words on the first worker that does not answer or has started again; '' if none."""
+        """Describes the first worker that does not answer or has started again; '' if none."""
         for task, worker in enumerate(self.workers):
             try:
                 now = ask(worker.address, task)
@@ -197,12 +197,12 @@ class Connection:
         return ''
 
     def _taker(self, worker: Worker) -> str:
-        """The name of the other controller that the worker serves; '' if there is none."""
+        """Returns the name of another controller that the worker serves; '' if there is none."""
         name = served_by(worker.address)
         return name if name != self._name else ''
 
     def lost(self, error: tf.errors.OpError) -> LostWorkerError | None:
-        """Returns what to raise if TensorFlow's error means that a worker is lost, or else None."""
+        """Returns the error to raise if TensorFlow's error means a lost worker, or else None."""
         silent = self.silent()
         if silent:
             return LostWorkerError(silent)
@@ -257,7 +257,7 @@ def _connect(addresses: Sequence[str], own_address: str, limit_s: float) -> None
 
 
 def served_by(address: str) -> str:
-    """The name of the controller that a worker serves.
+    """Returns the name of the controller that a worker serves.
 
     It is '' if the worker has served none since it started, or does not answer.
     """
@@ -266,33 +266,36 @@ def served_by(address: str) -> str:
 
     try:
         name = services.run(address, read, _ASK_S)
-    except OSError:   # such as that of a variable without a value
+    except OSError:   # for example, the variable has no value
         return ''
     assert name is not None
     return bytes(name).decode(errors='replace')
 
 
 def _give_name(address: str, name: str) -> None:
-    """Tells a worker whom it serves from now on."""
+    """Tells a worker which controller it serves from now on."""
     def assign() -> tf.Operation:
         value = tf.constant([*name.encode()], tf.uint8)
         return tf.raw_ops.AssignVariableOp(resource=_name_variable(), value=value)
 
-    with contextlib.suppress(OSError):   # a worker that is lost already is missed when it is needed
+    with contextlib.suppress(OSError):   # the next step notices a worker that is lost already
         services.run(address, assign, _ASK_S)
 
 
 def _name_variable() -> tf.Tensor:
-    """The worker's variable for a controller's name, as bytes of UTF-8: numbers can be fetched."""
+    """Returns the worker's variable for the name of its controller.
+
+    It holds bytes of UTF-8, since services.run can fetch numbers but no strings.
+    """
     return tf.raw_ops.VarHandleOp(dtype=tf.uint8, shape=None, shared_name='lingpipe/served_by')
 
 
-def _begin_anew(worker: Worker) -> None:
+def _end_server(worker: Worker) -> None:
     """Ends the process of the worker's server; the process above it starts another."""
     def abort() -> tf.Operation:
         return tf.raw_ops.Abort(error_msg='a controller has come', exit_without_error=True)
 
-    with contextlib.suppress(OSError):   # nobody is left to answer
+    with contextlib.suppress(OSError):   # the server ends before it answers
         services.run(worker.address, abort, _ASK_S)
 
 

@@ -9,7 +9,7 @@ The text is a list with commas, in the order of the cells. Cell k goes to the k-
     /device:GPU:1              any tf.device string
     host1:2222,host2:2222      workers: the GPUs of each, or its CPU devices if it has none
     TF_CONFIG, slurm, ...      the workers that these name; see addresses.py
-    2*gpu:0-3                  two cells on each device, one after the other: GPU 0 has the first two
+    2*gpu:0-3                  two consecutive cells on each device: GPU 0 has cells 0 and 1
 
 All devices of the workers are used, one worker after another. To choose among them, name the
 workers first and then the devices, as /job:worker/task:1/device:CPU:0.

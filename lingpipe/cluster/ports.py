@@ -9,7 +9,7 @@ def split_address(address: str) -> tuple[str, int]:
     """Splits 'host:2222' into 'host' and 2222.
 
     Raises:
-      ValueError: there is no name or number of a host, or no port between 1 and 65535.
+      ValueError: the host is no name or number, or the port is not between 1 and 65535.
     """
     host, _, port = address.rpartition(':')
     is_host = re.fullmatch(r'[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]', host)
@@ -20,9 +20,9 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def free_port() -> int:
-    """Returns a port at which nobody listens for now, at any address of this machine."""
-    with _bound('', 0) as one:
-        return one.getsockname()[1]   # type: ignore[no-any-return]
+    """Returns a port at which nothing listens now, at any address of this machine."""
+    with _bound('', 0) as sock:
+        return sock.getsockname()[1]   # type: ignore[no-any-return]
 
 
 def check_free(host: str, port: int) -> None:
@@ -32,10 +32,10 @@ def check_free(host: str, port: int) -> None:
 
     Args:
       host: a name or number; '' means all addresses.
-      port: another process may not even be ready to share it.
+      port: no other process may have it, not even one that would share it.
 
     Raises:
-      OSError: the host is not this machine, or somebody listens at the port, at whatever address.
+      OSError: the host is not this machine, or the port is taken at some address.
     """
     _bound(host, port).close()
     try:
@@ -62,9 +62,9 @@ def own_address(peers: list[str]) -> str:
                 f'for whoever asks; name its address in the network.')
 
         # Connecting a UDP socket sends nothing, but chooses the interface that leads to the peer.
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-            one.connect((socket.gethostbyname(split_address(peers[0])[0]), 9))
-            return f'{one.getsockname()[0]}:{free_port()}'
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.connect((socket.gethostbyname(split_address(peers[0])[0]), 9))
+            return f'{sock.getsockname()[0]}:{free_port()}'
     except OSError as error:
         raise ValueError(f'the host of {peers[0]} is not known here ({error}); correct it in '
                          '--devices.') from error
@@ -73,25 +73,25 @@ def own_address(peers: list[str]) -> str:
 def family_of_all_addresses() -> socket.AddressFamily:
     """Returns the family that gRPC binds: IPv6, which takes IPv4 too, if ::1 exists."""
     try:
-        with socket.socket(socket.AF_INET6) as one:
-            one.bind(('::1', 0))
+        with socket.socket(socket.AF_INET6) as sock:
+            sock.bind(('::1', 0))
             return socket.AF_INET6
     except OSError:
         return socket.AF_INET
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """Returns a socket that is bound, does not listen, and shares its port with nobody.
+    """Returns a socket that is bound, does not listen, and does not share its port.
 
-    The host '' stands for all addresses, of both versions of IP.
+    The host '' means all addresses, of both versions of IP.
     """
-    one = socket.socket(socket.AF_INET if host else family_of_all_addresses())
+    sock = socket.socket(socket.AF_INET if host else family_of_all_addresses())
     try:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)   # ignores ended connections
-        if one.family == socket.AF_INET6:
-            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        one.bind((host, port))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)   # ignores ended connections
+        if sock.family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind((host, port))
     except OSError:
-        one.close()
+        sock.close()
         raise
-    return one
+    return sock

@@ -1,6 +1,6 @@
 """Server: a worker, which is TensorFlow's server in a process of its own, and a process above it.
 
-The process above starts another server when one ends or hangs:
+The process above starts another server whenever a server ends or hangs:
 
     --mode=worker     imports TensorFlow, which takes seconds, and never starts it
      `- server        a fork; ends when it is killed, when a controller wants a new one, or when the
@@ -8,15 +8,15 @@ The process above starts another server when one ends or hangs:
 
 So a worker is back a moment after its server was lost, at the same address, with empty memory.
 
-The forks are made and watched by hand, in 50 lines. Supervisors such as supervisord, circus or
-systemd start a program from its beginning, and so would import TensorFlow each time.
-multiprocessing forks too, but a child of its own survives when the parent is killed, and cannot be
-started by a process that is itself a daemonic child. psutil watches processes, but has no more than
-os.waitpid for children.
+The obvious way is a supervisor such as supervisord, circus or systemd. But they start a program
+from its beginning, and so would import TensorFlow each time. multiprocessing forks too, but its
+child survives when the parent is killed, and a process that is itself a daemonic child cannot start
+one. psutil watches processes, but for children it offers no more than os.waitpid. So the forks are
+made and watched by hand, in 50 lines.
 
-That a server answers is seen from its first byte, without a library: a server of gRPC speaks first
-(RFC 9113, 3.4). grpcio leaves six threads behind in the process that asks, which is the one that
-forks, and from 3.12 on Python warns that forks of a process with threads can hang.
+A gRPC server speaks first (RFC 9113, 3.4), so its first byte shows that it answers, and no library
+is needed. grpcio would leave six threads in the process that asks. That is the process that forks,
+and since 3.12 Python warns that forks of a process with threads can hang.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from lingpipe.cluster import address_filter, ports
 from lingpipe.process import closed_pipe, tensorflow_settings
 
 _LOOK_EVERY_S = 1.0
-_TAKEN_FOR_S = 5.0       # how long a worker that was killed a moment ago can hold its port
+_TAKEN_FOR_S = 5.0       # how long a worker that has just been killed can hold its port
 _PR_SET_PDEATHSIG = 1    # linux/prctl.h
 
 
@@ -45,12 +45,12 @@ def session_config(devices: str, intra_op_threads: int = 1, use_graph_optimizer:
     """Returns the settings of a server, which takes nothing from tf.config.
 
     Args:
-      devices: cpu:4, gpu, gpu:0-3, or '': all GPUs, or one CPU.
-      intra_op_threads: that of the experiment, since sums depend on it.
-      use_graph_optimizer: that of the pipeline.
+      devices: cpu:4, gpu, gpu:0-3, or '' for all GPUs, or for one CPU if there is none.
+      intra_op_threads: as in the experiment, since sums depend on it.
+      use_graph_optimizer: as in the pipeline.
 
     Raises:
-      ValueError: devices is something else.
+      ValueError: `devices` is something else.
     """
     kind, first, last = _parsed(devices or 'gpu')
     num_cpus = int(first or 1) if kind == 'cpu' else 1
@@ -78,11 +78,11 @@ def check_gpus(devices: str) -> None:
     if kind == 'cpu':
         return
 
-    # CUDA cannot be used in a fork of a process that has looked for GPUs, so a fork looks for them.
-    looker = os.fork()
-    if not looker:
+    # A process that has looked for GPUs cannot use CUDA in its forks, so a fork counts them.
+    counter = os.fork()
+    if not counter:
         os._exit(min(255, len(tf.config.list_physical_devices('GPU'))))
-    num_gpus = max(0, os.waitstatus_to_exitcode(os.waitpid(looker, 0)[1]))
+    num_gpus = max(0, os.waitstatus_to_exitcode(os.waitpid(counter, 0)[1]))
     if num_gpus <= int(last or first or 0):
         raise ValueError(f'--devices={devices}, but this machine has {num_gpus} GPUs that '
                          'TensorFlow can use; name those, or cpu:N.')
@@ -110,13 +110,13 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float) 
       hangs_after_s: a server that has not answered for so long is killed, and another is started.
 
     Raises:
-      ValueError: the address is not one.
+      ValueError: the address is malformed.
       OSError: the host is not this machine, the port is taken at this or another address of it, or
         this system cannot hold a server to the host.
     """
     host, port = ports.split_address(address)
     _wait_for_port(host, port)
-    address_filter.check_system(host)   # or each server would fail, one after the other
+    address_filter.check_system(host)   # checked once, or every server would fail in turn
 
     closed_pipe.say(f'worker at {address}, process {os.getpid()}', sys.stdout)
     while True:
@@ -125,11 +125,11 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float) 
         why = _wait(server, host, port, hangs_after_s)
         closed_pipe.say(f'worker at {address}: {why}; it starts again', sys.stdout)
         if time.monotonic() - started_s < 1.:
-            time.sleep(1.)   # a server that ends at once is not started all the time
+            time.sleep(1.)   # a server that ends at once is not started in a busy loop
 
 
 def _wait_for_port(host: str, port: int) -> None:
-    """Waits until the port is free. Raises OSError if it stays taken, or is not of this machine."""
+    """Waits until the port is free. Raises OSError if it stays taken, or for another host."""
     deadline_s = time.monotonic() + _TAKEN_FOR_S
     while True:
         try:
@@ -159,20 +159,21 @@ def _fork(host: str, port: int, config: tf.compat.v1.ConfigProto) -> int:
 
 
 def end_with_parent(parent: int, number: signal.Signals) -> None:
-    """Makes Linux send this process a signal when its parent ends, however that is.
+    """Makes Linux send this process a signal when its parent ends for any reason.
 
-    Python has no function for it, nor has psutil. Call it in a child, with the parent's process id.
+    Neither Python nor psutil has a function for it. Call it in a child, with the parent's process
+    id.
     """
     if sys.platform == 'linux':
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
-    if os.getppid() != parent:   # which has ended already
+    if os.getppid() != parent:   # the parent has already ended
         os._exit(1)
 
 
 def start(host: str, port: int, config: tf.compat.v1.ConfigProto) -> tf.distribute.Server:
     """Starts TensorFlow's server in this process.
 
-    It can be reached at the addresses of the host alone, from its first moment on.
+    From its first moment on, it can be reached only at the addresses of the host.
 
     Raises:
       OSError: the port is taken, or the system cannot hold the server to the host.
@@ -188,9 +189,9 @@ def start(host: str, port: int, config: tf.compat.v1.ConfigProto) -> tf.distribu
 
 
 def _wait(server: int, host: str, port: int, hangs_after_s: float) -> str:
-    """Waits until a server ends, or ends one that hangs; returns what happened."""
-    heard_s = time.monotonic()
-    next_look_s = heard_s + _LOOK_EVERY_S
+    """Waits until a server ends, or kills it if it hangs; returns what happened."""
+    answered_s = time.monotonic()
+    next_look_s = answered_s + _LOOK_EVERY_S
     while True:
         ended, status = os.waitpid(server, os.WNOHANG)
         if ended:
@@ -198,8 +199,8 @@ def _wait(server: int, host: str, port: int, hangs_after_s: float) -> str:
 
         if time.monotonic() >= next_look_s:
             if answers(host, port, min(_LOOK_EVERY_S * 5, hangs_after_s)):
-                heard_s = time.monotonic()
-            elif time.monotonic() - heard_s > hangs_after_s:
+                answered_s = time.monotonic()
+            elif time.monotonic() - answered_s > hangs_after_s:
                 os.kill(server, signal.SIGKILL)
                 os.waitpid(server, 0)
                 return f'the server did not answer for {hangs_after_s:g} s and was killed'
@@ -219,8 +220,8 @@ def answers(host: str, port: int, timeout_s: float) -> bool:
     """Whether a gRPC server is at host:port and sends its first byte in time."""
     own_host = '127.0.0.1' if host == '0.0.0.0' else host
     try:
-        with socket.create_connection((own_host, port), timeout_s) as one:
-            one.settimeout(timeout_s)
-            return bool(one.recv(1))
+        with socket.create_connection((own_host, port), timeout_s) as sock:
+            sock.settimeout(timeout_s)
+            return bool(sock.recv(1))
     except OSError:
         return False

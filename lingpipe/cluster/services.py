@@ -1,10 +1,11 @@
 """Services: calls of a TensorFlow server's own gRPC services, each with a time limit.
 
-The obvious way is tf.compat.v1.Session('grpc://...'), which makes the same calls. It was tried:
+The obvious way is tf.compat.v1.Session('grpc://...'), which makes the same calls. It was tried, and
+fails for three reasons:
 
-- A server that is not there and one that hangs look alike, after the whole time limit.
-- Meanwhile list_devices holds Python's interpreter lock, so that nothing else runs.
-- A call that ends the server, as Abort does, is made again a second later.
+- A server that is not there looks like one that hangs, until the whole time limit is over.
+- Meanwhile list_devices holds Python's interpreter lock, so that no other thread runs.
+- A call that ends the server, as Abort does, is repeated a second later.
 
 So grpcio makes the calls here. The classes of their messages (core/protobuf/worker.proto and
 master.proto) are not in TensorFlow's package. protobuf's runtime makes them from the description
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from google.protobuf.message import Message
 from tensorflow.core.framework import device_attributes_pb2, graph_pb2
 from tensorflow.core.protobuf import named_tensor_pb2
 
@@ -45,7 +47,8 @@ _MESSAGES = '''
 _IMPORTED = (device_attributes_pb2, graph_pb2, named_tensor_pb2)
 
 
-def _message_classes() -> dict[str, Any]:
+def _message_classes() -> dict[str, type[Message]]:
+    """Returns the classes of the messages above, by name."""
     file = text_format.Parse(_MESSAGES, descriptor_pb2.FileDescriptorProto())
     file.dependency.extend(module.DESCRIPTOR.name for module in _IMPORTED)
     pool = descriptor_pool.Default()   # where TensorFlow's messages are
@@ -59,22 +62,23 @@ _CLASSES = _message_classes()
 
 
 def devices(address: str, timeout_s: float) -> list[device_attributes_pb2.DeviceAttributes]:
-    """The devices of the server at 'host:port'.
+    """Returns the devices of the server at 'host:port'.
 
     Raises:
-      OSError: it does not answer in time; the message is a few words.
+      OSError: the server does not answer in time; the message is a few words.
     """
     return list(_call(address, 'WorkerService/GetStatus', timeout_s).device_attributes)
 
 
-def run(address: str, make_op: Callable[[], Any], timeout_s: float) -> np.ndarray | None:
+def run(address: str, make_op: Callable[[], tf.Tensor | tf.Operation], timeout_s: float
+        ) -> np.ndarray | None:
     """Runs an op on the first CPU of the server at 'host:port', in a session of its own.
 
     Args:
       address: of the server.
-      make_op: makes the op, in a graph. Its value, if it has one, must be numbers: a server sends
-        strings as tf.make_ndarray cannot read them.
-      timeout_s: for each of three calls.
+      make_op: makes the op, in a graph. Its value, if it has one, must be numbers:
+        tf.make_ndarray cannot read strings as a server sends them.
+      timeout_s: time limit of each of three calls.
 
     Returns:
       The value of the op; None if it has none.
@@ -85,19 +89,19 @@ def run(address: str, make_op: Callable[[], Any], timeout_s: float) -> np.ndarra
     graph = tf.Graph()
     with graph.as_default(), tf.device('/job:worker/task:0/device:CPU:0'):
         op = make_op()
-    wanted = {'fetch': [op.name]} if isinstance(op, tf.Tensor) else {'target': [op.name]}
+    request = {'fetch': [op.name]} if isinstance(op, tf.Tensor) else {'target': [op.name]}
 
     session = _call(address, 'MasterService/CreateSession', timeout_s,
                     graph_def=graph.as_graph_def())
     handle = {'session_handle': session.session_handle}
-    result = _call(address, 'MasterService/RunStep', timeout_s, **handle, **wanted)
+    result = _call(address, 'MasterService/RunStep', timeout_s, **handle, **request)
     _call(address, 'MasterService/CloseSession', timeout_s, **handle)
     return tf.make_ndarray(result.tensor[0].tensor) if result.tensor else None
 
 
 def _call(address: str, method: str, timeout_s: float, **fields: Any) -> Any:
-    """Calls a method and returns the message that it answers; `fields` are those of the request."""
-    import grpc  # only runs with workers need it, and the process that forks servers must not
+    """Calls a method with the fields of its request, and returns the message that it answers."""
+    import grpc  # here, since the process that forks servers must not import it (server.py)
 
     name = method.partition('/')[2]
     request = _CLASSES[f'{name}Request'](**fields)
@@ -109,7 +113,7 @@ def _call(address: str, method: str, timeout_s: float, **fields: Any) -> Any:
         try:
             return call(request, timeout=timeout_s)
         except grpc.RpcError as error:
-            known = {grpc.StatusCode.DEADLINE_EXCEEDED: 'no answer',
+            short = {grpc.StatusCode.DEADLINE_EXCEEDED: 'no answer',
                      grpc.StatusCode.UNAVAILABLE: 'no connection'}
-            why = known.get(error.code(), f'{error.code().name}: {error.details()}')
+            why = short.get(error.code(), f'{error.code().name}: {error.details()}')
             raise OSError(why) from error
