@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import pytest
 
@@ -104,3 +105,148 @@ def test_pure_files_import_no_tensorflow(name):
 def test_the_project_names_no_path_outside_it():
     for path in FILES:
         assert '/work/' not in path.read_text(encoding='utf-8'), path
+
+
+# Circles. Imports for the type checker and those inside functions count: who reads one module of a
+# circle has to read all of them.
+
+# (importer, imported): what still closes a circle, with the reason why it is there.
+KNOWN_CIRCLES = {
+    ('lingpipe.layers.base', 'lingpipe.pricing'):
+        'a layer without a cost of its own is priced by a trace, which calls the layer',
+    ('lingpipe.pipeline.execution.evaluator', 'lingpipe.pipeline.execution.program'):
+        'the evaluator reads the plan and the variables of the program that makes it',
+}
+
+
+def module_of(path: pathlib.Path) -> str:
+    """The dotted name under which a file is imported."""
+    parts = path.relative_to(ROOT).with_suffix('').parts
+    below = parts if parts[0] == 'lingpipe' else ('lingpipe', *parts)
+    return '.'.join(below).removesuffix('.__init__')
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Module -> the modules that it imports anywhere in its file."""
+    modules = {module_of(path): path for path in FILES}
+    graph: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        graph[name] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+            if isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names} & modules.keys()
+            elif isinstance(node, ast.ImportFrom):
+                assert node.module and not node.level, f'{path}: write the whole name of a module'
+                inner = {f'{node.module}.{alias.name}' for alias in node.names}
+                graph[name] |= inner & modules.keys()
+                if not inner <= modules.keys():
+                    graph[name] |= {node.module} & modules.keys()
+    return graph
+
+
+def circle_of(graph: Mapping[str, Set[str]], cut: Set[tuple[str, str]]) -> list[str]:
+    """The modules of one circle that is left when some imports are cut; [] if there is none."""
+    left = {name: {other for other in others if (name, other) not in cut}
+            for name, others in graph.items()}
+    try:
+        graphlib.TopologicalSorter(left).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1][::-1]   # Each imports the next.
+    return []
+
+
+def test_no_imports_form_a_circle() -> None:
+    circle = circle_of(import_graph(), KNOWN_CIRCLES.keys())
+    assert circle == [], f'these import each other: {" -> ".join(circle)}'
+
+
+@pytest.mark.parametrize('known', KNOWN_CIRCLES, ids=' -> '.join)
+def test_each_known_circle_is_still_there(known: tuple[str, str]) -> None:
+    """Once it is mended, it leaves the list."""
+    assert circle_of(import_graph(), KNOWN_CIRCLES.keys() - {known})
+
+
+# Names with an underscore belong to their module.
+
+PUBLIC_ALL_THE_SAME = {'_exit', '_replace', '_asdict'}   # of os and of named tuples, documented
+
+# (module, name): a name of a library that has no public one for it, with what it is needed for.
+OF_LIBRARIES = {
+    ('lingpipe.layers.keras_layer', '_flatten_layers'): 'Keras: all layers in a layer',
+    ('lingpipe.layers.keras_layer', '_initializer'): "Keras: a variable's initial values",
+    ('lingpipe.layers.keras_layer', '_keras_mask'): 'Keras: where a tensor has its mask',
+    ('lingpipe.layers.keras_state', '_flatten_layers'): 'Keras: all layers in a layer',
+    ('lingpipe.layers.keras_state', '_moments'): 'Keras: moments as BatchNormalization has them',
+    ('lingpipe.learning.optimizers', '_backend_update_step'): 'Keras: what Nadam keeps of a step',
+    ('lingpipe.pricing.ops', '_get_function'): 'TensorFlow: the function that an op calls',
+    ('lingpipe.training.registry', '_initializing'): 'Python: whether a module is being imported',
+}
+
+
+def is_private(name: object) -> bool:
+    return (isinstance(name, str) and name.startswith('_') and not name.endswith('__')
+            and name not in PUBLIC_ALL_THE_SAME)
+
+
+def is_self(node: ast.expr) -> bool:
+    return ast.unparse(node) in ('self', 'cls', 'super()')
+
+
+def members_of(tree: ast.Module) -> set[str]:
+    """The names that the classes of a file give to their objects or have themselves."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for statement in node.body:
+                if isinstance(statement, ast.FunctionDef):
+                    names.add(statement.name)
+                else:
+                    names |= {child.id for child in ast.walk(statement)
+                              if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store)}
+        elif (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+                and is_self(node.value)):
+            names.add(node.attr)
+    return names
+
+
+def private_names_of_others(tree: ast.Module) -> set[str]:
+    """Names with an underscore that a file takes from other modules or from their objects."""
+    taken = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            taken |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute) and not is_self(node.value):
+            taken.add(node.attr)
+        elif (isinstance(node, ast.Call)
+                and ast.unparse(node.func) in ('getattr', 'setattr', 'hasattr')):
+            taken |= {argument.value for argument in node.args[1:2]
+                      if isinstance(argument, ast.Constant)}
+    return {name for name in taken if is_private(name)} - members_of(tree)
+
+
+def test_private_names_are_found() -> None:
+    tree = ast.parse('''
+from other import _function, public
+import other
+
+class Mine:
+    _member = 1
+
+    def __eq__(self, mine):
+        return (self._inherited, mine._member, mine._replace(), getattr(mine, '_text')
+                , mine.__dict__) == other._thing._member
+''')
+    assert private_names_of_others(tree) == {'_function', '_text', '_thing'}
+
+
+@pytest.mark.parametrize('path', FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_module_reaches_for_a_private_name_of_another(path: pathlib.Path) -> None:
+    tree = ast.parse(path.read_text(encoding='utf-8'))
+    allowed = {name for module, name in OF_LIBRARIES if module == module_of(path)}
+    taken = private_names_of_others(tree)
+    assert taken - allowed == set(), f'{path} takes these; give them a public name'
+    assert allowed - taken == set(), 'these are no longer taken; take them from OF_LIBRARIES'
+
+
+def test_libraries_private_names_are_taken_in_files_that_exist() -> None:
+    assert {module for module, _ in OF_LIBRARIES} <= {module_of(path) for path in FILES}
