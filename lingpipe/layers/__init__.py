@@ -1,24 +1,80 @@
-"""The layers. Each file is one idea; the names here are the public ones."""
-from lingpipe.layers.attention import MultiHeadAttention
-from lingpipe.layers.batch_norm import BatchNorm
-from lingpipe.layers.convolution import Conv2D, DepthwiseConv2D, SeparableConv2D
-from lingpipe.layers.dense import Activation, Dense
-from lingpipe.layers.dropout import Dropout, DropPath, WordDropout
-from lingpipe.layers.embedding import Embedding, PositionEmbedding
-from lingpipe.layers.keras_layer import KerasLayer
-from lingpipe.layers.layer_norm import LayerNorm
-from lingpipe.layers.losses import CrossEntropyLoss, MeanSquaredErrorLoss
-from lingpipe.layers.pooling import AvgPool2D, GlobalAvgPool2D, MaxPool2D
-from lingpipe.layers.reshape import Cast, Flatten, Reshape
-from lingpipe.layers.sequential import Repeat, Sequential
-from lingpipe.layers.shards import split
-from lingpipe.layers.softmax import Logits
-from lingpipe.layers.split_feed_forward import Residual, split_feed_forward
-from lingpipe.layers.streamed_softmax import SoftmaxShard, StreamedCrossEntropyLoss
-from lingpipe.layers.transformer import FeedForward, TransformerDecoderLayer, TransformerEncoderLayer
+"""The layers. Each file is one idea; the names here are the public ones.
 
-__all__ = [
-    'Activation', 'AvgPool2D', 'BatchNorm', 'Cast', 'Conv2D', 'CrossEntropyLoss', 'Dense', 'DepthwiseConv2D', 'DropPath', 'Dropout',
-    'Embedding', 'FeedForward', 'Flatten', 'GlobalAvgPool2D', 'KerasLayer', 'LayerNorm', 'Logits', 'MaxPool2D', 'MeanSquaredErrorLoss',
-    'MultiHeadAttention', 'PositionEmbedding', 'Repeat', 'Reshape', 'Residual', 'SeparableConv2D', 'Sequential', 'SoftmaxShard',
-    'StreamedCrossEntropyLoss', 'TransformerDecoderLayer', 'TransformerEncoderLayer', 'WordDropout', 'split', 'split_feed_forward']
+A name's file is imported when the name is first used. Pricing needs the base of all layers, and
+some layers need pricing, so neither package could be imported if this one imported all its files.
+"""
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lingpipe.layers.attention import MultiHeadAttention as MultiHeadAttention
+    from lingpipe.layers.batch_norm import BatchNorm as BatchNorm
+    from lingpipe.layers.convolution import Conv2D as Conv2D
+    from lingpipe.layers.convolution import DepthwiseConv2D as DepthwiseConv2D
+    from lingpipe.layers.convolution import SeparableConv2D as SeparableConv2D
+    from lingpipe.layers.dense import Activation as Activation
+    from lingpipe.layers.dense import Dense as Dense
+    from lingpipe.layers.dropout import Dropout as Dropout
+    from lingpipe.layers.dropout import DropPath as DropPath
+    from lingpipe.layers.dropout import WordDropout as WordDropout
+    from lingpipe.layers.embedding import Embedding as Embedding
+    from lingpipe.layers.embedding import PositionEmbedding as PositionEmbedding
+    from lingpipe.layers.feed_forward_shards import Residual as Residual
+    from lingpipe.layers.feed_forward_shards import split_feed_forward as split_feed_forward
+    from lingpipe.layers.keras_layer import KerasLayer as KerasLayer
+    from lingpipe.layers.layer_norm import LayerNorm as LayerNorm
+    from lingpipe.layers.losses import CrossEntropyLoss as CrossEntropyLoss
+    from lingpipe.layers.losses import MeanSquaredErrorLoss as MeanSquaredErrorLoss
+    from lingpipe.layers.pooling import AvgPool2D as AvgPool2D
+    from lingpipe.layers.pooling import GlobalAvgPool2D as GlobalAvgPool2D
+    from lingpipe.layers.pooling import MaxPool2D as MaxPool2D
+    from lingpipe.layers.reshape import Cast as Cast
+    from lingpipe.layers.reshape import Flatten as Flatten
+    from lingpipe.layers.reshape import Reshape as Reshape
+    from lingpipe.layers.sequential import Repeat as Repeat
+    from lingpipe.layers.sequential import Sequential as Sequential
+    from lingpipe.layers.shards import split as split
+    from lingpipe.layers.softmax import Logits as Logits
+    from lingpipe.layers.streamed_softmax import SoftmaxShard as SoftmaxShard
+    from lingpipe.layers.streamed_softmax import (
+        StreamedCrossEntropyLoss as StreamedCrossEntropyLoss,
+    )
+    from lingpipe.layers.transformer import FeedForward as FeedForward
+    from lingpipe.layers.transformer import TransformerDecoderLayer as TransformerDecoderLayer
+    from lingpipe.layers.transformer import TransformerEncoderLayer as TransformerEncoderLayer
+
+_NAMES_BY_FILE = {
+    'attention': ['MultiHeadAttention'],
+    'batch_norm': ['BatchNorm'],
+    'convolution': ['Conv2D', 'DepthwiseConv2D', 'SeparableConv2D'],
+    'dense': ['Activation', 'Dense'],
+    'dropout': ['DropPath', 'Dropout', 'WordDropout'],
+    'embedding': ['Embedding', 'PositionEmbedding'],
+    'keras_layer': ['KerasLayer'],
+    'layer_norm': ['LayerNorm'],
+    'losses': ['CrossEntropyLoss', 'MeanSquaredErrorLoss'],
+    'pooling': ['AvgPool2D', 'GlobalAvgPool2D', 'MaxPool2D'],
+    'reshape': ['Cast', 'Flatten', 'Reshape'],
+    'sequential': ['Repeat', 'Sequential'],
+    'shards': ['split'],
+    'softmax': ['Logits'],
+    'feed_forward_shards': ['Residual', 'split_feed_forward'],
+    'streamed_softmax': ['SoftmaxShard', 'StreamedCrossEntropyLoss'],
+    'transformer': ['FeedForward', 'TransformerDecoderLayer', 'TransformerEncoderLayer'],
+}
+_FILE_OF = {name: file for file, names in _NAMES_BY_FILE.items() for name in names}
+
+__all__ = list(_FILE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FILE_OF:
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    module = importlib.import_module(f'{__name__}.{_FILE_OF[name]}')
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -161,10 +161,12 @@ class Layer(Configurable):
         """The layer's function; arguments after ctx are tensors or nested values. It must be a pure function of them."""
         raise NotImplementedError(f'{type(self).__name__} has no fprop')
 
-    def cost(self, *args: Any, **kwargs: Any) -> Cost:
-        """The cost for inputs given as tf.TensorSpec, as fprop takes them. The default traces fprop (pricing/)."""
-        from lingpipe import pricing  # The one import that goes up: pricing knows layers, and is only the default.
-        return pricing.traced_cost(self, *args, **kwargs)
+    def cost(self, *args: Any, **kwargs: Any) -> Cost | None:
+        """The cost for inputs given as tf.TensorSpec, as fprop takes them, by a formula.
+
+        This default returns None: there is no formula. `pricing.price` then traces fprop.
+        """
+        return None
 
     def updated_state(self, name: str, state: NestedMap, value: Any) -> dict[str, tf.Tensor]:
         """New values of non-trainable weights from what fprop emitted as `name`, merged over the mini-batch.

@@ -18,6 +18,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import as_rows, check_last_dim, dims, num_rows
 from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
+from lingpipe.pricing import traced_cost
 
 
 @tf.custom_gradient
@@ -103,8 +104,8 @@ def _flops_of_row(name: str, dim: int, dtype: tf.DType) -> float:
     if name == 'linear':
         return 0.
     activation = Activation(Activation.Params(activation=name))
-    # Layer's cost traces fprop; that of Activation would ask here again.
-    return Layer.cost(activation, tf.TensorSpec([1, dim], dtype)).flops
+    # By tracing: the cost of Activation would ask here again.
+    return traced_cost(activation, tf.TensorSpec([1, dim], dtype)).flops
 
 
 class Dense(Layer):

@@ -24,6 +24,7 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.masks import after, is_mask_of_any, mask_of, taken
 from lingpipe.layers.nested import NestedMap
+from lingpipe.pricing import price
 
 
 class Sequential(Layer):
@@ -101,7 +102,7 @@ class Sequential(Layer):
         costs = []
         names: dict[str, None] = {}
         for child in self.children.values():
-            cost = child.cost(**arguments(child, values))
+            cost = price(child, **arguments(child, values))
             new = child.written(cost.outputs)
             values = after(child, child.reads(), values, new)
             names.update(dict.fromkeys(new))

@@ -26,6 +26,7 @@ from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import check_last_dim, dims, num_rows
 from lingpipe.layers.shards import Shardable, glorot_uniform
 from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
+from lingpipe.pricing import price
 
 
 class FeedForward(Shardable):
@@ -94,7 +95,7 @@ class _TransformerLayer(Layer):
         model_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)
         num_heads: int = field(REQUIRED, 'Attention heads.', least=1)
         head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.', least=0)
-        hidden_dim: int = field(REQUIRED, 'F, the hidden units of the feed-forward part; 0: there is none (see split_feed_forward.py).',
+        hidden_dim: int = field(REQUIRED, 'F, the hidden units of the feed-forward part; 0: there is none (see feed_forward_shards.py).',
                                 least=0)
         activation: str = field('relu', 'Name in keras.activations.')
         dropout_rate: float = field(0., 'Dropout rate of what every part adds to x, in training.',
@@ -133,7 +134,7 @@ class _TransformerLayer(Layer):
     def _plus_cost(self, name: str, x: tf.TensorSpec, **others: Any) -> Cost:
         if name not in self.children:
             return Cost(0., 0, as_spec(x))
-        parts = self.children[f'{name}_norm'].cost(x) + self.children[name].cost(x, **others)
+        parts = price(self.children[f'{name}_norm'], x) + price(self.children[name], x, **others)
         return parts + Cost(num_elements(x) + drop_flops(x, self.params.dropout_rate), 0, as_spec(x))
 
 

@@ -1,12 +1,19 @@
-"""Pricing: what a layer's fprop costs, found out by building its graph on abstract shapes; no variable, no data.
+"""Pricing: what a layer's fprop costs. Where no formula says it, its graph on abstract shapes does.
 
-    traced_cost(layer, tf.TensorSpec([8, 64, 256]))  ->  Cost(flops, num_weights, outputs)
+    price(layer, tf.TensorSpec([8, 64, 256]))  ->  Cost(flops, num_weights, outputs)
 
-    graph.py   the graph of one fprop            flops.py        FLOPs of a graph, by formulas.py
-    ops.py     what ops run, view and keep       residuals.py    what is kept for backward
+There is no variable and no data in such a graph. The files:
+
+    ops.py          what ops run, view and keep
+    formulas.py     the FLOPs of one op
+    flops.py        the FLOPs of a graph
+    graph.py        the graph of one fprop
+    layer_cost.py   the cost of a layer
+    residuals.py    what is kept for the backward pass
 """
 from lingpipe.pricing.flops import count_flops
 from lingpipe.pricing.graph import Trace, trace
+from lingpipe.pricing.layer_cost import price, traced_cost
 from lingpipe.pricing.ops import stateful_types
 from lingpipe.pricing.residuals import (
     Residuals,
@@ -15,7 +22,8 @@ from lingpipe.pricing.residuals import (
     residual_tensors,
     residuals_of_layer,
 )
-from lingpipe.pricing.traced_cost import traced_cost
 
-__all__ = ['Residuals', 'Trace', 'ancestors', 'bytes_of_roots', 'count_flops', 'residual_tensors',
-           'residuals_of_layer', 'stateful_types', 'trace', 'traced_cost']
+__all__ = [
+    'Residuals', 'Trace', 'ancestors', 'bytes_of_roots', 'count_flops', 'price', 'residual_tensors',
+    'residuals_of_layer', 'stateful_types', 'trace', 'traced_cost',
+]

@@ -2,15 +2,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
+from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context, Emissions
 from lingpipe.layers.nested import flatten, map_leaves
-
-if TYPE_CHECKING:
-    from lingpipe.layers.base import Layer
 
 
 @dataclasses.dataclass(frozen=True)

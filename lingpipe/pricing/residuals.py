@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
+from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Emissions
 from lingpipe.layers.nested import leaves
 from lingpipe.layers.static_shapes import num_bytes
 from lingpipe.pricing.graph import Trace, trace
 from lingpipe.pricing.ops import LOOPS, loop_body, max_turns, viewed
-
-if TYPE_CHECKING:
-    from lingpipe.layers.base import Layer
 
 Leaf = tuple[int, int]
 """The place of a value among those that a layer reads, or among those that it writes, and the index of a leaf of it."""

@@ -20,6 +20,7 @@ from lingpipe.layers.dropout import DropPath
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.pooling import AvgPool2D
 from lingpipe.layers.reshape import Flatten
+from lingpipe.pricing import price
 
 AUXILIARY_SIZE = 5  # pixels that the auxiliary head averages over, each way
 
@@ -54,7 +55,7 @@ class Chain(Layer):
         self._check(x)
         sum_of_costs = Cost(0., 0, x)
         for child in self.children.values():
-            sum_of_costs += child.cost(sum_of_costs.outputs)
+            sum_of_costs += price(child, sum_of_costs.outputs)
         return sum_of_costs
 
     def _check(self, x: Any) -> None:
@@ -115,9 +116,9 @@ class FactorizedReduction(Layer):
         return self.children['batch_norm'].fprop(theta.batch_norm, ctx, tf.concat(halves, -1))  # [b, h/2, w/2, F]
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        even, odd = self.children['even'].cost(x), self.children['odd'].cost(x)
+        even, odd = price(self.children['even'], x), price(self.children['odd'], x)
         y = tf.TensorSpec([*even.outputs.shape[:-1], self.params.dim], x.dtype)
-        return total([_relu_cost(x, self.params.has_relu), even, odd]) + self.children['batch_norm'].cost(y)
+        return total([_relu_cost(x, self.params.has_relu), even, odd]) + price(self.children['batch_norm'], y)
 
 
 class Concat(Layer):

@@ -18,7 +18,7 @@ from lingpipe.layers.base import Layer, Weight
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.masks import after
 from lingpipe.layers.sequential import Sequential, arguments
-from lingpipe.pricing import Residuals, residuals_of_layer
+from lingpipe.pricing import Residuals, price, residuals_of_layer
 from lingpipe.process.error_text import blaming, sentence
 
 BATCH = -1  # The maker of the values of the mini-batch.
@@ -162,7 +162,7 @@ def wire(network: Sequential, batch_spec: dict[str, Any], is_frozen: Callable[[s
         _refuse_text(layer, reads)
         trained = [w for w in layer.weights() if owner(w, by_path).is_trainable and not is_frozen(owner(w, by_path).path)]
         try:
-            cost = layer.cost(**{argument: value.spec for argument, value in reads.items()})
+            cost = price(layer, **{argument: value.spec for argument, value in reads.items()})
         except Exception as e:   # A layer is anyone's code.
             given = ', '.join(f'{a}: {nested.map_leaves(lambda s: (s.dtype.name, tuple(s.shape)), v.spec)}' for a, v in reads.items())
             raise ValueError(f'{sentence(e)} (while pricing {layer.path} for {given})') from e

@@ -231,7 +231,7 @@ def test_params_survive_their_text(name: str) -> None:
 
 def test_cost_predicts_shapes_and_weights(name: str) -> None:
     built = build(name)
-    cost = built.layer.cost(**built.specs())
+    cost = pricing.price(built.layer, **built.specs())
     real = {path: static_shapes.as_spec(t) for path, t in results(name).items() if path.startswith('outputs/')}
     assert {f'outputs/{path}': static_shapes.as_spec(spec) for path, spec in flatten(cost.outputs)} == real
     assert cost.num_weights == sum(int(tf.size(built.weights[w.path])) for w in built.layer.weights() if w.is_trainable)
@@ -241,7 +241,7 @@ def test_cost_predicts_shapes_and_weights(name: str) -> None:
 def test_cost_predicts_flops_of_the_graph(name: str, dtype: tf.DType) -> None:
     built = build(name)
     specs = {n: tf.TensorSpec(s.shape, dtype) if built.kinds[n] == 'float' else s for n, s in built.specs().items()}
-    cost, traced = built.layer.cost(**specs), pricing.traced_cost(built.layer, **specs)
+    cost, traced = pricing.price(built.layer, **specs), pricing.traced_cost(built.layer, **specs)
     assert cost.flops == pytest.approx(traced.flops, rel=0.05)
 
 
@@ -275,7 +275,7 @@ def test_unknown_batch_size_runs_but_has_no_cost(name: str) -> None:
     found = tf.function(lambda inputs: built.call(inputs), input_signature=[specs])(built.inputs)
     tf.nest.map_structure(np.testing.assert_array_equal, found, results(name))
     with pytest.raises(ValueError, match=r'is \[\?.*\], but every dimension must be known .*; give the shape of one micro-batch'):
-        built.layer.cost(**specs)
+        pricing.price(built.layer, **specs)
 
 
 def test_xla_agrees_forward_and_backward(name: str) -> None:
@@ -329,7 +329,7 @@ def test_the_forecast_holds_what_the_backward_task_takes_over(name: str) -> None
     layer = params.copy().set(name='layer')
     if not isinstance(built.layer, layers.Sequential):
         layer.set(reads={argument: argument for argument in built.inputs})
-    written = [] if built.layer.cost(**built.specs()).outputs is None else [Objective.Params(name='objective')]
+    written = [] if pricing.price(built.layer, **built.specs()).outputs is None else [Objective.Params(name='objective')]
     padding = layers.Reshape.Params(name='padding', shape=(1,), reads={'x': 'pad'}, writes='pad')
     network = layers.Sequential.Params(name='model', layers=(padding, *gains, layer, *written, padding.copy().set(name='end')))
     num_own = len(list(built.layer.elements())) if isinstance(built.layer, layers.Sequential) else 1

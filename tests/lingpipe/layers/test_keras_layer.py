@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from lingpipe import pricing
 from lingpipe.layers import KerasLayer
 from lingpipe.layers.context import Context
 from lingpipe.layers.nested import NestedMap
@@ -143,7 +144,7 @@ def test_what_a_pipeline_cannot_run_as_keras_does_is_refused_when_it_is_built(cl
 def test_what_a_pipeline_cannot_run_as_keras_does_is_refused_by_the_plan(class_name: str, config: Any, message: str) -> None:
     layer = made(class_name, **config)
     with pytest.raises(ValueError, match=message):
-        layer.cost(tf.TensorSpec((4, 6, 3)))
+        pricing.price(layer, tf.TensorSpec((4, 6, 3)))
 
 
 @pytest.mark.parametrize('class_name, config, expected', [

@@ -90,13 +90,13 @@ def kept(fn: Callable[..., Any], shape: list[int] | None = None) -> float:
     """Bytes of the residuals that are no inputs, where everything gets a gradient."""
     layer, x = Traced(fn, shape), tf.TensorSpec([2, 8])
     found = pricing.residuals_of_layer(layer, {'x': x}, [w.path for w in layer.weights()], lambda leaf: True, lambda leaf: True)
-    outputs = leaves(layer.cost(x).outputs)
+    outputs = leaves(pricing.price(layer, x).outputs)
     return found.inner_bytes + sum(4 * static_shapes.num_elements(outputs[i]) for _, i in found.outputs)
 
 
 def test_a_layer_without_cost_is_traced() -> None:
     layer = Traced(lambda x, w: {'y': tf.nn.relu(x @ w)}, [8, 4])
-    assert layer.cost(tf.TensorSpec([2, 8])) == Cost(
+    assert pricing.price(layer, tf.TensorSpec([2, 8])) == Cost(
         flops=2 * 2 * 8 * 4 + 8, num_weights=32, outputs={'y': tf.TensorSpec([2, 4])})
 
 
@@ -125,7 +125,7 @@ def test_a_loop_keeps_its_turns() -> None:
 def test_an_unknown_batch_size_is_refused_with_the_layer_s_path() -> None:
     with pytest.raises(ValueError, match=r'traced: input 0 is \[\?, 8\], but every dimension must be known before anything runs; give '
                                          'the shape of one micro-batch: batch the input with a fixed size'):
-        Traced(tf.exp).cost(tf.TensorSpec([None, 8]))
+        pricing.price(Traced(tf.exp), tf.TensorSpec([None, 8]))
 
 
 @pytest.mark.parametrize('outputs, found', [
@@ -133,7 +133,7 @@ def test_an_unknown_batch_size_is_refused_with_the_layer_s_path() -> None:
 def test_what_is_no_tensor_is_refused_as_an_output(outputs: Callable[..., Any], found: str) -> None:
     with pytest.raises(ValueError, match=f'^traced: fprop of Traced returns a value of type {found}, but a layer returns a tensor or a '
                                          "dict of tensors; return several as {'key': tensor, ...} and name them in Params.writes.$"):
-        Traced(outputs).cost(tf.TensorSpec([2, 8]))
+        pricing.price(Traced(outputs), tf.TensorSpec([2, 8]))
 
 
 @pytest.mark.parametrize('name, found', [(None, ''), ('scale', " 'scale'")])
@@ -141,7 +141,7 @@ def test_what_is_no_tensor_is_refused_as_an_output(outputs: Callable[..., Any], 
 def test_a_variable_made_in_fprop_is_refused(initial_value: Callable[..., Any], name: str | None, found: str) -> None:
     with pytest.raises(ValueError, match=f'^traced: fprop of Traced makes the tf.Variable{found}, but a layer owns no variable; declare '
                                          'the weight in __init__ with add_weight, and read it from theta.$'):
-        Traced(lambda x: x * tf.Variable(initial_value(x), name=name)).cost(tf.TensorSpec([2, 8]))
+        pricing.price(Traced(lambda x: x * tf.Variable(initial_value(x), name=name)), tf.TensorSpec([2, 8]))
 
 
 def stateful(graph: Any) -> list[str]:
