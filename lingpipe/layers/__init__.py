@@ -6,9 +6,9 @@ some layers need pricing, so neither package could be imported if this one impor
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # What `__getattr__` does, for type checkers and editors.
     from lingpipe.layers.attention import MultiHeadAttention as MultiHeadAttention
     from lingpipe.layers.batch_norm import BatchNorm as BatchNorm
     from lingpipe.layers.convolution import Conv2D as Conv2D
@@ -68,13 +68,16 @@ _FILE_OF = {name: file for file, names in _NAMES_BY_FILE.items() for name in nam
 
 __all__ = list(_FILE_OF)
 
+if not TYPE_CHECKING:  # With a __getattr__, type checkers would take every name for public.
 
-def __getattr__(name: str) -> Any:
-    if name not in _FILE_OF:
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    module = importlib.import_module(f'{__name__}.{_FILE_OF[name]}')
-    return getattr(module, name)
+    def __getattr__(name: str) -> object:
+        """Imports a public name when it is first used."""
+        if name not in _FILE_OF:
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+        module = importlib.import_module(f'{__name__}.{_FILE_OF[name]}')
+        globals()[name] = getattr(module, name)  # The next use does not come here.
+        return globals()[name]
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __dir__() -> list[str]:
+        """All names, whether they were used or not."""
+        return sorted({*globals(), *__all__})
