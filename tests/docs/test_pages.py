@@ -10,9 +10,9 @@ import sys
 from typing import Any
 
 import pytest
-from forks import Fork, run_module
 
 from tests.docs.pages import PAGES, ROOT, Block, blocks, holds, quoted_words
+from tests.support.forks import Fork, run_module
 
 RUNNABLE = [page for page in PAGES if any(block.mark in ('run', 'fails') for block in blocks(page))]
 

@@ -1,5 +1,4 @@
 """The trainer's promises: its flags, its errors, and what a kill, a signal or a restart does to a training."""
-import os
 import pathlib
 import re
 import signal
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from forks import Fork, run_module, run_on_full_disk, run_unread
 
 from lingpipe import trainer
 from lingpipe.commands import device_setup
@@ -19,19 +17,10 @@ from lingpipe.commands.run_options import RunOptions
 from lingpipe.layers.base import Weight
 from lingpipe.training import registry
 from lingpipe.training.problem import Problem
+from tests.support import kill_often, tiny_experiment
+from tests.support.forks import Fork, environment, run_module, run_on_full_disk, run_unread
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-MODEL = '--model=tiny_experiment.Tiny'
-
-
-@pytest.fixture(autouse=True)
-def path(monkeypatch):
-    monkeypatch.syspath_prepend(HERE)
-
-
-def environment():
-    return {**os.environ, 'PYTHONPATH': os.pathsep.join([ROOT, HERE]), 'TF_CPP_MIN_LOG_LEVEL': '2'}
+MODEL = '--model=tests.support.tiny_experiment.Tiny'
 
 
 def run_here(monkeypatch, *flags):
@@ -107,7 +96,7 @@ def test_help_prints_every_flag(capsys):
     (['--mode=worker', '--hangs_after_s=0.5'], r'trainer: flag --hangs_after_s=0\.5: '),
     ([], r'trainer: --model is missing; --list shows all experiments\.'),
     ([MODEL], r'trainer: --logdir is missing; name a directory'),
-    (['--model=tiny_experiment.Tinny'], r"trainer: there is no experiment 'tiny_experiment.Tinny'"),
+    (['--model=tests.support.tiny_experiment.Tinny'], r"trainer: there is no experiment 'tests.support.tiny_experiment.Tinny'"),
     ([MODEL, '--set', 'pipeline.num_cells'], r'trainer: --set pipeline\.num_cells has no value; write --set path=value'),
     ([MODEL, '--set', 'pipeline.num_cels=2'], r"pipeline\.num_cels does not exist: .*did you mean 'num_cells'\?"),
     ([MODEL, '--set', 'pipeline.num_cells=two'], r'pipeline\.num_cells=two is not of type int; give a value of type int'),
@@ -139,7 +128,6 @@ def cost_that_fails(self, x):
 ])
 def test_whatever_a_layer_raises_is_one_sentence_that_names_it(
         capsys, monkeypatch, tmp_path, method, replacement, expected):
-    import tiny_experiment
     monkeypatch.setattr(tiny_experiment.Dense, method, replacement)
     assert re.search(expected, error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}'))
 
@@ -161,7 +149,7 @@ def test_a_training_goes_on_when_its_output_cannot_be_written(tmp_path, run, exp
 def test_list_prints_names_and_first_lines(capsys, monkeypatch, tmp_path):
     (tmp_path / 'params').mkdir()
     (tmp_path / 'params' / '__init__.py').write_text('')
-    (tmp_path / 'params' / 'tiny.py').write_text(pathlib.Path(HERE, 'tiny_experiment.py').read_text())
+    (tmp_path / 'params' / 'tiny.py').write_text(pathlib.Path(tiny_experiment.__file__).read_text())
     (tmp_path / 'params' / 'bad.py').write_text('1 / 0')
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, 'ROOT', 'params')
@@ -308,7 +296,6 @@ def checkpoint_of(logdir, step):
 
 
 def test_training_killed_ten_times_has_the_bits_of_an_uninterrupted_one(monkeypatch, tmp_path):
-    import kill_often
     flags = [MODEL, '--mode=train', '--steps=60']
     killed = Fork(kill_often.main, f'{tmp_path}/killed', 10, 0, flags, env=environment())
     out, err = killed.communicate(timeout=200)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 
-from forks import Fork, run_module
+from tests.support.forks import Fork, run_module
 
 
 def test_prints_one_json_object():

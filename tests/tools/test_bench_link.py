@@ -4,7 +4,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from forks import Fork, run_module
+
+from tests.support.forks import Fork, run_module
 
 
 def test_a_slow_link_sets_the_pace():

@@ -5,7 +5,6 @@ import json
 import os
 
 import pytest
-from forks import Fork, run_unread
 
 from lingpipe.process.error_text import blaming
 from lingpipe.tools import __main__ as tools_command
@@ -29,6 +28,7 @@ from lingpipe.tools import (
     show_schedule,
     train_vocabulary,
 )
+from tests.support.forks import Fork, run_unread
 
 ALL = [
     bench_decoder, bench_link, bench_pipeline, bench_scale, build_corpus, compare_checkpoints,

@@ -184,8 +184,7 @@ def test_local_launch_ends_if_a_worker_cannot_start(monkeypatch):
 
 
 def test_local_launch_starts_again_what_is_killed_and_ends_with_the_trainer(tmp_path):
-    sys.path.insert(0, str(TESTS / 'lingpipe' / 'cluster'))
-    from local_workers import TINY, environment, wait_until
+    from tests.support.local_workers import TINY, environment, wait_until
     command = [sys.executable, '-m', 'lingpipe.tools.launch_local', '--workers=2', '--', TINY, f'--logdir={tmp_path}/log', '--steps=30']
     process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True)
     log = tmp_path / 'log' / 'train.log'

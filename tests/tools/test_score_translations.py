@@ -1,9 +1,7 @@
 """score_translations: from files, from a corpus alone, and from a corpus and a training, end to end."""
 from __future__ import annotations
 
-import importlib.util
 import json
-import pathlib
 
 import pytest
 import tensorflow as tf
@@ -23,12 +21,7 @@ from lingpipe.tools import score_translations
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.registry import register
 from lingpipe.training.train_params import TrainParams
-
-spec = importlib.util.spec_from_file_location(
-    'small_corpus', pathlib.Path(__file__).parents[1] / 'tasks' / 'translation' / 'small_corpus.py')
-assert spec and spec.loader
-small_corpus = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(small_corpus)
+from tests.support import small_corpus
 
 
 @register

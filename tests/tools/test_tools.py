@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from forks import Fork, run_module
 
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.tools import bench_pipeline, compare_checkpoints, compare_params, plot_partition, repeat, show_partition, show_schedule
+from tests.support.forks import Fork, run_module
 
 
 def printed(capsys, tool, *flags):

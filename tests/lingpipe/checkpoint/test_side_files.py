@@ -14,13 +14,12 @@ from lingpipe.checkpoint import Checkpointer, side_files
 from lingpipe.commands import device_setup
 from lingpipe.training.evaluation import EvaluationLog
 
-HERE = os.path.dirname(os.path.dirname(__file__))   # of tiny_experiment.py
 FILES = ['params.txt', 'evaluations.jsonl', 'train.log', 'checkpoints/best.json']
 DIRECTORIES = ['tensorboard', 'timeline']
 
 
 def run(logdir, *flags):
-    return trainer.main(['trainer', '--model=tiny_experiment.Tiny', f'--logdir={logdir}', *flags])
+    return trainer.main(['trainer', '--model=tests.support.tiny_experiment.Tiny', f'--logdir={logdir}', *flags])
 
 
 @pytest.fixture(scope='module')
@@ -28,7 +27,6 @@ def trained(tmp_path_factory):
     """The logdir of a training of three steps, evaluated after each; the best is that of step 1, which only best.json keeps."""
     logdir = tmp_path_factory.mktemp('trained')
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(HERE)
         patch.setattr(device_setup, 'configure', lambda params: None)
         assert run(logdir, '--steps=3', *FLAGS, '--timeline') == 0
     assert best(logdir)['step'] == 1 and sorted(os.listdir(logdir / 'checkpoints')) == ['best.json', 'step-00000001', 'step-00000003']
@@ -41,7 +39,6 @@ FLAGS = ('--set=train.keep=1', '--set=train.eval_every_steps=1', '--set=task.bes
 @pytest.fixture
 def logdir(trained, tmp_path, monkeypatch):
     """A copy of it that a test may damage."""
-    monkeypatch.syspath_prepend(HERE)
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     return pathlib.Path(shutil.copytree(trained, tmp_path / 'logdir'))
 

@@ -9,10 +9,8 @@ import time
 import pytest
 
 from lingpipe.cluster import address_filter, ports, server
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from flood import Flood  # noqa: E402
-from local_workers import Fork, environment, wait_until  # noqa: E402
+from tests.support.flood import Flood
+from tests.support.local_workers import Fork, environment, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != 'linux', reason='programs of sockets of Linux')
 NUM_RESTARTS = 20

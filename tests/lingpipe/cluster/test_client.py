@@ -1,17 +1,14 @@
 """What a controller may take for done on a worker."""
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import pytest
 
 from lingpipe.cluster import ports
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import local_workers  # noqa: E402
-from flood import Flood  # noqa: E402
+from tests.support import local_workers
+from tests.support.flood import Flood
 
 # A step is one call, and overtakes hundreds of single reads that were called before it, unless it waits for them.
 CODE = """

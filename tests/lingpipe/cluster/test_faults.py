@@ -4,7 +4,6 @@ import os
 import pathlib
 import re
 import signal
-import sys
 import time
 
 import numpy as np
@@ -13,12 +12,10 @@ import pytest
 from lingpipe import trainer
 from lingpipe.commands import device_setup
 from lingpipe.training import logdir_lock
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from local_workers import TESTS, TINY, Cable, Trainer, Worker, checkpoint_of, wait_until, workers  # noqa: E402
+from tests.support.local_workers import TINY, Cable, Trainer, Worker, checkpoint_of, wait_until, workers
 
 STEPS = 40
-SLOW = '--model=slow_experiment.Slow'
+SLOW = '--model=tests.support.slow_experiment.Slow'
 
 
 @pytest.fixture(scope='module')
@@ -26,7 +23,6 @@ def undisturbed(tmp_path_factory):
     """Variables after STEPS in this process."""
     logdir = tmp_path_factory.mktemp('undisturbed')
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(TESTS)
         patch.setattr(device_setup, 'configure', lambda params: None)
         assert trainer.main(['trainer', TINY, f'--logdir={logdir}', '--mode=train', f'--steps={STEPS}']) == 0
     return checkpoint_of(logdir, STEPS)
@@ -205,7 +201,6 @@ def evaluated(tmp_path_factory):
     """The logdir of a training of SLOW in this process, with its evaluation, that nothing disturbed."""
     logdir = tmp_path_factory.mktemp('evaluated')
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(TESTS)
         patch.setattr(device_setup, 'configure', lambda params: None)
         assert trainer.main(['trainer', SLOW, f'--logdir={logdir}', '--steps=4']) == 0
     return logdir
@@ -248,7 +243,6 @@ def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_pat
     assert 'the trainer starts again from there' in err
 
     (tmp_path / 'in').write_text(lines)   # undisturbed, in this process
-    monkeypatch.syspath_prepend(TESTS)
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     files = [f'--decode_input={tmp_path}/in', f'--decode_output={tmp_path}/out']
     assert trainer.main(['trainer', SLOW, f'--logdir={evaluated}', '--mode=decode', *files]) == 0
@@ -259,7 +253,6 @@ def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_pat
 
 @pytest.mark.parametrize('num_workers, devices', [(2, 'cpu:2'), (4, '')])
 def test_replicas_on_workers_have_the_bits_of_one_process(tmp_path, monkeypatch, num_workers, devices):
-    monkeypatch.syspath_prepend(TESTS)
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     flags = ['--steps=12', '--mode=train', '--set=pipeline.num_replicas=2', '--set=train.check_replicas_every_steps=6']
     assert trainer.main(['trainer', TINY, f'--logdir={tmp_path}/whole', *flags]) == 0

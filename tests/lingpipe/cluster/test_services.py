@@ -1,16 +1,11 @@
 """Promises about the calls that ask a worker: what comes back, and errors in a few words."""
 from __future__ import annotations
 
-import os
-import sys
-
 import pytest
 import tensorflow as tf
 
 from lingpipe.cluster import services
-
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import local_workers  # noqa: E402
+from tests.support import local_workers
 
 
 @pytest.fixture(scope='module')

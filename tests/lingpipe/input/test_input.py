@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from calls import num_calls
 
 from lingpipe.hyperparams import field
 from lingpipe.input import ArrayInput, Feature, Input, InputMeter, RecordInput, TFDSInput, datasets
 from lingpipe.input.records import masked_crc32c
+from tests.support.calls import num_calls
 
 
 class Numbers(ArrayInput):

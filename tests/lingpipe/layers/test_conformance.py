@@ -21,7 +21,7 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
 from lingpipe.layers.nested import flatten, map_leaves
 from lingpipe.pipeline.planning.plan import PipelineParams, make_plan
-from tests import traced
+from tests.support import traced
 
 IMAGE = {'x': ((2, 7, 6, 4), 'float')}
 SEQUENCE = {'x': ((2, 5, 8), 'float')}

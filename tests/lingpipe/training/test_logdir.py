@@ -10,13 +10,8 @@ from lingpipe.checkpoint import Checkpointer
 from lingpipe.training import logdir, registry
 
 
-@pytest.fixture(autouse=True)
-def path(monkeypatch):
-    monkeypatch.syspath_prepend(os.path.dirname(os.path.dirname(__file__)))
-
-
 def make_params(**overrides):
-    return registry.get('tiny_experiment.Tiny').set(**overrides)
+    return registry.get('tests.support.tiny_experiment.Tiny').set(**overrides)
 
 
 def save(directory, step, params=None):

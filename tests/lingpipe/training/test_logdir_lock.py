@@ -53,11 +53,10 @@ def test_dead_owner_keeps_nothing(tmp_path, holder, number):
 
 
 def test_trainer_does_not_touch_a_logdir_that_is_in_use(tmp_path, holder, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     unfinished = tmp_path / 'checkpoints' / 'tmp-step-00000004'
     unfinished.mkdir(parents=True)
     before = sorted(tmp_path.rglob('*'))
-    assert trainer.main(['trainer', '--model=tiny_experiment.Tiny', f'--logdir={tmp_path}']) == 1
+    assert trainer.main(['trainer', '--model=tests.support.tiny_experiment.Tiny', f'--logdir={tmp_path}']) == 1
     assert re.match(rf'trainer: .* is in use by {SINCE.format(holder.pid)}, ', capsys.readouterr().err)
     assert sorted(tmp_path.rglob('*')) == before
 

@@ -25,13 +25,8 @@ from lingpipe.training.resumption import check_resumable
 from lingpipe.training.site import THIS_PROCESS, Site
 
 
-@pytest.fixture(autouse=True)
-def path(monkeypatch):
-    monkeypatch.syspath_prepend(os.path.dirname(os.path.dirname(__file__)))
-
-
 def make_params(**overrides):
-    return registry.get('tiny_experiment.Tiny').set(**{name.replace('__', '.'): value for name, value in overrides.items()})
+    return registry.get('tests.support.tiny_experiment.Tiny').set(**{name.replace('__', '.'): value for name, value in overrides.items()})
 
 
 def make_loop(params, logdir, site=THIS_PROCESS, **options):
@@ -52,9 +47,7 @@ def values_of(loop):
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
     """By step, the variables of a training that nothing disturbs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(os.path.dirname(os.path.dirname(__file__)))
-        loop = make_loop(make_params(train__num_steps=9), tmp_path_factory.mktemp('whole'), has_evaluation=False)
+    loop = make_loop(make_params(train__num_steps=9), tmp_path_factory.mktemp('whole'), has_evaluation=False)
     train_step, found = loop.program.train_step, {}
 
     def remembered(batch, step, index):
@@ -376,9 +369,7 @@ def test_weights_are_taken_from_another_training(tmp_path):
 def ten_steps(tmp_path_factory):
     """The logdir of a training with its evaluation, and the lines that it prints."""
     logdir, out = tmp_path_factory.mktemp('ten_steps'), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(os.path.dirname(os.path.dirname(__file__)))
-        train(make_params(train__num_steps=10), logdir, out=out)
+    train(make_params(train__num_steps=10), logdir, out=out)
     return logdir, out.getvalue()
 
 

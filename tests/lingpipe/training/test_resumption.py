@@ -1,5 +1,4 @@
 """Resumption: what may differ between the parts of one run, and what may not."""
-import os
 import re
 
 import pytest
@@ -8,13 +7,8 @@ from lingpipe.training import registry
 from lingpipe.training.resumption import check_recorded, check_resumable
 
 
-@pytest.fixture(autouse=True)
-def path(monkeypatch):
-    monkeypatch.syspath_prepend(os.path.dirname(os.path.dirname(__file__)))
-
-
 def make_params(**overrides):
-    return registry.get('tiny_experiment.Tiny').set(
+    return registry.get('tests.support.tiny_experiment.Tiny').set(
         **{name.replace('__', '.'): value for name, value in overrides.items()})
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from calls import num_calls
 
 from lingpipe.layers import CrossEntropyLoss
 from lingpipe.layers.context import Context
@@ -22,6 +21,7 @@ from lingpipe.tasks.image.blocks import FactorizedReduction, Norm, RampedDropPat
 from lingpipe.tasks.image.cells import ARCHITECTURES
 from lingpipe.tasks.image.classifier import classifier, imagenet_learner
 from lingpipe.tasks.image.operations import Operation
+from tests.support.calls import num_calls
 
 # GPipe paper, Table 1: 82M, 318M, 542M, 1.05B, 1.8B; and (18, 256) of Table 2.
 NUM_PARAMETERS = {(18, 208): 81_137_437, (18, 416): 317_541_696, (18, 544): 540_196_240, (36, 544): 1_053_293_776,

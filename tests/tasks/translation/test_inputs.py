@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import collections
-import importlib.util
-import pathlib
 import re
 
 import numpy as np
@@ -14,11 +12,7 @@ from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus
 from lingpipe.tasks.translation.deck import Deck
 from lingpipe.tasks.translation.inputs import TranslationInput
 from lingpipe.tasks.translation.temperature import apportioned, shares
-
-spec = importlib.util.spec_from_file_location('small_corpus', pathlib.Path(__file__).parent / 'small_corpus.py')
-assert spec and spec.loader
-small_corpus = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(small_corpus)
+from tests.support import small_corpus
 
 BUCKETS = (8, 16, 32)
 

@@ -1,8 +1,6 @@
 """Translation's promises: a translation for every line, in order, by the vocabulary of the training and no other."""
 from __future__ import annotations
 
-import importlib.util
-import pathlib
 import shutil
 
 import numpy as np
@@ -18,11 +16,7 @@ from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator
 from lingpipe.training.experiment import InitializeFrom
 from lingpipe.training.saved_state import SavedState
-
-spec = importlib.util.spec_from_file_location('small_corpus', pathlib.Path(__file__).parent / 'small_corpus.py')
-assert spec is not None and spec.loader is not None
-small_corpus = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(small_corpus)
+from tests.support import small_corpus
 
 LINES = ['nepo eht elif', '', 'etirw', '  ', 'nepo', 'dnif eht eman dna neht eht txen']
 

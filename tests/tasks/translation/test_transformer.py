@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from calls import num_calls
 
 from lingpipe import pricing
 from lingpipe.layers.context import Context
@@ -21,6 +20,7 @@ from lingpipe.pipeline.planning.plan import PipelineParams
 from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator
 from lingpipe.training import registry
+from tests.support.calls import num_calls
 
 B, S, T, V, D = 4, 6, 5, 13, 8
 # Between a split layer and the whole: sums of float32 in another order.

@@ -4,9 +4,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
-import os
 import pathlib
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,13 +16,10 @@ from lingpipe.learning import optimizers
 from lingpipe.pipeline.decoding.decoder import Decoder, Group
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.execution.traffic import Traffic
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, *(os.path.join(os.path.dirname(HERE), room) for room in ('decoding', 'replication'))]
-import partition_graphs  # noqa: E402
-import test_decoder  # noqa: E402
-import test_program  # noqa: E402
-import test_replicas  # noqa: E402
+from tests.lingpipe.pipeline.decoding import test_decoder
+from tests.lingpipe.pipeline.execution import test_program
+from tests.lingpipe.pipeline.replication import test_replicas
+from tests.support import partition_graphs
 
 
 def cases() -> Iterator[tuple[str, Program, Traffic]]:

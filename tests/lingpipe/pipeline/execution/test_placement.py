@@ -5,17 +5,14 @@ All is read in the graphs that TensorFlow makes for each device, of every functi
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import sys
 from typing import Any
 
 import pytest
-from forks import Fork
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import partition_graphs  # noqa: E402
-import placement_cases  # noqa: E402
+from tests.lingpipe.pipeline.execution import placement_cases
+from tests.support import partition_graphs
+from tests.support.forks import Fork
 
 NUM_CASES = 8
 FLOAT, DOUBLE = 4, 8   # bytes

@@ -17,7 +17,7 @@ from lingpipe.pipeline.planning.memory import Footprint, peaks
 from lingpipe.pipeline.planning.plan import PipelineParams, make_plan
 from lingpipe.pipeline.planning.schedules import Slot, make_schedule
 from lingpipe.training import registry
-from tests.traced import held_bytes
+from tests.support.traced import held_bytes
 
 SPEC = {'image': tf.TensorSpec([16, 8]), 'labels': tf.TensorSpec([16], tf.int32), 'weight': tf.TensorSpec([16])}
 

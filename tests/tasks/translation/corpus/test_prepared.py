@@ -1,7 +1,6 @@
 """The prepared folder's promises: all pairs come back, the test's English is in no language's training, one vocabulary spells all."""
 from __future__ import annotations
 
-import importlib.util
 import json
 import pathlib
 
@@ -13,11 +12,7 @@ from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus, by_size, 
 from lingpipe.tasks.translation.corpus.report import Report
 from lingpipe.tasks.translation.corpus.split import folded
 from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, sample, train
-
-spec = importlib.util.spec_from_file_location('small_corpus', pathlib.Path(__file__).parent.parent / 'small_corpus.py')
-assert spec and spec.loader
-small_corpus = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(small_corpus)
+from tests.support import small_corpus
 
 
 @pytest.fixture(scope='module')

@@ -1,6 +1,6 @@
 """Trains on two workers while random processes are killed or stopped at random moments; by hand, as it takes long.
 
-    python kill_randomly.py LOGDIR NUM_FAULTS SEED [flags of the trainer]
+    python -m tests.support.kill_randomly LOGDIR NUM_FAULTS SEED [flags of the trainer]
 
 Prints every fault, and at the end whether the variables are those of a training in one process, bit for bit.
 """
@@ -14,8 +14,7 @@ import time
 
 import numpy as np
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from local_workers import TINY, Trainer, Worker, checkpoint_of, environment  # noqa: E402
+from tests.support.local_workers import TINY, Trainer, Worker, checkpoint_of, environment
 
 
 def newest(logdir: pathlib.Path) -> int:

@@ -2,11 +2,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import re
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,18 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.cluster import ports, server
+from tests.support.forks import Fork, environment, run_module
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TESTS = os.path.dirname(HERE)
-ROOT = os.path.dirname(os.path.dirname(TESTS))
-sys.path.insert(0, os.path.dirname(TESTS))
-from forks import Fork, run_module  # noqa: E402
-
-TINY = '--model=tiny_experiment.Tiny'
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, 'PYTHONPATH': os.pathsep.join([ROOT, TESTS]), 'TF_CPP_MIN_LOG_LEVEL': '2'}
+TINY = '--model=tests.support.tiny_experiment.Tiny'
 
 
 def serve(address: str, devices: str, hangs_after_s: float) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tiny_experiment import Pairs, Tiny
 
 from lingpipe.hyperparams import field
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.problem import Problem
 from lingpipe.training.registry import register
+from tests.support.tiny_experiment import Pairs, Tiny
 
 BEGUN_AFTER = 3   # mini-batches
 

@@ -1,6 +1,6 @@
 """Trains in children that are killed with SIGKILL at random moments; for test_trainer.py.
 
-    python kill_often.py LOGDIR NUM_KILLS SEED [flags of the trainer]
+    python -m tests.support.kill_often LOGDIR NUM_KILLS SEED [flags of the trainer]
 
 TensorFlow is imported once, and every child is a fork of that: so a start takes one second and not five.
 Prints the newest checkpoint at every kill. The last child runs to its end.

@@ -3,12 +3,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pathlib
 import runpy
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
+
+ROOT = str(pathlib.Path(__file__).parents[2])
 
 _context = multiprocessing.get_context('forkserver')
 _context.set_forkserver_preload([
@@ -35,6 +38,11 @@ def run_on_full_disk(name: str, *flags: str) -> None:
     full = os.open('/dev/full', os.O_WRONLY)
     os.dup2(full, 1)
     run_module(name, *flags)
+
+
+def environment() -> dict[str, str]:
+    """The environment of a process that imports experiments of tests.support, and is quiet."""
+    return {**os.environ, 'PYTHONPATH': ROOT, 'TF_CPP_MIN_LOG_LEVEL': '2'}
 
 
 class Fork:

@@ -1,0 +1,1 @@
+"""Tests of lingpipe; tests/support has what they share."""
