@@ -1,117 +1,119 @@
 """What a controller may take for done on a worker."""
 from __future__ import annotations
 
-import subprocess
-import sys
+import pathlib
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
+from lingpipe import cluster, layers
+from lingpipe.checkpoint import Checkpointer
 from lingpipe.cluster import ports
+from lingpipe.cluster.client import Connection
+from lingpipe.layers import Sequential
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.plan import PipelineParams
 from tests.support import local_workers
 from tests.support.flood import Flood
+from tests.support.forks import Fork
+from tests.support.toy_layers import FailAbove
 
-# A step is one call, and overtakes hundreds of single reads that were called before it, unless it waits for them.
-CODE = """
-import sys
-import numpy as np
-import tensorflow as tf
-from lingpipe import cluster
-from lingpipe.checkpoint import Checkpointer
-from lingpipe.cluster.client import Connection
-
-cluster.configure()
-Connection([sys.argv[1]], sys.argv[3])
-device = '/job:worker/replica:0/task:0/device:CPU:0'
-with tf.device(device):
-    variables = {f'v{i}': tf.Variable(tf.zeros([1000])) for i in range(600)}
+WORKER_CPU = '/job:worker/replica:0/task:0/device:CPU:0'
 
 
-def body():
-    with tf.device(device):
-        added = [tf.raw_ops.AssignAddVariableOp(resource=variable.handle, value=tf.ones([1000])) for variable in variables.values()]
-    with tf.control_dependencies(added):
-        return tf.constant(1)
+def check_that_a_checkpoint_holds_one_step(address: str, directory: str, own_address: str) -> None:
+    """In a process of its own: a step is called as soon as a checkpoint of the one before has begun.
 
+    A step is one call, and overtakes hundreds of single reads that were called before it, unless it
+    waits for them.
+    """
+    cluster.configure()
+    Connection([address], own_address)
+    with tf.device(WORKER_CPU):
+        variables = {f'v{i}': tf.Variable(tf.zeros([1000])) for i in range(600)}
 
-step = tf.compat.v1.wrap_function(body, [])
-step()
-checkpointer = Checkpointer(sys.argv[2], keep=9)
-for number in range(1, 5):
-    checkpointer.begin(number, variables)
+    def body() -> tf.Tensor:
+        with tf.device(WORKER_CPU):
+            added = [tf.raw_ops.AssignAddVariableOp(resource=variable.handle, value=tf.ones([1000]))
+                     for variable in variables.values()]
+        with tf.control_dependencies(added):
+            return tf.constant(1)
+
+    step = tf.compat.v1.wrap_function(body, [])
     step()
-    checkpointer.wait()
-    reader = tf.train.load_checkpoint(f'{sys.argv[2]}/step-{number:08d}/variables')
-    found = {float(np.max(reader.get_tensor(name))) for name in reader.get_variable_to_shape_map() if name.startswith('variables/')}
-    assert found == {float(number)}, found
-checkpointer.restore(variables, 1)
-step()
-assert {float(np.max(value.numpy())) for value in variables.values()} == {2.}
-"""
+    checkpointer = Checkpointer(directory, keep=9)
+    for number in range(1, 5):
+        checkpointer.begin(number, variables)
+        step()
+        checkpointer.wait()
+        reader = tf.train.load_checkpoint(f'{directory}/step-{number:08d}/variables')
+        saved = {float(np.max(reader.get_tensor(name)))
+                 for name in reader.get_variable_to_shape_map() if name.startswith('variables/')}
+        assert saved == {float(number)}
+
+    checkpointer.restore(variables, 1)
+    step()
+    assert {float(np.max(value.numpy())) for value in variables.values()} == {2.}
 
 
-# Of two devices of one step, those that are cut off when another fails often say more loudly that they were.
-FAILING_LAYER = """
-import sys
-import numpy as np
-import tensorflow as tf
-from lingpipe import cluster, layers
-from lingpipe.learning import learning_rates, optimizers
-from lingpipe.cluster.client import Connection
-from lingpipe.layers.base import Layer
-from lingpipe.layers import Sequential
-from lingpipe.learning.learner import Learner
-from lingpipe.pipeline.planning.plan import PipelineParams
-from lingpipe.pipeline.execution.program import Program
+def check_that_an_error_of_a_layer_is_told(*addresses: str) -> None:
+    """In a process of its own: a step fails three times, and the next one does not.
 
+    Of two devices of one step, those that are cut off when another fails often say more loudly that
+    they were.
+    """
+    cluster.configure()
+    connection = Connection(addresses)
+    devices = tuple(device for worker in connection.workers for device in worker.devices)
 
-class FailAbove(Layer):
-    def fprop(self, theta, ctx, x):
-        with tf.control_dependencies([tf.debugging.assert_less(x, 1e3, message='above 1000')]):
-            return tf.identity(x)
+    batch = {'image': np.ones([8, 4], np.float32), 'labels': np.zeros(8, np.int32),
+             'weight': np.ones(8, np.float32)}
+    bad = {**batch, 'image': batch['image'] * 1e4}
+    spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(),
+                             learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate()
 
-
-cluster.configure()
-connection = Connection(sys.argv[1:])
-devices = tuple(device for worker in connection.workers for device in worker.devices)
-batch = {'image': np.ones([8, 4], np.float32), 'labels': np.zeros(8, np.int32), 'weight': np.ones(8, np.float32)}
-bad = {**batch, 'image': batch['image'] * 1e4}
-learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate()
-dense = [layers.Dense.Params(name=name, input_dim=4, units=4) for name in 'abc']
-dense[0].reads = {'x': 'image'}
-for place in (0, 2):
-    fail = FailAbove.Params(name='fail', reads={'x': 'image'}, writes='image')
-    network = Sequential.Params(name='model', layers=(*dense[:place], fail, *dense[place:], layers.CrossEntropyLoss.Params(name='loss')))
-    for counts in ({'num_cells': 2, 'layers_per_cell': (2, 3)}, {'num_replicas': 2}):
-        params = PipelineParams(num_micro_batches=2, devices=devices, **counts)
-        spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
-        program = Program(network.instantiate('model'), spec, params, learner)
-        program.train_step(batch, 0)
-        for _ in range(3):
-            try:
-                program.train_step(bad, 1)
-                raise AssertionError('it did not fail')
-            except tf.errors.InvalidArgumentError as error:
-                assert 'above 1000' in error.message and connection.lost(error) is None, error
-        assert program.train_step(batch, 1)['is_finite']
-"""
+    dense = [layers.Dense.Params(name=name, input_dim=4, units=4) for name in 'abc']
+    dense[0].reads = {'x': 'image'}
+    for place in (0, 2):
+        fail = FailAbove.Params(name='fail', reads={'x': 'image'}, writes='image')
+        network = Sequential.Params(name='model', layers=(
+            *dense[:place], fail, *dense[place:], layers.CrossEntropyLoss.Params(name='loss')))
+        for counts in ({'num_cells': 2, 'layers_per_cell': (2, 3)}, {'num_replicas': 2}):
+            params = PipelineParams(num_micro_batches=2, devices=devices, **counts)
+            program = Program(network.instantiate('model'), spec, params, learner)
+            program.train_step(batch, 0)
+            for _ in range(3):
+                with pytest.raises(tf.errors.InvalidArgumentError, match='above 1000') as failed:
+                    program.train_step(bad, 1)
+                assert connection.lost(failed.value) is None
+            assert program.train_step(batch, 1)['is_finite']
 
 
 @pytest.mark.parametrize(('num_workers', 'devices'), [(1, 'cpu:2'), (2, '')])
-def test_an_error_of_a_layer_on_a_worker_is_told_and_not_taken_for_a_lost_worker(num_workers, devices):
+def test_an_error_of_a_layer_on_a_worker_is_told_and_not_taken_for_a_lost_worker(
+        num_workers: int, devices: str) -> None:
     with local_workers.workers(num_workers, devices, hangs_after_s=60.) as workers:
         for worker in workers:
             worker.wait()
-        done = subprocess.run([sys.executable, '-c', FAILING_LAYER, *[worker.address for worker in workers]],
-                              env=local_workers.environment(), capture_output=True, text=True, timeout=400, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
+        addresses = [worker.address for worker in workers]
+        process = Fork(check_that_an_error_of_a_layer_is_told, *addresses,
+                       env=local_workers.environment())
+        _, err = process.communicate(timeout=400)
+        assert process.returncode == 0, err[-2000:]
 
 
-def test_checkpoint_holds_one_step_though_the_next_is_called_at_once(tmp_path):
+def test_checkpoint_holds_one_step_though_the_next_is_called_at_once(tmp_path: pathlib.Path) -> None:
     with local_workers.workers(1, hangs_after_s=60.) as (worker,):
         worker.wait()
         port = ports.free_port()
         with Flood('127.0.0.2', port, every_s=0.0001) as other:
-            done = subprocess.run([sys.executable, '-c', CODE, worker.address, str(tmp_path / 'checkpoints'), f'127.0.0.1:{port}'],
-                                  env=local_workers.environment(), capture_output=True, text=True, timeout=400, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
+            process = Fork(check_that_a_checkpoint_holds_one_step, worker.address,
+                           str(tmp_path / 'checkpoints'), f'127.0.0.1:{port}',
+                           env=local_workers.environment())
+            _, err = process.communicate(timeout=400)
+        assert process.returncode == 0, err[-2000:]
         assert other.num_through == 0   # of the controller's own port, which was open for a moment

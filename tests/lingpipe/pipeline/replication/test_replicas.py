@@ -16,17 +16,10 @@ from lingpipe.pipeline.execution import graph_cutting
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.plan import PipelineParams
 from lingpipe.pipeline.replication.collectives import Group
+from tests.support.toy_layers import FailAbove
 
 BATCH, M = 16, 2
 CPUS = [f'/device:CPU:{i}' for i in range(4)]
-
-
-class FailAbove(Layer):
-    """x, unless an element of it is above 1000."""
-
-    def fprop(self, theta, ctx, x):
-        with tf.control_dependencies([tf.debugging.assert_less(x, 1e3, message='above 1000')]):
-            return tf.identity(x)
 
 
 class Join(Layer):
