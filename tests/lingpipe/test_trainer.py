@@ -71,13 +71,13 @@ def test_options_are_the_flags():
     values = trainer.define_flags()
     values(['trainer', *flags])
     assert trainer.options_of(values, flags) == RunOptions(
-        mode='decode', model='tiny_experiment.Tiny', overrides=('seed=1', 'train.keep=2'), num_steps=3,
+        mode='decode', model='tests.support.tiny_experiment.Tiny', overrides=('seed=1', 'train.keep=2'), num_steps=3,
         logdir='log', devices='cpu:2', address='a:1', hangs_after_s=4., has_timeline=True,
         decode_input='in', decode_output='out', decode_line_limit=5, command_line=tuple(flags))
 
 
 def test_params_that_a_command_gets_are_frozen():
-    params = trainer.read_params(RunOptions('train', 'tiny_experiment.Tiny', ('seed=1',), 7))
+    params = trainer.read_params(RunOptions('train', 'tests.support.tiny_experiment.Tiny', ('seed=1',), 7))
     assert (params.seed, params.train.num_steps) == (1, 7)
     with pytest.raises(ValueError, match='frozen'):
         params.pipeline.set(devices=('/device:CPU:0', '/device:CPU:1'))

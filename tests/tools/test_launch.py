@@ -3,13 +3,14 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 
 import kubernetes_validate
 import pytest
 import yaml
 
 from lingpipe.tools import launch_kubernetes, launch_local, launch_slurm, trainer_flags
+from tests.support.forks import Fork, environment, run_module
+from tests.support.local_workers import TINY, wait_until
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 FLAGS = ['--model=image.digits.Dense', '--set', "task.x='a b'", '--logdir=/training/$digits']
@@ -93,7 +94,7 @@ TRAINER = ['--', '--model=x', '--logdir=y']
 ])
 @pytest.mark.parametrize('tool, own', [(launch_slurm, []), (launch_kubernetes, ['--image=x', '--claim=y'])])
 def test_launchers_refuse_flags_that_the_job_would_fail_with(tool, own, flags, error):
-    with pytest.raises(SystemExit, match='^' + re.escape(f'{tool.__name__.split(".")[1]}: {error}')):
+    with pytest.raises(SystemExit, match='^' + re.escape(f'{tool.__name__.split(".")[-1]}: {error}')):
         tool.main([*own, *flags])
 
 
@@ -184,9 +185,8 @@ def test_local_launch_ends_if_a_worker_cannot_start(monkeypatch):
 
 
 def test_local_launch_starts_again_what_is_killed_and_ends_with_the_trainer(tmp_path):
-    from tests.support.local_workers import TINY, environment, wait_until
-    command = [sys.executable, '-m', 'lingpipe.tools.launch_local', '--workers=2', '--', TINY, f'--logdir={tmp_path}/log', '--steps=30']
-    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = Fork(run_module, 'lingpipe.tools.launch_local', '--workers=1', '--', TINY, f'--logdir={tmp_path}/log',
+                   '--set=pipeline.num_cells=1', '--steps=30', env=environment())
     log = tmp_path / 'log' / 'train.log'
 
     def trainers():
