@@ -8,12 +8,14 @@ import re
 import subprocess
 import sys
 import types
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import lingpipe as lp
+from tests.docs.pages import blocks
 
 NAMES = sorted(set(dir(lp)) - {'__version__'})
 
@@ -56,6 +58,20 @@ def test_the_front_door_has_all_that_a_layer_and_a_training_need() -> None:
               for step, batch in zip(range(2), source.dataset(position=0), strict=False)]
 
     assert len(losses) == 2 and np.isfinite(losses).all()
+
+
+def test_the_experiment_of_the_readme_imports_lingpipe_and_numpy_alone() -> None:
+    """tests/docs/test_pages.py runs it."""
+    readme = pathlib.Path(__file__).resolve().parent.parent.parent / 'README.md'
+    experiment, = [block.text for block in blocks(readme) if block.name == 'mine.py']
+    imported = {ast.unparse(node) for node in ast.walk(ast.parse(experiment))
+                if isinstance(node, ast.Import | ast.ImportFrom)}
+    assert imported == {'import lingpipe as lp', 'import numpy as np'}
+
+    namespace: dict[str, Any] = {'__name__': 'mine'}
+    exec(experiment, namespace)
+    plan = namespace['Mine'].params().instantiate().make_plan()
+    assert len(plan.cells) == 3
 
 
 @pytest.mark.parametrize('name', NAMES)
