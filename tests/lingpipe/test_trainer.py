@@ -295,6 +295,7 @@ def checkpoint_of(logdir, step):
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if name.startswith('variables/')}
 
 
+@pytest.mark.slow
 def test_training_killed_ten_times_has_the_bits_of_an_uninterrupted_one(monkeypatch, tmp_path):
     flags = [MODEL, '--mode=train', '--steps=60']
     killed = Fork(kill_often.main, f'{tmp_path}/killed', 10, 0, flags, env=environment())
@@ -308,6 +309,7 @@ def test_training_killed_ten_times_has_the_bits_of_an_uninterrupted_one(monkeypa
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_sigterm_saves_and_the_same_command_goes_on(tmp_path):
     command = ['lingpipe.trainer', MODEL, '--logdir=log', '--mode=train', '--set=train.checkpoint_every_steps=100000']
     process = subprocess.Popen([sys.executable, '-m', *command, '--steps=100000'], env=environment(), cwd=tmp_path, text=True,

@@ -184,6 +184,7 @@ def test_local_launch_ends_if_a_worker_cannot_start(monkeypatch):
         launch_local.main(['--workers=2', *TRAINER])
 
 
+@pytest.mark.slow
 def test_local_launch_starts_again_what_is_killed_and_ends_with_the_trainer(tmp_path):
     process = Fork(run_module, 'lingpipe.tools.launch_local', '--workers=1', '--', TINY, f'--logdir={tmp_path}/log',
                    '--set=pipeline.num_cells=1', '--steps=30', env=environment())

@@ -119,6 +119,7 @@ def test_a_dictionary_beats_copying(capsys, corpus, tmp_path):
     assert (tmp_path / 'scores.png').read_bytes().startswith(b'\x89PNG')
 
 
+@pytest.mark.slow
 def test_a_training_is_decoded_and_scored(capsys, monkeypatch, corpus, tmp_path):
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     monkeypatch.setattr('lingpipe.training.registry.get', lambda name: TinyTranslator.params())

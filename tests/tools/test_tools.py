@@ -138,6 +138,7 @@ def test_tensors_of_a_step_use_the_memory_of_those_before_again():
     assert json.loads(out)['new_pages_mb'] < 8
 
 
+@pytest.mark.slow
 def test_bench_pipeline_compares_with_one_device():
     args = bench_pipeline.parse(['--layers=2', '--dim=16', '--heads=2', '--seq=4', '--batch=4', '--num_micro_batches=2', '--steps=1'])
     found = bench_pipeline.compare(args)
@@ -165,6 +166,7 @@ def test_compare_checkpoints_finds_the_bit_that_differs(capsys, tmp_path):
         compare_checkpoints.main([f'{tmp_path}/one', f'{tmp_path}/other', '--keys=c'])
 
 
+@pytest.mark.slow
 def test_repeat_gives_mean_and_spread_of_runs_with_other_seeds(capsys, tmp_path):
     flags = ['--model=image.digits.Dense', f'--logdir={tmp_path}', '--runs=2', '--set', 'train.num_steps=2', '--json']
     found = json.loads(printed(capsys, repeat, *flags))['metrics']['test/loss']

@@ -64,6 +64,7 @@ def serve_a_moment(address: str, path: str, is_killed: bool) -> None:
     os._exit(0)
 
 
+@pytest.mark.slow
 def test_no_connection_to_another_address_comes_through_while_servers_start_and_end(tmp_path):
     """They came through for 6 to 115 ms of every start, as TensorFlow's server listened before its socket was given a filter."""
     port, path = ports.free_port(), tmp_path / 'is up'

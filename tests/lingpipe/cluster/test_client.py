@@ -21,6 +21,7 @@ from tests.support.flood import Flood
 from tests.support.forks import Fork
 from tests.support.toy_layers import FailAbove
 
+pytestmark = pytest.mark.slow
 WORKER_CPU = '/job:worker/replica:0/task:0/device:CPU:0'
 
 

@@ -14,6 +14,7 @@ from lingpipe.commands import device_setup
 from lingpipe.training import logdir_lock
 from tests.support.local_workers import TINY, Cable, Trainer, Worker, checkpoint_of, wait_until, workers
 
+pytestmark = pytest.mark.slow
 STEPS = 40
 SLOW = '--model=tests.support.slow_experiment.Slow'
 
@@ -131,32 +132,32 @@ def test_sigterm_saves_what_workers_hold(tmp_path, undisturbed):
     assert_undisturbed(one.logdir, undisturbed)
 
 
-def test_training_goes_on_with_the_worker_that_is_left(tmp_path, undisturbed):
-    with workers(2) as made:
-        addresses = [w.address for w in made]
-        for worker in made:
-            worker.wait()
-        one = start(tmp_path, addresses, '--set=train.worker_timeout_s=6')
+@pytest.fixture(scope='module')
+def given_up(tmp_path_factory):
+    """The worker that is left, the one that was lost and nobody started again, and a trainer that waited for it."""
+    with workers(2) as (left, lost):
+        for worker in (left, lost):
+            worker.wait()   # on a machine that has much to do, three seconds may be too few
+        one = start(tmp_path_factory.mktemp('given_up'), [left.address, lost.address], '--set=train.worker_timeout_s=3')
         one.wait_for_step(5)
-        made[1].stop()
+        lost.stop()
         one.end(1)
-        log = start(tmp_path, addresses[:1], '--set=pipeline.num_cells=1').end()
+        yield left, lost, one
+
+
+def test_worker_that_never_comes_back_ends_the_wait(given_up):
+    _, lost, one = given_up
+    _, err = one.process.communicate()
+    said = [line for line in err.splitlines() if line.startswith('trainer: ')]   # TensorFlow may say more
+    assert said == [f'trainer: worker 1, {lost.address}, does not answer within 3 s (no connection); start it there with --mode=worker '
+                    f'--address={lost.address}, or correct --devices.']
+
+
+def test_training_goes_on_with_the_worker_that_is_left(given_up, undisturbed):
+    left, _, one = given_up
+    log = start(one.logdir.parent, [left.address], '--set=pipeline.num_cells=1').end()
     assert re.search(r'going on after step \d+', log)
     assert_undisturbed(one.logdir, undisturbed)
-
-
-def test_worker_that_never_comes_back_ends_the_wait(tmp_path):
-    with workers(2) as made:
-        for worker in made:
-            worker.wait()   # on a machine that has much to do, three seconds may be too few
-        one = start(tmp_path, [w.address for w in made], '--set=train.worker_timeout_s=3')
-        one.wait_for_step(5)
-        made[0].stop()
-        _, err = one.process.communicate(timeout=400)
-    assert one.process.returncode == 1
-    said = [line for line in err.splitlines() if line.startswith('trainer: ')]   # TensorFlow may say more
-    assert said == [f'trainer: worker 0, {made[0].address}, does not answer within 3 s (no connection); start it there with --mode=worker '
-                    f'--address={made[0].address}, or correct --devices.']
 
 
 # Signals while a worker is lost.
