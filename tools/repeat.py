@@ -18,7 +18,7 @@ from typing import Any
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import command
 from lingpipe.training import registry
-from lingpipe.training.evaluation import EvaluationLog
+from lingpipe.training.evaluation_log import EvaluationLog
 
 
 def run(args: argparse.Namespace, i: int) -> dict[str, float]:

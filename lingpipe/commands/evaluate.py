@@ -1,7 +1,10 @@
 """Evaluate: the newest checkpoint on every eval input; reads the logdir and writes only summaries and pictures."""
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
+from collections.abc import Iterator
 
 from absl import logging
 
@@ -43,16 +46,19 @@ def evaluate_at(site: Site, experiment: Experiment, directory: str) -> dict[str,
         assert evaluation is not None
         metrics_by_input[name] = evaluation.metrics
         print(f'step {step} on {name}: {metrics_text(evaluation.metrics)}', flush=True)
-        picture = None
-        try:
-            picture = evaluations.draw(name, step, evaluation)
-            summaries = Summaries(os.path.join(directory, 'tensorboard', f'eval_{name}'))
-            summaries.scalars(step, evaluation.metrics)
-            if picture:
-                summaries.png(step, picture.name, picture.path)
-            summaries.close()
-        except OSError as error:
-            logging.warning('the files of the evaluation of %s cannot be written: %s', name, error)
+        summaries = Summaries(os.path.join(directory, 'tensorboard', f'eval_{name}'))
+        picture = evaluations.write(
+            name, step, evaluation, summaries, functools.partial(_optional, name))
+        summaries.close()
         if picture:
             print(f'{picture.text}: {picture.path}')
     return metrics_by_input
+
+
+@contextlib.contextmanager
+def _optional(name: str, what: str) -> Iterator[None]:
+    """A context for writing files of an evaluation that a person can do without."""
+    try:
+        yield
+    except OSError as error:
+        logging.warning('the files of the evaluation of %s cannot be written: %s', name, error)

@@ -4,14 +4,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import json
 import math
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
 from lingpipe.checkpoint import side_files
 from lingpipe.input import Input
@@ -21,6 +20,8 @@ from lingpipe.pipeline.execution.bad_ids import BadIdError
 from lingpipe.pipeline.execution.evaluator import Evaluator
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.problem import Problem, Review
+from lingpipe.training.reporting.run_report import TENSORBOARD
+from lingpipe.training.reporting.summaries import Summaries
 
 Metrics = dict[str, float]
 
@@ -130,20 +131,37 @@ class Evaluations:
             return evaluator, batch
         return self._evaluator(name, size), nested.map_leaves(lambda tensor: tensor[:size], batch)
 
-    def draw(self, name: str, step: int, evaluation: Evaluation) -> Picture | None:
-        """Writes the picture of an evaluation after `step`, if its task draws one.
+    def write(self, name: str, step: int, evaluation: Evaluation, summaries: Summaries,
+              optional: Callable[[str], AbstractContextManager[None]]) -> Picture | None:
+        """Writes the files of an evaluation; returns its picture, if its problem draws one.
 
-        Raises:
-          OSError: it cannot be written.
+        Args:
+          name: of the eval input.
+          step: number of steps before the evaluation.
+          evaluation: what `run` returned.
+          summaries: get the metrics and the picture.
+          optional: makes a context in which files of a kind may be impossible to write.
         """
+        picture = None
+        with optional('pictures'):
+            picture = self._draw(name, step, evaluation)
+        with optional(TENSORBOARD):
+            summaries.scalars(step, evaluation.metrics)
+            if picture:
+                summaries.png(step, picture.name, picture.path)
+        return picture
+
+    def _draw(self, name: str, step: int, evaluation: Evaluation) -> Picture | None:
+        """Writes the picture of an evaluation, if its problem draws one; may raise OSError."""
         review = evaluation.review
         if not review:
             return None
-        side_files.make_directory(os.path.join(self._logdir, 'pictures'))
-        picture = Picture(review.name, os.path.join(self._logdir, 'pictures', f'{review.name}-{name}.png'), review.text())
-        side_files.make_way_for_file(picture.path)
-        review.save_png(picture.path, f'{name} after step {step}')
-        return picture
+        directory = os.path.join(self._logdir, 'pictures')
+        side_files.make_directory(directory)
+        path = os.path.join(directory, f'{review.name}-{name}.png')
+        side_files.make_way_for_file(path)
+        review.save_png(path, f'{name} after step {step}')
+        return Picture(review.name, path, review.text())
 
 
 def mean(pairs: list[tuple[float, float]]) -> float:
@@ -156,77 +174,3 @@ def mean(pairs: list[tuple[float, float]]) -> float:
 def metrics_text(metrics: Mapping[str, float]) -> str:
     """'loss 0.1234  accuracy 0.9876'."""
     return '  '.join(f'{name} {value:.4g}' for name, value in metrics.items())
-
-
-class EvaluationLog:
-    """LOGDIR/evaluations.jsonl: a line for every evaluation, so that one that a kill cut short is known to be missing."""
-
-    def __init__(self, logdir: str):
-        self._path = os.path.join(logdir, 'evaluations.jsonl')
-
-    def repair(self) -> None:
-        """Leaves only lines that are evaluations in the file.
-
-        A last line that a kill cut short is removed. If other lines are wrong, the file as it was is set aside.
-        """
-        side_files.make_way_for_file(self._path)
-        try:
-            lines = self._lines()
-        except OSError as error:
-            side_files.set_aside(self._path, f'it cannot be read: {error.strerror}')
-            return
-        *ended, last = lines or [b'']
-        bad = [number for number, line in enumerate(ended, 1) if line.strip() and _evaluation(line) is None]
-        good = b''.join(line + b'\n' for line in lines if _evaluation(line) is not None)
-        try:
-            if bad:
-                first = ', '.join(map(str, bad[:3])) + (f' and {len(bad) - 3} more' if len(bad) > 3 else '')
-                are = f'line {first} is no evaluation' if len(bad) == 1 else f'lines {first} are no evaluations'
-                side_files.set_aside(self._path, f'{are}; the others are kept')
-                with open(self._path, 'xb') as file:
-                    file.write(good)
-            elif last and _evaluation(last) is None:
-                logging.warning('%s ended within a line, which is removed; that evaluation is made again', self._path)
-                os.truncate(self._path, sum(len(line) + 1 for line in ended))
-        except OSError as error:
-            logging.warning('%s cannot be repaired: %s; lines that are no evaluations are passed over', self._path, error.strerror)
-
-    def add(self, step: int, name: str, metrics: Mapping[str, float]) -> None:
-        """Appends an evaluation.
-
-        Raises:
-          OSError: it cannot be written.
-        """
-        side_files.end_last_line(self._path)
-        with open(self._path, 'ab') as file:
-            file.write((json.dumps({'step': step, 'input': name, **metrics}) + '\n').encode())
-
-    def read(self) -> list[dict[str, Any]]:
-        """All evaluations, oldest first; lines that are none are left out."""
-        try:
-            return [found for line in self._lines() if (found := _evaluation(line)) is not None]
-        except OSError:   # `repair` has warned of it
-            return []
-
-    def has(self, step: int, name: str) -> bool:
-        """Whether that evaluation ended."""
-        return any(line['step'] == step and line['input'] == name for line in self.read())
-
-    def _lines(self) -> list[bytes]:
-        """The lines of the file, if there is one; the last is what follows the last line's end."""
-        try:
-            with open(self._path, 'rb') as file:
-                return file.read().split(b'\n')
-        except FileNotFoundError:
-            return []
-
-
-def _evaluation(line: bytes) -> dict[str, Any] | None:
-    """The evaluation in a line of the log: step, input, and numbers by name; None if the line is none."""
-    try:
-        found = json.loads(line)
-        is_right = type(found['step']) is int and isinstance(found['input'], str)
-        numbers = [value for name, value in found.items() if name not in ('step', 'input')]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
-    return found if is_right and all(type(value) in (int, float) for value in numbers) else None

@@ -1,19 +1,20 @@
-"""Outcome: how a training ended, and what a person is told of it."""
+"""Outcome: how a run ended, and what a person is told of it."""
 from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 
 from lingpipe.training.evaluation import Metrics, Picture, metrics_text
 from lingpipe.training.reporting.timeline import TimelineReport
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a training ended.
+    """How a run ended.
 
     Attributes:
-      step: number of steps made, by earlier runs too.
+      step: number of steps made, those before it was resumed included.
       num_nonfinite: how many of them were skipped, since their loss or gradient was not finite.
       signal: name of the signal that stopped it, or ''.
       metrics: of the evaluation at the end, by eval input.
@@ -24,21 +25,28 @@ class Outcome:
     step: int
     num_nonfinite: int = 0
     signal: str = ''
-    metrics: dict[str, Metrics] = dataclasses.field(default_factory=dict)
+    metrics: Mapping[str, Metrics] = dataclasses.field(default_factory=dict)
     best: tuple[int, float] | None = None
     timeline: TimelineReport | None = None
-    pictures: dict[str, Picture] = dataclasses.field(default_factory=dict)
+    pictures: Mapping[str, Picture] = dataclasses.field(default_factory=dict)
 
     def text(self, logdir: str) -> str:
         """Results, and where everything is."""
         rows = [(f'  {name}', metrics_text(metrics)) for name, metrics in self.metrics.items()]
         if self.best:
-            rows.append(('  best', f'{self.best[1]:.4g} at step {self.best[0]}'))
+            step, value = self.best
+            rows.append(('  best', f'{value:.4g} at step {step}'))
         if self.timeline:
-            rows += [('  timeline', self.timeline.text()), ('  pictures', f'{self.timeline.png}, {self.timeline.trace}')]
-        rows += [('  picture', f'{picture.text}: {picture.path}') for picture in self.pictures.values()]
+            rows.append(('  timeline', self.timeline.text()))
+            rows.append(('  pictures', f'{self.timeline.png}, {self.timeline.trace}'))
+        for picture in self.pictures.values():
+            rows.append(('  picture', f'{picture.text}: {picture.path}'))
         rows.append(('  checkpoints', os.path.join(logdir, 'checkpoints')))
-        rows.append(('  TensorBoard', f'tensorboard --logdir={os.path.join(logdir, "tensorboard")}'))
+        tensorboard = os.path.join(logdir, 'tensorboard')
+        rows.append(('  TensorBoard', f'tensorboard --logdir={tensorboard}'))
+
         width = max(len(name) for name, _ in rows)
-        skipped = f', {self.num_nonfinite} of which were skipped: their loss or gradient was not finite' if self.num_nonfinite else ''
-        return f'\ndone after {self.step} steps{skipped}\n' + ''.join(f'{name.ljust(width)}  {text}\n' for name, text in rows)
+        skipped = (f', {self.num_nonfinite} of which were skipped: their loss or gradient was not '
+                   f'finite' if self.num_nonfinite else '')
+        return f'\ndone after {self.step} steps{skipped}\n' + ''.join(
+            f'{name.ljust(width)}  {text}\n' for name, text in rows)

@@ -1,6 +1,7 @@
-"""Saved state: what a training takes along from one run to the next: its variables, its step and a few counts, in checkpoints."""
+"""Saved state: what a run takes along when it is resumed: its variables and its counts, in checkpoints."""
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,132 +10,164 @@ from absl import logging
 
 from lingpipe import checkpoint
 from lingpipe.checkpoint import Checkpointer, side_files
-from lingpipe.input import Input
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.training.problem import Problem
+from lingpipe.training import resumption
+from lingpipe.training.experiment import Experiment, InitializeFrom
+from lingpipe.training.step_counts import StepCounts
+
+_NOT_SAVED = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """Where a run begins: its counts, and a line that says where they are from."""
+    counts: StepCounts
+    text: str
 
 
 class SavedState:
-    """The state of one training, restored at its start and saved from time to time.
+    """Saves the state of a run from time to time, and restores it at the start.
 
-    Attributes:
-      step: number of updates made.
-      num_nonfinite, num_nonfinite_in_a_row: steps whose loss or gradient was not finite.
-      num_updates: steps that were not skipped.
+    A checkpoint keeps the experiment's Params too, so that no other experiment resumes from it.
     """
 
-    def __init__(self, checkpointer: Checkpointer, program: Program, task: Problem, source: Input, examples_per_step: int,
-                 is_in_background: bool, say: Callable[[str], None], *, params_text: str = '',
-                 check_params: Callable[[str], None] = lambda text: None):
+    def __init__(self, checkpointer: Checkpointer, program: Program, experiment: Experiment,
+                 say: Callable[[str], None]):
         """
         Args:
           checkpointer: of the checkpoints.
           program: whose variables they hold.
-          task, source: whose facts are kept with them.
-          examples_per_step: of an update.
-          is_in_background: whether steps may go on while one is written.
-          say: shows a line.
-          params_text: the experiment's Params, which every checkpoint keeps, so that no other experiment resumes from it.
-          check_params: is given the Params text of a checkpoint, and raises ValueError if this run cannot resume from it.
+          experiment: what is trained.
+          say: shows a sentence about a checkpoint that could not be written.
         """
-        self.step = self.num_nonfinite = self.num_nonfinite_in_a_row = self.num_updates = 0
-        self._checkpointer, self._program, self._task, self._source = checkpointer, program, task, source
+        self._checkpointer, self._program, self._experiment = checkpointer, program, experiment
         self._variables = program.variables()
-        self._examples_per_step = examples_per_step
-        self._is_in_background, self._say = is_in_background, say
-        self._params_text, self._check_params = params_text, check_params
-        self._last_saved = -1
+        self._is_in_background = experiment.params.train.checkpoint_in_background
+        self._say = say
+        self._last_saved_step = _NOT_SAVED
 
-    @property
-    def position(self) -> int:
-        """Number of the next example."""
-        return self.step * self._examples_per_step
-
-    @property
-    def is_saved(self) -> bool:
+    def is_saved(self, step: int) -> bool:
         """Whether the step has a checkpoint, or one is being written."""
-        return self.step == self._last_saved
+        return step == self._last_saved_step
 
-    def restore(self, source: Any, logdir: str) -> str:
-        """Sets everything from the newest checkpoint, or the weights from `source`, and says what it found.
+    def restore(self, logdir: str) -> Restored:
+        """Sets the variables from the newest checkpoint.
+
+        If there is none, the weights come from where `initialize_from` says.
 
         Args:
-          source: InitializeFrom.Params, for a new training.
-          logdir: gets a report on that.
+          logdir: gets a report on weights that come from elsewhere.
 
         Raises:
-          ValueError: checkpoint or weights do not fit, or the task refuses its input.
+          ValueError: checkpoint or weights do not fit, or the problem refuses its input.
         """
+        problem, source = self._experiment.task, self._experiment.train_input
         metadata = self._checkpointer.restore(self._variables, check=self._check_metadata)
-        self._task.check_facts((metadata or {}).get('task', {}), self._source)
+        problem.check_facts((metadata or {}).get('task', {}), source)
         if metadata is None:
-            if source.directory:
-                taken = checkpoint.initialize(
-                    self._variables, source.directory, source.rules,
-                    lambda theirs, keys: self._task.check_taken(theirs.get('task', {}), keys, self._source))
-                self._program.placed.follow_weights(taken.taken)
-                report = taken.text()
-                path = os.path.join(logdir, 'initialization.txt')
-                try:
-                    side_files.write_text(path, report)
-                except OSError as error:
-                    logging.warning('%s cannot be written: %s', path, error.strerror)
-                return f'a new training; {report.splitlines()[0]} See {path}.'
-            return 'a new training'
-        self.step = self._last_saved = metadata['step']
-        self.num_nonfinite, self.num_nonfinite_in_a_row = metadata['num_nonfinite'], metadata['num_nonfinite_in_a_row']
-        # A checkpoint of an older lingpipe does not hold the number of updates.
-        self.num_updates = metadata.get('num_updates', self.step - self.num_nonfinite)
-        if metadata['position'] != self.position:
-            raise ValueError(f'the checkpoint of step {self.step} was written after {metadata["position"]} examples, but {self.step} '
-                             f'steps of {self._examples_per_step} are {self.position}; set train_input.batch_size and '
-                             f'task.learner.accumulate back, or choose another logdir.')
-        return f'going on after step {self.step}, from {self._checkpointer.directory}'
+            initialize_from = self._experiment.params.initialize_from
+            report = self._initialize(initialize_from, logdir) if initialize_from.directory else ''
+            return Restored(StepCounts(), f'a new run{report}')
+
+        counts = _counts_of(metadata)
+        self._check_position(counts.step, metadata['position'])
+        self._last_saved_step = counts.step
+        return Restored(
+            counts, f'going on after step {counts.step}, from {self._checkpointer.directory}')
+
+    def _initialize(self, source: InitializeFrom, logdir: str) -> str:
+        """Takes weights from another run; returns what a line about the run ends with."""
+        problem, train_input = self._experiment.task, self._experiment.train_input
+        initialization = checkpoint.initialize(
+            self._variables, source.directory, source.rules,
+            lambda theirs, keys: problem.check_taken(theirs.get('task', {}), keys, train_input))
+        self._program.placed.follow_weights(initialization.taken)
+
+        report = initialization.text()
+        path = os.path.join(logdir, 'initialization.txt')
+        try:
+            side_files.write_text(path, report)
+        except OSError as error:
+            logging.warning('%s cannot be written: %s', path, error.strerror)
+        return f'; {report.splitlines()[0]} See {path}.'
+
+    def _check_position(self, step: int, position: int) -> None:
+        """Raises ValueError if the checkpoint of a step was written after other examples."""
+        examples_per_step = self._experiment.examples_per_step
+        if position != step * examples_per_step:
+            raise ValueError(
+                f'the checkpoint of step {step} was written after {position} examples, but {step} '
+                f'steps of {examples_per_step} are {step * examples_per_step}; set '
+                f'train_input.batch_size and task.learner.accumulate back, or choose another '
+                f'logdir.')
 
     def _check_metadata(self, metadata: Mapping[str, Any]) -> None:
-        if metadata.get('params'):   # a lingpipe that did not keep it may have written the checkpoint
-            try:
-                self._check_params(metadata['params'])
-            except ValueError as error:
-                raise ValueError(f'cannot resume training in {self._checkpointer.directory}: {error}') from error
+        """Raises ValueError if a checkpoint is one of an experiment that this one is not."""
+        if not metadata.get('params'):
+            return   # The lingpipe that wrote the checkpoint may not have kept them.
+        try:
+            resumption.check_recorded(metadata['params'], self._experiment.params)
+        except ValueError as error:
+            raise ValueError(f'cannot resume training in {self._checkpointer.directory}: '
+                             f'{error}') from error
 
     def prepare(self) -> None:
-        """Makes ready to save in the background, which would hold up the first step that does."""
+        """Gets ready to save in the background, which would hold up the first step that does."""
         if self._is_in_background:
             self._checkpointer.prepare(self._variables)
 
-    def save(self, is_at_end: bool = False) -> None:
-        """Saves the state, if it is not; at the end, waits until it is.
+    def save(self, counts: StepCounts, is_at_end: bool = False) -> None:
+        """Saves the variables, if this step is not saved; at the end, waits until it is.
 
         Raises:
-          OSError: at the end: it cannot be written. Before, that costs a line, and there will be a later one.
+          OSError: at the end: it cannot be written. Before, that costs a line, and there will be a
+            later checkpoint.
         """
-        if self.is_saved:
+        if self.is_saved(counts.step):
             return
         self.check(is_at_end=True)   # of the checkpoint before
-        earlier = [step for step in self._checkpointer.steps() if step < self.step]
-        # Whether this step's weights are good shows in the next step. If this step was finite, the newest checkpoint before
-        # it is good; otherwise no one knows which of them is.
-        spared = earlier if self.num_nonfinite_in_a_row else earlier[-1:]
-        save = self._checkpointer.begin if self._is_in_background and not is_at_end else self._checkpointer.save
-        self._last_saved = self.step
-        facts = self._task.facts(self._source)
+        earlier = [step for step in self._checkpointer.steps() if step < counts.step]
+        # Whether this step's weights are good shows in the next step. If this step was finite, the
+        # newest checkpoint before it is good; otherwise no one knows which of them is.
+        spared = earlier if counts.num_nonfinite_in_a_row else earlier[-1:]
+
+        is_beside_steps = self._is_in_background and not is_at_end
+        write = self._checkpointer.begin if is_beside_steps else self._checkpointer.save
+        self._last_saved_step = counts.step
         try:
-            save(self.step, self._variables, {'position': self.position, 'num_nonfinite': self.num_nonfinite,
-                                              'num_nonfinite_in_a_row': self.num_nonfinite_in_a_row, 'num_updates': self.num_updates,
-                                              'params': self._params_text, **({'task': facts} if facts else {})}, spared)
+            write(counts.step, self._variables, self._metadata(counts), spared)
         except OSError as error:
             if is_at_end:
                 raise
             self._say_unsaved(error)
 
+    def _metadata(self, counts: StepCounts) -> dict[str, Any]:
+        """What a checkpoint keeps besides the variables and the step."""
+        facts = self._experiment.task.facts(self._experiment.train_input)
+        return {'position': counts.step * self._experiment.examples_per_step,
+                'num_nonfinite': counts.num_nonfinite,
+                'num_nonfinite_in_a_row': counts.num_nonfinite_in_a_row,
+                'num_updates': counts.num_updates,
+                'params': self._experiment.params.to_text(),
+                **({'task': facts} if facts else {})}
+
     def check(self, is_at_end: bool = False) -> None:
-        """Shows what went wrong with the checkpoint that is being written; at the end of things, waits for it."""
+        """Says what went wrong with the checkpoint that is being written; at the end, waits for it."""
         try:
-            (self._checkpointer.wait if is_at_end else self._checkpointer.check)()
+            if is_at_end:
+                self._checkpointer.wait()
+            else:
+                self._checkpointer.check()
         except OSError as error:
             self._say_unsaved(error)
 
     def _say_unsaved(self, error: OSError) -> None:
-        self._last_saved = -1
-        self._say(f'step {self.step}: {error} The training goes on.')
+        self._last_saved_step = _NOT_SAVED
+        self._say(f'{error} The training goes on.')
+
+
+def _counts_of(metadata: Mapping[str, Any]) -> StepCounts:
+    """The counts that a checkpoint keeps. One of an older lingpipe has no number of updates."""
+    step, num_nonfinite = metadata['step'], metadata['num_nonfinite']
+    return StepCounts(step, num_nonfinite, metadata['num_nonfinite_in_a_row'],
+                      metadata.get('num_updates', step - num_nonfinite))

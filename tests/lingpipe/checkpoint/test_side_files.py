@@ -12,7 +12,7 @@ import pytest
 from lingpipe import trainer
 from lingpipe.checkpoint import Checkpointer, side_files
 from lingpipe.commands import device_setup
-from lingpipe.training.evaluation import EvaluationLog
+from lingpipe.training.evaluation_log import EvaluationLog
 
 FILES = ['params.txt', 'evaluations.jsonl', 'train.log', 'checkpoints/best.json']
 DIRECTORIES = ['tensorboard', 'timeline']

@@ -20,9 +20,10 @@ from lingpipe.checkpoint import Checkpointer, files
 from lingpipe.learning import learning_rates
 from lingpipe.training import registry, resumption
 from lingpipe.training.evaluation import mean
-from lingpipe.training.loop import LoopOptions, NonFiniteError, TrainLoop
+from lingpipe.training.loop import LoopOptions, TrainLoop
 from lingpipe.training.resumption import check_resumable
 from lingpipe.training.site import THIS_PROCESS, Site
+from lingpipe.training.skipped_steps import NonFiniteError
 
 
 def make_params(**overrides):
@@ -361,7 +362,7 @@ def test_weights_are_taken_from_another_training(tmp_path):
     params['initialize_from.directory'] = str(tmp_path / 'source')
     loop, _ = train(params, tmp_path / 'new', has_evaluation=False, out=out)
     np.testing.assert_array_equal(loop.program.weights['model/dense_0/w'], source.program.weights['model/dense_0/w'])
-    assert f'a new training; 4 of 16 variables are taken from {tmp_path}/source/checkpoints/step-00000002' in out.getvalue()
+    assert f'a new run; 4 of 16 variables are taken from {tmp_path}/source/checkpoints/step-00000002' in out.getvalue()
     assert '  taken      weights/model/dense_0/w\n' in (tmp_path / 'new' / 'initialization.txt').read_text()
 
 

@@ -14,7 +14,7 @@ from lingpipe.tasks.translation.corpus.vocabulary import END, START, UNKNOWN
 from lingpipe.tasks.translation.inputs import TranslationInput
 from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator
-from lingpipe.training.experiment import InitializeFrom
+from lingpipe.training.experiment import Experiment, InitializeFrom
 from lingpipe.training.saved_state import SavedState
 from tests.support import small_corpus
 
@@ -114,28 +114,32 @@ def test_vocabulary_has_as_many_ids_as_the_network(corpus):
             task.check_facts({}, source)
 
 
-@pytest.mark.parametrize('logdir', ['new', 'gone on with'])
+def experiment_of(task, corpus, **values):
+    source = TranslationInput.Params(directory=corpus.folder, batch_size=2)
+    return Experiment.Params(task=task.params.copy(), train_input=source, **values).instantiate()
+
+
+@pytest.mark.parametrize('logdir', ['new', 'resumed'])
 def test_training_begins_by_checking_its_input(corpus, tmp_path, logdir):
     task, program = made(vocab_size=501)
-    source = TranslationInput.Params(directory=corpus.folder, batch_size=2).instantiate()
     checkpointer = Checkpointer(str(tmp_path / 'checkpoints'))
     if logdir != 'new':
         checkpointer.save(1, program.variables(), {'position': 2, 'num_nonfinite': 0, 'num_nonfinite_in_a_row': 0})
-    state = SavedState(checkpointer, program, task, source, 2, False, print)
+    state = SavedState(checkpointer, program, experiment_of(task, corpus), print)
     with pytest.raises(ValueError, match=r'has 500 ids, but task\.model\.vocab_size=501'):
-        state.restore(InitializeFrom(), str(tmp_path))
+        state.restore(str(tmp_path))
 
 
 def test_tables_are_not_taken_from_a_training_with_another_vocabulary(corpus, tmp_path):
     task, program = made()
-    source = TranslationInput.Params(directory=corpus.folder, batch_size=2).instantiate()
     theirs = {**facts(task, corpus), 'vocabulary': '/old/v.model', 'sha256': '0' * 64}
 
     def initialized(known, *rules):
         place = tmp_path / str(len(list(tmp_path.iterdir())))
         Checkpointer(str(place / 'theirs')).save(1, program.variables(), {'task': known} if known else {})
-        state = SavedState(Checkpointer(str(place / 'ours')), program, task, source, 2, False, print)
-        return state.restore(InitializeFrom(directory=str(place / 'theirs'), rules=(*rules, *InitializeFrom().rules)), str(place))
+        source = InitializeFrom(directory=str(place / 'theirs'), rules=(*rules, *InitializeFrom().rules))
+        experiment = experiment_of(task, corpus, initialize_from=source)
+        return SavedState(Checkpointer(str(place / 'ours')), program, experiment, print).restore(str(place)).text
 
     with pytest.raises(ValueError) as refused:
         initialized(theirs)

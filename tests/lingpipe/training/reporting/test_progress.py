@@ -28,5 +28,5 @@ def test_without_a_standard_output_lines_are_in_the_log(tmp_path, monkeypatch):
     """A trainer that was started with a closed standard output ended in an AttributeError."""
     monkeypatch.setattr(sys, 'stdout', None)
     with Progress(0, 1, 8, str(tmp_path / 'log'), every_s=0.) as progress:
-        progress.message('a new training')
-    assert (tmp_path / 'log').read_text() == 'a new training\n'
+        progress.message('a new run')
+    assert (tmp_path / 'log').read_text() == 'a new run\n'

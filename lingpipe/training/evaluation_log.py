@@ -1,0 +1,108 @@
+"""Evaluation log: a line for every evaluation, so that one that a kill cut short is known to be missing."""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from absl import logging
+
+from lingpipe.checkpoint import side_files
+
+
+class EvaluationLog:
+    """LOGDIR/evaluations.jsonl: a line for every evaluation that was completed."""
+
+    def __init__(self, logdir: str):
+        self._path = os.path.join(logdir, 'evaluations.jsonl')
+
+    def repair(self) -> None:
+        """Leaves only lines that are evaluations in the file.
+
+        A last line that a kill cut short is removed. If other lines are wrong, the file as it was
+        is set aside.
+        """
+        side_files.make_way_for_file(self._path)
+        try:
+            lines = self._lines()
+        except OSError as error:
+            side_files.set_aside(self._path, f'it cannot be read: {error.strerror}')
+            return
+        *ended, last = lines or [b'']
+        wrong_numbers = [number for number, line in enumerate(ended, 1)
+                         if line.strip() and _evaluation(line) is None]
+        good = b''.join(line + b'\n' for line in lines if _evaluation(line) is not None)
+        try:
+            if wrong_numbers:
+                side_files.set_aside(
+                    self._path, f'{_wrong_lines_text(wrong_numbers)}; the others are kept')
+                with open(self._path, 'xb') as file:
+                    file.write(good)
+            elif last and _evaluation(last) is None:
+                logging.warning('%s ended within a line, which is removed; that evaluation is made '
+                                'again', self._path)
+                os.truncate(self._path, sum(len(line) + 1 for line in ended))
+        except OSError as error:
+            logging.warning('%s cannot be repaired: %s; lines that are no evaluations are passed '
+                            'over', self._path, error.strerror)
+
+    def add(self, step: int, name: str, metrics: Mapping[str, float]) -> None:
+        """Appends an evaluation.
+
+        Raises:
+          OSError: it cannot be written.
+        """
+        side_files.end_last_line(self._path)
+        with open(self._path, 'ab') as file:
+            file.write((json.dumps({'step': step, 'input': name, **metrics}) + '\n').encode())
+
+    def read(self) -> list[dict[str, Any]]:
+        """All evaluations, oldest first; lines that are none are left out."""
+        try:
+            lines = self._lines()
+        except OSError:   # `repair` has warned of it
+            return []
+        return [values for line in lines if (values := _evaluation(line)) is not None]
+
+    def has(self, step: int, name: str) -> bool:
+        """Whether that evaluation ended."""
+        return any(line['step'] == step and line['input'] == name for line in self.read())
+
+    def metrics_after(self, step: int) -> dict[str, dict[str, float]]:
+        """The metrics of the evaluations after a step, by eval input."""
+        return {line['input']: {name: value for name, value in line.items()
+                                if name not in ('step', 'input')}
+                for line in self.read() if line['step'] == step}
+
+    def _lines(self) -> list[bytes]:
+        """The lines of the file, if there is one; the last is what follows the last line's end."""
+        try:
+            with open(self._path, 'rb') as file:
+                return file.read().split(b'\n')
+        except FileNotFoundError:
+            return []
+
+
+def _wrong_lines_text(numbers: Sequence[int]) -> str:
+    """'line 3 is no evaluation', of the numbers of lines that are none."""
+    first = ', '.join(map(str, numbers[:3]))
+    more = f' and {len(numbers) - 3} more' if len(numbers) > 3 else ''
+    if len(numbers) == 1:
+        return f'line {first} is no evaluation'
+    return f'lines {first}{more} are no evaluations'
+
+
+def _evaluation(line: bytes) -> dict[str, Any] | None:
+    """The evaluation in a line of the log, or None if the line is none.
+
+    It has 'step', 'input', and numbers by name.
+    """
+    try:
+        values = json.loads(line)
+        is_named = type(values['step']) is int and isinstance(values['input'], str)
+        numbers = [value for name, value in values.items() if name not in ('step', 'input')]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    is_evaluation = is_named and all(type(value) in (int, float) for value in numbers)
+    return values if is_evaluation else None

@@ -1,0 +1,50 @@
+"""Best checkpoint: it is marked by evaluations, and again if the mark was lost."""
+
+import pytest
+import tensorflow as tf
+
+from lingpipe.checkpoint import Checkpointer
+from lingpipe.training import registry
+from lingpipe.training.best_checkpoint import BestCheckpoint
+from lingpipe.training.evaluation_log import EvaluationLog
+
+
+@pytest.fixture
+def checkpointer(tmp_path):
+    """Has the checkpoints of steps 1, 2 and 3."""
+    checkpointer = Checkpointer(str(tmp_path / 'checkpoints'), keep=9)
+    for step in (1, 2, 3):
+        checkpointer.save(step, {'weights/w': tf.Variable(float(step))})
+    return checkpointer
+
+
+def best_by(checkpointer, **values):
+    problem = registry.get('tests.support.tiny_experiment.Tiny').task.set(**values)
+    return BestCheckpoint(checkpointer, problem, 'test')
+
+
+@pytest.mark.parametrize(('is_largest', 'best', 'notes'), [
+    (False, (2, 1.), ['; best error so far', '; best error so far', '']),
+    (True, (1, 3.), ['; best error so far', '', ''])])
+def test_best_is_the_smallest_or_the_largest(checkpointer, is_largest, best, notes):
+    marker = best_by(checkpointer, best_metric='error', best_is_largest=is_largest)
+    errors = {1: 3., 2: 1., 3: 2.}
+    assert [marker.mark(step, {'loss': 0., 'error': error})
+            for step, error in errors.items()] == notes
+    assert checkpointer.best() == best
+
+
+def test_metric_that_is_not_there_is_named(checkpointer):
+    with pytest.raises(ValueError, match=r"^task\.best_metric='error' is not among the metrics of "
+                                         r"test: loss, top5; name one of them\.$"):
+        best_by(checkpointer, best_metric='error').mark(1, {'loss': 1., 'top5': 0.})
+
+
+def test_lost_mark_is_made_again_of_checkpoints_that_are_whole(checkpointer, tmp_path):
+    log = EvaluationLog(str(tmp_path))
+    for step, name, loss in ((1, 'test', 5.), (2, 'test', 4.), (2, 'other', 1.), (3, 'test', 2.)):
+        log.add(step, name, {'loss': loss})
+    best_by(checkpointer).restore_mark(log, last_step=2)   # That of step 3 is damaged.
+    assert checkpointer.best() == (2, 4.)
+    best_by(checkpointer).restore_mark(log, last_step=3)   # There is a mark already.
+    assert checkpointer.best() == (2, 4.)

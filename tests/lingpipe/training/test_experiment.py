@@ -1,0 +1,54 @@
+"""Experiment: what it declares stays as it was saved, wherever it runs."""
+
+import pytest
+
+from lingpipe.training import registry
+
+DEVICES = ('/device:CPU:0', '/device:CPU:0')
+
+
+def make_params(**overrides):
+    return registry.get('tests.support.tiny_experiment.Tiny').set(
+        **{name.replace('__', '.'): value for name, value in overrides.items()})
+
+
+def test_devices_of_a_run_do_not_change_its_params():
+    """params.txt of a run with --devices once told of other devices than its checkpoints did."""
+    experiment = make_params().instantiate()
+    text = experiment.params.to_text()
+    plan = experiment.make_plan(DEVICES)
+    program = experiment.make_program(DEVICES)
+    for cells in (plan.cells, program.plan.cells):
+        assert [cell.device for cell in cells] == list(DEVICES)
+    assert experiment.params.to_text() == text
+    assert experiment.params.pipeline.devices == ()
+
+
+def test_plan_without_devices_needs_none():
+    plan = make_params(pipeline__num_cells=4).instantiate().make_plan()
+    assert len({cell.device for cell in plan.cells}) == 4
+
+
+def test_devices_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r'pipeline: devices names 3 devices, but num_cells=2'):
+        make_params().instantiate().make_plan(('/device:CPU:0',) * 3)
+
+
+def test_examples_per_step_are_those_of_all_accumulated_mini_batches():
+    params = make_params(train_input__batch_size=4, task__learner__accumulate=3)
+    assert params.instantiate().examples_per_step == 12
+
+
+@pytest.mark.parametrize(('change', 'error'), [
+    ({'eval_inputs__test__num_epochs': None}, r'eval_inputs\.test\.num_epochs is none, so that an'),
+    ({'initialize_from__rules': (('(', None),)}, r"rules: '\(' is not a regular expression")])
+def test_params_that_cannot_run_are_refused(change, error):
+    with pytest.raises(ValueError, match=error):
+        make_params(**change).validate()
+
+
+def test_name_of_an_eval_input_must_do_for_a_directory():
+    params = make_params()
+    params.eval_inputs = {'a/b': params.eval_inputs['test'].copy()}
+    with pytest.raises(ValueError, match="eval_inputs has the name 'a/b', which must do for"):
+        params.validate()
