@@ -43,5 +43,5 @@ class SlowProgram(Program):
         self._link_bytes_s = link_bytes_s
         super().__init__(*args, **kwargs)
 
-    def _wire(self) -> Wire:
+    def make_wire(self) -> Wire:
         return SlowWire(self._link_bytes_s)

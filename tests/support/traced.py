@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from lingpipe.layers.context import Emissions
-from lingpipe.pipeline.execution.cell_trace import CellTracer
+from lingpipe.pipeline.execution.cell_trace import TracingOptions, trace_cell, trace_forward
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 
 
@@ -34,8 +34,8 @@ def held_bytes(cells: Sequence[Cell]) -> list[int]:
             return tf.zeros(weights[path].shape, weights[path].dtype) if path in weights else None   # noqa: B023
 
         gradients_in = [leaf for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
-        tracer = CellTracer(cell, read, NoAccumulators(), 0, 'none', training=True)   # type: ignore[arg-type]
-        _, backward = tracer.trace(gradients_in, is_fused=False)
-        found.append(backward.held_bytes if backward else 0)
-        available.update(backward.gradients_out if backward else ())
+        forward = trace_forward(cell, read, TracingOptions(training=True, recompute='none'))
+        trace = trace_cell(forward, NoAccumulators(), gradients_in)
+        found.append(trace.backward.held_bytes if trace.backward else 0)
+        available.update(trace.gradients_out)
     return found[::-1]

@@ -1,292 +1,435 @@
 """Cell trace: a cell traced once, and cut into its forward and backward tasks.
 
-The obvious way is a tape around the forward function of every cell. It fails here in three ways: gradients of values
-with many readers are summed in an order that depends on where the cells end; gradient ops land on the device of
-whoever asks; and all gradients of a cell exist at once before they are added to the accumulators. Instead a cell is
-traced once, forward and backward, with a tape around each layer by itself, in one graph:
+The obvious way is a tape around the forward function of every cell. It fails here in three ways:
+gradients of values with many readers are summed in an order that depends on where the cells end;
+gradient ops land on the device of whoever asks; and all gradients of a cell exist at once before
+they are added to the accumulators. Instead a cell is traced once, forward and backward, with a tape
+around each layer by itself, in one graph:
 
-    read weights -> layer 0 -> layer 1 -> ... -> outputs, emissions added to accumulators   (the forward task's fetches)
-    gradients of the outputs -> ... -> layer 1' -> layer 0' -> gradients of the inputs      (the backward task's fetches)
-                                          |           |
+    read weights -> layer 0 -> layer 1 -> ... -> outputs, emissions added to accumulators
+                                                                      (the forward task's fetches)
+    gradients of the outputs -> ... -> layer 1' -> layer 0' -> gradients of the inputs
+                                          |           |              (the backward task's fetches)
                                           accumulator += gradient, in place, as soon as it is made
 
-A task is a part of that graph (graph_cutting.py), so F and B of every recomputation mode come from the same ops:
+A task is a part of that graph (graph_cutting.py), so F and B of every recomputation mode come from
+the same ops:
 
     none    F gives what B needs of its tensors (the residuals); B starts from them.
     cell    B is the whole graph: it runs the cell again from the cell's inputs.
-    layer   as cell, but keeping only the inputs of the layers, and each layer runs once more, in turn, for its gradient.
+    layer   as cell, but keeping only the inputs of the layers, and each layer runs once more, in
+            turn, for its gradient.
 
-Gradients that meet at a value are added one by one, from the last reader to the first, across cells too: a cell gets the sum
-so far, adds its own and passes it on towards the maker. So no sum depends on K.
+Gradients that meet at a value are added one by one, from the last reader to the first, across cells
+too: a cell gets the sum so far, adds its own and passes it on towards the maker. So no sum depends
+on K.
 
-Weights are read and accumulators added to inside the tasks. Such tasks are stateful; what keeps TensorFlow from chaining
-them all is that neither they nor the step have automatic control dependencies: the schedule gives the order.
+Weights are read and accumulators added to inside the tasks. Such tasks are stateful; what keeps
+TensorFlow from chaining them all is that neither they nor the step have automatic control
+dependencies: the schedule gives the order.
+
+The forward comes first (`trace_forward`). It tells what the cell emits, so that accumulators can be
+made before the rest is traced into the same graph (`trace_cell`).
 """
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import tensorflow as tf
 
 from lingpipe import cluster
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context, Emissions
-from lingpipe.layers.static_shapes import as_spec
-from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
+from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.graph_cutting import Subgraphs, used_feeds
+from lingpipe.pipeline.execution.layer_call import LayerCall, LayerResult, scope_of
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import Element, Value
 from lingpipe.pricing import bytes_of_roots, residual_tensors, stateful_types
-from lingpipe.process.error_text import blaming
 
 # Stateful ops that a task may hold: its own, and a layer's that change nothing.
-_OWN_STATEFUL = frozenset(['ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp', 'VarIsInitializedOp', 'Placeholder',
-                           'CollectiveReduceV2'])
+_OWN_STATEFUL = frozenset([
+    'ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp', 'VarIsInitializedOp',
+    'Placeholder', 'CollectiveReduceV2'])
 _REMARKS = frozenset(['PrintV2', 'Print', 'Assert'])
 
-
-class CellTracer:
-    """Traces the tasks of one cell."""
-
-    def __init__(self, cell: Cell, read_weight: Callable[[str], tf.Tensor | None], accumulators: Accumulators,
-                 experiment_seed: int, recompute: str, training: bool, gather: Callable[[tf.Tensor], tf.Tensor] | None = None,
-                 jit_compile: bool = False):
-        """read_weight: makes the op that reads a weight of this cell; None if the weight is another cell's.
-
-        accumulators: where emissions and gradients are added to.
-        gather: Context.gather.
-        jit_compile: whether XLA compiles the tasks; on a TPU it always does.
-        """
-        self._jit_compile = jit_compile or cluster.place(cell.device)[2] == 'TPU'
-        self._cell, self._read_weight, self._accumulators, self._gather = cell, read_weight, accumulators, gather
-        self._seed, self._recompute, self._training = experiment_seed, recompute, training
-
-    def trace(self, gradients_in: list[Leaf], is_fused: bool) -> tuple[CompiledTask | None, CompiledTask | None]:
-        """Returns (forward task, backward task).
-
-        Args:
-          gradients_in: the leaves (of inputs and outputs) for which later cells have a gradient.
-          is_fused: the last cell of training: no forward task; the backward task makes loss and emissions.
-
-        The forward task is None if fused, the backward task if nothing here has a gradient and it is not fused.
-        """
-        cell = self._cell
-        inputs = [*leaves_of(cell.inputs), MEAN_WEIGHT]
-        shared = self._shared_paths()
-        specs = ([tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int32)] + [v.specs[i] for v, i in inputs] +
-                 [self._weight_spec(path) for path in shared] + [v.specs[i] for v, i in gradients_in])
-        made: dict[str, Any] = {}
-
-        def body(*args: tf.Tensor) -> list[tf.Tensor]:
-            step, micro_batch, *rest = args
-            given = dict(zip(inputs, rest, strict=False))
-            weights = dict(zip(shared, rest[len(inputs):], strict=False))
-            gradients = dict(zip(gradients_in, rest[len(inputs) + len(shared):], strict=True))
-            self._build(made, step, micro_batch, given, weights, gradients)
-            return [made['forward_token'], made['backward_token']]
-
-        graph = tf.compat.v1.wrap_function(body, specs).graph
-        self._refuse_stateful(graph)
-        args = list(graph.inputs[:len(specs)])
-        names: list[Any] = ['step', 'micro_batch', *inputs, *shared, *[('gradient', leaf) for leaf in gradients_in]]
-        keys: dict[str, Any] = {arg.name: name for arg, name in zip(args, names, strict=True)}
-        given = set(leaves_of(cell.inputs))
-        outputs = leaves_of(cell.outputs)
-        gradients_out = [leaf for leaf in cell.gradients_wanted if leaf in made['gradients']]
-        forward_fetches = [made['values'][leaf] for leaf in outputs] + [made['forward_token']]
-        backward_fetches = [made['gradients'][leaf] for leaf in gradients_out] + [made['backward_token']]
-
-        def task(fetches: list[tf.Tensor], residuals_in: list[tf.Tensor], residuals_out: list[tf.Tensor],
-                 outputs: list[Leaf], gradients_out: list[Leaf], differentiated: Sequence[str] = ()) -> CompiledTask:
-            """The part of the graph that makes `fetches`, the token last, and what it needs and gives."""
-            feeds = args + residuals_in
-            used = used_feeds(fetches + residuals_out, feeds)
-            kept = [arg for i, arg in enumerate(args) if i < 2 or arg.name in used]
-            function = subgraphs.function(kept + residuals_in, fetches[:-1] + residuals_out + fetches[-1:], self._jit_compile)
-            named = [keys[arg.name] for arg in kept[2:]]
-            return CompiledTask(function, [n for n in named if isinstance(n, tuple) and n[0] != 'gradient'],
-                        [n for n in named if isinstance(n, str)], [n[1] for n in named if isinstance(n, tuple) and n[0] == 'gradient'],
-                        len(residuals_in), outputs, gradients_out, len(residuals_out),
-                        bytes_of_roots([*(arg for arg in kept[2:] if keys[arg.name] in given), *residuals_in], made['weights']),
-                        differentiated)
-
-        token = _both(graph, made)
-        subgraphs = Subgraphs(graph)
-        if is_fused:
-            return None, task(forward_fetches[:-1] + backward_fetches[:-1] + [token], [], [], outputs, gradients_out,
-                              made['differentiated'])
-        if not cell.has_backward or not self._training:
-            return task(forward_fetches, [], [], outputs, []), None
-        residuals = []
-        if self._recompute == 'none':
-            residuals = residual_tensors(forward_fetches, backward_fetches, args, [args[0], args[1]] + args[2:2 + len(inputs)])
-        return (task(forward_fetches, [], residuals, outputs, []),
-                task(backward_fetches, residuals, [], [], gradients_out, made['differentiated']))
-
-    # Building the graph.
-
-    def _build(self, made: dict[str, Any], step: tf.Tensor, micro_batch: tf.Tensor, given: dict[Leaf, tf.Tensor],
-               shared: dict[str, tf.Tensor], gradients: dict[Leaf, tf.Tensor]) -> None:
-        values: dict[Value, Any] = {v: nested.pack_like(v.spec, [given[v, i] for i in range(len(v.specs))]) for v in self._cell.inputs}
-        taken = {tensor.name for tensor in given.values()}
-        emitted = Emissions()
-        made['weights'] = []
-        runs = []
-        for element in self._cell.elements:
-            weights = self._weights_of(element, shared)
-            made['weights'] += weights.values()
-            run = _Run(element, weights, values,
-                       lambda: Context(self._training, self._seed, step, micro_batch, self._gather, given[MEAN_WEIGHT]))
-            run.forward(with_tape=self._training and self._recompute != 'layer' and element.has_backward)
-            for name, new in run.written.items():
-                values[element.writes[name]] = nested.map_leaves(lambda tensor: _distinct(tensor, taken), new)
-            _merge(emitted, run.emissions)
-            runs.append(run)
-        remarks = [op for op in micro_batch.graph.get_operations() if set(stateful_types(op)) & _REMARKS]
-        made['values'] = {(v, i): tf.identity(t) for v in self._cell.outputs for i, t in enumerate(nested.leaves(values[v]))}
-        updates = self._accumulators.add_emissions(emitted)
-        with tf.control_dependencies([*updates, *remarks]):  # nothing else makes a task print, or check an assertion
-            made['forward_token'] = tf.constant(0, name='forward_token')
-        sums = dict(gradients)
-        updates = []
-        made['differentiated'] = []
-        if self._training:
-            for run in reversed(runs):
-                if run.element.has_backward:
-                    if self._recompute == 'layer':
-                        run.repeat(after=[sums[leaf] for leaf in leaves_of(run.element.writes.values()) if leaf in sums])
-                    for path, gradient in run.backward(sums).items():
-                        updates.append(self._accumulators.add_gradient(path, gradient))
-                        made['differentiated'].append(path)
-        made['gradients'] = {leaf: tf.identity(t) for leaf, t in sums.items()}
-        with tf.control_dependencies(updates):
-            made['backward_token'] = tf.constant(0, name='backward_token')
-
-    def _weights_of(self, element: Element, shared: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        weights = {}
-        for weight in element.layer.weights():
-            path = weight.shared_with or weight.path
-            value = shared.get(path)
-            # Every use is a tensor of its own: a tape asked twice for one tensor's gradient gives the sum of all uses twice.
-            weights[weight.path] = self._read_weight(path) if value is None else tf.identity(value)
-        return weights
-
-    def _shared_paths(self) -> list[str]:
-        paths = [w.shared_with for e in self._cell.elements for w in e.layer.weights() if w.shared_with is not None]
-        own = {w.path for e in self._cell.elements for w in e.layer.weights()}
-        return [path for path in dict.fromkeys(paths) if path not in own]
-
-    def _weight_spec(self, path: str) -> tf.TensorSpec:
-        weight = next(w for e in self._cell.elements for w in e.layer.weights() if w.shared_with == path)
-        return tf.TensorSpec(weight.shape, weight.dtype)
-
-    def _refuse_stateful(self, graph: tf.Graph) -> None:
-        for op in graph.get_operations():
-            kinds = [kind for kind in stateful_types(op) if kind not in _REMARKS]
-            if kinds:
-                path = next((e.layer.path for e in self._cell.elements if op.name.startswith(_scope(e.layer.path))), '')
-                if not path and set(kinds) <= _OWN_STATEFUL:
-                    continue
-                raise ValueError(
-                    f'{path or f"cell {self._cell.index}"} makes the stateful op {kinds[0]} ({op.name}); tasks of a pipeline must '
-                    f'be pure functions, or recomputation and resuming would give other results: use tf.random.stateless_* with '
-                    f'ctx.seed(self.path), declare weights with add_weight, and emit what is to be kept through the context.')
+# Makes the op that reads a weight of a cell; None if the weight is another cell's.
+WeightReader = Callable[[str], tf.Tensor | None]
 
 
-class _Run:
-    """One layer's forward and backward inside the trace of its cell."""
+@dataclasses.dataclass(frozen=True)
+class TracingOptions:
+    """How all cells of a network are traced.
 
-    def __init__(self, element: Element, weights: dict[str, tf.Tensor], values: dict[Value, Any], context: Callable[[], Context]):
-        self.element, self._weights, self._context = element, weights, context
-        self._inputs = {argument: values[value] for argument, value in element.reads.items()}
-        self._tape: tf.GradientTape | None = None
-        self._sources = ([weights[w.path] for w in element.trained] +
-                         [t for v in dict.fromkeys(element.reads.values())  # once, also where two arguments read it
-                          for carries, t in zip(v.carries_gradient, nested.leaves(values[v]), strict=True) if carries])
-
-    def forward(self, with_tape: bool) -> None:
-        """Runs fprop; sets `written` and `emissions`."""
-        self._tape = tf.GradientTape(watch_accessed_variables=False) if with_tape else None
-        with tf.name_scope(_scope(self.element.layer.path)):
-            if self._tape is None:
-                self._fprop()
-            else:
-                with self._tape:
-                    self._tape.watch(self._sources)
-                    self._fprop()
-
-    def repeat(self, after: list[tf.Tensor]) -> None:
-        """Runs fprop again under a tape, not before the tensors in `after` exist; emissions are thrown away."""
-        with tf.control_dependencies(after):
-            self.forward(with_tape=True)
-
-    def _fprop(self) -> None:
-        layer, ctx = self.element.layer, self._context()
-        with blaming(layer.path):
-            result = layer.fprop(layer.theta(self._weights), ctx, **self._inputs)
-        for where, leaf in nested.flatten(result):
-            if not hasattr(leaf, 'dtype'):
-                raise ValueError(f'{layer.path} returns {type(leaf).__name__}{where and f" as {where!r}"}; fprop of {type(layer).__name__} '
-                                 f'must return a tensor, or a dict of tensors with names.')
-        self.written, self.emissions = nested.map_leaves(tf.convert_to_tensor, layer.written(result)), ctx.emissions
-        found = {path: as_spec(tensor) for path, tensor in nested.flatten(self.written)}
-        expected = {path: as_spec(spec) for path, spec in nested.flatten({name: value.spec for name, value in self.element.writes.items()})}
-        if found != expected:
-            raise ValueError(f'{layer.path} writes {_listed(found)}, but its cost says {_listed(expected)}; '
-                             f'correct {type(layer).__name__}.cost.')
-
-    def backward(self, sums: dict[Leaf, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Adds the gradients of the inputs to `sums`, takes the outputs' out of it, and returns those of the weights by path."""
-        assert self._tape is not None
-        targets, seeds = [], []
-        for name, value in self.element.writes.items():
-            for i, tensor in enumerate(nested.leaves(self.written[name])):
-                if (value, i) in sums and value.carries_gradient[i]:
-                    targets.append(tensor)
-                    seeds.append(sums[value, i])
-        for _, loss in sorted(self.emissions.losses.items()):
-            targets.append(loss)
-            seeds.append(tf.ones_like(loss))
-        if not targets:
-            return {}
-        with tf.name_scope(_scope(self.element.layer.path) + '_backward'):
-            with blaming(self.element.layer.path):
-                found = self._tape.gradient(targets, self._sources, output_gradients=seeds)
-            found = [None if g is None else tf.convert_to_tensor(g) for g in found]
-            num_weights = len(self.element.trained)
-            read = [(v, i) for v in dict.fromkeys(self.element.reads.values()) for i, carries in enumerate(v.carries_gradient) if carries]
-            for leaf, gradient in zip(read, found[num_weights:], strict=True):
-                if gradient is not None:
-                    sums[leaf] = sums[leaf] + gradient if leaf in sums else gradient
-        return {w.path: g for w, g in zip(self.element.trained, found[:num_weights], strict=True) if g is not None}
+    Attributes:
+      training: as in Context; without it, there is no backward.
+      experiment_seed: as in Context.
+      recompute: PipelineParams.recompute.
+      jit_compile: whether XLA compiles the tasks; on a TPU it always does.
+    """
+    training: bool
+    experiment_seed: int = 0
+    recompute: str = 'none'
+    jit_compile: bool = False
 
 
-def _both(graph: tf.Graph, made: dict[str, Any]) -> tf.Tensor:
-    with graph.as_default(), tf.control_dependencies([made['forward_token'], made['backward_token']]):
-        return tf.constant(0, name='token')
+class Sums(Protocol):
+    """Where the tasks of a cell add up what they make; see accumulators.py."""
+
+    def add_emissions(self, emitted: Emissions) -> list[tf.Operation]:
+        """The ops that add a micro-batch's emissions."""
+
+    def add_gradient(self, path: str, gradient: tf.Tensor) -> tf.Operation:
+        """The op that adds a micro-batch's gradient."""
 
 
-def _merge(into: Emissions, new: Emissions) -> None:
-    for kind in dataclasses.fields(Emissions):
-        getattr(into, kind.name).update(getattr(new, kind.name))
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Arguments:
+    """The placeholders that the tasks of a cell are fed through, in this order."""
+    step: tf.Tensor
+    micro_batch: tf.Tensor
+    inputs: Mapping[Leaf, tf.Tensor]
+    shared: Mapping[str, tf.Tensor]
+    gradients: Mapping[Leaf, tf.Tensor] = dataclasses.field(default_factory=dict)
+
+    @property
+    def of_micro_batch(self) -> list[tf.Tensor]:
+        """Those that the forward differs by from one micro-batch to the next."""
+        return [self.step, self.micro_batch, *self.inputs.values()]
+
+    @property
+    def all(self) -> list[tf.Tensor]:
+        """All of them."""
+        return [*self.of_micro_batch, *self.shared.values(), *self.gradients.values()]
 
 
-def _distinct(tensor: tf.Tensor, taken: set[str]) -> tf.Tensor:
-    """The tensor, or a copy if another value has it already (a layer may return its input): a tape would take the two for one."""
-    tensor = tf.identity(tensor) if tensor.name in taken else tensor
-    taken.add(tensor.name)
-    return tensor
+@dataclasses.dataclass(frozen=True, eq=False)
+class ForwardTrace:
+    """A cell traced forward.
+
+    Attributes:
+      cell: the cell.
+      options: how it was traced.
+      graph: what all is traced into.
+      arguments: placeholders of `graph`.
+      results: of the layers, in order.
+      outputs: leaf of an output of the cell -> tensor.
+      emissions: of all layers.
+      remarks: ops that print, or check an assertion.
+    """
+    cell: Cell
+    options: TracingOptions
+    graph: tf.Graph
+    arguments: _Arguments
+    results: Sequence[LayerResult]
+    outputs: Mapping[Leaf, tf.Tensor]
+    emissions: Emissions
+    remarks: Sequence[tf.Operation]
+
+    @property
+    def layout(self) -> EmissionLayout:
+        """Of what the cell emits."""
+        return EmissionLayout.of(self.emissions)
+
+    @property
+    def weights(self) -> list[tf.Tensor]:
+        """What the layers were given as weights."""
+        return [weight for result in self.results for weight in result.call.weights.values()]
 
 
-def _listed(specs: dict[str, tf.TensorSpec]) -> str:
-    return ', '.join(f'{path} {spec.dtype.name} {spec.shape}' for path, spec in specs.items()) or 'nothing'
+@dataclasses.dataclass(frozen=True, eq=False)
+class CellTrace:
+    """What tracing a cell has found.
+
+    Attributes:
+      forward: the forward task; None if the backward task contains it.
+      backward: the backward task; None if nothing in the cell has a gradient.
+      layout: of what the cell emits.
+      remarks: names of the ops that print, or check an assertion.
+    """
+    forward: CompiledTask | None
+    backward: CompiledTask | None
+    layout: EmissionLayout
+    remarks: tuple[str, ...]
+
+    @property
+    def gradients_out(self) -> Sequence[Leaf]:
+        """The leaves of inputs that earlier cells get a gradient of."""
+        return self.backward.gradients_out if self.backward else ()
+
+    @property
+    def tasks(self) -> dict[str, CompiledTask]:
+        """Kind of a slot -> the task that it calls."""
+        tasks = {'F': self.forward, 'B': self.backward}
+        return {kind: task for kind, task in tasks.items() if task is not None}
 
 
-def _scope(path: str) -> str:
-    """A layer's path as a name scope, unambiguous as a prefix of the names of its ops."""
-    return re.sub(r'^[^A-Za-z0-9.]|[^A-Za-z0-9_./-]', '.', path) + '.'
+# Forward.
+
+def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions,
+                  gather: Callable[[tf.Tensor], tf.Tensor] | None = None) -> ForwardTrace:
+    """Traces the layers of a cell, one after the other.
+
+    Args:
+      cell: the cell.
+      read_weight: reads one of its weights.
+      options: how.
+      gather: Context.gather.
+    """
+    graph = tf.__internal__.FuncGraph(f'cell_{cell.index}')
+    with graph.as_default():
+        arguments = _forward_arguments(cell)
+
+        def make_context() -> Context:
+            return Context(options.training, options.experiment_seed, arguments.step,
+                           arguments.micro_batch, gather, arguments.inputs[MEAN_WEIGHT])
+
+        values: dict[Value, Any] = {
+            value: nested.pack_like(value.spec, [arguments.inputs[value, i]
+                                                 for i in range(len(value.specs))])
+            for value in cell.inputs}
+        taken = {tensor.name for tensor in arguments.inputs.values()}
+        results = []
+        for element in cell.elements:
+            inputs = {value: values[value] for value in element.reads.values()}
+            weights = _weights_of(element, arguments.shared, read_weight)
+            result = LayerCall(element, weights, inputs, make_context).forward(
+                options.training and options.recompute != 'layer' and element.has_backward)
+            results.append(result)
+            written = _distinct(result.written, taken)
+            values.update({element.writes[name]: value for name, value in written.items()})
+            taken.update(tensor.name for tensor in nested.leaves(written))
+
+        remarks = [op for op in graph.get_operations() if set(stateful_types(op)) & _REMARKS]
+        outputs = {(value, i): tf.identity(tensor) for value in cell.outputs
+                   for i, tensor in enumerate(nested.leaves(values[value]))}
+    emissions = _joined(result.emissions for result in results)
+    return ForwardTrace(cell, options, graph, arguments, results, outputs, emissions, remarks)
+
+
+def _forward_arguments(cell: Cell) -> _Arguments:
+    owned = {weight.path for element in cell.elements for weight in element.layer.weights()}
+    shared = {weight.shared_with: tf.TensorSpec(weight.shape, weight.dtype)
+              for element in cell.elements for weight in element.layer.weights()
+              if weight.shared_with is not None and weight.shared_with not in owned}
+    return _Arguments(
+        step=_placeholder(tf.TensorSpec([], tf.int64)),
+        micro_batch=_placeholder(tf.TensorSpec([], tf.int32)),
+        inputs={(value, i): _placeholder(value.specs[i])
+                for value, i in [*leaves_of(cell.inputs), MEAN_WEIGHT]},
+        shared={path: _placeholder(spec) for path, spec in shared.items()})
+
+
+def _placeholder(spec: tf.TensorSpec) -> tf.Tensor:
+    return tf.compat.v1.placeholder(spec.dtype, spec.shape)
+
+
+def _weights_of(element: Element, shared: Mapping[str, tf.Tensor],
+                read_weight: WeightReader) -> dict[str, tf.Tensor]:
+    """Path -> tensor.
+
+    Every use is a tensor of its own: a tape that is asked twice for the gradient of one tensor
+    gives the sum of all uses twice.
+    """
+    weights = {}
+    for weight in element.layer.weights():
+        path = weight.shared_with or weight.path
+        weights[weight.path] = tf.identity(shared[path]) if path in shared else read_weight(path)
+    return weights
+
+
+def _distinct(written: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
+    """What a layer has written, with a copy of each tensor that another value is already.
+
+    A layer may return its input, or one tensor twice: a tape would take the two for one.
+
+    Args:
+      written: name -> nested tensors.
+      taken: the names of the tensors of all other values.
+    """
+    seen: set[str] = set()
+
+    def distinct(tensor: tf.Tensor) -> tf.Tensor:
+        is_taken = tensor.name in taken or tensor.name in seen
+        seen.add(tensor.name)
+        return tf.identity(tensor) if is_taken else tensor
+
+    return {name: nested.map_leaves(distinct, value) for name, value in written.items()}
+
+
+def _joined(emissions: Iterable[Emissions]) -> Emissions:
+    joined = Emissions()
+    for one in emissions:
+        for kind in dataclasses.fields(Emissions):
+            getattr(joined, kind.name).update(getattr(one, kind.name))
+    return joined
+
+
+# Backward, and the tasks.
+
+def trace_cell(forward: ForwardTrace, sums: Sums, gradients_in: Sequence[Leaf] = (),
+               is_fused: bool = False) -> CellTrace:
+    """Traces the rest of a cell and cuts the graph into tasks.
+
+    Args:
+      forward: the cell, traced forward.
+      sums: where its tasks add what they make, as `forward.layout` says.
+      gradients_in: the leaves (of inputs and outputs) for which later cells have a gradient.
+      is_fused: the last cell of training: no forward task; the backward task makes loss and
+        emissions.
+
+    Raises:
+      ValueError: a layer makes a stateful op.
+    """
+    graph = forward.graph
+    with graph.as_default():
+        gradients = {(value, i): _placeholder(value.specs[i]) for value, i in gradients_in}
+        arguments = dataclasses.replace(forward.arguments, gradients=gradients)
+        added = sums.add_emissions(forward.emissions)
+        # Nothing else makes a task print, or check an assertion.
+        forward_token = _token_after([*added, *forward.remarks], 'forward_token')
+        backward = _trace_backward(forward, sums, gradients)
+        both_token = _token_after([forward_token, backward.token], 'token')
+    _refuse_stateful(forward.cell, graph)
+
+    cut = _Cutter(forward, arguments, Subgraphs(graph))
+    first = _Part(forward_token, outputs=forward.outputs)
+    second = _Part(backward.token, gradients=backward.gradients,
+                   differentiated=backward.differentiated)
+    remarks = tuple(op.name for op in forward.remarks)
+    if is_fused:
+        both = dataclasses.replace(second, token=both_token, outputs=forward.outputs)
+        return CellTrace(None, cut.task(both), forward.layout, remarks)
+    if not forward.cell.has_backward or not forward.options.training:
+        return CellTrace(cut.task(first), None, forward.layout, remarks)
+    residuals: list[tf.Tensor] = []
+    if forward.options.recompute == 'none':
+        residuals = residual_tensors(first.fetches, second.fetches, arguments.all,
+                                     arguments.of_micro_batch)
+    return CellTrace(cut.task(dataclasses.replace(first, residuals_out=residuals)),
+                     cut.task(dataclasses.replace(second, residuals_in=residuals)),
+                     forward.layout, remarks)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Backward:
+    """What tracing the layers backward has made.
+
+    Attributes:
+      gradients: leaf of an input -> the sum of its gradients so far.
+      differentiated: paths of the weights, as used, that have a gradient.
+      token: is there when all gradients of weights have been added.
+    """
+    gradients: Mapping[Leaf, tf.Tensor]
+    differentiated: Sequence[str]
+    token: tf.Tensor
+
+
+def _trace_backward(forward: ForwardTrace, sums: Sums,
+                    gradients_in: Mapping[Leaf, tf.Tensor]) -> _Backward:
+    gradients = dict(gradients_in)
+    added, differentiated = [], []
+    for result in reversed(forward.results if forward.options.training else ()):
+        element = result.call.element
+        if not element.has_backward:
+            continue
+        if forward.options.recompute == 'layer':
+            result = result.call.repeat(
+                after=[gradients[leaf] for leaf in leaves_of(element.writes.values())
+                       if leaf in gradients])
+        found = result.backward(gradients)
+        gradients.update(found.inputs)
+        for path, gradient in found.weights.items():
+            added.append(sums.add_gradient(path, gradient))
+            differentiated.append(path)
+
+    wanted = {leaf: tf.identity(gradients[leaf]) for leaf in forward.cell.gradients_wanted
+              if leaf in gradients}
+    return _Backward(wanted, differentiated, _token_after(added, 'backward_token'))
+
+
+def _token_after(ops: Sequence[tf.Operation | tf.Tensor], name: str) -> tf.Tensor:
+    with tf.control_dependencies(ops):
+        return tf.constant(0, name=name)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Part:
+    """What a task makes of the graph of its cell, and what it is given of it.
+
+    Attributes:
+      token: fetched last: what has no result is there with it.
+      outputs, gradients: leaf -> tensor, which it makes.
+      residuals_in, residuals_out: tensors.
+      differentiated: as in CompiledTask.
+    """
+    token: tf.Tensor
+    outputs: Mapping[Leaf, tf.Tensor] = dataclasses.field(default_factory=dict)
+    gradients: Mapping[Leaf, tf.Tensor] = dataclasses.field(default_factory=dict)
+    residuals_in: Sequence[tf.Tensor] = ()
+    residuals_out: Sequence[tf.Tensor] = ()
+    differentiated: Sequence[str] = ()
+
+    @property
+    def fetches(self) -> list[tf.Tensor]:
+        """All that it makes, the token last."""
+        return [*self.outputs.values(), *self.gradients.values(), *self.residuals_out, self.token]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Cutter:
+    """Cuts tasks out of the graph of a cell."""
+    forward: ForwardTrace
+    arguments: _Arguments
+    subgraphs: Subgraphs
+
+    def task(self, part: _Part) -> CompiledTask:
+        """The part as a function of the step, the micro-batch and what else it needs."""
+        arguments, cell = self.arguments, self.forward.cell
+        used = used_feeds(part.fetches, [*arguments.all, *part.residuals_in])
+
+        def only_used(tensors: Mapping[Any, tf.Tensor]) -> dict[Any, tf.Tensor]:
+            return {key: tensor for key, tensor in tensors.items() if tensor.name in used}
+
+        inputs, shared = only_used(arguments.inputs), only_used(arguments.shared)
+        gradients_in = only_used(arguments.gradients)
+        feeds = [arguments.step, arguments.micro_batch, *inputs.values(), *shared.values(),
+                 *gradients_in.values(), *part.residuals_in]
+        of_cell = set(leaves_of(cell.inputs))
+        held = [tensor for leaf, tensor in inputs.items() if leaf in of_cell]
+        return CompiledTask(
+            function=self.subgraphs.function(feeds, part.fetches, self._is_compiled_by_xla),
+            inputs=list(inputs),
+            shared=list(shared),
+            gradients_in=list(gradients_in),
+            num_residuals_in=len(part.residuals_in),
+            outputs=list(part.outputs),
+            gradients_out=list(part.gradients),
+            num_residuals_out=len(part.residuals_out),
+            held_bytes=bytes_of_roots([*held, *part.residuals_in], self.forward.weights),
+            differentiated=part.differentiated)
+
+    @property
+    def _is_compiled_by_xla(self) -> bool:
+        on_tpu = cluster.place(self.forward.cell.device)[2] == 'TPU'
+        return self.forward.options.jit_compile or on_tpu
+
+
+def _refuse_stateful(cell: Cell, graph: tf.Graph) -> None:
+    for op in graph.get_operations():
+        kinds = [kind for kind in stateful_types(op) if kind not in _REMARKS]
+        if not kinds:
+            continue
+        path = next((element.layer.path for element in cell.elements
+                     if op.name.startswith(scope_of(element.layer.path))), '')
+        if not path and set(kinds) <= _OWN_STATEFUL:
+            continue
+        raise ValueError(
+            f'{path or f"cell {cell.index}"} makes the stateful op {kinds[0]} ({op.name}); tasks '
+            f'of a pipeline must be pure functions, or recomputation and resuming would give other '
+            f'results: use tf.random.stateless_* with ctx.seed(self.path), declare weights with '
+            f'add_weight, and emit what is to be kept through the context.')

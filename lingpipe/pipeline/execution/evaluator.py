@@ -1,8 +1,10 @@
-"""Evaluator: a program's network forward only, pipelined over the same devices."""
+"""Evaluator: a network forward only, pipelined over the devices of its cells."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -11,53 +13,72 @@ from lingpipe.layers import nested
 from lingpipe.pipeline.execution import results
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.bad_ids import BadId, find_bad_id
-from lingpipe.pipeline.execution.cell_trace import CellTracer
-from lingpipe.pipeline.execution.compiled_task import CompiledTask
+from lingpipe.pipeline.execution.batch_checks import check_batch, explained
+from lingpipe.pipeline.execution.cell_trace import TracingOptions
+from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, compile_pipeline
+from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.execution.placed import placed
-from lingpipe.pipeline.execution.step_graph import Ran, check_batch, explained, run_tasks
+from lingpipe.pipeline.execution.placed_network import PlacedNetwork
+from lingpipe.pipeline.execution.replay import replay
+from lingpipe.pipeline.execution.step_graph import AddedTasks, add_tasks
+from lingpipe.pipeline.execution.task_values import ReplicaBatch
 from lingpipe.pipeline.execution.traffic import Traffic, forward_traffic
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning import plan as plan_lib
-from lingpipe.pipeline.planning.cell import Cell
+from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.schedules import forward_only
 from lingpipe.pricing import trace
 
-if TYPE_CHECKING:
-    from lingpipe.pipeline.execution.program import Program
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _EvaluationStep:
+    """What is traced for an evaluation."""
+    pipeline: CompiledPipeline
+    mean_weight: MeanWeight | None
+    run: Callable[..., Any]
+
+    def given(self, batch: Mapping[str, Any]) -> ReplicaBatch:
+        """What the tasks work on: tensors of a graph or, eagerly, values."""
+        return _given(batch, self.pipeline, self.mean_weight)
 
 
 class Evaluator:
-    """The evaluation step of a Program; with the moving averages of the weights where the learner keeps them.
+    """The evaluation step of a network; with the moving averages of the weights where the learner keeps them.
 
     The constructor plans the step, which tells whether the network can run on such mini-batches.
     The first step traces it.
     """
 
-    def __init__(self, program: Program, batch_spec: dict[str, Any], num_micro_batches: int, fetch: Sequence[str]):
-        """As Program.evaluator."""
+    def __init__(self, of: PlacedNetwork, batch_spec: dict[str, Any], num_micro_batches: int = 0,
+                 fetch: Sequence[str] = ()):
+        """
+        Args:
+          of: what is evaluated.
+          batch_spec: of an evaluation mini-batch; its size may differ from training's.
+          num_micro_batches: default: training's if it divides the batch, or else 1.
+          fetch: names of values to return for every example (the last value of that name).
+        """
         size = nested.leaves(batch_spec)[0].shape[0]
-        m = program.plan.params.num_micro_batches
+        m = of.plan.params.num_micro_batches
         m = num_micro_batches or (m if size and size % m == 0 else 1)
-        params = program.plan.params.copy()
+        params = of.plan.params.copy()
         params.set(num_micro_batches=m, num_replicas=1, sum_groups=1, devices=(), recompute='none', device_bytes=None)
-        params.layers_per_cell = tuple(len(cell.elements) for cell in program.plan.cells)
-        plan = plan_lib.make_plan(program.network, batch_spec, params, [c.device for c in program.plan.cells])
+        params.layers_per_cell = tuple(len(cell.elements) for cell in of.plan.cells)
+        plan = plan_lib.make_plan(of.network, batch_spec, params, [c.device for c in of.plan.cells])
         fetched = {name: value for element in plan.elements for name, value in element.writes.items() if name in fetch}
         for name in fetch:
             if name not in fetched:
                 raise ValueError(f'no layer writes {name!r}; there are {", ".join(sorted({n for e in plan.elements for n in e.writes}))}.')
             fetched[name].readers.append(len(plan.elements))
-        self._program, self._plan, self._batch_spec, self._fetched = program, plan, batch_spec, fetched
+        self._of, self._plan, self._batch_spec, self._fetched = of, plan, batch_spec, fetched
         self._is_broken = False
-        self._accumulators: list[Accumulators] = []
-        self._run: Callable[[dict[str, Any]], Ran] | None = None
-        self._step: Any = None
+        self._step: _EvaluationStep | None = None
 
     @property
     def counts_copies(self) -> bool:
         """Whether copies that fill up a mini-batch would change losses or metrics, though of weight 0."""
-        layers = self._program.network.layers()
+        layers = self._of.network.layers()
         return any(layer.counts_copies or layer.needs_whole_batch for layer in layers)
 
     def check(self, batch: dict[str, Any]) -> BadId | None:
@@ -87,20 +108,21 @@ class Evaluator:
     def step(self, batch: dict[str, Any]) -> tuple[dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, Any]]:
         """Returns ({name: (sum, weight)} of losses and metrics, {name: value} of what is fetched, for the whole mini-batch)."""
         batch = check_batch(batch, self._batch_spec)
-        if self._run is None:
-            self._run, self._step = self._build()
+        if self._step is None:
+            self._step = self._build()
         if self._is_broken:
-            for accumulators in self._accumulators:
+            for accumulators in self._step.pipeline.accumulators:
                 accumulators.reset()
         self._is_broken = True  # If the step fails, the accumulators hold partial sums.
         with explained(self._plan.elements, batch):
             try:
-                made = self._step(*nested.leaves(batch))
-            except tf.errors.CancelledError:   # Often all that is said when a device fails; see Program._call.
-                self._run(nested.map_leaves(tf.convert_to_tensor, batch))
+                found = self._step.run(*nested.leaves(batch))
+            except tf.errors.CancelledError:   # Often all that is said when a device fails; see replay.py.
+                given = self._step.given(nested.map_leaves(tf.convert_to_tensor, batch))
+                replay([self._step.pipeline], [given], Wire(None))
                 raise
         self._is_broken = False
-        return made['sums'], made['outputs']
+        return found['sums'], found['outputs']
 
     def sent_bytes(self) -> Traffic:
         """The bytes that cross between devices in a step; see traffic.py."""
@@ -110,46 +132,60 @@ class Evaluator:
         """The cells of the plan. They are made anew, since their outputs include what is fetched."""
         return [Cell(c.index, c.elements, c.device) for c in self._plan.cells]
 
-    def _build(self) -> tuple[Callable[[dict[str, Any]], Ran], Any]:
-        """Returns (a function that runs the tasks on a mini-batch, the traced step)."""
-        program, batch_spec, fetched = self._program, self._batch_spec, self._fetched
-        m = self._plan.params.num_micro_batches
-        cells = self._cells()
-        variables = program.placed.averaged()
-        self._accumulators = [Accumulators(cell.device, []) for cell in cells]
-        tasks: dict[tuple[str, int], CompiledTask] = {}
-        for cell, accumulators in zip(cells, self._accumulators, strict=True):
-            tracer = CellTracer(cell, program.placed.reader(cell, variables), accumulators, program.seed, 'none', training=False,
-                                jit_compile=self._plan.params.jit_compile)
-            forward, _ = tracer.trace([], is_fused=False)
-            assert forward is not None
-            tasks['F', cell.index] = forward
-        mean_weight = MeanWeight(self._plan.elements, training=False) if asked_for(tasks.values()) else None
+    def _build(self) -> _EvaluationStep:
+        cells, num_micro_batches = self._cells(), self._plan.params.num_micro_batches
+        schedule = forward_only(len(cells), num_micro_batches)
+        options = TracingOptions(False, self._of.seed, jit_compile=self._plan.params.jit_compile)
+        pipeline = compile_pipeline(schedule, cells, self._of.variables, options, _no_gradients)
+        mean_weight = None
+        if asked_for(pipeline.tasks.values()):
+            mean_weight = MeanWeight(self._plan.elements, training=False)
 
-        def run(batch: dict[str, Any]) -> Ran:
-            """One mini-batch through all cells: calls that are added to a graph or, eagerly, run one by one."""
-            with tf.device(HOME):
-                weight = mean_weight and mean_weight.of(batch, m)
-            return run_tasks(forward_only(len(cells), m), cells, tasks, batch, tf.constant(0, tf.int64),
-                             tf.constant(0), program.placed.shared_reader(variables), Wire(None), mean_weight=weight)
-
-        def body(*flat: tf.Tensor) -> Any:
+        def body(*flat: tf.Tensor) -> dict[str, Any]:
             """One mini-batch through all cells, and what the layers emitted."""
-            ran = run(nested.pack_like(batch_spec, list(flat)))
-            with tf.device(HOME):
-                outputs = {name: nested.pack_like(value.spec, [tf.concat([ran.values[(value, i), j] for j in range(m)], 0)
-                                                               for i in range(len(value.specs))]) for name, value in fetched.items()}
-            emitted = []
-            for cell, accumulators, last in zip(cells, self._accumulators, ran.last, strict=True):
-                with tf.device(cell.device), tf.control_dependencies([last]):
-                    emitted.append(placed(lambda a=accumulators: _read_and_reset(a))())
+            batch = nested.pack_like(self._batch_spec, list(flat))
+            added = add_tasks(pipeline, _given(batch, pipeline, mean_weight), Wire(None))
+            outputs = self._outputs(added)
+            emitted = _emitted(pipeline, added)
             with tf.device(HOME):
                 return {'sums': results.named_sums(emitted), 'outputs': outputs}
 
-        return run, tf.compat.v1.wrap_function(body, nested.leaves(batch_spec))
+        run = tf.compat.v1.wrap_function(body, nested.leaves(self._batch_spec))
+        return _EvaluationStep(pipeline, mean_weight, run)
+
+    def _outputs(self, added: AddedTasks) -> dict[str, Any]:
+        """What is fetched, by name, for the whole mini-batch."""
+        def whole(leaf: Leaf) -> tf.Tensor:
+            parts = [added.values.leaf(leaf, m) for m in range(self._plan.params.num_micro_batches)]
+            return tf.concat(parts, 0)
+
+        with tf.device(HOME):
+            return {name: nested.pack_like(value.spec, [whole(leaf) for leaf in leaves_of([value])])
+                    for name, value in self._fetched.items()}
+
+
+def _given(batch: Mapping[str, Any], pipeline: CompiledPipeline,
+           mean_weight: MeanWeight | None) -> ReplicaBatch:
+    with tf.device(HOME):
+        weight = mean_weight and mean_weight.of(dict(batch), pipeline.schedule.num_micro_batches)
+    return ReplicaBatch(batch, tf.constant(0, tf.int64), tf.constant(0), weight)
+
+
+def _no_gradients(cell: Cell, layout: EmissionLayout) -> Accumulators:
+    return Accumulators(cell.device, [], layout)
+
+
+def _emitted(pipeline: CompiledPipeline, added: AddedTasks) -> list[results.Emitted]:
+    """[K] what the cells have emitted; the accumulators are reset."""
+    emitted = []
+    for cell, accumulators, last in zip(pipeline.cells, pipeline.accumulators, added.last,
+                                        strict=True):
+        with tf.device(cell.device), tf.control_dependencies([last]):
+            emitted.append(placed(functools.partial(_read_and_reset, accumulators))())
+    return emitted
 
 
 def _read_and_reset(accumulators: Accumulators) -> results.Emitted:
-    read = nested.map_leaves(lambda t: [tf.identity(x) for x in t] if isinstance(t, tuple) else tf.identity(t), results.read(accumulators))
+    read: results.Emitted = tf.nest.map_structure(tf.identity, results.read(accumulators))
     accumulators.reset()
     return read

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from lingpipe.pipeline.execution.accumulators import Accumulators
-from lingpipe.pipeline.execution.cell_trace import CellTracer
+from lingpipe.pipeline.execution.cell_trace import TracingOptions, trace_cell, trace_forward
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
@@ -41,7 +41,6 @@ def _tasks(element: Element, device: str) -> list[Callable[[], None]]:
     cell = Cell(0, [element], device)
     with tf.device(device):
         variables = {w.shared_with or w.path: tf.Variable(w.initial_value(0)) for w in element.layer.weights()}
-        accumulators = Accumulators(device, element.trained)
         inputs = [_random(spec) for v in cell.inputs for spec in v.specs]
         outputs = [(v, i) for v in element.writes.values() for i, carries in enumerate(v.carries_gradient) if carries]
         gradients = [_random(v.specs[i]) for v, i in outputs]
@@ -61,8 +60,10 @@ def _tasks(element: Element, device: str) -> list[Callable[[], None]]:
         return results
 
     # Without recomputation, so that forward and backward are two tasks and each runs nothing of the other.
-    tracer = CellTracer(cell, read, accumulators, 0, 'none', training=True)
-    forward, backward = tracer.trace(outputs, is_fused=False)
+    traced = trace_forward(cell, read, TracingOptions(training=True, recompute='none'))
+    accumulators = Accumulators(device, element.trained, traced.layout)
+    trace = trace_cell(traced, accumulators, outputs)
+    forward, backward = trace.forward, trace.backward
     assert forward is not None
     by_leaf: dict[Leaf, tf.Tensor] = {MEAN_WEIGHT: tf.constant(1.), **dict(zip(leaves_of(cell.inputs), inputs, strict=True))}
     by_gradient = dict(zip(outputs, gradients, strict=True))
@@ -81,5 +82,3 @@ def _random(spec: tf.TensorSpec) -> tf.Tensor:
     if spec.dtype.is_floating:
         return tf.cast(tf.random.stateless_normal(spec.shape, [0, 0]), spec.dtype)
     return tf.zeros(spec.shape, spec.dtype)
-
-

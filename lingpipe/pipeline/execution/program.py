@@ -9,7 +9,8 @@ an order that does not depend on K.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -21,19 +22,12 @@ from lingpipe.cluster.client import wait_for_ops
 from lingpipe.layers import nested
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learning.learner import Learner
-from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.bad_ids import BadId, find_bad_id
-from lingpipe.pipeline.execution.cell_trace import CellTracer
-from lingpipe.pipeline.execution.compiled_task import CompiledTask
+from lingpipe.pipeline.execution.batch_checks import check_batch, explained, is_of_spec
 from lingpipe.pipeline.execution.evaluator import Evaluator
-from lingpipe.pipeline.execution.mean_weight import MeanWeight, asked_for
-from lingpipe.pipeline.execution.step_graph import (
-    Ran,
-    check_batch,
-    explained,
-    is_of_spec,
-    run_tasks,
-)
+from lingpipe.pipeline.execution.placed_network import PlacedNetwork
+from lingpipe.pipeline.execution.replay import replay
+from lingpipe.pipeline.execution.step_graph import stamped_slots
 from lingpipe.pipeline.execution.traffic import (
     Traffic,
     backward_traffic,
@@ -42,33 +36,27 @@ from lingpipe.pipeline.execution.traffic import (
     replicas_traffic,
     update_traffic,
 )
-from lingpipe.pipeline.execution.update import Update
+from lingpipe.pipeline.execution.training_graph import (
+    CompiledShape,
+    Kind,
+    TrainedReplicas,
+    build_step,
+    compile_shape,
+    trained_replicas,
+)
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning import plan as plan_lib
-from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.drawing import Timeline
 from lingpipe.pipeline.planning.plan import PipelineParams, Plan
-from lingpipe.pipeline.replication.replicas import (
-    Replica,
-    check_equal,
-    check_replicated,
-    copy_first,
-    groups_of,
-    reduce,
-)
+from lingpipe.pipeline.replication.replicas import check_equal, check_replicated, copy_first
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Shape:
-    """What is traced for mini-batches of one shape: the same partition and variables, other tasks."""
-
-    def __init__(self, batch_spec: dict[str, Any], plan: Plan):
-        self.batch_spec, self.plan = batch_spec, plan
-        self.tasks: list[dict[tuple[str, int], CompiledTask]] = []  # of every replica
-        self.mean_weight: MeanWeight | None = None  # where a task asks for it
-        self.reached: frozenset[str] = frozenset()  # Update.reached
-        self.steps: dict[tuple[str, frozenset[str]], Any] = {}  # by kind, and Update.reached of all mini-batches of the update
-        self.timed_tasks: list[Any] = []
+    """One shape of mini-batches: all have the same partition and variables, and other tasks."""
+    batch_spec: dict[str, Any]
+    plan: Plan
 
 
 class Program:
@@ -106,19 +94,15 @@ class Program:
         self.batch_spec = specs[0]
         self.plan = plan_lib.make_plan(network, specs[0], params, devices, learner.is_frozen, learner.slot_bytes)
         self._shapes = [_Shape(specs[0], self.plan), *[_Shape(spec, self._plan_like(spec)) for spec in specs[1:]]]
-        self._replicas = [self._replica(r, cells) for r, cells in enumerate(self.plan.replicas)]
-        self.placed = self._replicas[0].placed
-        self._updates = [Update(one.cells, one.accumulators, one.placed, learner) for one in self._replicas]
-        self._wire_dtype = tf.bfloat16 if params.wire_dtype == 'bfloat16' else None
-        self._waits = params.cross_replica_batch_norm and params.num_replicas > 1  # for other replicas, in the tasks
+        self._variables = [Variables(network, cells, learner, seed) for cells in self.plan.replicas]
+        self.placed = self._variables[0]
+        # What is traced when it is first asked for: by the number of a shape, and what all update.
+        self._compiled: dict[int, CompiledShape] = {}
+        self._trained: TrainedReplicas | None = None
+        self._steps: dict[tuple[Kind, int, frozenset[str]], Callable[..., Any]] = {}
+        # What the last step has left.
         self._is_broken = self._is_synchronised = False
         self._reached: frozenset[str] = frozenset()  # by the mini-batches accumulated so far
-
-    def _replica(self, index: int, cells: Sequence[Cell]) -> Replica:
-        p = self.plan.params
-        accumulators = [Accumulators(cell.device, [w for e in cell.elements for w in e.trained], p.num_micro_batches,
-                                     p.sum_groups) for cell in cells]
-        return Replica(index, cells, Variables(self.network, cells, self.learner, self.seed), accumulators)
 
     def _plan_like(self, batch_spec: dict[str, Any]) -> Plan:
         """The plan of another mini-batch, cut at the same places."""
@@ -159,156 +143,131 @@ class Program:
     def timed_step(self, batch: dict[str, Any], step: int, index: int = 0) -> tuple[dict[str, tf.Tensor], Timeline]:
         """A train_step that also measures when every task ran."""
         results = dict(self._call('timed', batch, step, index))
-        shape = self._shape_of(batch)
         stamps = results.pop('stamps').numpy()
-        spans = {task: (float(a), float(b)) for task, (a, b) in zip(shape.timed_tasks, stamps - stamps.min(), strict=True)}
+        slots = stamped_slots(self._compiled[self._number_of(batch)].pipelines[0])
+        spans = {slot: (float(start), float(end))
+                 for slot, (start, end) in zip(slots, stamps - stamps.min(), strict=True)}
         return results, Timeline(spans, self.plan.schedule.device_of)
 
     def check(self, batch: dict[str, Any]) -> BadId | None:
-        """Raises ValueError for a mini-batch that is of no batch_spec; returns an id in it that a layer cannot use, if there is one."""
-        return find_bad_id(self._shape_of(batch).plan.elements, batch)
+        """Returns an id in the mini-batch that a layer cannot use, if there is one.
+
+        Raises:
+          ValueError: the mini-batch is of no batch_spec.
+        """
+        return find_bad_id(self._shapes[self._number_of(batch)].plan.elements, batch)
 
     def has_traced(self, batch: dict[str, Any]) -> bool:
         """Whether a step of this shape was made before, so that this one is as quick as most."""
-        return bool(self._shape_of(batch).tasks)
+        return self._number_of(batch) in self._compiled
 
-    def _shape_of(self, batch: dict[str, Any]) -> _Shape:
-        for shape in self._shapes[1:]:
+    def _number_of(self, batch: dict[str, Any]) -> int:
+        """Which of the shapes the mini-batch is of."""
+        for number, shape in enumerate(self._shapes[1:], start=1):
             if is_of_spec(batch, shape.batch_spec):
-                return shape
+                return number
         check_batch(batch, self._shapes[0].batch_spec)
-        return self._shapes[0]
+        return 0
 
-    def _call(self, kind: str, batch: dict[str, Any], step: int, index: int) -> Any:
-        shape = self._shape_of(batch)
+    def _call(self, kind: Kind, batch: dict[str, Any], step: int, index: int) -> dict[str, tf.Tensor]:
+        number = self._number_of(batch)
+        shape = self._shapes[number]
         batch = {name: batch[name] for name in shape.batch_spec}
-        self._trace(shape)
-        reached = shape.reached | (self._reached if index else frozenset())
-        run = self._step(kind, shape, reached)
+        compiled, trained = self._compile(number)
+        reached = compiled.reached | (self._reached if index else frozenset())
+        run = self._step(kind, number, reached)
+        self._make_ready(trained, step, index)
+
+        p = self.plan.params
+        position = (tf.constant(step, tf.int64),
+                    tf.constant(index * p.num_replicas * p.num_micro_batches, tf.int32))
+        self._is_broken = True  # If the step fails, the accumulators hold partial sums.
+        with explained(shape.plan.elements, batch):
+            try:
+                results = run(*nested.leaves(batch), *position)
+            except tf.errors.CancelledError:  # what devices say that were cut off when another failed, and often all that is said
+                if not compiled.waits:
+                    tensors = nested.map_leaves(tf.convert_to_tensor, batch)
+                    replay(compiled.pipelines, compiled.split(tensors, *position), self.make_wire())
+                raise
+        self._is_broken, self._reached = False, reached
+        return results
+
+    def _make_ready(self, trained: TrainedReplicas, step: int, index: int) -> None:
+        """Prepares the variables for the next step: after one that failed, and before the first."""
         must_wait = self._is_broken or not self._is_synchronised
         if self._is_broken:
             if index:
                 raise ValueError(f'mini-batch {index} of the update of step {step} comes after one that failed, and with it those before '
                                  f'were lost; begin the update again with index 0.')
-            for replica in self._replicas:
+            for replica in trained.replicas:
                 for accumulators in replica.accumulators:
                     accumulators.reset()
         if not self._is_synchronised:  # the first may have been restored from a checkpoint
-            copy_first(self._replicas)
+            copy_first(self._variables)
             self._is_synchronised = True
         if must_wait:
-            wait_for_ops(variable.read_value() for replica in self._replicas for variable in
-                         (*replica.placed.by_key().values(), *(v for one in replica.accumulators for v in one.variables())))
-        p = self.plan.params
-        position = (tf.constant(step, tf.int64), tf.constant(index * p.num_replicas * p.num_micro_batches, tf.int32))
-        self._is_broken = True  # unless it comes to its end, its tasks have added what the next step must not see
-        with explained(shape.plan.elements, batch):
-            try:
-                results = run(*nested.leaves(batch), *position)
-            except tf.errors.CancelledError:  # what devices say that were cut off when another failed, and often all that is said
-                if not self._waits:  # one by one, up to the one that fails
-                    self._run_tasks(shape, nested.map_leaves(tf.convert_to_tensor, batch), *position)
-                raise
-        self._is_broken, self._reached = False, reached
-        return results
+            wait_for_ops(variable.read_value() for replica in trained.replicas for variable in
+                         (*replica.placed.by_key().values(),
+                          *(v for one in replica.accumulators for v in one.variables())))
 
-    def _trace(self, shape: _Shape) -> None:
-        """Traces the tasks of a shape, unless they are there."""
-        if shape.tasks:
-            return
-        tasks = [self._traced_tasks(replica, cells, shape.plan) for replica, cells in
-                 zip(self._replicas, shape.plan.replicas, strict=True)]
-        if asked_for(tasks[0].values()):
-            shape.mean_weight = MeanWeight(shape.plan.elements, training=True)
-        shape.reached = self._updates[0].reached(tasks[0])
-        still = self._updates[0].unreached(shape.reached)
-        if still and not any(other.tasks for other in self._shapes):
-            logging.warning('the loss does not depend on %s, so that training leaves %s as %s; correct the network, or freeze '
-                            '%s with learner.frozen', ', '.join(still), *(('them', 'they are', 'them') if len(still) > 1 else
-                                                                           ('it', 'it is', 'it')))
-        shape.tasks = tasks  # all or none: a layer that fails is asked again by the next step
+    def _compile(self, number: int) -> tuple[CompiledShape, TrainedReplicas]:
+        """Traces the tasks of a shape, unless they are there; the first that comes makes the accumulators."""
+        if number not in self._compiled:
+            shape, trained = self._shapes[number], self._trained
+            accumulators = [replica.accumulators for replica in trained.replicas] if trained else []
+            compiled = compile_shape(shape.batch_spec, shape.plan, self._variables, self.seed, accumulators)
+            if trained is None:
+                trained = trained_replicas(self.plan, compiled.pipelines, self._variables, self.learner)
+                _warn_of_unreached(trained.updates[0].unreached(compiled.reached))
+            # All or none: a layer that fails is asked again by the next step.
+            self._compiled[number], self._trained = compiled, trained
+        assert self._trained is not None
+        return self._compiled[number], self._trained
 
-    def _step(self, kind: str, shape: _Shape, reached: frozenset[str]) -> Any:
+    def _step(self, kind: Kind, number: int, reached: frozenset[str]) -> Callable[..., Any]:
         """The step of mini-batches of a shape, of which and of those accumulated before `reached` have gradients."""
-        if (kind, reached) not in shape.steps:
-            shape.steps[kind, reached] = self._build(kind, shape, reached)
-        return shape.steps[kind, reached]
+        if (kind, number, reached) not in self._steps:
+            compiled, trained = self._compile(number)
+            self._steps[kind, number, reached] = build_step(kind, compiled, trained, reached, self.make_wire())
+        return self._steps[kind, number, reached]
 
-    def _build(self, kind: str, shape: _Shape, reached: frozenset[str]) -> Any:
-        specs = [*nested.leaves(shape.batch_spec), tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int32)]
-
-        def body(*args: tf.Tensor) -> Any:
-            """The tasks of all replicas, then the update unless `kind` only accumulates."""
-            *flat, step, first = args
-            ran = self._run_tasks(shape, nested.pack_like(shape.batch_spec, flat), step, first, is_timed=kind == 'timed')
-            if kind == 'accumulate':
-                with tf.control_dependencies([op for one in ran for op in one.last]):
-                    return {'done': tf.constant(True)}
-            last = reduce(self._replicas, [one.last for one in ran], self.plan.params.replica_reduction)
-            foreign = [update.foreign_gradients(ops) for update, ops in zip(self._updates, last, strict=True)]
-            decision = self._updates[0].decide(last[0], foreign[0], step, reached)
-            done = [tensor for update, ops, given in zip(self._updates, last, foreign, strict=True)
-                    for tensor in update.apply(decision, ops, given, reached)]
-            with tf.device(self.plan.cells[0].device), tf.control_dependencies(done):
-                results = {name: tf.identity(value) for name, value in decision.results.items()}
-            if kind == 'timed':
-                results['stamps'] = ran[0].stamps
-                shape.timed_tasks = ran[0].slots
-            return results
-
-        return tf.compat.v1.wrap_function(body, specs)
-
-    def _run_tasks(self, shape: _Shape, batch: dict[str, Any], step: tf.Tensor, first: tf.Tensor, is_timed: bool = False) -> list[Ran]:
-        """Runs the tasks of all replicas, each on its part of the mini-batch; the first replica's are timed."""
-        p, ran = self.plan.params, []
-        with tf.device(HOME):   # where the mini-batch is
-            mean_weight = shape.mean_weight and shape.mean_weight.of(batch, p.num_replicas * p.num_micro_batches)
-            parts = [tf.split(tensor, p.num_replicas) for tensor in nested.leaves(batch)]
-        for replica, cells, tasks in zip(self._replicas, shape.plan.replicas, shape.tasks, strict=True):
-            mine = nested.pack_like(batch, [part[replica.index] for part in parts])
-            ran.append(run_tasks(shape.plan.schedule, cells, tasks, mine, step, first + replica.index * p.num_micro_batches,
-                                 replica.placed.shared_reader(replica.placed.weights), self._wire(), is_timed and not replica.index,
-                                 replica.accumulators, mean_weight))
-        return ran
-
-    def _wire(self) -> Wire:
-        """What carries values between a replica's devices in one step."""
+    def make_wire(self) -> Wire:
+        """What carries values between devices in one step; a subclass may use another one."""
         return Wire(self._wire_dtype)
 
-    def _traced_tasks(self, replica: Replica, cells: Sequence[Cell], plan: Plan) -> dict[tuple[str, int], CompiledTask]:
-        available: set[Leaf] = set()
-        groups = groups_of(self.plan.replicas)
-        tasks: dict[tuple[str, int], CompiledTask] = {}
-        for cell in reversed(cells):
-            tracer = CellTracer(cell, replica.placed.reader(cell, replica.placed.weights), replica.accumulators[cell.index], self.seed,
-                                plan.params.recompute, training=True,
-                                gather=groups[cell.index].gatherer(replica.index) if self._waits else None,
-                                jit_compile=plan.params.jit_compile)
-            gradients_in = [leaf for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
-            forward, backward = tracer.trace(gradients_in, is_fused=cell is cells[-1])
-            if forward is not None:
-                tasks['F', cell.index] = forward
-            if backward is not None:
-                tasks['B', cell.index] = backward
-                available.update(backward.gradients_out)
-        return tasks
+    @property
+    def _wire_dtype(self) -> tf.DType | None:
+        return tf.bfloat16 if self.plan.params.wire_dtype == 'bfloat16' else None
+
+    def step_graph(self) -> tf.Graph:
+        """The graph of a training step of the first batch_spec, which is built for it."""
+        compiled, _ = self._compile(0)
+        return self._step('train', 0, compiled.reached).graph
 
     def sent_bytes(self) -> Traffic:
         """All that crosses between devices in a training step, which is built for it; see traffic.py."""
-        shape, p = self._shapes[0], self.plan.params
-        self._trace(shape)
-        self._step('train', shape, shape.reached)
+        self.step_graph()
+        compiled, trained = self._compile(0)
+        params = self.plan.params
+        accumulators = [replica.accumulators for replica in trained.replicas]
         traffic = norms_traffic(self.plan.cells) + replicas_traffic(
-            self.plan.replicas, [one.accumulators for one in self._replicas], p.replica_reduction, shape.tasks, p.num_micro_batches)
-        for replica in self._replicas:
-            traffic += forward_traffic(replica.cells, p.num_micro_batches, HOME, self._wire_dtype)
-            traffic += backward_traffic(replica.cells, p.num_micro_batches, self._wire_dtype)
+            self.plan.replicas, accumulators, params.replica_reduction,
+            [pipeline.tasks for pipeline in compiled.pipelines], params.num_micro_batches)
+        for replica in trained.replicas:
+            traffic += forward_traffic(replica.cells, params.num_micro_batches, HOME, self._wire_dtype)
+            traffic += backward_traffic(replica.cells, params.num_micro_batches, self._wire_dtype)
             traffic += update_traffic(replica.cells, replica.accumulators)
         return traffic
 
+    @property
+    def replicas(self) -> Sequence[Variables]:
+        """[R] the weights, slots and averages of every replica."""
+        return self._variables
+
     def check_replicas(self) -> None:
         """Raises ArithmeticError unless the weights, slots and averages of all replicas are equal to the last bit."""
-        check_equal(self._replicas)
+        check_equal(self._variables)
 
     # Evaluation.
 
@@ -320,4 +279,13 @@ class Program:
           num_micro_batches: default: training's if it divides the batch, or else 1.
           fetch: names of values to return for every example (the last value of that name).
         """
-        return Evaluator(self, batch_spec, num_micro_batches, fetch)
+        of = PlacedNetwork(self.network, self.placed, self.plan, self.seed)
+        return Evaluator(of, batch_spec, num_micro_batches, fetch)
+
+
+def _warn_of_unreached(paths: Sequence[str]) -> None:
+    if not paths:
+        return
+    them, they_are = ('them', 'they are') if len(paths) > 1 else ('it', 'it is')
+    logging.warning('the loss does not depend on %s, so that training leaves %s as %s; correct the network, or freeze '
+                    '%s with learner.frozen', ', '.join(paths), them, they_are, them)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -48,23 +48,32 @@ class Decision:
     results: dict[str, tf.Tensor]
 
 
+def uses_of(cells: Iterable[Cell]) -> dict[str, list[Use]]:
+    """Path of an owned weight -> its gradients, in the order of the network."""
+    uses: dict[str, list[Use]] = {}
+    for cell in cells:
+        for element in cell.elements:
+            for weight in element.trained:
+                owner = weight.shared_with or weight.path
+                uses.setdefault(owner, []).append((cell.index, weight.path))
+    return uses
+
+
+def reached_weights(cells: Iterable[Cell],
+                    tasks: Mapping[tuple[str, int], CompiledTask]) -> frozenset[str]:
+    """The paths of owned weights that have a gradient, since a task makes one for a use of theirs."""
+    made = {(k, path) for (_, k), task in tasks.items() for path in task.differentiated}
+    return frozenset(path for path, uses in uses_of(cells).items() if made.intersection(uses))
+
+
 class Update:
     """Adds the update of one replica to the graph of a step."""
 
     def __init__(self, cells: Sequence[Cell], accumulators: Sequence[Accumulators], variables: Variables, learner: Learner):
         self._cells, self._accumulators, self._variables, self._learner = cells, accumulators, variables, learner
         self._clip_norm = learner.params.clip_norm
-        self._uses: dict[str, list[Use]] = {}  # path of an owned weight -> its gradients, in the order of the network
-        for cell in cells:
-            for element in cell.elements:
-                for weight in element.trained:
-                    self._uses.setdefault(weight.shared_with or weight.path, []).append((cell.index, weight.path))
+        self._uses = uses_of(cells)
         self._alike: dict[Any, Callable[..., tf.Tensor]] = {}
-
-    def reached(self, tasks: Mapping[tuple[str, int], CompiledTask]) -> frozenset[str]:
-        """The paths of owned weights that have a gradient, since a task makes one for a use of theirs."""
-        made = {(k, path) for (_, k), task in tasks.items() for path in task.differentiated}
-        return frozenset(path for path, uses in self._uses.items() if made.intersection(uses))
 
     def unreached(self, reached: Collection[str]) -> list[str]:
         """The paths of trained weights without a gradient."""
@@ -248,8 +257,8 @@ class Update:
             *[tf.TensorSpec(a.shape, a.dtype) for a in args]).graph
         with graph.as_default(), tf.control_dependencies(graph.control_outputs):
             result = tf.identity(graph.outputs[0])
-        outside = {id(handle): i for i, handle in enumerate(self._handles(layer))}
-        order = [outside[id(captured)] for captured, _ in graph.captures]
+        outside = {handle.ref(): i for i, handle in enumerate(self._handles(layer))}
+        order = [outside[captured.ref()] for captured, _ in graph.captures]
         feeds = [*graph.inputs[:len(args)], *[inside for _, inside in graph.captures]]
         function = Subgraphs(graph).function(feeds, [result])
         return lambda handles, *a: function(*a, *[handles[i] for i in order])[0]

@@ -25,7 +25,7 @@ from lingpipe.pipeline.planning.plan import PipelineParams
 from lingpipe.pipeline.replication.collectives import Group, check_devices
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Replica:
     """One pipeline.
 
@@ -84,7 +84,7 @@ def reduce(replicas: Sequence[Replica], last: Sequence[Sequence[tf.Operation]], 
                     values.append(tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype))
             owner = replicas[i % len(replicas)]
             with tf.device(owner.cells[k].device):
-                total = owner.accumulators[k].merge(variables[owner.index], values)
+                total = owner.accumulators[k].all()[num_together + i].merged(values)
             for replica, variable in zip(replicas, variables, strict=True):
                 with tf.device(replica.cells[k].device):
                     assigned[replica.index].append(tf.raw_ops.AssignVariableOp(resource=variable.handle, value=total))
@@ -104,20 +104,22 @@ def _reduce_together(group: Group, variables: Sequence[tf.Variable], device: str
     return after
 
 
-def copy_first(replicas: Sequence[Replica]) -> None:
+def copy_first(replicas: Sequence[Variables]) -> None:
     """Gives all replicas the weights, slots and averages of the first."""
-    first = replicas[0].placed.by_key()
+    first = replicas[0].by_key()
     for replica in replicas[1:]:
-        for key, variable in replica.placed.by_key().items():
+        for key, variable in replica.by_key().items():
             with tf.device(variable.device):
                 variable.assign(tf.identity(first[key]))
 
 
-def check_equal(replicas: Sequence[Replica]) -> None:
-    """Raises ArithmeticError, with the variable named, unless all replicas are equal to the last bit."""
-    first = replicas[0].placed.by_key()
-    for replica in replicas[1:]:
-        for key, variable in replica.placed.by_key().items():
+def check_equal(replicas: Sequence[Variables]) -> None:
+    """Raises ArithmeticError, with the variable named, unless all replicas are bitwise identical."""
+    first = replicas[0].by_key()
+    for index, replica in enumerate(replicas[1:], start=1):
+        for key, variable in replica.by_key().items():
             if variable.numpy().tobytes() != first[key].numpy().tobytes():
-                raise ArithmeticError(f'{key} of replica {replica.index} differs from that of replica 0, and they must be equal to '
-                                      'the last bit: a device errs, or other code set a weight; go on from the last checkpoint.')
+                raise ArithmeticError(
+                    f'{key} of replica {index} differs from that of replica 0, and they must be '
+                    'equal to the last bit: a device errs, or other code set a weight; go on from '
+                    'the last checkpoint.')

@@ -1,0 +1,167 @@
+"""Layer call: one layer's forward and backward inside the trace of its cell."""
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.layers import nested
+from lingpipe.layers.context import Context, Emissions
+from lingpipe.layers.static_shapes import as_spec
+from lingpipe.pipeline.planning.cell import Leaf
+from lingpipe.pipeline.planning.dataflow import Element, Value
+from lingpipe.process.error_text import blaming
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LayerCall:
+    """What a layer is called with.
+
+    Attributes:
+      element: the layer in its network.
+      weights: path -> tensor. No other call has the same tensors.
+      inputs: value -> its nested tensors, of all that the layer reads.
+      make_context: makes a context with the same seeds each time.
+    """
+    element: Element
+    weights: Mapping[str, tf.Tensor]
+    inputs: Mapping[Value, Any]
+    make_context: Callable[[], Context]
+
+    def forward(self, with_tape: bool) -> LayerResult:
+        """Runs fprop.
+
+        Args:
+          with_tape: whether `LayerResult.backward` will be asked for.
+
+        Raises:
+          ValueError: the layer returns something else than its cost says.
+        """
+        with tf.name_scope(scope_of(self.element.layer.path)):
+            if not with_tape:
+                return LayerResult(self, *self._fprop(), tape=None)
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(self.sources)
+                written, emissions = self._fprop()
+            return LayerResult(self, written, emissions, tape)
+
+    def repeat(self, after: list[tf.Tensor]) -> LayerResult:
+        """Runs fprop again under a tape, not before the tensors in `after` exist.
+
+        What it emits must be thrown away.
+        """
+        with tf.control_dependencies(after):
+            return self.forward(with_tape=True)
+
+    @property
+    def sources(self) -> list[tf.Tensor]:
+        """What gradients are asked of: the trained weights, then the leaves of inputs."""
+        weights = [self.weights[weight.path] for weight in self.element.trained]
+        leaves = [nested.leaves(self.inputs[value])[i] for value, i in self.differentiated_inputs]
+        return weights + leaves
+
+    @property
+    def differentiated_inputs(self) -> list[Leaf]:
+        """The leaves of inputs that carry a gradient, each once, whoever reads it."""
+        return [(value, i) for value in dict.fromkeys(self.element.reads.values())
+                for i, carries in enumerate(value.carries_gradient) if carries]
+
+    def _fprop(self) -> tuple[dict[str, Any], Emissions]:
+        """(name -> what the layer writes, what it emits)."""
+        layer, context = self.element.layer, self.make_context()
+        arguments = {name: self.inputs[value] for name, value in self.element.reads.items()}
+        with blaming(layer.path):
+            result = layer.fprop(layer.theta(dict(self.weights)), context, **arguments)
+
+        for where, leaf in nested.flatten(result):
+            if not hasattr(leaf, 'dtype'):
+                raise ValueError(
+                    f'{layer.path} returns {type(leaf).__name__}{where and f" as {where!r}"}; '
+                    f'fprop of {type(layer).__name__} must return a tensor, or a dict of tensors '
+                    f'with names.')
+        written = nested.map_leaves(tf.convert_to_tensor, layer.written(result))
+        self._check_specs(written)
+        return written, context.emissions
+
+    def _check_specs(self, written: dict[str, Any]) -> None:
+        layer = self.element.layer
+        expected = {name: value.spec for name, value in self.element.writes.items()}
+        specs = {path: as_spec(tensor) for path, tensor in nested.flatten(written)}
+        expected_specs = {path: as_spec(spec) for path, spec in nested.flatten(expected)}
+        if specs != expected_specs:
+            raise ValueError(
+                f'{layer.path} writes {_listed(specs)}, but its cost says '
+                f'{_listed(expected_specs)}; correct {type(layer).__name__}.cost.')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LayerResult:
+    """What a call of a layer has made.
+
+    Attributes:
+      call: the call.
+      written: name -> nested tensors.
+      emissions: what the layer emitted.
+      tape: what recorded it; None if there will be no backward.
+    """
+    call: LayerCall
+    written: Mapping[str, Any]
+    emissions: Emissions
+    tape: tf.GradientTape | None
+
+    def backward(self, sums: Mapping[Leaf, tf.Tensor]) -> LayerGradients:
+        """Differentiates the layer.
+
+        Args:
+          sums: leaf of a value -> the sum of its gradients so far. Those of what the layer writes
+            are complete.
+        """
+        assert self.tape is not None
+        element = self.call.element
+        targets = {(value, i): tensor for name, value in element.writes.items()
+                   for i, tensor in enumerate(nested.leaves(self.written[name]))
+                   if (value, i) in sums and value.carries_gradient[i]}
+        losses = [loss for _, loss in sorted(self.emissions.losses.items())]
+        if not targets and not losses:
+            return LayerGradients({}, {})
+
+        seeds = [*(sums[leaf] for leaf in targets), *(tf.ones_like(loss) for loss in losses)]
+        with tf.name_scope(scope_of(element.layer.path) + '_backward'):
+            with blaming(element.layer.path):
+                gradients = self.tape.gradient([*targets.values(), *losses], self.call.sources,
+                                               output_gradients=seeds)
+            dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
+            of_weights, of_inputs = dense[:len(element.trained)], dense[len(element.trained):]
+            inputs = {}
+            for leaf, gradient in zip(self.call.differentiated_inputs, of_inputs, strict=True):
+                if gradient is not None:
+                    inputs[leaf] = sums[leaf] + gradient if leaf in sums else gradient
+        weights = {weight.path: gradient
+                   for weight, gradient in zip(element.trained, of_weights, strict=True)
+                   if gradient is not None}
+        return LayerGradients(weights, inputs)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LayerGradients:
+    """What a layer's backward gives.
+
+    Attributes:
+      weights: path of a weight, as used -> its gradient.
+      inputs: leaf of an input -> the sum of its gradients so far, this layer's included.
+    """
+    weights: Mapping[str, tf.Tensor]
+    inputs: Mapping[Leaf, tf.Tensor]
+
+
+def scope_of(path: str) -> str:
+    """A layer's path as a name scope, unambiguous as a prefix of the names of its ops."""
+    return re.sub(r'^[^A-Za-z0-9.]|[^A-Za-z0-9_./-]', '.', path) + '.'
+
+
+def _listed(specs: Mapping[str, tf.TensorSpec]) -> str:
+    listed = [f'{path} {spec.dtype.name} {spec.shape}' for path, spec in specs.items()]
+    return ', '.join(listed) or 'nothing'

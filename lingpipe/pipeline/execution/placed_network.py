@@ -1,0 +1,24 @@
+"""Placed network: a network whose weights are on the devices of its cells."""
+from __future__ import annotations
+
+import dataclasses
+
+from lingpipe.layers.sequential import Sequential
+from lingpipe.pipeline.execution.variables import Variables
+from lingpipe.pipeline.planning.plan import Plan
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PlacedNetwork:
+    """All that an evaluation must know of what is trained.
+
+    Attributes:
+      network: the layers.
+      variables: their weights.
+      plan: of training: which layers are in which cell, and on which devices the cells are.
+      seed: of the experiment.
+    """
+    network: Sequential
+    variables: Variables
+    plan: Plan
+    seed: int

@@ -1,0 +1,134 @@
+"""Task values: which tensors go from one call of a task to the next, in a step."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.cluster import HOME
+from lingpipe.layers import nested
+from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline
+from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
+from lingpipe.pipeline.execution.wire import Wire
+from lingpipe.pipeline.planning.cell import Cell, Leaf, edges_of_tasks
+from lingpipe.pipeline.planning.dataflow import BATCH, Value
+from lingpipe.pipeline.planning.dependencies import play
+from lingpipe.pipeline.planning.schedules import Slot
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ReplicaBatch:
+    """What one replica is given in a step.
+
+    Attributes:
+      values: its part of the mini-batch, nested tensors by name.
+      step: int64 scalar.
+      first_micro_batch: int32 scalar, the index of its first micro-batch among all those that are
+        accumulated for one update.
+      mean_weight: Context.mean_weight, if a task asks for it.
+    """
+    values: Mapping[str, Any]
+    step: tf.Tensor
+    first_micro_batch: tf.Tensor
+    mean_weight: tf.Tensor | None = None
+
+
+class TaskValues:
+    """What the calls of a step have given so far, and what the next call takes of it.
+
+    Calls are made in an order in which everything is there when it is taken. All of this holds for
+    the tensors of a graph that is being traced and, eagerly, for values.
+    """
+
+    def __init__(self, pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire):
+        """
+        Args:
+          pipeline: whose tasks are called.
+          batch: what they work on.
+          wire: what carries values to other devices.
+        """
+        cells, num_micro_batches = pipeline.cells, pipeline.schedule.num_micro_batches
+        self._tasks, self._wire, self._step = pipeline.tasks, wire, batch.step
+        self._devices = [cell.device for cell in cells]
+        self._indices = _indices(batch.first_micro_batch, self._devices, num_micro_batches)
+        shared = dict.fromkeys(path for task in self._tasks.values() for path in task.shared)
+        self._shared = {path: pipeline.read_shared(path) for path in shared}
+        # What a cell has made, with its device; what is not of a cell is not carried by the wire.
+        self._values = _split(batch.values, _values_of_batch(cells), num_micro_batches)
+        if batch.mean_weight is not None:
+            self._values.update({(MEAN_WEIGHT, m): batch.mean_weight
+                                 for m in range(num_micro_batches)})
+        self._makers: dict[tuple[Leaf, int], str] = {}
+        self._gradients: dict[tuple[Leaf, int], tf.Tensor] = {}
+        self._adders: dict[tuple[Leaf, int], str] = {}
+        self._residuals: dict[tuple[int, int], list[tf.Tensor]] = {}
+
+    def taken_by(self, slot: Slot) -> list[tf.Tensor]:
+        """The arguments of the slot's task but for `position`; asked once, since residuals go."""
+        kind, k, m = slot
+        task, device = self._tasks[kind, k], self._devices[k]
+        inputs = [self._carried(self._values[leaf, m], self._makers.get((leaf, m), device), device)
+                  for leaf in task.inputs]
+        shared = [self._shared[path] for path in task.shared]
+        gradients = [self._carried(self._gradients[leaf, m], self._adders[leaf, m], device)
+                     for leaf in task.gradients_in]
+        residuals = self._residuals.pop((k, m)) if task.num_residuals_in else []
+        return [*inputs, *shared, *gradients, *residuals]
+
+    def position(self, slot: Slot) -> list[tf.Tensor]:
+        """The first two arguments of the slot's task: the step and the index of the micro-batch."""
+        return [self._step, self._indices[self._devices[slot.cell]][slot.micro_batch]]
+
+    def keep(self, slot: Slot, results: Sequence[tf.Tensor]) -> None:
+        """Takes what the slot's task has given."""
+        kind, k, m = slot
+        task, device = self._tasks[kind, k], self._devices[k]
+        num_values, num_gradients = len(task.outputs), len(task.gradients_out)
+        for leaf, tensor in zip(task.outputs, results[:num_values], strict=True):
+            self._values[leaf, m], self._makers[leaf, m] = tensor, device
+        gradients = results[num_values:num_values + num_gradients]
+        for leaf, tensor in zip(task.gradients_out, gradients, strict=True):
+            self._gradients[leaf, m], self._adders[leaf, m] = tensor, device
+        if task.num_residuals_out:
+            self._residuals[k, m] = list(results[num_values + num_gradients:-1])
+
+    def leaf(self, leaf: Leaf, micro_batch: int) -> tf.Tensor:
+        """A leaf of a value that a cell has made for others, or of the mini-batch."""
+        return self._values[leaf, micro_batch]
+
+    def _carried(self, tensor: tf.Tensor, maker: str, reader: str) -> tf.Tensor:
+        return self._wire.carried(tensor, maker, reader)
+
+
+def order_of_calls(pipeline: CompiledPipeline) -> list[Slot]:
+    """All slots of the schedule, in an order in which everything is made before it is taken."""
+    return list(play(pipeline.schedule, lambda slot: 1.0, edges_of_tasks(pipeline.cells)))
+
+
+def _indices(first: tf.Tensor, devices: Sequence[str],
+             num_micro_batches: int) -> dict[str, list[tf.Tensor]]:
+    """Device -> the indices of all micro-batches, computed on that device so that none is sent."""
+    indices = {}
+    for device in dict.fromkeys(devices):
+        with tf.device(device):
+            indices[device] = [first + m for m in range(num_micro_batches)]
+    return indices
+
+
+def _split(batch: Mapping[str, Any], wanted: Iterable[Value],
+           num_micro_batches: int) -> dict[tuple[Leaf, int], tf.Tensor]:
+    """The parts of a mini-batch, on the device from which each goes to its readers."""
+    parts = {}
+    with tf.device(HOME):
+        for value in wanted:
+            for i, tensor in enumerate(nested.leaves(batch[value.name])):
+                for m, part in enumerate(tf.split(tensor, num_micro_batches)):
+                    parts[(value, i), m] = part
+    return parts
+
+
+def _values_of_batch(cells: Sequence[Cell]) -> list[Value]:
+    inputs = [value for cell in cells for value in cell.inputs]
+    return list(dict.fromkeys(value for value in inputs if value.maker == BATCH))
