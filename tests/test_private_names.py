@@ -17,13 +17,9 @@ STILL_TOUCHED: dict[str, set[str]] = {
     'lingpipe/cluster/test_devices.py': {'_TAKEN_FOR_S', '_fork', '_wait'},
     'lingpipe/learning/test_learner.py': {'_optimizer'},
     'lingpipe/pipeline/decoding/test_decoder.py': {'_list_all_concrete_functions', '_parts'},
-    'lingpipe/pipeline/execution/test_program.py': {'_is_broken', '_replicas', '_shapes'},
     'lingpipe/pipeline/execution/test_update.py': {'_fields'},
-    'lingpipe/pipeline/replication/test_replicas.py': {'_replicas', '_shapes'},
     'tasks/image/inputs/test_files.py': {'_records'},
-    'tasks/image/test_misclassified.py': {'_worst'},
     'tasks/translation/test_inputs.py': {'_cells', '_deck'},
-    'tasks/translation/test_task.py': {'_encoded', '_vocabulary'},
     'test_bounds.py': {'_declared', '_fields'},
 }
 

@@ -98,8 +98,8 @@ class Translation(Problem):
           ValueError: the vocabulary is not that of the training, or is not there, or has other tags than a line begins with.
         """
         p = self.params.decode
-        vocabulary = self._vocabulary(facts)
-        sources = self._encoded(vocabulary, lines)
+        vocabulary = self.vocabulary(facts)
+        sources = self.encoded(vocabulary, lines)
         found = [''] * len(lines)
         endless: list[int] = []
         order = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: -len(sources[i]))   # the largest first: if any, it fails
@@ -130,8 +130,12 @@ class Translation(Problem):
         length = max(map(len, sources))
         return Group({'source': np.array([ids + [PAD] * (length - len(ids)) for ids in sources], np.int32)}, np.array(limits, np.int32))
 
-    def _encoded(self, vocabulary: Vocabulary, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of sources, tag and end included; of an empty line none."""
+    def encoded(self, vocabulary: Vocabulary, lines: Sequence[str]) -> list[list[int]]:
+        """The ids of sources, tag and end included; of an empty line none.
+
+        Raises:
+          ValueError: a line's language, or task.decode.language, has no tag in the vocabulary.
+        """
         p, found, cut = self.params.decode, [], []
         known = vocabulary.tags
         if p.language and not known:
@@ -151,7 +155,12 @@ class Translation(Problem):
                             p.max_source_length, _line_numbers(cut))
         return found
 
-    def _vocabulary(self, facts: Mapping[str, Any]) -> Vocabulary:
+    def vocabulary(self, facts: Mapping[str, Any]) -> Vocabulary:
+        """The vocabulary of the training whose facts these are, or a copy of it.
+
+        Raises:
+          ValueError: no file of it is known, or the file has other ids than the network.
+        """
         path = self.params.vocabulary or facts.get('vocabulary', '')
         if not path:
             raise ValueError('task.vocabulary is empty, and the checkpoint names none; name the file of the training\'s vocabulary.')

@@ -66,15 +66,15 @@ def test_greedy_in_one_cell_too(corpus):
 
 def test_tags_and_ends_are_those_of_the_training(corpus):
     task, _ = made(decode__language='cy', decode__max_source_length=6)
-    vocabulary = task._vocabulary(facts(task, corpus))
+    vocabulary = task.vocabulary(facts(task, corpus))
     source = TranslationInput.Params(directory=corpus.folder, batch_size=1, languages=('de',), language_tags=True, shuffle=False,
                                      num_epochs=1).instantiate()
     batch = next(iter(source.batches()))
     trained = [int(i) for i in batch['source'][0] if i]
     text = corpus.texts('train', 'source', int(batch['index'][0]), int(batch['index'][0]) + 1)
     task_long, _ = made()
-    assert task_long._encoded(vocabulary, [f'<de> {text[0]}']) == [trained]
-    short, = task._encoded(vocabulary, text)
+    assert task_long.encoded(vocabulary, [f'<de> {text[0]}']) == [trained]
+    short, = task.encoded(vocabulary, text)
     assert short == [vocabulary.tag('cy'), *trained[1:5], END] and START not in short   # cut, and another language
 
 
@@ -156,9 +156,9 @@ def test_tables_are_not_taken_from_a_training_with_another_vocabulary(corpus, tm
 def test_line_of_html_is_text_if_there_are_no_tags(without_tags):
     task, program = made()
     known = facts(task, without_tags)
-    vocabulary = task._vocabulary(known)
+    vocabulary = task.vocabulary(known)
     lines = ['<b>nepo</b> eht elif', '<de> nepo']
-    assert task._encoded(vocabulary, lines) == [[*ids, END] for ids in vocabulary.encode(lines)]
+    assert task.encoded(vocabulary, lines) == [[*ids, END] for ids in vocabulary.encode(lines)]
     assert all(task.decode(program, lines, known))
     task, program = made(decode__language='de')
     with pytest.raises(ValueError, match=r"task\.decode\.language='de', but the vocabulary has no tags of languages; leave it empty, or"):
@@ -167,19 +167,19 @@ def test_line_of_html_is_text_if_there_are_no_tags(without_tags):
 
 def test_unknown_tag_names_its_line_and_the_nearest(corpus):
     task, _ = made()
-    vocabulary = task._vocabulary(facts(task, corpus))
+    vocabulary = task.vocabulary(facts(task, corpus))
     match = r"^line 2 begins with <dee>, which .*: language 'dee' is not one of the vocabulary's tags; the nearest are de \(German\)"
     with pytest.raises(ValueError, match=match):
-        task._encoded(vocabulary, ['nepo', '<dee> nepo'])
-    assert task._encoded(vocabulary, ['<de> <b>nepo</b>']) == [[vocabulary.tag('de'), *vocabulary.encode(['<b>nepo</b>'])[0], END]]
+        task.encoded(vocabulary, ['nepo', '<dee> nepo'])
+    assert task.encoded(vocabulary, ['<de> <b>nepo</b>']) == [[vocabulary.tag('de'), *vocabulary.encode(['<b>nepo</b>'])[0], END]]
     task, _ = made(decode__language='xx')
     with pytest.raises(ValueError, match=r"^task\.decode\.language: language 'xx' is not one of the vocabulary's tags"):
-        task._encoded(vocabulary, ['nepo'])
+        task.encoded(vocabulary, ['nepo'])
 
 
 def test_lines_that_are_cut_are_named(corpus, caplog):
     task, _ = made(decode__max_source_length=6)
-    task._encoded(task._vocabulary(facts(task, corpus)), ['nepo', *['nepo eht elif dna eht txen'] * 7, ''])
+    task.encoded(task.vocabulary(facts(task, corpus)), ['nepo', *['nepo eht elif dna eht txen'] * 7, ''])
     assert caplog.messages == ['7 sources are longer than task.decode.max_source_length=6 ids and were cut: lines 2, 3, 4, 5, 6, ...']
 
 
