@@ -1,1 +1,4 @@
-"""Experiments: registered classes, one file a data set. --model=image.digits.AmoebaNet is class AmoebaNet in params/image/digits.py."""
+"""Experiments: registered classes, one file for each data set.
+
+--model=image.digits.AmoebaNet is the class AmoebaNet in params/image/digits.py.
+"""

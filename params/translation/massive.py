@@ -1,10 +1,13 @@
-"""Massively multilingual translation, 102 languages to English in one model (GPipe, arXiv:1811.06965, section 5).
+"""Massively multilingual translation: 102 languages to English in one model.
 
-T(L, H, A) has L layers in the encoder and L in the decoder, 1024 channels, H hidden units, A heads of 64 channels and a vocabulary of
-64,000 pieces shared by all languages. The recipe is the Transformer's, with the paper's two measures for deep models: the first values of
-the feed-forward weights are divided by the number of layers, and logits are clipped. None of these was trained where they were written.
+This is section 5 of the GPipe paper (arXiv:1811.06965). T(L, H, A) has L layers in the encoder and
+L in the decoder, 1024 channels, H hidden units, A heads of 64 channels, and a vocabulary of 64,000
+pieces that all languages share. The recipe is the Transformer's, with the paper's two measures for
+deep models: the initial values of the feed-forward weights are divided by the number of layers, and
+the logits are clipped. None of these experiments was trained when it was written.
 
-The corpus is one's own, in data/massive: see lingpipe.tools.build_corpus and lingpipe.tools.train_vocabulary (--size=64000).
+You need your own corpus, in data/massive: see lingpipe.tools.build_corpus and
+lingpipe.tools.train_vocabulary (--size=64000).
 """
 from __future__ import annotations
 
@@ -17,33 +20,42 @@ from lingpipe.training.registry import register
 from lingpipe.training.train_params import TrainParams
 
 VOCAB_SIZE = 64_000
-BATCH_SIZE = 2048   # of 128 tokens: the paper's smallest batch, 260K tokens
+BATCH_SIZE = 2048   # Of 128 tokens each: the paper's smallest mini-batch, 260K tokens.
 DIRECTORY = 'data/massive'
 MAX_ABS_LOGIT = 30.
 
 
-def transformer(num_layers: int, hidden_dim: int, num_heads: int, vocabulary_shards: int = 1) -> Transformer.Params:
-    """T(L, H, A). One table for source and target, another one for the softmax."""
+def transformer(num_layers: int, hidden_dim: int, num_heads: int,
+                vocabulary_shards: int = 1) -> Transformer.Params:
+    """Returns T(L, H, A): one table for source and target, and another one for the softmax."""
     return Transformer.Params(
-        num_encoder_layers=num_layers, num_decoder_layers=num_layers, vocab_size=VOCAB_SIZE, model_dim=1024, hidden_dim=hidden_dim,
-        num_heads=num_heads, head_dim=64, tied='embeddings', dropout_rate=0.1, label_smoothing=0.1, divide_ffn_init_by_depth=True,
+        num_encoder_layers=num_layers, num_decoder_layers=num_layers, vocab_size=VOCAB_SIZE,
+        model_dim=1024, hidden_dim=hidden_dim, num_heads=num_heads, head_dim=64,
+        tied='embeddings', dropout_rate=0.1, label_smoothing=0.1, divide_ffn_init_by_depth=True,
         max_abs_logit=MAX_ABS_LOGIT, vocabulary_shards=vocabulary_shards)
 
 
 def experiment(network: Transformer.Params, num_cells: int) -> Experiment.Params:
-    """A T(L, H, A) in K cells, with the 4 K micro-batches that make the bubble negligible, and 32 at least."""
+    """Returns the experiment that trains a T(L, H, A) in K cells.
+
+    It has 4 K micro-batches, which make the bubble negligible, and at least 32.
+    """
+    train_input = TranslationInput.Params(
+        directory=DIRECTORY, batch_size=BATCH_SIZE, bucket_lengths=(32, 64, 128), temperature=5.)
+    test_input = TranslationInput.Params(
+        directory=DIRECTORY, split='test', batch_size=BATCH_SIZE, bucket_lengths=(128,),
+        overlong='cut', shuffle=False, num_epochs=1)
     return Experiment.Params(
         task=translator(network, translation_learner(model_dim=1024)),
-        train_input=TranslationInput.Params(directory=DIRECTORY, batch_size=BATCH_SIZE, bucket_lengths=(32, 64, 128), temperature=5.),
-        eval_inputs={'test': TranslationInput.Params(directory=DIRECTORY, split='test', batch_size=BATCH_SIZE, bucket_lengths=(128,),
-                                                     overlong='cut', shuffle=False, num_epochs=1)},
+        train_input=train_input,
+        eval_inputs={'test': test_input},
         pipeline=PipelineParams(num_cells=num_cells, num_micro_batches=max(32, 4 * num_cells)),
         train=TrainParams(num_steps=500_000, checkpoint_every_steps=1000, eval_every_steps=5000))
 
 
 @register
 class T6x8192x16:
-    """T(6, 8192, 16), 408 M weights, K = 1: the paper's baseline, a Transformer Big.
+    """Trains T(6, 8192, 16), 408 M weights, K = 1: the paper's baseline, a Transformer Big.
 
         python -m lingpipe.trainer --model=translation.massive.T6x8192x16 --logdir=/tmp/massive
     """
@@ -55,7 +67,7 @@ class T6x8192x16:
 
 @register
 class T12x16384x32:
-    """T(12, 16384, 32), 1.24 G weights, K = 2: the wide model.
+    """Trains T(12, 16384, 32), 1.24 G weights, K = 2: the wide model.
 
         python -m lingpipe.trainer --model=translation.massive.T12x16384x32 --logdir=/tmp/massive
     """
@@ -67,9 +79,11 @@ class T12x16384x32:
 
 @register
 class T24x8192x16:
-    """T(24, 8192, 16), 1.24 G weights, K = 4: the deep model, better than the wide one where a language has few examples.
+    """Trains T(24, 8192, 16), 1.24 G weights, K = 4: the deep model.
 
         python -m lingpipe.trainer --model=translation.massive.T24x8192x16 --logdir=/tmp/massive
+
+    In the paper it is better than the wide model in languages with few examples.
     """
 
     @classmethod
@@ -79,7 +93,7 @@ class T24x8192x16:
 
 @register
 class T32x16384x32:
-    """T(32, 16384, 32), 3.1 G weights, K = 8.
+    """Trains T(32, 16384, 32), 3.1 G weights, K = 8.
 
         python -m lingpipe.trainer --model=translation.massive.T32x16384x32 --logdir=/tmp/massive
     """
@@ -91,7 +105,7 @@ class T32x16384x32:
 
 @register
 class T64x16384x32:
-    """T(64, 16384, 32), 6.0 G weights, K = 16: the paper's largest, 128 layers.
+    """Trains T(64, 16384, 32), 6.0 G weights, K = 16: the paper's largest, 128 layers.
 
         python -m lingpipe.trainer --model=translation.massive.T64x16384x32 --logdir=/tmp/massive
     """

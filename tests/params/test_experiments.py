@@ -1,4 +1,4 @@
-"""The experiments' promise: every registered one is whole; its plan follows from its Params, before any variable exists."""
+"""Every registered experiment is complete, and its plan follows from its Params alone."""
 from __future__ import annotations
 
 import re
@@ -9,15 +9,16 @@ from lingpipe.learning import optimizers
 from lingpipe.training import registry
 from lingpipe.training.experiment import Experiment
 
-# Cells and weights of the models of the GPipe paper (arXiv:1811.06965, Tables 1 and 2, Figures 3 and 4), as they are registered.
-OF_THE_PAPER = {
+# Cells and weights of the registered models of the GPipe paper (arXiv:1811.06965, Tables 1 and 2,
+# Figures 3 and 4).
+PAPER_MODELS = {
     'image.imagenet.AmoebaNetD18x208': (1, 81_137_437),
     'image.imagenet.AmoebaNetD18x256': (8, 121_911_016),
     'image.imagenet.AmoebaNetD18x416': (1, 317_541_696),
     'image.imagenet.AmoebaNetD18x544': (2, 540_196_240),
     'image.imagenet.AmoebaNetD36x544': (4, 1_053_293_776),
     'image.imagenet.AmoebaNetD72x512': (8, 1_842_610_248),
-    'image.imagenet.AmoebaNetB18x512': (4, 559_063_693),   # the auxiliary head has 1,777,636
+    'image.imagenet.AmoebaNetB18x512': (4, 559_063_693),   # Of these, 1,777,636 are the auxiliary head's.
     'translation.massive.T6x8192x16': (1, 408_209_920),
     'translation.massive.T12x16384x32': (2, 1_239_235_072),
     'translation.massive.T24x8192x16': (4, 1_239_419_392),
@@ -31,13 +32,15 @@ OF_THE_PAPER = {
 }
 
 
-@pytest.mark.parametrize('name', OF_THE_PAPER)
+@pytest.mark.parametrize('name', PAPER_MODELS)
 def test_models_of_the_paper_have_its_cells_and_weights(name):
     experiment = registry.get(name).instantiate()
-    assert (experiment.params.pipeline.num_cells, experiment.task.network.num_weights) == OF_THE_PAPER[name]
+    num_cells = experiment.params.pipeline.num_cells
+    assert (num_cells, experiment.task.network.num_weights) == PAPER_MODELS[name]
 
 
-TRANSFERS = ('CIFAR10', 'CIFAR100', 'StanfordCars', 'OxfordPets', 'Food101', 'FGVCAircraft', 'Birdsnap')
+TRANSFERS = ('CIFAR10', 'CIFAR100', 'StanfordCars', 'OxfordPets', 'Food101', 'FGVCAircraft',
+             'Birdsnap')
 
 
 @pytest.mark.parametrize('name', TRANSFERS)
@@ -45,29 +48,38 @@ def test_transfers_keep_the_regularization_of_the_run_on_imagenet(name):
     source = registry.get('image.imagenet.AmoebaNetB18x512')
     transfer = registry.get(f'image.transfer.{name}')
     ours, theirs = (params.task.model.layers[1] for params in (transfer, source))
-    fields = ('drop_path_keep', 'drop_path_schedule', 'dropout_rate', 'auxiliary_image_size', 'auxiliary_loss')
-    assert [getattr(ours, field) for field in fields] == [getattr(theirs, field) for field in fields]
+    for field in ('drop_path_keep', 'drop_path_schedule', 'dropout_rate', 'auxiliary_image_size',
+                  'auxiliary_loss'):
+        assert getattr(ours, field) == getattr(theirs, field), field
     assert ours.drop_path_steps == transfer.train.num_steps
     assert transfer.task.model.layers[2].label_smoothing == 0.1
     assert (transfer.task.learner.ema_decay, transfer.task.learner.l2) == (0.9999, 4e-5)
 
 
 def test_a_transfer_starts_all_layers_but_both_softmax_layers_from_imagenet():
+    source = registry.get('image.imagenet.AmoebaNetB18x512')
     transfer = registry.get('image.transfer.CIFAR10')
-    ours = {weight.path: weight.shape for weight in transfer.instantiate().task.network.weights()}
-    theirs = {weight.path: weight.shape for weight in registry.get('image.imagenet.AmoebaNetB18x512').instantiate().task.network.weights()}
-    rules = [(re.compile(pattern), taken) for pattern, taken in transfer.initialize_from.rules]
-    new = {path for path in ours if next(taken for pattern, taken in rules if pattern.fullmatch(f'weights/{path}')) is None}
-    assert new == {f'model/amoebanet/{layer}/{name}' for layer in ('dense', 'auxiliary_head/dense') for name in ('w', 'b')}
-    assert {path for path, shape in ours.items() if theirs[path] != shape} == new
+    source_shapes, shapes = (
+        {weight.path: weight.shape for weight in params.instantiate().task.network.weights()}
+        for params in (source, transfer))
+
+    def source_key(path):
+        return next(taken for pattern, taken in transfer.initialize_from.rules
+                    if re.fullmatch(pattern, f'weights/{path}'))
+
+    from_scratch = {path for path in shapes if source_key(path) is None}
+    assert from_scratch == {f'model/amoebanet/{layer}/{name}'
+                            for layer in ('dense', 'auxiliary_head/dense') for name in ('w', 'b')}
+    assert {path for path, shape in shapes.items() if source_shapes[path] != shape} == from_scratch
 
 
-@pytest.mark.parametrize('name', OF_THE_PAPER)
+@pytest.mark.parametrize('name', PAPER_MODELS)
 def test_pipelines_of_the_paper_have_four_micro_batches_a_cell(name):
-    """Where the batch has as many examples: Table 1's Transformers have 32."""
+    """Unless the mini-batch is too small: Table 1's Transformers have 32 examples."""
     params = registry.get(name)
     pipeline = params.pipeline
-    assert pipeline.num_cells == 1 or pipeline.num_micro_batches >= min(4 * pipeline.num_cells, params.train_input.batch_size)
+    enough = min(4 * pipeline.num_cells, params.train_input.batch_size)
+    assert pipeline.num_cells == 1 or pipeline.num_micro_batches >= enough
 
 
 def test_amoebanet_b_fits_the_paper_s_accelerators():
@@ -76,7 +88,8 @@ def test_amoebanet_b_fits_the_paper_s_accelerators():
 
 
 def test_transformers_of_table_1_are_trained_by_rmsprop():
-    assert isinstance(registry.get('translation.table1.Transformer13').task.learner.optimizer, optimizers.RMSProp.Params)
+    learner = registry.get('translation.table1.Transformer13').task.learner
+    assert isinstance(learner.optimizer, optimizers.RMSProp.Params)
 
 
 @pytest.mark.parametrize('name', registry.all_names())
