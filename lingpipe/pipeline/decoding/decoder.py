@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -35,11 +35,9 @@ from lingpipe.layers.nested import NestedMap
 from lingpipe.pipeline.decoding import search
 from lingpipe.pipeline.decoding.search import SearchParams
 from lingpipe.pipeline.execution.placed import call_on, placed
+from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.pipeline.planning.dataflow import BATCH, Element, Value
-
-if TYPE_CHECKING:
-    from lingpipe.pipeline.execution.program import Program
 
 
 class Group(NamedTuple):

@@ -5,7 +5,7 @@ another not. Here the nodes that are needed are chosen and imported; nothing els
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -23,7 +23,7 @@ class Subgraphs:
         self._captures = [(inside.name, outside) for outside, inside in graph.captures]
 
     def function(self, feeds: Sequence[tf.Tensor], fetches: Sequence[tf.Tensor],
-                 jit_compile: bool = False) -> Callable[..., list[tf.Tensor]]:
+                 jit_compile: bool = False) -> tf.types.experimental.ConcreteFunction:
         """A not-inlined function of the feeds that computes the fetches, with nothing that only lies behind a feed."""
         fed = [t.name for t in feeds]
         before = ancestors(fetches, {*fed, *(name for name, _ in self._captures)})

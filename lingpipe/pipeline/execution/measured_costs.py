@@ -55,7 +55,7 @@ def _tasks(element: Element, device: str) -> list[Callable[[], None]]:
 
     def run(task: CompiledTask, residuals: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
         with tf.device(device):
-            results = task.function(tf.constant(0, tf.int64), tf.constant(0), *given(task), *residuals)
+            results: list[tf.Tensor] = task.function(tf.constant(0, tf.int64), tf.constant(0), *given(task), *residuals)
         results[-1].numpy()
         return results
 

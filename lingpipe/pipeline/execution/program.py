@@ -10,7 +10,7 @@ an order that does not depend on K.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -99,7 +99,7 @@ class Program:
         # What is traced when it is first asked for: by the number of a shape, and what all update.
         self._compiled: dict[int, CompiledShape] = {}
         self._trained: TrainedReplicas | None = None
-        self._steps: dict[tuple[Kind, int, frozenset[str]], Callable[..., Any]] = {}
+        self._steps: dict[tuple[Kind, int, frozenset[str]], tf.types.experimental.ConcreteFunction] = {}
         # What the last step has left.
         self._is_broken = self._is_synchronised = False
         self._reached: frozenset[str] = frozenset()  # by the mini-batches accumulated so far
@@ -184,7 +184,7 @@ class Program:
         self._is_broken = True  # If the step fails, the accumulators hold partial sums.
         with explained(shape.plan.elements, batch):
             try:
-                results = run(*nested.leaves(batch), *position)
+                results: dict[str, tf.Tensor] = run(*nested.leaves(batch), *position)
             except tf.errors.CancelledError:  # what devices say that were cut off when another failed, and often all that is said
                 if not compiled.waits:
                     tensors = nested.map_leaves(tf.convert_to_tensor, batch)
@@ -225,7 +225,7 @@ class Program:
         assert self._trained is not None
         return self._compiled[number], self._trained
 
-    def _step(self, kind: Kind, number: int, reached: frozenset[str]) -> Callable[..., Any]:
+    def _step(self, kind: Kind, number: int, reached: frozenset[str]) -> tf.types.experimental.ConcreteFunction:
         """The step of mini-batches of a shape, of which and of those accumulated before `reached` have gradients."""
         if (kind, number, reached) not in self._steps:
             compiled, trained = self._compile(number)

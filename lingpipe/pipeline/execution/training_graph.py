@@ -149,7 +149,7 @@ def trained_replicas(plan: Plan, pipelines: Sequence[CompiledPipeline],
 
 
 def build_step(kind: Kind, shape: CompiledShape, trained: TrainedReplicas,
-               reached: frozenset[str], wire: Wire) -> Callable[..., Any]:
+               reached: frozenset[str], wire: Wire) -> tf.types.experimental.ConcreteFunction:
     """The step as a function of the leaves of a mini-batch, the step and the first micro-batch.
 
     Args:

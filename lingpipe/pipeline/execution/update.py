@@ -21,8 +21,9 @@ import tensorflow as tf
 from lingpipe.layers import nested
 from lingpipe.learning.learner import LayerLearner, Learner
 from lingpipe.pipeline.execution import results
-from lingpipe.pipeline.execution.accumulators import Accumulators, Merged
+from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
+from lingpipe.pipeline.execution.emission_layout import Merged
 from lingpipe.pipeline.execution.graph_cutting import Subgraphs
 from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.variables import Variables
