@@ -1,0 +1,121 @@
+"""Cell trace: what tracing a cell finds, and that it depends on nothing but its arguments."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe import layers
+from lingpipe.layers import Sequential
+from lingpipe.layers.base import Layer
+from lingpipe.layers.cost import Cost
+from lingpipe.pipeline.execution.accumulators import Accumulators
+from lingpipe.pipeline.execution.cell_trace import (
+    CellTrace,
+    ForwardTrace,
+    TracingOptions,
+    trace_cell,
+    trace_forward,
+)
+from lingpipe.pipeline.planning.cell import Cell, leaves_of
+from lingpipe.pipeline.planning.dataflow import wire
+
+SPEC = {'x': tf.TensorSpec([2, 3]), 'target': tf.TensorSpec([2, 3]), 'weight': tf.TensorSpec([2])}
+
+
+class Prints(Layer):
+    """x, printed."""
+
+    def fprop(self, theta, ctx, x):
+        tf.print('seen')
+        return tf.identity(x)
+
+    def cost(self, x):
+        return Cost(0, 0, x)
+
+
+def cells(*extra: Layer.Params) -> tuple[Cell, Cell, dict[str, tf.Variable]]:
+    """Two cells, a tanh layer and then the rest with the loss, and their weights."""
+    network = Sequential.Params(name='model', layers=(
+        layers.Dense.Params(name='in', input_dim=3, units=3, activation='tanh'),
+        layers.Dense.Params(name='out', input_dim=3, units=3), *extra,
+        layers.MeanSquaredErrorLoss.Params(name='loss'))).instantiate('model')
+    elements = wire(network, SPEC)
+    weights = {w.path: tf.Variable(w.initial_value(0)) for w in network.weights()}
+    return Cell(0, elements[:1], 'CPU:0'), Cell(1, elements[1:], 'CPU:0'), weights
+
+
+def traced(cell: Cell, weights: dict[str, tf.Variable], is_fused: bool = False,
+           **options: object) -> tuple[ForwardTrace, Accumulators, CellTrace]:
+    def read(path: str) -> tf.Tensor:
+        return tf.raw_ops.ReadVariableOp(resource=weights[path].handle, dtype=tf.float32)
+
+    forward = trace_forward(cell, read, TracingOptions(**{'training': True, **options}))
+    trained = [weight for element in cell.elements for weight in element.trained]
+    accumulators = Accumulators('CPU:0', trained, forward.layout)
+    gradients_in = [] if is_fused else leaves_of(cell.outputs)
+    return forward, accumulators, trace_cell(forward, accumulators, gradients_in, is_fused)
+
+
+def test_the_forward_tells_what_a_cell_emits_before_there_are_accumulators():
+    first, last, weights = cells()
+    assert traced(first, weights)[0].layout.num_scalars == 0
+    layout = traced(last, weights, is_fused=True)[0].layout
+    assert layout.losses == layout.weights == (('model/loss', 'loss'),)
+
+
+def test_the_last_cell_of_training_is_one_task():
+    _, last, weights = cells()
+    _, _, trace = traced(last, weights, is_fused=True)
+    assert trace.forward is None and trace.tasks.keys() == {'B'}
+    assert set(trace.backward.differentiated) == {'model/out/w', 'model/out/b'}
+    assert [value.name for value, _ in trace.gradients_out] == ['x']
+
+
+def test_without_training_there_is_no_backward():
+    first, _, weights = cells()
+    trace = traced(first, weights, training=False)[2]
+    assert trace.tasks.keys() == {'F'} and trace.gradients_out == ()
+
+
+@pytest.mark.parametrize(('recompute', 'keeps'), [('none', True), ('cell', False), ('layer', False)])
+def test_only_without_recomputation_the_forward_hands_tensors_to_the_backward(recompute, keeps):
+    first, _, weights = cells()
+    trace = traced(first, weights, recompute=recompute)[2]
+    assert trace.forward.num_residuals_out == trace.backward.num_residuals_in
+    assert (trace.backward.num_residuals_in > 0) == keeps
+
+
+@pytest.mark.parametrize('recompute', ['none', 'cell', 'layer'])
+def test_the_tasks_compute_the_layer_and_its_gradient(recompute):
+    first, _, weights = cells()
+    _, accumulators, trace = traced(first, weights, recompute=recompute)
+    x, gradient = np.random.default_rng(0).standard_normal([2, 2, 3]).astype(np.float32)
+    position = [tf.constant(0, tf.int64), tf.constant(0)]
+    y, *residuals, _ = trace.forward.function(*position, tf.constant(x))
+    given = [tf.constant(x)] * len(trace.backward.inputs) + [tf.constant(gradient)]
+    trace.backward.function(*position, *given, *residuals)
+
+    w, b = weights['model/in/w'].numpy(), weights['model/in/b'].numpy()
+    np.testing.assert_allclose(y, np.tanh(x @ w + b), rtol=1e-5, atol=1e-6)
+    before_tanh = gradient * (1 - np.tanh(x @ w + b) ** 2)
+    np.testing.assert_allclose(accumulators.gradients['model/in/w'], x.T @ before_tanh, atol=1e-5)
+    np.testing.assert_allclose(accumulators.gradients['model/in/b'], before_tanh.sum(0), atol=1e-5)
+
+
+def test_a_cell_may_be_traced_again_in_any_order():
+    first, last, weights = cells()
+
+    def ops(order: list[Cell]) -> dict[int, list[str]]:
+        return {cell.index: [op.type for op in
+                             traced(cell, weights, cell is last)[0].graph.get_operations()]
+                for cell in order}
+
+    assert ops([first, last]) == ops([last, first])
+
+
+def test_what_prints_is_remarked():
+    first, last, weights = cells(Prints.Params(name='prints'))
+    assert traced(first, weights)[2].remarks == ()
+    remark, = traced(last, weights, is_fused=True)[2].remarks
+    assert remark.startswith('model/prints.')
