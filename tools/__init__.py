@@ -12,5 +12,5 @@ tensorflow_import.quiet()
 
 
 def parser(name: str, text: str | None) -> Parser:
-    """For the flags of the tool `name`, whose --help says `text` as it is written."""
+    """Returns the parser for the flags of the tool `name`; its --help begins with `text`."""
     return Parser(name, text)

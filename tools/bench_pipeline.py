@@ -1,16 +1,22 @@
 """Times pipelined training steps, against the same work on one device.
 
-    python -m lingpipe.tools.bench_pipeline --stack=transformer --layers=8 --dim=256 --heads=4 --seq=64 --batch=32 \\
-        --num_cells=2 --num_micro_batches=8 --schedule=1f1b --recompute=none --steps=10 --json
+    python -m lingpipe.tools.bench_pipeline --stack=transformer --layers=8 --dim=256 --heads=4 \\
+        --seq=64 --batch=32 --num_cells=2 --num_micro_batches=8 --schedule=1f1b \\
+        --recompute=none --steps=10 --json
 
-Every measurement is a process of its own, with one intra-op thread and one inter-op thread a device. The pipeline and the same work on one
-device (K = 1, same M, one thread) take turns, --rounds times, and medians are compared, since machines are noisy. --checkpoint_every=10
-begins a checkpoint with every tenth timed step, whose time counts it, and adds two ratios: of those steps, and of the ones after them, to
-the last before the next. --device_ms=10,20 replaces all compute by emulated devices on which a forward takes 10 ms and a backward 20 ms.
+Every measurement is a process of its own, with one intra-op thread and one inter-op thread for
+each device. The pipeline and the same work on one device (K = 1, same M, one thread) take turns,
+--rounds times, and medians are compared, since machines are noisy.
+
+--checkpoint_every=10 begins a checkpoint with every tenth timed step, and counts it in the time of
+the step. Two ratios are added: the time of those steps, and of the steps after them, over the time
+of the last steps before the next checkpoint. --device_ms=10,20 replaces all compute by emulated
+devices, on which a forward takes 10 ms and a backward 20 ms.
 """
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import resource
 import statistics
@@ -18,68 +24,131 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lingpipe.tools import parser
-from lingpipe.tools.command_line import MAX_CELLS, command, numbers_text
+from lingpipe.tools.command_line import MAX_CELLS, Parser, command, numbers_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorflow as tf
+
+    from lingpipe.layers.sequential import Sequential
+    from lingpipe.pipeline.execution.program import Program
 
 WARMUP_STEPS = 2
 MAX_DEVICE_MS = 60_000
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """The flags."""
+    """Returns the flags."""
     p = parser('bench_pipeline', __doc__)
+    _add_work(p)
+    _add_pipeline(p)
+    _add_measurement(p)
+    args = p.parse_args(argv)
+
+    if args.device_ms:
+        args.stack = 'delay'
+    if args.device_ms and not any(args.device_ms):
+        p.error('--device_ms=0,0 leaves nothing to measure; use more than 0 for one of them')
+    if args.checkpoint_every and not 5 <= args.checkpoint_every <= args.steps:
+        p.error(f'--checkpoint_every={args.checkpoint_every} of --steps={args.steps}; use 5 to '
+                f'{args.steps}')
+    if args.workers and args.num_cells % args.workers:
+        p.error(f'--num_cells={args.num_cells} do not divide among --workers={args.workers}; use a '
+                'multiple')
+    return args
+
+
+def _add_work(p: Parser) -> None:
+    """Adds the flags that say which network and which data."""
     p.add_argument('--stack', choices=['transformer', 'amoebanet', 'delay'], default='transformer')
-    p.add_number('--layers', 8, 'L: Transformer layers; normal cells of AmoebaNet-D; emulated layers',
-                 least=1, most=10_000)
+    p.add_number('--layers', 8, 'L: Transformer layers; normal cells of AmoebaNet-D; emulated '
+                 'layers', least=1, most=10_000)
     p.add_number('--dim', 256, 'channels of the Transformer', least=1)
     p.add_number('--heads', 4, 'attention heads of the Transformer', least=1)
     p.add_number('--seq', 64, 'T of the Transformer', least=1)
     p.add_number('--filters', 32, 'F of AmoebaNet-D', least=1)
     p.add_number('--image', 64, 'height and width of the images of AmoebaNet-D', least=1)
     p.add_number('--batch', 32, 'examples in a mini-batch', least=1)
+
+
+def _add_pipeline(p: Parser) -> None:
+    """Adds the flags that say how the network is trained."""
     p.add_number('--num_cells', 2, 'K', least=1, most=MAX_CELLS)
     p.add_number('--num_micro_batches', 8, 'M', least=1, most=10_000)
     p.add_argument('--schedule', choices=['gpipe', '1f1b'], default='1f1b')
     p.add_argument('--recompute', choices=['none', 'cell', 'layer'], default='none')
-    p.add_argument('--dtype', choices=['float32', 'bfloat16'], default='float32', help='of activations')
-    p.add_argument('--optimizer', choices=['SGD', 'RMSProp'], default='SGD', help='RMSProp has momentum')
-    p.add_numbers('--device_ms', '', 'F,B: emulated devices with these milliseconds a task', count=2,
-                  least=0, most=MAX_DEVICE_MS)
+    p.add_argument('--dtype', choices=['float32', 'bfloat16'], default='float32',
+                   help='of activations')
+    p.add_argument('--optimizer', choices=['SGD', 'RMSProp'], default='SGD',
+                   help='RMSProp has momentum')
+    p.add_numbers('--device_ms', '', 'F,B: emulated devices with these milliseconds a task',
+                  count=2, least=0, most=MAX_DEVICE_MS)
     p.add_argument('--graph_optimizer', action='store_true', help="leave TensorFlow's Grappler on")
     p.add_argument('--jit_compile', action='store_true', help='XLA compiles the tasks')
-    p.add_number('--steps', 10, 'timed steps; the median counts', least=1)
-    p.add_number('--rounds', 1, 'how often pipeline and one device take turns', least=1)
     p.add_number('--threads', 1, 'intra-op threads of one device', least=1, most=MAX_CELLS)
     p.add_number('--inter_op_threads', 0, 'of all devices together; default: one each',
                  least=0, most=MAX_CELLS)
-    p.add_number('--workers', 0, 'processes on loopback that have the cells, evenly; 0: this one has them',
+    p.add_number('--workers', 0,
+                 'processes on loopback that have the cells, evenly; 0: this one has them',
                  least=0, most=MAX_CELLS)
-    p.add_number('--checkpoint_every', 0, 'timed steps from one checkpoint to the next, 5 or more; 0: none',
-                 least=0)
-    p.add_argument('--no_baseline', action='store_true', help='measure the pipeline alone, in this process')
+
+
+def _add_measurement(p: Parser) -> None:
+    """Adds the flags that say what is measured and printed."""
+    p.add_number('--steps', 10, 'timed steps; the median counts', least=1)
+    p.add_number('--rounds', 1, 'how often pipeline and one device take turns', least=1)
+    p.add_number('--checkpoint_every', 0,
+                 'timed steps from one checkpoint to the next, 5 or more; 0: none', least=0)
+    p.add_argument('--no_baseline', action='store_true',
+                   help='measure the pipeline alone, in this process')
     p.add_argument('--losses', action='store_true', help='also print the losses of the first steps')
     p.add_output('--timeline', '', 'save a measured timeline to this path (.png)')
     p.add_argument('--json', action='store_true', help='print one JSON object')
-    args = p.parse_args(argv)
-    if args.device_ms:
-        args.stack = 'delay'
-    if args.device_ms and not any(args.device_ms):
-        p.error('--device_ms=0,0 leaves nothing to measure; use more than 0 for one of them')
-    if args.checkpoint_every and not 5 <= args.checkpoint_every <= args.steps:
-        p.error(f'--checkpoint_every={args.checkpoint_every} of --steps={args.steps}; use 5 to {args.steps}')
-    if args.workers and args.num_cells % args.workers:
-        p.error(f'--num_cells={args.num_cells} do not divide among --workers={args.workers}; use a multiple')
-    return args
+
+
+@dataclasses.dataclass(frozen=True)
+class _Clock:
+    """A moment, or the difference of two."""
+    wall_s: float
+    cpu_s: float
+    page_faults: int
+
+    @classmethod
+    def now(cls) -> _Clock:
+        """Returns this moment, for this process."""
+        page_faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        return cls(time.perf_counter(), time.process_time(), page_faults)
+
+    def elapsed(self) -> _Clock:
+        """Returns the difference from this moment to now."""
+        now = self.now()
+        return _Clock(now.wall_s - self.wall_s, now.cpu_s - self.cpu_s,
+                      now.page_faults - self.page_faults)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """What _run has measured.
+
+    Attributes:
+      before_s: wall time from the call to the first step.
+      steps: a difference for each step, the first ones included.
+      losses: one a step.
+    """
+    before_s: float
+    steps: list[_Clock]
+    losses: list[float]
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Builds and times one configuration in this process, or with its cells on workers that are started for it."""
+    """Builds and times one configuration, with its cells in this process or on new workers."""
     from lingpipe.tools.launch_local import Worker, free_addresses
     addresses = free_addresses(args.workers)
-    a_worker = [f'--devices=cpu:{args.num_cells // args.workers}'] if args.workers else []
-    workers = [Worker(address, a_worker, hangs_after_s=90., out=2) for address in addresses]
+    flags = [f'--devices=cpu:{args.num_cells // args.workers}'] if args.workers else []
+    workers = [Worker(address, flags, hangs_after_s=90., out=2) for address in addresses]
     try:
         return _measure(args, addresses)
     finally:
@@ -87,147 +156,207 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             worker.end()
 
 
-def _configure(args: argparse.Namespace, addresses: list[str]) -> tuple[str, ...]:
-    """Sets this process's devices and threads; the names of the workers' devices, if there are workers."""
-    from lingpipe import cluster
-    if not addresses:
-        cluster.configure(args.num_cells, args.threads, args.inter_op_threads or args.num_cells)
-        return ()
-    from lingpipe.cluster import devices
-    from lingpipe.cluster.client import Connection
-    found = devices.find(','.join(addresses), args.num_cells, wait_s=60.)
-    cluster.configure(found.num_cpus, args.threads, args.inter_op_threads)
-    Connection(found.workers)
-    return found.names
-
-
 def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
-    names = _configure(args, addresses)
+    devices = _configure(args, addresses)
     import tensorflow as tf
 
-    from lingpipe.checkpoint import Checkpointer
+    network, arrays, layers_per_cell = _work(args)
+    batch = {name: tf.constant(array) for name, array in arrays.items()}
+    tf.zeros([1]).numpy()   # starts TensorFlow
+    _reset_peak()
+    start_mb = _status_mb('VmRSS')
+
+    start = _Clock.now()
+    program = _program(args, network, batch, layers_per_cell, devices)
+    build = start.elapsed()
+    run = _run(args, program, batch)
+    first_step_s = build.wall_s + run.before_s + run.steps[0].wall_s
+    peak_mb = _status_mb('VmHWM')
+
+    if args.timeline:
+        _, timeline = program.timed_step(batch, len(run.losses))
+        timeline.save_png(args.timeline, f'{args.stack}, K={args.num_cells}, '
+                                         f'M={args.num_micro_batches}, {args.schedule}')
+
+    timed = run.steps[WARMUP_STEPS:]
+    walls_s = [step.wall_s for step in timed]
+    step_s = statistics.median(walls_s)
+    num_tasks = sum(len(slots) for slots in program.plan.schedule.devices)
+    num_weights = program.network.num_weights
+    new_pages = statistics.median(step.page_faults for step in timed)
+    return {'step_ms': step_s * 1e3,
+            'cpu_ms': statistics.median(step.cpu_s for step in timed) * 1e3,
+            'examples_s': args.batch / step_s,
+            'new_pages_mb': new_pages * resource.getpagesize() / 2 ** 20,
+            **_checkpoint_ratios(walls_s, args.checkpoint_every),
+            'first_step_s': first_step_s,
+            'build_cpu_s': build.cpu_s,
+            'first_step_cpu_s': run.steps[0].cpu_s,
+            'num_tasks': num_tasks,
+            'us_a_task': step_s * 1e6 / num_tasks,
+            'num_weights': num_weights,
+            'start_mb': start_mb,
+            'peak_mb': peak_mb,
+            'bytes_a_weight': (peak_mb - start_mb) * 2 ** 20 / num_weights,
+            'losses': run.losses[:4]}
+
+
+def _configure(args: argparse.Namespace, addresses: list[str]) -> tuple[str, ...]:
+    """Sets this process's devices and threads; returns the workers' devices, if there are any."""
+    from lingpipe import cluster
+    if not addresses:
+        inter_op_threads = args.inter_op_threads or args.num_cells
+        cluster.configure(args.num_cells, args.threads, inter_op_threads)
+        return ()
+
+    from lingpipe.cluster import devices
+    from lingpipe.cluster.client import Connection
+    worker_devices = devices.find(','.join(addresses), args.num_cells, wait_s=60.)
+    cluster.configure(worker_devices.num_cpus, args.threads, args.inter_op_threads)
+    Connection(worker_devices.workers)
+    return worker_devices.names
+
+
+def _work(args: argparse.Namespace
+          ) -> tuple[Sequential.Params, dict[str, np.ndarray], tuple[int, ...]]:
+    """Returns the network, a mini-batch, and the layers of each cell, or () if they are free."""
+    from lingpipe.tools import stacks
+    if args.stack == 'delay':
+        forward_ms, backward_ms = args.device_ms or (0., 0.)
+        k = args.num_cells
+        layers_per_cell = (*[1] * (k - 1), 2)   # the last cell has the loss too
+        batch = stacks.delay_batch(args.num_micro_batches)
+        return stacks.delays(k, forward_ms, backward_ms), batch, layers_per_cell
+
+    if args.stack == 'transformer':
+        network = stacks.transformer(args.layers, args.dim, args.heads, args.dtype)
+        return network, stacks.transformer_batch(args.batch, args.seq, args.dim), ()
+
+    network = stacks.amoebanet(args.layers, args.filters, args.dtype)
+    return network, stacks.image_batch(args.batch, args.image), ()
+
+
+def _program(args: argparse.Namespace, network: Sequential.Params, batch: dict[str, tf.Tensor],
+             layers_per_cell: tuple[int, ...], devices: tuple[str, ...]) -> Program:
+    """Builds the program, its weights and the graph of its step."""
+    import tensorflow as tf
+
     from lingpipe.learning import learning_rates, optimizers
     from lingpipe.learning.learner import Learner
     from lingpipe.pipeline.execution.program import Program
     from lingpipe.pipeline.planning.plan import PipelineParams
     from lingpipe.tools import stacks
 
-    network, batch, layers_per_cell = _work(args)
-    optimizer = optimizers.SGD.Params() if args.optimizer == 'SGD' else optimizers.RMSProp.Params(momentum=0.9)
-    learner = Learner.Params(optimizer=optimizer, learning_rate=learning_rates.Constant.Params(rate=0.003)).instantiate()
-    params = PipelineParams(num_cells=args.num_cells, num_micro_batches=args.num_micro_batches, schedule=args.schedule,
-                            recompute=args.recompute, use_graph_optimizer=args.graph_optimizer, layers_per_cell=layers_per_cell,
-                            devices=names, jit_compile=args.jit_compile)
-    tensors = {name: tf.constant(value) for name, value in batch.items()}
+    is_sgd = args.optimizer == 'SGD'
+    optimizer = optimizers.SGD.Params() if is_sgd else optimizers.RMSProp.Params(momentum=0.9)
+    learning_rate = learning_rates.Constant.Params(rate=0.003)
+    learner = Learner.Params(optimizer=optimizer, learning_rate=learning_rate).instantiate()
+    params = PipelineParams(
+        num_cells=args.num_cells, num_micro_batches=args.num_micro_batches, schedule=args.schedule,
+        recompute=args.recompute, use_graph_optimizer=args.graph_optimizer,
+        layers_per_cell=layers_per_cell, devices=devices, jit_compile=args.jit_compile)
     spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
-    tf.zeros([1]).numpy()
-    _reset_peak()
-    before_mb = _status_mb('VmRSS')
-    start, cpu_start = time.perf_counter(), time.process_time()
+
     program = Program(network.instantiate('model'), spec, params, learner)
     if args.stack == 'transformer':
         stacks.assign_transformer_weights(program, args.layers, args.dim)
-    program.sent_bytes()  # builds the graph of the step
-    build_cpu_s = time.process_time() - cpu_start
-    losses, times, cpu_times, faults, first_step_s, first_step_cpu_s = [], [], [], [], 0.0, 0.0
-    directory = tempfile.TemporaryDirectory(prefix='bench_pipeline_')
-    checkpointer, variables = Checkpointer(directory.name, keep=1), program.variables()
-    if args.checkpoint_every:
-        checkpointer.prepare(variables)
-    for step in range(WARMUP_STEPS + args.steps):
-        began, cpu_began, faults_before = time.perf_counter(), time.process_time(), _num_page_faults()
-        if args.checkpoint_every and step >= WARMUP_STEPS and (step - WARMUP_STEPS) % args.checkpoint_every == 0:
-            checkpointer.begin(step, variables)
-        losses.append(float(program.train_step(tensors, step)['loss']))
-        checkpointer.check()
-        if step == 0:
-            first_step_s, first_step_cpu_s = time.perf_counter() - start, time.process_time() - cpu_began
-        if step >= WARMUP_STEPS:
-            times.append(time.perf_counter() - began)
-            cpu_times.append(time.process_time() - cpu_began)
-            faults.append(_num_page_faults() - faults_before)
-    checkpointer.wait()
-    directory.cleanup()
-    step_s = statistics.median(times)
-    num_weights = program.network.num_weights
-    peak_mb = _status_mb('VmHWM')
-    num_tasks = sum(len(tasks) for tasks in program.plan.schedule.devices)
-    if args.timeline:
-        _, timeline = program.timed_step(tensors, len(losses))
-        timeline.save_png(args.timeline, f'{args.stack}, K={args.num_cells}, M={args.num_micro_batches}, {args.schedule}')
-    return {'step_ms': step_s * 1e3, 'cpu_ms': statistics.median(cpu_times) * 1e3, 'examples_s': args.batch / step_s,
-            'new_pages_mb': statistics.median(faults) * resource.getpagesize() / 2 ** 20,
-            **_checkpoint_ratios(times, args.checkpoint_every),
-            'first_step_s': first_step_s, 'build_cpu_s': build_cpu_s, 'first_step_cpu_s': first_step_cpu_s,
-            'num_tasks': num_tasks, 'us_a_task': step_s * 1e6 / num_tasks,
-            'num_weights': num_weights, 'start_mb': before_mb, 'peak_mb': peak_mb,
-            'bytes_a_weight': (peak_mb - before_mb) * 2 ** 20 / num_weights, 'losses': losses[:4]}
+    program.sent_bytes()   # builds the graph of the step
+    return program
 
 
-def _checkpoint_ratios(times: list[float], every: int) -> dict[str, float]:
-    """Of steps in which a checkpoint begins and of those after them, to the last fifth of those before the next, which the writer has
-    left to them: it takes four fifths of that time at most."""
+def _run(args: argparse.Namespace, program: Program, batch: dict[str, tf.Tensor]) -> _Run:
+    """Makes and measures the first steps and the timed ones, with their checkpoints."""
+    from lingpipe.checkpoint import Checkpointer
+
+    start = _Clock.now()
+    steps = []
+    losses = []
+    variables = program.variables()
+    with tempfile.TemporaryDirectory(prefix='bench_pipeline_') as directory:
+        checkpointer = Checkpointer(directory, keep=1)
+        if args.checkpoint_every:
+            checkpointer.prepare(variables)
+        before_s = start.elapsed().wall_s
+
+        for step in range(WARMUP_STEPS + args.steps):
+            began = _Clock.now()
+            timed_step = step - WARMUP_STEPS
+            every = args.checkpoint_every
+            if every and timed_step >= 0 and timed_step % every == 0:
+                checkpointer.begin(step, variables)
+            losses.append(float(program.train_step(batch, step)['loss']))
+            checkpointer.check()
+            steps.append(began.elapsed())
+        checkpointer.wait()
+    return _Run(before_s, steps, losses)
+
+
+def _checkpoint_ratios(times_s: list[float], every: int) -> dict[str, float]:
+    """Returns how much longer steps take while a checkpoint begins, and right after it.
+
+    They are compared with the last fifth of the steps before the next checkpoint. The writer does
+    not disturb those, since it spreads its work over four fifths of the time at most.
+    """
     if not every:
         return {}
-    at = [statistics.median(times[offset::every]) for offset in range(2)]
-    others = statistics.median(seconds for i, seconds in enumerate(times) if i % every >= every - every // 5)
-    return {'checkpoint_step_ratio': at[0] / others, 'next_step_ratio': at[1] / others}
-
-
-def _work(args: argparse.Namespace) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
-    """(network, mini-batch, layers per cell or ()) of the flags."""
-    from lingpipe.tools import stacks
-    if args.stack == 'delay':
-        forward_ms, backward_ms = args.device_ms or (0., 0.)
-        k = args.num_cells
-        return stacks.delays(k, forward_ms, backward_ms), stacks.delay_batch(args.num_micro_batches), (*[1] * (k - 1), 2)
-    if args.stack == 'transformer':
-        network = stacks.transformer(args.layers, args.dim, args.heads, args.dtype)
-        return network, stacks.transformer_batch(args.batch, args.seq, args.dim), ()
-    return stacks.amoebanet(args.layers, args.filters, args.dtype), stacks.image_batch(args.batch, args.image), ()
+    first_s = statistics.median(times_s[::every])
+    second_s = statistics.median(times_s[1::every])
+    undisturbed_s = statistics.median(seconds for i, seconds in enumerate(times_s)
+                                      if i % every >= every - every // 5)
+    return {'checkpoint_step_ratio': first_s / undisturbed_s,
+            'next_step_ratio': second_s / undisturbed_s}
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
     """Runs the pipeline and one device in turn, each in a process of its own."""
     from lingpipe.pipeline.planning.simulator import bound
-    given = {**vars(args), 'device_ms': numbers_text(args.device_ms)}
-    flags = [f'--{name}={value}' for name, value in given.items() if not isinstance(value, bool) and value != '']
-    flags += [f'--{name}' for name, value in vars(args).items() if value is True]
-    runs: dict[str, list[dict[str, Any]]] = {'pipeline': [], 'one_device': []}
+    flags = _flags(args)
+    pipeline_runs = []
+    one_device_runs = []
     for _ in range(args.rounds):
-        runs['pipeline'].append(measured(flags))
+        pipeline_runs.append(measured(flags))
         if not args.device_ms:
-            runs['one_device'].append(measured([*flags, '--num_cells=1', '--workers=0', '--timeline=']))
-    k, m = args.num_cells, args.num_micro_batches
-    result = {**runs['pipeline'][-1], 'step_ms': statistics.median(r['step_ms'] for r in runs['pipeline'])}
-    result['examples_s'] = args.batch / result['step_ms'] * 1e3
+            one_device = [*flags, '--num_cells=1', '--workers=0', '--timeline=']
+            one_device_runs.append(measured(one_device))
+
+    k = args.num_cells
+    m = args.num_micro_batches
+    step_ms = statistics.median(run['step_ms'] for run in pipeline_runs)
+    result = {**pipeline_runs[-1], 'step_ms': step_ms, 'examples_s': args.batch / step_ms * 1e3}
     if args.device_ms:
-        one_ms = k * m * sum(args.device_ms)
+        one_device_ms = k * m * sum(args.device_ms)
     else:
-        one_ms = statistics.median(r['step_ms'] for r in runs['one_device'])
-        result['one_device_peak_mb'] = runs['one_device'][-1]['peak_mb']
-    result.update(one_device_step_ms=one_ms, speedup=one_ms / result['step_ms'], bound=bound(k, m),
-                  share_of_bound=one_ms / result['step_ms'] / bound(k, m))
-    return result
+        one_device_ms = statistics.median(run['step_ms'] for run in one_device_runs)
+        result['one_device_peak_mb'] = one_device_runs[-1]['peak_mb']
+
+    speedup = one_device_ms / step_ms
+    return {**result, 'one_device_step_ms': one_device_ms, 'speedup': speedup, 'bound': bound(k, m),
+            'share_of_bound': speedup / bound(k, m)}
+
+
+def _flags(args: argparse.Namespace) -> list[str]:
+    """Returns the flags of this tool that say what `args` says."""
+    values = {**vars(args), 'device_ms': numbers_text(args.device_ms)}
+    flags = [f'--{name}={value}' for name, value in values.items()
+             if not isinstance(value, bool) and value != '']
+    return flags + [f'--{name}' for name, value in values.items() if value is True]
 
 
 def measured(flags: list[str]) -> dict[str, Any]:
-    """What this tool measures in a process of its own, without the one device beside it.
+    """Returns what this tool measures in a process of its own, without the baseline.
 
     Raises:
-      ValueError: the process failed, with the last line that it has said.
+      ValueError: the process failed; the message has the last line that it printed.
     """
-    bench = [sys.executable, '-m', 'lingpipe.tools.bench_pipeline', *flags, '--no_baseline', '--json']
+    bench = [sys.executable, '-m', 'lingpipe.tools.bench_pipeline', *flags, '--no_baseline',
+             '--json']
     done = subprocess.run(bench, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ['it has said nothing']
         reason = lines[-1].removeprefix('bench_pipeline: ')
         raise ValueError(f'{" ".join(bench[1:])} ended with exit code {done.returncode}: {reason}')
-    return json.loads(done.stdout)
-
-
-def _num_page_faults() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def _status_mb(name: str) -> float:
@@ -236,7 +365,7 @@ def _status_mb(name: str) -> float:
 
 
 def _reset_peak() -> None:
-    """Sets the peak, VmHWM, to what is resident now; psutil neither reads nor resets it."""
+    """Sets the peak, VmHWM, to what is resident now. psutil neither reads nor resets it."""
     with open('/proc/self/clear_refs', 'w') as refs:
         refs.write('5')
 

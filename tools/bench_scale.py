@@ -1,11 +1,12 @@
-"""Measures what it costs to build and to start pipelines of many cells and micro-batches: emulated devices, cells that do nothing.
+"""Measures what it costs to build and to start pipelines of many cells and micro-batches.
 
     python -m lingpipe.tools.bench_scale --sizes=8x32,16x64,32x128,64x256
 
-A size is K x M. Each is a process of its own (lingpipe.tools.bench_pipeline --stack=delay). Seconds are those of all processors together,
-since machines are shared; the first step includes what TensorFlow does to a graph before it runs it. All devices share
---inter_op_threads: with
-one each, 128 threads wake each other up on a few cores, and a step of 128x16 takes three times as long. 128x512 takes minutes and 8 GB.
+A size is K x M. The devices are emulated and their cells do nothing. Each size is a process of its
+own (lingpipe.tools.bench_pipeline --stack=delay). Times are CPU time, since machines are shared.
+The first step includes what TensorFlow does to a graph before its first run. All devices share
+--inter_op_threads threads: with one thread each, 128 threads wake each other up on a few cores, and
+a step of 128x16 takes three times as long. 128x512 takes minutes and 8 GB.
 """
 from __future__ import annotations
 
@@ -18,6 +19,9 @@ from lingpipe.tools import parser
 from lingpipe.tools.bench_pipeline import measured
 from lingpipe.tools.command_line import MAX_CELLS, Parser, command
 
+HEADING = (f'{"K":>4}{"M":>5}{"tasks":>9}{"build s":>9}{"first step s":>14}{"step s":>8}   '
+           f'a task: {"build ms":>8}{"first ms":>10}{"step us":>9}{"KB":>7}{"peak MB":>11}')
+
 
 @command
 def main(argv: list[str] | None = None) -> None:
@@ -25,29 +29,27 @@ def main(argv: list[str] | None = None) -> None:
     p = parser('bench_scale', __doc__)
     p.add_argument('--sizes', default='8x32,16x64,32x128', help='KxM, with commas between them')
     p.add_argument('--schedule', choices=['gpipe', '1f1b'], default='1f1b')
-    p.add_number('--inter_op_threads', 4, 'of all devices together; 0: one each', least=0, most=MAX_CELLS)
+    p.add_number('--inter_op_threads', 4, 'of all devices together; 0: one each', least=0,
+                 most=MAX_CELLS)
     p.add_number('--steps', 3, 'timed steps after the first ones; the median counts', least=1)
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
     sizes = [_size(text, p) for text in args.sizes.split(',')]
+
     rows = []
     if not args.json:
-        print(f'{"K":>4}{"M":>5}{"tasks":>9}{"build s":>9}{"first step s":>14}{"step s":>8}   '
-              f'a task: {"build ms":>8}{"first ms":>10}{"step us":>9}{"KB":>7}{"peak MB":>11}')
+        print(HEADING)
     for num_cells, num_micro_batches in sizes:
         row = measure(num_cells, num_micro_batches, args)
         rows.append(row)
-        n = row['num_tasks']
         if not args.json:
-            print(f'{row["num_cells"]:4}{row["num_micro_batches"]:5}{n:9,}{row["build_cpu_s"]:9.2f}{row["first_step_cpu_s"]:14.2f}'
-                  f'{row["step_cpu_s"]:8.2f}   {"":8}{row["build_cpu_s"] / n * 1e3:8.2f}{row["first_step_cpu_s"] / n * 1e3:10.2f}'
-                  f'{row["step_cpu_s"] / n * 1e6:9.0f}{row["memory_mb"] / n * 1024:7.0f}{row["peak_mb"]:11.0f}', flush=True)
+            print(row_text(row), flush=True)
     if args.json:
         print(json.dumps({'schedule': args.schedule, 'sizes': rows}))
 
 
 def _size(text: str, p: Parser) -> tuple[int, int]:
-    """(K, M) of 'KxM'."""
+    """Returns (K, M) of 'KxM'."""
     match = re.fullmatch(r'([1-9]\d{0,5})x([1-9]\d{0,5})', text)
     if not match or int(match[1]) > MAX_CELLS:
         p.error(f'--sizes has {text!r}; write KxM, as 8x32,16x64, with 1 to {MAX_CELLS} cells')
@@ -55,13 +57,32 @@ def _size(text: str, p: Parser) -> tuple[int, int]:
 
 
 def measure(num_cells: int, num_micro_batches: int, args: argparse.Namespace) -> dict[str, Any]:
-    """Builds and runs one size in a process of its own; memory_mb is its peak above that of TensorFlow alone."""
-    found = measured(['--stack=delay', f'--num_cells={num_cells}', f'--batch={num_micro_batches}',
-                      f'--num_micro_batches={num_micro_batches}', f'--schedule={args.schedule}',
-                      f'--steps={args.steps}', f'--inter_op_threads={args.inter_op_threads}'])
-    return {'num_cells': num_cells, 'num_micro_batches': num_micro_batches, 'num_tasks': found['num_tasks'],
-            'build_cpu_s': found['build_cpu_s'], 'first_step_cpu_s': found['first_step_cpu_s'], 'step_cpu_s': found['cpu_ms'] / 1e3,
-            'memory_mb': found['peak_mb'] - found['start_mb'], 'peak_mb': found['peak_mb']}
+    """Builds and runs one size in a process of its own.
+
+    memory_mb is the peak above the memory of TensorFlow alone.
+    """
+    result = measured(['--stack=delay', f'--num_cells={num_cells}', f'--batch={num_micro_batches}',
+                       f'--num_micro_batches={num_micro_batches}', f'--schedule={args.schedule}',
+                       f'--steps={args.steps}', f'--inter_op_threads={args.inter_op_threads}'])
+    return {'num_cells': num_cells,
+            'num_micro_batches': num_micro_batches,
+            'num_tasks': result['num_tasks'],
+            'build_cpu_s': result['build_cpu_s'],
+            'first_step_cpu_s': result['first_step_cpu_s'],
+            'step_cpu_s': result['cpu_ms'] / 1e3,
+            'memory_mb': result['peak_mb'] - result['start_mb'],
+            'peak_mb': result['peak_mb']}
+
+
+def row_text(row: dict[str, Any]) -> str:
+    """Returns the line of a size."""
+    n = row['num_tasks']
+    build_s = row['build_cpu_s']
+    first_s = row['first_step_cpu_s']
+    step_s = row['step_cpu_s']
+    return (f'{row["num_cells"]:4}{row["num_micro_batches"]:5}{n:9,}{build_s:9.2f}{first_s:14.2f}'
+            f'{step_s:8.2f}   {"":8}{build_s / n * 1e3:8.2f}{first_s / n * 1e3:10.2f}'
+            f'{step_s / n * 1e6:9.0f}{row["memory_mb"] / n * 1024:7.0f}{row["peak_mb"]:11.0f}')
 
 
 if __name__ == '__main__':

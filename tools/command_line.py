@@ -7,8 +7,9 @@
         p.add_output('--output', '', 'a file; default: print')
         args = p.parse_args(argv)
 
-argparse checks the type of one flag at most; here numbers have the bounds of a field in Params, and what is
-to be written is known to be writable before any work is done. Every mistake is one sentence on stderr.
+argparse alone checks no more than the type of each flag. Here numbers have the bounds of a field in
+Params, and files are known to be writable before any work is done. Every mistake is one sentence on
+stderr.
 """
 from __future__ import annotations
 
@@ -37,19 +38,20 @@ class Main(Protocol):
 
 
 def command(main: Main) -> Main:
-    """Decorates the main function of a tool: whatever it raises ends the process with one sentence."""
+    """Decorates the main function of a tool: an error ends the process with one sentence."""
     name = pathlib.Path(inspect.getfile(main)).stem   # type: ignore[arg-type]
 
     @functools.wraps(main)
     def run(argv: list[str] | None = None) -> None:
         flags = sys.argv[1:] if argv is None else argv
         try:
-            code = closed_pipe.ends_quietly(lambda: main(argv) or 0)   # type: ignore[func-returns-value]
+            code = closed_pipe.ends_quietly(
+                lambda: main(argv) or 0)   # type: ignore[func-returns-value]
         except KeyboardInterrupt:
             print(f'{name}: stopped by Ctrl-C.', file=sys.stderr)
             code = 130
-        except Exception as error:   # Experiments and their layers are anyone's code.
-            if '--traceback' in flags[:flags.index('--') if '--' in flags else None]:
+        except Exception as error:   # experiments and their layers are anyone's code
+            if '--traceback' in _own_flags(flags):
                 traceback.print_exc()
             is_expected = isinstance(error, ValueError | OSError | ImportError)
             hint = '' if is_expected else ' (--traceback shows where.)'
@@ -62,75 +64,90 @@ def command(main: Main) -> Main:
     return run
 
 
+def _own_flags(flags: Sequence[str]) -> Sequence[str]:
+    """Returns the flags before --, which are those of the tool itself."""
+    return flags[:flags.index('--')] if '--' in flags else flags
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser with flags for numbers and for files that are written."""
 
     def __init__(self, name: str, text: str | None):
-        super().__init__(prog=f'python -m lingpipe.tools.{name}', description=text, formatter_class=argparse.RawDescriptionHelpFormatter,
-                         allow_abbrev=False)
+        super().__init__(prog=f'python -m lingpipe.tools.{name}', description=text,
+                         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
         self._name = name
         self._bounds: dict[str, Bounds] = {}
         self._outputs: list[str] = []
         self._folders: list[str] = []
         self.add_argument('--traceback', action='store_true', help='show where an error comes from')
 
-    def add_number(self, flag: str, default: float, help: str = '', **bounds: Any) -> None:   # noqa: A002
-        """A flag for an int or a float, as its default is; `bounds` are those of hyperparams.field."""
+    def add_number(self, flag: str, default: float, help: str = '', **bounds: Any) -> None:
+        """Adds a flag for an int or a float, as its default is.
+
+        `bounds` are those of hyperparams.field.
+        """
         self.add_argument(flag, type=type(default), default=default, help=help)
         self._bounds[flag] = Bounds(**bounds)
 
-    def add_numbers(self, flag: str, default: str, help: str = '', *, count: int | None = None,   # noqa: A002
+    def add_numbers(self, flag: str, default: str, help: str = '', *, count: int | None = None,
                     **bounds: Any) -> None:
-        """A flag for numbers with commas between them, as a tuple of floats; `count`: how many there must be."""
+        """Adds a flag for numbers with commas between them, which becomes a tuple of floats.
 
+        `count` says how many numbers there must be, unless there are none.
+        """
         def numbers(text: str) -> tuple[float, ...]:
             parts = text.split(',') if text else []
             if count is not None and len(parts) not in (0, count):
-                raise argparse.ArgumentTypeError(f'{text!r} has {len(parts)} numbers, not {count}; write them with commas between')
+                raise argparse.ArgumentTypeError(f'{text!r} has {len(parts)} numbers, not {count}; '
+                                                 'write them with commas between')
             try:
                 return tuple(map(float, parts))
             except ValueError:
-                raise argparse.ArgumentTypeError(f'{text!r} is no list of numbers; write them with commas between') from None
+                raise argparse.ArgumentTypeError(f'{text!r} is no list of numbers; write them with '
+                                                 'commas between') from None
 
         self.add_argument(flag, type=numbers, default=numbers(default), help=help)
         self._bounds[flag] = Bounds(**bounds)
 
-    def add_output(self, flag: str, default: str | None, help: str) -> None:   # noqa: A002
-        """A flag for a file that the tool writes; a default of None makes the flag required."""
+    def add_output(self, flag: str, default: str | None, help: str) -> None:
+        """Adds a flag for a file that the tool writes; a default of None makes it required."""
         self.add_argument(flag, default=default, required=default is None, help=help)
         self._outputs.append(flag)
 
-    def add_output_folder(self, flag: str, help: str) -> None:   # noqa: A002
-        """A required flag for a folder that the tool makes, or fills."""
+    def add_output_folder(self, flag: str, help: str) -> None:
+        """Adds a required flag for a folder that the tool makes or fills."""
         self.add_argument(flag, required=True, help=help)
         self._folders.append(flag)
 
-    def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:   # type: ignore[override]
-        """The flags, checked; a mistake is a sentence on stderr and exit code 2."""
-        given = list(sys.argv[1:] if args is None else args)
-        for flag in given[:given.index('--') if '--' in given else None]:
-            if flag.endswith('=--'):   # argparse would take this for an empty list.
+    def parse_args(self, args: Iterable[str] | None = None,   # type: ignore[override]
+                   namespace: argparse.Namespace | None = None) -> argparse.Namespace:
+        """Returns the flags, checked; a mistake is a sentence on stderr and exit code 2."""
+        flags = list(sys.argv[1:] if args is None else args)
+        for flag in _own_flags(flags):
+            if flag.endswith('=--'):   # argparse would take it for an empty list
                 self.error(f'{flag} has no value; write one after =')
-        found: Any = super().parse_args(given, namespace)
+
+        values = super().parse_args(flags, namespace)
         try:
             for flag, bounds in self._bounds.items():
-                bounds.check(getattr(found, flag[2:]), None, flag)
+                bounds.check(getattr(values, flag[2:]), None, flag)
             for flag in self._outputs:
-                check_writable(flag, getattr(found, flag[2:]))
+                check_writable(flag, getattr(values, flag[2:]))
             for flag in self._folders:
-                check_folder(flag, getattr(found, flag[2:]))
+                check_folder(flag, getattr(values, flag[2:]))
         except ValueError as error:
             self.error(str(error))
-        return found
+        return values
 
     def error(self, message: str) -> NoReturn:
         """Ends the process with a sentence about its flags."""
-        print(f'{self._name}: {" ".join(message.split()).removesuffix(".")}; --help lists all flags.', file=sys.stderr)
+        text = ' '.join(message.split()).removesuffix('.')
+        print(f'{self._name}: {text}; --help lists all flags.', file=sys.stderr)
         raise SystemExit(2)
 
 
 def check_writable(flag: str, path: str) -> None:
-    """Raises ValueError if a file of this path cannot be written; '' is no file."""
+    """Raises ValueError if a file of this path cannot be written; '' means no file."""
     if not path:
         return
     was_there = os.path.exists(path)
@@ -139,24 +156,26 @@ def check_writable(flag: str, path: str) -> None:
             pass
         if not was_there:
             os.remove(path)
-    except (OSError, ValueError) as error:   # ValueError: a null character.
+    except (OSError, ValueError) as error:   # ValueError: a null character
         reason = getattr(error, 'strerror', None) or error
-        raise ValueError(f'{flag}={path} cannot be written: {reason}; name a file in a folder that is there') from error
+        raise ValueError(f'{flag}={path} cannot be written: {reason}; name a file in a folder that '
+                         'is there') from error
 
 
 def check_folder(flag: str, path: str) -> None:
     """Raises ValueError if a folder of this path cannot be made or written to."""
     if not path or '\0' in path:
         raise ValueError(f'{flag}={path!r} is no folder; name one')
-    there = os.path.abspath(path)
-    while not os.path.lexists(there):
-        there = os.path.dirname(there)
-    if not os.path.isdir(there):
-        raise ValueError(f'{flag}={path} cannot be a folder: {there} is a file; name another')
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise ValueError(f'{flag}={path} cannot be written: no permission for {there}; name another')
+    existing = os.path.abspath(path)
+    while not os.path.lexists(existing):
+        existing = os.path.dirname(existing)
+    if not os.path.isdir(existing):
+        raise ValueError(f'{flag}={path} cannot be a folder: {existing} is a file; name another')
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ValueError(f'{flag}={path} cannot be written: no permission for {existing}; name '
+                         'another')
 
 
 def numbers_text(numbers: Sequence[float]) -> str:
-    """What `Parser.add_numbers` reads as these numbers."""
+    """Returns the text that `Parser.add_numbers` reads as these numbers."""
     return ','.join(map(repr, numbers))

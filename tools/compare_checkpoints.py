@@ -1,14 +1,16 @@
-"""Prints how the variables of two checkpoints differ; each is a logdir (its newest), its checkpoints, or one of them.
+"""Prints how the variables of two checkpoints differ.
 
     python -m lingpipe.tools.compare_checkpoints /tmp/one_cell /tmp/four_cells --keys='weights/.*'
 
-Exit code 1 if they differ in a bit.
+Each argument is a logdir or its directory of checkpoints, which mean the newest checkpoint, or one
+checkpoint. The exit code is 1 if any bit differs.
 """
 from __future__ import annotations
 
 import json
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,26 +22,26 @@ from lingpipe.tools.command_line import command
 
 
 def compare(first: str, second: str, pattern: str) -> list[dict[str, Any]]:
-    """A row for every key of either checkpoint that matches: key, and why it is not in both, or the largest absolute difference.
+    """Returns a row for every key of either checkpoint that matches.
+
+    The row holds the key, and either the problem if the key is not the same in both, or the largest
+    absolute difference.
 
     Raises:
-      ValueError: a checkpoint is not there or damaged, the pattern is no regular expression or matches nothing.
+      ValueError: a checkpoint is missing or damaged, or the pattern is no regular expression or
+        matches nothing.
     """
     try:
-        (one, facts), (other, other_facts) = find_whole(first), find_whole(second)
-        keys = [key for key in {**facts['variables'], **other_facts['variables']} if re.fullmatch(pattern, key)]
-        if not keys:
-            raise ValueError(f'--keys={pattern!r} matches no key; they look like {", ".join(list(facts["variables"])[:3])}.')
-        rows, both = [], []
-        for key in keys:
-            here, there = facts['variables'].get(key), other_facts['variables'].get(key)
-            if here == there:
-                both.append(key)
-            else:
-                rows.append({'key': key, 'problem': f'{_kind(here)} there, {_kind(there)} here'})
-        for key, a, b in zip(both, files.tensors(one, both), files.tensors(other, both), strict=True):
-            difference = float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0.))
-            rows.append({'key': key, 'is_same': a.tobytes() == b.tobytes(), 'difference': difference})
+        first_path, first_facts = find_whole(first)
+        second_path, second_facts = find_whole(second)
+        rows, common_keys = _rows_of_kinds(first_facts['variables'], second_facts['variables'],
+                                           pattern)
+        pairs = zip(files.tensors(first_path, common_keys),
+                    files.tensors(second_path, common_keys), strict=True)
+        for key, (a, b) in zip(common_keys, pairs, strict=True):
+            differences = np.abs(a.astype(np.float64) - b.astype(np.float64))
+            rows.append({'key': key, 'is_same': a.tobytes() == b.tobytes(),
+                         'difference': float(np.max(differences, initial=0.))})
         return rows
     except files.DamagedError as error:
         raise ValueError(f'a checkpoint is damaged: {error}; name another.') from error
@@ -47,8 +49,28 @@ def compare(first: str, second: str, pattern: str) -> list[dict[str, Any]]:
         raise ValueError(f'--keys={pattern!r} is not a regular expression: {error}.') from error
 
 
-def _kind(fact: dict[str, Any] | None) -> str:
-    return f'{fact["dtype"]}{fact["shape"]}' if fact else 'nothing'
+def _rows_of_kinds(first: files.Kinds, second: files.Kinds, pattern: str
+                   ) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns the rows of the keys whose shapes or dtypes differ, and the other keys."""
+    keys = [key for key in {**first, **second} if re.fullmatch(pattern, key)]
+    if not keys:
+        raise ValueError(f'--keys={pattern!r} matches no key; they look like '
+                         f'{", ".join(list(first)[:3])}.')
+
+    rows = []
+    common_keys = []
+    for key in keys:
+        kinds = (first.get(key), second.get(key))
+        if kinds[0] == kinds[1]:
+            common_keys.append(key)
+        else:
+            problem = f'{_kind_text(kinds[0])} there, {_kind_text(kinds[1])} here'
+            rows.append({'key': key, 'problem': problem})
+    return rows, common_keys
+
+
+def _kind_text(kind: Mapping[str, Any] | None) -> str:
+    return f'{kind["dtype"]}{kind["shape"]}' if kind else 'nothing'
 
 
 @command
@@ -66,7 +88,8 @@ def main(argv: list[str] | None = None) -> None:
         print(json.dumps({'num_compared': len(rows), 'differing': differing}))
     else:
         for row in differing:
-            print(f'{row["key"]}: ' + row.get('problem', f'differs by up to {row.get("difference", 0.):.3g}'))
+            difference = f'differs by up to {row.get("difference", 0.):.3g}'
+            print(f'{row["key"]}: {row.get("problem", difference)}')
         print(f'{len(rows) - len(differing)} of {len(rows)} variables are equal to the last bit')
     if differing:
         sys.exit(1)

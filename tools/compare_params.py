@@ -1,14 +1,15 @@
-"""Prints how two experiments differ; each is a registered name or a file of Params as text (LOGDIR/params.txt).
+"""Prints how two experiments differ.
 
     python -m lingpipe.tools.compare_params image.digits.AmoebaNet /tmp/digits/params.txt
 
-A file may name classes of lingpipe, of all that the experiments in params/ import, and of the modules that --import names.
+Each is a registered name or a file of Params as text (LOGDIR/params.txt). A file may name classes
+of lingpipe, of all modules that the experiments in params/ import, and of the modules that --import
+names.
 """
 from __future__ import annotations
 
 import json
 import os
-from typing import Any
 
 from lingpipe.hyperparams import Params, diff, diff_text
 from lingpipe.tools import parser
@@ -16,11 +17,11 @@ from lingpipe.tools.command_line import command
 from lingpipe.training import registry
 
 
-def read(name: str) -> Any:
-    """The Params of a registered experiment or of a file."""
+def read(name: str) -> Params:
+    """Returns the Params of a registered experiment or of a file."""
     if not os.path.exists(name):
         return registry.get(name)
-    registry.find_all()   # imports what a text may name
+    registry.find_all()   # imports the modules that a text may name
     try:
         with open(name, encoding='utf-8') as file:
             return Params.from_text(file.read())
@@ -36,11 +37,13 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument('second')
     p.add_argument('--import', dest='modules', metavar='MODULE', action='append', default=[],
                    help='import this module, which a file names; may be repeated')
-    p.add_argument('--json', action='store_true', help='print one JSON object: path -> [first, second]')
+    p.add_argument('--json', action='store_true',
+                   help='print one JSON object: path -> [first, second]')
     args = p.parse_args(argv)
     for module in args.modules:
         registry.import_module(module)
-    first, second = read(args.first), read(args.second)
+    first = read(args.first)
+    second = read(args.second)
     if args.json:
         print(json.dumps({path: [repr(a), repr(b)] for path, a, b in diff(first, second)}))
     else:

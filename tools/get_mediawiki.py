@@ -1,9 +1,14 @@
-"""Fetches MediaWiki's messages in 500 languages from Debian's package, for lingpipe.tools.build_corpus; nothing is installed.
+"""Fetches MediaWiki's messages in 500 languages, for lingpipe.tools.build_corpus.
 
-    python -m lingpipe.tools.get_mediawiki --output=/tmp/mediawiki                       # apt-get download mediawiki, on Debian or Ubuntu
-    python -m lingpipe.tools.get_mediawiki --output=/tmp/mediawiki --package=FILE.deb    # of packages.debian.org/mediawiki, anywhere
+    python -m lingpipe.tools.get_mediawiki --output=/tmp/mediawiki
+    python -m lingpipe.tools.get_mediawiki --output=/tmp/mediawiki --package=FILE.deb
 
-The messages are under GPL-2+. They are for training on your machine: do not put them into a repository of another licence.
+The messages are in Debian's package, which is not installed. On Debian and Ubuntu, the first
+command gets it by `apt-get download mediawiki`. Elsewhere, download FILE.deb from
+packages.debian.org/mediawiki.
+
+The messages are under GPL-2+. They are for training on your machine: do not put them into a
+repository with another licence.
 """
 from __future__ import annotations
 
@@ -22,25 +27,27 @@ PAGE = 'https://packages.debian.org/mediawiki'
 
 
 def download(folder: str) -> str:
-    """The path of the package, fetched into the folder.
+    """Fetches the package into the folder, and returns its path.
 
     Raises:
       ValueError: there is no apt-get, or it failed.
     """
     if not shutil.which('apt-get'):
-        raise ValueError(f'there is no apt-get here; download the package from {PAGE} and name it by --package.')
-    done = subprocess.run(['apt-get', 'download', 'mediawiki'], cwd=folder, capture_output=True, text=True, check=False)
-    found = glob.glob(os.path.join(folder, 'mediawiki_*.deb'))
-    if done.returncode or not found:
+        raise ValueError(f'there is no apt-get here; download the package from {PAGE} and name it '
+                         'by --package.')
+    done = subprocess.run(['apt-get', 'download', 'mediawiki'], cwd=folder, capture_output=True,
+                          text=True, check=False)
+    packages = glob.glob(os.path.join(folder, 'mediawiki_*.deb'))
+    if done.returncode or not packages:
         why = (done.stderr.strip().splitlines() or ['no package came'])[-1]
-        raise ValueError(f'apt-get download mediawiki failed ({why}); run apt-get update first, or download it from {PAGE} and name it by '
-                         '--package.')
-    return found[0]
+        raise ValueError(f'apt-get download mediawiki failed ({why}); run apt-get update first, or '
+                         f'download it from {PAGE} and name it by --package.')
+    return packages[0]
 
 
 @command
 def main(argv: list[str] | None = None) -> None:
-    """Fetches, unpacks and says how many files there are."""
+    """Fetches and unpacks the package, and prints the number of files."""
     p = parser('get_mediawiki', __doc__)
     p.add_output_folder('--output', 'folder that gets the i18n folders')
     p.add_argument('--package', default='', help='a .deb that is there already')

@@ -1,9 +1,11 @@
 """Runs an experiment several times with other seeds, and says how much its results differ.
 
-    python -m lingpipe.tools.repeat --model=image.fashion_mnist.FromScratch --logdir=/tmp/scratch --runs=5 --json
+    python -m lingpipe.tools.repeat --model=image.fashion_mnist.FromScratch \\
+        --logdir=/tmp/scratch --runs=5 --json
 
-Run i trains in LOGDIR/run_i with every Param of --seeds set to i; a run that has ended is not run again, one that was stopped goes on.
-The metrics are those of the last evaluation of every run.
+Run i trains in LOGDIR/run_i with every Param of --seeds set to i. A run that has ended is not
+repeated, and one that was stopped goes on. The metrics are those of the last evaluation of each
+run.
 """
 from __future__ import annotations
 
@@ -28,24 +30,37 @@ def run(args: argparse.Namespace, i: int) -> dict[str, float]:
       ValueError: the trainer failed; it has said why.
     """
     logdir = os.path.join(args.logdir, f'run_{i}')
-    command = [sys.executable, '-m', 'lingpipe.trainer', f'--model={args.model}', f'--logdir={logdir}', '--mode=train_and_eval']
-    for setting in [*args.set, *[f'{path}={i}' for path in args.seeds.split(',')]]:
-        command += ['--set', setting]
-    done = subprocess.run(command, stdout=2, check=False)
+    trainer = [sys.executable, '-m', 'lingpipe.trainer', f'--model={args.model}',
+               f'--logdir={logdir}', '--mode=train_and_eval']
+    for setting in settings(args, i):
+        trainer += ['--set', setting]
+    done = subprocess.run(trainer, stdout=2, check=False)
     if done.returncode:
-        raise ValueError(f'run {i} ended with exit code {done.returncode}: see above; runs that have ended are kept in {args.logdir}.')
-    lines = EvaluationLog(logdir).read()  # a later evaluation replaces an earlier one
-    return {f'{line["input"]}/{name}': value for line in lines for name, value in line.items() if name not in ('step', 'input')}
+        raise ValueError(f'run {i} ended with exit code {done.returncode}: see above; runs that '
+                         f'have ended are kept in {args.logdir}.')
+
+    lines = EvaluationLog(logdir).read()   # a later evaluation replaces an earlier one
+    return {f'{line["input"]}/{name}': value for line in lines for name, value in line.items()
+            if name not in ('step', 'input')}
+
+
+def settings(args: argparse.Namespace, i: int) -> list[str]:
+    """Returns PATH=VALUE for all Params that run i sets."""
+    return [*args.set, *(f'{path}={i}' for path in args.seeds.split(','))]
 
 
 def spread(runs: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
-    """Metric -> mean, sample standard deviation (0 of one run), least, most and the values in the order of runs."""
-    made = {}
+    """Returns mean, sample standard deviation, least and largest value, and all values by metric.
+
+    The standard deviation of one run is 0. The values are in the order of the runs.
+    """
+    rows = {}
     for metric in runs[0]:
-        values = [one[metric] for one in runs]
-        made[metric] = {'mean': statistics.mean(values), 'std': statistics.stdev(values) if len(values) > 1 else 0.,
+        values = [run_metrics[metric] for run_metrics in runs]
+        rows[metric] = {'mean': statistics.mean(values),
+                        'std': statistics.stdev(values) if len(values) > 1 else 0.,
                         'min': min(values), 'max': max(values), 'values': values}
-    return made
+    return rows
 
 
 @command
@@ -55,19 +70,22 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument('--model', required=True)
     p.add_output_folder('--logdir', 'of all runs')
     p.add_number('--runs', 5, 'how many', least=1)
-    p.add_argument('--seeds', default='seed,train_input.seed', help='paths of the Params that are set to 0, 1, 2, ...')
-    p.add_argument('--set', action='append', default=[], metavar='PATH=VALUE', help='changes a Param, in all runs')
+    p.add_argument('--seeds', default='seed,train_input.seed',
+                   help='paths of the Params that are set to 0, 1, 2, ...')
+    p.add_argument('--set', action='append', default=[], metavar='PATH=VALUE',
+                   help='changes a Param, in all runs')
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
-    registry.get(args.model).override_all([*args.set, *[f'{path}=0' for path in args.seeds.split(',')]]).validate()
-    made = spread([run(args, i) for i in range(args.runs)])
+    registry.get(args.model).override_all(settings(args, 0)).validate()
+    rows = spread([run(args, i) for i in range(args.runs)])
     if args.json:
-        print(json.dumps({'model': args.model, 'runs': args.runs, 'metrics': made}))
+        print(json.dumps({'model': args.model, 'runs': args.runs, 'metrics': rows}))
         return
-    width = max(map(len, made))
+    width = max(map(len, rows))
     print(f'{"metric".ljust(width)}  {"mean":>9}  {"std":>9}  {"min":>9}  {"max":>9}')
-    for metric, row in made.items():
-        print(f'{metric.ljust(width)}  ' + '  '.join(f'{row[name]:9.4f}' for name in ('mean', 'std', 'min', 'max')))
+    for metric, row in rows.items():
+        numbers = '  '.join(f'{row[name]:9.4f}' for name in ('mean', 'std', 'min', 'max'))
+        print(f'{metric.ljust(width)}  {numbers}')
 
 
 if __name__ == '__main__':

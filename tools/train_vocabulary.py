@@ -1,9 +1,10 @@
-"""Trains one sentencepiece vocabulary for all languages of a prepared corpus, and writes the ids of all its sentences.
+"""Trains one sentencepiece vocabulary for all languages of a prepared corpus.
 
     python -m lingpipe.tools.train_vocabulary --corpus=CORPUS --size=16000
-    python -m lingpipe.tools.train_vocabulary --corpus=CORPUS --vocabulary=OTHER/vocabulary.model     # one that is there: ids alone
+    python -m lingpipe.tools.train_vocabulary --corpus=CORPUS --vocabulary=OTHER/vocabulary.model
 
-It is trained on sentences of the training part, languages drawn by temperature.
+It is trained on sentences of the training part, with languages drawn by temperature. The ids of all
+sentences are written too. The second command takes an existing vocabulary and only writes ids.
 """
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from lingpipe.tools.command_line import command
 
 
 def write_ids(corpus: PreparedCorpus, vocabulary: Vocabulary, console: Console) -> dict[str, Any]:
-    """Writes ids and the vocabulary into the corpus, with a progress bar; returns the statistics of ids."""
+    """Writes ids and the vocabulary into the corpus, and returns the statistics of ids."""
     total = 2 * sum(int(corpus.rows(split)[-1]) for split in ('train', 'test'))
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task('ids', total=total)
@@ -29,11 +30,13 @@ def write_ids(corpus: PreparedCorpus, vocabulary: Vocabulary, console: Console) 
 
 
 def ids_text(ids: dict[str, Any]) -> str:
-    """A table of what encode_corpus returned."""
+    """Returns a table of what encode_corpus returned."""
     names = ('sentences', 'ids', 'p50', 'p90', 'p99', 'max')
-    lines = [f'{ids["vocab_size"]:,} ids  ' + ''.join(f'{name:>12}' for name in names) + f'{"bytes":>8}']
-    lines += [f'{side:10}' + ' ' * 5 + ''.join(f'{ids[side][name]:12,}' for name in names) + f'{ids[side]["bytes_share"]:8.2%}'
-              for side in ('source', 'english')]
+    heading = ''.join(f'{name:>12}' for name in names)
+    lines = [f'{ids["vocab_size"]:,} ids  {heading}{"bytes":>8}']
+    for side in ('source', 'english'):
+        numbers = ''.join(f'{ids[side][name]:12,}' for name in names)
+        lines.append(f'{side:10}     {numbers}{ids[side]["bytes_share"]:8.2%}')
     return '\n'.join(lines)
 
 
@@ -41,19 +44,22 @@ def ids_text(ids: dict[str, Any]) -> str:
 def main(argv: list[str] | None = None) -> None:
     """Trains, encodes and prints statistics."""
     p = parser('train_vocabulary', __doc__)
-    p.add_argument('--corpus', required=True, help='folder that lingpipe.tools.build_corpus made')
+    p.add_argument('--corpus', required=True,
+                   help='folder that lingpipe.tools.build_corpus made')
     p.add_argument('--vocabulary', default='', help='use this model; none is trained')
     p.add_number('--size', 16000, 'number of ids', least=1)
     p.add_argument('--kind', choices=['unigram', 'bpe'], default='unigram')
     p.add_number('--temperature', 5., 'of the sample', least=1, is_finite=False)
     p.add_number('--sentences', 200_000, 'in the sample', least=1)
     p.add_number('--english_share', 0.2, 'of the sample', least=0, most=1)
-    p.add_number('--coverage', 0.9995, 'part of all characters with an id; others are spelt in bytes', above=0, most=1)
+    p.add_number('--coverage', 0.9995,
+                 'part of all characters with an id; others are spelt in bytes', above=0, most=1)
     p.add_argument('--language_tags', action='store_true', help="give each language an id '<code>'")
     p.add_number('--seed', 0, 'of the sample', least=0)
     p.add_number('--threads', 2, 'of the training', least=1, most=1024)
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
+
     console = Console(file=sys.stderr)
     corpus = PreparedCorpus(args.corpus)
     if args.vocabulary:
@@ -62,8 +68,10 @@ def main(argv: list[str] | None = None) -> None:
         sentences = sample(corpus, args.sentences, args.temperature, args.english_share, args.seed)
         tags = corpus.codes if args.language_tags else ()
         with Progress(console=console, transient=True) as bar:
-            read = bar.track(sentences, description=f'vocabulary of {len(sentences):,} sentences')
-            vocabulary = train(read, args.size, args.kind, args.coverage, tags, args.threads)
+            tracked = bar.track(sentences,
+                                description=f'vocabulary of {len(sentences):,} sentences')
+            vocabulary = train(tracked, args.size, args.kind, args.coverage, tags, args.threads)
+
     ids = write_ids(corpus, vocabulary, console)
     print(json.dumps({'vocabulary': corpus.vocabulary_path, **ids}) if args.json else ids_text(ids))
 
