@@ -1,11 +1,15 @@
 """Writes a batch script for Slurm: a worker on every node, the trainer on the first.
 
-    python -m lingpipe.tools.launch_slurm --nodes=4 --output=job.sh -- --model=image.digits.AmoebaNet --logdir=/shared/digits
+    python -m lingpipe.tools.launch_slurm --nodes=4 --output=job.sh \\
+        -- --model=image.digits.AmoebaNet --logdir=/shared/digits
     sbatch job.sh
 
-Workers and trainer start again when they are killed. Two minutes before the time limit the trainer gets SIGTERM, saves, and the job is put
-into the queue again. TensorFlow's gRPC has no passwords: other users who reach the nodes' port reach the workers; use nodes of your own
-(--exclusive, which the script asks for) on a network that only the cluster reaches.
+Workers and trainer start again when they are killed. Two minutes before the time limit the trainer
+gets SIGTERM and saves, and the job is put into the queue again.
+
+TensorFlow's gRPC has no passwords: other users who reach the ports of the nodes reach the workers.
+Use nodes of your own (--exclusive, which the script asks for) on a network that only the cluster
+reaches.
 """
 from __future__ import annotations
 
@@ -16,9 +20,11 @@ from lingpipe.tools import parser, trainer_flags
 from lingpipe.tools.command_line import command
 
 _NAME = r'[A-Za-z0-9][A-Za-z0-9_.-]{0,63}'
-_TIME = r'[0-9]{1,8}(:[0-9]{1,2}){0,2}|[0-9]{1,4}-[0-9]{1,2}(:[0-9]{1,2}){0,2}'   # of man sbatch, --time
+_TIME = (r'[0-9]{1,8}(:[0-9]{1,2}){0,2}|'
+         r'[0-9]{1,4}-[0-9]{1,2}(:[0-9]{1,2}){0,2}')   # man sbatch, --time
 _OPTION = r'--?[A-Za-z][^\x00-\x1f\x7f]*'
 
+# A backslash at the end of a line joins it with the next one.
 _SCRIPT = '''#!/bin/bash
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
@@ -38,7 +44,8 @@ workers=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "s/\\$/:$port/" | 
 
 srun --overlap --ntasks-per-node=1 --kill-on-bad-exit=0 bash -c '
   while true; do
-    {worker_python} -m lingpipe.trainer --mode=worker --address="$SLURMD_NODENAME:'"$port"'" {worker_flags}
+    {worker_python} -m lingpipe.trainer --mode=worker \
+--address="$SLURMD_NODENAME:'"$port"'" {worker_flags}
     sleep 1
   done' &
 srun_id=$!
@@ -46,7 +53,8 @@ srun_id=$!
 asked=0
 trap 'asked=1; kill -TERM "$trainer"' TERM INT
 while true; do
-  {python} -m lingpipe.trainer --devices="$workers" --address="$SLURMD_NODENAME:$((port + 1))" {flags} &
+  {python} -m lingpipe.trainer --devices="$workers" \
+--address="$SLURMD_NODENAME:$((port + 1))" {flags} &
   trainer=$!
   while true; do
     wait "$trainer"
@@ -64,23 +72,24 @@ exit "$code"
 '''
 
 
-def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = '24:00:00', port: int = 2222, gpus_per_node: int = 0,
-           worker_devices: str = '', python: str = 'python', extra: tuple[str, ...] = ()) -> str:
-    """The text of the batch script.
+def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = '24:00:00',
+           port: int = 2222, gpus_per_node: int = 0, worker_devices: str = '',
+           python: str = 'python', extra: tuple[str, ...] = ()) -> str:
+    """Returns the text of the batch script.
 
     Args:
-      nodes: how many, and so many workers.
-      flags: the trainer's.
+      nodes: the number of nodes, each with a worker.
+      flags: those of the trainer.
       name: of the job.
       time: its limit, as sbatch takes it.
-      port: of the workers; the trainer takes the one after it.
-      gpus_per_node: asked for; the workers use them all.
-      worker_devices: what each worker has, if it is not all.
+      port: of the workers; the trainer takes the next one.
+      gpus_per_node: what the job asks for; the workers use them all.
+      worker_devices: what each worker has, if it is not everything on its node.
       python: the command, as .venv/bin/python.
       extra: more lines of #SBATCH, without that word.
 
     Raises:
-      ValueError: sbatch would not take the name, the time or another line, or the trainer a flag.
+      ValueError: sbatch would refuse the name, the time or another line, or the trainer a flag.
     """
     _check(name, time, extra)
     lines = [f'--gpus-per-node={gpus_per_node}'] if gpus_per_node else []
@@ -92,21 +101,22 @@ def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = 
 
 
 def _within_quotes(text: str) -> str:
-    """Text of a shell, as it stands between single quotes of a shell."""
+    """Returns a text of the shell as it is written between single quotes."""
     return text.replace("'", "'\\''")
 
 
 def _check(name: str, time: str, extra: tuple[str, ...]) -> None:
-    """Raises ValueError for what sbatch would not take, or would take for more than one option."""
+    """Raises ValueError for what sbatch would refuse, or would take for more than one option."""
     if not re.fullmatch(_NAME, name):
-        raise ValueError(f'--name={name!r} is no name of a job and of its log; use up to 64 letters, digits, _, - and ., a letter or '
-                         'digit first.')
+        raise ValueError(f'--name={name!r} is no name of a job and of its log; use up to 64 '
+                         'letters, digits, _, - and ., a letter or digit first.')
     if not re.fullmatch(_TIME, time):
-        raise ValueError(f'--time={time!r} is no limit of sbatch; write minutes, minutes:seconds, hours:minutes:seconds, days-hours, '
-                         'days-hours:minutes or days-hours:minutes:seconds, as 24:00:00.')
+        raise ValueError(f'--time={time!r} is no limit of sbatch; write minutes, minutes:seconds, '
+                         'hours:minutes:seconds, days-hours, days-hours:minutes or days-hours:minutes:seconds, as 24:00:00.')
     for option in extra:
         if not re.fullmatch(_OPTION, option):
-            raise ValueError(f'--sbatch={option!r} is no option of sbatch on one line; write it as --sbatch=--partition=long.')
+            raise ValueError(f'--sbatch={option!r} is no option of sbatch on one line; write it as '
+                             '--sbatch=--partition=long.')
 
 
 @command
@@ -118,9 +128,11 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument('--time', default='24:00:00', help='limit of the job')
     p.add_number('--port', 2222, 'of the workers; the trainer takes the next', least=1, most=65534)
     p.add_number('--gpus_per_node', 0, 'that the job asks for', least=0, most=1024)
-    p.add_argument('--worker_devices', default='', help='what each worker has; default: all GPUs, or one CPU')
+    p.add_argument('--worker_devices', default='',
+                   help='what each worker has; default: all GPUs, or one CPU')
     p.add_argument('--python', default='python', help='the command, as .venv/bin/python')
-    p.add_argument('--sbatch', action='append', default=[], metavar='OPTION', help='one more option, as --sbatch=--partition=long')
+    p.add_argument('--sbatch', action='append', default=[], metavar='OPTION',
+                   help='one more option, as --sbatch=--partition=long')
     p.add_output('--output', '', 'a file; default: print')
     p.add_argument('flags', nargs='*', help="-- and the trainer's flags, without --devices")
     args = p.parse_args(argv)
@@ -128,8 +140,10 @@ def main(argv: list[str] | None = None) -> None:
     trainer_flags.check_worker_devices(args.worker_devices)
     if not args.python.isprintable() or not args.python:
         p.error(f'--python={args.python!r} is no command; name one, as .venv/bin/python')
-    text = script(args.nodes, args.flags, name=args.name, time=args.time, port=args.port, gpus_per_node=args.gpus_per_node,
-                  worker_devices=args.worker_devices, python=args.python, extra=tuple(args.sbatch))
+
+    text = script(args.nodes, args.flags, name=args.name, time=args.time, port=args.port,
+                  gpus_per_node=args.gpus_per_node, worker_devices=args.worker_devices,
+                  python=args.python, extra=tuple(args.sbatch))
     if args.output:
         with open(args.output, 'w', encoding='utf-8') as file:
             file.write(text)

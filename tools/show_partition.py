@@ -1,18 +1,23 @@
-"""Prints how an experiment is cut into cells, layer by layer, without training; --measure times every layer first.
+"""Prints how an experiment is cut into cells, layer by layer, without training.
 
     python -m lingpipe.tools.show_partition --model=image.digits.AmoebaNet --num_cells=4
     python -m lingpipe.tools.show_partition --model=image.digits.AmoebaNet --num_cells=4 --measure
 
---measure also prints the flags --set pipeline.layer_seconds=... and --set pipeline.layer_backward_seconds=... that make the trainer use
-the measured seconds as costs. The same as a picture: lingpipe.tools.plot_partition.
+--measure times every layer first. It also prints the flags --set pipeline.layer_seconds=... and
+--set pipeline.layer_backward_seconds=..., with which the trainer uses the measured seconds as
+costs. lingpipe.tools.plot_partition draws the same.
 """
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from lingpipe.tools import parser, partition
 from lingpipe.tools.command_line import command
+
+if TYPE_CHECKING:
+    from lingpipe.pipeline.planning.plan import Plan
 
 
 @command
@@ -22,12 +27,15 @@ def main(argv: list[str] | None = None) -> None:
     partition.add_flags(p)
     args = p.parse_args(argv)
     params, plan = partition.planned(args)
-    found = partition.rows(plan)
-    print(json.dumps(found) if args.json else text(plan, found['layers'], params.train_input.batch_size, args.measure))
+    rows = partition.rows(plan)
+    if args.json:
+        print(json.dumps(rows))
+    else:
+        print(text(plan, rows['layers'], params.train_input.batch_size, args.measure))
 
 
-def text(plan: Any, layers: list[dict[str, Any]], batch_size: int, is_measured: bool) -> str:
-    """A line for every layer, under its cell, and the overview that the trainer prints."""
+def text(plan: Plan, layers: list[dict[str, Any]], batch_size: int, is_measured: bool) -> str:
+    """Returns a line for every layer, under its cell, and the overview that the trainer prints."""
     from lingpipe.training.reporting.plan_table import overview
 
     lines: list[str] = []
@@ -35,14 +43,20 @@ def text(plan: Any, layers: list[dict[str, Any]], batch_size: int, is_measured: 
         if i == 0 or row['cell'] != layers[i - 1]['cell']:
             lines.append(f'-- cell {row["cell"]}')
         time = f'{row["ms"]:8.2f} ms' if 'ms' in row else ''
-        lines.append(f'   {row["layer"]:60} {row["kind"]:22} {row["gflops"]:9.4f} GFLOP {row["num_weights"]:12,} weights '
-                     f'{row["residual_mb"]:8.2f} MB {time}   reads {", ".join(row["reads"])}')
-    made = '\n'.join(lines) + '\n\n' + overview(plan, batch_size)
+        lines.append(f'   {row["layer"]:60} {row["kind"]:22} {row["gflops"]:9.4f} GFLOP '
+                     f'{row["num_weights"]:12,} weights {row["residual_mb"]:8.2f} MB {time}   '
+                     f'reads {", ".join(row["reads"])}')
+
+    page = '\n'.join(lines) + '\n\n' + overview(plan, batch_size)
     if is_measured:
-        seconds, backward = (', '.join(f'{s:.6g}' for s in of_layers)
-                             for of_layers in (plan.params.layer_seconds, plan.params.layer_backward_seconds))
-        made += f'\n--set pipeline.layer_seconds=[{seconds}] --set pipeline.layer_backward_seconds=[{backward}]\n'
-    return made
+        page += (f'\n--set pipeline.layer_seconds={_numbers(plan.params.layer_seconds)} --set '
+                 'pipeline.layer_backward_seconds='
+                 f'{_numbers(plan.params.layer_backward_seconds)}\n')
+    return page
+
+
+def _numbers(seconds: Sequence[float]) -> str:
+    return f'[{", ".join(f"{s:.6g}" for s in seconds)}]'
 
 
 if __name__ == '__main__':
