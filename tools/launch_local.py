@@ -1,15 +1,16 @@
-"""Starts workers and the trainer on this machine, on loopback, and starts again what dies.
+"""Starts workers and the trainer on this machine, on loopback, and restarts those that die.
 
-    python -m lingpipe.tools.launch_local --workers=2 -- --model=image.digits.AmoebaNet --logdir=/tmp/digits
+    python -m lingpipe.tools.launch_local --workers=2 \\
+        -- --model=image.digits.AmoebaNet --logdir=/tmp/digits
 
-What comes after -- are the trainer's flags. Workers get --model and --set too, for their threads. A
-process that is killed is started again: a worker at the same address, the trainer from its last
-checkpoint. All end with the trainer, whose exit code this command has. SIGTERM and Ctrl-C go to the
-trainer, which saves first.
+The flags after -- are those of the trainer. Workers get its --model and --set too, for their
+threads. A process that is killed is started again: a worker at the same address, the trainer from
+its last checkpoint. Everything ends with the trainer, and this command has its exit code. SIGTERM
+and Ctrl-C go to the trainer, which saves first.
 
-Processes are supervised by hand, with Python's subprocess. supervisord and circus are programs with
-a configuration file of their own; neither ends when one of its processes has, with that one's exit
-code, nor restarts a process that lives and does not answer.
+The obvious way is supervisord or circus. Both want a configuration file of their own. Neither ends
+with the exit code of one of its processes, nor restarts a process that lives and does not answer.
+So Python's subprocess starts the processes, and they are watched by hand.
 """
 from __future__ import annotations
 
@@ -18,13 +19,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from types import FrameType
 
 from lingpipe.cluster import ports, server
 from lingpipe.process import closed_pipe
 from lingpipe.tools import parser, trainer_flags
 from lingpipe.tools.command_line import command
+
+Handler = Callable[[int, FrameType | None], object] | int | None   # of signal.signal
 
 _LOOK_EVERY_S = 0.1
 _PROBE_EVERY_S = 5.0
@@ -49,22 +52,23 @@ class Worker:
                  out: int | None = None):
         self.address = address
         self.hangs_after_s = hangs_after_s
-        # The worker ends a server that hangs before it is ended itself, which takes longer.
+        # The worker restarts a server that hangs. Only if that fails is the worker restarted.
         server_hangs_after_s = max(1., hangs_after_s * 2 / 3)
         self._flags = ['--mode=worker', f'--address={address}',
                        f'--hangs_after_s={server_hangs_after_s:g}', *flags]
         self._out = out
         self.process = start(self._flags, signal.SIGKILL, out)
-        self._heard_s = self._probed_s = time.monotonic()
+        self._answered_s = time.monotonic()
+        self._probed_s = self._answered_s
 
     def look(self) -> None:
-        """Starts the worker again if need be."""
+        """Starts the worker again if it has ended or hangs."""
         code = self.process.poll()
         if code is None and time.monotonic() > self._probed_s + _PROBE_EVERY_S:
             now_s = time.monotonic()
             if server.answers(*ports.split_address(self.address), timeout_s=1.):
-                self._heard_s = now_s
-            elif now_s - self._heard_s > self.hangs_after_s:
+                self._answered_s = now_s
+            elif now_s - self._answered_s > self.hangs_after_s:
                 self.process.kill()
                 code = self.process.wait()
             self._probed_s = now_s
@@ -76,10 +80,10 @@ class Worker:
                              'it has said why.')
         say(f'worker {self.address} has ended ({name_of(code)}) and is started again')
         self.process = start(self._flags, signal.SIGKILL, self._out)
-        self._heard_s = time.monotonic()
+        self._answered_s = time.monotonic()
 
     def end(self) -> None:
-        """Ends the worker and what it started."""
+        """Ends the worker, and with it its server."""
         self.process.kill()
         self.process.wait()
 
@@ -103,7 +107,7 @@ def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restart
 
     devices = trainer_flags.parsed(flags).devices or 'WORKERS'
     devices = devices.replace('WORKERS', ','.join(addresses))
-    trainer_command = [*flags, f'--devices={devices}']   # of two --devices the last counts
+    trainer_command = [*flags, f'--devices={devices}']   # the last --devices counts
     trainer = start(trainer_command, signal.SIGTERM)
     signals: list[int] = []
 
@@ -111,8 +115,8 @@ def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restart
         signals.append(number)
         trainer.send_signal(number)
 
-    handlers_before: dict[int, Any] = {number: signal.signal(number, forward)
-                                       for number in (signal.SIGTERM, signal.SIGINT)}
+    handlers_before: dict[int, Handler] = {number: signal.signal(number, forward)
+                                           for number in (signal.SIGTERM, signal.SIGINT)}
     num_restarts = 0
     try:
         while True:
@@ -145,7 +149,7 @@ def name_of(code: int) -> str:
 
 
 def say(text: str) -> None:
-    """Prints a line, whether anybody reads it or not."""
+    """Prints a line, even if the output has no reader."""
     closed_pipe.say(f'launch_local: {text}', sys.stdout)
 
 

@@ -112,7 +112,8 @@ def _check(name: str, time: str, extra: tuple[str, ...]) -> None:
                          'letters, digits, _, - and ., a letter or digit first.')
     if not re.fullmatch(_TIME, time):
         raise ValueError(f'--time={time!r} is no limit of sbatch; write minutes, minutes:seconds, '
-                         'hours:minutes:seconds, days-hours, days-hours:minutes or days-hours:minutes:seconds, as 24:00:00.')
+                         'hours:minutes:seconds, days-hours, days-hours:minutes or '
+                         'days-hours:minutes:seconds, as 24:00:00.')
     for option in extra:
         if not re.fullmatch(_OPTION, option):
             raise ValueError(f'--sbatch={option!r} is no option of sbatch on one line; write it as '
