@@ -1,24 +1,33 @@
-"""Scores translations into English: sacreBLEU and chrF of every language, and pooled by how many pairs a language has for training.
+"""Scores translations into English by sacreBLEU and chrF.
 
-    python -m lingpipe.tools.score_translations --corpus=CORPUS --model=NAME --logdir=DIR --sentences=100 --baselines --output=scores.png
-    python -m lingpipe.tools.score_translations --file=de:OURS.txt:REFERENCE.txt --file=cy:OURS.cy:REFERENCE.cy
-    python -m lingpipe.tools.score_translations --corpus=CORPUS --baselines      # what copying and a dictionary reach, without a model
+    python -m lingpipe.tools.score_translations --corpus=CORPUS --model=NAME --logdir=DIR \\
+        --sentences=100 --baselines --output=scores.png
+    python -m lingpipe.tools.score_translations --file=de:OURS.txt:REFERENCE.txt \\
+        --file=cy:OURS.cy:REFERENCE.cy
+    python -m lingpipe.tools.score_translations --corpus=CORPUS --baselines
 
-Of a corpus the test part is scored: translated by the newest checkpoint of DIR, whose TensorBoard gets the scores too, or from a file.
-The baselines copy the source, or put for each word the English one that comes with it in training pairs (tasks/translation/dictionary.py).
+Each language has scores, and so has each pool of languages with about as many pairs for training.
+The test part of a corpus is scored, translated by the newest checkpoint of DIR or read from a file.
+The scores of a checkpoint go to the TensorBoard of DIR too.
+
+One baseline copies the source. The other, a dictionary, replaces each word by the English word that
+comes with it in training pairs (tasks/translation/dictionary.py). The third command scores the
+baselines without a model.
 """
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lingpipe.tasks.translation.corpus.languages import checked
-from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus
+from lingpipe.tasks.translation.corpus.prepared import Language, PreparedCorpus
 from lingpipe.tasks.translation.dictionary import Dictionary
 from lingpipe.tasks.translation.scores import Translated, scored
 from lingpipe.tools import parser
@@ -26,19 +35,23 @@ from lingpipe.tools.command_line import command
 
 COLOURS = {'model': '#2a5db0', 'file': '#2a5db0', 'dictionary': '#c9762b', 'copy': '#8a8a8a'}
 MAX_NAMED_LANGUAGES = 120
-SMOOTHED = 9   # languages of the line's running mean
-MIN_SENTENCES = 50   # BLEU of fewer is no number to go by
+NUM_SMOOTHED = 9     # languages in the running mean of a line
+MIN_SENTENCES = 50   # BLEU of fewer sentences says little
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    """The flags."""
+    """Returns the flags."""
     p = parser('score_translations', __doc__)
-    p.add_argument('--corpus', default='', help='folder that lingpipe.tools.build_corpus made: sentences, levels, baselines')
+    p.add_argument('--corpus', default='',
+                   help='folder that lingpipe.tools.build_corpus made: sentences, levels, '
+                        'baselines')
     p.add_argument('--model', default='', help='experiment whose newest checkpoint translates')
     p.add_argument('--logdir', default='', help='of its training')
-    p.add_argument('--set', action='append', default=[], help='path=value: overrides a value of its Params, as task.decode.beam_size=1')
-    p.add_argument('--file', action='append', default=[], help='CODE:TRANSLATIONS:REFERENCES, files of lines, or CODE:TRANSLATIONS of all '
-                   "the corpus's test sentences of the language; may be repeated")
+    p.add_argument('--set', action='append', default=[],
+                   help='path=value: overrides a value of its Params, as task.decode.beam_size=1')
+    p.add_argument('--file', action='append', default=[],
+                   help='CODE:TRANSLATIONS:REFERENCES, files of lines, or CODE:TRANSLATIONS of all '
+                        "the corpus's test sentences of the language; may be repeated")
     p.add_argument('--languages', default='', help='codes, with commas between; default: all')
     p.add_number('--sentences', 0, 'of each language at most, evenly taken; 0: all', least=0)
     p.add_argument('--baselines', action='store_true', help='score copying and a dictionary too')
@@ -47,90 +60,139 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return p.parse_args(argv)
 
 
-def find(args: argparse.Namespace) -> tuple[list[Translated], int | None]:
-    """(languages with their translations, the checkpoint's step if there is one).
-
-    Raises:
-      ValueError: flags that do not go together, or what readers find.
-    """
+def check(args: argparse.Namespace) -> None:
+    """Raises ValueError for flags that do not go together."""
     if bool(args.model) != bool(args.logdir):
         raise ValueError('--model and --logdir go together; give both, or neither.')
     if args.set and not args.model:
-        raise ValueError('--set changes Params of a model; give --model and --logdir, or leave it out.')
+        raise ValueError('--set changes Params of a model; give --model and --logdir, or leave it '
+                         'out.')
     if args.model and (args.file or not args.corpus):
-        raise ValueError('--model translates the test part of a corpus; give --corpus, and no --file.')
+        raise ValueError('--model translates the test part of a corpus; give --corpus, and no '
+                         '--file.')
     if not (args.model or args.file or args.baselines and args.corpus):
-        raise ValueError('nothing to score; give --model and --logdir, or --file, or --corpus and --baselines.')
+        raise ValueError('nothing to score; give --model and --logdir, or --file, or --corpus and '
+                         '--baselines.')
     if args.file and (args.sentences or args.languages):
         raise ValueError('--file is scored as it is; leave out --sentences and --languages.')
     if args.baselines and not args.corpus:
         raise ValueError('--baselines come from pairs of a corpus; give --corpus.')
+
+
+class TestSentences(NamedTuple):
+    """The test sentences of a language: `sources`, and `references` in English."""
+    language: Language
+    sources: list[str]
+    references: list[str]
+
+
+def find(args: argparse.Namespace) -> tuple[list[Translated], int | None]:
+    """Returns the languages with their translations, and the checkpoint's step if there is one.
+
+    Raises:
+      ValueError: flags do not go together, or a file is refused.
+    """
+    check(args)
     corpus = PreparedCorpus(args.corpus) if args.corpus else None
     if args.file:
         return [from_files(flag, corpus, args.baselines) for flag in args.file], None
+
     assert corpus is not None
-    texts: list[tuple[Any, list[str], list[str]]] = []
-    untested = []
-    for i in corpus.select([code for code in args.languages.split(',') if code]):
-        language = corpus.languages[i]
-        sources, english = corpus.pairs('test', language.code)
-        most = min(args.sentences or len(sources), len(sources))
-        chosen = (np.arange(most) * len(sources) // max(1, most)).tolist()
-        if chosen:
-            texts.append((language, [sources[j] for j in chosen], [english[j] for j in chosen]))
-        else:
-            untested.append(language.code)
-    if not texts:
-        raise ValueError(f'{args.corpus} has no test sentences of {args.languages or "any language"}; choose other languages.')
-    if untested:
-        say(f'without test sentences, and left out: {", ".join(untested)}')
-    systems: list[dict[str, list[str]]] = [{} for _ in texts]
+    tests = test_sentences(args, corpus)
+    systems: list[dict[str, list[str]]] = [{} for _ in tests]
     step = None
     if args.model:
-        translations, step = translated(args, [(language.code, line) for language, sources, _ in texts for line in sources])
-        for system, (_, sources, _) in zip(systems, texts, strict=True):
-            system['model'], translations = translations[:len(sources)], translations[len(sources):]
+        lines = [(test.language.code, line) for test in tests for line in test.sources]
+        translations, step = translated(args, lines)
+        rest = iter(translations)
+        for system, test in zip(systems, tests, strict=True):
+            system['model'] = list(itertools.islice(rest, len(test.sources)))
     if args.baselines:
-        for system, (language, sources, _) in zip(systems, texts, strict=True):
-            system.update(baselines(corpus, language.code, sources))
-    return [Translated(language.code, language.level, language.train, system, english)
-            for system, (language, _, english) in zip(systems, texts, strict=True)], step
+        for system, test in zip(systems, tests, strict=True):
+            system.update(baselines(corpus, test.language.code, test.sources))
+
+    return [Translated(test.language.code, test.language.level, test.language.train, system,
+                       test.references)
+            for system, test in zip(systems, tests, strict=True)], step
+
+
+def test_sentences(args: argparse.Namespace, corpus: PreparedCorpus) -> list[TestSentences]:
+    """Returns the test sentences of each language that the flags choose; says what has none.
+
+    Raises:
+      ValueError: no language has any.
+    """
+    tests = []
+    untested_codes = []
+    for i in corpus.select([code for code in args.languages.split(',') if code]):
+        language = corpus.languages[i]
+        sources, references = corpus.pairs('test', language.code)
+        number = min(args.sentences or len(sources), len(sources))
+        chosen = (np.arange(number) * len(sources) // max(1, number)).tolist()
+        if chosen:
+            tests.append(TestSentences(language, [sources[j] for j in chosen],
+                                       [references[j] for j in chosen]))
+        else:
+            untested_codes.append(language.code)
+
+    if not tests:
+        raise ValueError(f'{args.corpus} has no test sentences of '
+                         f'{args.languages or "any language"}; choose other languages.')
+    if untested_codes:
+        say(f'without test sentences, and left out: {", ".join(untested_codes)}')
+    return tests
 
 
 def from_files(flag: str, corpus: PreparedCorpus | None, has_baselines: bool) -> Translated:
-    """The language of a --file."""
+    """Returns the language of a --file."""
     code, *paths = flag.split(':')
     if not 1 <= len(paths) <= 2 or not all([code, *paths]):
-        raise ValueError(f'--file={flag} has {len(paths) + 1} parts between colons; write --file=CODE:TRANSLATIONS:REFERENCES.')
+        raise ValueError(f'--file={flag} has {len(paths) + 1} parts between colons; write '
+                         '--file=CODE:TRANSLATIONS:REFERENCES.')
     if len(paths) == 1 and corpus is None:
-        raise ValueError(f'--file={flag} names no references; write --file={flag}:REFERENCES, or give --corpus.')
-    language = corpus.languages[corpus.select([code])[0]] if corpus else None
-    code = language.code if language else checked([code])[0]
-    sources, english = corpus.pairs('test', language.code) if corpus and language else ([], [])
-    references = read(paths[1]) if len(paths) == 2 else english
+        raise ValueError(f'--file={flag} names no references; write --file={flag}:REFERENCES, or '
+                         'give --corpus.')
+
+    level = ''
+    num_pairs = 0
+    sources: list[str] = []
+    references: list[str] = []
+    if corpus is None:
+        code = checked([code])[0]
+    else:
+        language = corpus.languages[corpus.select([code])[0]]
+        code = language.code
+        level = language.level
+        num_pairs = language.train
+        sources, references = corpus.pairs('test', code)
+    if len(paths) == 2:
+        references = read(paths[1])
+
     systems = {'file': read(paths[0])}
     if has_baselines:
         assert corpus is not None
         systems.update(baselines(corpus, code, sources))
-    return Translated(code, language.level if language else '', language.train if language else 0, systems, references)
+    return Translated(code, level, num_pairs, systems, references)
 
 
 def read(path: str) -> list[str]:
-    """The lines of a file, as --mode=decode reads them."""
+    """Returns the lines of a file, as --mode=decode reads them."""
     from lingpipe.commands.decode import read_lines
     try:
         return read_lines(path)
     except OSError as error:
-        raise ValueError(f'{path} cannot be read: {error.__cause__}; name a file of lines in UTF-8.') from error
+        raise ValueError(f'{path} cannot be read: {error.__cause__}; name a file of lines in '
+                         'UTF-8.') from error
 
 
 def baselines(corpus: PreparedCorpus, code: str, sources: list[str]) -> dict[str, list[str]]:
-    """What a dictionary makes of sentences, and the sentences themselves."""
-    return {'dictionary': Dictionary(*corpus.pairs('train', code)).translate(sources), 'copy': sources}
+    """Returns the translations of sentences by a dictionary, and the sentences themselves."""
+    dictionary = Dictionary(*corpus.pairs('train', code))
+    return {'dictionary': dictionary.translate(sources), 'copy': sources}
 
 
 def translated(args: argparse.Namespace, lines: list[tuple[str, str]]) -> tuple[list[str], int]:
-    """(the translations of (language, line), the step of the checkpoint)."""
+    """Returns the translations of (language, line), and the step of the checkpoint."""
     from lingpipe import trainer
     from lingpipe.commands import device_setup
     from lingpipe.commands.run_options import RunOptions
@@ -140,65 +202,83 @@ def translated(args: argparse.Namespace, lines: list[tuple[str, str]]) -> tuple[
     experiment = params.instantiate()
     program, metadata = logdir.restored(experiment, args.logdir)
     has_tags = getattr(params.train_input, 'language_tags', False)
-    found = experiment.task.decode(program, [f'<{code}> {line}' if has_tags else line for code, line in lines], metadata.get('task', {}))
-    return list(found), metadata['step']
+    texts = [f'<{code}> {line}' if has_tags else line for code, line in lines]
+    translations = experiment.task.decode(program, texts, metadata.get('task', {}))
+    return list(translations), metadata['step']
 
 
 def say(line: str) -> None:
-    """A line for a person, beside what is printed."""
+    """Prints a line for a person to stderr, beside the results."""
     print(f'score_translations: {line}', file=sys.stderr)
 
 
 def say_blank(languages: list[Translated]) -> None:
-    """How many translations are blank, if any."""
-    blank = {name: sum(not line.strip() for one in languages for line in one.systems[name]) for name in languages[0].systems}
-    if any(blank.values()):
-        total = sum(len(one.references) for one in languages)
-        say(f'blank translations, scored as they are, of {total:,}: ' + ', '.join(f'{name} {n:,}' for name, n in blank.items() if n))
+    """Says how many translations are blank, if any."""
+    num_blank = {name: sum(not line.strip() for language in languages
+                           for line in language.systems[name])
+                 for name in languages[0].systems}
+    if any(num_blank.values()):
+        total = sum(len(language.references) for language in languages)
+        by_system = ', '.join(f'{name} {number:,}' for name, number in num_blank.items() if number)
+        say(f'blank translations, scored as they are, of {total:,}: {by_system}')
 
 
-def systems_of(found: dict[str, Any]) -> list[str]:
-    """The names of all that was scored."""
-    return [name for name, value in found['pools'][0].items() if isinstance(value, dict)]
+def systems_of(scores: Mapping[str, Any]) -> list[str]:
+    """Returns the names of all systems that were scored."""
+    return [name for name, value in scores['pools'][0].items() if isinstance(value, dict)]
 
 
-def text(found: dict[str, Any]) -> str:
-    """The table: languages, the largest first, those of few sentences with a star, pools, and the signatures."""
-    systems = systems_of(found)
+def text(scores: Mapping[str, Any]) -> str:
+    """Returns the table: languages, the largest first, then pools and signatures.
+
+    Languages of few sentences have a star.
+    """
+    systems = systems_of(scores)
     width = max(12, *(len(name) + 2 for name in systems))
-    lines = [f'{"":8}{"level":8}{"pairs":>10}{"sentences":>11}' + ''.join(f'{name:>{2 * width}}' for name in systems),
-             ' ' * 37 + ''.join(f'{"BLEU":>{width}}{"chrF":>{width}}' for _ in systems)]
-    for rows in (found['languages'], found['pools']):
+    system_names = ''.join(f'{name:>{2 * width}}' for name in systems)
+    measures = ''.join(f'{"BLEU":>{width}}{"chrF":>{width}}' for _ in systems)
+    lines = [f'{"":8}{"level":8}{"pairs":>10}{"sentences":>11}{system_names}', f'{"":37}{measures}']
+
+    for rows in (scores['languages'], scores['pools']):
         for row in rows:
             marked = row['name'] + '*' * row.get('has_few_sentences', False)
-            lines.append(f'{marked:8}{row["level"]:8}{row["train"]:10,}{row["sentences"]:11,}' + ''.join(
-                f'{row[name]["bleu"]:{width}.1f}{row[name]["chrf"]:{width}.1f}' for name in systems))
+            numbers = ''.join(f'{row[name]["bleu"]:{width}.1f}{row[name]["chrf"]:{width}.1f}'
+                              for name in systems)
+            lines.append(f'{marked:8}{row["level"]:8}{row["train"]:10,}{row["sentences"]:11,}'
+                         f'{numbers}')
         lines.append('')
-    if any(row['has_few_sentences'] for row in found['languages']):
-        lines.append(f'* fewer than {MIN_SENTENCES} sentences: too few for a BLEU of the language alone; the pools count them')
-    return '\n'.join([*lines, *(f'{name}: {signature}' for name, signature in found['signatures'].items())])
+    if any(row['has_few_sentences'] for row in scores['languages']):
+        lines.append(f'* fewer than {MIN_SENTENCES} sentences: too few for a BLEU of the language '
+                     'alone; the pools count them')
+    lines += [f'{name}: {signature}' for name, signature in scores['signatures'].items()]
+    return '\n'.join(lines)
 
 
-def draw(found: dict[str, Any], path: str) -> None:
-    """BLEU of the languages by decreasing number of pairs (as Figure 3 of arXiv:1811.06965), each system with its running mean.
+def draw(scores: Mapping[str, Any], path: str) -> None:
+    """Draws BLEU of the languages by decreasing number of pairs, as Figure 3 of arXiv:1811.06965.
 
-    Languages of few sentences are hollow dots, and left out of the mean.
+    Each system has a line of its running mean. Languages of few sentences are hollow dots, and left
+    out of the mean.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    rows = found['languages']
+    rows = scores['languages']
     figure = Figure(figsize=(min(max(7., 0.16 * len(rows) + 2), 20.), 5.), layout='constrained')
     FigureCanvasAgg(figure)
-    ax, places = figure.add_subplot(), np.arange(len(rows))
+    ax = figure.add_subplot()
+    places = np.arange(len(rows))
     has_few = np.array([row['has_few_sentences'] for row in rows])
-    for name in systems_of(found):
+    dots: dict[str, Any] = {'linestyle': '', 'marker': '.', 'alpha': 0.5, 'markersize': 5}
+
+    for name in systems_of(scores):
         values = np.array([row[name]['bleu'] for row in rows])
-        enough = values[~has_few]
-        means = [enough[max(0, i - SMOOTHED // 2):i + SMOOTHED // 2 + 1].mean() for i in range(len(enough))]
-        pooled = ', '.join(f'{row["name"]} {row[name]["bleu"]:.1f}' for row in found['pools'])
-        ax.plot(places[~has_few], enough, '.', color=COLOURS.get(name), alpha=0.5, markersize=5)
-        ax.plot(places[has_few], values[has_few], '.', color=COLOURS.get(name), alpha=0.5, markersize=5, markerfacecolor='none')
-        ax.plot(places[~has_few], means, color=COLOURS.get(name), linewidth=1.5, label=f'{name}: {pooled}')
+        colour = COLOURS.get(name)
+        pooled = ', '.join(f'{row["name"]} {row[name]["bleu"]:.1f}' for row in scores['pools'])
+        ax.plot(places[~has_few], values[~has_few], color=colour, **dots)
+        ax.plot(places[has_few], values[has_few], color=colour, markerfacecolor='none', **dots)
+        ax.plot(places[~has_few], running_mean(values[~has_few]), color=colour, linewidth=1.5,
+                label=f'{name}: {pooled}')
+
     ax.set_xlabel('languages, by decreasing number of training pairs')
     ax.set_ylabel('BLEU')
     ax.set_ylim(bottom=0)
@@ -210,25 +290,38 @@ def draw(found: dict[str, Any], path: str) -> None:
     figure.savefig(path, dpi=120)
 
 
+def running_mean(values: np.ndarray) -> list[float]:
+    """Returns the mean of each value and its neighbours, NUM_SMOOTHED in all."""
+    half = NUM_SMOOTHED // 2
+    return [values[max(0, i - half):i + half + 1].mean() for i in range(len(values))]
+
+
+def write_summaries(logdir: str, step: int, scores: Mapping[str, Any]) -> None:
+    """Writes the scores of the model for TensorBoard."""
+    from lingpipe.training.reporting.summaries import Summaries
+    scalars = {f'{measure}/{row["name"]}': row['model'][measure] for measure in ('bleu', 'chrf')
+               for row in (*scores['pools'], *scores['languages'])}
+    summaries = Summaries(os.path.join(logdir, 'tensorboard', 'scores'))
+    summaries.scalars(step, scalars)
+    summaries.close()
+
+
 @command
 def main(argv: list[str] | None = None) -> None:
     """Scores and prints."""
     args = parse(argv)
     languages, step = find(args)
-    found = scored(languages)
+    scores = scored(languages)
     say_blank(languages)
-    for row in found['languages']:
+    for row in scores['languages']:
         row['has_few_sentences'] = row['sentences'] < MIN_SENTENCES
+
     if args.output:
-        draw(found, args.output)
+        draw(scores, args.output)
     if step is not None:
-        from lingpipe.training.reporting.summaries import Summaries
-        summaries = Summaries(os.path.join(args.logdir, 'tensorboard', 'scores'))
-        summaries.scalars(step, {f'{measure}/{row["name"]}': row['model'][measure] for measure in ('bleu', 'chrf')
-                                 for row in (*found['pools'], *found['languages'])})
-        summaries.close()
-        found['step'] = step
-    print(json.dumps(found) if args.json else text(found))
+        write_summaries(args.logdir, step, scores)
+        scores['step'] = step
+    print(json.dumps(scores) if args.json else text(scores))
     if args.output:
         print(f'picture: {args.output}', file=sys.stderr)
 
