@@ -47,9 +47,10 @@ def test_the_commands_find_an_experiment_of_this_folder_beside_decoys(
     """The first entry of the path is the folder of the command, not the one that it runs in."""
     for decoy in ('params', 'tasks', 'tools'):
         (tmp_path / f'{decoy}.py').write_text('raise SystemExit("a decoy")')
-    (tmp_path / 'mine_here.py').write_text('from tiny_experiment import Tiny as Mine\n')
+    (tmp_path / 'mine_here.py').write_text('from tests.support.tiny_experiment import Tiny as Mine\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, 'path', sys.path[:])
+    monkeypatch.delitem(sys.modules, 'mine_here', raising=False)   # from the other command
     mode = ['--mode=inspect'] if script is trainer.train_script else []
     for model in ('mine_here.Mine', 'image.digits.Dense'):
         monkeypatch.setattr(sys, 'argv', ['lingpipe-train', f'--model={model}', *mode])
