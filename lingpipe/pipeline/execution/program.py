@@ -39,6 +39,7 @@ from lingpipe.pipeline.execution.traffic import (
 from lingpipe.pipeline.execution.training_graph import (
     CompiledShape,
     Kind,
+    Step,
     TrainedReplicas,
     build_step,
     compile_shape,
@@ -99,7 +100,7 @@ class Program:
         # What is traced when it is first asked for: by the number of a shape, and what all update.
         self._compiled: dict[int, CompiledShape] = {}
         self._trained: TrainedReplicas | None = None
-        self._steps: dict[tuple[Kind, int, frozenset[str]], tf.types.experimental.ConcreteFunction] = {}
+        self._steps: dict[tuple[Kind, int, frozenset[str]], Step] = {}
         # What the last step has left.
         self._is_broken = self._is_synchronised = False
         self._reached: frozenset[str] = frozenset()  # by the mini-batches accumulated so far
@@ -169,7 +170,8 @@ class Program:
         check_batch(batch, self._shapes[0].batch_spec)
         return 0
 
-    def _call(self, kind: Kind, batch: dict[str, Any], step: int, index: int) -> dict[str, tf.Tensor]:
+    def _call(self, kind: Kind, batch: dict[str, Any], step: int,
+              index: int) -> dict[str, tf.Tensor]:
         number = self._number_of(batch)
         shape = self._shapes[number]
         batch = {name: batch[name] for name in shape.batch_spec}
@@ -185,7 +187,7 @@ class Program:
         with explained(shape.plan.elements, batch):
             try:
                 results: dict[str, tf.Tensor] = run(*nested.leaves(batch), *position)
-            except tf.errors.CancelledError:  # what devices say that were cut off when another failed, and often all that is said
+            except tf.errors.CancelledError:  # often all that is said; see replay.py
                 if not compiled.waits:
                     tensors = nested.map_leaves(tf.convert_to_tensor, batch)
                     replay(compiled.pipelines, compiled.split(tensors, *position), self.make_wire())
@@ -198,8 +200,9 @@ class Program:
         must_wait = self._is_broken or not self._is_synchronised
         if self._is_broken:
             if index:
-                raise ValueError(f'mini-batch {index} of the update of step {step} comes after one that failed, and with it those before '
-                                 f'were lost; begin the update again with index 0.')
+                raise ValueError(
+                    f'mini-batch {index} of the update of step {step} comes after one that failed, '
+                    f'and with it those before were lost; begin the update again with index 0.')
             for replica in trained.replicas:
                 for accumulators in replica.accumulators:
                     accumulators.reset()
@@ -212,24 +215,27 @@ class Program:
                           *(v for one in replica.accumulators for v in one.variables())))
 
     def _compile(self, number: int) -> tuple[CompiledShape, TrainedReplicas]:
-        """Traces the tasks of a shape, unless they are there; the first that comes makes the accumulators."""
+        """Traces the tasks of a shape, unless they are there; the first makes the accumulators."""
         if number not in self._compiled:
             shape, trained = self._shapes[number], self._trained
             accumulators = [replica.accumulators for replica in trained.replicas] if trained else []
-            compiled = compile_shape(shape.batch_spec, shape.plan, self._variables, self.seed, accumulators)
+            compiled = compile_shape(
+                shape.batch_spec, shape.plan, self._variables, self.seed, accumulators)
             if trained is None:
-                trained = trained_replicas(self.plan, compiled.pipelines, self._variables, self.learner)
+                trained = trained_replicas(
+                    self.plan, compiled.pipelines, self._variables, self.learner)
                 _warn_of_unreached(trained.updates[0].unreached(compiled.reached))
             # All or none: a layer that fails is asked again by the next step.
             self._compiled[number], self._trained = compiled, trained
         assert self._trained is not None
         return self._compiled[number], self._trained
 
-    def _step(self, kind: Kind, number: int, reached: frozenset[str]) -> tf.types.experimental.ConcreteFunction:
-        """The step of mini-batches of a shape, of which and of those accumulated before `reached` have gradients."""
+    def _step(self, kind: Kind, number: int, reached: frozenset[str]) -> Step:
+        """The step of mini-batches of a shape, built unless it is there; see `build_step`."""
         if (kind, number, reached) not in self._steps:
             compiled, trained = self._compile(number)
-            self._steps[kind, number, reached] = build_step(kind, compiled, trained, reached, self.make_wire())
+            self._steps[kind, number, reached] = build_step(
+                kind, compiled, trained, reached, self.make_wire())
         return self._steps[kind, number, reached]
 
     def make_wire(self) -> Wire:
@@ -246,7 +252,7 @@ class Program:
         return self._step('train', 0, compiled.reached).graph
 
     def sent_bytes(self) -> Traffic:
-        """All that crosses between devices in a training step, which is built for it; see traffic.py."""
+        """All that crosses between devices in a training step, which is built; see traffic.py."""
         self.step_graph()
         compiled, trained = self._compile(0)
         params = self.plan.params
@@ -255,9 +261,10 @@ class Program:
             self.plan.replicas, accumulators, params.replica_reduction,
             [pipeline.tasks for pipeline in compiled.pipelines], params.num_micro_batches)
         for replica in trained.replicas:
-            traffic += forward_traffic(replica.cells, params.num_micro_batches, HOME, self._wire_dtype)
-            traffic += backward_traffic(replica.cells, params.num_micro_batches, self._wire_dtype)
-            traffic += update_traffic(replica.cells, replica.accumulators)
+            cells, m = replica.cells, params.num_micro_batches
+            traffic += forward_traffic(cells, m, HOME, self._wire_dtype)
+            traffic += backward_traffic(cells, m, self._wire_dtype)
+            traffic += update_traffic(cells, replica.accumulators)
         return traffic
 
     @property
@@ -266,7 +273,7 @@ class Program:
         return self._variables
 
     def check_replicas(self) -> None:
-        """Raises ArithmeticError unless the weights, slots and averages of all replicas are equal to the last bit."""
+        """Raises ArithmeticError unless the variables of all replicas are bitwise identical."""
         check_equal(self._variables)
 
     # Evaluation.
@@ -287,5 +294,6 @@ def _warn_of_unreached(paths: Sequence[str]) -> None:
     if not paths:
         return
     them, they_are = ('them', 'they are') if len(paths) > 1 else ('it', 'it is')
-    logging.warning('the loss does not depend on %s, so that training leaves %s as %s; correct the network, or freeze '
-                    '%s with learner.frozen', ', '.join(paths), them, they_are, them)
+    logging.warning('the loss does not depend on %s, so that training leaves %s as %s; correct the '
+                    'network, or freeze %s with learner.frozen',
+                    ', '.join(paths), them, they_are, them)

@@ -1,4 +1,7 @@
-"""Results: what was emitted on all devices, as sums by name; a training step divides them, an evaluation adds them up."""
+"""Results: what was emitted on all devices, as sums by name.
+
+A training step divides them; an evaluation adds them up.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,39 +14,49 @@ from lingpipe.pipeline.execution.accumulators import Accumulators
 # What a training step returns besides metrics.
 STEP_RESULTS = ('loss', 'weight', 'gradient_norm', 'learning_rate', 'is_finite', 'stamps')
 
-# kind of emission -> 'layer path\nname' -> a scalar, or (sum, weight) of a metric: keys that a function may return.
+# kind of emission -> 'layer path\nname' -> a scalar, or (sum, weight) of a metric. These are keys that
+# a tf.function may return.
 Emitted: TypeAlias = dict[str, dict[str, tf.Tensor]]
 
 
 def read(accumulators: Accumulators) -> Emitted:
     """Losses, weights and metrics of one device."""
     merged = accumulators.merged()
-    return {kind: {'\n'.join(key): value for key, value in getattr(merged, kind).items()} for kind in ('losses', 'weights', 'metrics')}
+    kinds = {'losses': merged.losses, 'weights': merged.weights, 'metrics': merged.metrics}
+    return {kind: {'\n'.join(key): value for key, value in by_key.items()}
+            for kind, by_key in kinds.items()}
 
 
 def named_sums(emitted: Sequence[Emitted]) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
-    """(sum, weight) by name, of all devices: 'loss' is the objective; with several losses each is there under its layer's path too.
+    """(sum, weight) by name, of all devices.
+
+    'loss' is the objective. With several losses, each is there under its layer's path too.
 
     Raises:
-      ValueError: not exactly one layer gives a loss with a weight, or a metric has the name of another result.
+      ValueError: not exactly one layer gives a loss with a weight, or a metric has the name of
+        another result.
     """
     losses, weights, metrics = ({key: value for one in emitted for key, value in one[kind].items()}
                                 for kind in ('losses', 'weights', 'metrics'))
     if len(weights) != 1:
         given = ', '.join(key.split('\n')[0] for key in weights) or 'none'
-        raise ValueError(f'{len(weights)} layers give a loss with a weight ({given}); exactly one must, the main loss, by which all are '
-                         f'normalised: give weight_sum to ctx.emit_loss there and nowhere else.')
+        raise ValueError(
+            f'{len(weights)} layers give a loss with a weight ({given}); exactly one must, the '
+            f'main loss, by which all are normalised: give weight_sum to ctx.emit_loss there and '
+            f'nowhere else.')
     weight, = weights.values()
     total, *rest = losses.values()
     for value in rest:
         total = total + value
     named = {'loss': (total, weight)}
     if rest:
-        named.update({'loss/' + key.replace('\n', '/'): (value, weight) for key, value in losses.items()})
+        named.update({'loss/' + key.replace('\n', '/'): (value, weight)
+                      for key, value in losses.items()})
     names = [key.split('\n')[1] for key in metrics]
     for key, (value, metric_weight) in metrics.items():
         path, name = key.split('\n')
         if name in STEP_RESULTS:
-            raise ValueError(f'{path} emits a metric named {name!r}, which is the name of a result of every step; give it another.')
+            raise ValueError(f'{path} emits a metric named {name!r}, which is the name of a result '
+                             f'of every step; give it another.')
         named[name if names.count(name) == 1 else f'{name}/{path}'] = (value, metric_weight)
     return named

@@ -29,6 +29,7 @@ from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.pipeline.replication.replicas import Replica, groups_of, reduce
 
 Kind: TypeAlias = Literal['train', 'timed', 'accumulate']
+Step: TypeAlias = tf.types.experimental.ConcreteFunction
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -149,7 +150,7 @@ def trained_replicas(plan: Plan, pipelines: Sequence[CompiledPipeline],
 
 
 def build_step(kind: Kind, shape: CompiledShape, trained: TrainedReplicas,
-               reached: frozenset[str], wire: Wire) -> tf.types.experimental.ConcreteFunction:
+               reached: frozenset[str], wire: Wire) -> Step:
     """The step as a function of the leaves of a mini-batch, the step and the first micro-batch.
 
     Args:
