@@ -1,16 +1,17 @@
-"""FLOPs of a graph."""
+"""The FLOPs of a graph."""
 from __future__ import annotations
 
-from typing import Any
+import tensorflow as tf
 
 from lingpipe.pricing.formulas import flops_of_one
 from lingpipe.pricing.ops import LOOPS, bodies, max_turns
 
 
-def count_flops(graph: Any) -> float:
-    """Floating point operations of one run of a graph, the functions it calls included; a multiply-add counts 2.
+def count_flops(graph: tf.Graph) -> float:
+    """Floating point operations of one run of a graph, including the functions that it calls.
 
-    Of the branches of a conditional the dearest counts; a loop counts as often as it can run.
+    A multiply-add counts 2. Of the branches of a conditional, the most expensive one counts. A loop
+    counts as often as it can run.
 
     Raises:
       ValueError: a shape is not known, or a loop has no bound.
@@ -18,10 +19,10 @@ def count_flops(graph: Any) -> float:
     return float(sum(_flops(op) for op in graph.get_operations()))
 
 
-def _flops(op: Any) -> float:
-    inner = bodies(op)
+def _flops(op: tf.Operation) -> float:
+    graphs = bodies(op)
     if op.type in LOOPS:
-        return max_turns(op) * sum(count_flops(body) for body in inner)
-    if inner:
-        return max(count_flops(body) for body in inner)
+        return max_turns(op) * sum(count_flops(graph) for graph in graphs)
+    if graphs:
+        return max(count_flops(graph) for graph in graphs)
     return flops_of_one(op)

@@ -16,14 +16,14 @@ class Trace:
     """The graph of one call of fprop.
 
     Attributes:
-      graph: a function's graph; all its inputs are placeholders.
+      graph: the graph of a function, all of whose inputs are placeholders.
       weights: path -> the placeholder of a weight.
       inputs: (args, kwargs) of fprop with placeholders in place of specs, as one nested value.
       position: placeholders of the step and the micro-batch.
       outputs: what fprop returned.
       emissions: what it emitted.
     """
-    graph: Any
+    graph: tf.Graph
     weights: dict[str, tf.Tensor]
     inputs: dict[str, Any]
     position: tuple[tf.Tensor, tf.Tensor]
@@ -32,31 +32,42 @@ class Trace:
 
 
 def trace(layer: Layer, *args: Any, training: bool = True, **kwargs: Any) -> Trace:
-    """Builds the graph of layer.fprop on placeholders; args and kwargs are nested tf.TensorSpec, without theta and ctx.
+    """Builds the graph of layer.fprop on placeholders.
+
+    Args:
+      layer: of any kind.
+      args, kwargs: those of fprop after ctx, as nested tf.TensorSpec.
+      training: that of the Context.
 
     Raises:
-      ValueError: fprop makes a variable, or returns something that is neither a tensor nor a dict of tensors.
+      ValueError: fprop makes a variable, or returns something that is neither a tensor nor a dict
+        of tensors.
     """
     def refuse(next_creator: Any, **kwargs: Any) -> NoReturn:
         name = f' {kwargs["name"]!r}' if kwargs.get('name') else ''
-        raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} makes the tf.Variable{name}, but a layer owns no variable; '
-                         'declare the weight in __init__ with add_weight, and read it from theta.')
+        raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} makes the '
+                         f'tf.Variable{name}, but a layer owns no variable; declare the weight in '
+                         '__init__ with add_weight, and read it from theta.')
 
     graph = tf.__internal__.FuncGraph('trace')
     with graph.as_default(), tf.variable_creator_scope(refuse):
-        weights = {w.path: tf.compat.v1.placeholder(w.dtype, w.shape) for w in layer.weights()}
-        inputs = map_leaves(_placeholder, {**{str(i): a for i, a in enumerate(args)}, **kwargs})
-        position = tf.compat.v1.placeholder(tf.int64, []), tf.compat.v1.placeholder(tf.int64, [])
+        weights = {weight.path: tf.compat.v1.placeholder(weight.dtype, weight.shape)
+                   for weight in layer.weights()}
+        inputs = map_leaves(_placeholder, {**{str(i): arg for i, arg in enumerate(args)}, **kwargs})
+        position = (tf.compat.v1.placeholder(tf.int64, []), tf.compat.v1.placeholder(tf.int64, []))
         ctx = Context(training, 0, *position)
         positional = [inputs[str(i)] for i in range(len(args))]
-        outputs = layer.fprop(layer.theta(weights), ctx, *positional, **{name: inputs[name] for name in kwargs})
+        by_name = {name: inputs[name] for name in kwargs}
+        outputs = layer.fprop(layer.theta(weights), ctx, *positional, **by_name)
+
     for name, value in flatten(outputs):
         if not tf.is_tensor(value):
-            raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} returns a value of type {type(value).__name__}'
-                             f'{f" as {name!r}" if name else ""}, but a layer returns a tensor or a dict of tensors; return several '
-                             "as {'key': tensor, ...} and name them in Params.writes.")
+            raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} returns a value of '
+                             f'type {type(value).__name__}{f" as {name!r}" if name else ""}, but a '
+                             'layer returns a tensor or a dict of tensors; return several as '
+                             "{'key': tensor, ...} and name them in Params.writes.")
     return Trace(graph, weights, inputs, position, outputs, ctx.emissions)
 
 
-def _placeholder(spec: Any) -> tf.Tensor:
+def _placeholder(spec: tf.TensorSpec) -> tf.Tensor:
     return tf.compat.v1.placeholder(tf.as_dtype(spec.dtype), tf.TensorShape(spec.shape))

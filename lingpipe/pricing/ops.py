@@ -1,64 +1,78 @@
-"""Ops of a graph: the functions that they run, how often a loop turns, whose memory a tensor shares, and which are stateful."""
+"""Ops of a graph: the functions they call, the turns of loops, views, and which are stateful."""
 from __future__ import annotations
-
-from typing import Any
 
 import tensorflow as tf
 
-VIEWS = frozenset('Identity IdentityN Reshape Squeeze ExpandDims StopGradient PreventGradient EnsureShape Snapshot'.split())
+VIEWS = frozenset("""
+    Identity IdentityN Reshape Squeeze ExpandDims StopGradient PreventGradient EnsureShape Snapshot
+    """.split())
 LOOPS = frozenset(['While', 'StatelessWhile'])
-# Stateful by declaration only; they are no obstacle to a pipeline.
+
+# These are declared stateful, but they are no obstacle to a pipeline.
 _HARMLESS = frozenset(['Placeholder', 'PlaceholderWithDefault'])
 
 
-def bodies(op: Any) -> list[Any]:
-    """The graphs of the functions that an op runs, its gradient left out."""
+def bodies(op: tf.Operation) -> list[tf.Graph]:
+    """The graphs of the functions that an op calls, except its gradient."""
     names = []
-    for attr in op.op_def.attr:
-        if attr.type == 'func':
-            names.append(op.get_attr(attr.name).name)
-        elif attr.type == 'list(func)':
-            names += [f.name for f in op.get_attr(attr.name)]
-    found = [op.graph._get_function(name) for name in names]  # FuncGraph has no public way to its library
-    return [f.graph for f in found if f is not None]
+    for attribute in op.op_def.attr:
+        if attribute.type == 'func':
+            names.append(op.get_attr(attribute.name).name)
+        elif attribute.type == 'list(func)':
+            names += [function.name for function in op.get_attr(attribute.name)]
+    # FuncGraph has no public way to its library.
+    functions = [op.graph._get_function(name) for name in names]
+    return [function.graph for function in functions if function is not None]
 
 
-def loop_body(loop: Any) -> Any:
+def loop_body(loop: tf.Operation) -> tf.Graph:
     """The graph of one turn of a loop."""
     return loop.graph._get_function(loop.get_attr('body').name).graph
 
 
-def max_turns(loop: Any) -> float:
-    """How often a loop can run.
+def max_turns(loop: tf.Operation) -> float:
+    """How many turns a loop can make.
 
     Raises:
-      ValueError: it has no bound.
+      ValueError: there is no bound.
     """
-    bound = loop.inputs[1]  # loop_counter, maximum_iterations, ...
-    while bound.op.type in VIEWS or bound.op.type == 'Max' and bound.op.inputs[0].shape.rank == 0:
+    bound = loop.inputs[1]  # The inputs are loop_counter, maximum_iterations, ...
+    while (bound.op.type in VIEWS
+           or bound.op.type == 'Max' and bound.op.inputs[0].shape.rank == 0):
         bound = bound.op.inputs[0]
     turns = tf.get_static_value(bound)
     if turns is None or turns < 0:
-        raise ValueError(f'the loop {loop.name!r} may run any number of times, but its FLOPs need a bound; give '
-                         'tf.while_loop its maximum_iterations, or the layer a cost method.')
+        raise ValueError(f'the loop {loop.name!r} may run any number of times, but its FLOPs need '
+                         'a bound; give tf.while_loop its maximum_iterations, or the layer a cost '
+                         'method.')
     return float(turns)
 
 
 def viewed(tensor: tf.Tensor) -> tf.Tensor:
-    """The tensor whose memory this one shares."""
+    """The tensor whose memory this one shares: itself, unless it is a view."""
     while True:
-        op, i = tensor.op, tensor.value_index
+        op, index = tensor.op, tensor.value_index
         if op.type in VIEWS:
-            tensor = op.inputs[i if op.type == 'IdentityN' else 0]
-        elif op.type in LOOPS and viewed(loop_body(op).outputs[i]) is loop_body(op).inputs[i]:  # what a loop does not change
-            tensor = op.inputs[i]
+            tensor = op.inputs[index if op.type == 'IdentityN' else 0]
+        elif op.type in LOOPS and _is_unchanged(op, index):
+            tensor = op.inputs[index]
         else:
             return tensor
 
 
+def _is_unchanged(loop: tf.Operation, index: int) -> bool:
+    """Whether a loop returns one of its inputs as it is."""
+    body = loop_body(loop)
+    return viewed(body.outputs[index]) is body.inputs[index]
+
+
 def stateful_types(op: tf.Operation) -> list[str]:
-    """Types of the stateful ops that an op is, or runs: those in the branches of a cond, the body of a loop, a function."""
+    """The types of the stateful ops that an op is or runs.
+
+    It runs those in the branches of a conditional, the body of a loop, or a function.
+    """
     if op.op_def is None or not op.op_def.is_stateful:
         return []
-    inner = [kind for body in bodies(op) for each in body.get_operations() for kind in stateful_types(each)]
+    inner = [op_type for body in bodies(op) for inner_op in body.get_operations()
+             for op_type in stateful_types(inner_op)]
     return inner or ([] if op.type in _HARMLESS else [op.type])

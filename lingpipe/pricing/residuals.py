@@ -1,16 +1,18 @@
 """Residuals: the tensors of a forward pass that its backward pass starts from.
 
-They are not guessed: the gradient is built behind the forward graph, and what it reads of the forward graph is what has to be kept.
-`residual_tensors` finds them in any graph. The tracer of the pipeline cuts its tasks there, and `residuals_of_layer` asks it about the
-graph of one layer, so that a forecast counts what the tasks really hand over.
+They are not guessed: the gradient is built behind the forward graph, and what it reads of the
+forward graph is what has to be kept. `residual_tensors` finds them in any graph. The tracer of the
+pipeline cuts its compiled tasks there, and `residuals_of_layer` finds them in the graph of one
+layer, so that a forecast counts what the tasks really hand over.
 
-Views (a reshape) share the memory of the tensor that they view, so bytes are counted by the tensor behind them, its root.
+Views (a reshape) share the memory of the tensor that they view. So bytes are counted by that
+tensor, the root of the view.
 """
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -21,8 +23,11 @@ from lingpipe.layers.static_shapes import num_bytes
 from lingpipe.pricing.graph import Trace, trace
 from lingpipe.pricing.ops import LOOPS, loop_body, max_turns, viewed
 
-Leaf = tuple[int, int]
-"""The place of a value among those that a layer reads, or among those that it writes, and the index of a leaf of it."""
+Leaf: TypeAlias = tuple[int, int]
+"""The place of a value among those that a layer reads, or writes, and the index of a leaf of it."""
+
+Views: TypeAlias = Mapping[Leaf, tuple[str, Leaf]]
+"""A leaf of the outputs -> the leaf of the inputs ('reads') or outputs ('writes') that it views."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,16 +39,17 @@ class Residuals:
       inputs: the leaves of the inputs that are read.
       outputs: the leaves of the outputs whose memory is kept.
       gradients: the leaves of the inputs that get a gradient.
-      views: an output leaf -> the leaf of the inputs ('reads') or of the outputs ('writes') whose memory it shares.
+      views: the leaves of the outputs that share the memory of another leaf.
     """
     inner_bytes: int = 0
     inputs: frozenset[Leaf] = frozenset()
     outputs: frozenset[Leaf] = frozenset()
     gradients: frozenset[Leaf] = frozenset()
-    views: Mapping[Leaf, tuple[str, Leaf]] = dataclasses.field(default_factory=dict)
+    views: Views = dataclasses.field(default_factory=dict)
 
 
-def residuals_of_layer(layer: Layer, inputs: Mapping[str, Any], trained: Sequence[str], differentiated: Callable[[Leaf], bool],
+def residuals_of_layer(layer: Layer, inputs: Mapping[str, Any], trained: Sequence[str],
+                       differentiated: Callable[[Leaf], bool],
                        asked: Callable[[Leaf], bool]) -> Residuals:
     """Traces a layer, forward and backward, and finds what is handed over.
 
@@ -54,123 +60,184 @@ def residuals_of_layer(layer: Layer, inputs: Mapping[str, Any], trained: Sequenc
       differentiated: whether the gradient of a leaf of the inputs is wanted.
       asked: whether later layers give a gradient of a leaf of the outputs.
     """
-    made = trace(layer, **inputs)
-    written = layer.written(made.outputs)
-    given = {(n, i): tensor for n, name in enumerate(inputs) for i, tensor in enumerate(leaves(made.inputs[name]))}
-    results = {(n, i): tensor for n, value in enumerate(written.values()) for i, tensor in enumerate(leaves(value))}
-    targets = [tensor for leaf, tensor in results.items() if asked(leaf)]
-    wanted = [leaf for leaf in given if differentiated(leaf)]
-    sources = [made.weights[path] for path in trained] + [given[leaf] for leaf in wanted]
-    gradients, kept = _kept(made, targets, sources, [*results.values(), *_emitted(made.emissions)])
+    traced = trace(layer, **inputs)
+    read = _by_leaf(traced.inputs[name] for name in inputs)
+    written = _by_leaf(layer.written(traced.outputs).values())
 
-    given_by_root = {tensor.name: leaf for leaf, tensor in given.items()}
-    first_by_root: dict[str, Leaf] = {}
-    views: dict[Leaf, tuple[str, Leaf]] = {}
-    for leaf, tensor in results.items():
-        root = viewed(tensor).name
-        if root in given_by_root:
-            views[leaf] = 'reads', given_by_root[root]
-        elif first_by_root.setdefault(root, leaf) != leaf:
-            views[leaf] = 'writes', first_by_root[root]
+    targets = [tensor for leaf, tensor in written.items() if asked(leaf)]
+    wanted = [leaf for leaf in read if differentiated(leaf)]
+    sources = [*(traced.weights[path] for path in trained), *(read[leaf] for leaf in wanted)]
+    forward = [*written.values(), *_emitted(traced.emissions)]
+    gradients, kept = _gradients_and_kept(traced, targets, sources, forward)
+    gradients_of_inputs = zip(wanted, gradients[len(trained):], strict=True)
+
+    leaf_of_input = {tensor.name: leaf for leaf, tensor in read.items()}
+    leaf_of_output, views = _outputs_and_views(written, leaf_of_input)
     return Residuals(
-        sum(bytes_of(tensor) for name, tensor in kept.items() if name not in given_by_root and name not in first_by_root),
-        frozenset(given_by_root[name] for name in kept if name in given_by_root),
-        frozenset(first_by_root[name] for name in kept if name in first_by_root),
-        frozenset(leaf for leaf, gradient in zip(wanted, gradients[len(trained):], strict=True) if gradient is not None), views)
+        inner_bytes=sum(bytes_of(tensor) for name, tensor in kept.items()
+                        if name not in leaf_of_input and name not in leaf_of_output),
+        inputs=frozenset(leaf_of_input[name] for name in kept if name in leaf_of_input),
+        outputs=frozenset(leaf_of_output[name] for name in kept if name in leaf_of_output),
+        gradients=frozenset(leaf for leaf, gradient in gradients_of_inputs if gradient is not None),
+        views=views)
 
 
-def _kept(made: Trace, targets: Sequence[tf.Tensor], sources: Sequence[tf.Tensor], forward: Sequence[tf.Tensor],
-          ) -> tuple[list[Any], dict[str, tf.Tensor]]:
-    """Adds the gradient to the graph. Returns that of each source, or None, and by name the roots of the forward tensors that it reads."""
-    targets = [*targets, *made.emissions.losses.values()]
+def _by_leaf(values: Iterable[Any]) -> dict[Leaf, tf.Tensor]:
+    """The tensors of values, by the place of the value and the index of the leaf."""
+    return {(place, i): tensor for place, value in enumerate(values)
+            for i, tensor in enumerate(leaves(value))}
+
+
+def _outputs_and_views(written: Mapping[Leaf, tf.Tensor], leaf_of_input: Mapping[str, Leaf]
+                       ) -> tuple[dict[str, Leaf], Views]:
+    """Returns name of a root -> the first output that has its memory, and the other outputs' views.
+
+    Args:
+      written: the outputs.
+      leaf_of_input: name of an input -> its leaf.
+    """
+    leaf_of_output: dict[str, Leaf] = {}
+    views: dict[Leaf, tuple[str, Leaf]] = {}
+    for leaf, tensor in written.items():
+        root = viewed(tensor).name
+        if root in leaf_of_input:
+            views[leaf] = 'reads', leaf_of_input[root]
+        elif leaf_of_output.setdefault(root, leaf) != leaf:
+            views[leaf] = 'writes', leaf_of_output[root]
+    return leaf_of_output, views
+
+
+def _gradients_and_kept(
+        traced: Trace, targets: Sequence[tf.Tensor], sources: Sequence[tf.Tensor],
+        forward: Sequence[tf.Tensor],
+) -> tuple[list[tf.Tensor | tf.IndexedSlices | None], dict[str, tf.Tensor]]:
+    """Adds the gradient to the graph and finds what it reads of the forward pass.
+
+    Args:
+      traced: the forward graph.
+      targets: the outputs whose gradients are given; losses are targets too.
+      sources: the tensors whose gradients are wanted.
+      forward: what the forward pass fetches.
+
+    Returns:
+      The gradient of each source, or None, and the roots of the forward tensors that are read, by
+      name.
+    """
+    targets = [*targets, *traced.emissions.losses.values()]
     if not targets or not sources:
         return [None] * len(sources), {}
-    with made.graph.as_default():
-        seeds = [tf.compat.v1.placeholder(t.dtype, t.shape) for t in targets]
-        found = tf.gradients(targets, sources, seeds)
-    gradients = [t for gradient in found for t in _dense(gradient)]
-    inputs = leaves(made.inputs)
-    args = [*inputs, *made.position, *made.weights.values(), *seeds]
-    residuals = residual_tensors(forward, gradients, args, [*inputs, *made.position])
-    stop = {t.name for t in [*args, *residuals]}
-    read = {t.name for op in ancestors(gradients, stop).values() for t in op.inputs}
-    weights = {t.name for t in made.weights.values()}  # a loop hands them over, though they are in memory anyway
-    roots = map(viewed, [*residuals, *(t for t in inputs if t.name in read)])
-    return found, {root.name: root for root in roots if root.name not in weights}
+    with traced.graph.as_default():
+        seeds = [tf.compat.v1.placeholder(target.dtype, target.shape) for target in targets]
+        gradients = tf.gradients(targets, sources, seeds)
+
+    backward = [tensor for gradient in gradients for tensor in _tensors_of(gradient)]
+    inputs = leaves(traced.inputs)
+    micro_batch_args = [*inputs, *traced.position]
+    args = [*micro_batch_args, *traced.weights.values(), *seeds]
+    residuals = residual_tensors(forward, backward, args, micro_batch_args)
+
+    backward_ops = ancestors(backward, {tensor.name for tensor in [*args, *residuals]})
+    names_read = {tensor.name for op in backward_ops.values() for tensor in op.inputs}
+    inputs_read = [tensor for tensor in inputs if tensor.name in names_read]
+    # A loop hands its weights over, though they are in memory anyway.
+    weights = {tensor.name for tensor in traced.weights.values()}
+    roots = [viewed(tensor) for tensor in [*residuals, *inputs_read]]
+    return gradients, {root.name: root for root in roots if root.name not in weights}
 
 
-def residual_tensors(forward: Sequence[tf.Tensor], backward: Sequence[tf.Tensor], args: Sequence[tf.Tensor],
+def residual_tensors(forward: Sequence[tf.Tensor], backward: Sequence[tf.Tensor],
+                     args: Sequence[tf.Tensor],
                      micro_batch_args: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """The tensors made by the forward pass that the backward pass starts from.
 
-    What depends on weights alone (a weight cast to bfloat16, say) is made again instead: it would be kept once for every
-    micro-batch in flight.
+    What depends on weights alone (a weight cast to bfloat16, say) is computed again instead: it
+    would be kept once for every micro-batch in flight.
 
     Args:
       forward, backward: what the two passes fetch.
       args: all arguments of the traced function.
       micro_batch_args: those that differ from one micro-batch to the next.
     """
-    stop = {t.name for t in args}
+    stop = {tensor.name for tensor in args}
     forward_ops = ancestors(forward, stop)
-    dependent = {t.op.name for t in micro_batch_args}
-    for op in args[0].graph.get_operations():  # in the order of making, so inputs come first
-        if op.name in forward_ops and any(t.op.name in dependent for t in op.inputs):
-            dependent.add(op.name)
+    dependent_ops = {tensor.op.name for tensor in micro_batch_args}
+    for op in args[0].graph.get_operations():  # In the order of creation, so inputs come first.
+        if op.name in forward_ops and any(t.op.name in dependent_ops for t in op.inputs):
+            dependent_ops.add(op.name)
+
     residuals: dict[str, tf.Tensor] = {}
-    seen: set[str] = set()
+    seen_ops: set[str] = set()
     stack = list(backward)
     while stack:
         tensor = stack.pop()
         op = tensor.op
         if tensor.name in stop:
             continue
-        if op.name in forward_ops and op.name in dependent:
+        if op.name in forward_ops and op.name in dependent_ops:
             residuals[tensor.name] = tensor
-        elif op.name not in seen:
-            seen.add(op.name)
+        elif op.name not in seen_ops:
+            seen_ops.add(op.name)
             stack.extend(op.inputs)
             for control in op.control_inputs:
-                if control.name not in forward_ops or control.name not in dependent:
+                if control.name not in forward_ops or control.name not in dependent_ops:
                     stack.extend(control.outputs[:1] or control.inputs)
     return [residuals[name] for name in sorted(residuals)]
 
 
 def ancestors(tensors: Sequence[tf.Tensor], stop: set[str]) -> dict[str, tf.Operation]:
-    """The ops (by name) that the tensors need, data and control, not going past the tensors named in `stop`."""
-    seen: dict[str, tf.Operation] = {}
+    """The ops (by name) that the tensors need, by data or control.
+
+    The search does not go past the tensors named in `stop`.
+    """
+    found: dict[str, tf.Operation] = {}
     stopped_ops = {name.split(':')[0] for name in stop}
-    stack = [t.op for t in tensors if t.name not in stop]
+    stack = [tensor.op for tensor in tensors if tensor.name not in stop]
     while stack:
         op = stack.pop()
-        if op.name not in seen:
-            seen[op.name] = op
-            stack.extend(t.op for t in op.inputs if t.name not in stop)
-            stack.extend(control for control in op.control_inputs if control.name not in stopped_ops)
-    return seen
+        if op.name not in found:
+            found[op.name] = op
+            stack.extend(tensor.op for tensor in op.inputs if tensor.name not in stop)
+            stack.extend(control for control in op.control_inputs
+                         if control.name not in stopped_ops)
+    return found
 
 
 def bytes_of_roots(tensors: Sequence[tf.Tensor], others: Sequence[tf.Tensor]) -> int:
-    """The bytes that tensors of one graph take together, besides `others`: what several of them view counts once."""
+    """The bytes that tensors of one graph take besides `others`.
+
+    What several of them view counts once.
+    """
     counted = {viewed(tensor).name for tensor in others}
-    return sum(bytes_of(root) for root in {root.name: root for root in map(viewed, tensors)}.values() if root.name not in counted)
+    roots = {root.name: root for root in map(viewed, tensors)}
+    return sum(bytes_of(root) for name, root in roots.items() if name not in counted)
 
 
 def bytes_of(tensor: tf.Tensor) -> int:
-    """The bytes of a tensor, or of a list to which a loop appends one a turn; 0 where the shape is not known."""
+    """The bytes of a tensor, or of a list to which a loop appends one tensor a turn.
+
+    They are 0 if the shape is not known.
+    """
     if tensor.dtype == tf.variant and tensor.op.type in LOOPS:
         append = viewed(loop_body(tensor.op).outputs[tensor.value_index]).op
-        return int(max_turns(tensor.op)) * bytes_of(append.inputs[1]) if append.type == 'TensorListPushBack' else 0
-    return num_bytes(tensor) if tensor.shape.is_fully_defined() and tensor.dtype.size and tensor.dtype != tf.variant else 0
+        if append.type != 'TensorListPushBack':
+            return 0
+        return int(max_turns(tensor.op)) * bytes_of(append.inputs[1])
+    is_known = tensor.shape.is_fully_defined() and tensor.dtype.size
+    return num_bytes(tensor) if is_known and tensor.dtype != tf.variant else 0
 
 
 def _emitted(emissions: Emissions) -> list[tf.Tensor]:
     """Every tensor that a layer emitted."""
-    values = [value for kind in dataclasses.fields(Emissions) for value in getattr(emissions, kind.name).values()]
-    return [tensor for value in values for tensor in (value if isinstance(value, tuple) else (value,))]
+    values = [value for kind in dataclasses.fields(Emissions)
+              for value in getattr(emissions, kind.name).values()]
+    return [tensor for value in values
+            for tensor in (value if isinstance(value, tuple) else (value,))]
 
 
-def _dense(gradient: Any) -> list[tf.Tensor]:
+def _tensors_of(gradient: tf.Tensor | tf.IndexedSlices | None) -> list[tf.Tensor]:
+    """The tensors that a gradient consists of."""
     if gradient is None:
         return []
-    return [gradient.values, gradient.indices] if isinstance(gradient, tf.IndexedSlices) else [gradient]
+    if isinstance(gradient, tf.IndexedSlices):
+        return [gradient.values, gradient.indices]
+    return [gradient]
