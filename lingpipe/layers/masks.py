@@ -61,9 +61,9 @@ def taken(layer: Layer, reads: Mapping[str, str], values: Mapping[str, Any]) -> 
             known = inspect.signature(layer.fprop).parameters
             argument = next((a for a in ('mask', 'weight') if a in known), '')
             remedy = f"set its reads={{'{argument}': '{mask_of(name)}'}}, or " if argument else ''
-            raise ValueError(
-                f'{layer.path} reads {name!r}, which has the mask {mask_of(name)!r}, and would leave the '
-                f'mask out; {remedy}set drops_mask=True in the KerasLayer that writes {name!r}.')
+            raise ValueError(f'{layer.path} reads {name!r}, which has the mask {mask_of(name)!r}, '
+                             f'and would leave the mask out; {remedy}set drops_mask=True in the '
+                             f'KerasLayer that writes {name!r}.')
     return {}
 
 
@@ -77,18 +77,18 @@ def after(layer: Layer, reads: Mapping[str, str], values: Mapping[str, V],
       values: everything that was written before, by name.
       written: what the layer writes, by name.
     """
-    then = {**values, **written}
+    values_after = {**values, **written}
     for name in written:
         if mask_of(name) not in written:
-            then.pop(mask_of(name), None)
+            values_after.pop(mask_of(name), None)
 
     rule, sources = _rule(layer), list(reads.values())
     if rule in ('passes', 'keeps'):
         candidates = sources if rule == 'passes' else sources[:1]
         masked = next((name for name in candidates if mask_of(name) in values), None)
         if masked is not None:
-            then.update({mask_of(name): values[mask_of(masked)] for name in written})
-    return then
+            values_after |= {mask_of(name): values[mask_of(masked)] for name in written}
+    return values_after
 
 
 def _rule(layer: Layer) -> str:

@@ -1,4 +1,6 @@
-"""Weights of a loss: how much each example, token or element counts. All losses follow the one rule of this file.
+"""Weights of a loss: how much each example, token or element counts.
+
+All losses follow the one rule of this file.
 
 A weight has the first dimensions of what it weighs, and applies to everything below them:
 
@@ -10,22 +12,21 @@ A weight has the first dimensions of what it weighs, and applies to everything b
                          [b, T, C]            each element
 
 A loss reads the mini-batch's `weight`, in which padding is 0, unless Params.reads names another
-value. Such a value must be made of `weight`, or padding counts (as lingpipe.tasks.translation.padding does).
+value. Such a value must be made from `weight`, as lingpipe.tasks.translation.padding does, or
+padding counts.
 
-What has weight 0 may hold anything, NaN too, and is replaced before it is used, since 0 * NaN is
+What has weight 0 may hold anything, NaN too. It is replaced before it is used, since 0 * NaN is
 NaN.
 """
 from __future__ import annotations
-
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.layers.shapes import dims
 
 
-def check_weight(weight: Any, weighed: tf.TensorShape, path: str) -> None:
-    """Raises ValueError unless the weight, a tensor or spec, is of numbers and has the first dimensions of `weighed`."""
+def check_weight(weight: tf.Tensor | tf.TensorSpec, weighed: tf.TensorShape, path: str) -> None:
+    """Raises ValueError unless a weight is of numbers and has the first dimensions of `weighed`."""
     if not (weight.dtype.is_floating or weight.dtype.is_integer or weight.dtype.is_bool):
         raise ValueError(f'{path}: weight is of {weight.dtype.name}, but weights are numbers; '
                          'correct the input or Params.reads.')
@@ -36,14 +37,18 @@ def check_weight(weight: Any, weighed: tf.TensorShape, path: str) -> None:
     if not 1 <= rank <= weighed.rank or not weighed[:rank].is_compatible_with(weight.shape):
         shapes = [str(weighed[:n]) for n in range(1, weighed.rank + 1)]
         fitting = f'{", ".join(shapes[:-1])} or {shapes[-1]}' if len(shapes) > 1 else shapes[0]
-        raise ValueError(f'{path}: weight is {weight.shape}, but what it weighs is {weighed}: a weight '
-                         'has the first dimensions of what it weighs and applies to everything below '
-                         f'them, so it must be {fitting}; correct the input or Params.reads.')
+        raise ValueError(f'{path}: weight is {weight.shape}, but what it weighs is {weighed}: a '
+                         'weight has the first dimensions of what it weighs and applies to '
+                         f'everything below them, so it must be {fitting}; correct the input or '
+                         'Params.reads.')
 
 
 def expanded(weight: tf.Tensor, weighed: tf.TensorShape, path: str) -> tf.Tensor:
-    """The weight as float32, without a gradient, with a dimension of 1 for each that it has not: it
-    broadcasts to `weighed`. Raises ValueError if it does not fit."""
+    """The weight as float32 without a gradient, of a shape that broadcasts to `weighed`.
+
+    Raises:
+      ValueError: it does not fit.
+    """
     check_weight(weight, weighed, path)
     weight = tf.stop_gradient(tf.cast(weight, tf.float32))
     if weight.shape.rank == weighed.rank:
@@ -52,13 +57,17 @@ def expanded(weight: tf.Tensor, weighed: tf.TensorShape, path: str) -> tf.Tensor
 
 
 def weight_by_row(weight: tf.Tensor, rows: tf.Tensor, path: str) -> tf.Tensor:
-    """The weight of every row, float32 of the shape of `rows`. Raises ValueError if it does not fit."""
+    """The weight of every row, float32 of the shape of `rows`.
+
+    Raises:
+      ValueError: it does not fit.
+    """
     weight = expanded(weight, rows.shape, path)
     is_whole = weight.shape.is_fully_defined() and weight.shape == rows.shape
     return weight if is_whole else tf.broadcast_to(weight, dims(rows))
 
 
 def total_weight(weight: tf.Tensor, weighed: tf.Tensor) -> tf.Tensor:
-    """The sum over all elements of `weighed` of their weights; `weight` is what `expanded` gave."""
+    """The sum of the weights of all elements of `weighed`; `weight` is what `expanded` returned."""
     num_below = tf.cast(tf.size(weighed), tf.float32) / tf.cast(tf.size(weight), tf.float32)
     return tf.reduce_sum(weight) * num_below
