@@ -1,17 +1,18 @@
-"""Conv2D, DepthwiseConv2D, SeparableConv2D on images [b, height, width, channels].
+"""Conv2D, DepthwiseConv2D and SeparableConv2D on images [b, height, width, channels].
 
-A dilated convolution runs as dense ones on the phases of the image (tf.nn.convolution, space_to_batch): the kernels of a CPU have
-no gradient for dilation. The phases are padded to one size, and the cost counts that.
+A dilated convolution runs as dense ones on the phases of the image (tf.nn.convolution,
+space_to_batch), because TensorFlow's CPU kernels have no gradient for dilation. The phases are
+padded to one size, and the cost counts that.
 """
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer, initializer_named
+from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.dense import activation_flops, activation_fn
 from lingpipe.layers.nested import NestedMap
@@ -26,13 +27,15 @@ class _Conv(Layer):
         """Kernel, strides, padding, bias, activation."""
         input_dim: int = field(REQUIRED, 'Channels of the input.', least=1)
         kernel_size: tuple[int, int] = field((3, 3), 'Height and width of the kernel.', least=1)
-        strides: int | tuple[int, int] = field(1, 'Pixels from one output to the next, both ways, or down and across.',
-                                               least=1)
-        padding: str = field('same', "'same': output size = input size / strides, rounded up; 'valid': whole kernels only.")
+        strides: int | tuple[int, int] = field(1, 'Pixels from one output to the next, both ways, '
+                                                  'or down and across.', least=1)
+        padding: str = field('same', "'same': output size = input size / strides, rounded up; "
+                                     "'valid': whole kernels only.")
         dilation: int = field(1, 'Pixels from one kernel element to the next, both ways.', least=1)
         use_bias: bool = field(True, 'Whether a bias is added.')
         activation: str = field('linear', 'Name in keras.activations.')
-        kernel_initializer: str = field('he_normal', "Name of the initializer of the kernel: Keras', or 'he_normal_fan_out'.")
+        kernel_initializer: str = field('he_normal', 'Name of the initializer of the kernel: '
+                                                     "Keras', or 'he_normal_fan_out'.")
 
         def check(self) -> None:
             """Raises ValueError for an unknown name, or strides together with dilation."""
@@ -40,8 +43,10 @@ class _Conv(Layer):
             activation_fn(self.activation)
             initializer_named(self.kernel_initializer)
             if max(pair(self.strides)) > 1 and self.dilation > 1:
-                raise ValueError(f'strides={self.strides} and dilation={self.dilation}: only one of them can be above 1; '
-                                 'set the other to 1.')
+                raise ValueError(f'strides={self.strides} and dilation={self.dilation}: only one '
+                                 'of them can be above 1; set the other to 1.')
+
+    params: Params
 
     def _biased(self, theta: NestedMap, y: tf.Tensor) -> tf.Tensor:
         """activation(y + b)."""
@@ -49,47 +54,63 @@ class _Conv(Layer):
             y = tf.nn.bias_add(y, tf.cast(theta.b, y.dtype))
         return activation_fn(self.params.activation)(y)
 
-    def _cost(self, x: tf.TensorSpec, channels: int, flops_per_value: float, flops_per_output: float = 0.) -> Cost:
-        """The cost given FLOPs for each value that the (first) convolution computes, and for each output."""
+    def _cost(self, x: tf.TensorSpec, channels: int, flops_per_value: float,
+              flops_per_output: float = 0.) -> Cost:
+        """The cost of the layer with bias and activation.
+
+        Args:
+          x: the input.
+          channels: those of the output.
+          flops_per_value: FLOPs for each pixel that the (first) convolution computes.
+          flops_per_output: FLOPs for each element of the output.
+        """
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         b, height, width, _ = static_shape(x, self.path, 'x')
-        y = tf.TensorSpec([b, *[output_size(n, k, s, p.padding, p.dilation)
-                                for n, k, s in zip((height, width), p.kernel_size, pair(p.strides), strict=True)], channels], x.dtype)
-        computed = b * math.prod(self._computed_sizes((height, width))) if p.dilation > 1 else b * math.prod(y.shape[1:3])
-        flops = computed * flops_per_value + math.prod(y.shape) * (flops_per_output + p.use_bias)
+        sizes = [output_size(size, kernel, stride, p.padding, p.dilation) for size, kernel, stride
+                 in zip((height, width), p.kernel_size, pair(p.strides), strict=True)]
+        y = tf.TensorSpec([b, *sizes, channels], x.dtype)
+
+        computed_sizes = self._computed_sizes((height, width)) if p.dilation > 1 else sizes
+        flops = b * math.prod(computed_sizes) * flops_per_value
+        flops += math.prod(y.shape) * (flops_per_output + p.use_bias)
         return Cost(flops + activation_flops(p.activation, y), self.num_weights, y)
 
     def _computed_sizes(self, sizes: tuple[int, int]) -> list[int]:
-        """The height and the width of what all phases of a dilated convolution compute together."""
+        """The height and width that all phases of a dilated convolution compute together."""
         p = self.params
-        phases = [math.ceil(n / p.dilation) for n in sizes]
+        phases = [math.ceil(size / p.dilation) for size in sizes]
         if p.padding == 'same':
-            return [n * p.dilation for n in phases]
-        return [(n - k + 1) * p.dilation for n, k in zip(phases, p.kernel_size, strict=True)]
+            return [size * p.dilation for size in phases]
+        return [(size - kernel + 1) * p.dilation
+                for size, kernel in zip(phases, p.kernel_size, strict=True)]
 
 
 class Conv2D(_Conv):
     """Convolution, bias, activation; x [b, h, w, input_dim] -> [b, h', w', filters]."""
 
     class Params(_Conv.Params):
-        """Those of a convolution."""
+        """Those of a convolution, and the number of filters."""
         filters: int = field(REQUIRED, 'Channels of the output.', least=1)
 
-    def __init__(self, params: Any, path: str = ''):
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)
         p = self.params
         self.add_weight('w', [*p.kernel_size, p.input_dim, p.filters], p.kernel_initializer)
         if p.use_bias:
             self.add_weight('b', [p.filters], 'zeros')
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         w, padding = tf.cast(theta.w, x.dtype), p.padding.upper()
         if p.dilation > 1:
-            return self._biased(theta, tf.nn.convolution(x, w, padding=padding, dilations=p.dilation))
-        return self._biased(theta, tf.nn.conv2d(x, w, p.strides, padding))
+            y = tf.nn.convolution(x, w, padding=padding, dilations=p.dilation)
+        else:
+            y = tf.nn.conv2d(x, w, p.strides, padding)
+        return self._biased(theta, y)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
         p = self.params
@@ -104,26 +125,35 @@ class _Depthwise(_Conv):
         multiplier: int = field(1, 'Outputs of each channel in the depthwise part.', least=1)
 
         def check(self) -> None:
-            """Raises ValueError for strides that differ, which TensorFlow's kernels do not have."""
+            """Raises ValueError for strides that differ, for which TensorFlow has no kernel."""
             super().check()
             if len(set(pair(self.strides))) > 1:
-                raise ValueError(f"strides={self.strides} of a depthwise convolution: TensorFlow's kernels need the same number down and "
-                                 f'across; use strides={max(pair(self.strides))}, or a Conv2D.')
+                raise ValueError(f'strides={self.strides} of a depthwise convolution: '
+                                 "TensorFlow's kernels need the same number down and across; use "
+                                 f'strides={max(pair(self.strides))}, or a Conv2D.')
+
+    params: Params
+
+    def _depthwise(self, x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+        """The depthwise convolution alone."""
+        p = self.params
+        return tf.nn.depthwise_conv2d(x, tf.cast(w, x.dtype), [1, *pair(p.strides), 1],
+                                      p.padding.upper(), dilations=[p.dilation, p.dilation])
 
 
 class DepthwiseConv2D(_Depthwise):
     """A kernel for each channel; x [b, h, w, C] -> [b, h', w', C * multiplier]."""
 
-    def __init__(self, params: Any, path: str = ''):
+    def __init__(self, params: _Depthwise.Params, path: str = ''):
         super().__init__(params, path)
         p = self.params
         self.add_weight('w', [*p.kernel_size, p.input_dim, p.multiplier], p.kernel_initializer)
         if p.use_bias:
             self.add_weight('b', [p.input_dim * p.multiplier], 'zeros')
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         check_last_dim(x, self.params.input_dim, self.path)
-        return self._biased(theta, _depthwise(x, theta.w, self.params))
+        return self._biased(theta, self._depthwise(x, theta.w))
 
     def cost(self, x: tf.TensorSpec) -> Cost:
         p = self.params
@@ -132,38 +162,42 @@ class DepthwiseConv2D(_Depthwise):
 
 
 class SeparableConv2D(_Depthwise):
-    """A depthwise and then a 1x1 convolution, with no activation between; x [b, h, w, C] -> [b, h', w', filters]."""
+    """A depthwise and then a 1x1 convolution; x [b, h, w, C] -> [b, h', w', filters].
+
+    There is no activation between them.
+    """
 
     class Params(_Depthwise.Params):
-        """Those of a depthwise convolution."""
+        """Those of a depthwise convolution, and the number of filters."""
         filters: int = field(REQUIRED, 'Channels of the output.', least=1)
 
-    def __init__(self, params: Any, path: str = ''):
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)
         p = self.params
-        self.add_weight('w_depthwise', [*p.kernel_size, p.input_dim, p.multiplier], p.kernel_initializer)
-        self.add_weight('w_pointwise', [1, 1, p.input_dim * p.multiplier, p.filters], p.kernel_initializer)
+        channels = p.input_dim * p.multiplier
+        self.add_weight('w_depthwise', [*p.kernel_size, p.input_dim, p.multiplier],
+                        p.kernel_initializer)
+        self.add_weight('w_pointwise', [1, 1, channels, p.filters], p.kernel_initializer)
         if p.use_bias:
             self.add_weight('b', [p.filters], 'zeros')
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         check_last_dim(x, self.params.input_dim, self.path)
-        y = _depthwise(x, theta.w_depthwise, self.params)
-        return self._biased(theta, tf.nn.conv2d(y, tf.cast(theta.w_pointwise, x.dtype), 1, 'VALID'))
+        y = self._depthwise(x, theta.w_depthwise)
+        y = tf.nn.conv2d(y, tf.cast(theta.w_pointwise, x.dtype), 1, 'VALID')
+        return self._biased(theta, y)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
         p = self.params
         channels = p.input_dim * p.multiplier
-        return self._cost(x, p.filters, 2. * math.prod(p.kernel_size) * channels, 2. * channels)
-
-
-def _depthwise(x: tf.Tensor, w: tf.Tensor, p: Any) -> tf.Tensor:
-    return tf.nn.depthwise_conv2d(x, tf.cast(w, x.dtype), [1, *pair(p.strides), 1], p.padding.upper(),
-                                  dilations=[p.dilation, p.dilation])
+        depthwise_flops = 2. * math.prod(p.kernel_size) * channels
+        return self._cost(x, p.filters, depthwise_flops, 2. * channels)
 
 
 def pair(value: int | tuple[int, int]) -> tuple[int, int]:
-    """(down, across) of a number that may stand for both."""
+    """(down, across), given either or one number for both."""
     return (value, value) if isinstance(value, int) else value
 
 
@@ -174,5 +208,7 @@ def check_padding(padding: str) -> None:
 
 
 def output_size(size: int, kernel: int, stride: int, padding: str, dilation: int = 1) -> int:
-    """The height or width that a convolution or pooling makes of one of `size`."""
-    return math.ceil(size / stride) if padding == 'same' else math.ceil((size - (kernel - 1) * dilation) / stride)
+    """The height or width of the result of a convolution or pooling, given that of its input."""
+    if padding == 'same':
+        return math.ceil(size / stride)
+    return math.ceil((size - (kernel - 1) * dilation) / stride)

@@ -2,18 +2,22 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What a layer takes for one batch of the shapes it was asked about.
+    """What a layer takes for one batch of given shapes.
 
-    What it keeps from forward to backward is not said but found: see pricing/residuals.py.
+    What it keeps from the forward to the backward pass is not declared here but found by tracing:
+    see pricing/residuals.py.
 
     Attributes:
-      flops: floating point operations of the forward pass; a multiply-add counts 2, an exp or a divide 1.
-      num_weights: trainable scalars; moving averages are not counted (papers: a parameter is a kernel, bias, scale or offset).
+      flops: floating point operations of the forward pass. A multiply-add counts 2, an exp or a
+        division 1.
+      num_weights: trainable scalars. Moving averages do not count, as in the papers, where a
+        parameter is a kernel, bias, scale or offset.
       outputs: what fprop returns, with tf.TensorSpec in place of tensors.
     """
     flops: float
@@ -21,10 +25,10 @@ class Cost:
     outputs: Any = None
 
     def __add__(self, other: Cost) -> Cost:
-        """The cost of this layer and then the other; the outputs are the other's."""
+        """The cost of this layer followed by the other, whose outputs they are."""
         return Cost(self.flops + other.flops, self.num_weights + other.num_weights, other.outputs)
 
 
-def total(costs: list[Cost]) -> Cost:
+def total(costs: Sequence[Cost]) -> Cost:
     """The sum of costs, without outputs."""
-    return Cost(sum(c.flops for c in costs), sum(c.num_weights for c in costs))
+    return Cost(sum(cost.flops for cost in costs), sum(cost.num_weights for cost in costs))

@@ -7,13 +7,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import keras
 import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
+from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import as_rows, check_last_dim, dims, num_rows
@@ -82,7 +82,7 @@ class Activation(Layer):
 
     params: Params
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         """The function of x, of the same shape [..., D]."""
         return activation_fn(self.params.activation)(x)
 
@@ -134,7 +134,7 @@ class Dense(Layer):
         if p.use_bias:
             self.add_weight('b', [p.units], 'zeros')
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         """[..., D] -> [..., U] in the dtype of x.
 
         Raises:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from lingpipe.layers.context import Context
 from lingpipe.layers.nested import NestedMap
 
 _MOMENTS = 'moments'
@@ -48,21 +49,22 @@ class KerasState:
     """The non-trainable weights of a Keras layer.
 
     Attributes:
-      names: of those that are neither trained nor moved by a BatchNormalization.
+      names: the names of the weights that are neither trained nor moved by a BatchNormalization.
     """
 
     def __init__(self, path: str, keras_layer: Any, variables: Mapping[str, Any]):
         """
         Args:
-          path: of the KerasLayer, for errors.
-          keras_layer: built.
-          variables: name -> Keras variable, of all its weights.
+          path: the path of the KerasLayer, for errors.
+          keras_layer: the Keras layer, built.
+          variables: name -> Keras variable, for all its weights.
 
         Raises:
           ValueError: a BatchNormalization is `synchronized`.
         """
         self._path = path
-        self._norms = [layer for layer in keras_layer._flatten_layers() if _has_known_moments(layer)]
+        self._norms = [layer for layer in keras_layer._flatten_layers()
+                       if _has_known_moments(layer)]
         self._variables = dict(variables)
         self._names_of_norms = [_names_of(norm.non_trainable_variables, variables)
                                 for norm in self._norms]
@@ -80,8 +82,8 @@ class KerasState:
         """Yields a list that receives BatchNormalizations' moments, in the order of their calls."""
         moments: list[Moments] = []
 
-        def recorder(index: int, norm: Any) -> Any:
-            """Returns the function that computes the norm's moments as Keras does, and notes them."""
+        def recorder(index: int, norm: Any) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
+            """Returns a function that computes the norm's moments as Keras does, and notes them."""
             def record(inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
                 mean, variance = type(norm)._moments(norm, inputs, mask)
                 num_channels = inputs.shape[norm.axis]
@@ -96,7 +98,7 @@ class KerasState:
                 stack.enter_context(_computing_moments_by(norm, recorder(index, norm)))
             yield moments
 
-    def emit_moments(self, ctx: Any, moments: Iterable[Moments]) -> None:
+    def emit_moments(self, ctx: Context, moments: Iterable[Moments]) -> None:
         """Emits what was recorded.
 
         Raises:
@@ -106,8 +108,9 @@ class KerasState:
         for call, (index, mean, variance, weight) in enumerate(moments):
             if ctx.gather is not None:
                 raise ValueError(
-                    f"{self._path}: cross_replica_batch_norm does not reach Keras' BatchNormalization; "
-                    'use layers.BatchNorm, or set pipeline.cross_replica_batch_norm=False.')
+                    f"{self._path}: cross_replica_batch_norm does not reach Keras' "
+                    'BatchNormalization; use layers.BatchNorm, or set '
+                    'pipeline.cross_replica_batch_norm=False.')
             check_is_outside_loops(self._path, mean)
             ctx.emit_moments(self._path, f'{_MOMENTS}_{call}_{index}', mean, variance, weight)
 
@@ -140,14 +143,15 @@ def _computing_moments_by(norm: Any, function: Callable[..., Any]) -> Iterator[N
 def depends_on(tensor: tf.Tensor, sources: Iterable[tf.Tensor]) -> bool:
     """Whether a tensor of a graph is a function of one of the sources."""
     wanted = {source.name for source in sources}
-    seen, stack = set(), [tensor]
+    seen_ops: set[str] = set()
+    stack = [tensor]
     while stack:
-        one = stack.pop()
-        if one.name in wanted:
+        ancestor = stack.pop()
+        if ancestor.name in wanted:
             return True
-        if one.op.name not in seen:
-            seen.add(one.op.name)
-            stack.extend(one.op.inputs)
+        if ancestor.op.name not in seen_ops:
+            seen_ops.add(ancestor.op.name)
+            stack.extend(ancestor.op.inputs)
     return False
 
 
@@ -155,9 +159,9 @@ def check_is_outside_loops(path: str, tensor: tf.Tensor) -> None:
     """Raises ValueError if a tensor was made in a loop's body, outside of which it has no value."""
     if not tf.executing_eagerly() and tensor.graph is not tf.compat.v1.get_default_graph():
         raise ValueError(
-            f'{path}: the Keras layer changes its state inside a loop over time, of which a pipeline '
-            'sees only the end; use a layer that does not, such as one BatchNormalization for all '
-            'positions.')
+            f'{path}: the Keras layer changes its state inside a loop over time, of which a '
+            'pipeline sees only the end; use a layer that does not, such as one '
+            'BatchNormalization for all positions.')
 
 
 def _has_known_moments(layer: Any) -> bool:

@@ -1,7 +1,7 @@
 """Nested named values: what layers read and write, and what theta is made of.
 
-A nested value is a tensor (or any leaf) or a dict of nested values with string keys. tf.nest agrees with
-the functions here on the order of leaves (sorted keys), but this file needs no TensorFlow.
+A nested value is a tensor (or any leaf), or a dict of nested values with string keys. The functions
+here and tf.nest agree on the order of leaves (sorted keys), but this file needs no TensorFlow.
 """
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ class NestedMap(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f'no entry {name!r}; there are: {", ".join(sorted(self)) or "none"}') from None
+            raise AttributeError(f'no entry {name!r}; there are: '
+                                 f'{", ".join(sorted(self)) or "none"}') from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
 
 
 def flatten(value: Any, path: str = '') -> Iterator[tuple[str, Any]]:
-    """Yields (path, leaf) in sorted order of keys; the path of a bare leaf is ''. None and {} have no leaves."""
+    """Yields (path, leaf) in sorted order of keys; the path of a bare leaf is ''.
+
+    None and {} have no leaves.
+    """
     if isinstance(value, dict):
         for key in sorted(value):
             yield from flatten(value[key], f'{path}/{key}' if path else key)
@@ -37,9 +41,10 @@ def leaves(value: Any) -> list[Any]:
 
 
 def map_leaves(fn: Callable[..., Any], value: Any, *others: Any) -> Any:
-    """The same structure with fn(leaf, *leaves of others at the same place) in place of every leaf."""
+    """The same structure with fn(leaf, *leaves of others at the same place) for every leaf."""
     if isinstance(value, dict):
-        return type(value)((key, map_leaves(fn, value[key], *[other[key] for other in others])) for key in value)
+        return type(value)((key, map_leaves(fn, value[key], *[other[key] for other in others]))
+                           for key in value)
     return None if value is None else fn(value, *others)
 
 
@@ -49,8 +54,8 @@ def pack_like(structure: Any, flat: list[Any]) -> Any:
 
     def build(value: Any) -> Any:
         if isinstance(value, dict):
-            made = {key: build(value[key]) for key in sorted(value)}
-            return type(value)((key, made[key]) for key in value)
+            built = {key: build(value[key]) for key in sorted(value)}
+            return type(value)((key, built[key]) for key in value)
         return None if value is None else next(items)
 
     packed = build(structure)

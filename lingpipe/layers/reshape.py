@@ -1,13 +1,13 @@
-"""Flatten, Reshape, Cast: the same numbers in another shape or dtype."""
+"""Flatten, Reshape and Cast: the same numbers in another shape or dtype."""
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
+from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import dims
@@ -17,14 +17,15 @@ from lingpipe.layers.static_shapes import static_shape
 class Flatten(Layer):
     """[b, ...] -> [b, product of the rest]."""
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         """[b, ...] -> [b, D]; b may be unknown, the rest must be known."""
-        return tf.reshape(x, [dims(x)[0], math.prod(static_shape(x[0], self.path, 'an example of x'))])
+        example_shape = static_shape(x[0], self.path, 'an example of x')
+        return tf.reshape(x, [dims(x)[0], math.prod(example_shape)])
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """Nothing: a view."""
-        b, *rest = static_shape(x, self.path, 'x')
-        return Cost(0., 0, tf.TensorSpec([b, math.prod(rest)], x.dtype))
+        """Nothing is computed: the result is a view."""
+        b, *example_shape = static_shape(x, self.path, 'x')
+        return Cost(0., 0, tf.TensorSpec([b, math.prod(example_shape)], x.dtype))
 
 
 class Reshape(Layer):
@@ -34,21 +35,25 @@ class Reshape(Layer):
         """The new shape."""
         shape: tuple[int, ...] = field(REQUIRED, 'The dimensions of one example.', least=1)
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+    params: Params
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         """[b, ...] -> [b, *shape]. Raises ValueError if the products differ."""
         self._check(static_shape(x[0], self.path, 'an example of x'))
         return tf.reshape(x, [dims(x)[0], *self.params.shape])
 
     def cost(self, x: tf.TensorSpec) -> Cost:
-        """Nothing: a view."""
-        b, *rest = static_shape(x, self.path, 'x')
-        self._check(rest)
+        """Nothing is computed: the result is a view."""
+        b, *example_shape = static_shape(x, self.path, 'x')
+        self._check(example_shape)
         return Cost(0., 0, tf.TensorSpec([b, *self.params.shape], x.dtype))
 
-    def _check(self, example: list[int]) -> None:
-        if math.prod(example) != math.prod(self.params.shape):
-            raise ValueError(f'{self.path}: an example of x is {example}, which is no {list(self.params.shape)}: the products must '
-                             'be equal; correct Params.shape.')
+    def _check(self, example_shape: list[int]) -> None:
+        """Raises ValueError unless an example has as many elements as Params.shape."""
+        if math.prod(example_shape) != math.prod(self.params.shape):
+            raise ValueError(f'{self.path}: an example of x is {example_shape}, which is no '
+                             f'{list(self.params.shape)}: the products must be equal; correct '
+                             'Params.shape.')
 
 
 class Cast(Layer):
@@ -65,10 +70,13 @@ class Cast(Layer):
             try:
                 tf.as_dtype(self.dtype)
             except TypeError:
-                raise ValueError(f"dtype={self.dtype!r} is no dtype of TensorFlow; write 'bfloat16' or 'float32'.") from None
+                raise ValueError(f'dtype={self.dtype!r} is no dtype of TensorFlow; '
+                                 "write 'bfloat16' or 'float32'.") from None
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
-        """x in Params.dtype; any shape."""
+    params: Params
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
+        """x of any shape in Params.dtype."""
         return tf.cast(x, self.params.dtype)
 
     def cost(self, x: tf.TensorSpec) -> Cost:

@@ -1,19 +1,18 @@
-"""Shapes inside fprop: dimensions that are known stay numbers, others become scalar tensors."""
+"""Shapes inside fprop: known dimensions stay numbers, others become scalar tensors."""
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.layers.static_shapes import static_shape
 
 
-def dims(x: tf.Tensor) -> list[Any]:
-    """The dimensions of x: an int where it is known, else a scalar int32 tensor."""
-    known = x.shape.as_list()
+def dims(x: tf.Tensor) -> list[int | tf.Tensor]:
+    """The dimensions of x: an int where one is known, otherwise an int32 scalar tensor."""
+    known: list[int | None] = x.shape.as_list()
     if None not in known:
-        return known
+        return list(known)
     dynamic = tf.shape(x)
     return [dynamic[i] if n is None else n for i, n in enumerate(known)]
 
@@ -23,13 +22,13 @@ def as_rows(x: tf.Tensor) -> tf.Tensor:
     return x if x.shape.rank == 2 else tf.reshape(x, [-1, x.shape[-1]])
 
 
-def num_rows(x: Any, path: str, what: str = 'x') -> int:
-    """The product of all dimensions but the last; they must be known."""
+def num_rows(x: tf.Tensor | tf.TensorSpec, path: str, what: str = 'x') -> int:
+    """The product of all dimensions but the last. Raises ValueError if one is unknown."""
     return math.prod(static_shape(x, path, what)[:-1])
 
 
-def check_last_dim(x: Any, dim: int, path: str, what: str = 'x') -> None:
+def check_last_dim(x: tf.Tensor | tf.TensorSpec, dim: int, path: str, what: str = 'x') -> None:
     """Raises ValueError unless the last dimension of x is `dim`."""
     if x.shape.rank is None or x.shape.rank == 0 or x.shape[-1] != dim:
-        raise ValueError(f'{path}: {what} is {x.shape}, but its last dimension must be {dim}, as the Params say; '
-                         'correct the Params or the layer that writes it.')
+        raise ValueError(f'{path}: {what} is {x.shape}, but its last dimension must be {dim}, as '
+                         'the Params say; correct the Params or the layer that writes it.')
