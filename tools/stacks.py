@@ -40,7 +40,9 @@ class Delay(Layer):
         forward_ms: float = field(REQUIRED, 'Milliseconds of a forward.', least=0)
         backward_ms: float = field(REQUIRED, 'Milliseconds of a backward.', least=0)
 
-    def __init__(self, params: Delay.Params, path: str = ''):
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)
         self.add_weight('scale', [], 'ones')
 

@@ -139,7 +139,7 @@ class MultiHeadAttention(Layer):
 
     # Decoding: x [n, k, D], one position of k hypotheses of each of n sentences.
 
-    def prepare(self, theta: NestedMap, ctx: DecodingContext, memory: tf.Tensor | None = None,
+    def prepare(self, theta: NestedMap, ctx: Context, memory: tf.Tensor | None = None,
                 mask: tf.Tensor | None = None) -> NestedMap:
         """Keys and values of the memory, k and v [n, H, S, h], and mask [n, S] if there is one.
 

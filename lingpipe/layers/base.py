@@ -220,7 +220,7 @@ class Layer(Configurable):
     # Whether decode returns the best next ids: NestedMap(log_sum, values, ids), as Logits does.
     gives_candidates = False
 
-    def prepare(self, theta: NestedMap, ctx: DecodingContext, *args: Any,
+    def prepare(self, theta: NestedMap, ctx: Context, *args: Any,
                 **inputs: Any) -> NestedMap:
         """Precomputes, once per sentence, what `decode` needs that does not depend on the target.
 

@@ -238,7 +238,7 @@ class TransformerDecoderLayer(_TransformerLayer):
 
     # Decoding.
 
-    def prepare(self, theta: NestedMap, ctx: DecodingContext, memory: tf.Tensor | None = None,
+    def prepare(self, theta: NestedMap, ctx: Context, memory: tf.Tensor | None = None,
                 memory_mask: tf.Tensor | None = None) -> NestedMap:
         """Keys and values of the memory, if there is one."""
         self._check_memory(memory)

@@ -52,6 +52,8 @@ class Stem(ConvNorm):
     class Params(ConvNorm.Params):
         min_size: int = field(1, 'Least height and width of the images.', least=1)
 
+    params: Params
+
     def _check(self, x: Any) -> None:
         if x.shape.rank != 4 or min(x.shape[1:3]) < self.params.min_size:
             raise ValueError(f"{self.path}: the images are {x.shape}, but the network's strides need [b, h, w, channels] with h and w "
@@ -79,17 +81,19 @@ class AmoebaCell(Sequential):
         has_whole_combinations: bool = field(False, 'Whether a pipeline must not cut inside a combination.')
         is_torchgpipe: bool = field(False, 'See AmoebaNet.Params.')
 
-    def __init__(self, params: Any, path: str = ''):
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
         super().__init__(with_layers(params, _cell_layers(params)), path)
 
     @staticmethod
-    def table(p: Any) -> CellTable:
+    def table(p: AmoebaCell.Params) -> CellTable:
         """The table of the cell that the Params describe."""
         architecture = ARCHITECTURES[p.architecture]
         return architecture.reduction if p.is_reduction else architecture.normal
 
     @classmethod
-    def output(cls, p: Any) -> State:
+    def output(cls, p: AmoebaCell.Params) -> State:
         """What the cell writes."""
         return State(name=p.name, dim=p.dim * len(cls.table(p).outputs), reduction=p.previous.reduction * (2 if p.is_reduction else 1))
 
@@ -142,11 +146,13 @@ class AmoebaNet(Sequential):
                                  f'which averages windows of {AUXILIARY_SIZE}x{AUXILIARY_SIZE}; use images of {enough} pixels or more, or '
                                  'auxiliary_image_size=0: no such head.')
 
-    def __init__(self, params: Any, path: str = ''):
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
         super().__init__(with_layers(params, _network_layers(params.validate())), path)
 
 
-def _cell_layers(p: Any) -> list[Layer.Params]:
+def _cell_layers(p: AmoebaCell.Params) -> list[Layer.Params]:
     table = AmoebaCell.table(p)
     newer, older = p.previous, p.before_previous
     states = [State(name=f'{p.name}.s0', dim=p.dim, reduction=newer.reduction), older]
@@ -173,12 +179,12 @@ def _cell_layers(p: Any) -> list[Layer.Params]:
     return [*layers, Concat.Params(name='output', reads=outputs, writes=p.name)]
 
 
-def _operation(p: Any, kind: str, state: State, reduction: int) -> Operation.Params:
+def _operation(p: AmoebaCell.Params, kind: str, state: State, reduction: int) -> Operation.Params:
     return Operation.Params(kind=kind, input_dim=state.dim, dim=p.dim, stride=reduction // state.reduction, batch_norm=p.batch_norm,
                             drop_path_rate=p.drop_path_rate, drop_path_steps=p.drop_path_steps, is_torchgpipe=p.is_torchgpipe)
 
 
-def _resized(p: Any, name: str, old: State, new: State, has_relu: bool = True) -> Layer.Params:
+def _resized(p: AmoebaCell.Params, name: str, old: State, new: State, has_relu: bool = True) -> Layer.Params:
     """The layer that reads a state and writes it with the channels and the size of another."""
     fields: dict[str, Any] = {'name': name, 'has_relu': has_relu, 'reads': {'x': old.name}, 'writes': new.name}
     if old.reduction != new.reduction:
@@ -186,7 +192,7 @@ def _resized(p: Any, name: str, old: State, new: State, has_relu: bool = True) -
     return conv_norm(old.dim, new.dim, p.batch_norm, **fields)
 
 
-def _network_layers(p: Any) -> list[Layer.Params]:
+def _network_layers(p: AmoebaNet.Params) -> list[Layer.Params]:
     layers, outputs = _stem(p)
     plan = _cell_plan(p)
     for depth, (name, dim, is_reduction) in enumerate(plan):
@@ -212,7 +218,7 @@ def _network_layers(p: Any) -> list[Layer.Params]:
             Dense.Params(name='dense', input_dim=outputs[-1].dim, units=p.num_classes)]
 
 
-def _stem(p: Any) -> tuple[list[Layer.Params], list[State]]:
+def _stem(p: AmoebaNet.Params) -> tuple[list[Layer.Params], list[State]]:
     is_large = p.stem == 'large'
     strides = 2 if is_large else p.stem_strides
     filters = p.num_filters // 4 if p.is_torchgpipe and is_large else p.stem_filters
@@ -224,7 +230,7 @@ def _stem(p: Any) -> tuple[list[Layer.Params], list[State]]:
     return [stem], [State(name='stem', dim=filters, reduction=strides)]
 
 
-def _cell_plan(p: Any) -> list[tuple[str, int, bool]]:
+def _cell_plan(p: AmoebaNet.Params) -> list[tuple[str, int, bool]]:
     """(name, filters, whether it is a reduction cell) of all cells in order."""
     plan = []
     if p.stem == 'large':
@@ -240,7 +246,7 @@ def _cell_plan(p: Any) -> list[tuple[str, int, bool]]:
     return plan
 
 
-def _auxiliary_size(p: Any, image_size: int) -> int:
+def _auxiliary_size(p: AmoebaNet.Params, image_size: int) -> int:
     """Height and width of what the auxiliary head, and the last reduction cell, read."""
     if p.stem == 'small':
         return math.ceil(math.ceil(image_size / p.stem_strides) / 2)

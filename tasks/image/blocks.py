@@ -13,6 +13,7 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, Params, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.batch_norm import BatchNorm
+from lingpipe.layers.context import Context
 from lingpipe.layers.convolution import Conv2D, output_size
 from lingpipe.layers.cost import Cost, total
 from lingpipe.layers.dense import Activation, Dense, activation_flops
@@ -45,7 +46,7 @@ def with_layers(params: Any, layers: list[Layer.Params]) -> Any:
 class Chain(Layer):
     """Its children in order, each on the result of the one before; subclasses make them in __init__."""
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         self._check(x)
         for name, child in self.children.items():
             x = child.fprop(theta[name], ctx, x)
@@ -70,13 +71,15 @@ class ConvNorm(Chain):
         batch_norm: Norm = field(Norm(), 'Of the result.')
         has_relu: bool = field(True, 'Whether the rectifier comes first.')
 
-    def __init__(self, params: Any, path: str = ''):
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)
         p = self.params
         self.add_child(p.conv, 'conv')
-        self.add_child(p.batch_norm.of(p.conv.filters), 'batch_norm')
+        self.add_child(p.batch_norm.of(p.conv['filters']), 'batch_norm')
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         return super().fprop(theta, ctx, tf.nn.relu(x) if self.params.has_relu else x)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
@@ -102,14 +105,16 @@ class FactorizedReduction(Layer):
         batch_norm: Norm = field(Norm(), 'Of the result.')
         has_relu: bool = field(True, 'Whether a rectifier comes first.')
 
-    def __init__(self, params: Any, path: str = ''):
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)
         p = self.params
         for name, filters in (('even', p.dim // 2), ('odd', p.dim - p.dim // 2)):
             self.add_child(Conv2D.Params(input_dim=p.input_dim, filters=filters, kernel_size=(1, 1), strides=2, use_bias=False), name)
         self.add_child(p.batch_norm.of(p.dim), 'batch_norm')
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         x = tf.nn.relu(x) if self.params.has_relu else x
         odd = tf.pad(x[:, 1:, 1:], [[0, 0], [0, 1], [0, 1], [0, 0]])
         halves = [self.children['even'].fprop(theta.even, ctx, x), self.children['odd'].fprop(theta.odd, ctx, odd)]
@@ -127,7 +132,7 @@ class Concat(Layer):
     def reads(self) -> dict[str, str]:
         return dict(self.params.reads)
 
-    def fprop(self, theta: NestedMap, ctx: Any, **values: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Context, **values: tf.Tensor) -> tf.Tensor:
         return tf.concat([values[key] for key in sorted(values)], -1)
 
     def cost(self, **values: tf.TensorSpec) -> Cost:
@@ -147,7 +152,9 @@ class RampedDropPath(DropPath):
     class Params(DropPath.Params):
         ramp_steps: int = field(REQUIRED, 'Updates until the rate is `rate`.', least=1)
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+    params: Params
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         if not ctx.training:
             return x
         part = tf.minimum(1., tf.cast(ctx.step, tf.float32) / self.params.ramp_steps)
@@ -172,7 +179,9 @@ class AuxiliaryHead(Chain):
         num_classes: int = field(REQUIRED, 'Number of classes.', least=1)
         batch_norm: Norm = field(Norm(), 'After both convolutions.')
 
-    def __init__(self, params: Any, path: str = ''):
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)
         p = self.params
         assert p.input_size >= AUXILIARY_SIZE, p.input_size

@@ -14,6 +14,7 @@ import tensorflow as tf
 from lingpipe.hyperparams import field
 from lingpipe.input import Input
 from lingpipe.layers import CrossEntropyLoss, Dense, Sequential
+from lingpipe.layers.context import Context
 from lingpipe.layers.nested import NestedMap
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
@@ -50,7 +51,9 @@ class AuxiliaryLoss(CrossEntropyLoss):
     class Params(CrossEntropyLoss.Params):
         is_auxiliary: bool = field(True)
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor, labels: tf.Tensor, weight: tf.Tensor,
+    params: Params
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor, labels: tf.Tensor, weight: tf.Tensor,
               other_labels: tf.Tensor | None = None, share: tf.Tensor | None = None) -> None:
         if ctx.training:
             super().fprop(theta, ctx, x, labels, weight, other_labels, share)

@@ -11,12 +11,11 @@ input makes one example at a time.
 """
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from lingpipe.hyperparams import field
 from lingpipe.layers.base import Layer
+from lingpipe.layers.context import Context
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import dims
 
@@ -36,7 +35,9 @@ class Mixup(Layer):
         alpha: float = field(0.2, 'Parameter of the Beta distribution of shares: near 0 they are near 0 or 1, at 1 all are as likely.',
                              above=0)
 
-    def fprop(self, theta: NestedMap, ctx: Any, image: tf.Tensor, label: tf.Tensor, weight: tf.Tensor) -> dict[str, tf.Tensor]:
+    params: Params
+
+    def fprop(self, theta: NestedMap, ctx: Context, image: tf.Tensor, label: tf.Tensor, weight: tf.Tensor) -> dict[str, tf.Tensor]:
         """Raises ValueError if the image is not of floats, or alone in its micro-batch in training."""
         num_examples = dims(image)[0]
         if not image.dtype.is_floating:

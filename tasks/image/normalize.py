@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import field
 from lingpipe.layers.base import Layer
+from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.static_shapes import num_elements, static_shape
@@ -35,7 +36,9 @@ class Normalize(Layer):
                 if not getattr(self, name):
                     raise ValueError(f'{name}=[] is of no channel; give one number for each channel, or one for all.')
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor) -> tf.Tensor:
+    params: Params
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         """Computes in float32. Raises ValueError if the channels are not those of mean and std."""
         p = self.params
         self._check(x)

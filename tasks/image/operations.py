@@ -19,12 +19,12 @@ own. Combination i of a cell reads two states and writes state s, where a cut se
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
+from lingpipe.layers.context import Context
 from lingpipe.layers.convolution import SeparableConv2D
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.dropout import DropPath
@@ -52,12 +52,15 @@ class Operation(Sequential):
                                      least=0)
         is_torchgpipe: bool = field(False, "As torchgpipe's benchmark has it: see AmoebaNet.Params.is_torchgpipe.")
 
-    def __init__(self, params: Any, path: str = ''):
-        value = params.reads.get('x', 'x')
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
+        value, result = params.reads.get('x', 'x'), params.writes
+        assert isinstance(result, str), 'an operation writes one value'
         layers = []
         for i, layer in enumerate(operation_layers(params)):
-            layers.append(layer.set(name=layer.name or f'layer_{i}', reads={'x': value}, writes=params.writes))
-            value = params.writes
+            layers.append(layer.set(name=layer.name or f'layer_{i}', reads={'x': value}, writes=result))
+            value = result
         super().__init__(with_layers(params, layers), path)
 
 
@@ -69,7 +72,9 @@ class Combination(Sequential):
         left: Operation.Params = field(REQUIRED, 'What is done to the left state.')
         right: Operation.Params = field(REQUIRED, 'What is done to the right state.')
 
-    def __init__(self, params: Any, path: str = ''):
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
         layers: list[Layer.Params] = []
         summands = {}
         for side in ('left', 'right'):
@@ -85,7 +90,7 @@ class Combination(Sequential):
 class Sum(Layer):
     """left + right, both [b, h, w, F]."""
 
-    def fprop(self, theta: NestedMap, ctx: Any, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Context, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
         return left + right
 
     def cost(self, left: tf.TensorSpec, right: tf.TensorSpec) -> Cost:
@@ -96,7 +101,7 @@ class Sum(Layer):
         return Cost(float(left.shape.num_elements()), 0, left)
 
 
-def operation_layers(p: Any) -> list[Layer.Params]:
+def operation_layers(p: Operation.Params) -> list[Layer.Params]:
     """The layers of an operation; none if it is the identity.
 
     Raises:
@@ -110,7 +115,7 @@ def operation_layers(p: Any) -> list[Layer.Params]:
     return [*layers, DropPath.Params(name='drop_path', rate=p.drop_path_rate)]
 
 
-def _layers_without_drop_path(p: Any) -> list[Layer.Params]:
+def _layers_without_drop_path(p: Operation.Params) -> list[Layer.Params]:
     kind, norm = p.kind, p.batch_norm
     if kind == 'none':
         if p.stride == 1 and p.input_dim == p.dim:
@@ -131,7 +136,7 @@ def _layers_without_drop_path(p: Any) -> list[Layer.Params]:
                      "size, any number of times; dil_2_ before it), none.")
 
 
-def _bottleneck(p: Any, strides: dict[tuple[int, int], tuple[int, int]]) -> list[Layer.Params]:
+def _bottleneck(p: Operation.Params, strides: dict[tuple[int, int], tuple[int, int]]) -> list[Layer.Params]:
     """1x1 to a quarter of the filters, a convolution of every kernel with its strides, 1x1 back."""
     few, norm = p.dim // 4, p.batch_norm
     if few == 0:
@@ -140,13 +145,13 @@ def _bottleneck(p: Any, strides: dict[tuple[int, int], tuple[int, int]]) -> list
     return [conv_norm(p.input_dim, few, norm), *inner, conv_norm(few, p.dim, norm)]
 
 
-def _pool(p: Any, which: str, size: int) -> list[Layer.Params]:
+def _pool(p: Operation.Params, which: str, size: int) -> list[Layer.Params]:
     is_max = which == 'max' and not (p.is_torchgpipe and size == 3)
     pool = (MaxPool2D if is_max else AvgPool2D).Params(pool_size=(size, size), strides=p.stride)
     return [pool] if p.input_dim == p.dim else [pool, conv_norm(p.input_dim, p.dim, p.batch_norm, has_relu=False)]
 
 
-def _separable(p: Any, dilation: int, size: int, times: int) -> list[Layer.Params]:
+def _separable(p: Operation.Params, dilation: int, size: int, times: int) -> list[Layer.Params]:
     layers: list[Layer.Params] = []
     for i in range(times):
         conv = SeparableConv2D.Params(input_dim=p.dim if i else p.input_dim, filters=p.dim, kernel_size=(size, size),

@@ -30,6 +30,7 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, diff, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.batch_norm import BatchNorm
+from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.dense import Activation, Dense, activation_flops
 from lingpipe.layers.dropout import Dropout
@@ -53,7 +54,7 @@ class SilentNorm(Norm):
 class ResidualSum(Layer):
     """relu(x + shortcut), both [b, h, w, C]."""
 
-    def fprop(self, theta: NestedMap, ctx: Any, x: tf.Tensor, shortcut: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor, shortcut: tf.Tensor) -> tf.Tensor:
         return tf.nn.relu(x + shortcut)
 
     def cost(self, x: tf.TensorSpec, shortcut: tf.TensorSpec) -> Cost:
@@ -86,7 +87,9 @@ class ResNet(Sequential):
         kernel_initializer: str = field('he_normal_fan_out', 'Name of the initializer of all convolutions.')
         dropout_rate: float = field(0., 'Dropout rate before the last layer.', least=0, below=1)
 
-    def __init__(self, params: Any, path: str = ''):
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
         super().__init__(with_layers(params, _layers(params.validate())), path)
 
 

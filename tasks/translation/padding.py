@@ -4,12 +4,11 @@ Shapes: b micro-batch, S time.
 """
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from lingpipe.hyperparams import field
 from lingpipe.layers.base import Layer
+from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.ids import as_indices
 from lingpipe.layers.nested import NestedMap
@@ -24,7 +23,9 @@ class PaddingMask(Layer):
         """The id."""
         padding_id: int = field(0, 'The id of padding.', least=0)
 
-    def fprop(self, theta: NestedMap, ctx: Any, ids: tf.Tensor) -> tf.Tensor:
+    params: Params
+
+    def fprop(self, theta: NestedMap, ctx: Context, ids: tf.Tensor) -> tf.Tensor:
         """[b, S] -> bool [b, S]."""
         return ids != self.params.padding_id
 
@@ -44,7 +45,9 @@ class TokenWeight(Layer):
         padding_id: int = field(0, 'The id of padding.', least=0)
         writes: str | dict[str, str] = field('token_weight')
 
-    def fprop(self, theta: NestedMap, ctx: Any, labels: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+    params: Params
+
+    def fprop(self, theta: NestedMap, ctx: Context, labels: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
         """float32 [b, S]. Raises ValueError for a weight of another shape."""
         return tf.where(as_indices(labels) != self.params.padding_id, expanded(weight, labels.shape, self.path), 0.)
 

@@ -83,7 +83,9 @@ class Transformer(Sequential):
                 raise ValueError("tied='embeddings', but without encoder layers there is one embedding only; use 'none', or 'all' to share "
                                  'it with the softmax.')
 
-    def __init__(self, params: Any, path: str = ''):
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
         if params.layers:
             raise ValueError(f'{type(params).__qualname__}.layers is made from the other fields; leave it empty.')
         p = params.validate()
