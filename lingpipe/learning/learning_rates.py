@@ -1,15 +1,18 @@
 """Learning rates: the rate as a function of the number of updates made so far.
 
-All schedules warm up in the same way, linearly over `warmup_steps` updates, and then follow a Keras schedule:
+All of them warm up in the same way, linearly over `warmup_steps` updates, and then follow a Keras
+schedule:
 
-    rate(s) = peak * (s + 1) / warmup_steps       for s < warmup_steps   (so that the first update is not lost)
+    rate(s) = peak * (s + 1) / warmup_steps       for s < warmup_steps
     rate(s) = decay(s - warmup_steps)             from then on; decay(0) = peak
 
-so `decay_steps` counts from the end of the warm-up. Only Piecewise names steps of the training itself.
+It is s + 1, so that the first update has an effect. `decay_steps` counts from the end of the
+warm-up. Only Piecewise names steps of the run itself.
 """
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypeAlias
 
 import keras
 import tensorflow as tf
@@ -18,30 +21,36 @@ from lingpipe.hyperparams import REQUIRED, Configurable, field
 
 keras_schedules = keras.optimizers.schedules
 
+Decay: TypeAlias = Callable[[tf.Tensor], tf.Tensor]
+"""Updates since the end of the warm-up -> rate; a Keras LearningRateSchedule is one."""
+
 
 class Schedule(Configurable):
-    """The base of schedules. Subclasses give `peak` and `decay`, or override `__call__`."""
+    """The base of learning rates. Subclasses give `peak` and `decay`, or override `__call__`."""
 
     class Params(Configurable.Params):
-        """The warm-up, which every schedule has."""
+        """The warm-up, which every learning rate has."""
         warmup_steps: int = field(0, 'Updates of linear warm-up; 0: none.', least=0)
+
+    params: Params
 
     @property
     def peak(self) -> float:
         """The rate at the end of the warm-up."""
         raise NotImplementedError(f'{type(self).__name__} has no peak')
 
-    def decay(self) -> Any:
-        """A keras.optimizers.schedules.LearningRateSchedule of the updates since the end of the warm-up."""
+    def decay(self) -> Decay:
+        """The rate from the end of the warm-up on."""
         raise NotImplementedError(f'{type(self).__name__} has no decay')
 
     def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
-        """The rate of the update after `step` updates: a float32 scalar. Works in a graph and outside."""
+        """The rate of the update after `step` updates, a float32 scalar, in a graph or outside."""
         s = tf.cast(step, tf.float32)
         if not self.params.warmup_steps:
             return tf.cast(self.decay()(s), tf.float32)
         warmup = float(self.params.warmup_steps)
-        return tf.where(s < warmup, self.peak * (s + 1.) / warmup, self.decay()(tf.maximum(s - warmup, 0.)))
+        rate_after_warmup = self.decay()(tf.maximum(s - warmup, 0.))
+        return tf.where(s < warmup, self.peak * (s + 1.) / warmup, rate_after_warmup)
 
 
 class Constant(Schedule):
@@ -51,18 +60,20 @@ class Constant(Schedule):
         """The rate."""
         rate: float = field(REQUIRED, 'The learning rate.', least=0)
 
+    params: Params
+
     @property
     def peak(self) -> float:
         """The rate."""
         return self.params.rate
 
-    def decay(self) -> Any:
-        """None: a function that returns the rate for every step."""
+    def decay(self) -> Decay:
+        """A function that returns the rate for every step."""
         return lambda s: tf.fill(tf.shape(s), self.peak)
 
 
 class _Decaying(Schedule):
-    """The fields of schedules that fall from a peak in a given time."""
+    """The fields of learning rates that fall from a peak in a given time."""
 
     class Params(Schedule.Params):
         """Where the decay begins and how long it takes."""
@@ -71,6 +82,8 @@ class _Decaying(Schedule):
         decay_steps: int = field(REQUIRED, 'Updates, after the warm-up, that the decay takes.',
                                  least=1)
 
+    params: Params
+
     @property
     def peak(self) -> float:
         """The rate."""
@@ -78,17 +91,23 @@ class _Decaying(Schedule):
 
 
 class Cosine(_Decaying):
-    """Half a cosine from `rate` to `final_fraction * rate` (Loshchilov and Hutter, arXiv:1608.03983, without restarts)."""
+    """Half a cosine from `rate` to `final_fraction * rate`.
+
+    Loshchilov and Hutter, arXiv:1608.03983, without restarts.
+    """
 
     class Params(_Decaying.Params):
         """Where the cosine ends."""
         final_fraction: float = field(0.0, 'The rate after the decay, as a fraction of the peak.',
                                       least=0)
 
-    def decay(self) -> Any:
+    params: Params
+
+    def decay(self) -> Decay:
         """Keras' CosineDecay."""
         p = self.params
-        return keras_schedules.CosineDecay(p.rate, p.decay_steps, alpha=p.final_fraction)
+        decay: Decay = keras_schedules.CosineDecay(p.rate, p.decay_steps, alpha=p.final_fraction)
+        return decay
 
 
 class Exponential(_Decaying):
@@ -96,14 +115,19 @@ class Exponential(_Decaying):
 
     class Params(_Decaying.Params):
         """The factor, and whether it comes at once."""
-        decay_factor: float = field(REQUIRED, 'The factor that `decay_steps` updates multiply the rate by.',
-                                    above=0)
-        staircase: bool = field(False, 'Whether the rate falls once every decay_steps updates, not a little in each.')
+        decay_factor: float = field(REQUIRED, 'The factor that `decay_steps` updates multiply the '
+                                              'rate by.', above=0)
+        staircase: bool = field(False, 'Whether the rate falls once every decay_steps updates, '
+                                       'not a little in each.')
 
-    def decay(self) -> Any:
+    params: Params
+
+    def decay(self) -> Decay:
         """Keras' ExponentialDecay."""
         p = self.params
-        return keras_schedules.ExponentialDecay(p.rate, p.decay_steps, p.decay_factor, p.staircase)
+        decay: Decay = keras_schedules.ExponentialDecay(
+            p.rate, p.decay_steps, p.decay_factor, p.staircase)
+        return decay
 
 
 class Polynomial(_Decaying):
@@ -114,10 +138,13 @@ class Polynomial(_Decaying):
         final_rate: float = field(0.0, 'The rate after the decay.', least=0)
         power: float = field(1.0, 'The exponent; 1 is a straight line.', above=0)
 
-    def decay(self) -> Any:
+    params: Params
+
+    def decay(self) -> Decay:
         """Keras' PolynomialDecay."""
         p = self.params
-        return keras_schedules.PolynomialDecay(p.rate, p.decay_steps, p.final_rate, p.power)
+        decay: Decay = keras_schedules.PolynomialDecay(p.rate, p.decay_steps, p.final_rate, p.power)
+        return decay
 
 
 class Linear(_Decaying):
@@ -127,15 +154,20 @@ class Linear(_Decaying):
         """Where the line ends."""
         final_rate: float = field(0.0, 'The rate after the decay.', least=0)
 
-    def decay(self) -> Any:
+    params: Params
+
+    def decay(self) -> Decay:
         """Keras' PolynomialDecay of power 1."""
-        return keras_schedules.PolynomialDecay(self.params.rate, self.params.decay_steps, self.params.final_rate)
+        p = self.params
+        decay: Decay = keras_schedules.PolynomialDecay(p.rate, p.decay_steps, p.final_rate)
+        return decay
 
 
 class InverseSquareRoot(Schedule):
-    """rate * min((s+1) / warmup_steps, sqrt(warmup_steps / (s+1))): the Transformer's (arXiv:1706.03762, equation 3).
+    """rate * min((s+1) / warmup_steps, sqrt(warmup_steps / (s+1))).
 
-    The paper's own peak is (model_dim * warmup_steps)^-0.5.
+    This is the Transformer's (arXiv:1706.03762, equation 3). The paper's own peak is
+    (model_dim * warmup_steps)^-0.5.
     """
 
     class Params(Schedule.Params):
@@ -144,36 +176,52 @@ class InverseSquareRoot(Schedule):
                             least=0)
         warmup_steps = field(4000, 'Updates of linear warm-up.', least=1)
 
+    params: Params
+
     def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
         s, warmup = tf.cast(step, tf.float32) + 1., float(self.params.warmup_steps)
         return self.params.rate * tf.minimum(s / warmup, tf.sqrt(warmup / s))
 
 
 class Piecewise(Schedule):
-    """rates[0] at first, and rates[i + 1] from step boundaries[i] on; steps count from the start of the training."""
+    """rates[0] at first, and rates[i + 1] from step boundaries[i] on.
+
+    Steps count from the start of the run.
+    """
 
     class Params(Schedule.Params):
         """The rates, and the steps between them."""
-        boundaries: tuple[int, ...] = field(REQUIRED, 'Numbers of updates after which the rate changes, growing.',
-                                            least=1)
+        boundaries: tuple[int, ...] = field(REQUIRED, 'Numbers of updates after which the rate '
+                                                      'changes, growing.', least=1)
         rates: tuple[float, ...] = field(REQUIRED, 'The rates: one more than boundaries.', least=0)
 
         def check(self) -> None:
-            """Raises ValueError unless boundaries grow, begin after the warm-up, and are one fewer than rates."""
+            """Raises ValueError unless boundaries and rates go together.
+
+            The boundaries grow, begin after the warm-up, and are one fewer than the rates.
+            """
             super().check()
             if len(self.rates) != len(self.boundaries) + 1 or not self.boundaries:
-                raise ValueError(f'{len(self.boundaries)} boundaries and {len(self.rates)} rates: give one boundary or more, and one '
-                                 'rate more than boundaries (for a single rate, use Constant)')
-            if list(self.boundaries) != sorted(set(self.boundaries)) or self.boundaries[0] <= self.warmup_steps:
-                raise ValueError(f'boundaries={list(self.boundaries)} must grow and be above warmup_steps={self.warmup_steps}')
+                raise ValueError(f'{len(self.boundaries)} boundaries and {len(self.rates)} rates: '
+                                 'give one boundary or more, and one rate more than boundaries '
+                                 '(for a single rate, use Constant)')
+            is_growing = list(self.boundaries) == sorted(set(self.boundaries))
+            if not is_growing or self.boundaries[0] <= self.warmup_steps:
+                raise ValueError(f'boundaries={list(self.boundaries)} must grow and be above '
+                                 f'warmup_steps={self.warmup_steps}')
+
+    params: Params
 
     @property
     def peak(self) -> float:
         """The first rate."""
         return self.params.rates[0]
 
-    def decay(self) -> Any:
+    def decay(self) -> Decay:
         """Keras' PiecewiseConstantDecay."""
-        # Keras changes the rate after a boundary, we at it; Keras sees the steps since the end of the warm-up.
-        boundaries = [float(b - 1 - self.params.warmup_steps) for b in self.params.boundaries]
-        return keras_schedules.PiecewiseConstantDecay(boundaries, list(self.params.rates))
+        p = self.params
+        # Keras changes the rate after a boundary, lingpipe at it. Keras sees the steps since the
+        # end of the warm-up.
+        boundaries = [float(boundary - 1 - p.warmup_steps) for boundary in p.boundaries]
+        decay: Decay = keras_schedules.PiecewiseConstantDecay(boundaries, list(p.rates))
+        return decay

@@ -1,17 +1,21 @@
 """Optimizers: Params for those of keras.optimizers.
 
-The fields of a class are the arguments of the Keras class it names, so a new one is three lines and its fields:
+The fields of a class are the arguments of the Keras class that it names, so a new one takes three
+lines and its fields:
 
     class Ftrl(Optimizer):
         keras_class = keras.optimizers.Ftrl
         class Params(Optimizer.Params):
             beta: float = field(0.0, 'As in Keras.')
 
-All of Keras' are here but two, which wrap other optimizers: the Learner scales, skips and divides by itself. An optimizer
-gives the numbers of `keras.Model.train_on_batch`, or is refused, with one exception. If an id occurs several times in a
-mini-batch, the gradient of its row of an embedding is their sum, as for any other weight, and as in Keras 2 and in Keras with
-a dense gradient (`one_hot(ids) @ table`); Keras 3 on TensorFlow gives optimizers the occurrences one by one, so that all but
-SGD and Lion add up the squares of each and not the square of the sum.
+All of Keras' are here but two, which wrap other optimizers: the Learner itself scales, skips and
+divides gradients.
+
+An optimizer gives the numbers of `keras.Model.train_on_batch`, or is refused, with one exception.
+If an id occurs several times in a mini-batch, the gradient of its row of an embedding is the sum
+over the occurrences, as for any other weight, and as in Keras 2 and in Keras with a dense gradient
+(`one_hot(ids) @ table`). Keras 3 on TensorFlow gives optimizers the occurrences one by one, so that
+all but SGD and Lion add up the squares of each and not the square of the sum.
 """
 from __future__ import annotations
 
@@ -24,38 +28,53 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import Configurable, field, fields_of
 
-# What the Learner does in their stead. An optimizer with its own way of it would give other numbers than Keras.
-_NOT_CALLED = ('apply', 'apply_gradients', '_backend_apply_gradients', 'scale_loss', 'finalize_variable_values')
+# Methods in whose place the Learner acts. An optimizer that overrides one would give other numbers
+# than in Keras.
+_NOT_CALLED = ('apply', 'apply_gradients', '_backend_apply_gradients', 'scale_loss',
+               'finalize_variable_values')
 
 
 class Optimizer(Configurable):
-    """Makes the Keras optimizer that its Params describe. Learning rate and weight decay belong to the Learner."""
+    """Makes the Keras optimizer that its Params describe.
+
+    The learning rate and weight decay belong to the Learner.
+    """
 
     keras_class: ClassVar[Any] = None
-    copied_slots: ClassVar[tuple[str, ...]] = ()   # those that begin as copies of the weights, as LayerLearner.variables names them
+
+    # Slots that begin as copies of the weights, as LayerLearner.variables names them.
+    copied_slots: ClassVar[tuple[str, ...]] = ()
 
     def make(self) -> keras.optimizers.Optimizer:
-        """A new optimizer, not built, for `begin_step` and `update_step`: it has no learning rate of its own.
+        """Returns a new optimizer, not built, that has no learning rate of its own.
+
+        In a step, `begin_step` is called and then its `update_step` for each weight.
 
         Raises:
-          ValueError: Keras refuses the Params, has no such optimizer, or would do more than these two in a step.
+          ValueError: Keras refuses the Params, has no such optimizer, or would do more than these
+            two in a step.
         """
         if self.keras_class is None:
-            raise ValueError(f'Keras {keras.__version__} has no optimizer {type(self).__name__}; install a newer Keras, or use another '
-                             f'optimizer.')
+            raise ValueError(f'Keras {keras.__version__} has no optimizer {type(self).__name__}; '
+                             'install a newer Keras, or use another optimizer.')
         for name in _NOT_CALLED:
             if getattr(self.keras_class, name) is not getattr(keras.optimizers.Optimizer, name):
-                raise ValueError(f'keras.optimizers.{self.keras_class.__name__} has a method {name} of its own, in whose place the Learner '
-                                 f'scales, skips and divides gradients; use the optimizer that it wraps.')
+                raise ValueError(f'keras.optimizers.{self.keras_class.__name__} has a method '
+                                 f'{name} of its own, in whose place the Learner scales, skips and '
+                                 'divides gradients; use the optimizer that it wraps.')
         arguments = {name: getattr(self.params, name) for name in fields_of(self.params)}
-        # A function, since Keras would make a variable of a number.
+        # The rate is a function, since Keras would make a variable of a number.
         return self.keras_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
 
     def check_decay(self, weight_decay: float) -> None:
         """Raises ValueError if the optimizer does not go with the learner's weight decay."""
 
     def check_weight(self, path: str, shape: tf.TensorShape, dtype: tf.DType) -> None:
-        """Raises ValueError if the optimizer cannot train such a weight. Keras keeps slots, and computes, in the dtype of the weight."""
+        """Raises ValueError if the optimizer cannot train such a weight.
+
+        Keras keeps slots, and computes, in the dtype of the weight. With a field that becomes 0, 1
+        or infinity in that dtype, the weight would not train.
+        """
         for name in fields_of(self.params):
             value = getattr(self.params, name)
             if not isinstance(value, float):
@@ -63,14 +82,19 @@ class Optimizer(Configurable):
             with np.errstate(over='ignore', under='ignore'):
                 rounded = float(dtype.as_numpy_dtype(value))
             if rounded != value and rounded in (0., 1., math.inf):
-                raise ValueError(f'{path} is {dtype.name}, in which {name}={value} of {type(self).__name__} is {rounded:g}, so that it '
-                                 f'would not train; use another {name}, or weights of a more exact dtype.')
+                raise ValueError(f'{path} is {dtype.name}, in which {name}={value} of '
+                                 f'{type(self).__name__} is {rounded:g}, so that it would not '
+                                 f'train; use another {name}, or weights of a more exact dtype.')
 
 
-def begin_step(optimizer: keras.optimizers.Optimizer, rate: Any) -> None:
-    """Updates what an optimizer keeps for all weights together, as Nadam does, before the update_step of the first."""
+def begin_step(optimizer: keras.optimizers.Optimizer, rate: tf.Tensor) -> None:
+    """Updates what an optimizer, such as Nadam, keeps for all weights together.
+
+    To be called before the update_step of the first weight.
+    """
+    # Keras has no public way to it.
     if type(optimizer)._backend_update_step is not keras.optimizers.Optimizer._backend_update_step:
-        optimizer._backend_update_step([], [], rate)   # Keras has no public way to it
+        optimizer._backend_update_step([], [], rate)
 
 
 def _given_by_learner() -> float:
@@ -90,7 +114,10 @@ class SGD(Optimizer):
 
 
 class RMSProp(Optimizer):
-    """Tieleman and Hinton, 2012; the optimizer of AmoebaNet. One slot, one more each for momentum and centered."""
+    """Tieleman and Hinton, 2012; the optimizer of AmoebaNet.
+
+    One slot, and one more each for momentum and centered.
+    """
 
     keras_class = keras.optimizers.RMSprop
 
@@ -100,9 +127,10 @@ class RMSProp(Optimizer):
                            least=0, below=1)
         momentum: float = field(0.0, 'Part of the last update that the next one keeps.',
                                 least=0, most=1)
-        epsilon: float = field(1e-7, 'Added to the average of squared gradients, inside the square root.',
-                               above=0)
-        centered: bool = field(False, 'Whether gradients are normalised by their variance, not their second moment.')
+        epsilon: float = field(1e-7, 'Added to the average of squared gradients, inside the '
+                                     'square root.', above=0)
+        centered: bool = field(False, 'Whether gradients are normalised by their variance, not '
+                                      'their second moment.')
 
 
 class Adam(Optimizer):
@@ -114,24 +142,29 @@ class Adam(Optimizer):
         """The arguments of keras.optimizers.Adam."""
         beta_1: float = field(0.9, 'Decay of the first moment.', least=0, below=1)
         beta_2: float = field(0.999, 'Decay of the second moment.', least=0, below=1)
-        epsilon: float = field(1e-7, "Added to the square root of the second moment (the paper's epsilon hat).",
-                               above=0)
-        amsgrad: bool = field(False, 'Whether the largest second moment so far is used (one more slot).')
+        epsilon: float = field(1e-7, "Added to the square root of the second moment (the paper's "
+                                     'epsilon hat).', above=0)
+        amsgrad: bool = field(False, 'Whether the largest second moment so far is used (one more '
+                                     'slot).')
 
 
 class AdamW(Adam):
-    """Loshchilov and Hutter, arXiv:1711.05101: Adam with the Learner's weight_decay, which may then not be 0."""
+    """Loshchilov and Hutter, arXiv:1711.05101: Adam with the Learner's weight_decay, not 0."""
 
     keras_class = keras.optimizers.AdamW
 
     def check_decay(self, weight_decay: float) -> None:
         """Raises ValueError for a weight decay of 0."""
         if not weight_decay:
-            raise ValueError('AdamW with weight_decay=0 is Adam; set weight_decay of the learner (Keras: 0.004), or use Adam')
+            raise ValueError('AdamW with weight_decay=0 is Adam; set weight_decay of the learner '
+                             '(Keras: 0.004), or use Adam')
 
 
 class Adafactor(Optimizer):
-    """Shazeer and Stern, arXiv:1804.04235. In Keras 3 the second moment of a matrix is factored but stored whole too."""
+    """Shazeer and Stern, arXiv:1804.04235.
+
+    In Keras 3, the second moment of a matrix is factored, but stored whole too.
+    """
 
     keras_class = keras.optimizers.Adafactor
 
@@ -140,8 +173,8 @@ class Adafactor(Optimizer):
         beta_2_decay: float = field(-0.8, 'Exponent of the step in the decay of the second moment.',
                                     most=0)
         epsilon_1: float = field(1e-30, 'Added to squared gradients.', above=0)
-        epsilon_2: float = field(1e-3, 'Least root mean square of a weight that scales its updates.',
-                                 above=0)
+        epsilon_2: float = field(1e-3, 'Least root mean square of a weight that scales its '
+                                       'updates.', above=0)
         clip_threshold: float = field(1.0, 'Largest root mean square of an update.', above=0)
 
 
@@ -176,8 +209,8 @@ class Adagrad(Optimizer):
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.Adagrad."""
-        initial_accumulator_value: float = field(0.1, 'What the sum of squared gradients begins with.',
-                                                 least=0)
+        initial_accumulator_value: float = field(0.1, 'What the sum of squared gradients begins '
+                                                      'with.', least=0)
         epsilon: float = field(1e-7, 'Added to that sum, inside the square root.', above=0)
 
 
@@ -212,14 +245,14 @@ class Ftrl(Optimizer):
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.Ftrl."""
-        learning_rate_power: float = field(-0.5, 'Exponent of the sum of squared gradients, 0 or less; 0: a constant rate.',
-                                           least=-1, most=0)
-        initial_accumulator_value: float = field(0.1, 'What the sum of squared gradients begins with.',
-                                                 least=0)
+        learning_rate_power: float = field(-0.5, 'Exponent of the sum of squared gradients, 0 or '
+                                                 'less; 0: a constant rate.', least=-1, most=0)
+        initial_accumulator_value: float = field(0.1, 'What the sum of squared gradients begins '
+                                                      'with.', least=0)
         l1_regularization_strength: float = field(0.0, "The paper's lambda 1.", least=0)
         l2_regularization_strength: float = field(0.0, "The paper's lambda 2.", least=0)
-        l2_shrinkage_regularization_strength: float = field(0.0, 'An L2 term on the weights themselves.',
-                                                            least=0)
+        l2_shrinkage_regularization_strength: float = field(
+            0.0, 'An L2 term on the weights themselves.', least=0)
         beta: float = field(0.0, "The paper's beta.", least=0)
 
 
@@ -236,20 +269,23 @@ class Lamb(Optimizer):
 
 
 class Muon(Optimizer):
-    """Jordan and others, 2024, as in arXiv:2502.16982: matrices by orthogonal updates, with one slot; other weights by Adam, with two.
+    """Jordan and others, 2024, as in arXiv:2502.16982: matrices by orthogonal updates.
 
-    Keras' weight_decay and adam_weight_decay are both the Learner's.
+    Matrices have one slot. Other weights are trained by Adam and have two. Keras' weight_decay and
+    adam_weight_decay are both the Learner's.
     """
 
-    keras_class = getattr(keras.optimizers, 'Muon', None)   # an older Keras has none
+    keras_class = getattr(keras.optimizers, 'Muon', None)  # An older Keras has none.
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.Muon."""
         adam_beta_1: float = field(0.9, "Decay of Adam's first moment.", least=0, below=1)
         adam_beta_2: float = field(0.999, "Decay of Adam's second moment.", least=0, below=1)
         epsilon: float = field(1e-7, "Added to the square root of Adam's second moment.", above=0)
-        exclude_layers: tuple[str, ...] = field((), 'Regular expressions, found in paths of matrices that Adam trains.')
-        exclude_embeddings: bool = field(True, "Whether Adam trains matrices with 'embedding' in their path.")
+        exclude_layers: tuple[str, ...] = field((), 'Regular expressions, found in paths of '
+                                                    'matrices that Adam trains.')
+        exclude_embeddings: bool = field(True, "Whether Adam trains matrices with 'embedding' in "
+                                               'their path.')
         muon_a: float = field(3.4445, 'First coefficient of the Newton-Schulz iteration.')
         muon_b: float = field(-4.7750, 'Second coefficient.')
         muon_c: float = field(2.0315, 'Third coefficient.')
@@ -258,27 +294,30 @@ class Muon(Optimizer):
         momentum: float = field(0.95, 'Part of the momentum that stays.', least=0, below=1)
         ns_steps: int = field(5, 'Newton-Schulz iterations.', least=1, most=100)
         nesterov: bool = field(True, "Whether the momentum is Nesterov's.")
-        rms_rate: float | None = field(0.2, 'Factor on sqrt(max(rows, columns)), which scales updates of matrices; none: no scaling.',
-                                       above=0)
+        rms_rate: float | None = field(0.2, 'Factor on sqrt(max(rows, columns)), which scales '
+                                            'updates of matrices; none: no scaling.', above=0)
 
     def check_weight(self, path: str, shape: tf.TensorShape, dtype: tf.DType) -> None:
         """Raises ValueError for a matrix that is not of float32."""
         super().check_weight(path, shape, dtype)
         if shape.rank == 2 and dtype != tf.float32:
-            raise ValueError(f"{path} is {dtype.name}, and Keras' Muon multiplies matrices with float32 numbers; use float32 weights, or "
-                             f"another optimizer.")
+            raise ValueError(f"{path} is {dtype.name}, and Keras' Muon multiplies matrices with "
+                             'float32 numbers; use float32 weights, or another optimizer.')
 
 
 class ScheduleFreeAdamW(Optimizer):
-    """Defazio and others, arXiv:2405.15682: Adam that averages its weights and needs no decay of the rate. Two slots."""
+    """Defazio and others, arXiv:2405.15682: Adam that averages its weights. Two slots.
 
-    keras_class = getattr(keras.optimizers, 'ScheduleFreeAdamW', None)   # an older Keras has none
+    It needs no decay of the learning rate.
+    """
+
+    keras_class = getattr(keras.optimizers, 'ScheduleFreeAdamW', None)  # An older Keras has none.
     copied_slots = ('momentums',)
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.ScheduleFreeAdamW."""
-        beta_1: float = field(0.9, 'Part of the average in the weights that gradients are taken at.',
-                              above=0, most=1)
+        beta_1: float = field(0.9, 'Part of the average in the weights that gradients are taken '
+                                   'at.', above=0, most=1)
         beta_2: float = field(0.999, 'Decay of the second moment.', least=0, below=1)
         epsilon: float = field(1e-8, 'Added to the square root of the second moment.', above=0)
         warmup_steps: int = field(0, "Updates of the optimizer's own linear warm-up; 0: none.",
