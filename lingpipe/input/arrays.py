@@ -15,47 +15,61 @@ from lingpipe.input.errors import one_sentence
 class ArrayInput(Input):
     """Arrays in memory. Subclasses override `load`."""
 
-    def load(self) -> dict[str, np.ndarray]:
+    def load(self) -> Mapping[str, np.ndarray]:
         """The data: by name, arrays whose first dimension counts the examples. Called once."""
         raise NotImplementedError(f'{type(self).__name__} has no load')
 
     def num_examples(self) -> int:
-        """Rows of the arrays."""
+        """The number of rows of the arrays."""
         return int(next(iter(self._arrays.values())).shape[0])
 
     def read(self, index: tf.Tensor) -> dict[str, Any]:
-        """The rows [n, ...] of index, int64 [n]."""
+        """Returns the rows [n, ...] at index, int64 [n]."""
         return {name: tf.gather(array, index) for name, array in self._arrays.items()}
 
     @functools.cached_property
     def _arrays(self) -> dict[str, tf.Tensor]:
+        """What `load` returned, as tensors.
+
+        Raises:
+          ValueError: it is not a dict of arrays of one length.
+        """
         name = type(self).__name__
         with one_sentence(f'load of {name}'):
-            arrays = self.load()
-        if not isinstance(arrays, Mapping):
-            raise ValueError(f'load of {name} gives {type(arrays).__name__}, but must give a dict of name -> array, as '
-                             "{'image': images, 'label': labels}; return one.")
-        if not arrays:
+            loaded = self.load()
+        if not isinstance(loaded, Mapping):
+            raise ValueError(f'load of {name} gives {type(loaded).__name__}, but must give a dict '
+                             "of name -> array, as {'image': images, 'label': labels}; return one.")
+        if not loaded:
             raise ValueError(f'load of {name} gives no arrays; return a dict of name -> array.')
-        arrays = {key: _checked(array, f'{key!r} of load of {name}') for key, array in arrays.items()}
+        arrays = {key: _checked(value, f'{key!r} of load of {name}')
+                  for key, value in loaded.items()}
         lengths = {key: len(array) for key, array in arrays.items()}
         if len(set(lengths.values())) > 1:
-            raise ValueError(f'the arrays of {name} have different lengths: '
-                             f'{", ".join(f"{key} {n}" for key, n in lengths.items())}; give one row to every example.')
+            listed = ', '.join(f'{key} {length}' for key, length in lengths.items())
+            raise ValueError(f'the arrays of {name} have different lengths: {listed}; give one row '
+                             'to every example.')
         with tf.device('CPU:0'):
             return {key: tf.convert_to_tensor(array) for key, array in arrays.items()}
 
 
-def _checked(array: Any, what: str) -> np.ndarray:
-    """The array; numbers, bools or strings, of one dimension at least."""
+def _checked(value: Any, what: str) -> np.ndarray:
+    """The value as an array of numbers, bools or strings, of one dimension at least.
+
+    Raises:
+      ValueError: it is no such array; the message calls it `what`.
+    """
     try:
-        array = np.asarray(array)
+        array: np.ndarray = np.asarray(value)
     except ValueError as error:
-        raise ValueError(f'{what} is no array: {error}; give every example the same shape.') from error
-    if array.dtype.kind == 'O' and not all(isinstance(value, str | bytes) for value in array.flat):
-        found = next(type(value).__name__ for value in array.flat if not isinstance(value, str | bytes))
-        raise ValueError(f'{what} is an array of Python objects ({found}), but must be of numbers; give it a dtype, '
-                         'and every example the same shape.')
+        raise ValueError(f'{what} is no array: {error}; give every example the same '
+                         'shape.') from error
+    if array.dtype.kind == 'O':
+        others = [item for item in array.flat if not isinstance(item, str | bytes)]
+        if others:
+            raise ValueError(f'{what} is an array of Python objects ({type(others[0]).__name__}), '
+                             'but must be of numbers; give it a dtype, and every example the same '
+                             'shape.')
     if array.dtype.kind not in 'biufcOSUV':
         raise ValueError(f'{what} is of {array.dtype}, but must be of numbers; convert it in load.')
     if array.ndim == 0:

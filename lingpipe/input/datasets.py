@@ -1,7 +1,8 @@
 """TFDSInput: data sets of tensorflow-datasets, by name; the package is imported when one is used.
 
-The prepared files are TFRecords, so they are read by index as in records.py, whatever the slice of the split. Nothing is downloaded
-unless asked for: without a network tensorflow-datasets tries for minutes before it says so.
+The prepared files are TFRecords, so they are read by index as in records.py, whatever the slice of
+the split. Nothing is downloaded unless asked for: without a network, tensorflow-datasets tries for
+minutes before it says so.
 """
 from __future__ import annotations
 
@@ -34,23 +35,32 @@ def import_tfds() -> Any:
 
 
 class TFDSInput(Input):
-    """A data set of tensorflow-datasets. Examples are as the set's own features say; images may need a static shape by preprocess."""
+    """A data set of tensorflow-datasets.
+
+    Examples are as the set's own features say; images may need a static shape by preprocess.
+    """
 
     class Params(Input.Params):
         """Which set, and where it is."""
-        name: str = field(REQUIRED, "As tensorflow-datasets calls it: 'cifar10', 'wmt14_translate/de-en:1.0.0'.")
+        name: str = field(REQUIRED, "The name in tensorflow-datasets: 'cifar10', "
+                                    "'wmt14_translate/de-en:1.0.0'.")
         split: str = field('train', "A split or a part of one: 'train', 'train[:90%]'.")
         data_dir: str | None = field(None, 'Where sets are prepared; none: ~/tensorflow_datasets.')
-        download: bool = field(False, 'Whether a set that is not prepared is downloaded and prepared.')
+        download: bool = field(False, 'Whether a set that is not prepared is downloaded and '
+                                      'prepared.')
 
     params: Params
 
     def num_examples(self) -> int:
-        """Of the split. Raises ValueError for a set that is not prepared and may not be downloaded, or a split that is not there."""
+        """The number of examples in the split.
+
+        Raises:
+          ValueError: the set is not prepared and may not be downloaded, or has no such split.
+        """
         return len(self._records)
 
     def read(self, index: tf.Tensor) -> dict[str, Any]:
-        """The serialised examples, strings [n], of index, int64 [n]."""
+        """Returns the serialised examples, strings [n], at index, int64 [n]."""
         records = self._records
         if isinstance(records, RecordFiles):
             return {'record': records.read(index)}
@@ -62,13 +72,18 @@ class TFDSInput(Input):
 
     @property
     def class_names(self) -> Sequence[str]:
-        """Of the feature 'label', by class; () if it has none."""
-        features = self.features
-        return (getattr(features['label'], 'names', None) or ()) if 'label' in features else ()
+        """The names of the classes of the feature 'label'; () if it has none."""
+        if 'label' not in self.features:
+            return ()
+        return getattr(self.features['label'], 'names', None) or ()
 
     @functools.cached_property
     def builder(self) -> Any:
-        """The tfds.core.DatasetBuilder."""
+        """The tfds.core.DatasetBuilder.
+
+        Raises:
+          ValueError: there is no such set.
+        """
         tfds = import_tfds()
         p = self.params
         try:
@@ -77,43 +92,66 @@ class TFDSInput(Input):
             near = difflib.get_close_matches(p.name.split('/')[0], tfds.list_builders(), 3)
             what = str(error).strip().splitlines()[0]
             hint = f' Is it {" or ".join(near)}?' if near else ''
-            raise ValueError(f'tensorflow-datasets has no {p.name!r}: {what}{hint} A set of your own is found by data_dir, or by its name '
-                             'when its module has been imported.') from error
+            raise ValueError(f'tensorflow-datasets has no {p.name!r}: {what}{hint} A set of your '
+                             'own is found by data_dir, or by its name when its module has been '
+                             'imported.') from error
         if p.download:
             builder.download_and_prepare()
         return builder
 
     @functools.cached_property
     def features(self) -> Any:
-        """The tfds.features.FeaturesDict of what is decoded of an example; a subclass may leave some of the set's out."""
+        """The tfds.features.FeaturesDict of what is decoded of an example.
+
+        A subclass may leave some of the set's features out.
+        """
         return self.builder.info.features
 
     @functools.cached_property
     def _records(self) -> RecordFiles | tf.Tensor:
+        """The serialised examples of the split, in files or in memory."""
         p, builder = self.params, self.builder
         if not builder.is_prepared():
             return self._in_memory()
         if builder.info.file_format.value != 'tfrecord':
-            raise ValueError(f'{p.name} is prepared as {builder.info.file_format.value}, and is read by index from tfrecord only; prepare '
-                             "it with file_format='tfrecord'.")
+            raise ValueError(f'{p.name} is prepared as {builder.info.file_format.value}, and is '
+                             'read by index from tfrecord only; prepare it with '
+                             "file_format='tfrecord'.")
         try:
             instructions = builder.info.splits[p.split].file_instructions
         except (KeyError, ValueError) as error:
-            raise ValueError(f'{p.name} has no split {p.split!r}; it has {", ".join(sorted(builder.info.splits))}.') from error
-        spans = [(i.skip, None if i.take < 0 else i.skip + i.take) for i in instructions]
-        return RecordFiles([str(i.filename) for i in instructions], spans)
+            raise ValueError(f'{p.name} has no split {p.split!r}; it has '
+                             f'{", ".join(sorted(builder.info.splits))}.') from error
+
+        def span(instruction: Any) -> tuple[int, int | None]:
+            first, length = instruction.skip, instruction.take
+            return first, None if length < 0 else first + length
+
+        paths = [str(instruction.filename) for instruction in instructions]
+        return RecordFiles(paths, [span(instruction) for instruction in instructions])
 
     def _in_memory(self) -> tf.Tensor:
-        """All records of a set that has no files of its own, as under tfds.testing.mock_data: strings [n]."""
+        """All records of a set without files, as under tfds.testing.mock_data: strings [n].
+
+        Raises:
+          ValueError: the set should have files, and they are not prepared.
+        """
         p = self.params
         try:
             examples = self.builder.as_dataset(split=p.split, shuffle_files=False)
         except AssertionError as error:
-            raise ValueError(f'{p.name} is not prepared in {self.builder.data_dir}. Where there is a network, run python -c "import '
-                             f"tensorflow_datasets as tfds; tfds.builder('{p.name}', data_dir={p.data_dir!r}).download_and_prepare()\", "
-                             'or set download=True; and copy the directory to machines without one.') from error
-        features = self.features
-        wanted = [{name: example[name] for name in features} for example in examples]
-        records = [features.serialize_example(tf.nest.map_structure(lambda t: t.numpy(), example)) for example in wanted]
+            raise ValueError(f'{p.name} is not prepared in {self.builder.data_dir}. Where there is '
+                             'a network, run python -c "import tensorflow_datasets as tfds; '
+                             f"tfds.builder('{p.name}', "
+                             f'data_dir={p.data_dir!r}).download_and_prepare()", or set '
+                             'download=True; and copy the directory to machines without '
+                             'one.') from error
+
+        def serialized(example: dict[str, Any]) -> Any:
+            wanted = {name: example[name] for name in self.features}
+            values = tf.nest.map_structure(lambda tensor: tensor.numpy(), wanted)
+            return self.features.serialize_example(values)
+
+        records = [serialized(example) for example in examples]
         with tf.device('CPU:0'):
             return tf.constant(np.array(records, object), tf.string, shape=[len(records)])

@@ -11,16 +11,19 @@ from lingpipe.process.error_text import sentence
 
 # What TensorFlow makes of an exception of Python inside tf.numpy_function or tf.py_function.
 _FROM_PYTHON = re.compile(r'(?<![\w.])(\w+): (.*?)\n+Traceback', re.DOTALL)
-# Errors that the data or the code of an input can cause; others tell of lost workers, or that all ends.
-_OF_INPUTS = (tf.errors.InvalidArgumentError, tf.errors.UnknownError, tf.errors.NotFoundError, tf.errors.DataLossError,
-              tf.errors.UnimplementedError, tf.errors.FailedPreconditionError, tf.errors.PermissionDeniedError)
+
+# Errors that the data or the code of an input can cause. Others mean lost workers, or a shutdown.
+_OF_INPUTS = (
+    tf.errors.InvalidArgumentError, tf.errors.UnknownError, tf.errors.NotFoundError,
+    tf.errors.DataLossError, tf.errors.UnimplementedError, tf.errors.FailedPreconditionError,
+    tf.errors.PermissionDeniedError)
 
 
 @contextlib.contextmanager
 def one_sentence(name: str) -> Iterator[None]:
-    """Raises ValueError for what the code of the input called `name` raises.
+    """Raises ValueError for whatever the code of the input called `name` raises.
 
-    An error that is a sentence for people already stays as it is: a ValueError or OSError.
+    A ValueError or OSError is a sentence for people already, and stays as it is.
     """
     try:
         yield
@@ -29,16 +32,19 @@ def one_sentence(name: str) -> Iterator[None]:
     except tf.errors.OpError as error:
         if not isinstance(error, _OF_INPUTS):
             raise
-        found = _FROM_PYTHON.search(error.message)
-        if found and found[1] == 'ValueError':
-            raise ValueError(found[2]) from error
-        what = f'{found[1]}: {found[2]}' if found else sentence(error)
+        from_python = _FROM_PYTHON.search(error.message)
+        if from_python and from_python[1] == 'ValueError':
+            raise ValueError(from_python[2]) from error
+        what = f'{from_python[1]}: {from_python[2]}' if from_python else sentence(error)
         raise ValueError(f'{name} cannot make a mini-batch: {" ".join(what.split())}') from error
     except Exception as error:
-        # Autograph makes a page of what user code raises, which is the context of its own error.
-        own = error.__context__ if hasattr(error.__context__, 'ag_error_metadata') else error
-        if isinstance(own, ValueError | OSError):
-            if own is error:
+        # Autograph turns what user code raises into a page of text. The user's own error is the
+        # context of that.
+        is_from_autograph = hasattr(error.__context__, 'ag_error_metadata')
+        own_error = error.__context__ if is_from_autograph else error
+        if isinstance(own_error, ValueError | OSError):
+            if own_error is error:
                 raise
-            raise ValueError(str(own)) from error
-        raise ValueError(f'{name} cannot be read: its code raises {type(own).__name__}: {" ".join(str(own).split())}') from error
+            raise ValueError(str(own_error)) from error
+        raise ValueError(f'{name} cannot be read: its code raises {type(own_error).__name__}: '
+                         f'{" ".join(str(own_error).split())}') from error

@@ -1,9 +1,9 @@
-"""The first mini-batch of an input, looked at before a training or an evaluation begins."""
+"""The first mini-batch of an input, looked at before a run or an evaluation begins."""
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from lingpipe.input.base import Input
 
@@ -13,13 +13,14 @@ class Bad(Protocol):
 
     @property
     def example(self) -> int:
-        """Its place in the mini-batch."""
+        """The place of the example in the mini-batch."""
 
     def sentence(self, example_name: str = '') -> str:
-        """What is wrong, of an example with that name."""
+        """Says what is wrong, and calls the example by its name."""
 
 
-Check = Callable[[dict[str, Any]], Bad | None]
+Check: TypeAlias = Callable[[dict[str, Any]], Bad | None]
+"""Finds what is wrong with a mini-batch, or nothing."""
 
 
 @contextlib.contextmanager
@@ -33,8 +34,17 @@ def named(name: str) -> Iterator[None]:
         raise OSError(f'{name}: {error}') from error
 
 
-def check_batch(name: str, source: Input, position: int, batch: dict[str, Any], check: Check) -> None:
-    """Raises ValueError, naming input and example, for a mini-batch at a position that the network cannot use."""
+def check_batch(name: str, source: Input, position: int, batch: dict[str, Any],
+                check: Check) -> None:
+    """Raises ValueError, naming input and example, for a mini-batch that the network cannot use.
+
+    Args:
+      name: what the error calls the input.
+      source: the input.
+      position: that of the mini-batch.
+      batch: the mini-batch.
+      check: finds what is wrong.
+    """
     with named(name):
         bad = check(batch)
         if bad is not None:
@@ -43,10 +53,10 @@ def check_batch(name: str, source: Input, position: int, batch: dict[str, Any], 
 
 def first_batch(name: str, source: Input, position: int, batches: Iterator[dict[str, Any]],
                 check: Check) -> dict[str, Any] | None:
-    """The first of `batches`, which begin at a position of the source; None if there is none.
+    """Returns the first of `batches`, which begin at a position of the source, or None.
 
     Raises:
-      ValueError: it cannot be made, or the network cannot use it; begins with `name`.
+      ValueError: it cannot be made, or the network cannot use it. The message begins with `name`.
     """
     with named(name):
         batch = next(batches, None)

@@ -1,4 +1,4 @@
-"""InputMeter: how long the training waits for its input."""
+"""InputMeter: how long a run waits for its input."""
 from __future__ import annotations
 
 import time
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class InputMeter:
-    """An iterator that measures what it takes to get the next item.
+    """An iterator that measures how long it takes to get the next item.
 
         batches = InputMeter(input.dataset(position))
         for batch in batches:
@@ -15,8 +15,8 @@ class InputMeter:
             if step % 100 == 0 and (warning := batches.warning()):
                 logging.warning(warning)
 
-    A wait is what the one who iterates sees: with prefetching it is near 0 while the input keeps up. The first item, for which
-    everything must be started, is not counted.
+    A wait is what the caller sees: with prefetching it is near 0 as long as the input keeps up. The
+    first item, for which everything must be started, is not counted.
     """
 
     def __init__(self, items: Iterable[Any], clock: Callable[[], float] = time.perf_counter):
@@ -41,27 +41,34 @@ class InputMeter:
         return item
 
     def reset(self) -> None:
-        """Begins to measure anew, from now on."""
-        self._started, self._waited, self._num_items = (None if self._started is None else self._clock()), 0., 0
+        """Starts measuring from scratch."""
+        if self._started is not None:
+            self._started = self._clock()
+        self._waited = 0.
+        self._num_items = 0
 
     @property
     def wait_s(self) -> float:
-        """Mean seconds of waiting for an item, since the start or the last reset; 0 before there are any."""
+        """Mean seconds of waiting for an item since the last reset; 0 if there was none."""
         return self._waited / self._num_items if self._num_items else 0.
 
     @property
     def share(self) -> float:
-        """The part of the time, since the start or the last reset, that was spent waiting: 0 to 1."""
+        """The part of the time since the last reset that was spent waiting: 0 to 1."""
         if self._started is None:
             return 0.
         elapsed = self._clock() - self._started
         return self._waited / elapsed if elapsed > 0 else 0.
 
     def warning(self, threshold: float = 0.1) -> str:
-        """A sentence if more than `threshold` of the time was spent waiting, else ''; then measures anew."""
+        """A sentence if more than `threshold` of the time was spent waiting, else ''.
+
+        Measuring then starts from scratch.
+        """
         share, wait_s, num_items = self.share, self.wait_s, self._num_items
         self.reset()
         if share <= threshold or not num_items:
             return ''
-        return (f'the training waits for its input {share:.0%} of the time, {1000 * wait_s:.1f} ms a batch; raise prefetch, make '
-                'preprocess cheaper, or give the input more processors.')
+        return (f'the training waits for its input {share:.0%} of the time, '
+                f'{1000 * wait_s:.1f} ms a batch; raise prefetch, make preprocess cheaper, or give '
+                'the input more processors.')

@@ -108,7 +108,7 @@ class RecordInput(Input):
         """Which files, and which features of their examples."""
         files: str = field(REQUIRED, 'A glob pattern, or several separated by commas.')
         features: dict[str, Feature.Params] = field(
-            REQUIRED, 'Name -> Feature.Params, of those that are wanted.')
+            REQUIRED, 'Name -> Feature.Params, for those that are wanted.')
 
     params: Params
 
@@ -122,13 +122,14 @@ class RecordInput(Input):
 
     def read(self, index: tf.Tensor) -> dict[str, Any]:
         """Returns the features [n, ...] of the examples at index, int64 [n]."""
-        def parser(feature: Any) -> Any:
+        def parser(feature: Feature.Params) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
             if feature.is_sequence:
                 return tf.io.RaggedFeature(feature.dtype, row_splits_dtype=tf.int64)
             return tf.io.FixedLenFeature(feature.shape, feature.dtype)
 
         parsers = {name: parser(feature) for name, feature in self.params.features.items()}
-        return tf.io.parse_example(self.records.read(index), parsers)
+        examples: dict[str, Any] = tf.io.parse_example(self.records.read(index), parsers)
+        return examples
 
     def name_of(self, index: int) -> str:
         """The file of a record, and the byte where it begins."""
@@ -182,7 +183,7 @@ def masked_crc32c(data: bytes) -> int:
 
     It is rotated and shifted, so that the checksum of data that holds checksums is a good one too.
     """
-    crc = google_crc32c.value(data)
+    crc: int = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 

@@ -428,9 +428,11 @@ LIVES_AT_EXIT = """
 import atexit
 atexit.register(lambda: print('ended' if iterator() is None else 'alive'))   # the first is called last
 
+import gc
 import weakref
 import numpy as np
 from lingpipe.input import ArrayInput
+import tensorflow as tf
 
 class Zeros(ArrayInput):
     def load(self):
@@ -438,7 +440,7 @@ class Zeros(ArrayInput):
 
 batches = Zeros.Params(batch_size=1).instantiate().batches()
 next(batches)
-iterator = weakref.ref(batches._held[0])
+[iterator] = [weakref.ref(x) for x in gc.get_objects() if issubclass(type(x), tf.data.Iterator)]
 """
 
 
