@@ -43,7 +43,7 @@ if TYPE_CHECKING:   # What `__getattr__` does, for type checkers and editors.
     from lingpipe.learning import optimizers as optimizers
     from lingpipe.learning.learner import Learner as Learner
     from lingpipe.pipeline.execution.program import Program as Program
-    from lingpipe.pipeline.planning.plan import PipelineParams as PipelineParams
+    from lingpipe.pipeline.planning.pipeline_params import PipelineParams as PipelineParams
     from lingpipe.pipeline.planning.plan import make_plan as make_plan
     from lingpipe.training.experiment import Experiment as Experiment
     from lingpipe.training.experiment import InitializeFrom as InitializeFrom
@@ -70,7 +70,8 @@ _NAMES = {
     'lingpipe.layers.nested': ('NestedMap',),
     'lingpipe.learning.learner': ('Learner',),
     'lingpipe.pipeline.execution.program': ('Program',),
-    'lingpipe.pipeline.planning.plan': ('PipelineParams', 'make_plan'),
+    'lingpipe.pipeline.planning.pipeline_params': ('PipelineParams',),
+    'lingpipe.pipeline.planning.plan': ('make_plan',),
     'lingpipe.training.experiment': ('Experiment', 'InitializeFrom'),
     'lingpipe.training.problem': ('Problem',),
     'lingpipe.training.registry': ('register',),

@@ -97,7 +97,7 @@ def transformer(args: argparse.Namespace) -> Program:
     import tensorflow as tf
 
     from lingpipe.pipeline.execution.program import Program
-    from lingpipe.pipeline.planning.plan import PipelineParams
+    from lingpipe.pipeline.planning.pipeline_params import PipelineParams
     from lingpipe.tasks.translation.transformer import Transformer
     from lingpipe.tasks.translation.translator import translation_learner
 

@@ -118,7 +118,7 @@ def slow_program(args: argparse.Namespace, batch: dict[str, tf.Tensor], link_byt
 
     from lingpipe.learning import learning_rates, optimizers
     from lingpipe.learning.learner import Learner
-    from lingpipe.pipeline.planning.plan import PipelineParams
+    from lingpipe.pipeline.planning.pipeline_params import PipelineParams
     from lingpipe.tools import stacks
     from lingpipe.tools.slow_link import SlowProgram
 

@@ -244,7 +244,7 @@ def _program(args: argparse.Namespace, network: Sequential.Params, batch: dict[s
     from lingpipe.learning import learning_rates, optimizers
     from lingpipe.learning.learner import Learner
     from lingpipe.pipeline.execution.program import Program
-    from lingpipe.pipeline.planning.plan import PipelineParams
+    from lingpipe.pipeline.planning.pipeline_params import PipelineParams
     from lingpipe.tools import stacks
 
     is_sgd = args.optimizer == 'SGD'

@@ -116,7 +116,7 @@ def table_2(models: Mapping[str, Sequence[tuple[int, int]]] = BEYOND_TABLE_2
                          'simulated': m / simulation.step_s / unit,
                          'bound': bound(k, m),
                          'idle_share': simulation.bubble_share,
-                         'balance': plan_of(k).balance})
+                         'balance': plan_of(k).forecast.balance})
     return rows
 
 
@@ -155,7 +155,8 @@ def _plans(name: str) -> Callable[[int], Plan]:
 
     FLOPs and bytes of larger micro-batches are multiples.
     """
-    from lingpipe.pipeline.planning import plan as plan_lib
+    from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+    from lingpipe.pipeline.planning.plan import make_plan
     from lingpipe.training import registry
     params = registry.get(name)
     params.train_input.batch_size = 1
@@ -163,9 +164,9 @@ def _plans(name: str) -> Callable[[int], Plan]:
 
     @functools.cache
     def plan_of(num_cells: int) -> Plan:
-        pipeline = plan_lib.PipelineParams(num_cells=num_cells, schedule='gpipe')
-        return plan_lib.make_plan(experiment.task.network, experiment.train_input.spec(), pipeline,
-                                  [''] * num_cells)
+        pipeline = PipelineParams(num_cells=num_cells, schedule='gpipe')
+        return make_plan(experiment.task.network, experiment.train_input.spec(), pipeline,
+                         [''] * num_cells)
 
     return plan_of
 
@@ -176,8 +177,8 @@ def _step(plan: Plan, num_micro_batches: int, link: Callable[[int, int], float] 
     from lingpipe.pipeline.planning.schedules import make_schedule
     from lingpipe.pipeline.planning.simulator import simulate
     cells = range(len(plan.cells))
-    forward_costs = [plan.forward_cost(k) for k in cells]
-    backward_costs = [plan.backward_cost(k) for k in cells]
+    forward_costs = plan.forecast.forward_costs
+    backward_costs = plan.forecast.backward_costs
     schedule = make_schedule('gpipe', len(cells), num_micro_batches, plan.schedule.backward_cells)
     return simulate(schedule, forward_costs, backward_costs, edges=plan.edges, recompute=True,
                     link_s=link)

@@ -65,7 +65,7 @@ def rows(plan: Plan) -> dict[str, Any]:
     layers = []
     for cell in plan.cells:
         before = Footprint()
-        footprints = plan.memory.growing(cell.elements[0].index)
+        footprints = plan.forecast.memory.growing(cell.elements[0].index)
         for e, footprint in zip(cell.elements, footprints, strict=False):
             row = {'cell': cell.index,
                    'layer': e.layer.path,
@@ -81,5 +81,5 @@ def rows(plan: Plan) -> dict[str, Any]:
                 row['backward_ms'] = params.layer_backward_seconds[e.index] * 1e3
             layers.append(row)
             before = footprint
-    return {'layers': layers, 'cells': plan.rows(), 'balance': plan.balance,
+    return {'layers': layers, 'cells': plan.rows(), 'balance': plan.forecast.balance,
             'bubble_share': plan.simulate().bubble_share}

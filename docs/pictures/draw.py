@@ -218,7 +218,7 @@ def partition(model: str, num_cells: int) -> str:
     drawing.words(20, 208, 'Shares are of the work in a step, in which every cell but the last '
                            'runs its forward twice (recomputation).', size=11, colour=FAINT)
     drawing.words(20, 224, 'A bar of two colours is a part whose layers are in two cells. '
-                           f'Balance (mean cell / largest): {plan.balance:.1%}.',
+                           f'Balance (mean cell / largest): {plan.forecast.balance:.1%}.',
                   size=11, colour=FAINT)
     return drawing.text()
 

@@ -16,8 +16,8 @@ from lingpipe import cluster
 from lingpipe.hyperparams import REQUIRED, Configurable, Params, field
 from lingpipe.input import Input
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.pipeline.planning import plan as plan_lib
-from lingpipe.pipeline.planning.plan import PipelineParams, Plan
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.plan import Plan, make_plan
 from lingpipe.training.problem import Problem
 from lingpipe.training.train_params import TrainParams
 
@@ -115,7 +115,7 @@ class Experiment(Configurable):
         """
         pipeline, learner = self._pipeline_on(devices), self.task.learner
         self.train_input.check_keys(self.task.network.reads().values())
-        return plan_lib.make_plan(
+        return make_plan(
             self.task.network, self.train_input.spec(), pipeline,
             pipeline.devices or cluster.expected_devices(pipeline.num_devices),
             learner.is_frozen, learner.slot_bytes)

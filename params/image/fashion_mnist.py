@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.image.amoebanet import AmoebaNet as AmoebaNetLayers
 from lingpipe.tasks.image.blocks import Norm
 from lingpipe.tasks.image.classifier import classifier, initialized_but_last

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.image.amoebanet import AmoebaNet
 from lingpipe.tasks.image.blocks import Norm
 from lingpipe.tasks.image.classifier import ImageClassification, classifier, imagenet_learner

@@ -28,7 +28,7 @@ from __future__ import annotations
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.params.image.imagenet import AMOEBANET_B_SIZE, amoebanet_b_task
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.image.classifier import initialized_but_last
 from lingpipe.tasks.image.inputs import FolderInput, TFDSImageInput, Transform
 from lingpipe.training.experiment import Experiment, InitializeFrom

@@ -17,7 +17,7 @@ model has to produce English that it has never seen, which is hard, and the scor
 from __future__ import annotations
 
 from lingpipe.learning import learning_rates
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.translation.inputs import TranslationInput
 from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Literal
 
 from lingpipe.learning import optimizers
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.translation.random_tokens import RandomTokens
 from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator

@@ -13,7 +13,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.problem import Problem
 from lingpipe.training.registry import register

@@ -9,7 +9,7 @@ import tensorflow as tf
 from lingpipe import trainer
 from lingpipe.commands import device_setup
 from lingpipe.hyperparams import Params
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.translation.corpus.prepared import write
 from lingpipe.tasks.translation.corpus.report import Report
 from lingpipe.tasks.translation.corpus.split import is_test

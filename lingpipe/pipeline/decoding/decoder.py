@@ -208,17 +208,17 @@ class _Dependence:
         self.stepped = [e for e in elements if e in needed and e in dependent]
         self.before = [e for e in elements if e in needed and e not in dependent]
 
-    def decode_reads(self, element: Element) -> dict[str, Value]:
+    def decode_reads(self, element: Element) -> Mapping[str, Value]:
         """Argument -> value of Layer.decode."""
         return _reads(element, 'decode')
 
-    def moving_reads(self, element: Element) -> dict[str, Value]:
+    def moving_reads(self, element: Element) -> Mapping[str, Value]:
         """Of these, what depends on the target."""
         if element not in self._dependent:
             return {}
         return {argument: v for argument, v in self.decode_reads(element).items() if v in self._moving}
 
-    def prepare_reads(self, element: Element) -> dict[str, Value]:
+    def prepare_reads(self, element: Element) -> Mapping[str, Value]:
         """Argument -> value of Layer.prepare: what does not depend on the target."""
         return {argument: v for argument, v in _reads(element, 'prepare').items() if v not in self._moving}
 
@@ -307,7 +307,7 @@ class _Part:
         return DecodingContext(position, self._params.beam_size, self._params.num_candidates, self._params.max_length)
 
 
-def _reads(element: Element, method: str) -> dict[str, Value]:
+def _reads(element: Element, method: str) -> Mapping[str, Value]:
     """Argument -> value of what the layer's prepare or decode reads: those it names; Layer's own prepare none, its decode all of fprop."""
     made = getattr(type(element.layer), method)
     if made is getattr(Layer, method):

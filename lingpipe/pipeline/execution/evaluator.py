@@ -25,9 +25,8 @@ from lingpipe.pipeline.execution.step_graph import AddedTasks, add_tasks
 from lingpipe.pipeline.execution.task_values import ReplicaBatch
 from lingpipe.pipeline.execution.traffic import Traffic, forward_traffic
 from lingpipe.pipeline.execution.wire import Wire
-from lingpipe.pipeline.planning import plan as plan_lib
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
-from lingpipe.pipeline.planning.schedules import forward_only
+from lingpipe.pipeline.planning.forward_plan import make_forward_plan
 from lingpipe.pricing import trace
 
 
@@ -59,19 +58,8 @@ class Evaluator:
           num_micro_batches: default: training's if it divides the batch, or else 1.
           fetch: names of values to return for every example (the last value of that name).
         """
-        size = nested.leaves(batch_spec)[0].shape[0]
-        m = of.plan.params.num_micro_batches
-        m = num_micro_batches or (m if size and size % m == 0 else 1)
-        params = of.plan.params.copy()
-        params.set(num_micro_batches=m, num_replicas=1, sum_groups=1, devices=(), recompute='none', device_bytes=None)
-        params.layers_per_cell = tuple(len(cell.elements) for cell in of.plan.cells)
-        plan = plan_lib.make_plan(of.network, batch_spec, params, [c.device for c in of.plan.cells])
-        fetched = {name: value for element in plan.elements for name, value in element.writes.items() if name in fetch}
-        for name in fetch:
-            if name not in fetched:
-                raise ValueError(f'no layer writes {name!r}; there are {", ".join(sorted({n for e in plan.elements for n in e.writes}))}.')
-            fetched[name].readers.append(len(plan.elements))
-        self._of, self._plan, self._batch_spec, self._fetched = of, plan, batch_spec, fetched
+        self._of, self._batch_spec = of, batch_spec
+        self._plan = make_forward_plan(of.plan, of.network, batch_spec, num_micro_batches, fetch)
         self._is_broken = False
         self._step: _EvaluationStep | None = None
 
@@ -126,17 +114,14 @@ class Evaluator:
 
     def sent_bytes(self) -> Traffic:
         """The bytes that cross between devices in a step; see traffic.py."""
-        return forward_traffic(self._cells(), self._plan.params.num_micro_batches, HOME, fetched=self._fetched.values())
-
-    def _cells(self) -> list[Cell]:
-        """The cells of the plan. They are made anew, since their outputs include what is fetched."""
-        return [Cell(c.index, c.elements, c.device) for c in self._plan.cells]
+        return forward_traffic(self._plan.cells, self._plan.num_micro_batches, HOME,
+                               fetched=self._plan.fetched.values())
 
     def _build(self) -> _EvaluationStep:
-        cells, num_micro_batches = self._cells(), self._plan.params.num_micro_batches
-        schedule = forward_only(len(cells), num_micro_batches)
-        options = TracingOptions(False, self._of.seed, jit_compile=self._plan.params.jit_compile)
-        pipeline = compile_pipeline(schedule, cells, self._of.variables, options, _no_gradients)
+        options = TracingOptions(False, self._of.seed,
+                                 jit_compile=self._of.plan.params.jit_compile)
+        pipeline = compile_pipeline(self._plan.schedule, self._plan.cells, self._of.variables,
+                                    options, _no_gradients)
         mean_weight = None
         if asked_for(pipeline.tasks.values()):
             mean_weight = MeanWeight(self._plan.elements, training=False)
@@ -156,12 +141,12 @@ class Evaluator:
     def _outputs(self, added: AddedTasks) -> dict[str, Any]:
         """What is fetched, by name, for the whole mini-batch."""
         def whole(leaf: Leaf) -> tf.Tensor:
-            parts = [added.values.leaf(leaf, m) for m in range(self._plan.params.num_micro_batches)]
+            parts = [added.values.leaf(leaf, m) for m in range(self._plan.num_micro_batches)]
             return tf.concat(parts, 0)
 
         with tf.device(HOME):
             return {name: nested.pack_like(value.spec, [whole(leaf) for leaf in leaves_of([value])])
-                    for name, value in self._fetched.items()}
+                    for name, value in self._plan.fetched.items()}
 
 
 def _given(batch: Mapping[str, Any], pipeline: CompiledPipeline,

@@ -47,9 +47,10 @@ from lingpipe.pipeline.execution.training_graph import (
 )
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.execution.wire import Wire
-from lingpipe.pipeline.planning import plan as plan_lib
 from lingpipe.pipeline.planning.drawing import Timeline
-from lingpipe.pipeline.planning.plan import PipelineParams, Plan
+from lingpipe.pipeline.planning.micro_batches import check_state
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.plan import Plan, make_plan, plan_like
 from lingpipe.pipeline.replication.replicas import check_equal, check_replicated, copy_first
 
 
@@ -89,12 +90,15 @@ class Program:
         if params.sum_groups > 1 and learner.params.accumulate > 1:
             raise ValueError(f'sum_groups={params.sum_groups}, but the learner accumulates {learner.params.accumulate} mini-batches, whose '
                              f'sums are not grouped; set one of the two to 1.')
-        plan_lib.check_state(network, learner.params.accumulate)
+        check_state(network, learner.params.accumulate)
         self.network, self.learner, self.seed = network, learner, seed
         specs = [batch_spec] if isinstance(batch_spec, dict) else list(batch_spec)
         self.batch_spec = specs[0]
-        self.plan = plan_lib.make_plan(network, specs[0], params, devices, learner.is_frozen, learner.slot_bytes)
-        self._shapes = [_Shape(specs[0], self.plan), *[_Shape(spec, self._plan_like(spec)) for spec in specs[1:]]]
+        self.plan = make_plan(network, specs[0], params, devices, learner.is_frozen,
+                              learner.slot_bytes)
+        self._shapes = [_Shape(specs[0], self.plan)]
+        self._shapes += [_Shape(spec, plan_like(self.plan, network, spec, learner.is_frozen))
+                         for spec in specs[1:]]
         self._variables = [Variables(network, cells, learner, seed) for cells in self.plan.replicas]
         self.placed = self._variables[0]
         # What is traced when it is first asked for: by the number of a shape, and what all update.
@@ -104,13 +108,6 @@ class Program:
         # What the last step has left.
         self._is_broken = self._is_synchronised = False
         self._reached: frozenset[str] = frozenset()  # by the mini-batches accumulated so far
-
-    def _plan_like(self, batch_spec: dict[str, Any]) -> Plan:
-        """The plan of another mini-batch, cut at the same places."""
-        params = self.plan.params.copy()
-        params.layers_per_cell = tuple(len(cell.elements) for cell in self.plan.cells)
-        devices = [cell.device for cells in self.plan.replicas for cell in cells]
-        return plan_lib.make_plan(self.network, batch_spec, params, devices, self.learner.is_frozen, self.learner.slot_bytes)
 
     @property
     def weights(self) -> dict[str, tf.Variable]:

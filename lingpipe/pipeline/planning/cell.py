@@ -1,16 +1,18 @@
-"""Cell: a span of layers on one device, the values at its ends, and what a task of it takes and gives."""
+"""Cell: a span of layers on one device, and the values that cross its ends."""
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 from collections.abc import Iterable, Sequence
 
 from lingpipe.pipeline.planning.dataflow import BATCH, Element, Value
 
-# A leaf of a value: what tasks are given and give.
+# A leaf of a value, by its number: what compiled tasks take and give.
 Leaf = tuple[Value, int]
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Cell:
     """A span of elements on a device.
 
@@ -18,28 +20,37 @@ class Cell:
       index: k.
       elements: its layers, in order.
       device: the tf.device string.
-      inputs: values that it reads and does not make, the mini-batch's included.
-      outputs: values that it makes and later cells read.
+      fetched: values of any cell that are asked for when all cells have run, as an evaluation does.
     """
     index: int
     elements: Sequence[Element]
     device: str
+    fetched: frozenset[Value] = frozenset()
 
-    def __post_init__(self) -> None:
-        first, last = self.elements[0].index, self.elements[-1].index
-        read = [v for e in self.elements for v in e.reads.values() if v.maker < first]
-        self.inputs: list[Value] = list(dict.fromkeys(read))
-        self.outputs: list[Value] = [v for e in self.elements for v in e.writes.values() if any(r > last for r in v.readers)]
+    @functools.cached_property
+    def inputs(self) -> list[Value]:
+        """The values that it reads and does not make, the mini-batch's included."""
+        first = self.elements[0].index
+        read = [value for element in self.elements for value in element.reads.values()]
+        return list(dict.fromkeys(value for value in read if value.maker < first))
+
+    @functools.cached_property
+    def outputs(self) -> list[Value]:
+        """The values that it makes and that later cells read, or that are fetched."""
+        last = self.elements[-1].index
+        made = [value for element in self.elements for value in element.writes.values()]
+        return [value for value in made
+                if value in self.fetched or any(reader > last for reader in value.readers)]
 
     @property
     def has_backward(self) -> bool:
         """Whether any layer of it is asked for a gradient."""
-        return any(e.has_backward for e in self.elements)
+        return any(element.has_backward for element in self.elements)
 
     @property
     def gradients_wanted(self) -> list[Leaf]:
         """The leaves of inputs whose gradient it must pass on."""
-        return [leaf for leaf in leaves_of(self.inputs) if leaf[0].carries_gradient[leaf[1]]]
+        return [(value, i) for value, i in leaves_of(self.inputs) if value.carries_gradient[i]]
 
 
 def leaves_of(values: Iterable[Value]) -> list[Leaf]:
@@ -48,10 +59,14 @@ def leaves_of(values: Iterable[Value]) -> list[Leaf]:
 
 
 def edges_of_tasks(cells: Sequence[Cell]) -> set[tuple[int, int]]:
-    """(maker, reader), and each reader with the next one of the same value, from which it takes the gradient so far."""
-    touched: dict[Value, list[int]] = {}
+    """The pairs of cells between which values and gradients are passed.
+
+    They are the maker of a value with its first reader, and each reader with the next one, from
+    which it takes the gradient so far.
+    """
+    cells_of_value: dict[Value, list[int]] = {}
     for cell in cells:
-        for value, _ in leaves_of([*cell.inputs, *cell.outputs]):
-            if value.maker != BATCH and cell.index not in touched.setdefault(value, []):
-                touched[value].append(cell.index)
-    return {(a, b) for chain in touched.values() for a, b in zip(chain[:-1], chain[1:], strict=True)}
+        for value in dict.fromkeys([*cell.inputs, *cell.outputs]):
+            if value.maker != BATCH and value.specs:
+                cells_of_value.setdefault(value, []).append(cell.index)
+    return {pair for chain in cells_of_value.values() for pair in itertools.pairwise(chain)}

@@ -1,14 +1,15 @@
-"""Dataflow: which layer makes each named value, which layers read it, and which values carry gradients.
+"""Dataflow: which layer makes each named value, which layers read it, and which carry gradients.
 
-Names may be written many times (most layers write 'x'); here every writing gets an identity of its own, a Value, so
-that a cell knows exactly what it must be sent and from where. All of it is known before anything is traced.
+Names may be written many times (most layers write 'x'). Here every writing gets an identity of its
+own, a Value, so that a cell knows exactly what it must be sent and from where. All of it is known
+before anything is traced.
 """
 from __future__ import annotations
 
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,9 +25,9 @@ from lingpipe.process.error_text import blaming, sentence
 BATCH = -1  # The maker of the values of the mini-batch.
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Value:
-    """One writing of a name.
+    """One writing of a name. Two of them are equal only if they are the same object.
 
     Attributes:
       name: as layers call it.
@@ -39,7 +40,7 @@ class Value:
     maker: int
     spec: Any
     needs_gradient: bool
-    readers: list[int] = dataclasses.field(default_factory=list)
+    readers: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         return f'{self.name}@{self.maker}'
@@ -51,8 +52,12 @@ class Value:
 
     @property
     def carries_gradient(self) -> list[bool]:
-        """For every leaf, whether it carries a gradient: floating or complex, and a trainable weight before it."""
-        return [self.needs_gradient and (spec.dtype.is_floating or spec.dtype.is_complex) for spec in self.specs]
+        """For every leaf, whether it has a gradient.
+
+        It has one if it is floating or complex and a trainable weight lies before it.
+        """
+        return [self.needs_gradient and (spec.dtype.is_floating or spec.dtype.is_complex)
+                for spec in self.specs]
 
     @property
     def num_bytes(self) -> int:
@@ -65,7 +70,7 @@ class Value:
         return [(spec.shape.num_elements() or 0) * spec.dtype.size for spec in self.specs]
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Element:
     """A layer of the network; a partition may separate it from its neighbours of other units.
 
@@ -77,16 +82,129 @@ class Element:
       cost: of one micro-batch.
       trained: its weights that gradients update (frozen ones left out), shared ones included.
       has_backward: whether a gradient is asked of it at all.
-      unit: which of Sequential.units it belongs to, counted in order; a partition does not cut inside one.
+      unit: which of Sequential.units it belongs to, counted in order; a partition does not cut
+        inside one.
     """
     index: int
     layer: Layer
-    reads: dict[str, Value]
-    writes: dict[str, Value]
+    reads: Mapping[str, Value]
+    writes: Mapping[str, Value]
     cost: Cost
-    trained: list[Weight]
+    trained: tuple[Weight, ...]
     has_backward: bool
     unit: int
+
+
+def wire(network: Sequential, batch_spec: Mapping[str, Any],
+         is_frozen: Callable[[str], bool] = lambda path: False) -> tuple[Element, ...]:
+    """Returns the elements of a network, with the values that they read and write.
+
+    Args:
+      network: the layers.
+      batch_spec: name -> nested tf.TensorSpec of one micro-batch.
+      is_frozen: whether the weight of a path is kept as it is.
+
+    Raises:
+      ValueError: a layer reads what nobody writes, or shares a weight that does not exist or has
+        another shape.
+    """
+    _check_shared_names(network)
+    weights_by_path = {weight.path: weight for weight in network.weights()}
+
+    def is_trained(weight: Weight) -> bool:
+        owned = owner(weight, weights_by_path)
+        return owned.is_trainable and not is_frozen(owned.path)
+
+    values = {name: Value(name, BATCH, spec, needs_gradient=False)
+              for name, spec in batch_spec.items()}
+    numbered = [(unit, layer) for unit, layers in enumerate(network.units()) for layer in layers]
+    elements = []
+    for index, (unit, layer) in enumerate(numbered):
+        reads = arguments(layer, values)
+        _refuse_text(layer, reads)
+        trained = tuple(weight for weight in layer.weights() if is_trained(weight))
+        cost = _price(layer, reads)
+
+        needs_gradient = bool(trained) or any(value.needs_gradient for value in reads.values())
+        writes = {name: Value(name, index, spec, needs_gradient)
+                  for name, spec in layer.written(cost.outputs).items()}
+        elements.append(Element(index, layer, reads, writes, cost, trained, needs_gradient, unit))
+        values = after(layer, layer.reads(), values, writes)
+    return _with_readers(elements)
+
+
+def _with_readers(elements: Sequence[Element]) -> tuple[Element, ...]:
+    """The same elements, in which every value knows its readers."""
+    readers: dict[Value, list[int]] = {}
+    for element in elements:
+        for value in element.writes.values():
+            readers.setdefault(value, [])
+        for value in dict.fromkeys(element.reads.values()):
+            readers.setdefault(value, []).append(element.index)
+    complete = {value: dataclasses.replace(value, readers=tuple(indices))
+                for value, indices in readers.items()}
+
+    def completed(values: Mapping[str, Value]) -> dict[str, Value]:
+        return {name: complete[value] for name, value in values.items()}
+
+    return tuple(dataclasses.replace(element, reads=completed(element.reads),
+                                     writes=completed(element.writes)) for element in elements)
+
+
+def _check_shared_names(network: Sequential) -> None:
+    """Raises ValueError if a layer is told to share a weight that it does not have."""
+    for layer in network.layers():
+        for name in layer.params.share:
+            if name not in layer.own_weights:
+                raise ValueError(
+                    f'{layer.path}: share names the weight {name!r}, but {type(layer).__name__} '
+                    f'has {", ".join(layer.own_weights) or "none of its own"}; correct the name '
+                    'in Params.share.')
+
+
+def _price(layer: Layer, reads: Mapping[str, Value]) -> Cost:
+    try:
+        return price(layer, **{argument: value.spec for argument, value in reads.items()})
+    except Exception as error:   # A layer is anyone's code.
+        specs = ', '.join(
+            f'{argument}: '
+            f'{nested.map_leaves(lambda spec: (spec.dtype.name, tuple(spec.shape)), value.spec)}'
+            for argument, value in reads.items())
+        raise ValueError(f'{sentence(error)} (while pricing {layer.path} for {specs})') from error
+
+
+def _refuse_text(layer: Layer, reads: Mapping[str, Value]) -> None:
+    """Raises ValueError if the layer computes with numbers and reads strings."""
+    for argument, value in reads.items():
+        if not layer.takes_text and any(spec.dtype == tf.string for spec in value.specs):
+            raise ValueError(
+                f'{layer.path} reads {value.name!r} (its argument {argument!r}), which is of '
+                'strings, but computes with numbers; make numbers of them in the input (load, '
+                'decode or preprocess), or, if the layer can read strings, set takes_text = True '
+                f'in {type(layer).__name__}.')
+
+
+def owner(weight: Weight, by_path: Mapping[str, Weight]) -> Weight:
+    """The weight itself, or the one it shares."""
+    if weight.shared_with is None:
+        return weight
+    if weight.shared_with not in by_path:
+        raise ValueError(f'{weight.path} shares {weight.shared_with!r}, which is no weight of this '
+                         f'network; there are {", ".join(sorted(by_path)[:20])}.')
+
+    other = by_path[weight.shared_with]
+    if other.shape != weight.shape:
+        raise ValueError(
+            f'{weight.path} of shape {weight.shape} shares {other.path} of shape {other.shape}; '
+            'shared weights must have one shape: set transpose_w, or make the dimensions equal.')
+    if other.dtype != weight.dtype:
+        raise ValueError(
+            f'{weight.path} of {weight.dtype.name} shares {other.path} of {other.dtype.name}; '
+            'shared weights must have one dtype.')
+    if other.shared_with is not None:
+        raise ValueError(f'{weight.path} shares {other.path}, which itself shares '
+                         f'{other.shared_with}; share that one.')
+    return other
 
 
 # Lines of a layer's Params that say what it is called and connected to, and not what it does.
@@ -108,95 +226,47 @@ class _Kind:
 
 
 def residuals_of(elements: Sequence[Element]) -> list[Residuals]:
-    """What the backward of each layer takes over from its forward. Layers of one kind are traced once, in the life of the process."""
-    found: list[Residuals] = []
-    given: set[tuple[Value, int]] = set()   # the leaves for which a later layer has a gradient
+    """Finds what the backward of each layer takes over from its forward.
+
+    Layers of one kind are traced once in the life of the process.
+    """
+    residuals_of_elements: list[Residuals] = []
+    leaves_with_gradient: set[tuple[Value, int]] = set()   # from the layers behind
     for element in reversed(elements):
-        layer, reads = element.layer, list(element.reads.values())
-        lines = [line for line in layer.params.to_text().splitlines() if not _OF_WIRING.match(line)]
-        writes = layer.params.writes
-        residuals = _residuals_of_kind(_Kind(
-            type(layer), '\n'.join(lines), '' if isinstance(writes, str) else tuple(writes),
-            tuple((w.path.removeprefix(layer.path), w.shape, w.dtype) for w in layer.weights()),
-            tuple((argument, *nested.flatten(value.spec)) for argument, value in element.reads.items()),
-            tuple(w.path.removeprefix(layer.path) for w in element.trained),
-            tuple(tuple(value.carries_gradient) for value in reads),
-            tuple(tuple((value, i) in given for i in range(len(value.leaf_bytes))) for value in element.writes.values()),
-            element))
-        given |= {(reads[n], i) for n, i in residuals.gradients}
-        found.append(residuals)
-    return found[::-1]
+        residuals = _residuals_of_kind(_kind_of(element, leaves_with_gradient))
+        reads = list(element.reads.values())
+        leaves_with_gradient |= {(reads[n], i) for n, i in residuals.gradients}
+        residuals_of_elements.append(residuals)
+    return residuals_of_elements[::-1]
+
+
+def _kind_of(element: Element, leaves_with_gradient: set[tuple[Value, int]]) -> _Kind:
+    """The kind of a layer, given the leaves for which a later layer has a gradient."""
+    layer = element.layer
+    lines = [line for line in layer.params.to_text().splitlines() if not _OF_WIRING.match(line)]
+    writes = layer.params.writes
+    return _Kind(
+        layer_class=type(layer),
+        params='\n'.join(lines),
+        writes='' if isinstance(writes, str) else tuple(writes),
+        weights=tuple((weight.path.removeprefix(layer.path), weight.shape, weight.dtype)
+                      for weight in layer.weights()),
+        inputs=tuple((argument, *nested.flatten(value.spec))
+                     for argument, value in element.reads.items()),
+        trained=tuple(weight.path.removeprefix(layer.path) for weight in element.trained),
+        differentiated=tuple(tuple(value.carries_gradient) for value in element.reads.values()),
+        asked=tuple(tuple((value, i) in leaves_with_gradient for i in range(len(value.leaf_bytes)))
+                    for value in element.writes.values()),
+        element=element)
 
 
 @functools.lru_cache(maxsize=10_000)
 def _residuals_of_kind(kind: _Kind) -> Residuals:
     element = kind.element
     with blaming(element.layer.path):
-        return residuals_of_layer(element.layer, {argument: value.spec for argument, value in element.reads.items()},
-                                  [w.path for w in element.trained], lambda leaf: kind.differentiated[leaf[0]][leaf[1]],
-                                  lambda leaf: kind.asked[leaf[0]][leaf[1]])
-
-
-def wire(network: Sequential, batch_spec: dict[str, Any], is_frozen: Callable[[str], bool] = lambda path: False) -> list[Element]:
-    """The elements of a network, wired.
-
-    Args:
-      network: the layers.
-      batch_spec: name -> nested tf.TensorSpec of one micro-batch.
-      is_frozen: whether the weight of a path is kept as it is.
-
-    Raises:
-      ValueError: a layer reads what nobody writes, or shares a weight that does not exist or has another shape.
-    """
-    values = {name: Value(name, BATCH, spec, needs_gradient=False) for name, spec in batch_spec.items()}
-    by_path = {weight.path: weight for weight in network.weights()}
-    elements = []
-    for layer in network.layers():
-        for name in layer.params.share:
-            if name not in layer.own_weights:
-                raise ValueError(f'{layer.path}: share names the weight {name!r}, but {type(layer).__name__} has '
-                                 f'{", ".join(layer.own_weights) or "none of its own"}; correct the name in Params.share.')
-    numbered = [(unit, layer) for unit, layers in enumerate(network.units()) for layer in layers]
-    for index, (unit, layer) in enumerate(numbered):
-        reads = arguments(layer, values)
-        _refuse_text(layer, reads)
-        trained = [w for w in layer.weights() if owner(w, by_path).is_trainable and not is_frozen(owner(w, by_path).path)]
-        try:
-            cost = price(layer, **{argument: value.spec for argument, value in reads.items()})
-        except Exception as e:   # A layer is anyone's code.
-            given = ', '.join(f'{a}: {nested.map_leaves(lambda s: (s.dtype.name, tuple(s.shape)), v.spec)}' for a, v in reads.items())
-            raise ValueError(f'{sentence(e)} (while pricing {layer.path} for {given})') from e
-        needs_gradient = bool(trained) or any(value.needs_gradient for value in reads.values())
-        for value in set(reads.values()):
-            value.readers.append(index)
-        writes = {name: Value(name, index, spec, needs_gradient) for name, spec in layer.written(cost.outputs).items()}
-        values = after(layer, layer.reads(), values, writes)
-        elements.append(Element(index, layer, reads, writes, cost, trained, needs_gradient, unit))
-    return elements
-
-
-def _refuse_text(layer: Layer, reads: dict[str, Value]) -> None:
-    for argument, value in reads.items():
-        if not layer.takes_text and any(spec.dtype == tf.string for spec in value.specs):
-            raise ValueError(f'{layer.path} reads {value.name!r} (its argument {argument!r}), which is of strings, but computes with '
-                             'numbers; make numbers of them in the input (load, decode or preprocess), or, if the layer can read '
-                             f'strings, set takes_text = True in {type(layer).__name__}.')
-
-
-def owner(weight: Weight, by_path: dict[str, Weight]) -> Weight:
-    """The weight itself, or the one it shares."""
-    if weight.shared_with is None:
-        return weight
-    if weight.shared_with not in by_path:
-        raise ValueError(f'{weight.path} shares {weight.shared_with!r}, which is no weight of this network; there are '
-                         f'{", ".join(sorted(by_path)[:20])}.')
-    other = by_path[weight.shared_with]
-    if other.shape != weight.shape:
-        raise ValueError(f'{weight.path} of shape {weight.shape} shares {other.path} of shape {other.shape}; shared weights must '
-                         f'have one shape: set transpose_w, or make the dimensions equal.')
-    if other.dtype != weight.dtype:
-        raise ValueError(f'{weight.path} of {weight.dtype.name} shares {other.path} of {other.dtype.name}; shared weights must '
-                         f'have one dtype.')
-    if other.shared_with is not None:
-        raise ValueError(f'{weight.path} shares {other.path}, which itself shares {other.shared_with}; share that one.')
-    return other
+        return residuals_of_layer(
+            element.layer,
+            inputs={argument: value.spec for argument, value in element.reads.items()},
+            trained=[weight.path for weight in element.trained],
+            differentiated=lambda leaf: kind.differentiated[leaf[0]][leaf[1]],
+            asked=lambda leaf: kind.asked[leaf[0]][leaf[1]])

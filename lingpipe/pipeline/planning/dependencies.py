@@ -8,7 +8,10 @@ from collections.abc import Callable, Collection, Iterable
 from lingpipe.pipeline.planning.schedules import Schedule, Slot
 
 Edges = Collection[tuple[int, int]]
-"""Pairs (maker cell, reader cell), maker < reader: the reader's forward reads what the maker's made."""
+"""Pairs (maker cell, reader cell): the reader's forward reads what the maker's made.
+
+The maker is the earlier cell.
+"""
 
 Span = tuple[float, float]
 """Start and end of a slot, in seconds."""
@@ -19,11 +22,13 @@ def chain(num_cells: int) -> frozenset[tuple[int, int]]:
     return frozenset((k, k + 1) for k in range(num_cells - 1))
 
 
-def dependency_graph(schedule: Schedule, edges: Edges | None = None) -> dict[Slot, tuple[Slot, ...]]:
+def dependency_graph(schedule: Schedule,
+                     edges: Edges | None = None) -> dict[Slot, tuple[Slot, ...]]:
     """Returns what each slot needs before it can start, besides its turn on its device.
 
-    F(k, m), and B(k, m) where it is fused with F, needs F(j, m) for every edge (j, k). B(k, m) needs its
-    own F(k, m) unless fused, and B(j, m) for every edge (k, j) whose reader j has a backward.
+    F(k, m), and B(k, m) where it is fused with F, needs F(j, m) for every edge (j, k). B(k, m)
+    needs its own F(k, m) unless fused, and B(j, m) for every edge (k, j) whose reader j has a
+    backward.
 
     Args:
       schedule: any schedule.
@@ -32,14 +37,14 @@ def dependency_graph(schedule: Schedule, edges: Edges | None = None) -> dict[Slo
     Raises:
       ValueError: an edge does not go from a cell to a later one.
     """
-    makers: list[list[int]] = [[] for _ in range(schedule.num_cells)]
-    readers: list[list[int]] = [[] for _ in range(schedule.num_cells)]
-    for maker, reader in sorted(chain(schedule.num_cells) if edges is None else set(edges)):
-        if not 0 <= maker < reader < schedule.num_cells:
+    num_cells = schedule.num_cells
+    makers: list[list[int]] = [[] for _ in range(num_cells)]
+    readers: list[list[int]] = [[] for _ in range(num_cells)]
+    for maker, reader in sorted(chain(num_cells) if edges is None else set(edges)):
+        if not 0 <= maker < reader < num_cells:
             raise ValueError(
-                f'edge ({maker}, {reader}) does not go from a cell to a later one of {schedule.num_cells}; '
-                f'give (maker, reader) with maker < reader < {schedule.num_cells}.'
-            )
+                f'edge ({maker}, {reader}) does not go from a cell to a later one of {num_cells}; '
+                f'give (maker, reader) with maker < reader < {num_cells}.')
         makers[reader].append(maker)
         readers[maker].append(reader)
 
@@ -52,11 +57,14 @@ def dependency_graph(schedule: Schedule, edges: Edges | None = None) -> dict[Slo
             yield Slot('F', k, m)
             yield from (Slot('B', j, m) for j in readers[k] if j in schedule.backward_cells)
 
-    return {slot: tuple(needs(slot)) for k in range(schedule.num_cells) for slot in schedule.slots_of(k)}
+    return {slot: tuple(needs(slot)) for k in range(num_cells) for slot in schedule.slots_of(k)}
 
 
 def dependencies(slot: Slot, schedule: Schedule, edges: Edges | None = None) -> tuple[Slot, ...]:
-    """Returns the slots that must end before `slot` starts; see `dependency_graph` for many slots."""
+    """Returns the slots that must end before `slot` starts.
+
+    See `dependency_graph` for many slots.
+    """
     graph = dependency_graph(schedule, edges)
     if slot not in graph:
         raise ValueError(unexpected(slot, schedule))
@@ -69,55 +77,69 @@ def play(
     edges: Edges | None = None,
     arrival_of: Callable[[Slot, Slot, float], float] = lambda maker, reader, end: end,
 ) -> dict[Slot, Span]:
-    """Runs the schedule on paper: each slot starts when its device is free and what it needs has arrived.
+    """Runs the schedule on paper.
+
+    Each slot starts when its device is free and what it needs has arrived. Devices compute while
+    they send.
 
     Args:
       schedule: which slots each device runs, in order.
       duration_of: how long a slot takes.
       edges: pairs (maker, reader); the chain by default.
-      arrival_of: when the result of the first slot, which ends at `end`, is there for the second. Asked once
-        for each pair, in the order of the reading device. Devices compute while they send.
+      arrival_of: when the result of the first slot, which ends at `end`, is there for the second.
+        Asked once for each pair, in the order of the reading device.
 
     Returns:
-      The start and the end of each slot.
+      The start and the end of each slot; a slot comes after those that it needs.
 
     Raises:
       ValueError: the devices wait for each other for ever; names the first slot that is stuck.
     """
     graph = dependency_graph(schedule, edges)
     spans: dict[Slot, Span] = {}
-    position = [0] * len(schedule.devices)
+    num_done = [0] * len(schedule.devices)
     free_at = [0.0] * len(schedule.devices)
     waiting: dict[Slot, list[int]] = {}  # slot -> devices whose next slot needs it
     runnable = list(range(len(schedule.devices)))
     while runnable:
         device = runnable.pop()
-        for slot in schedule.devices[device][position[device] :]:
+        for slot in schedule.devices[device][num_done[device]:]:
             missing = next((need for need in graph[slot] if need not in spans), None)
             if missing is not None:
                 waiting.setdefault(missing, []).append(device)
                 break
-            start = max([free_at[device], *(arrival_of(need, slot, spans[need][1]) for need in graph[slot])])
+
+            arrivals = [arrival_of(need, slot, spans[need][1]) for need in graph[slot]]
+            start = max([free_at[device], *arrivals])
             free_at[device] = start + duration_of(slot)
             spans[slot] = (start, free_at[device])
-            position[device] += 1
+            num_done[device] += 1
             runnable += waiting.pop(slot, ())
 
-    for device, slots in enumerate(schedule.devices):
-        if position[device] < len(slots):
-            slot = slots[position[device]]
-            missing = next(need for need in graph[slot] if need not in spans)
-            raise ValueError(
-                f'schedule {schedule.name!r} deadlocks: device {device} waits at {slot} for {missing}, '
-                f'which can never start; run {missing} on device {schedule.device_of.get(missing)} before what waits for it.'
-            )
+    _refuse_deadlock(schedule, graph, spans)
     return spans
+
+
+def _refuse_deadlock(schedule: Schedule, graph: dict[Slot, tuple[Slot, ...]],
+                     spans: dict[Slot, Span]) -> None:
+    """Raises ValueError for the first slot that could not run."""
+    for device, slots in enumerate(schedule.devices):
+        for slot in slots:
+            if slot not in spans:
+                missing = next(need for need in graph[slot] if need not in spans)
+                raise ValueError(
+                    f'schedule {schedule.name!r} deadlocks: device {device} waits at {slot} for '
+                    f'{missing}, which can never start; run {missing} on device '
+                    f'{schedule.device_of.get(missing)} before what waits for it.')
 
 
 def unexpected(slot: Slot, schedule: Schedule) -> str:
     """Why a slot is none of the schedule's, and what to do about it."""
-    kinds = {'F': 'is the last, whose B is its F too', 'B': 'is not in backward_cells'}
-    why = f'there are {schedule.num_cells} cells and {schedule.num_micro_batches} micro-batches, of kinds F and B'
-    if 0 <= slot.cell < schedule.num_cells and 0 <= slot.micro_batch < schedule.num_micro_batches and slot.kind in kinds:
-        why = f'cell {slot.cell} ' + kinds[slot.kind]
+    why = (f'there are {schedule.num_cells} cells and {schedule.num_micro_batches} micro-batches, '
+           'of kinds F and B')
+    why_not_kind = {'F': 'is the last, whose B is its F too', 'B': 'is not in backward_cells'}
+    is_inside = (0 <= slot.cell < schedule.num_cells and
+                 0 <= slot.micro_batch < schedule.num_micro_batches)
+    if is_inside and slot.kind in why_not_kind:
+        why = f'cell {slot.cell} {why_not_kind[slot.kind]}'
     return f'schedule {schedule.name!r} has no place for {slot}: {why}; remove it.'

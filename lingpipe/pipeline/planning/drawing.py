@@ -1,17 +1,25 @@
-"""Drawing: a schedule as a grid of letters; and when and where each slot of a step ran, predicted by the simulator or measured.
+"""Drawing: a schedule as a grid of letters, and the timeline of a step as a picture or a trace.
 
-A picture (one row a device) and a trace file for chrome://tracing or ui.perfetto.dev are made from a Timeline,
-so a prediction and a measurement always look alike and can be laid one above the other.
+A Timeline says when and where each slot of a step ran, as measured or as predicted by the
+simulator. Its picture (one row a device) and its trace file for chrome://tracing or
+ui.perfetto.dev look alike for both, so that a prediction and a measurement can be laid one above
+the other.
 """
 
+from __future__ import annotations
+
+import functools
 import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lingpipe.pipeline.planning.dependencies import Edges, Span, play
 from lingpipe.pipeline.planning.schedules import Schedule, Slot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CATEGORIES = {'F': 'forward', 'B': 'backward'}
 COLOURS = {'F': '#7fb2e5', 'B': '#f2a65a'}
@@ -30,7 +38,8 @@ class Timeline:
             raise ValueError('the timeline has no tasks; give the span of at least one.')
         for slot, (start_s, end_s) in self.spans.items():
             if not start_s <= end_s:
-                raise ValueError(f'{slot} starts at {start_s} s and ends at {end_s} s; give (start, end) on one clock.')
+                raise ValueError(f'{slot} starts at {start_s} s and ends at {end_s} s; give '
+                                 '(start, end) on one clock.')
             if slot not in self.device_of:
                 raise ValueError(f'{slot} has a span but no device; add it to device_of.')
 
@@ -51,7 +60,10 @@ class Timeline:
 
     @property
     def busy_share(self) -> float:
-        """Share of the devices' time that is spent in slots, from 0 to 1; 1 for a step that takes no time."""
+        """Share of the devices' time that is spent in slots, from 0 to 1.
+
+        It is 1 for a step that takes no time.
+        """
         busy_s = sum(end - start for start, end in self.spans.values())
         return busy_s / (self.num_devices * self.step_s) if self.step_s > 0 else 1.0
 
@@ -61,12 +73,15 @@ class Timeline:
         return 1 - self.busy_share
 
     def to_chrome_trace(self, pid: int = 0) -> list[dict[str, Any]]:
-        """Returns the slots as complete events of the Trace Event Format, a thread a device, times in us.
+        """Returns the slots as complete events of the Trace Event Format.
+
+        Each device is a thread. Times are in us.
 
         Args:
           pid: the process they are shown under; two timelines with two of them fit in one file.
         """
         start_s = self.start_s
+        in_order = sorted(self.spans.items(), key=lambda item: (item[1], item[0]))
         return [
             {
                 'name': f'{slot.kind}{slot.micro_batch}',
@@ -78,7 +93,7 @@ class Timeline:
                 'tid': self.device_of[slot],
                 'args': {'cell': slot.cell, 'micro_batch': slot.micro_batch},
             }
-            for slot, (start, end) in sorted(self.spans.items(), key=lambda item: (item[1], item[0]))
+            for slot, (start, end) in in_order
         ]
 
     def save_chrome_trace(self, path: str | os.PathLike[str]) -> None:
@@ -86,64 +101,91 @@ class Timeline:
         with open(path, 'w', encoding='utf-8') as file:
             json.dump({'traceEvents': self.to_chrome_trace(), 'displayTimeUnit': 'ms'}, file)
 
-    def save_png(self, path: str | os.PathLike[str], title: str = '', other: 'Timeline | None' = None) -> None:
-        """Draws the timeline, a row a device; with `other`, this one as measured above that one as predicted.
+    def save_png(self, path: str | os.PathLike[str], title: str = '',
+                 other: Timeline | None = None) -> None:
+        """Draws the timeline, a row a device. Needs matplotlib.
 
-        Both share the time axis, so that a longer step looks longer. Needs matplotlib.
+        Args:
+          path: of the picture.
+          title: over it.
+          other: is drawn below as predicted, and this one as measured. Both share the time axis, so
+            that a longer step looks longer.
         """
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
-        from matplotlib.patches import Patch
 
-        drawn = [('', self)] if other is None else [('measured: ', self), ('predicted: ', other)]
-        num_rows = sum(timeline.num_devices for _, timeline in drawn)
-        figure = Figure(figsize=(12, 1.2 + 0.7 * len(drawn) + 0.4 * num_rows), dpi=100, layout='constrained')
+        timelines = [self] if other is None else [self, other]
+        labels = [''] if other is None else ['measured: ', 'predicted: ']
+        heights = [timeline.num_devices for timeline in timelines]
+        figure = Figure(figsize=(12, 1.2 + 0.7 * len(timelines) + 0.4 * sum(heights)), dpi=100,
+                        layout='constrained')
         FigureCanvasAgg(figure)
-        heights = [timeline.num_devices for _, timeline in drawn]
-        axes = figure.subplots(len(drawn), 1, sharex=True, squeeze=False, gridspec_kw={'height_ratios': heights})[:, 0]
-        longest_s = max(timeline.step_s for _, timeline in drawn) or 1.0
-        scale, unit = (1.0, 's') if longest_s >= 1 else (1e3, 'ms') if longest_s >= 1e-3 else (1e6, 'us')
-        for ax, (label, timeline) in zip(axes, drawn, strict=True):
+        axes = figure.subplots(len(timelines), 1, sharex=True, squeeze=False,
+                               gridspec_kw={'height_ratios': heights})[:, 0]
+
+        longest_s = max(timeline.step_s for timeline in timelines) or 1.0
+        scale, unit = _scale_and_unit(longest_s)
+        for ax, label, timeline in zip(axes, labels, timelines, strict=True):
             timeline._draw(ax, scale, longest_s)
-            ax.set_title(f'{label}step {timeline.step_s * scale:.4g} {unit}, bubble {timeline.bubble_share:.1%}', fontsize=10, loc='left')
+            ax.set_title(f'{label}step {timeline.step_s * scale:.4g} {unit}, '
+                         f'bubble {timeline.bubble_share:.1%}', fontsize=10, loc='left')
         axes[-1].set_xlim(0, longest_s * scale)
         axes[-1].set_xlabel(f'time ({unit})')
-        kinds = sorted({slot.kind for _, timeline in drawn for slot in timeline.spans}, key=lambda kind: (kind not in COLOURS, kind != 'F'))
-        patches = [Patch(facecolor=COLOURS.get(kind, OTHER_COLOUR), edgecolor='white', label=CATEGORIES.get(kind, kind)) for kind in kinds]
-        axes[0].legend(handles=patches, loc='lower right', bbox_to_anchor=(1, 1), ncols=len(kinds), fontsize=8, frameon=False)
+        _add_legend(axes[0], {slot.kind for timeline in timelines for slot in timeline.spans})
         if title:
             figure.suptitle(title)
         figure.savefig(path, format='png')
 
-    def _draw(self, ax: Any, scale: float, longest_s: float) -> None:
+    def _draw(self, ax: Axes, scale: float, longest_s: float) -> None:
         """Draws one box a slot, with the number of its micro-batch where there is room for it."""
         start_s = self.start_s
         text_s = longest_s / 150  # about the width of a digit
         for slot, (start, end) in self.spans.items():
-            left, width, row = (start - start_s) * scale, (end - start) * scale, self.device_of[slot]
-            colour = COLOURS.get(slot.kind, OTHER_COLOUR)
-            ax.broken_barh([(left, width)], (row - 0.4, 0.8), facecolors=colour, edgecolors='white', linewidth=0.5)
+            left, width = (start - start_s) * scale, (end - start) * scale
+            row = self.device_of[slot]
+            ax.broken_barh([(left, width)], (row - 0.4, 0.8), edgecolors='white', linewidth=0.5,
+                           facecolors=COLOURS.get(slot.kind, OTHER_COLOUR))
             text = str(slot.micro_batch)
             if end - start >= text_s * (len(text) + 0.3):
                 ax.text(left + width / 2, row, text, ha='center', va='center', fontsize=8)
         ax.set_ylim(self.num_devices - 0.5, -0.5)
-        ax.set_yticks(range(self.num_devices), [f'device {device}' for device in range(self.num_devices)])
+        ax.set_yticks(range(self.num_devices),
+                      [f'device {device}' for device in range(self.num_devices)])
 
 
-def grid(schedule: Schedule, columns_of: Callable[[Slot], int] | None = None, edges: Edges | None = None) -> str:
+def _scale_and_unit(longest_s: float) -> tuple[float, str]:
+    if longest_s >= 1:
+        return 1.0, 's'
+    return (1e3, 'ms') if longest_s >= 1e-3 else (1e6, 'us')
+
+
+def _add_legend(ax: Axes, kinds: set[str]) -> None:
+    """Says which colour is which kind of slot: forward, backward and then any other."""
+    from matplotlib.patches import Patch
+
+    in_order = sorted(kinds, key=lambda kind: (kind not in COLOURS, kind != 'F', kind))
+    patches = [Patch(facecolor=COLOURS.get(kind, OTHER_COLOUR), edgecolor='white',
+                     label=CATEGORIES.get(kind, kind)) for kind in in_order]
+    ax.legend(handles=patches, loc='lower right', bbox_to_anchor=(1, 1), ncols=len(in_order),
+              fontsize=8, frameon=False)
+
+
+def grid(schedule: Schedule, columns_of: Callable[[Slot], int] | None = None,
+         edges: Edges | None = None) -> str:
     """Draws the schedule: a row a device, a column a unit of time, `..` where the device is idle.
 
     Args:
       schedule: a valid schedule.
-      columns_of: how many columns a slot takes, at least 1; by default 1, and 2 for the last cell's B, which is
-        a forward and a backward. The columns after a slot's first show `--`.
+      columns_of: how many columns a slot takes, at least 1; by default 1, and 2 for the last cell's
+        B, which is a forward and a backward. The columns after a slot's first show `--`.
       edges: pairs (maker, reader); the chain by default.
 
     Returns:
       Lines such as `F0 F1 .. B0`: kind and micro-batch, with the cell between (`F2.0`: cell 2,
       micro-batch 0) if a device has several cells.
     """
-    spans = play(schedule, columns_of or (lambda slot: 2 if schedule.is_fused(slot) else 1), edges)
+    default_columns_of = functools.partial(_default_columns, schedule)
+    spans = play(schedule, columns_of or default_columns_of, edges)
     num_columns = int(max(end for _, end in spans.values()))
     shows_cell = any(len({slot.cell for slot in slots}) > 1 for slots in schedule.devices)
     rows = []
@@ -156,3 +198,7 @@ def grid(schedule: Schedule, columns_of: Callable[[Slot], int] | None = None, ed
         rows.append(row)
     width = max(len(text) for row in rows for text in row)
     return '\n'.join(' '.join(text.ljust(width) for text in row).rstrip() for row in rows)
+
+
+def _default_columns(schedule: Schedule, slot: Slot) -> int:
+    return 2 if schedule.is_fused(slot) else 1

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from lingpipe.pipeline.planning.dataflow import Element, Value
+    from lingpipe.pipeline.planning.placement import Place, Placement
     from lingpipe.pipeline.planning.schedules import Schedule, Slot
     from lingpipe.pricing import Residuals
 
@@ -55,7 +56,8 @@ class Memory:
       residuals: finds what the backward of each layer takes over. It is slow, and called only when
         bytes are asked for.
       recompute: PipelineParams.recompute.
-      slot_bytes: dtype -> bytes of optimizer slots and averages of one number in a weight that trains.
+      slot_bytes: dtype -> bytes of optimizer slots and averages of one number in a weight that
+        trains.
       num_replicas: R.
       is_summed_in_groups: whether sums of gradients are set aside (PipelineParams.sum_groups).
       receives_gradients: whether replicas send each other all gradients at once, as with the
@@ -188,7 +190,10 @@ class _Fixed:
         self._own_bytes = self._gradient_bytes = 0
 
     def add(self, layer: _Layer) -> None:
-        """Extends the cell by the next layer: its weights, gradients and slots, and copies of tied weights."""
+        """Extends the cell by the next layer.
+
+        Its weights, gradients and optimizer slots count, and copies of tied weights.
+        """
         self._own_bytes += layer.own_bytes
         self._gradient_bytes += layer.gradient_bytes
         self._owned |= layer.owned
@@ -228,7 +233,10 @@ class _Activations:
         self._layer_bytes = 0       # the most of those and of a layer's own residuals together
 
     def add(self, layer: _Layer) -> None:
-        """Extends the cell by the next layer: the values it reads and the residuals its backward takes over."""
+        """Extends the cell by the next layer.
+
+        The values that it reads count, and the residuals that its backward takes over.
+        """
         start, makers, num_bytes = self._start, self._leaves.makers, self._leaves.num_bytes
         for leaf in layer.reads:
             if makers[leaf] < start and leaf not in self._inputs:
@@ -304,6 +312,24 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
                 received += footprint.received
         found.append(sum(footprints[k].fixed for k in last) + max(peak, received))
     return found
+
+
+def peaks_of_devices(schedule: Schedule, placement: Placement,
+                     footprints: Sequence[Footprint]) -> dict[Place, float]:
+    """The most bytes that each device holds at any time, of all cells of all replicas.
+
+    Args:
+      schedule: of each replica.
+      placement: which cell is on which device.
+      footprints: [K].
+    """
+    bytes_at: dict[Place, float] = {}
+    for places in placement.places:
+        for place in dict.fromkeys(places):
+            cells = [k for k, other in enumerate(places) if other == place]
+            of_replica = sum(peaks(schedule, footprints, cells))
+            bytes_at[place] = bytes_at.get(place, 0.0) + of_replica
+    return bytes_at
 
 
 def most_live(schedule: Schedule) -> list[int]:

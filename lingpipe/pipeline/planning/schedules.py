@@ -5,15 +5,15 @@ list per device is all there is: when a slot starts follows from the order on it
 what it needs from other devices.
 
 Three rules hold for every schedule here:
-  * The last cell's forward and backward are one slot, its B: nothing lies between them. So a training
-    schedule has no F for cell K-1, and K = 1 is M slots B.
+  * The last cell's forward and backward are one slot, its B: nothing lies between them. So a
+    training schedule has no F for cell K-1, and K = 1 is M slots B.
   * A cell's backwards run in ascending order of micro-batches. So gradients are summed in one order
     whatever the schedule, and the last cell never waits for a later micro-batch.
   * Cells before the first trainable layer may have no B at all. The last cell always has: its B
     computes the loss.
 
-K cells, M micro-batches, k a cell, m a micro-batch. In grids a row is a device, a column a unit of time;
-F and B take a unit each, the last cell's B (which is both) takes two: `B0 --`.
+K cells, M micro-batches, k a cell, m a micro-batch. In grids a row is a device, a column a unit of
+time; F and B take a unit each, the last cell's B (which is both) takes two: `B0 --`.
 """
 
 import difflib
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 
 class Slot(NamedTuple):
-    """One piece of work of one cell on one micro-batch."""
+    """One entry in a schedule: the work of one cell on one micro-batch."""
 
     kind: str  # 'F' forward, 'B' backward (with the forward, in the last cell)
     cell: int
@@ -64,28 +64,33 @@ class Schedule:
 # gpipe, K = 3, M = 4:    F0 F1 F2 F3 .. .. B0 B1 .. B2 .. B3
 #                         .. F0 F1 F2 F3 B0 B1 .. B2 .. B3 ..
 #                         .. .. B0 -- B1 -- B2 -- B3 -- .. ..
-def gpipe(num_cells: int, num_micro_batches: int, backward_cells: Collection[int] | None = None) -> Schedule:
-    """All forwards, then all backwards (arXiv 1811.06965, figure 2c, with backwards in ascending order).
+def gpipe(num_cells: int, num_micro_batches: int,
+          backward_cells: Collection[int] | None = None) -> Schedule:
+    """All forwards, then all backwards.
 
-    A cell holds up to M micro-batches. With the same cost f of every F and b of every B, and free
-    transfers, a step takes (M + K - 1)(f + b) and the bubble's share is (K - 1)/(M + K - 1).
+    This is arXiv 1811.06965, figure 2c, with backwards in ascending order. A cell holds up to M
+    micro-batches. With the same cost f of every F and b of every B, and free transfers, a step
+    takes (M + K - 1)(f + b) and the bubble's share is (K - 1)/(M + K - 1).
     """
-    return _training('gpipe', num_cells, num_micro_batches, backward_cells, lambda k: num_micro_batches)
+    return _training('gpipe', num_cells, num_micro_batches, backward_cells,
+                     lambda k: num_micro_batches)
 
 
 # 1f1b, K = 3, M = 4:     F0 F1 F2 .. .. B0 F3 B1 .. B2 .. B3
 #                         .. F0 F1 .. B0 F2 B1 F3 B2 .. B3 ..
 #                         .. .. B0 -- B1 -- B2 -- B3 -- .. ..
-def one_f_one_b(num_cells: int, num_micro_batches: int, backward_cells: Collection[int] | None = None) -> Schedule:
+def one_f_one_b(num_cells: int, num_micro_batches: int,
+                backward_cells: Collection[int] | None = None) -> Schedule:
     """One forward, one backward (PipeDream-flush, arXiv 2006.09503; arXiv 2104.04473, section 2.2).
 
-    Cell k runs min(K - k, M) forwards and then, in turn, a backward and a forward until the forwards
-    run out. So it never holds more than K - k micro-batches, and for equal costs and free transfers
-    the step takes as long as gpipe's. Transfers that take time, or recomputation, cost it more than
-    gpipe, which has more forwards to run while it waits. A cell without B is not held back: it runs
-    all its forwards at once.
+    Cell k runs min(K - k, M) forwards and then, in turn, a backward and a forward until the
+    forwards run out. So it never holds more than K - k micro-batches, and for equal costs and free
+    transfers the step takes as long as gpipe's. Transfers that take time, or recomputation, cost
+    it more than gpipe, which has more forwards to run while it waits. A cell without B is not held
+    back: it runs all its forwards at once.
     """
-    return _training('1f1b', num_cells, num_micro_batches, backward_cells, lambda k: num_cells - k)
+    return _training('1f1b', num_cells, num_micro_batches, backward_cells,
+                     lambda k: num_cells - k)
 
 
 # forward, K = 3, M = 4:  F0 F1 F2 F3 .. ..
@@ -94,11 +99,12 @@ def one_f_one_b(num_cells: int, num_micro_batches: int, backward_cells: Collecti
 def forward_only(num_cells: int, num_micro_batches: int) -> Schedule:
     """Forwards of all cells, the last included, and no backward: evaluation and decoding."""
     check_sizes(num_cells, num_micro_batches)
-    devices = tuple(tuple(Slot('F', k, m) for m in range(num_micro_batches)) for k in range(num_cells))
+    devices = tuple(_slots('F', k, range(num_micro_batches)) for k in range(num_cells))
     return Schedule('forward', num_cells, num_micro_batches, devices, frozenset())
 
 
-def make_schedule(name: str, num_cells: int, num_micro_batches: int, backward_cells: Collection[int] | None = None) -> Schedule:
+def make_schedule(name: str, num_cells: int, num_micro_batches: int,
+                  backward_cells: Collection[int] | None = None) -> Schedule:
     """Builds the schedule of that name: 'gpipe', '1f1b' or 'forward'.
 
     Args:
@@ -118,36 +124,40 @@ def make_schedule(name: str, num_cells: int, num_micro_batches: int, backward_ce
     }
     if name not in builders:
         nearest = difflib.get_close_matches(str(name), builders, n=1, cutoff=0.0)[0]
-        raise ValueError(f'schedule {name!r} is unknown; did you mean {nearest!r}? Use one of {", ".join(builders)}.')
+        raise ValueError(f'schedule {name!r} is unknown; did you mean {nearest!r}? Use one of '
+                         f'{", ".join(builders)}.')
     return builders[name]()
 
 
-def _training(
-    name: str,
-    num_cells: int,
-    num_micro_batches: int,
-    backward_cells: Collection[int] | None,
-    ahead: Callable[[int], int],
-) -> Schedule:
-    """A schedule whose cell k runs `ahead(k)` forwards before its first backward, then takes turns."""
+def _training(name: str, num_cells: int, num_micro_batches: int,
+              backward_cells: Collection[int] | None, ahead: Callable[[int], int]) -> Schedule:
+    """A schedule whose cell k runs `ahead(k)` forwards before its first backward.
+
+    From then on it takes turns.
+    """
     check_sizes(num_cells, num_micro_batches)
     last = num_cells - 1
-    cells = frozenset(range(num_cells) if backward_cells is None else backward_cells) | {last}
-    check_backward_cells(cells, num_cells)
+    cells = range(num_cells) if backward_cells is None else backward_cells
+    cells_with_backward = frozenset(cells) | {last}
+    check_backward_cells(cells_with_backward, num_cells)
 
-    def slots(k: int) -> Iterable[Slot]:
+    def slots(k: int) -> tuple[Slot, ...]:
         """Those of cell k, in their order."""
-        if k not in cells:
-            yield from (Slot('F', k, m) for m in range(num_micro_batches))
-            return
-        if k < last:
-            yield from (Slot('F', k, m) for m in range(min(ahead(k), num_micro_batches)))
-        for m in range(num_micro_batches):
-            yield Slot('B', k, m)
-            if k < last and m + ahead(k) < num_micro_batches:
-                yield Slot('F', k, m + ahead(k))
+        forwards = () if k == last else _slots('F', k, range(num_micro_batches))
+        if k not in cells_with_backward:
+            return forwards
 
-    return Schedule(name, num_cells, num_micro_batches, tuple(tuple(slots(k)) for k in range(num_cells)), cells)
+        order = list(forwards[:ahead(k)])
+        for m, backward in enumerate(_slots('B', k, range(num_micro_batches))):
+            order += [backward, *forwards[ahead(k) + m:ahead(k) + m + 1]]
+        return tuple(order)
+
+    return Schedule(name, num_cells, num_micro_batches, tuple(slots(k) for k in range(num_cells)),
+                    cells_with_backward)
+
+
+def _slots(kind: str, cell: int, micro_batches: Iterable[int]) -> tuple[Slot, ...]:
+    return tuple(Slot(kind, cell, m) for m in micro_batches)
 
 
 def check_sizes(num_cells: int, num_micro_batches: int) -> None:
@@ -161,4 +171,5 @@ def check_backward_cells(cells: Collection[int], num_cells: int) -> None:
     """Raises ValueError for a cell that does not exist."""
     for k in sorted(cells):
         if not 0 <= k < num_cells:
-            raise ValueError(f'backward_cells has cell {k} of {num_cells}; use cells 0 to {num_cells - 1}.')
+            raise ValueError(f'backward_cells has cell {k} of {num_cells}; use cells 0 to '
+                             f'{num_cells - 1}.')

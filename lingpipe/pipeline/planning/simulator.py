@@ -1,12 +1,12 @@
-"""Predicts the time, the bubble and the peak memory of one step from the costs of each cell.
+"""Simulator: predicts time, bubble and peak memory of one step from the costs of each cell.
 
 The model is that of a device which runs one slot at a time, in the order of its schedule, and sends
 what it made while it computes on. K cells, M micro-batches, k a cell, m a micro-batch.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lingpipe.pipeline.planning.dependencies import Edges, Span, play
@@ -15,8 +15,11 @@ from lingpipe.pipeline.planning.memory import Footprint, most_live, peaks
 from lingpipe.pipeline.planning.schedules import Schedule, Slot
 from lingpipe.pipeline.planning.validation import validate
 
+# Seconds from one cell to another: one number, or a function of (sending cell, receiving cell).
+Delay = Callable[[int, int], float] | float
 
-@dataclass(frozen=True)
+
+@dataclasses.dataclass(frozen=True)
 class Simulation:
     """What `simulate` predicts for one step."""
 
@@ -55,8 +58,8 @@ def simulate(
     backward_s: Sequence[float],
     *,
     edges: Edges | None = None,
-    transfer_s: Callable[[int, int], float] | float = 0.0,
-    link_s: Callable[[int, int], float] | float = 0.0,
+    transfer_s: Delay = 0.0,
+    link_s: Delay = 0.0,
     held_bytes: Sequence[float] | None = None,
     fixed_bytes: Sequence[float] | None = None,
     working_bytes: Sequence[float] | None = None,
@@ -64,55 +67,71 @@ def simulate(
 ) -> Simulation:
     """Simulates one step.
 
-    Memory is followed as pipeline/planning/memory.py says, which defines when a micro-batch is live in a cell.
+    Memory is followed as pipeline/planning/memory.py says, which defines when a micro-batch is live
+    in a cell.
 
     Args:
       schedule: any valid schedule.
       forward_s: [K] seconds of a cell's forward for one micro-batch.
       backward_s: [K] seconds of its backward, without recomputation; not read for a cell without B.
       edges: pairs (maker cell, reader cell), skip connections included; the chain by default.
-      transfer_s: seconds from the end of a slot until a slot on another device can use its result: one
-        number, or a function of (sending cell, receiving cell), which is asked for activations along
-        an edge and for gradients against it. It delays only the receiving slot.
-      link_s: seconds, before those, that it occupies the link between the two devices: bytes / bandwidth. A link
-        carries one result at a time in each direction, in the order in which they are read. Given as transfer_s.
+      transfer_s: seconds from the end of a slot until a slot on another device can use its result.
+        As a function it is asked for activations along an edge and for gradients against it. It
+        delays only the receiving slot.
+      link_s: seconds, before those, that it occupies the link between the two devices: bytes /
+        bandwidth. A link carries one result at a time in each direction, in the order in which they
+        are read.
       held_bytes: [K] bytes a cell holds for each live micro-batch. With recomputation, its inputs.
       fixed_bytes: [K] bytes a cell holds throughout: weights, optimizer slots, gradient sums.
       working_bytes: [K] bytes a cell holds besides while one of its B runs: what it computes again.
-      recompute: each B runs its cell's forward again, but for the last cell's, which has just run it.
+      recompute: each B runs its cell's forward again, but for the last cell's, which has just
+        run it.
 
     Returns:
-      Times, shares and peaks. With several cells on a device, `peak_bytes` is the peak of their sum.
+      Times, shares and peaks. With several cells on a device, `peak_bytes` is the peak of their
+      sum.
 
     Raises:
       ValueError: an invalid schedule or edge, or costs that are not K finite numbers of 0 or more.
     """
     num_cells = schedule.num_cells
-    nothing = [0.0] * num_cells
-    fixed = _per_cell('fixed_bytes', fixed_bytes if fixed_bytes is not None else nothing, num_cells)
-    held = _per_cell('held_bytes', held_bytes if held_bytes is not None else nothing, num_cells)
-    working = _per_cell('working_bytes', working_bytes if working_bytes is not None else nothing, num_cells)
-    forward_s = _per_cell('forward_s', forward_s, num_cells)
-    backward_s = _per_cell('backward_s', backward_s, num_cells)
+    fixed = _per_cell('fixed_bytes', fixed_bytes, num_cells)
+    held = _per_cell('held_bytes', held_bytes, num_cells)
+    working = _per_cell('working_bytes', working_bytes, num_cells)
+    duration_of = durations(schedule, _per_cell('forward_s', forward_s, num_cells),
+                            _per_cell('backward_s', backward_s, num_cells), recompute)
     validate(schedule, edges)
 
-    links_free_at: dict[tuple[int, int], float] = {}
-
-    def arrival_of(maker: Slot, reader: Slot, end: float) -> float:
-        link = (schedule.device_of[maker], schedule.device_of[reader])
-        if link[0] == link[1]:
-            return end
-        occupied_s = _between('link_s', link_s, maker.cell, reader.cell)
-        if occupied_s:
-            end = links_free_at[link] = max(end, links_free_at.get(link, 0.0)) + occupied_s
-        return end + _between('transfer_s', transfer_s, maker.cell, reader.cell)
-
-    timeline = Timeline(play(schedule, durations(schedule, forward_s, backward_s, recompute), edges, arrival_of), schedule.device_of)
+    arrival_of = _Links(schedule, transfer_s, link_s).arrival_of
+    timeline = Timeline(play(schedule, duration_of, edges, arrival_of), schedule.device_of)
     footprints = [Footprint(*amounts) for amounts in zip(fixed, held, working, strict=True)]
     return Simulation(timeline, tuple(most_live(schedule)), tuple(peaks(schedule, footprints)))
 
 
-def durations(schedule: Schedule, forward_s: Sequence[float], backward_s: Sequence[float], recompute: bool) -> Callable[[Slot], float]:
+class _Links:
+    """The links between devices while a step is played: when each of them is free again."""
+
+    def __init__(self, schedule: Schedule, transfer_s: Delay, link_s: Delay):
+        self._device_of = schedule.device_of
+        self._transfer_s, self._link_s = transfer_s, link_s
+        self._free_at: dict[tuple[int, int], float] = {}
+
+    def arrival_of(self, maker: Slot, reader: Slot, end: float) -> float:
+        """When the result of `maker`, which ends at `end`, is there for `reader`."""
+        link = (self._device_of[maker], self._device_of[reader])
+        if link[0] == link[1]:
+            return end
+
+        sent_at = end
+        occupied_s = _seconds('link_s', self._link_s, maker.cell, reader.cell)
+        if occupied_s:
+            sent_at = max(end, self._free_at.get(link, 0.0)) + occupied_s
+            self._free_at[link] = sent_at
+        return sent_at + _seconds('transfer_s', self._transfer_s, maker.cell, reader.cell)
+
+
+def durations(schedule: Schedule, forward_s: Sequence[float], backward_s: Sequence[float],
+              recompute: bool) -> Callable[[Slot], float]:
     """The function that says how long a slot takes; arguments as of `simulate`."""
 
     def duration_of(slot: Slot) -> float:
@@ -127,25 +146,32 @@ def durations(schedule: Schedule, forward_s: Sequence[float], backward_s: Sequen
 def bound(num_cells: int, num_micro_batches: int) -> float:
     """The most that K equal cells can speed up a step of M micro-batches: K M / (M + K - 1).
 
-    From the bubble's share (K - 1)/(M + K - 1) of GPipe, arXiv 1811.06965, section 2.3; it holds for
-    gpipe and 1f1b.
+    From the bubble's share (K - 1)/(M + K - 1) of GPipe, arXiv 1811.06965, section 2.3; it holds
+    for gpipe and 1f1b.
     """
     if num_cells < 1 or num_micro_batches < 1:
-        raise ValueError(f'num_cells={num_cells} and num_micro_batches={num_micro_batches} make no pipeline; use 1 or more of each.')
+        raise ValueError(f'num_cells={num_cells} and num_micro_batches={num_micro_batches} make no '
+                         'pipeline; use 1 or more of each.')
     return num_cells * num_micro_batches / (num_micro_batches + num_cells - 1)
 
 
-def _between(name: str, amount: Callable[[int, int], float] | float, sender: int, receiver: int) -> float:
-    seconds = amount(sender, receiver) if callable(amount) else amount
+def _seconds(name: str, delay: Delay, sender: int, receiver: int) -> float:
+    seconds = delay(sender, receiver) if callable(delay) else delay
     if not (math.isfinite(seconds) and seconds >= 0):
-        raise ValueError(f'{name} from cell {sender} to cell {receiver} is {seconds}; give seconds, finite and 0 or more.')
+        raise ValueError(f'{name} from cell {sender} to cell {receiver} is {seconds}; give '
+                         'seconds, finite and 0 or more.')
     return seconds
 
 
-def _per_cell(name: str, amounts: Sequence[float], num_cells: int) -> Sequence[float]:
+def _per_cell(name: str, amounts: Sequence[float] | None, num_cells: int) -> Sequence[float]:
+    """[K] the amounts, or zeros if there are none."""
+    if amounts is None:
+        return [0.0] * num_cells
     if len(amounts) != num_cells:
-        raise ValueError(f'{name} has {len(amounts)} entries for {num_cells} cells; give one a cell.')
+        raise ValueError(f'{name} has {len(amounts)} entries for {num_cells} cells; give one a '
+                         'cell.')
     for k, amount in enumerate(amounts):
         if not (math.isfinite(amount) and amount >= 0):
-            raise ValueError(f'{name}[{k}]={amount} is not a finite number of 0 or more; correct the cost of cell {k}.')
+            raise ValueError(f'{name}[{k}]={amount} is not a finite number of 0 or more; correct '
+                             f'the cost of cell {k}.')
     return amounts

@@ -21,7 +21,7 @@ import tensorflow as tf
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.replication.collectives import Group, check_devices
 
 

@@ -41,7 +41,7 @@ def overview(plan: Plan, batch_size: int) -> str:
         f'{sum(row["num_weights"] for row in rows):,} parameters in {p.num_cells} cells{of_replicas}',
         f'{p.num_micro_batches} micro-batches of {batch_size // (p.num_micro_batches * p.num_replicas)} examples; '
         f'schedule {p.schedule}, recompute {p.recompute}',
-        f'predicted bubble {simulation.bubble_share:.1%}, balance {plan.balance:.1%} (mean cell / slowest cell)',
+        f'predicted bubble {simulation.bubble_share:.1%}, balance {plan.forecast.balance:.1%} (mean cell / slowest cell)',
         *[f'replica {r} on {", ".join(short_device(cell.device) for cell in cells)}'
           for r, cells in enumerate(plan.replicas) if p.devices and r],
     ]

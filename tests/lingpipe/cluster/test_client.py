@@ -15,7 +15,7 @@ from lingpipe.layers import Sequential
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from tests.support import local_workers
 from tests.support.flood import Flood
 from tests.support.forks import Fork

@@ -20,7 +20,8 @@ from lingpipe.layers import static_shapes
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
 from lingpipe.layers.nested import flatten, map_leaves
-from lingpipe.pipeline.planning.plan import PipelineParams, make_plan
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.plan import make_plan
 from tests.support import traced
 
 IMAGE = {'x': ((2, 7, 6, 4), 'float')}
@@ -336,4 +337,4 @@ def test_the_forecast_holds_what_the_backward_task_takes_over(name: str) -> None
     pipeline = PipelineParams(num_cells=3, recompute='none', layers_per_cell=(1 + len(gains), num_own, len(written) + 1))
     batch = next(iter(flatten(built.specs())))[1].shape[0]
     plan = make_plan(network.instantiate('model'), {**built.specs(), 'pad': tf.TensorSpec([batch, 1])}, pipeline, ['a', 'b', 'c'])
-    assert plan.footprints[1].residual == pytest.approx(traced.held_bytes(plan.cells[1:])[0], rel=0.02)
+    assert plan.forecast.footprints[1].residual == pytest.approx(traced.held_bytes(plan.cells[1:])[0], rel=0.02)

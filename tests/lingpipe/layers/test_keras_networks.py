@@ -19,7 +19,7 @@ from lingpipe.layers.base import Weight
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training.evaluation import Evaluations
 from lingpipe.training.problem import Review
 

@@ -15,7 +15,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 
 BATCH, D, SEED = 8, 4, 7
 GRADIENT_TOLERANCE = 1e-6

@@ -17,7 +17,7 @@ from lingpipe.input import ArrayInput
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.loop import LoopOptions, TrainLoop
 from lingpipe.training.problem import Problem

@@ -13,9 +13,9 @@ from lingpipe.layers.context import Context
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.pipeline.planning import plan as plan_lib
-from lingpipe.pipeline.planning.dataflow import BATCH, Element
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.dataflow import BATCH, Element, wire
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.plan import Plan, make_plan
 from lingpipe.tasks.image.amoebanet import AmoebaNet
 from lingpipe.tasks.image.blocks import FactorizedReduction, Norm, RampedDropPath
 from lingpipe.tasks.image.cells import ARCHITECTURES
@@ -54,7 +54,7 @@ def image_spec(size: int, batch: int = 1, channels: int = 3) -> dict[str, tf.Ten
 @functools.cache
 def elements_of(is_torchgpipe: bool) -> list[Element]:
     """The layers of (18, 208) at 224 pixels, wired."""
-    return plan_lib.wire(imagenet(18, 208, is_torchgpipe=True) if is_torchgpipe else imagenet(18, 208), image_spec(224))
+    return wire(imagenet(18, 208, is_torchgpipe=True) if is_torchgpipe else imagenet(18, 208), image_spec(224))
 
 
 # Counts.
@@ -142,7 +142,7 @@ def test_fprop_gives_what_cost_says(architecture, size):
 
 def test_the_auxiliary_loss_is_in_the_cell_of_the_auxiliary_head():
     task = classifier(tiny(auxiliary_image_size=16), FIXED_RATE).instantiate()
-    elements = plan_lib.wire(task.network, image_spec(16, 4, 1))
+    elements = wire(task.network, image_spec(16, 4, 1))
     head = next(e for e in elements if 'auxiliary_logits' in e.writes)
     logits = head.writes['auxiliary_logits']
     assert logits.spec.shape == (4, 10)
@@ -241,10 +241,10 @@ def task_of_table_2(granularity: str) -> Any:
 
 
 @functools.cache
-def plan_of_table_2(granularity: str, num_cells: int) -> plan_lib.Plan:
+def plan_of_table_2(granularity: str, num_cells: int) -> Plan:
     """At 224 pixels, micro-batches of 4."""
     pipeline = PipelineParams(num_cells=num_cells, num_micro_batches=32)
-    return plan_lib.make_plan(task_of_table_2(granularity).network, image_spec(224, 128), pipeline,
+    return make_plan(task_of_table_2(granularity).network, image_spec(224, 128), pipeline,
                               [f'device {k}' for k in range(num_cells)])
 
 
@@ -253,12 +253,12 @@ def plan_of_table_2(granularity: str, num_cells: int) -> plan_lib.Plan:
     ('combination', 2, 0.999), ('combination', 4, 0.970), ('combination', 8, 0.982),
     ('layer', 2, 0.999), ('layer', 4, 0.970), ('layer', 8, 0.982)])
 def test_the_model_of_table_2_is_cut_into_balanced_cells(granularity, num_cells, balance):
-    assert round(plan_of_table_2(granularity, num_cells).balance, 3) == balance
+    assert round(plan_of_table_2(granularity, num_cells).forecast.balance, 3) == balance
 
 
 @pytest.mark.parametrize('num_cells', [2, 4, 8])
 def test_a_finer_cut_is_never_slower(num_cells):
-    slowest = [max(plan.step_cost(k) for k in range(num_cells)) for plan in (plan_of_table_2(g, num_cells) for g in GRANULARITIES)]
+    slowest = [max(plan.forecast.step_costs) for plan in (plan_of_table_2(g, num_cells) for g in GRANULARITIES)]
     assert slowest == sorted(slowest, reverse=True)
 
 

@@ -14,7 +14,7 @@ from lingpipe.layers.nested import NestedMap
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.image.classifier import classifier
 from lingpipe.tasks.image.mixup import MIXUP_READS, Mixup
 from lingpipe.tasks.image.normalize import Normalize

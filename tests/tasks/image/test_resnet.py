@@ -16,9 +16,9 @@ from lingpipe.layers.context import Context
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.pipeline.planning import plan as plan_lib
-from lingpipe.pipeline.planning.dataflow import BATCH
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.dataflow import BATCH, wire
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.plan import make_plan
 from lingpipe.tasks.image.blocks import Norm
 from lingpipe.tasks.image.classifier import classifier
 from lingpipe.tasks.image.resnet import ResidualSum, ResNet
@@ -43,7 +43,7 @@ def image_spec(size: int, batch: int = 1, channels: int = 3) -> dict[str, tf.Ten
 
 def sizes(network: ResNet, size: int) -> dict[str, tuple[int, ...]]:
     """Value name -> shape of an example, of the blocks and the stem."""
-    elements = plan_lib.wire(network, image_spec(size, channels=network.params.image_channels))
+    elements = wire(network, image_spec(size, channels=network.params.image_channels))
     return {name: tuple(value.spec.shape[1:]) for e in elements for name, value in e.writes.items() if '.' not in name}
 
 
@@ -141,7 +141,7 @@ def test_all_kernels_have_the_initializer_of_the_field():
 
 @pytest.mark.parametrize('fields', [{}, {'depth': 18}, {'stem': 'large'}], ids=str)
 def test_every_layer_costs_what_its_graph_does(fields):
-    for e in plan_lib.wire(tiny(**fields).instantiate('resnet'), image_spec(16, 2, 1)):
+    for e in wire(tiny(**fields).instantiate('resnet'), image_spec(16, 2, 1)):
         traced = pricing.traced_cost(e.layer, **{argument: value.spec for argument, value in e.reads.items()})
         assert e.cost.flops == pytest.approx(traced.flops, rel=0.05), e.layer.path
         assert e.cost.num_weights == traced.num_weights == sum(w.size for w in e.layer.weights() if w.is_trainable)
@@ -161,7 +161,7 @@ def test_resnet_50_costs_4_1_billion_multiply_adds_and_the_papers_3_8(stride_in,
 # What is read, and no more.
 
 def test_the_sum_reads_the_input_of_its_block_or_the_projection():
-    elements = plan_lib.wire(tiny().instantiate('resnet'), image_spec(8, 1, 1))
+    elements = wire(tiny().instantiate('resnet'), image_spec(8, 1, 1))
     found = {e.layer.path: elements[e.reads['shortcut'].maker].layer.path for e in elements if isinstance(e.layer, ResidualSum)}
     assert found == {'resnet/group_0_block_0/sum': 'resnet/group_0_block_0/shortcut',
                      'resnet/group_1_block_0/sum': 'resnet/group_1_block_0/shortcut',
@@ -169,7 +169,7 @@ def test_the_sum_reads_the_input_of_its_block_or_the_projection():
 
 
 def test_nothing_is_read_beyond_the_next_block():
-    elements = plan_lib.wire(imagenet(50), image_spec(64))
+    elements = wire(imagenet(50), image_spec(64))
     block_of = [e.layer.path.split('/')[1] for e in elements]
     order = list(dict.fromkeys(block_of))
     for e in elements:
@@ -183,10 +183,10 @@ def test_nothing_is_read_beyond_the_next_block():
 @pytest.mark.parametrize('num_cells', [2, 4, 8])
 def test_resnet_101_is_cut_into_balanced_cells(num_cells):
     task = classifier(ResNet.Params(name='resnet', depth=101, num_classes=1000), a_learner()).instantiate()
-    plan = plan_lib.make_plan(task.network, image_spec(224, 128), PipelineParams(num_cells=num_cells, num_micro_batches=32),
+    plan = make_plan(task.network, image_spec(224, 128), PipelineParams(num_cells=num_cells, num_micro_batches=32),
                               [f'device {k}' for k in range(num_cells)])
-    print(f'balance of ResNet-101 in {num_cells} cells: {plan.balance:.4f}')
-    assert plan.balance >= 0.9
+    print(f'balance of ResNet-101 in {num_cells} cells: {plan.forecast.balance:.4f}')
+    assert plan.forecast.balance >= 0.9
 
 
 def a_learner() -> Learner.Params:
@@ -234,7 +234,7 @@ def test_variables_are_as_many_as_params_say():
 
 def test_a_cut_inside_a_block_sends_the_shortcut_and_the_branch():
     task = classifier(tiny(dropout_rate=0.2), a_learner()).instantiate()
-    plan = plan_lib.make_plan(task.network, image_spec(8, 8, 1), PipelineParams(
+    plan = make_plan(task.network, image_spec(8, 8, 1), PipelineParams(
         num_cells=2, num_micro_batches=2, layers_per_cell=(14, NUM_LAYERS_OF_TINY - 14)), ['device 0', 'device 1'])
     crossing = {value.name for e in plan.cells[1].elements for value in e.reads.values() if 0 <= value.maker < 14}
     assert crossing == {'x', 'group_1_block_0'}

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.translation.corpus.vocabulary import END, START, UNKNOWN
 from lingpipe.tasks.translation.inputs import TranslationInput
 from lingpipe.tasks.translation.transformer import Transformer

@@ -14,9 +14,9 @@ from lingpipe.layers.context import Context
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.pipeline.planning import plan as plan_lib
-from lingpipe.pipeline.planning.dataflow import BATCH
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.dataflow import BATCH, wire
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.plan import make_plan
 from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator
 from lingpipe.training import registry
@@ -125,20 +125,20 @@ def test_the_largest_is_built_and_planned_with_work_in_proportion() -> None:
     work = {name: num_calls(lambda: make(name)) for name in ('Transformer415', 'Transformer1663')}   # noqa: B023
     assert work['Transformer1663'] < 6 * work['Transformer415']
     assert len(plans['Transformer1663'].cells) == 128
-    assert plans['Transformer1663'].balance == pytest.approx(0.9975, abs=1e-4)
+    assert plans['Transformer1663'].forecast.balance == pytest.approx(0.9975, abs=1e-4)
 
 
 # Shapes, and who sees whom.
 
 def test_every_named_value_has_its_shape() -> None:
-    elements = plan_lib.wire(tiny().instantiate(), specs())
+    elements = wire(tiny().instantiate(), specs())
     found = {name: (tuple(value.spec.shape), value.spec.dtype) for e in elements for name, value in e.writes.items()}
     assert found == {'x': ((B, T, D), tf.float32), 'source_mask': ((B, S), tf.bool), 'encoded': ((B, S, D), tf.float32),
                      'logits': ((B, T, V), tf.float32), 'token_weight': ((B, T), tf.float32)}
 
 
 def test_every_decoder_layer_reads_the_encoder_and_ids_come_from_the_mini_batch() -> None:
-    elements = plan_lib.wire(tiny().instantiate(), specs())
+    elements = wire(tiny().instantiate(), specs())
     by_name = {e.layer.path: e for e in elements}
     encoded = by_name['model/encoder_norm'].writes['encoded']
     assert [elements[i].layer.path for i in encoded.readers] == ['model/decoder_0', 'model/decoder_1']
@@ -296,7 +296,7 @@ def test_first_values_of_shards_have_the_distribution_of_the_whole(layer: str, o
 
 def test_full_logits_are_never_in_one_place() -> None:
     network = tiny(vocab_size=1000, vocabulary_shards=4).instantiate()
-    shards = [e for e in plan_lib.wire(network, specs()) if 'softmax' in e.layer.path]
+    shards = [e for e in wire(network, specs()) if 'softmax' in e.layer.path]
     assert len(shards) == 4
     for e in shards:
         graph = pricing.trace(e.layer, **{argument: value.spec for argument, value in e.reads.items()}).graph
@@ -308,7 +308,7 @@ def test_a_large_vocabulary_does_not_unbalance_the_pipeline() -> None:
         network = language_model(vocab_size=64_000, model_dim=64, hidden_dim=256, num_decoder_layers=12,
                                  vocabulary_shards=num_shards).instantiate()
         params = PipelineParams(num_cells=4, num_micro_batches=2)
-        return plan_lib.make_plan(network, specs(), params, [f'device {k}' for k in range(4)]).balance
+        return make_plan(network, specs(), params, [f'device {k}' for k in range(4)]).forecast.balance
     assert balance(1) < 0.4
     assert balance(16) > 0.85
 
@@ -335,7 +335,7 @@ def test_the_gradient_of_a_tied_table_is_the_sum_of_its_uses() -> None:
     tiny(positions='learned', max_length=8, activation='gelu', dtype='bfloat16'), language_model(vocabulary_shards=2)],
     ids=['plain', 'tied', 'shards', 'bfloat16', 'language model'])
 def test_every_layer_costs_what_its_graph_does(params: Transformer.Params) -> None:
-    for e in plan_lib.wire(params.instantiate(), specs()):
+    for e in wire(params.instantiate(), specs()):
         traced = pricing.traced_cost(e.layer, **{argument: value.spec for argument, value in e.reads.items()})
         assert e.cost.flops == pytest.approx(traced.flops, rel=0.05), e.layer.path
         assert e.cost.num_weights == traced.num_weights, e.layer.path
@@ -425,4 +425,4 @@ def test_wrong_fields_are_refused(fields: dict[str, Any], sentence: str) -> None
 
 def test_a_weight_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r'token_weight: weight is \(4, 3\), but what it weighs is \(4, 5\): .* be \(4,\) or \(4, 5\)'):
-        plan_lib.wire(tiny().instantiate(), {**specs(), 'weight': tf.TensorSpec([B, 3])})
+        wire(tiny().instantiate(), {**specs(), 'weight': tf.TensorSpec([B, 3])})

@@ -19,7 +19,7 @@ from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.decoding.decoder import Decoder, Group
 from lingpipe.pipeline.decoding.search import SearchParams
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 
 PAD, START, END = 0, 1, 2
 V, D, S, LIMIT = 13, 16, 5, 9

@@ -12,7 +12,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.learning import learning_rates
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.pipeline.planning.plan import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 
 
 class EmitsByShape(Layer):

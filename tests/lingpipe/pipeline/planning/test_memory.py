@@ -14,7 +14,8 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.cost import Cost
 from lingpipe.pipeline.execution.measured_costs import layer_seconds
 from lingpipe.pipeline.planning.memory import Footprint, peaks
-from lingpipe.pipeline.planning.plan import PipelineParams, make_plan
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.plan import make_plan
 from lingpipe.pipeline.planning.schedules import Slot, make_schedule
 from lingpipe.training import registry
 from tests.support.traced import held_bytes
@@ -75,39 +76,39 @@ IMAGE, WIDE, NARROW = 4 * 8 * 4, 4 * 16 * 4, 4 * 8 * 4
 def test_a_product_keeps_its_input_and_a_rectifier_its_output_once():
     """The output of b is what its rectifier and the next product read: one tensor."""
     plan = plan_of(*CHAIN, num_cells=2, num_micro_batches=4, layers_per_cell=(3, 1), recompute='none')
-    assert plan.held_bytes(0) == IMAGE + WIDE + WIDE
-    assert plan.working_bytes(0) == 0
+    assert plan.forecast.footprints[0].held == IMAGE + WIDE + WIDE
+    assert plan.forecast.footprints[0].working == 0
     apart = plan_of(*CHAIN, num_cells=3, num_micro_batches=4, layers_per_cell=(1, 1, 2), recompute='none')
-    assert [apart.held_bytes(k) for k in range(2)] == [IMAGE, WIDE + WIDE]
+    assert [apart.forecast.footprints[k].held for k in range(2)] == [IMAGE, WIDE + WIDE]
 
 
 def test_recomputation_holds_what_cells_read_and_makes_the_rest_again():
     cell = plan_of(*CHAIN, num_cells=2, num_micro_batches=4, layers_per_cell=(3, 1))
-    assert (cell.held_bytes(0), cell.working_bytes(0)) == (IMAGE, WIDE + WIDE)
+    assert (cell.forecast.footprints[0].held, cell.forecast.footprints[0].working) == (IMAGE, WIDE + WIDE)
     layer = plan_of(*CHAIN, num_cells=2, num_micro_batches=4, layers_per_cell=(3, 1), recompute='layer')
     # b runs again with its input and its output there; c, whose result nobody reads, needs the outputs of a and b.
-    assert (layer.held_bytes(0), layer.working_bytes(0)) == (IMAGE, WIDE + WIDE)
+    assert (layer.forecast.footprints[0].held, layer.forecast.footprints[0].working) == (IMAGE, WIDE + WIDE)
 
 
 def test_state_is_weight_gradient_and_slots_where_it_trains_and_the_weight_alone_where_not():
     plan = plan_of(*CHAIN, num_micro_batches=4, frozen=('model/a/w',))
-    assert plan.weight_bytes(0) == 4 * 8 * 16 + 16 * (16 * 16 + 16 * 8)
-    assert plan_of(*CHAIN, num_micro_batches=4, sum_groups=2).weight_bytes(0) == 20 * (8 * 16 + 16 * 16 + 16 * 8)
+    assert plan.forecast.footprints[0].fixed == 4 * 8 * 16 + 16 * (16 * 16 + 16 * 8)
+    assert plan_of(*CHAIN, num_micro_batches=4, sum_groups=2).forecast.footprints[0].fixed == 20 * (8 * 16 + 16 * 16 + 16 * 8)
 
 
 @pytest.mark.parametrize(('dtype', 'bytes_a_weight'), [('float64', 8 + 8 + 16), ('float32', 4 + 4 + 8), ('bfloat16', 2 + 4 + 4)])
 def test_slots_have_the_dtype_of_their_weight_and_sums_of_gradients_are_float32_at_least(dtype, bytes_a_weight):
     plan = plan_of(Tied.Params(name='one', dim=8, dtype=dtype, reads={'x': 'image'}), num_micro_batches=4)
-    assert plan.weight_bytes(0) == 8 * 8 * bytes_a_weight
+    assert plan.forecast.footprints[0].fixed == 8 * 8 * bytes_a_weight
 
 
 def test_a_tied_weight_has_a_gradient_for_each_use_and_a_copy_where_it_is_not_owned():
     tied = (dense('in', 8, 8, reads={'x': 'image'}), Tied.Params(name='one', dim=8),
             Tied.Params(name='two', dim=8, share={'w': 'model/one/w'}))
     together = plan_of(*tied, num_cells=2, num_micro_batches=4, layers_per_cell=(3, 1))
-    assert together.weight_bytes(0) == 64 * (16 + 16 + 4)
+    assert together.forecast.footprints[0].fixed == 64 * (16 + 16 + 4)
     apart = plan_of(*tied, num_cells=2, num_micro_batches=4, layers_per_cell=(2, 2))
-    assert [apart.weight_bytes(k) for k in range(2)] == [64 * (16 + 16), 64 * (4 + 4)]
+    assert [apart.forecast.footprints[k].fixed for k in range(2)] == [64 * (16 + 16), 64 * (4 + 4)]
 
 
 def test_replicas_that_share_a_device_add_up_and_others_receive_gradients():
@@ -116,7 +117,7 @@ def test_replicas_that_share_a_device_add_up_and_others_receive_gradients():
     assert shared.simulate().peak_bytes == (2 * alone.simulate().peak_bytes[0],)
     few = plan_of(*CHAIN, num_micro_batches=1, num_replicas=2)
     gradients = 4 * (8 * 16 + 16 * 16 + 16 * 8)
-    assert few.simulate().peak_bytes == (max(alone.simulate().peak_bytes[0], alone.weight_bytes(0) + gradients),)
+    assert few.simulate().peak_bytes == (max(alone.simulate().peak_bytes[0], alone.forecast.footprints[0].fixed + gradients),)
 
 
 def test_what_a_backward_makes_again_counts_while_it_runs():
@@ -135,7 +136,7 @@ def test_cells_of_an_experiment_hold_what_their_tasks_take_over(name, num_cells)
     params = registry.get(name)
     params.pipeline.set(num_cells=num_cells, recompute='none', num_replicas=1, sum_groups=1, layers_per_cell=(), devices=())
     plan = params.instantiate().make_plan()
-    assert [plan.held_bytes(k) for k in range(num_cells)] == pytest.approx(held_bytes(plan.cells), rel=0.02)
+    assert [plan.forecast.footprints[k].held for k in range(num_cells)] == pytest.approx(held_bytes(plan.cells), rel=0.02)
 
 
 # Limits.
@@ -227,7 +228,8 @@ def test_a_limit_that_nothing_fits_names_the_layer_or_the_least_that_would():
 
 def costs(**pipeline):
     plan = plan_of(*CHAIN, num_cells=2, num_micro_batches=4, layers_per_cell=(3, 1), **pipeline)
-    return plan.forward_cost(0), plan.backward_cost(0), plan.step_cost(0), plan.simulate().step_s
+    forecast = plan.forecast
+    return forecast.forward_costs[0], forecast.backward_costs[0], forecast.step_costs[0], plan.simulate().step_s
 
 
 def test_a_layer_that_runs_again_for_itself_costs_a_forward_more_than_its_cell():

@@ -1,0 +1,213 @@
+"""Fitting partition: the best partition whose devices hold no more bytes than a limit.
+
+If no device has different cells, what a cell may hold is known, and the partitioner finds the best
+partition among those that fit. If different cells share a device, only their sum is limited. Then
+all partitions are tried if they are few. If they are many, the devices' bytes are divided among
+their cells in two ways, and if neither leads to a partition, cuts are moved until one fits.
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NoReturn
+
+from lingpipe.pipeline.planning import partitioner
+from lingpipe.pipeline.planning.forecast import Forecast
+from lingpipe.pipeline.planning.memory import most_live
+from lingpipe.pipeline.planning.memory_limit import Needs
+from lingpipe.pipeline.planning.partition import Partition
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.placement import Place, Placement
+from lingpipe.pipeline.planning.schedules import make_schedule
+from lingpipe.pipeline.planning.units import Units, units_of
+
+MAX_TRIED = 2_000  # partitions of cells that share devices
+
+
+@dataclasses.dataclass(frozen=True)
+class Trials:
+    """What comes of a partition once it is placed and scheduled.
+
+    Attributes:
+      peak_bytes: the most that each device holds at a time.
+      step_s: how long a step takes.
+    """
+    peak_bytes: Callable[[Partition], Mapping[Place, float]]
+    step_s: Callable[[Partition], float]
+
+    def fits(self, partition: Partition, limit: float) -> bool:
+        """Whether no device holds more than `limit` bytes."""
+        return max(self.peak_bytes(partition).values()) <= limit
+
+
+def fitting_partition(fullest: Forecast, placement: Placement, params: PipelineParams,
+                      limit: float, trials: Trials) -> Partition:
+    """Returns the best partition that was found whose devices hold no more than `limit` bytes.
+
+    Args:
+      fullest: of the partition that is best without a limit, whose devices hold more.
+      placement: which cell is on which device.
+      params: K, M, the schedule and the rule of the partitioner.
+      limit: bytes.
+      trials: what comes of any partition.
+
+    Raises:
+      ValueError: none was found.
+    """
+    search = _Search(fullest, placement, params, limit, trials)
+    if search.is_exact:
+        partition = search.among_equal_parts()
+    elif search.num_partitions > MAX_TRIED:
+        partition = (search.among_equal_parts() or search.among_weighted_parts()
+                     or search.descended())
+    else:
+        partition = search.fastest_of_all()
+    if partition is None:
+        raise ValueError(search.why_none_fits())
+    return partition
+
+
+def refuse_partition_by_hand(layers_per_cell: Sequence[int], peak_bytes: Mapping[Place, float],
+                             placement: Placement, limit: float) -> NoReturn:
+    """Raises ValueError: the devices of a partition that is given hold more than `limit` bytes."""
+    place = max(peak_bytes, key=lambda place: peak_bytes[place])
+    raise ValueError(
+        f'layers_per_cell={list(layers_per_cell)} needs {peak_bytes[place]:,.0f} bytes on '
+        f'{placement.device_at(place)}, which is more than device_bytes={limit:,.0f}; leave '
+        'layers_per_cell empty, use recomputation, smaller micro-batches or larger devices.')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Search:
+    fullest: Forecast
+    placement: Placement
+    params: PipelineParams
+    limit: float
+    trials: Trials
+
+    @functools.cached_property
+    def units(self) -> Units:
+        return units_of(self.fullest.partition.elements)
+
+    @functools.cached_property
+    def live(self) -> list[int]:
+        """[K] the most micro-batches of a cell with a backward that are live at once."""
+        every_cell = make_schedule(self.params.schedule, self.params.num_cells,
+                                   self.params.num_micro_batches)
+        return most_live(every_cell)
+
+    @functools.cached_property
+    def needs(self) -> Needs:
+        return Needs(self.fullest.memory, self.units.starts, self.live, self.limit)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no device has different cells, so that parts of its memory are equal."""
+        return all(len(set(cells)) == 1 for cells in self.placement.cells_of_place.values())
+
+    @property
+    def num_partitions(self) -> int:
+        return math.comb(len(self.units) - 1, self.params.num_cells - 1)
+
+    def among_equal_parts(self) -> Partition | None:
+        """The best if each cell of a device gets an equal part of its memory."""
+        return self._among([1.0] * self.params.num_cells)
+
+    def among_weighted_parts(self) -> Partition | None:
+        """The best if a device's memory is divided in proportion to what its cells hold now."""
+        weights = [footprint.fixed + live * footprint.held + footprint.working
+                   for footprint, live in zip(self.fullest.footprints, self.live, strict=True)]
+        return self._among(weights)
+
+    def _among(self, weights: Sequence[float]) -> Partition | None:
+        """The best whose cells each keep to a part of their device, if it fits.
+
+        Args:
+          weights: [K] how much each cell gets of its device, relative to the others there.
+        """
+        cells_of_places = self.placement.cells_of_place.values()
+        bytes_of_cell = [
+            self.limit * min(weights[k] / sum(weights[other] for other in cells)
+                             for cells in cells_of_places if k in cells)
+            for k in range(self.params.num_cells)]
+
+        @functools.cache
+        def stops(k: int, start: int) -> int:
+            return self.needs.stops(k, start, bytes_of_cell[k])
+
+        times, rule = self.fullest.times, self.params.partition
+        spans = partitioner.partition_among(
+            self.units.sums(times.unfused), self.params.num_cells, stops, rule=rule,
+            fused_costs=self.units.sums(times.fused) if rule == 'bottleneck' else None)
+        if spans is None:
+            return None
+        partition = self._partition(spans)
+        return partition if self.trials.fits(partition, self.limit) else None
+
+    def fastest_of_all(self) -> Partition | None:
+        """The fastest of all partitions that fit."""
+        partitions = map(self._partition, _all_spans(len(self.units), self.params.num_cells))
+        fitting = [partition for partition in partitions
+                   if self.trials.fits(partition, self.limit)]
+        return min(fitting, key=self.trials.step_s, default=None)
+
+    def descended(self) -> Partition | None:
+        """Moves cuts, one at a time and ever less far, as long as the fullest devices hold less."""
+        spans = self.fullest.partition.spans
+        cuts = [0, *(self.units.starts.index(span.stop) for span in spans)]
+        peaks = self._descending_peaks(self.fullest.partition)
+        step = max(1, len(self.units) // (2 * len(spans)))
+        while step:
+            is_better = False
+            for i, move in itertools.product(range(1, len(cuts) - 1), (-step, step)):
+                moved_cuts = [*cuts[:i], cuts[i] + move, *cuts[i + 1:]]
+                if not moved_cuts[i - 1] < moved_cuts[i] < moved_cuts[i + 1]:
+                    continue
+
+                partition = self._partition(_spans_between(moved_cuts))
+                moved_peaks = self._descending_peaks(partition)
+                if moved_peaks[0] <= self.limit:
+                    return partition
+                if moved_peaks < peaks:
+                    peaks, cuts, is_better = moved_peaks, moved_cuts, True
+            if not is_better:
+                step //= 2
+        return None
+
+    def why_none_fits(self) -> str:
+        elements, num_cells = self.fullest.partition.elements, self.params.num_cells
+        peak = max(self.trials.peak_bytes(self.fullest.partition).values())
+        needs = Needs(self.fullest.memory, self.units.starts, self.live, peak)
+        unit_bytes, unit = needs.largest_unit()
+        if unit_bytes > self.limit:
+            return (f'{elements[self.units.starts[unit]].layer.path} alone needs '
+                    f'{unit_bytes:,.0f} bytes, which is more than device_bytes={self.limit:,.0f}; '
+                    'a layer cannot be cut: split it in two, use smaller micro-batches or larger '
+                    'devices.')
+
+        found = f'the best needs {needs.least():,.0f} bytes on a device'
+        num_places = len(self.placement.cells_of_place)
+        if num_places < self.params.num_devices:
+            found = f'{self.params.num_devices} cells share {num_places} devices'
+        return (f'no partition of {len(elements)} layers into {num_cells} cells was found that '
+                f'fits device_bytes={self.limit:,.0f}: {found}; use more cells, recomputation, '
+                'smaller micro-batches or larger devices.')
+
+    def _partition(self, spans_of_units: Sequence[range]) -> Partition:
+        elements = self.fullest.partition.elements
+        return Partition(elements, self.units.layers(spans_of_units))
+
+    def _descending_peaks(self, partition: Partition) -> list[float]:
+        return sorted(self.trials.peak_bytes(partition).values(), reverse=True)
+
+
+def _all_spans(num_units: int, num_cells: int) -> Iterator[list[range]]:
+    for cuts in itertools.combinations(range(1, num_units), num_cells - 1):
+        yield _spans_between((0, *cuts, num_units))
+
+
+def _spans_between(cuts: Sequence[int]) -> list[range]:
+    return [range(start, stop) for start, stop in itertools.pairwise(cuts)]

@@ -1,0 +1,63 @@
+"""Forecast: the time and the bytes that each cell of a partition takes."""
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from lingpipe.pipeline.planning.layer_times import LayerTimes
+from lingpipe.pipeline.planning.memory import Footprint, Memory
+from lingpipe.pipeline.planning.partition import Partition
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Forecast:
+    """What cells take, whatever the schedule and the devices.
+
+    Attributes:
+      partition: the cells.
+      times: of all layers.
+      memory: what its layers hold, in any cell.
+      recomputes: whether the backward of a cell begins with its forward.
+    """
+    partition: Partition
+    times: LayerTimes
+    memory: Memory
+    recomputes: bool
+
+    @functools.cached_property
+    def forward_costs(self) -> list[float]:
+        """[K] relative time of F(k, m)."""
+        return [sum(self.times.forward[layer] for layer in span)
+                for span in self.partition.spans]
+
+    @functools.cached_property
+    def backward_costs(self) -> list[float]:
+        """[K] relative time of B(k, m) without the cell's recomputation.
+
+        Where each layer runs once more for itself, that is included.
+        """
+        return [sum(self.times.backward[layer] for layer in span)
+                for span in self.partition.spans]
+
+    @functools.cached_property
+    def step_costs(self) -> list[float]:
+        """[K] relative time of a device's work for one micro-batch.
+
+        That is forward, backward and, but for the last cell, recomputation.
+        """
+        last = self.partition.num_cells - 1
+        num_forwards = [1 + (self.recomputes and k < last and self.partition.has_backward(k))
+                        for k in range(self.partition.num_cells)]
+        return [forward * number + backward for forward, number, backward in
+                zip(self.forward_costs, num_forwards, self.backward_costs, strict=True)]
+
+    @property
+    def balance(self) -> float:
+        """Mean cost of a cell / the largest; 1 is perfect."""
+        costs = self.step_costs
+        return sum(costs) / len(costs) / max(costs) if max(costs) > 0 else 1.0
+
+    @functools.cached_property
+    def footprints(self) -> list[Footprint]:
+        """[K] the bytes of each cell; layers are traced for it when it is first asked for."""
+        return [self.memory.of_span(span) for span in self.partition.spans]

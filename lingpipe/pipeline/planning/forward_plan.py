@@ -1,0 +1,91 @@
+"""Forward plan: what will run where in an evaluation, which has no backward."""
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lingpipe.layers import nested
+from lingpipe.layers.sequential import Sequential
+from lingpipe.pipeline.planning.cell import Cell
+from lingpipe.pipeline.planning.dataflow import Element, Value, wire
+from lingpipe.pipeline.planning.micro_batches import check_state, check_whole, split_spec
+from lingpipe.pipeline.planning.partition import Partition, schedule_for
+from lingpipe.pipeline.planning.plan import Plan, cells_on
+from lingpipe.pipeline.planning.schedules import Schedule, check_sizes
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ForwardPlan:
+    """The partition of a training plan, on the devices of its first replica, forward only.
+
+    Attributes:
+      partition: wired for the evaluation's micro-batches.
+      devices: [K] tf.device strings.
+      schedule: forwards alone, a list for each cell.
+      fetched: name -> the value that is asked for, which its cell gives out as if it were read.
+    """
+    partition: Partition
+    devices: tuple[str, ...]
+    schedule: Schedule
+    fetched: Mapping[str, Value]
+
+    @property
+    def elements(self) -> tuple[Element, ...]:
+        """All layers, wired and priced for one micro-batch."""
+        return self.partition.elements
+
+    @property
+    def num_micro_batches(self) -> int:
+        """M."""
+        return self.schedule.num_micro_batches
+
+    @functools.cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """[K]."""
+        return cells_on(self.partition, self.devices, frozenset(self.fetched.values()))
+
+
+def make_forward_plan(plan: Plan, network: Sequential, batch_spec: Mapping[str, Any],
+                      num_micro_batches: int = 0, fetch: Sequence[str] = ()) -> ForwardPlan:
+    """Plans an evaluation on the devices where a network is trained.
+
+    Args:
+      plan: of training.
+      network: the one that it cuts.
+      batch_spec: name -> nested tf.TensorSpec of a mini-batch; its size may differ from training's.
+      num_micro_batches: default: training's if it divides the batch, or else 1.
+      fetch: names of values to give for every example (the last value of that name).
+
+    Raises:
+      ValueError: the network cannot run on such mini-batches, or does not write what is fetched.
+    """
+    num_parts = num_micro_batches or _default_num_parts(plan, batch_spec)
+    check_sizes(plan.partition.num_cells, num_parts)
+    check_whole(network, num_parts, num_replicas=1)
+    check_state(network, num_parts)
+    elements = wire(network, split_spec(batch_spec, num_parts))
+
+    partition = dataclasses.replace(plan.partition, elements=elements)
+    return ForwardPlan(partition, plan.placement.devices[0],
+                       schedule_for(partition, 'forward', num_parts), _fetched(elements, fetch))
+
+
+def _default_num_parts(plan: Plan, batch_spec: Mapping[str, Any]) -> int:
+    size = nested.leaves(batch_spec)[0].shape[0]
+    num_micro_batches = plan.params.num_micro_batches
+    return num_micro_batches if size and size % num_micro_batches == 0 else 1
+
+
+def _fetched(elements: Sequence[Element], fetch: Sequence[str]) -> dict[str, Value]:
+    """The last value of each name.
+
+    Raises:
+      ValueError: no layer writes one of them.
+    """
+    written = {name: value for element in elements for name, value in element.writes.items()}
+    for name in fetch:
+        if name not in written:
+            raise ValueError(f'no layer writes {name!r}; there are {", ".join(sorted(written))}.')
+    return {name: value for name, value in written.items() if name in fetch}

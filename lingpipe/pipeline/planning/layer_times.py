@@ -1,0 +1,69 @@
+"""Layer times: how long the passes of each layer take, measured or estimated from FLOPs."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from lingpipe.pipeline.planning.dataflow import Element
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerTimes:
+    """Times of one micro-batch, all in the same unit.
+
+    Attributes:
+      forward: [L].
+      backward: [L] 0 where no gradient is asked for. With recompute='layer' it begins with the
+        layer's forward, besides that of its cell.
+      repeated: [L] what the layer adds to the recomputation of a cell that is not the last.
+    """
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+    repeated: tuple[float, ...]
+
+    @property
+    def fused(self) -> list[float]:
+        """[L] what each layer takes in the last cell, whose forward is not repeated."""
+        return [forward + backward
+                for forward, backward in zip(self.forward, self.backward, strict=True)]
+
+    @property
+    def unfused(self) -> list[float]:
+        """[L] what each layer takes in any other cell."""
+        return [fused + repeated
+                for fused, repeated in zip(self.fused, self.repeated, strict=True)]
+
+
+def layer_times(elements: Sequence[Element], params: PipelineParams) -> LayerTimes:
+    """The measured seconds that the Params hold, or else FLOPs at one FLOP/s.
+
+    Raises:
+      ValueError: the Params hold seconds of another number of layers.
+    """
+    if params.layer_seconds and len(params.layer_seconds) != len(elements):
+        raise ValueError(f'layer_seconds has {len(params.layer_seconds)} numbers, but the network '
+                         f'has {len(elements)} layers; measure again.')
+
+    forward, backward, repeated = [], [], []
+    for element in elements:
+        forward_time, backward_time = _passes(element, params)
+        if params.recompute == 'layer':
+            backward_time += forward_time
+        forward.append(forward_time)
+        backward.append(backward_time * element.has_backward)
+        repeated.append(forward_time * (params.recompute != 'none' and element.has_backward))
+    return LayerTimes(tuple(forward), tuple(backward), tuple(repeated))
+
+
+def _passes(element: Element, params: PipelineParams) -> tuple[float, float]:
+    """Forward and backward of a layer that is asked for gradients; nothing runs again."""
+    if not params.layer_seconds:
+        return element.cost.flops, 2 * element.cost.flops
+
+    both = params.layer_seconds[element.index]
+    backward = both * 2 / 3
+    if params.layer_backward_seconds:
+        backward = params.layer_backward_seconds[element.index]
+    forward = both - backward if element.has_backward else both
+    return forward, backward

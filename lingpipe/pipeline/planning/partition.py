@@ -1,0 +1,97 @@
+"""Partition: which layers are in which cell."""
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+from lingpipe.pipeline.planning import partitioner
+from lingpipe.pipeline.planning.dataflow import Element
+from lingpipe.pipeline.planning.layer_times import LayerTimes
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.schedules import Schedule, make_schedule
+from lingpipe.pipeline.planning.units import units_of
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Partition:
+    """The layers of a network in K cells of consecutive ones.
+
+    `dataclasses.replace(partition, elements=...)` is the same partition for mini-batches of another
+    shape.
+
+    Attributes:
+      elements: [L] all layers.
+      spans: [K] the layers of each cell.
+    """
+    elements: tuple[Element, ...]
+    spans: tuple[range, ...]
+
+    @property
+    def num_cells(self) -> int:
+        """K."""
+        return len(self.spans)
+
+    @property
+    def layers_per_cell(self) -> tuple[int, ...]:
+        """[K] how many layers each cell has."""
+        return tuple(len(span) for span in self.spans)
+
+    def elements_of(self, k: int) -> tuple[Element, ...]:
+        """The layers of cell k."""
+        span = self.spans[k]
+        return self.elements[span.start:span.stop]
+
+    def has_backward(self, k: int) -> bool:
+        """Whether any layer of cell k is asked for a gradient."""
+        return any(element.has_backward for element in self.elements_of(k))
+
+    @functools.cached_property
+    def edges(self) -> frozenset[tuple[int, int]]:
+        """The pairs (maker, reader) of different cells, one for each value that is sent."""
+        cell_of = {layer: k for k, span in enumerate(self.spans) for layer in span}
+        pairs = {(cell_of[value.maker], cell_of[reader]) for element in self.elements
+                 for value in element.writes.values() for reader in value.readers}
+        return frozenset((maker, reader) for maker, reader in pairs if maker != reader)
+
+
+def schedule_for(partition: Partition, kind: str, num_micro_batches: int) -> Schedule:
+    """The schedule of a partition if each of its cells has a device of its own.
+
+    Args:
+      partition: its cells before the first trained layer have no backward.
+      kind: of training, 'gpipe' or '1f1b', or 'forward'.
+      num_micro_batches: M.
+    """
+    backward_cells = {k for k in range(partition.num_cells) if partition.has_backward(k)}
+    backward_cells.add(partition.num_cells - 1)
+    return make_schedule(kind, partition.num_cells, num_micro_batches, backward_cells)
+
+
+def choose_partition(elements: tuple[Element, ...], times: LayerTimes,
+                     params: PipelineParams) -> Partition:
+    """The partition by hand that the Params have, or the best one if memory does not matter.
+
+    Raises:
+      ValueError: there are more cells than layers, or the partition by hand does not add up.
+    """
+    if params.layers_per_cell:
+        return Partition(elements, _spans_by_hand(params.layers_per_cell, len(elements)))
+
+    units = units_of(elements)
+    costs = units.sums(times.unfused)
+    if params.recompute != 'none' and params.partition == 'bottleneck':
+        fused_costs = units.sums(times.fused)
+        spans = partitioner.partition_fused(costs, fused_costs, params.num_cells)
+    else:
+        spans = partitioner.partition(costs, params.num_cells, rule=params.partition)
+    return Partition(elements, units.layers(spans))
+
+
+def _spans_by_hand(counts: Sequence[int], num_layers: int) -> tuple[range, ...]:
+    if sum(counts) != num_layers or min(counts) < 1:
+        raise ValueError(
+            f'layers_per_cell={list(counts)} adds up to {sum(counts)}, but the network has '
+            f'{num_layers} layers; every cell needs at least one, and together they must hold all.')
+    starts = [sum(counts[:k]) for k in range(len(counts))]
+    return tuple(range(start, start + count) for start, count in zip(starts, counts, strict=True))

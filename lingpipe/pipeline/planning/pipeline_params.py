@@ -1,0 +1,149 @@
+"""Pipeline Params: how a network is run on devices, as an experiment says it."""
+from __future__ import annotations
+
+from typing import Literal
+
+from lingpipe import cluster
+from lingpipe.hyperparams import Params, field
+from lingpipe.pipeline.planning.micro_batches import divisors
+
+
+class PipelineParams(Params):
+    """How a network is run on devices.
+
+    num_micro_batches, num_replicas, sum_groups, cross_replica_batch_norm and wire_dtype change what
+    is learned. jit_compile, use_graph_optimizer and replica_reduction change the last bits of
+    results. Everything else, such as the number of cells, the schedule and recomputation, changes
+    nothing on CPUs; no GPU has run it yet.
+    """
+    num_cells: int = field(
+        1, 'K: how many cells the layers are cut into, one a device.',
+        least=1, most=cluster.MAX_DEVICES)
+    num_micro_batches: int = field(
+        1, 'M: how many micro-batches a mini-batch is split into, in each replica.',
+        least=1, most=10_000)
+    num_replicas: int = field(
+        1, 'R: pipelines that run side by side, each on its part of the mini-batch, with weights '
+           'that stay equal to the last bit. R M must divide the size of a mini-batch.',
+        least=1, most=cluster.MAX_DEVICES)
+    cross_replica_batch_norm: bool = field(
+        False, 'BatchNorm takes its moments over the micro-batches of the same index of all '
+               'replicas, as if they were one; else each replica by itself.')
+    sum_groups: int = field(
+        1, 'Micro-batches are summed in so many groups, and then the groups: the result, to the '
+           'last bit, of as many replicas. For one replica that accumulates no mini-batches; takes '
+           '4 bytes more a weight.',
+        least=1)
+    replica_reduction: Literal['add', 'ring', 'nccl'] = field(
+        'add', "Who sums the gradients of replicas: plain additions in the order of replicas; "
+               "TensorFlow's ring of collectives, in an order that depends on the devices; NCCL, "
+               "on GPUs only (written, but not yet run: there was no GPU).")
+    schedule: Literal['gpipe', '1f1b'] = field(
+        '1f1b', 'Order of the slots on each device; see pipeline/planning/schedules.py.')
+    recompute: Literal['none', 'cell', 'layer'] = field(
+        'cell', 'What runs again in the backward pass: nothing; the cell; the cell, and then every '
+                'layer in turn. Less memory, more time.')
+    partition: Literal['bottleneck', 'variance'] = field(
+        'bottleneck', 'What the partitioner minimises: the slowest cell, or the variance.')
+    layers_per_cell: tuple[int, ...] = field(
+        (), 'A partition by hand: how many layers each cell has. Empty: the partitioner decides.',
+        least=1)
+    layer_seconds: tuple[float, ...] = field(
+        (), 'Measured seconds of each layer (lingpipe.tools.show_partition --measure prints '
+            'them), used as costs in place of FLOPs.',
+        least=0)
+    layer_backward_seconds: tuple[float, ...] = field(
+        (), 'How many of layer_seconds are those of the backward (--measure prints them too). '
+            'Empty: two thirds.',
+        least=0)
+    device_bytes: float | None = field(
+        None, 'Memory limit of a device, in bytes: no device is given cells that are predicted to '
+              'hold more. See pipeline/planning/memory.py for what is counted.',
+        above=0)
+    devices: tuple[str, ...] = field(
+        (), 'tf.device strings, one a cell, replica after replica. Empty: the GPUs, or else the '
+            'logical CPU devices.')
+    cells_per_gpu: int = field(
+        1, 'How many cells `devices` may put on one GPU; --devices=2*gpu sets it to 2.',
+        least=1)
+    wire_dtype: Literal['as_is', 'bfloat16'] = field(
+        'as_is', "What float32 values and gradients are sent to other devices as; with 'bfloat16' "
+                 "half the bytes, and results that depend on where cells end.")
+    jit_compile: bool = field(
+        False, 'XLA compiles every task, once for every shape; on TPUs it always does. What it '
+               'fuses depends on where cells end, and so do the last bits of results.')
+    use_graph_optimizer: bool = field(
+        False, "TensorFlow's Grappler rewrites graphs for speed; its rewrites depend on where "
+               'cells end, so that with it results differ in the last bits between partitions.')
+
+    def check(self) -> None:
+        """Checks what two or more fields say together.
+
+        Raises:
+          ValueError: a partition or devices of another length than the numbers say, cells that
+            would share a GPU, or groups that do not come out even.
+        """
+        self._check_groups()
+        self._check_layers()
+        self._check_devices()
+
+    @property
+    def num_devices(self) -> int:
+        """R K."""
+        return self.num_replicas * self.num_cells
+
+    def _check_groups(self) -> None:
+        if self.num_micro_batches % self.sum_groups:
+            raise ValueError(
+                f'sum_groups={self.sum_groups} does not divide '
+                f'num_micro_batches={self.num_micro_batches}; use '
+                f'{divisors(self.num_micro_batches)}.')
+        if self.num_devices > cluster.MAX_DEVICES:
+            raise ValueError(
+                f'num_cells={self.num_cells} and num_replicas={self.num_replicas} need '
+                f'{self.num_devices} devices; use at most {cluster.MAX_DEVICES} of both together.')
+        if self.sum_groups > 1 and self.num_replicas > 1:
+            raise ValueError(
+                f'sum_groups={self.sum_groups} and num_replicas={self.num_replicas}; replicas are '
+                'groups already: set one of the two to 1.')
+
+    def _check_layers(self) -> None:
+        if self.layers_per_cell and len(self.layers_per_cell) != self.num_cells:
+            raise ValueError(
+                f'layers_per_cell={list(self.layers_per_cell)} names {len(self.layers_per_cell)} '
+                f'cells, but num_cells={self.num_cells}; make them equal, or leave layers_per_cell '
+                'empty.')
+        num_backward = len(self.layer_backward_seconds)
+        if num_backward and num_backward != len(self.layer_seconds):
+            raise ValueError(
+                f'layer_backward_seconds has {num_backward} numbers, but layer_seconds has '
+                f'{len(self.layer_seconds)}; give one a layer to both, or leave '
+                'layer_backward_seconds empty.')
+        both_passes = zip(self.layer_seconds, self.layer_backward_seconds, strict=False)
+        for i, (both, backward) in enumerate(both_passes):
+            if backward > both:
+                raise ValueError(
+                    f'layer_backward_seconds[{i}]={backward} is more than '
+                    f'layer_seconds[{i}]={both}, of which it is a part; measure again.')
+
+    def _check_devices(self) -> None:
+        if self.devices and len(self.devices) != self.num_devices:
+            remedy = '; name one for each cell.'
+            if self.num_replicas > 1:
+                remedy = (f' and num_replicas={self.num_replicas}; name one for each cell of each '
+                          'replica.')
+            raise ValueError(f'devices names {len(self.devices)} devices, but '
+                             f'num_cells={self.num_cells}{remedy}')
+
+        places = [cluster.place(device) for device in self.devices]
+        for device, place in zip(self.devices, places, strict=True):
+            _, _, kind, number = place
+            if number >= cluster.MAX_DEVICES:
+                raise ValueError(
+                    f'devices names {device}; no process has so many devices: use numbers below '
+                    f'{cluster.MAX_DEVICES}.')
+            if kind == 'GPU' and places.count(place) > self.cells_per_gpu:
+                cells = [i for i, other in enumerate(places) if other == place]
+                raise ValueError(
+                    f'devices puts {len(cells)} cells on {device}, {cells}; name another GPU, or '
+                    f'set cells_per_gpu={len(cells)} if that is meant.')
