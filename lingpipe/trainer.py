@@ -162,9 +162,14 @@ def _error_text(error: Exception, has_traceback: bool) -> str:
 
 
 def _is_raised_here(error: BaseException) -> bool:
-    """Whether lingpipe raised the error itself, so that its sentence says all there is to say."""
+    """Whether lingpipe raised the error itself, so that its sentence says all there is to say.
+
+    Experiments and tasks are anyone's code, although they install as lingpipe.params and
+    lingpipe.tasks.
+    """
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return str(frame.f_globals.get('__name__', '')).split('.')[0] == 'lingpipe'
+    package, _, module = str(frame.f_globals.get('__name__', '')).partition('.')
+    return package == 'lingpipe' and module.partition('.')[0] not in ('params', 'tasks')
 
 
 def run(options: RunOptions) -> int:

@@ -36,7 +36,7 @@ from lingpipe.cluster import address_filter, ports
 from lingpipe.process import closed_pipe, tensorflow_settings
 
 _LOOK_EVERY_S = 1.0
-_TAKEN_FOR_S = 5.0       # how long a worker that has just been killed can hold its port
+TAKEN_FOR_S = 5.0       # how long a worker that has just been killed can hold its port
 _PR_SET_PDEATHSIG = 1    # linux/prctl.h
 
 
@@ -121,8 +121,8 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float) 
     closed_pipe.say(f'worker at {address}, process {os.getpid()}', sys.stdout)
     while True:
         started_s = time.monotonic()
-        server = _fork(host, port, config)
-        why = _wait(server, host, port, hangs_after_s)
+        server = fork_server(host, port, config)
+        why = wait_for_end(server, host, port, hangs_after_s)
         closed_pipe.say(f'worker at {address}: {why}; it starts again', sys.stdout)
         if time.monotonic() - started_s < 1.:
             time.sleep(1.)   # a server that ends at once is not started in a busy loop
@@ -130,7 +130,7 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float) 
 
 def _wait_for_port(host: str, port: int) -> None:
     """Waits until the port is free. Raises OSError if it stays taken, or for another host."""
-    deadline_s = time.monotonic() + _TAKEN_FOR_S
+    deadline_s = time.monotonic() + TAKEN_FOR_S
     while True:
         try:
             ports.check_free(host, port)
@@ -142,7 +142,7 @@ def _wait_for_port(host: str, port: int) -> None:
             time.sleep(0.1)
 
 
-def _fork(host: str, port: int, config: tf.compat.v1.ConfigProto) -> int:
+def fork_server(host: str, port: int, config: tf.compat.v1.ConfigProto) -> int:
     """Forks a server, and returns its process id."""
     above = os.getpid()
     server = os.fork()
@@ -188,7 +188,7 @@ def start(host: str, port: int, config: tf.compat.v1.ConfigProto) -> tf.distribu
     return server
 
 
-def _wait(server: int, host: str, port: int, hangs_after_s: float) -> str:
+def wait_for_end(server: int, host: str, port: int, hangs_after_s: float) -> str:
     """Waits until a server ends, or kills it if it hangs; returns what happened."""
     answered_s = time.monotonic()
     next_look_s = answered_s + _LOOK_EVERY_S

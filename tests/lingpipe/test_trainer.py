@@ -133,6 +133,22 @@ def test_whatever_a_layer_raises_is_one_sentence_that_names_it(
     assert re.search(expected, error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}'))
 
 
+@pytest.mark.parametrize('module, hint', [
+    ('lingpipe.layers.mine', ''),
+    ('lingpipe.tasks.mine', r' \(--traceback shows where\.\)'),
+    ('lingpipe.params.mine', r' \(--traceback shows where\.\)'),
+    ('mine', r' \(--traceback shows where\.\)'),
+])
+def test_an_error_of_a_users_code_says_how_to_find_its_place(
+        capsys, monkeypatch, tmp_path, module, hint):
+    """Experiments and tasks lost the hint when they were installed below lingpipe."""
+    names = {'__name__': module}
+    exec("def fprop(self, theta, ctx, x):\n    raise ValueError('no units')", names)
+    monkeypatch.setattr(tiny_experiment.Dense, 'fprop', names['fprop'])
+    assert re.search(rf'^trainer: no units \(in layer model/dense_\d\){hint}$',
+                     error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}'))
+
+
 @pytest.mark.parametrize('run, expected', [
     (run_unread, 'nobody reads the standard output any more. The training goes on'),
     (run_on_full_disk, 'the standard output cannot be written: No space left on device. The training goes on'),

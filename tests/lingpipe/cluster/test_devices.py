@@ -188,7 +188,7 @@ def test_address_that_is_free_a_moment_later_is_waited_for(monkeypatch):
     def begin(*_):
         raise BegunError
 
-    monkeypatch.setattr(server, '_fork', begin)
+    monkeypatch.setattr(server, 'fork_server', begin)
     one = socket.create_server(('127.0.0.1', 0))
     address = f'127.0.0.1:{one.getsockname()[1]}'
     threading.Timer(0.3, one.close).start()
@@ -197,7 +197,7 @@ def test_address_that_is_free_a_moment_later_is_waited_for(monkeypatch):
 
 
 def test_address_that_is_taken_or_not_ours_is_one_sentence(monkeypatch):
-    monkeypatch.setattr(server, '_TAKEN_FOR_S', 0.2)
+    monkeypatch.setattr(server, 'TAKEN_FOR_S', 0.2)
     with socket.create_server(('127.0.0.1', 0)) as one:
         taken = f'127.0.0.1:{one.getsockname()[1]}'
         for address in (taken, '203.0.113.1:4000'):
@@ -208,8 +208,8 @@ def test_address_that_is_taken_or_not_ours_is_one_sentence(monkeypatch):
 @pytest.mark.parametrize('other', ['127.0.0.1', '::1'])
 def test_port_that_is_taken_at_another_address_is_one_sentence(monkeypatch, other):
     """A worker started its server again and again, each second, with '[Errno 98] Address already in use'."""
-    monkeypatch.setattr(server, '_TAKEN_FOR_S', 0.2)
-    monkeypatch.setattr(server, '_fork', lambda *_: pytest.fail('it starts a server'))
+    monkeypatch.setattr(server, 'TAKEN_FOR_S', 0.2)
+    monkeypatch.setattr(server, 'fork_server', lambda *_: pytest.fail('it starts a server'))
     family = socket.AF_INET6 if ':' in other else socket.AF_INET
     with socket.create_server((other, 0), family=family) as one:
         address = f'127.0.0.2:{one.getsockname()[1]}'
@@ -234,8 +234,8 @@ def test_worker_goes_on_when_its_output_cannot_be_written(monkeypatch, output):
         if len(begun) == 2:
             raise BegunTwiceError
 
-    monkeypatch.setattr(server, '_fork', begin)
-    monkeypatch.setattr(server, '_wait', lambda *_: 'a controller has come')
+    monkeypatch.setattr(server, 'fork_server', begin)
+    monkeypatch.setattr(server, 'wait_for_end', lambda *_: 'a controller has come')
     reader, writer = os.pipe()
     os.close(reader)
     if output == 'a full disk':
