@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import math
 import os
 import time
@@ -32,19 +31,17 @@ from typing import IO
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.checkpoint.room import check_room
 from lingpipe.input import InputMeter
-from lingpipe.pipeline.execution.bad_ids import BadIdError
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.process.stop_signals import StopSignals
-from lingpipe.training.best_checkpoint import BestCheckpoint
-from lingpipe.training.evaluation import Evaluations, Metrics, Picture, metrics_text
-from lingpipe.training.evaluation_log import EvaluationLog
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.outcome import Outcome
 from lingpipe.training.remedy import remedy
 from lingpipe.training.reporting.plan_table import overview
 from lingpipe.training.reporting.progress import Progress
 from lingpipe.training.reporting.run_report import TENSORBOARD, RunReport
-from lingpipe.training.reporting.timeline import WHY_THEY_DIFFER, TimelineReport, write_report
+from lingpipe.training.reporting.timeline import TimelineReport
+from lingpipe.training.run import Run
+from lingpipe.training.run_evaluations import RunEvaluations
 from lingpipe.training.saved_state import SavedState
 from lingpipe.training.site import THIS_PROCESS, Site
 from lingpipe.training.skipped_steps import (
@@ -54,10 +51,9 @@ from lingpipe.training.skipped_steps import (
     skipped_text,
 )
 from lingpipe.training.step_counts import StepCounts
+from lingpipe.training.steps import InputEndedError, Steps
 from lingpipe.training.timed_steps import TimedSteps, soon_after
 from lingpipe.training.training_batches import Batch, TrainingBatches
-
-NUM_UNBOUNDED_STEPS = 4  # Untimed steps of a run without a time limit: the first traces the graph.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,31 +100,18 @@ class TrainLoop:
                              f'{", ".join(sorted(inputs))}.')
 
         os.makedirs(logdir, exist_ok=True)
-        self._log = EvaluationLog(logdir)
-        self._checkpointer = Checkpointer(
-            os.path.join(logdir, 'checkpoints'), self._params.keep)
-        self._best = BestCheckpoint(self._checkpointer, experiment.params.task, best_input)
-        self._log.repair()
+        checkpointer = Checkpointer(os.path.join(logdir, 'checkpoints'), self._params.keep)
         self._report = RunReport(logdir, ['train', *(f'eval_{name}' for name in inputs)])
-
         self.program: Program = experiment.make_program(site.devices)
+        self._run = Run(experiment, logdir, site, self.program, checkpointer, self._report)
         self._batches = TrainingBatches(experiment, self.program)
-        self._evaluations = Evaluations(self.program, inputs, experiment.task, logdir)
         self._saved = SavedState(
-            self._checkpointer, self.program, experiment,
+            checkpointer, self.program, experiment,
             lambda text: self._report.say(f'step {self._counts.step}: {text}'))
-        for source in inputs.values():
-            experiment.task.check_facts(experiment.task.facts(experiment.train_input), source)
+        self._evaluations = RunEvaluations(self._run, self._saved, inputs, best_input)
 
-        # What changes from step to step.
-        self._counts = StepCounts()
-        self._num_untimed_steps = 0   # in this process
-        self._timed = TimedSteps(self._params.timeline_step)
-        self._timeline: TimelineReport | None = None
+        self._counts = StepCounts()   # changes from step to step
         self._has_warned_of_input = False
-        # Of the last evaluation in this process, by eval input.
-        self._evaluated: dict[str, tuple[int, Metrics]] = {}   # (step, metrics)
-        self._pictures: dict[str, Picture] = {}
 
     def run(self) -> Outcome:
         """Trains until num_steps or a signal.
@@ -143,18 +126,23 @@ class TrainLoop:
         with contextlib.nullcontext(given) if given else StopSignals() as stop:
             restored = self._saved.restore(self._logdir)
             self._counts = restored.counts
-            if self._options.has_timeline and self._params.timeline_step is None:
-                self._timed = soon_after(self._counts.step, self._params.num_steps)
+            steps = Steps(self._run, self._batches, self._timed_steps())
             with self._report.shown_by(self._make_progress()):
                 batches = self._start(restored.text, stop)
                 try:
-                    self._train(batches, stop)
+                    self._train(steps, batches, stop)
                 except (ValueError, ArithmeticError, OSError):
                     self._saved.check(is_at_end=True)
                     raise
-                return self._finish(stop)
+                return self._finish(steps.timeline, stop)
 
     # The start.
+
+    def _timed_steps(self) -> TimedSteps:
+        p = self._params
+        if self._options.has_timeline and p.timeline_step is None:
+            return soon_after(self._counts.step, p.num_steps)
+        return TimedSteps(p.timeline_step)
 
     def _make_progress(self) -> Progress:
         return Progress(self._counts.step, self._params.num_steps,
@@ -169,10 +157,9 @@ class TrainLoop:
         step = self._counts.step
         with self._report.optional(TENSORBOARD, step):
             self._report.summaries['train'].text('params', self._experiment.params.to_text())
-        with self._report.optional('the mark of the best checkpoint', step):
-            self._best.restore_mark(self._log, step)
-        if step and self._is_evaluated_at(step):
-            self._evaluate(stop)
+        self._evaluations.restore_mark(step)
+        if step and self._evaluations.is_due(step):
+            self._evaluations.make(step, stop)
         return batches
 
     def _say_start(self, where_from: str) -> None:
@@ -198,21 +185,17 @@ class TrainLoop:
         """
         step = self._counts.step
         is_training = step < self._params.num_steps
-        if is_training or self._is_evaluated_at(step):
+        if is_training or self._evaluations.is_due(step):
             self._site.begin('the look at the inputs')
-            for name in sorted(self._evaluations.inputs):
-                self._evaluations.check(name)
-            if self._evaluations.inputs:
-                self._evaluations.check_metric(
-                    self._best.input_name, self._experiment.params.task.best_metric)
+            self._evaluations.check()
         if not is_training:
             return iter(())
-        check_room(self._checkpointer.directory, self.program.variables())
+        check_room(self._run.checkpointer.directory, self.program.variables())
         return self._batches.after(step)
 
     # Steps.
 
-    def _train(self, mini_batches: Iterator[Batch], stop: StopSignals) -> None:
+    def _train(self, steps: Steps, mini_batches: Iterator[Batch], stop: StopSignals) -> None:
         """Makes all steps that are left, until a signal comes."""
         p = self._params
         if self._counts.step >= p.num_steps:
@@ -223,7 +206,11 @@ class TrainLoop:
         batches = InputMeter(mini_batches)
         while self._counts.step < p.num_steps and not stop.name:
             start_s = time.perf_counter()
-            results = self._step(batches)
+            try:
+                results = steps.make(self._counts.step, batches)
+            except InputEndedError:
+                self._saved.save(self._counts, is_at_end=True)
+                raise
             self._saved.check()
             self._count(results)
             step = self._counts.step
@@ -232,74 +219,18 @@ class TrainLoop:
             self._report.progress.update(step, time.perf_counter() - start_s, results)
             self._summarize(results, batches)
 
-            is_evaluated = self._is_evaluated_at(step)
+            is_evaluated = self._evaluations.is_due(step)
             is_due = step % p.checkpoint_every_steps == 0
             if is_evaluated or is_due and not self._counts.num_nonfinite_in_a_row:
                 self._save()
             if is_evaluated:
-                self._evaluate(stop)
+                self._evaluations.make(step, stop)
 
     def _is_saved_on_the_way(self) -> bool:
         """Whether there will be a checkpoint before that of the last step."""
         intervals = (self._params.checkpoint_every_steps, self._params.eval_every_steps)
         return any(every and self._counts.step // every * every + every < self._params.num_steps
                    for every in intervals)
-
-    def _step(self, batches: Iterator[Batch]) -> dict[str, float]:
-        """Makes one step, and returns its numbers by name."""
-        number = self._counts.step + 1
-        is_timed = self._timed.has(number)
-        is_bounded = self._num_untimed_steps >= NUM_UNBOUNDED_STEPS and not is_timed
-        self._site.begin(f'step {number}', is_bounded)
-        try:
-            results = self._update(batches, is_timed)
-        except BadIdError:
-            self._batches.check_update(self._counts.step)   # It names the example of the data.
-            raise
-        self._num_untimed_steps += not is_timed
-        return results
-
-    def _update(self, batches: Iterator[Batch], is_timed: bool) -> dict[str, float]:
-        """Makes one update from as many mini-batches as the learner accumulates."""
-        step, num_batches = self._counts.step, self._experiment.params.task.learner.accumulate
-        for index in range(num_batches):
-            batch = self._next(batches)
-            if step == index == 0:
-                with self._report.optional(TENSORBOARD, step):
-                    images = self._experiment.task.images(batch)
-                    self._report.summaries['train'].images(0, images)
-            if not self.program.has_traced(batch):
-                self._site.begin(f'step {step + 1}')   # again, and without a limit
-            if index < num_batches - 1:
-                self.program.accumulate(batch, step, index)
-
-        if is_timed:
-            results, timeline = self.program.timed_step(batch, step, num_batches - 1)
-            self._timed.add(timeline)
-            if step + 1 == self._timed.last_step:
-                with self._report.optional('the timeline', step):
-                    self._draw_timeline(step + 1)
-        else:
-            results = self.program.train_step(batch, step, num_batches - 1)
-        return {name: value.numpy().item() for name, value in results.items()}
-
-    def _next(self, batches: Iterator[Batch]) -> Batch:
-        try:
-            return next(batches)
-        except StopIteration:
-            self._saved.save(self._counts, is_at_end=True)
-            raise ValueError(
-                f'train_input ends in step {self._counts.step + 1} of {self._params.num_steps}; '
-                f'let it repeat (train_input.num_epochs=none), or lower '
-                f'train.num_steps.') from None
-
-    def _draw_timeline(self, step: int) -> None:
-        """Writes and shows the timeline of the measured steps."""
-        report = write_report(os.path.join(self._logdir, 'timeline'), step, self.program.plan,
-                              self._timed.measured)
-        self._timeline = report
-        self._report.say(f'{report.text()}; {WHY_THEY_DIFFER}; {report.png}')
-        self._report.summaries['train'].png(step, 'timeline', report.png)
 
     def _count(self, results: dict[str, float]) -> None:
         """Counts a step, and says if it was skipped.
@@ -328,7 +259,8 @@ class TrainLoop:
                 counts.step, {'nonfinite_steps': counts.num_nonfinite})
         self._saved.check(is_at_end=True)
         last_finite = counts.step - counts.num_nonfinite_in_a_row
-        advice = remedy(self._experiment.params, self._checkpointer, self._logdir, last_finite)
+        advice = remedy(
+            self._experiment.params, self._run.checkpointer, self._logdir, last_finite)
         raise NonFiniteError(
             f'step {counts.step} has {numbers_text(results)}, and {why}. {advice}')
 
@@ -349,43 +281,6 @@ class TrainLoop:
         with self._report.optional(TENSORBOARD, step):
             self._report.summaries['train'].scalars(step, values)
 
-    # Evaluation.
-
-    def _is_evaluated_at(self, step: int) -> bool:
-        """Whether there is an evaluation after `step` that has not been made."""
-        every = self._params.eval_every_steps
-        is_due = step >= self._params.num_steps or bool(every) and step % every == 0
-        return is_due and not all(self._log.has(step, name) for name in self._evaluations.inputs)
-
-    def _evaluate(self, stop: StopSignals) -> None:
-        """Evaluates on every eval input, until a signal comes."""
-        step = self._counts.step
-        optional = functools.partial(self._report.optional, step=step)
-        for name in sorted(self._evaluations.inputs):
-            self._site.begin(f'the evaluation after step {step} on {name}')
-            start_s = time.perf_counter()
-            evaluation = self._evaluations.run(name, lambda: bool(stop.name))
-            if evaluation is None:
-                return
-            metrics = evaluation.metrics
-            self._evaluated[name] = step, metrics
-            picture = self._evaluations.write(
-                name, step, evaluation, self._report.summaries[f'eval_{name}'], optional)
-            if picture:
-                self._pictures[name] = picture
-
-            self._saved.check(is_at_end=True)   # or it could not be marked
-            note = ''
-            with optional('the log of evaluations'):
-                if name == self._best.input_name:
-                    note = self._best.mark(step, metrics)
-                self._log.add(step, name, metrics)
-            took = f'{time.perf_counter() - start_s:.1f} s'
-            self._report.say(f'evaluation after step {step} on {name}: {metrics_text(metrics)} '
-                             f'({took}){note}')
-            if picture:
-                self._report.say(f'{picture.text}: {picture.path}')
-
     # Checkpoints and the end.
 
     def _save(self, is_at_end: bool = False) -> None:
@@ -393,23 +288,22 @@ class TrainLoop:
             self._site.begin(f'the checkpoint of step {self._counts.step}')
             self._saved.save(self._counts, is_at_end)
 
-    def _finish(self, stop: StopSignals) -> Outcome:
+    def _finish(self, timeline: TimelineReport | None, stop: StopSignals) -> Outcome:
         """Saves what is not saved, removes what is not needed, and says how the run ended."""
-        counts = self._counts
+        counts, checkpointer = self._counts, self._run.checkpointer
         self._site.begin('the end of the training')
         self._saved.check(is_at_end=True)
-        metrics_now = {name: metrics for name, (step, metrics) in self._evaluated.items()
-                       if step == counts.step}
         if stop.name or counts.step >= self._params.num_steps:
             self._save(is_at_end=True)
-            is_good = all(math.isfinite(metrics['loss']) for metrics in metrics_now.values())
+            metrics = self._evaluations.metrics_of_this_process(counts.step).values()
+            is_good = all(math.isfinite(one['loss']) for one in metrics)
             if is_good and not stop.name and not counts.num_nonfinite_in_a_row:
-                self._checkpointer.prune()
+                checkpointer.prune()
         if stop.name:
             self._report.say(f'{stop.name}: stopped after step {counts.step}, whose checkpoint is '
                              f'saved; the same command goes on from there')
         self._report.close()
         return Outcome(
             counts.step, counts.num_nonfinite, stop.name,
-            {**self._log.metrics_after(counts.step), **metrics_now}, self._checkpointer.best(),
-            self._timeline, self._pictures)
+            self._evaluations.metrics_after(counts.step), checkpointer.best(),
+            timeline, self._evaluations.pictures)

@@ -1,0 +1,102 @@
+"""Steps: one update after the other, watched, and timed where a timeline is asked for."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from lingpipe.pipeline.execution.bad_ids import BadIdError
+from lingpipe.training.reporting.run_report import TENSORBOARD
+from lingpipe.training.reporting.timeline import WHY_THEY_DIFFER, TimelineReport, write_report
+from lingpipe.training.run import Run
+from lingpipe.training.timed_steps import TimedSteps
+from lingpipe.training.training_batches import Batch, TrainingBatches
+
+NUM_UNBOUNDED_STEPS = 4  # Untimed steps of a run without a time limit: the first traces the graph.
+
+
+class InputEndedError(ValueError):
+    """train_input has no mini-batch for a step."""
+
+
+class Steps:
+    """Makes the steps of a run.
+
+    Attributes:
+      timeline: of the timed steps, once they are made; None before, or if none are.
+    """
+
+    def __init__(self, run: Run, batches: TrainingBatches, timed: TimedSteps):
+        """
+        Args:
+          run: what is trained.
+          batches: name an example that is at fault.
+          timed: which steps are timed.
+        """
+        self._run, self._batches, self._timed = run, batches, timed
+        self._num_batches = run.experiment.params.task.learner.accumulate
+        self._num_untimed_steps = 0   # in this process
+        self.timeline: TimelineReport | None = None
+
+    def make(self, step: int, batches: Iterator[Batch]) -> dict[str, float]:
+        """Makes one step, and returns its numbers by name.
+
+        Args:
+          step: number of steps before it.
+          batches: gives as many mini-batches as the learner accumulates.
+
+        Raises:
+          InputEndedError: there are not so many left.
+          ValueError: an example is at fault.
+        """
+        number = step + 1
+        is_timed = self._timed.has(number)
+        is_bounded = self._num_untimed_steps >= NUM_UNBOUNDED_STEPS and not is_timed
+        self._run.site.begin(f'step {number}', is_bounded)
+        try:
+            results = self._update(step, batches, is_timed)
+        except BadIdError:
+            self._batches.check_update(step)   # It names the example of the data.
+            raise
+        self._num_untimed_steps += not is_timed
+        return results
+
+    def _update(self, step: int, batches: Iterator[Batch], is_timed: bool) -> dict[str, float]:
+        """Makes one update from as many mini-batches as the learner accumulates."""
+        program, num_batches = self._run.program, self._num_batches
+        for index in range(num_batches):
+            batch = self._next(step, batches)
+            if step == index == 0:
+                with self._run.report.optional(TENSORBOARD, step):
+                    images = self._run.experiment.task.images(batch)
+                    self._run.report.summaries['train'].images(0, images)
+            if not program.has_traced(batch):
+                self._run.site.begin(f'step {step + 1}')   # again, and without a limit
+            if index < num_batches - 1:
+                program.accumulate(batch, step, index)
+
+        if is_timed:
+            results, timeline = program.timed_step(batch, step, num_batches - 1)
+            self._timed.add(timeline)
+            if step + 1 == self._timed.last_step:
+                with self._run.report.optional('the timeline', step):
+                    self._draw_timeline(step + 1)
+        else:
+            results = program.train_step(batch, step, num_batches - 1)
+        return {name: value.numpy().item() for name, value in results.items()}
+
+    def _next(self, step: int, batches: Iterator[Batch]) -> Batch:
+        try:
+            return next(batches)
+        except StopIteration:
+            raise InputEndedError(
+                f'train_input ends in step {step + 1} of '
+                f'{self._run.experiment.params.train.num_steps}; let it repeat '
+                f'(train_input.num_epochs=none), or lower train.num_steps.') from None
+
+    def _draw_timeline(self, step: int) -> None:
+        """Writes and shows the timeline of the measured steps."""
+        report = write_report(os.path.join(self._run.logdir, 'timeline'), step,
+                              self._run.program.plan, self._timed.measured)
+        self.timeline = report
+        self._run.report.say(f'{report.text()}; {WHY_THEY_DIFFER}; {report.png}')
+        self._run.report.summaries['train'].png(step, 'timeline', report.png)
