@@ -1,11 +1,14 @@
 """Trainer: trains, evaluates or inspects a registered experiment.
 
     python -m lingpipe.trainer --list
-    python -m lingpipe.trainer --model=image.digits.AmoebaNet --mode=inspect --set pipeline.num_cells=8
+    python -m lingpipe.trainer --model=image.digits.AmoebaNet --mode=inspect \\
+        --set pipeline.num_cells=8
     python -m lingpipe.trainer --model=image.digits.AmoebaNet --logdir=/tmp/digits
-    python -m lingpipe.trainer --model=image.digits.AmoebaNet --logdir=/tmp/digits --devices=127.0.0.1:2222,127.0.0.1:2223
+    python -m lingpipe.trainer --model=image.digits.AmoebaNet --logdir=/tmp/digits \\
+        --devices=127.0.0.1:2222,127.0.0.1:2223
     python -m lingpipe.trainer --mode=worker --address=127.0.0.1:2222
-    python -m lingpipe.trainer --model=NAME --logdir=DIR --mode=decode --decode_input=FILE --decode_output=FILE
+    python -m lingpipe.trainer --model=NAME --logdir=DIR --mode=decode \\
+        --decode_input=FILE --decode_output=FILE
     tensorboard --logdir=/tmp/digits/tensorboard
 
 Exit codes: 0 all done; 1 a mistake, or a run that failed, in one sentence on stderr; 2 wrong flags;
@@ -37,7 +40,7 @@ if TYPE_CHECKING:   # It imports TensorFlow, which takes seconds, and --help nee
 
 def define_flags() -> flags.FlagValues:
     """All flags there are. What is about the experiment is in its Params."""
-    values = flags.FlagValues()
+    values = flags.FlagValues()   # type: ignore[no-untyped-call]   # absl has few types
     _define_flags_of_experiments(values)
     _define_flags_of_devices(values)
     _define_flags_of_decoding(values)
@@ -90,7 +93,7 @@ def _define_flags_of_devices(values: flags.FlagValues) -> None:
         'hangs_after_s', 60., 'For a worker: seconds after which its server, if it does not '
         'answer, is killed and starts again. For that long a trainer waits for a server that '
         'hangs.', lower_bound=1., flag_values=values)
-    flags.register_validator(
+    flags.register_validator(   # type: ignore[no-untyped-call]
         'hangs_after_s', math.isfinite, 'give a finite number of seconds', flag_values=values)
 
 
@@ -219,7 +222,7 @@ def print_list() -> int:
 
 
 def read_params(options: RunOptions) -> Experiment.Params:
-    """The experiment's Params with all overrides, checked and frozen: what is saved is what runs."""
+    """The experiment's Params with all overrides, checked and frozen: what is saved runs."""
     from lingpipe.training import registry
     params = registry.get(options.model).override_all(options.overrides)
     if options.num_steps is not None:

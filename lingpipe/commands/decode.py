@@ -1,4 +1,7 @@
-"""Decode: gives the problem lines and writes what it makes of them, in the same order; only the output is written."""
+"""Decode: gives the problem lines, and writes what it makes of them in the same order.
+
+Nothing but the output is written.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -31,7 +34,7 @@ def decode_at(site: Site, params: Experiment.Params, options: RunOptions,
     new_path = _path_before_replacement(path)
     _check_output(path, new_path)
 
-    experiment = params.instantiate()
+    experiment: Experiment = params.instantiate()
     program, metadata = logdir.restored(experiment, options.logdir, site.devices)
     site.begin(f'decoding with the checkpoint of step {metadata["step"]}')
     results = experiment.task.decode(program, lines, metadata.get('task', {}))
@@ -54,7 +57,8 @@ def decode_at(site: Site, params: Experiment.Params, options: RunOptions,
 def _path_before_replacement(path: str) -> str:
     """The path that results are written to before they take the place of `path`.
 
-    It is `path` itself where that is '' or something that must not be replaced, as a pipe or /dev/null.
+    It is `path` itself where that is '' or something that must not be replaced, as a pipe or
+    /dev/null.
     """
     is_regular = os.path.isfile(path) or not os.path.exists(path)
     return f'{path}.new' if path and is_regular else path

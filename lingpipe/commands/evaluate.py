@@ -1,4 +1,7 @@
-"""Evaluate: the newest checkpoint on every eval input; reads the logdir and writes only summaries and pictures."""
+"""Evaluate: the newest checkpoint on every eval input.
+
+Of the logdir, only summaries and pictures are written.
+"""
 from __future__ import annotations
 
 import contextlib

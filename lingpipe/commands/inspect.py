@@ -13,5 +13,5 @@ def inspect(params: Experiment.Params, options: RunOptions) -> str:
     if options.devices:
         names = devices.find(options.devices, params.pipeline.num_devices,
                              params.train.worker_timeout_s, must_exist=False).names
-    experiment = params.instantiate()
+    experiment: Experiment = params.instantiate()
     return overview(experiment.make_plan(names), experiment.params.train_input.batch_size)

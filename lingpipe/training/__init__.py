@@ -1,1 +1,1 @@
-"""Training: experiments and their names, what is learned, the loop, and what goes from one run to the next."""
+"""Training: experiments and their names, the loop, and what a run takes along when resumed."""

@@ -1,4 +1,7 @@
-"""Evaluation: losses and metrics of a whole data set, forward only, through the same cells as the training."""
+"""Evaluation: losses and metrics of a whole data set, forward only, through the cells of the run.
+
+The loop and --mode=eval both evaluate by these means.
+"""
 from __future__ import annotations
 
 import collections
@@ -28,7 +31,7 @@ Metrics = dict[str, float]
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """What a task's review drew of an evaluation: its name, the file, and a few words."""
+    """What a problem's review drew of an evaluation: its name, the file, and a few words."""
     name: str
     path: str
     text: str
@@ -36,30 +39,36 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """Losses and metrics by name, and what the task's review has seen, if it makes one."""
+    """Losses and metrics by name, and what the problem's review has seen, if it makes one."""
     metrics: Metrics
     review: Review | None = None
 
 
 class Evaluations:
-    """The evaluations of a program on its eval inputs. The step of each is traced once, when it is first run."""
+    """The evaluations of a program on its eval inputs.
 
-    def __init__(self, program: Program, inputs: Mapping[str, Input], task: Problem, logdir: str):
+    The step of each is traced once, when it is first run.
+    """
+
+    def __init__(self, program: Program, inputs: Mapping[str, Input], problem: Problem,
+                 logdir: str):
         self.inputs = inputs
-        self._program, self._task, self._logdir = program, task, logdir
-        self._evaluators: dict[tuple[str, int], Evaluator] = {}   # by eval input and size of mini-batch
+        self._program, self._problem, self._logdir = program, problem, logdir
+        self._evaluators: dict[tuple[str, int], Evaluator] = {}   # by input, size of mini-batch
 
     def check(self, name: str) -> None:
         """Reads one mini-batch of the eval input `name`, and computes nothing.
 
         Raises:
-          ValueError: the network cannot be evaluated on it, or the input is empty or cannot be read.
+          ValueError: the network cannot be evaluated on it, or the input is empty or cannot be
+            read.
         """
         source = self.inputs[name]
         with named(f'eval_inputs.{name}'):
             if len(source.specs()) > 1:
-                raise ValueError(f'{type(source).__name__} gives mini-batches of {len(source.specs())} shapes, but an evaluation takes '
-                                 'one; give it one bucket of lengths.')
+                raise ValueError(
+                    f'{type(source).__name__} gives mini-batches of {len(source.specs())} shapes, '
+                    f'but an evaluation takes one; give it one bucket of lengths.')
             evaluator, batches = self._evaluator(name), source.batches()
             if evaluator.counts_copies and source.num_real_examples(0):
                 last = (source.num_batches() or 1) - 1
@@ -68,30 +77,31 @@ class Evaluations:
             raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
 
     def check_metric(self, name: str, metric: str) -> None:
-        """Raises ValueError unless an evaluation on the eval input `name` will give `metric`; nothing is computed."""
-        if names := self._evaluator(name).names_without(metric):
-            raise ValueError(f'task.best_metric={metric!r} is not among the metrics of {name}: {", ".join(names)}; name one of them.')
+        """Raises ValueError unless an evaluation on the eval input `name` will give `metric`.
 
-    def run(self, name: str, is_stopping: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """The evaluation of the weights as they are on the eval input `name`; None if is_stopping() became true before its end.
+        Nothing is computed.
+        """
+        if names := self._evaluator(name).names_without(metric):
+            raise ValueError(f'task.best_metric={metric!r} is not among the metrics of {name}: '
+                             f'{", ".join(names)}; name one of them.')
+
+    def run(self, name: str,
+            is_stopping: Callable[[], bool] = lambda: False) -> Evaluation | None:
+        """Evaluates the weights as they are on the eval input `name`.
+
+        Returns:
+          None if is_stopping() became true before the end.
 
         Raises:
           ValueError: it has no examples, or one that the network cannot use.
         """
-        one = self.inputs[name]
-        review = self._task.review(one)
+        source = self.inputs[name]
+        review = self._problem.review(source)
         sums: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
-        for number, batch in enumerate(one.batches()):
-            position = number * one.params.batch_size
+        for number, batch in enumerate(source.batches()):
+            position = number * source.params.batch_size
             evaluator, batch = self._without_copies(name, position, batch)
-            check = functools.partial(check_batch, f'eval_inputs.{name}', one, position, batch, evaluator.check)
-            try:
-                results, fetched = evaluator.step(batch)
-            except BadIdError:
-                check()   # It names the example.
-                raise
-            if not math.isfinite(float(results['loss'][0])):
-                check()
+            results, fetched = self._step(name, position, evaluator, batch)
             for metric, (value, weight) in results.items():
                 sums[metric].append((float(value), float(weight)))
             if review:
@@ -102,12 +112,30 @@ class Evaluations:
             raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
         return Evaluation({metric: mean(pairs) for metric, pairs in sums.items()}, review)
 
+    def _step(self, name: str, position: int, evaluator: Evaluator,
+              batch: dict[str, Any]) -> tuple[Any, Any]:
+        """The results and fetched values of a mini-batch; see Evaluator.step.
+
+        Raises:
+          ValueError: an example of it, which is named, is one that the network cannot use.
+        """
+        check = functools.partial(check_batch, f'eval_inputs.{name}', self.inputs[name], position,
+                                  batch, evaluator.check)
+        try:
+            results, fetched = evaluator.step(batch)
+        except BadIdError:
+            check()
+            raise
+        if not math.isfinite(float(results['loss'][0])):
+            check()
+        return results, fetched
+
     def _evaluator(self, name: str, size: int | None = None) -> Evaluator:
-        """Returns the evaluator for mini-batches of an eval input, of `size` examples; default: whole ones."""
+        """Returns the evaluator for mini-batches of `size` examples; default: whole ones."""
         source = self.inputs[name]
         size = source.params.batch_size if size is None else size
         if (name, size) not in self._evaluators:
-            review, spec = self._task.review(source), source.spec()
+            review, spec = self._problem.review(source), source.spec()
             if size != source.params.batch_size:
                 spec = nested.map_leaves(
                     lambda one: tf.TensorSpec([size, *one.shape[1:]], one.dtype), spec)
@@ -165,7 +193,10 @@ class Evaluations:
 
 
 def mean(pairs: list[tuple[float, float]]) -> float:
-    """Sum of values / sum of weights, over (value sum, weight sum) of all mini-batches: padding, of weight 0, does not count."""
+    """Sum of values / sum of weights, over (value sum, weight sum) of all mini-batches.
+
+    Padding has weight 0 and does not count.
+    """
     weight = math.fsum(weight for _, weight in pairs)
     total = sum(value for value, _ in pairs)   # fsum refuses inf - inf
     return total / weight if weight else math.nan

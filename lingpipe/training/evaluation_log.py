@@ -1,4 +1,4 @@
-"""Evaluation log: a line for every evaluation, so that one that a kill cut short is known to be missing."""
+"""Evaluation log: a line for every evaluation, so that a missing one is known to be missing."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,6 @@
-"""Experiment: a problem, its inputs, a pipeline, lengths and a seed. Its Params, as text, are the whole description.
+"""Experiment: a problem, its inputs, a pipeline, lengths and a seed.
+
+Its Params, as text, are the whole description.
 
     p = registry.get('image.digits.AmoebaNet')
     p.override('pipeline.num_cells', '4')

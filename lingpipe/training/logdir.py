@@ -14,14 +14,14 @@ from lingpipe.training.experiment import Experiment
 from lingpipe.training.resumption import check_resumable, differences_text
 
 
-def claim(logdir: str, params: Any) -> None:
+def claim(logdir: str, params: Experiment.Params) -> None:
     """Writes LOGDIR/params.txt, unless it says the same already.
 
-    Checkpoints keep the text of their Params too, which counts for more than params.txt: that is set aside where it is damaged or
-    tells of another experiment than the newest checkpoint.
+    Checkpoints keep the text of their Params too, which counts for more than params.txt: that is
+    set aside where it is damaged or tells of another experiment than the newest checkpoint.
 
     Raises:
-      ValueError: a training of another experiment is there.
+      ValueError: a run of another experiment is there.
       OSError: it cannot be written.
     """
     path = os.path.join(logdir, 'params.txt')
@@ -30,21 +30,40 @@ def claim(logdir: str, params: Any) -> None:
         return
     is_usable = stored is not None
     if newest_step(logdir) is not None:
-        recorded = _recorded_params(logdir)
-        if recorded is not None:
-            _check_resumable(logdir, recorded, params)
-            is_usable = stored == '' or stored is not None and _tells_of(stored, params)
-        elif stored == '':
-            logging.warning('neither params.txt nor a checkpoint in %s tells whose experiment is there; it goes on as this one', logdir)
-        else:
-            _check_resumable(logdir, _parsed(path, stored), params)
+        is_usable = _is_usable_beside_checkpoints(logdir, path, stored, params)
     if not is_usable:
-        side_files.set_aside(path, 'it is damaged, or tells of another experiment than the checkpoints')
+        side_files.set_aside(
+            path, 'it is damaged, or tells of another experiment than the checkpoints')
     try:
         os.makedirs(logdir, exist_ok=True)
         side_files.write_text(path, params.to_text())
     except OSError as error:
         raise OSError(f'{logdir} cannot be written: {error}; choose another logdir.') from error
+
+
+def _is_usable_beside_checkpoints(logdir: str, path: str, stored: str | None,
+                                  params: Experiment.Params) -> bool:
+    """Whether params.txt may be written over, rather than set aside.
+
+    Args:
+      logdir: has checkpoints.
+      path: of params.txt.
+      stored: its text; '' if there is none, None if it cannot be read.
+      params: those of this run.
+
+    Raises:
+      ValueError: the checkpoints, or params.txt if they do not tell, are of another experiment.
+    """
+    recorded = _recorded_params(logdir)
+    if recorded is not None:
+        _check_resumable(logdir, recorded, params)
+        return stored == '' or stored is not None and _tells_of(stored, params)
+    if stored == '':
+        logging.warning('neither params.txt nor a checkpoint in %s tells whose experiment is '
+                        'there; it goes on as this one', logdir)
+    else:
+        _check_resumable(logdir, _parsed(path, stored), params)
+    return stored is not None
 
 
 def _read(path: str) -> str | None:
@@ -58,19 +77,19 @@ def _read(path: str) -> str | None:
         return None
 
 
-def _parsed(path: str, text: str | None) -> Any:
-    """The Params of params.txt, which nothing else tells."""
+def _parsed(path: str, text: str | None) -> Experiment.Params:
+    """The Params of params.txt, where nothing else tells what they are."""
     try:
         if text is None:
             raise ValueError('it is no file, or its permissions forbid it')
         return Experiment.Params.from_text(text)
     except ValueError as error:
-        raise ValueError(f'{path} cannot be read: {error}; if it is the same experiment, move that file away, or else choose another '
-                         f'logdir.') from error
+        raise ValueError(f'{path} cannot be read: {error}; if it is the same experiment, move that '
+                         f'file away, or else choose another logdir.') from error
 
 
-def _recorded_params(logdir: str) -> Any | None:
-    """The Params that the newest whole checkpoint keeps; None if it keeps none, or none that can be read."""
+def _recorded_params(logdir: str) -> Experiment.Params | None:
+    """The Params that the newest whole checkpoint keeps, if it keeps any that can be read."""
     metadata = _checkpoints(logdir).newest_metadata()
     try:
         return Experiment.Params.from_text(metadata['params'])
@@ -78,15 +97,15 @@ def _recorded_params(logdir: str) -> Any | None:
         return None
 
 
-def _check_resumable(logdir: str, stored: Any, params: Any) -> None:
+def _check_resumable(logdir: str, stored: Experiment.Params, params: Experiment.Params) -> None:
     try:
         check_resumable(stored, params)
     except ValueError as error:
         raise ValueError(f'cannot resume training in {logdir}: {error}') from error
 
 
-def _tells_of(text: str, params: Any) -> bool:
-    """Whether a text is that of Params whose training can go on with `params`."""
+def _tells_of(text: str, params: Experiment.Params) -> bool:
+    """Whether a text is that of Params whose run can resume with `params`."""
     try:
         check_resumable(Experiment.Params.from_text(text), params)
     except ValueError:
@@ -95,7 +114,7 @@ def _tells_of(text: str, params: Any) -> bool:
 
 
 def newest_step(logdir: str) -> int | None:
-    """Of the newest checkpoint, or None."""
+    """The step of the newest checkpoint, or None."""
     return max(_checkpoints(logdir).steps(), default=None)
 
 
@@ -113,24 +132,30 @@ def restored(experiment: Experiment, logdir: str,
     """
     checkpointer = _checkpoints(logdir)
     if not checkpointer.steps():
-        raise ValueError(f'{checkpointer.directory} has no checkpoint; train first, or correct --logdir.')
+        raise ValueError(f'{checkpointer.directory} has no checkpoint; train first, or correct '
+                         f'--logdir.')
     program = experiment.make_program(devices)
     metadata = checkpointer.restore(program.variables())
     assert metadata is not None
-    _warn_of_another_network(metadata.get('params', ''), experiment.params, checkpointer.directory)
+    _warn_of_another_network(
+        metadata.get('params', ''), experiment.params, checkpointer.directory)
     return program, metadata
 
 
-def _warn_of_another_network(text: str, params: Any, directory: str) -> None:
-    """Says how the network differs from the one whose weights it got; what it learned, and how, may differ without a word."""
+def _warn_of_another_network(text: str, params: Experiment.Params, directory: str) -> None:
+    """Says how the network differs from the one whose weights it got.
+
+    What the run learned, and how, may differ without a word.
+    """
     try:
         stored = Experiment.Params.from_text(text)
     except ValueError:
         return
-    changed = [(path, a, b) for path, a, b in diff(stored, params) if path.startswith('task.model')]
+    changed = [difference for difference in diff(stored, params)
+               if difference[0].startswith('task.model')]
     if changed:
-        logging.warning('the checkpoints in %s are of a network whose %s differ; this one takes their weights all the same', directory,
-                        differences_text(changed))
+        logging.warning('the checkpoints in %s are of a network whose %s differ; this one takes '
+                        'their weights all the same', directory, differences_text(changed))
 
 
 def _checkpoints(logdir: str) -> Checkpointer:

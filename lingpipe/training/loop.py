@@ -291,7 +291,7 @@ class TrainLoop:
     def _finish(self, timeline: TimelineReport | None, stop: StopSignals) -> Outcome:
         """Saves what is not saved, removes what is not needed, and says how the run ended."""
         counts, checkpointer = self._counts, self._run.checkpointer
-        self._site.begin('the end of the training')
+        self._site.begin('the end of the run')
         self._saved.check(is_at_end=True)
         if stop.name or counts.step >= self._params.num_steps:
             self._save(is_at_end=True)

@@ -1,8 +1,8 @@
 """Registry: the experiments that have a name.
 
     @register
-    class AmoebaNet:                                # in params/image/digits.py: image.digits.AmoebaNet
-        '''An AmoebaNet on the digits.'''           # --list prints the first line
+    class AmoebaNet:                         # in params/image/digits.py: image.digits.AmoebaNet
+        '''An AmoebaNet on the digits.'''    # --list prints the first line
 
         @classmethod
         def params(cls) -> Experiment.Params:
@@ -43,26 +43,21 @@ def register(cls: C) -> C:
     """Class decorator: checks the class and marks it as an experiment.
 
     Raises:
-      ValueError: no docstring, no `params` that can be called without arguments, or a second class of that name in the module.
+      ValueError: no docstring, no `params` that can be called without arguments, or a second
+        class of that name in the module.
     """
     name = f'{cls.__module__}.{cls.__qualname__}'
     if not inspect.cleandoc(cls.__doc__ or ''):
-        raise ValueError(f'experiment {name} has no docstring; say what it trains, the command, and what to expect: --list prints its '
-                         f'first line.')
-    make = inspect.getattr_static(cls, 'params', None)
-    function = make.__func__ if isinstance(make, classmethod | staticmethod) else make
-    if not inspect.isfunction(function):
-        raise ValueError(f'experiment {name} has no method params; write @classmethod def params(cls) -> Experiment.Params.')
-    needed = [p.name for p in inspect.signature(function).parameters.values()
-              if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    expected = 0 if isinstance(make, staticmethod) else 1
-    if len(needed) != expected:
-        raise ValueError(f'experiment {name}: params needs the arguments {", ".join(needed[expected:]) or "(none, not even cls)"}; it is '
-                         f'called without any: use @classmethod def params(cls), and give the others defaults.')
+        raise ValueError(f'experiment {name} has no docstring; say what it trains, the command, '
+                         f'and what to expect: --list prints its first line.')
+    _check_method(name, cls)
     if '.' in cls.__qualname__:
-        raise ValueError(f'experiment {name} is defined inside another class or function; move it to the top of its module.')
+        raise ValueError(f'experiment {name} is defined inside another class or function; move it '
+                         f'to the top of its module.')
+
     module = sys.modules.get(cls.__module__)
-    # While a file is first run; a cell of a notebook, or a module that is reloaded, may define a class again.
+    # Only while a file is first run: a cell of a notebook, or a module that is reloaded, may define
+    # a class again.
     is_loading = getattr(getattr(module, '__spec__', None), '_initializing', False)
     if is_loading and _is_experiment(vars(module).get(cls.__name__)):
         raise ValueError(f'two experiments are named {name}; rename one of them.')
@@ -70,23 +65,46 @@ def register(cls: C) -> C:
     return cls
 
 
+def _check_method(name: str, cls: type) -> None:
+    """Raises ValueError unless a class has a method `params` that needs no arguments."""
+    make = inspect.getattr_static(cls, 'params', None)
+    function = make.__func__ if isinstance(make, classmethod | staticmethod) else make
+    if not inspect.isfunction(function):
+        raise ValueError(f'experiment {name} has no method params; write @classmethod def '
+                         f'params(cls) -> Experiment.Params.')
+
+    parameters = inspect.signature(function).parameters.values()
+    needed = [p.name for p in parameters
+              if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    expected = 0 if isinstance(make, staticmethod) else 1
+    if len(needed) != expected:
+        listed = ', '.join(needed[expected:]) or '(none, not even cls)'
+        raise ValueError(f'experiment {name}: params needs the arguments {listed}; it is called '
+                         f'without any: use @classmethod def params(cls), and give the others '
+                         f'defaults.')
+
+
 def get(name: str) -> Experiment.Params:
     """The Params of an experiment, not frozen.
 
     Args:
-      name: 'image.digits.AmoebaNet', of a class in params/image/digits.py; or the dotted name of any importable class.
+      name: 'image.digits.AmoebaNet', of a class in params/image/digits.py; or the dotted name of
+        any importable class.
 
     Raises:
-      ValueError: there is no such experiment (it names the nearest), its module cannot be imported, or its params() fails.
+      ValueError: there is no such experiment (it names the nearest), its module cannot be
+        imported, or its params() fails.
     """
     cls = find(name)
     make: Any = inspect.getattr_static(cls, 'params')
     try:
         params = cls.params() if isinstance(make, classmethod | staticmethod) else cls().params()
     except Exception as error:   # Experiments are anyone's code.
-        raise ValueError(f'{name}.params() fails: {sentence(error)}; correct that method.') from error
+        raise ValueError(f'{name}.params() fails: {sentence(error)}; correct that '
+                         f'method.') from error
     if not isinstance(params, Experiment.Params):
-        raise ValueError(f'{name}.params() returns {type(params).__qualname__}, not Experiment.Params; return those.')
+        raise ValueError(f'{name}.params() returns {type(params).__qualname__}, not '
+                         f'Experiment.Params; return those.')
     return params
 
 
@@ -99,12 +117,18 @@ def find(name: str) -> Any:
         if _is_experiment(found):
             return found
         if isinstance(found, type):
-            raise ValueError(f'{full}.{class_name} is a class but not a registered experiment; put @register above it.')
+            raise ValueError(f'{full}.{class_name} is a class but not a registered experiment; put '
+                             f'@register above it.')
+
     known, broken = find_all()
     near = difflib.get_close_matches(name, known, 3, 0.5)
-    near += [other for other in known if other.rpartition('.')[2] == class_name and other not in near]
-    hint = f'did you mean {" or ".join(near)}?' if near else 'see --list for all, or name a class that can be imported, as mypkg.exps.Foo.'
-    errors = ''.join(f' ({module} cannot be imported: {error}.)' for module, error in broken.items())
+    near += [other for other in known
+             if other.rpartition('.')[2] == class_name and other not in near]
+    hint = 'see --list for all, or name a class that can be imported, as mypkg.exps.Foo.'
+    if near:
+        hint = f'did you mean {" or ".join(near)}?'
+    errors = ''.join(
+        f' ({module} cannot be imported: {error}.)' for module, error in broken.items())
     raise ValueError(f'there is no experiment {name!r}; {hint}{errors}')
 
 
@@ -179,7 +203,8 @@ def all_names() -> list[str]:
     """
     found, broken = _experiments_below(ROOT)
     if broken:
-        raise ValueError('; '.join(f'{module} cannot be imported: {error}' for module, error in broken.items()))
+        raise ValueError('; '.join(
+            f'{module} cannot be imported: {error}' for module, error in broken.items()))
     return sorted(found)
 
 
@@ -189,7 +214,8 @@ def summary(cls: Any) -> str:
 
 
 def _is_experiment(value: Any) -> bool:
-    return isinstance(value, type) and _MARK in vars(value)   # its own mark: a subclass is registered by itself
+    """Whether a value is a registered class. A subclass of one is not, unless it has @register."""
+    return isinstance(value, type) and _MARK in vars(value)
 
 
 def _import(name: str) -> ModuleType | None:

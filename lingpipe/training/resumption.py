@@ -16,7 +16,8 @@ from lingpipe.training.experiment import Experiment
 
 # Paths of Params that say where and how long a run trains, not what it learns.
 MAY_CHANGE = re.compile(
-    r'(pipeline(?!\.(num_micro_batches|num_replicas|sum_groups|cross_replica_batch_norm|wire_dtype)$)'
+    r'(pipeline(?!\.(num_micro_batches|num_replicas|sum_groups|cross_replica_batch_norm|'
+    r'wire_dtype)$)'
     r'|train|eval_inputs|initialize_from)\b.*')
 
 NUM_DIFFERENCES_SHOWN = 5

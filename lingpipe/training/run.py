@@ -1,4 +1,4 @@
-"""Run: what all parts of one run share: the experiment, its program, and where files and lines go."""
+"""Run: what its parts share: the experiment, the program, and where files and lines go."""
 from __future__ import annotations
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Saved state: what a run takes along when it is resumed: its variables and its counts, in checkpoints."""
+"""Saved state: what a run takes along when it is resumed: variables and counts, in checkpoints."""
 from __future__ import annotations
 
 import dataclasses
@@ -152,7 +152,10 @@ class SavedState:
                 **({'task': facts} if facts else {})}
 
     def check(self, is_at_end: bool = False) -> None:
-        """Says what went wrong with the checkpoint that is being written; at the end, waits for it."""
+        """Says what went wrong with the checkpoint that is being written.
+
+        At the end, it waits for the checkpoint.
+        """
         try:
             if is_at_end:
                 self._checkpointer.wait()
@@ -163,7 +166,7 @@ class SavedState:
 
     def _say_unsaved(self, error: OSError) -> None:
         self._last_saved_step = _NOT_SAVED
-        self._say(f'{error} The training goes on.')
+        self._say(f'{error} The run goes on.')
 
 
 def _counts_of(metadata: Mapping[str, Any]) -> StepCounts:

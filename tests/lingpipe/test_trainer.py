@@ -150,8 +150,8 @@ def test_an_error_of_a_users_code_says_how_to_find_its_place(
 
 
 @pytest.mark.parametrize('run, expected', [
-    (run_unread, 'nobody reads the standard output any more. The training goes on'),
-    (run_on_full_disk, 'the standard output cannot be written: No space left on device. The training goes on'),
+    (run_unread, 'nobody reads the standard output any more. The run goes on'),
+    (run_on_full_disk, 'the standard output cannot be written: No space left on device. The run goes on'),
 ])
 def test_a_training_goes_on_when_its_output_cannot_be_written(tmp_path, run, expected):
     """A training with its output in a file ended when the disk was full, though its own files may be left out."""

@@ -1,1 +1,1 @@
-"""Reporting: what a person sees of a run: progress, summaries, the table of the plan and the timeline of a step."""
+"""Reporting: what a person sees of a run: progress, summaries, the plan, a step's timeline."""

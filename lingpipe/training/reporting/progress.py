@@ -1,4 +1,7 @@
-"""Progress: a bar on a terminal; plain lines in LOGDIR/train.log, and on the standard output when it is no terminal."""
+"""Progress: a bar on a terminal, and plain lines in LOGDIR/train.log.
+
+A standard output that is no terminal gets the lines too.
+"""
 from __future__ import annotations
 
 import collections
@@ -23,7 +26,8 @@ _NUM_RECENT = 50   # steps whose mean time is shown
 class Progress:
     """Use it as a context manager: what is on the terminal is put back in order at the end."""
 
-    def __init__(self, first_step: int, num_steps: int, examples_per_step: int, log_path: str, every_s: float, out: IO[str] | None = None):
+    def __init__(self, first_step: int, num_steps: int, examples_per_step: int, log_path: str,
+                 every_s: float, out: IO[str] | None = None):
         """
         Args:
           first_step: steps that were made before.
@@ -33,7 +37,8 @@ class Progress:
           every_s: seconds between two lines.
           out: default: sys.stdout, which is None in a process without a standard output.
         """
-        self._step, self._num_steps, self._examples_per_step, self._every_s = first_step, num_steps, examples_per_step, every_s
+        self._step, self._num_steps = first_step, num_steps
+        self._examples_per_step, self._every_s = examples_per_step, every_s
         self._out: IO[str] | None = out or sys.stdout
         self._log_path = log_path
         self._log = self._open_log()
@@ -44,18 +49,22 @@ class Progress:
         self._next_line_s = 0.0
         self._bar: Bar | None = None
         if self._out is not None and self._out.isatty():
-            self._bar = Bar(TextColumn('step {task.completed:.0f}/{task.total:.0f}'), BarColumn(), TextColumn('{task.fields[line]}'),
+            self._bar = Bar(TextColumn('step {task.completed:.0f}/{task.total:.0f}'), BarColumn(),
+                            TextColumn('{task.fields[line]}'),
                             console=Console(file=self._out), refresh_per_second=4)
-            self._task = self._bar.add_task('', total=num_steps, completed=first_step, line=self._line)
+            self._task = self._bar.add_task(
+                '', total=num_steps, completed=first_step, line=self._line)
 
     def __enter__(self) -> Self:
         if self._bar:
             self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         if self._bar:
-            self._bar.update(self._task, completed=self._step, line=self._line)   # The last step may not have been shown.
+            # The last step may not have been shown.
+            self._bar.update(self._task, completed=self._step, line=self._line)
             self._bar.stop()
         if self._log:
             self._log.close()
@@ -71,7 +80,10 @@ class Progress:
         return self._examples_per_step / s if (s := self.seconds_per_step) else None
 
     def update(self, step: int, step_s: float, results: Mapping[str, float]) -> None:
-        """Step `step` is done, in step_s seconds; the first one, in which the graph is built, is not counted."""
+        """Shows that a step is done, which took step_s seconds.
+
+        The time of the first one, in which the graph is built, is not counted.
+        """
         self._step = step
         if not self._is_first:
             self._recent.append(step_s)
@@ -98,9 +110,10 @@ class Progress:
         return '  '.join(parts)
 
     def _open_log(self) -> IO[bytes] | None:
-        """The log, without a buffer: what a full disk refuses would stay there, and raise, at every later write.
+        """Opens the log without a buffer.
 
-        What cannot be opened is set aside; None if there can be no log all the same.
+        In a buffer, what a full disk refuses would stay, and raise at every later write. What
+        cannot be opened is set aside; None if there can be no log all the same.
         """
         side_files.make_way_for_file(self._log_path)
         for is_first in (True, False):
@@ -123,7 +136,8 @@ class Progress:
             self._is_log_written = True
         except OSError as error:
             if self._is_log_written:
-                text += f'\n{self._log_path} cannot be written: {error.strerror}. The training goes on; lines are shown here alone.'
+                text += (f'\n{self._log_path} cannot be written: {error.strerror}. The run goes '
+                         f'on; lines are shown here alone.')
                 is_on_terminal = True
             self._is_log_written = False
         if self._bar is None:
@@ -132,7 +146,10 @@ class Progress:
             self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _print(self, text: str) -> None:
-        """Prints a line; if the standard output cannot be written, on a full disk say, discards all later ones."""
+        """Prints a line.
+
+        If the standard output cannot be written, as on a full disk, all later lines are discarded.
+        """
         try:
             print(text, file=self._out, flush=True)
         except OSError as error:
@@ -142,7 +159,8 @@ class Progress:
             why = f'the standard output cannot be written: {error.strerror}'
             if isinstance(error, BrokenPipeError):
                 why = 'nobody reads the standard output any more'
-            self._write(f'{why}. The training goes on; lines are in this file alone.', is_on_terminal=False)
+            self._write(f'{why}. The run goes on; lines are in this file alone.',
+                        is_on_terminal=False)
 
 
 def duration(seconds: float) -> str:

@@ -1,6 +1,6 @@
 """Run report: all that a person sees of a run while it trains: lines, and numbers for TensorBoard.
 
-A file that cannot be written, as on a full disk, costs a line and no more: training goes on.
+A file that cannot be written, as on a full disk, costs a line and no more: the run goes on.
 """
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RunReport:
             self._unwritten.discard(what)
         except OSError as error:
             if what not in self._unwritten:
-                self.say(f'step {step}: {what} cannot be written: {error}. The training goes on '
+                self.say(f'step {step}: {what} cannot be written: {error}. The run goes on '
                          f'without.')
             self._unwritten.add(what)
 

@@ -1,4 +1,4 @@
-"""Summaries: scalars, texts and pictures for TensorBoard, one directory a run."""
+"""Summaries: scalars, texts and pictures for TensorBoard."""
 from __future__ import annotations
 
 import contextlib
@@ -14,10 +14,11 @@ from lingpipe.checkpoint import side_files
 
 
 class Summaries:
-    """Writes one run. The file is made when the first value comes; what is written is on the disk when a method returns.
+    """Writes one directory.
 
-    All raise OSError if it cannot be written, as on a full disk. What comes later goes to another file, since TensorBoard reads one only
-    up to the first record that is not whole.
+    The file is made when the first value comes. What is written is on the disk when a method
+    returns. All methods raise OSError if it cannot be written, as on a full disk. What comes later
+    goes to another file, since TensorBoard reads one only up to the first record that is not whole.
     """
 
     def __init__(self, directory: str):
@@ -36,7 +37,10 @@ class Summaries:
             tf.summary.text(name, '\n'.join(f'    {line}' for line in text.split('\n')), step=step)
 
     def images(self, step: int, images: Mapping[str, Any]) -> None:
-        """Writes [n, height, width, 1, 3 or 4] uint8, or floats from 0 to 1, by name; at most 8 of each."""
+        """Writes pictures by name, at most 8 of each.
+
+        Each is [n, height, width, 1, 3 or 4], of uint8 or of floats from 0 to 1.
+        """
         with self._writing():
             for name, value in images.items():
                 tf.summary.image(name, value, step=step, max_outputs=8)
@@ -44,7 +48,8 @@ class Summaries:
     def png(self, step: int, name: str, path: str) -> None:
         """Writes a picture from a file."""
         with tf.device('CPU:0'):
-            self.images(step, {name: tf.io.decode_png(tf.io.read_file(path), channels=4)[tf.newaxis]})
+            image = tf.io.decode_png(tf.io.read_file(path), channels=4)   # [height, width, 4]
+            self.images(step, {name: image[tf.newaxis]})
 
     def close(self) -> None:
         """Closes the file."""
@@ -70,4 +75,5 @@ class Summaries:
             for path in glob.glob(os.path.join(glob.escape(self.directory), f'*.{os.getpid()}.*')):
                 if not os.path.getsize(path):
                     os.remove(path)
-            raise OSError(re.sub(r'^\{\{.*?\}\} *', '', str(error.message).split('\n')[0])) from error
+            first_line = str(error.message).split('\n')[0]
+            raise OSError(re.sub(r'^\{\{.*?\}\} *', '', first_line)) from error

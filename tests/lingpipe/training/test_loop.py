@@ -239,7 +239,7 @@ def test_advice_begins_anew_where_no_weights_are_known_to_be_good(tmp_path):
     params = exploding()
     params.task.learner.learning_rate.rates = (1e30, 1e30)
     with pytest.raises(NonFiniteError, match=r'give the same command with --logdir=\S+-2 --set .*rates=\[0\.01, 0\.01\].* at its end\. No '
-                                             r'checkpoint holds weights with which a step was finite, so that run begins anew\.'):
+                                             r'checkpoint holds weights with which a step was finite, so that run starts from scratch\.'):
         make_loop(params, tmp_path, has_evaluation=False).run()
 
 
@@ -426,7 +426,7 @@ def test_full_disk_costs_a_checkpoint_and_not_the_training(tmp_path, monkeypatch
     out = io.StringIO()
     parts, _ = train(make_params(train__num_steps=6, train__keep=9), tmp_path / 'parts', has_evaluation=False, out=out)
     found = re.findall(r'step \d: the checkpoint of step (\d) cannot be written to .*No space left on device; that of step 1 is still '
-                       r'whole\. Make room or choose another logdir\. The training goes on\.', out.getvalue())
+                       r'whole\. Make room or choose another logdir\. The run goes on\.', out.getvalue())
     assert found == ['2', '3']
     assert Checkpointer(str(tmp_path / 'parts' / 'checkpoints'), is_writer=False).steps() == [1, 4, 5, 6]
     assert_same(values_of(parts), whole[6])
@@ -471,9 +471,9 @@ def test_full_disk_under_the_logdir_costs_lines_and_not_the_training(tmp_path):
     assert [line.split(' cannot be written')[0] for line in said] == [
         'PATH', 'step 4: TensorBoard files', 'step 4: the checkpoint of step 4', 'step 4: the log of evaluations',
         'step 5: the checkpoint of step 5', 'step 6: the checkpoint of step 6'], said
-    assert said[0] == 'PATH cannot be written: File too large. The training goes on; lines are shown here alone.'
-    assert 'that of step 3 is still whole. Make room or choose another logdir. The training goes on.' in said[2]
-    assert all(line.endswith('The training goes on.') or line.endswith('The training goes on without.') for line in said[1:])
+    assert said[0] == 'PATH cannot be written: File too large. The run goes on; lines are shown here alone.'
+    assert 'that of step 3 is still whole. Make room or choose another logdir. The run goes on.' in said[2]
+    assert all(line.endswith('The run goes on.') or line.endswith('The run goes on without.') for line in said[1:])
     assert [line for line in lines if line.startswith('step 7/')] == [line for line in logged if line.startswith('step 7/')] != []
     assert Checkpointer(str(tmp_path / 'parts' / 'checkpoints'), is_writer=False).steps() == [1, 2, 3, 7, 8]
     assert not glob.glob(f'{tmp_path}/parts/checkpoints/tmp-*')

@@ -16,7 +16,7 @@ def test_kind_of_file_has_one_line_until_it_can_be_written_again(tmp_path):
                 if is_full:
                     raise OSError('the disk is full')
     assert out.getvalue().splitlines() == [
-        f'step {step}: {what} cannot be written: the disk is full. The training goes on without.'
+        f'step {step}: {what} cannot be written: the disk is full. The run goes on without.'
         for step, what in ((0, 'pictures'), (2, 'the timeline'), (4, 'pictures'))]
 
 
