@@ -30,12 +30,12 @@ class PaddingMask(Layer):
         return ids != self.params.padding_id
 
     def cost(self, ids: tf.TensorSpec) -> Cost:
-        """Nothing."""
+        """Nothing is computed in floating point."""
         return Cost(0., 0, tf.TensorSpec(static_shape(ids, self.path, 'ids'), tf.bool))
 
 
 class TokenWeight(Layer):
-    """The weight of every token in the loss: its example's, or its own, and 0 where the label is padding.
+    """The weight of every token in the loss: its example's or its own, and 0 for padding.
 
     labels [b, S], weight [b] or [b, S] -> float32 [b, S].
     """
@@ -47,12 +47,15 @@ class TokenWeight(Layer):
 
     params: Params
 
-    def fprop(self, theta: NestedMap, ctx: Context, labels: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+    def fprop(self, theta: NestedMap, ctx: Context, labels: tf.Tensor,
+              weight: tf.Tensor) -> tf.Tensor:
         """float32 [b, S]. Raises ValueError for a weight of another shape."""
-        return tf.where(as_indices(labels) != self.params.padding_id, expanded(weight, labels.shape, self.path), 0.)
+        is_token = as_indices(labels) != self.params.padding_id
+        return tf.where(is_token, expanded(weight, labels.shape, self.path), 0.)
 
     def cost(self, labels: tf.TensorSpec, weight: tf.TensorSpec) -> Cost:
         """1 operation a token."""
         check_weight(weight, labels.shape, self.path)
-        n = float(num_elements(labels))
-        return Cost(n, 0, tf.TensorSpec(static_shape(labels, self.path, 'labels'), tf.float32))
+        flops = float(num_elements(labels))
+        y = tf.TensorSpec(static_shape(labels, self.path, 'labels'), tf.float32)
+        return Cost(flops, 0, y)
