@@ -34,10 +34,14 @@ class Forecast:
     def backward_costs(self) -> list[float]:
         """[K] relative time of B(k, m) without the cell's recomputation.
 
-        Where each layer runs once more for itself, that is included.
+        Where each layer runs once more for itself, that is included. The recomputation of a cell
+        then needs no forward of its last layer, which is taken off here; the last cell has no
+        recomputation.
         """
-        return [sum(self.times.backward[layer] for layer in span)
-                for span in self.partition.spans]
+        times = self.times
+        costs = [sum(times.backward[layer] for layer in span) for span in self.partition.spans]
+        return [*(cost - times.own_repeat[span[-1]] for cost, span in
+                  zip(costs[:-1], self.partition.spans[:-1], strict=True)), costs[-1]]
 
     @functools.cached_property
     def step_costs(self) -> list[float]:

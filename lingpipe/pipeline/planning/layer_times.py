@@ -17,10 +17,12 @@ class LayerTimes:
       backward: [L] 0 where no gradient is asked for. With recompute='layer' it begins with the
         layer's forward, besides that of its cell.
       repeated: [L] what the layer adds to the recomputation of a cell that is not the last.
+      own_repeat: [L] how much of `backward` is the layer's own forward.
     """
     forward: tuple[float, ...]
     backward: tuple[float, ...]
     repeated: tuple[float, ...]
+    own_repeat: tuple[float, ...]
 
     @property
     def fused(self) -> list[float]:
@@ -45,15 +47,15 @@ def layer_times(elements: Sequence[Element], params: PipelineParams) -> LayerTim
         raise ValueError(f'layer_seconds has {len(params.layer_seconds)} numbers, but the network '
                          f'has {len(elements)} layers; measure again.')
 
-    forward, backward, repeated = [], [], []
+    forward, backward, repeated, own_repeat = [], [], [], []
     for element in elements:
         forward_time, backward_time = _passes(element, params)
-        if params.recompute == 'layer':
-            backward_time += forward_time
+        own_repeat_time = forward_time * (params.recompute == 'layer')
         forward.append(forward_time)
-        backward.append(backward_time * element.has_backward)
+        backward.append((backward_time + own_repeat_time) * element.has_backward)
         repeated.append(forward_time * (params.recompute != 'none' and element.has_backward))
-    return LayerTimes(tuple(forward), tuple(backward), tuple(repeated))
+        own_repeat.append(own_repeat_time * element.has_backward)
+    return LayerTimes(tuple(forward), tuple(backward), tuple(repeated), tuple(own_repeat))
 
 
 def _passes(element: Element, params: PipelineParams) -> tuple[float, float]:

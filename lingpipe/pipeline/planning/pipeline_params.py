@@ -14,7 +14,7 @@ class PipelineParams(Params):
     num_micro_batches, num_replicas, sum_groups, cross_replica_batch_norm and wire_dtype change what
     is learned. jit_compile, use_graph_optimizer and replica_reduction change the last bits of
     results. Everything else, such as the number of cells, the schedule and recomputation, changes
-    nothing on CPUs; no GPU has run it yet.
+    nothing on CPUs, nor on GPUs with TensorFlow's deterministic ops.
     """
     num_cells: int = field(
         1, 'K: how many cells the layers are cut into, one a device.',
@@ -37,7 +37,7 @@ class PipelineParams(Params):
     replica_reduction: Literal['add', 'ring', 'nccl'] = field(
         'add', "Who sums the gradients of replicas: plain additions in the order of replicas; "
                "TensorFlow's ring of collectives, in an order that depends on the devices; NCCL, "
-               "on GPUs only (written, but not yet run: there was no GPU).")
+               "on GPUs only (written, but never run: one GPU cannot).")
     schedule: Literal['gpipe', '1f1b'] = field(
         '1f1b', 'Order of the slots on each device; see pipeline/planning/schedules.py.')
     recompute: Literal['none', 'cell', 'layer'] = field(

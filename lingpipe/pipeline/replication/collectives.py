@@ -2,8 +2,8 @@
 
 Both are CollectiveReduceV2. Tried on logical CPU devices of one process and of two gRPC workers: a ring works inside not-inlined
 functions, holds no thread while it waits (one inter-op thread is enough), gives all devices the same bits and, run again, the same
-again; when a task of one replica fails, those that wait for it are cut off, and the next step is well. NCCL has not been tried: there
-was no GPU.
+again; when a task of one replica fails, those that wait for it are cut off, and the next step is well. The ring
+works on logical GPUs of one card too. NCCL has not been tried: it needs several cards.
 
 A device can be in a group once. TensorFlow keeps the devices of a group and the shape of an instance as long as the process lives, so
 group keys are made of all that may differ from one program to the next.

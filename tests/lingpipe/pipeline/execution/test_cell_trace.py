@@ -119,3 +119,27 @@ def test_what_prints_is_remarked():
     assert traced(first, weights)[2].remarks == ()
     remark, = traced(last, weights, is_fused=True)[2].remarks
     assert remark.startswith('model/prints.')
+
+
+def four_layers(is_last: bool) -> tuple[Cell, dict[str, tf.Variable]]:
+    """A cell of four Dense layers, each one product forward and two backward; the last has a loss.
+
+    A first cell's first layer has one product backward: nobody asks for the gradient of its input.
+    """
+    network = Sequential.Params(name='model', layers=(
+        *[layers.Dense.Params(name=f'dense_{i}', input_dim=3, units=3, activation='tanh')
+          for i in range(8)],
+        layers.MeanSquaredErrorLoss.Params(name='loss'))).instantiate('model')
+    elements = wire(network, SPEC)
+    weights = {w.path: tf.Variable(w.initial_value(0)) for w in network.weights()}
+    return Cell(int(is_last), elements[4:] if is_last else elements[:4], 'CPU:0'), weights
+
+
+@pytest.mark.parametrize(('recompute', 'first', 'last'), [
+    ('none', 7, 4 + 8), ('cell', 4 + 7, 4 + 8), ('layer', 3 + 4 + 7, 4 + 4 + 8)])
+def test_a_backward_task_has_the_matrix_products_that_the_forecast_counts(recompute, first, last):
+    for is_last, num_products in ((False, first), (True, last)):
+        cell, weights = four_layers(is_last)
+        _, _, trace = traced(cell, weights, is_fused=is_last, recompute=recompute)
+        ops = trace.tasks['B'].function.graph.get_operations()
+        assert sum(op.type == 'MatMul' for op in ops) == num_products
