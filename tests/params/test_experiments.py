@@ -1,11 +1,13 @@
 """Every registered experiment is complete, and its plan follows from its Params alone."""
 from __future__ import annotations
 
+import functools
 import re
 
 import pytest
 
 from lingpipe.learning import optimizers
+from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.training import registry
 from lingpipe.training.experiment import Experiment
 
@@ -32,9 +34,20 @@ PAPER_MODELS = {
 }
 
 
+@functools.cache
+def experiment_of(name: str) -> Experiment:
+    """Returns an experiment, which takes seconds to make if it is large, to all tests."""
+    return registry.get(name).instantiate()
+
+
+@functools.cache
+def plan_of(name: str) -> Plan:
+    return experiment_of(name).make_plan()
+
+
 @pytest.mark.parametrize('name', PAPER_MODELS)
 def test_models_of_the_paper_have_its_cells_and_weights(name):
-    experiment = registry.get(name).instantiate()
+    experiment = experiment_of(name)
     num_cells = experiment.params.pipeline.num_cells
     assert (num_cells, experiment.task.network.num_weights) == PAPER_MODELS[name]
 
@@ -57,14 +70,13 @@ def test_transfers_keep_the_regularization_of_the_run_on_imagenet(name):
 
 
 def test_a_transfer_starts_all_layers_but_both_softmax_layers_from_imagenet():
-    source = registry.get('image.imagenet.AmoebaNetB18x512')
-    transfer = registry.get('image.transfer.CIFAR10')
+    source, transfer = 'image.imagenet.AmoebaNetB18x512', 'image.transfer.CIFAR10'
     source_shapes, shapes = (
-        {weight.path: weight.shape for weight in params.instantiate().task.network.weights()}
-        for params in (source, transfer))
+        {weight.path: weight.shape for weight in experiment_of(name).task.network.weights()}
+        for name in (source, transfer))
 
     def source_key(path):
-        return next(taken for pattern, taken in transfer.initialize_from.rules
+        return next(taken for pattern, taken in registry.get(transfer).initialize_from.rules
                     if re.fullmatch(pattern, f'weights/{path}'))
 
     from_scratch = {path for path in shapes if source_key(path) is None}
@@ -83,7 +95,7 @@ def test_pipelines_of_the_paper_have_four_micro_batches_a_cell(name):
 
 
 def test_amoebanet_b_fits_the_paper_s_accelerators():
-    plan = registry.get('image.imagenet.AmoebaNetB18x512').instantiate().make_plan()
+    plan = plan_of('image.imagenet.AmoebaNetB18x512')
     assert max(plan.simulate().peak_bytes) < 16e9
 
 
@@ -94,7 +106,7 @@ def test_transformers_of_table_1_are_trained_by_rmsprop():
 
 @pytest.mark.parametrize('name', registry.all_names())
 def test_the_plan_follows_from_the_params(name):
-    plan = registry.get(name).instantiate().make_plan()
+    plan = plan_of(name)
     assert len(plan.cells) == plan.params.num_cells
     assert all(cell.elements for cell in plan.cells)
     assert sum(element.cost.num_weights for element in plan.elements) > 0
