@@ -15,6 +15,7 @@ from tests.support import partition_graphs
 from tests.support.forks import Fork
 
 NUM_CASES = 8
+pytestmark = pytest.mark.slow   # one process makes what all look at
 FLOAT, DOUBLE = 4, 8   # bytes
 
 
