@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl import logging
 
 from lingpipe import layers
-from lingpipe.hyperparams import field
+from lingpipe.hyperparams import field, fields_of
 from lingpipe.layers import Sequential
 from lingpipe.layers.base import Layer
 from lingpipe.layers.cost import Cost
@@ -258,7 +258,7 @@ def test_a_weight_without_a_gradient_stays_as_it_is_as_in_keras(optimizer, learn
         layer.set_weights([before[f'weights/model/{layer.name}/{name}'] for name in ('kernel', 'bias')])
     for layer in (model.first, model.last) if regularizer else ():   # of side as well, and the loss would depend on its weights
         layer.kernel.regularizer = layer.bias.regularizer = keras.regularizers.L2(regularizer)
-    arguments = {name: getattr(optimizer, name) for name in type(optimizer)._fields()}
+    arguments = {name: getattr(optimizer, name) for name in fields_of(type(optimizer))}
     model.compile(type(optimizer).owner.keras_class(0.05, weight_decay=learner.get('weight_decay'), **arguments), 'mse')
     with pytest.warns(UserWarning, match='Gradients do not exist for variables'):
         for batch in regression():
