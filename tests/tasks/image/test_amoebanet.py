@@ -156,6 +156,7 @@ def test_a_network_without_auxiliary_head_has_one_loss():
     assert [layer.path for layer in task.network.layers() if isinstance(layer, CrossEntropyLoss)] == ['model/loss']
 
 
+@pytest.mark.slow
 def test_losses_and_metrics_of_training_and_evaluation():
     """The objective is the smoothed loss plus 0.4 times the auxiliary one; an evaluation has no auxiliary loss."""
     task = classifier(tiny(auxiliary_image_size=16), FIXED_RATE, has_top5=True).instantiate()

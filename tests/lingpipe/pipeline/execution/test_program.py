@@ -372,6 +372,7 @@ def test_accumulated_mini_batches_equal_one_of_their_sum():
         np.testing.assert_array_equal(weights_of(small)[path], value, err_msg=path)
 
 
+@pytest.mark.slow
 def test_mini_batches_may_be_of_several_shapes_in_any_partition():
     both = [spec_of(batches(1, batch=size)[0]) for size in (BATCH, BATCH // 2)]
 
@@ -413,6 +414,7 @@ def test_replicas_stay_equal_and_give_the_result_of_one_pipeline_with_all_micro_
         two.check_replicas()
 
 
+@pytest.mark.slow
 def test_one_pipeline_that_sums_in_groups_gives_the_bits_of_replicas():
     def results(**params):
         program = program_of(learn=learner(ema_decay=0.9), recompute='none', **params)
