@@ -20,7 +20,7 @@ PAPER_MODELS = {
     'image.imagenet.AmoebaNetD18x544': (2, 540_196_240),
     'image.imagenet.AmoebaNetD36x544': (4, 1_053_293_776),
     'image.imagenet.AmoebaNetD72x512': (8, 1_842_610_248),
-    'image.imagenet.AmoebaNetB18x512': (4, 559_063_693),   # Of these, 1,777,636 are the auxiliary head's.
+    'image.imagenet.AmoebaNetB18x512': (4, 559_063_693),   # The auxiliary head has 1,777,636.
     'translation.massive.T6x8192x16': (1, 408_209_920),
     'translation.massive.T12x16384x32': (2, 1_239_235_072),
     'translation.massive.T24x8192x16': (4, 1_239_419_392),

@@ -1,4 +1,4 @@
-"""TFDSImageInput: images of tensorflow-datasets."""
+"""TFDSImageInput: images from tensorflow-datasets."""
 from __future__ import annotations
 
 import functools
@@ -15,37 +15,47 @@ from lingpipe.tasks.image.inputs.encoded import EncodedImageInput
 class TFDSImageInput(EncodedImageInput, TFDSInput):
     """A set of tensorflow-datasets whose examples have an image and a label.
 
-    Such are imagenet2012, cifar10, cifar100, cars196, oxford_iiit_pet, food101. Birdsnap and FGVC Aircraft are not among its sets: unpack
-    them for a FolderInput; so with cars196, should its source be gone.
+    Among them are imagenet2012, cifar10, cifar100, cars196, oxford_iiit_pet and food101. Birdsnap
+    and FGVC Aircraft are not: unpack their files and use FolderInput. Do the same with cars196 if
+    its server is gone.
     """
 
     class Params(EncodedImageInput.Params, TFDSInput.Params):
-        """Which set, and what is done to its images."""
-        label: str = field('label', "Which feature is the label: 'coarse_label' of cifar100.")
+        """Which set, and how its images are transformed."""
+        label: str = field(
+            'label', "Name of the feature that is the label, such as 'coarse_label' of cifar100.")
 
     params: Params
 
     def read(self, index: tf.Tensor) -> dict[str, Any]:
-        """The records and their indices."""
+        """Returns the records and their indices."""
         return {**super().read(index), 'index': index}
 
     def decode(self, example: dict[str, Any]) -> dict[str, Any]:
-        """The image stays as it is in the file."""
+        """Returns the features of a record; the image stays encoded."""
         tfds = import_tfds()
-        found = self.features.deserialize_example(example['record'], decoders={'image': tfds.decode.SkipDecoding()})
-        return {'image': found['image'], 'label': found[self.params.label], 'index': example['index']}
+        features = self.features.deserialize_example(
+            example['record'], decoders={'image': tfds.decode.SkipDecoding()})
+        return {'image': features['image'], 'label': features[self.params.label],
+                'index': example['index']}
 
     @functools.cached_property
     def features(self) -> Any:
-        """Image and label: what else the set has, as the masks of oxford_iiit_pet, costs nothing."""
+        """The features image and label.
+
+        Others, such as the masks of oxford_iiit_pet, are not decoded.
+        """
         tfds = import_tfds()
-        p, features = self.params, self.builder.info.features
+        p = self.params
+        features = self.builder.info.features
         for name in ('image', p.label):
             if name not in features:
-                raise ValueError(f'{p.name} has no feature {name!r}; it has {", ".join(sorted(features))}: name a set of images, and its '
-                                 'label by Params.label.')
-        return tfds.decode.PartialDecoding({'image': True, p.label: True}).extract_features(features)
+                raise ValueError(
+                    f'{p.name} has no feature {name!r}; it has {", ".join(sorted(features))}: name '
+                    'a set of images, and its label by Params.label.')
+        used = tfds.decode.PartialDecoding({'image': True, p.label: True})
+        return used.extract_features(features)
 
     def name_of(self, index: int) -> str:
-        """'food101 train, example 3': its index in the split."""
+        """Returns the set, the split and the index in it, such as 'food101 train, example 3'."""
         return f'{self.params.name} {self.params.split}, example {index}'

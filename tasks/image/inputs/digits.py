@@ -1,4 +1,4 @@
-"""DigitsInput: handwritten digits that are in tasks/image/data."""
+"""DigitsInput: the handwritten digits in tasks/image/data."""
 from __future__ import annotations
 
 import gzip
@@ -18,33 +18,39 @@ TEST_EVERY = 5
 
 
 class DigitsInput(ArrayInput):
-    """1,797 handwritten digits, grey, 8x8 pixels: the test part of UCI's Optical Recognition of Handwritten Digits.
+    """1,797 grey 8x8 images of handwritten digits: image [B, 8, 8, 1] float32.
 
-    The split is ours: in the order of the file, every fifth image of each digit (the 5th, 10th, ...) is a test image, so that
-    both parts hold all digits alike: 1,442 images to train on, 355 to test with. The same 13 people wrote both. Pixels, 0 to 16
-    in the file, are scaled to [-1, 1]: image [B, 8, 8, 1] float32.
+    They are the test part of UCI's Optical Recognition of Handwritten Digits. The split is ours: in
+    the order of the file, every fifth image of each digit (the 5th, 10th, ...) is a test image. So
+    both parts have all digits in the same proportions: there are 1,442 training images and 355 test
+    images. The same 13 people wrote both. Pixels are 0 to 16 in the file and scaled to [-1, 1].
     """
 
     class Params(ArrayInput.Params):
-        split: Literal['train', 'test'] = field('train', 'Which part.')
+        """Which images, and how far they are moved."""
+        split: Literal['train', 'test'] = field('train', 'Which part of the data.')
         subset: Subset = field(Subset(), 'Which classes, and how many examples of each.')
-        max_shift: int = field(0, 'Each image is moved by up to so many pixels both ways, at random; what moves in is empty.',
-                               least=0)
+        max_shift: int = field(
+            0, 'Each image is moved at random by up to this many pixels in both directions; the '
+               'pixels that move in are empty.', least=0)
 
     params: Params
 
     def load(self) -> dict[str, np.ndarray]:
+        """Returns image float32 [n, 8, 8, 1] and label int32 [n]."""
         images, labels = read_digits()
-        mine = np.flatnonzero(is_test(labels) == (self.params.split == 'test'))
-        chosen, label = self.params.subset.of(labels[mine])
-        return {'image': images[mine[chosen]].astype(np.float32)[..., np.newaxis] / 8 - 1, 'label': label}
+        in_split = np.flatnonzero(is_test(labels) == (self.params.split == 'test'))
+        chosen, label = self.params.subset.of(labels[in_split])
+        image = images[in_split[chosen]].astype(np.float32)[..., np.newaxis] / 8 - 1
+        return {'image': image, 'label': label}
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The digits."""
+        """The digits, as text."""
         return self.params.subset.names([str(digit) for digit in range(10)])
 
     def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
+        """Moves the image."""
         shift = self.params.max_shift
         if not shift:
             return example
@@ -54,15 +60,20 @@ class DigitsInput(ArrayInput):
 
 
 def read_digits() -> tuple[np.ndarray, np.ndarray]:
-    """All images, uint8 [1797, 8, 8] of 0 to 16, and their digits, uint8 [1797], in the order of the file."""
+    """Reads all digits, in the order of the file.
+
+    Returns:
+      (images uint8 [1797, 8, 8] of 0 to 16, labels uint8 [1797]).
+    """
     with gzip.open(DIGITS_FILE, 'rt') as file:
         rows = np.loadtxt(file, delimiter=',', dtype=np.uint8)
     return rows[:, :64].reshape(-1, 8, 8), rows[:, 64]
 
 
 def is_test(labels: np.ndarray) -> np.ndarray:
-    """Which examples are test examples: bool, of the shape of labels [n]."""
-    chosen = np.zeros(len(labels), bool)
+    """Returns which of the examples with labels [n] are test examples: bool [n]."""
+    mask = np.zeros(len(labels), bool)
     for label in np.unique(labels):
-        chosen[np.flatnonzero(labels == label)[TEST_EVERY - 1::TEST_EVERY]] = True
-    return chosen
+        examples = np.flatnonzero(labels == label)
+        mask[examples[TEST_EVERY - 1::TEST_EVERY]] = True
+    return mask

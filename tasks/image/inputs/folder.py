@@ -1,8 +1,11 @@
 """FolderInput: images in folders, one for every class.
 
     directory/train/boeing/1.jpg
-    directory/train/cessna/2.jpg      the layout of tfds.ImageFolder, whose examples however have no index to be read by
+    directory/train/cessna/2.jpg
     directory/test/boeing/3.jpg
+
+This is the layout of tfds.ImageFolder, which is not used because its examples cannot be read by
+index.
 """
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ SUFFIXES = ('.jpg', '.jpeg', '.png', '.bmp', '.gif')
 
 
 class FolderInput(EncodedImageInput):
-    """Images in directory/split/class. Labels count the classes of all splits by name, so that they agree in every split.
+    """Images in directory/split/class, as for Birdsnap, FGVC Aircraft or your own images.
 
-    For Birdsnap, FGVC Aircraft and sets of one's own.
+    Labels number the classes of all splits by name, so they mean the same in every split.
     """
 
     class Params(EncodedImageInput.Params):
-        """Where the images are."""
+        """Where the images are, and which are used."""
         directory: str = field(REQUIRED, 'The folder that holds the splits.')
         split: str = field('train', 'The folder in it that holds the classes.')
         subset: Subset = field(Subset(), 'Which classes, and how many examples of each.')
@@ -35,11 +38,15 @@ class FolderInput(EncodedImageInput):
     params: Params
 
     def num_examples(self) -> int:
-        """Files of the split that are used. Raises ValueError if there are none, or no such folder."""
+        """Returns the number of files that are used.
+
+        Raises:
+          ValueError: there are none, or no such folder.
+        """
         return len(self._files[0])
 
     def read(self, index: tf.Tensor) -> dict[str, Any]:
-        """The bytes of files and their labels: int64 [n] -> string [n], int32 [n]."""
+        """Returns the bytes of files and their labels: int64 [n] -> string [n], int32 [n]."""
         paths, labels = self._files
 
         def contents(indices: np.ndarray) -> np.ndarray:
@@ -47,11 +54,11 @@ class FolderInput(EncodedImageInput):
 
         with tf.device('CPU:0'):
             label = tf.gather(tf.constant(labels), index)
-        image = tf.ensure_shape(tf.numpy_function(contents, [index], tf.string, stateful=False), index.shape)
-        return {'image': image, 'label': label, 'index': index}
+        image = tf.numpy_function(contents, [index], tf.string, stateful=False)
+        return {'image': tf.ensure_shape(image, index.shape), 'label': label, 'index': index}
 
     def name_of(self, index: int) -> str:
-        """The path."""
+        """Returns the path of the file."""
         return self._files[0][index]
 
     @property
@@ -63,38 +70,50 @@ class FolderInput(EncodedImageInput):
     def _all_classes(self) -> list[str]:
         p = self.params
         if not os.path.isdir(p.directory):
-            raise ValueError(f'directory={p.directory!r} is no folder; name one that holds images as split/class/*.jpg (it is looked up '
-                             f'from {os.getcwd()}).')
+            raise ValueError(
+                f'directory={p.directory!r} is no folder; name one that holds images as '
+                f'split/class/*.jpg (it is looked up from {os.getcwd()}).')
         splits = _folders(p.directory)
         if p.split not in splits:
-            raise ValueError(f'{p.directory} has no split {p.split!r}; it has {", ".join(splits) or "no folder"}, and should hold images '
-                             'as split/class/*.jpg.')
-        return sorted({name for split in splits for name in _folders(os.path.join(p.directory, split))})
+            raise ValueError(
+                f'{p.directory} has no split {p.split!r}; it has '
+                f'{", ".join(splits) or "no folder"}, and should hold images as split/class/*.jpg.')
+        return sorted({name for split in splits
+                       for name in _folders(os.path.join(p.directory, split))})
 
     @functools.cached_property
     def _files(self) -> tuple[list[str], np.ndarray]:
-        """(paths, labels int32 [n]), ordered by class, then by name."""
+        """(paths, labels int32 [n]), in the order of classes, then of names."""
         p = self.params
-        paths, labels = [], []
+        paths = []
+        labels = []
         for label, name in enumerate(self._all_classes):
             folder = os.path.join(p.directory, p.split, name)
             if os.path.isdir(folder):
-                found = sorted(file for file in os.listdir(folder) if file.lower().endswith(SUFFIXES))
-                paths += [os.path.join(folder, file) for file in found]
-                labels += [label] * len(found)
+                files = sorted(
+                    file for file in os.listdir(folder) if file.lower().endswith(SUFFIXES))
+                paths += [os.path.join(folder, file) for file in files]
+                labels += [label] * len(files)
         if not paths:
-            raise ValueError(f'{os.path.join(p.directory, p.split)} holds no image in a folder of a class; put them there as '
-                             f'class/*.jpg ({", ".join(SUFFIXES)}).')
+            raise ValueError(
+                f'{os.path.join(p.directory, p.split)} holds no image in a folder of a class; put '
+                f'them there as class/*.jpg ({", ".join(SUFFIXES)}).')
+
         chosen, new_labels = p.subset.of(np.array(labels))
         return [paths[i] for i in chosen], new_labels
 
 
 def _folders(directory: str) -> list[str]:
-    return sorted(entry.name for entry in os.scandir(directory) if entry.is_dir() and not entry.name.startswith('.'))
+    """Returns the names of the folders in a folder, without hidden ones."""
+    return sorted(entry.name for entry in os.scandir(directory)
+                  if entry.is_dir() and not entry.name.startswith('.'))
 
 
 def _content(path: str) -> bytes:
-    """The bytes of a file; none if it cannot be read, which the decoder counts as a broken image."""
+    """Returns the bytes of a file.
+
+    They are empty if it cannot be read, which the decoder counts as a broken image.
+    """
     try:
         with open(path, 'rb') as file:
             return file.read()

@@ -1,4 +1,4 @@
-"""Subset: some classes of a data set, relabelled, and a few examples of each: for transfer from few examples."""
+"""Subset: some classes of a data set, relabelled, and a few examples of each."""
 from __future__ import annotations
 
 import hashlib
@@ -10,11 +10,15 @@ from lingpipe.hyperparams import Params, field
 
 
 class Subset(Params):
-    """Which examples are used. By default all."""
-    classes: tuple[int, ...] = field((), 'Labels that are used; the first becomes 0, the second 1, ...; empty: all, as they are.',
-                                     least=0)
-    examples_per_class: int | None = field(None, 'How many examples of each; none: all.', least=1)
-    seed: int = field(0, 'Of the choice of examples.')
+    """Which examples are used; by default all.
+
+    It serves experiments on transfer from few examples.
+    """
+    classes: tuple[int, ...] = field(
+        (), 'Labels that are used; the first becomes 0, the second 1, ...; empty: all, unchanged.',
+        least=0)
+    examples_per_class: int | None = field(None, 'Examples of each class; none: all.', least=1)
+    seed: int = field(0, 'Seeds the choice of examples.')
 
     def check(self) -> None:
         """Raises ValueError for a class that is named twice."""
@@ -22,39 +26,54 @@ class Subset(Params):
             raise ValueError(f'classes={list(self.classes)} names one twice; name each once.')
 
     def of(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(indices of the examples that are used, ascending, their new labels int32), from the labels of all, int [n].
+        """Chooses the examples that are used.
 
-        The examples of a class depend on the seed, its label and the labels alone, on no generator's version; those of a smaller
-        examples_per_class are among those of a larger one.
+        The examples of a class depend only on the seed, its label and the labels, not on the
+        version of a random generator. With a smaller examples_per_class, they are a part of those
+        with a larger one.
+
+        Args:
+          labels: of all examples, int [n].
+
+        Returns:
+          (indices of the chosen examples, ascending, their new labels int32).
 
         Raises:
-          ValueError: a class that is not there, or has too few examples.
+          ValueError: a class does not exist or has too few examples.
         """
-        there = np.unique(labels).tolist()
-        classes = list(self.classes) or there
+        existing = np.unique(labels).tolist()
+        classes = list(self.classes) or existing
         for label in classes:
-            if label not in there:
-                raise ValueError(f'subset.classes={list(self.classes)} names {label}, and the data has the classes '
-                                 f'{", ".join(map(str, there))}; correct it.')
-        chosen = [self._some(label, np.flatnonzero(labels == label)) for label in classes]
-        new = [np.full(len(indices), i if self.classes else label, np.int32) for i, (label, indices) in
-               enumerate(zip(classes, chosen, strict=True))]
-        if not chosen:
+            if label not in existing:
+                raise ValueError(
+                    f'subset.classes={list(self.classes)} names {label}, and the data has the '
+                    f'classes {", ".join(map(str, existing))}; correct it.')
+        if not classes:
             return np.zeros([0], np.int64), np.zeros([0], np.int32)
-        index, label = np.concatenate(chosen), np.concatenate(new)
+
+        chosen = []
+        new_labels = []
+        for i, label in enumerate(classes):
+            indices = self._some(label, np.flatnonzero(labels == label))
+            chosen.append(indices)
+            new_labels.append(np.full(len(indices), i if self.classes else label, np.int32))
+        index = np.concatenate(chosen)
         order = np.argsort(index, kind='stable')
-        return index[order], label[order]
+        return index[order], np.concatenate(new_labels)[order]
 
     def names(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The names of the classes that are used, from those of all."""
+        """Returns the names of the classes that are used, from the names of all classes."""
         return tuple(names[label] for label in self.classes) if self.classes else tuple(names)
 
     def _some(self, label: int, indices: np.ndarray) -> np.ndarray:
+        """Returns examples_per_class of the examples of a class."""
         number = self.examples_per_class
         if number is None:
             return indices
         if number > len(indices):
-            raise ValueError(f'subset.examples_per_class={number} is more than the {len(indices)} examples of class {label}; use '
-                             f'{len(indices)} or less.')
-        keys = [hashlib.blake2b(f'{self.seed}/{label}/{i}'.encode(), digest_size=8).digest() for i in range(len(indices))]
+            raise ValueError(
+                f'subset.examples_per_class={number} is more than the {len(indices)} examples of '
+                f'class {label}; use {len(indices)} or less.')
+        keys = [hashlib.blake2b(f'{self.seed}/{label}/{i}'.encode(), digest_size=8).digest()
+                for i in range(len(indices))]
         return indices[sorted(range(len(indices)), key=keys.__getitem__)[:number]]

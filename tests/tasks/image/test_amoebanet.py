@@ -17,8 +17,8 @@ from lingpipe.pipeline.planning.dataflow import BATCH, Element, wire
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import Plan, make_plan
 from lingpipe.tasks.image.amoebanet import AmoebaNet
+from lingpipe.tasks.image.block_tables import ARCHITECTURES
 from lingpipe.tasks.image.blocks import FactorizedReduction, Norm, RampedDropPath
-from lingpipe.tasks.image.cells import ARCHITECTURES
 from lingpipe.tasks.image.classifier import classifier, imagenet_learner
 from lingpipe.tasks.image.operations import Operation
 from tests.support.calls import num_calls
