@@ -1,28 +1,34 @@
-"""Transformer: encoder and decoder (Vaswani et al., arXiv:1706.03762), or a decoder alone, as one sequence of layers, to be cut anywhere.
+"""Transformer: encoder and decoder (Vaswani et al., arXiv:1706.03762), or a decoder alone.
+
+It is one sequence of layers, which a pipeline may cut anywhere.
 
 Shapes: b micro-batch, S time of the source, T time of the target, D model.
 
-    layers                       reads                            writes
-    source_mask                  source                           source_mask                     bool [b, S]
-    source_embedding             source                           x                               [b, S, D]
-    encoder_0 ... encoder_norm   x, source_mask                   x ... encoded                   [b, S, D]
-    target_embedding             target                           x                               [b, T, D]
-    decoder_0 ... decoder_norm   x, encoded, source_mask          x                               [b, T, D]
-    softmax                      x                                logits                          [b, T, V]
-    token_weight, loss           logits, label, weight            (nothing)
+    layers                       reads                    writes
+    source_mask                  source                   source_mask      bool [b, S]
+    source_embedding             source                   x                [b, S, D]
+    encoder_0 ... encoder_norm   x, source_mask           x ... encoded    [b, S, D]
+    target_embedding             target                   x                [b, T, D]
+    decoder_0 ... decoder_norm   x, encoded, source_mask  x                [b, T, D]
+    softmax                      x                        logits           [b, T, V]
+    token_weight, loss           logits, label, weight    (nothing)
 
-The encoder's output is a value that every layer of the decoder reads: it is sent once to each device that has some of them. Ids, labels
-and weights go straight from the mini-batch to the layers that read them. Without encoder layers the network is a language model, which
-reads no source.
+The encoder's output is a value that every layer of the decoder reads; it is sent once to each
+device that has some of them. Ids, labels and weights go straight from the mini-batch to the
+layers that read them. Without encoder layers the network is a language model, which reads no
+source.
 
-Of a mini-batch: source int32 [B, S]; target int32 [B, T], what the decoder is given; label int32 [B, T], what it should say, so that
-label[t] = target[t + 1]; weight [B] or [B, T]. Padding comes after the tokens: a position of the target sees itself and those before it, so
-padding there needs no mask. Labels that are padding count nothing.
+A mini-batch has source int32 [B, S], target int32 [B, T], label int32 [B, T], and weight [B] or
+[B, T]. The decoder reads the target and predicts the label: label[t] = target[t + 1]. Padding comes
+after the tokens. A position of the target sees itself and the positions before it, so padding there
+needs no mask. Labels that are padding do not count.
 
-Large vocabularies and feed-forward parts can be split into several layers (lingpipe/layers/shards.py); the softmax of several shards
-writes `softmax`, a summary of the logits, in place of the logits (lingpipe/layers/streamed_softmax.py).
+Large vocabularies and feed-forward parts can be split into several layers
+(lingpipe/layers/shards.py). The softmax of several shards writes `softmax`, a summary of the
+logits, in place of the logits (lingpipe/layers/streamed_softmax.py).
 
-Two things keep deep models stable (GPipe, arXiv:1811.06965, section 5): `divide_ffn_init_by_depth` and `max_abs_logit`.
+Two things keep deep models stable (GPipe, arXiv:1811.06965, section 5): `divide_ffn_init_by_depth`
+and `max_abs_logit`.
 """
 from __future__ import annotations
 
@@ -36,13 +42,17 @@ from lingpipe.tasks.translation.padding import PaddingMask, TokenWeight
 
 
 class Transformer(Sequential):
-    """The network with its loss; see above. Weights are tied by path, so that `path` must be that under which it is built."""
+    """The network with its loss.
+
+    Weights are tied by path, so `path` must be the path under which the network is built.
+    """
 
     class Params(Sequential.Params):
         """Sizes, tied tables, dropout, stability, shards."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
-        num_encoder_layers: int = field(6, 'Layers of the encoder; 0: there is none, and nothing reads `source` (a language model).',
-                                        least=0, most=10_000)
+        num_encoder_layers: int = field(
+            6, 'Layers of the encoder; 0: there is none, and nothing reads `source` (a language '
+               'model).', least=0, most=10_000)
         num_decoder_layers: int = field(6, 'Layers of the decoder.', least=1, most=10_000)
         vocab_size: int = field(REQUIRED, 'V, the ids of source and target, padding included.',
                                 least=1)
@@ -50,75 +60,94 @@ class Transformer(Sequential):
         hidden_dim: int = field(REQUIRED, 'F, the hidden units of a feed-forward part.', least=1)
         num_heads: int = field(REQUIRED, 'Attention heads.', least=1)
         head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.', least=0)
-        activation: str = field('relu', 'Of the hidden units: a name in keras.activations.')
-        positions: Literal['sinusoidal', 'learned'] = field('sinusoidal', 'What is added to the embeddings.')
+        activation: str = field(
+            'relu', 'Activation of the hidden units: a name in keras.activations.')
+        positions: Literal['sinusoidal', 'learned'] = field(
+            'sinusoidal', 'Position embeddings that are added to those of the ids.')
         max_length: int = field(0, 'The largest S and T, for learned positions.', least=0)
         padding_id: int = field(0, 'The id of padding, in sources and labels.', least=0)
         tied: Literal['none', 'embeddings', 'all'] = field(
-            'none', "Which tables are one: none; those of source and target ('embeddings'); these and the weights of the softmax ('all').")
-        dtype: Literal['float32', 'bfloat16'] = field('float32', 'Of activations; weights and the loss are float32.')
-        dropout_rate: float = field(0., 'Dropout rate of the embeddings and of what every part of a layer adds, in training.',
-                                    least=0, below=1)
-        attention_dropout_rate: float = field(0., 'Dropout rate of the attention weights.', least=0, below=1)
-        hidden_dropout_rate: float = field(0., 'Dropout rate of the hidden units.', least=0, below=1)
-        source_word_dropout_rate: float = field(0., 'Share of whole words of the source that are dropped in training.',
-                                                least=0, below=1)
-        target_word_dropout_rate: float = field(
-            0., 'Share of whole words read by the decoder that are dropped in training, against learning sentences by heart.',
+            'none', "Which tables are shared: 'none'; 'embeddings': those of source and target; "
+                    "'all': these and the weights of the softmax.")
+        dtype: Literal['float32', 'bfloat16'] = field(
+            'float32', 'Type of the activations; weights and the loss are float32.')
+        dropout_rate: float = field(
+            0., 'Dropout rate of the embeddings and of what every part of a layer adds.',
             least=0, below=1)
-        label_smoothing: float = field(0.1, 'The part of a label that is spread over the vocabulary.',
-                                       least=0, below=1)
-        divide_ffn_init_by_depth: bool = field(False, 'Whether the first values of all feed-forward weights are divided by the number of '
-                                                      'layers of the encoder, or of the decoder, whichever they are in.')
-        max_abs_logit: float = field(0., 'Logits are clipped to [-max_abs_logit, max_abs_logit]; 0: they are not.',
-                                     least=0)
-        vocabulary_shards: int = field(1, 'Layers that each embedding, and the softmax, is split into.',
-                                       least=1, most=10_000)
+        attention_dropout_rate: float = field(
+            0., 'Dropout rate of the attention weights.', least=0, below=1)
+        hidden_dropout_rate: float = field(
+            0., 'Dropout rate of the hidden units.', least=0, below=1)
+        source_word_dropout_rate: float = field(
+            0., 'Share of whole words of the source that are dropped in training.',
+            least=0, below=1)
+        target_word_dropout_rate: float = field(
+            0., 'Share of whole words read by the decoder that are dropped in training, so that it '
+                'does not learn sentences by heart.', least=0, below=1)
+        label_smoothing: float = field(
+            0.1, 'The part of a label that is spread over the vocabulary.', least=0, below=1)
+        divide_ffn_init_by_depth: bool = field(
+            False, 'Whether the initial values of all feed-forward weights are divided by the '
+                   'number of layers of the encoder or decoder that they are in.')
+        max_abs_logit: float = field(
+            0., 'Logits are clipped to [-max_abs_logit, max_abs_logit]; 0: they are not.', least=0)
+        vocabulary_shards: int = field(
+            1, 'Layers that each embedding, and the softmax, is split into.',
+            least=1, most=10_000)
         feed_forward_shards: int = field(1, 'Layers that each feed-forward part is split into.',
                                          least=1, most=10_000)
 
         def check(self) -> None:
             """Raises ValueError for a tied source that is not there."""
             if self.tied == 'embeddings' and not self.num_encoder_layers:
-                raise ValueError("tied='embeddings', but without encoder layers there is one embedding only; use 'none', or 'all' to share "
-                                 'it with the softmax.')
+                raise ValueError(
+                    "tied='embeddings', but without encoder layers there is one embedding only; "
+                    "use 'none', or 'all' to share it with the softmax.")
 
     params: Params
 
     def __init__(self, params: Params, path: str = ''):
         if params.layers:
-            raise ValueError(f'{type(params).__qualname__}.layers is made from the other fields; leave it empty.')
+            raise ValueError(f'{type(params).__qualname__}.layers is made from the other fields; '
+                             'leave it empty.')
         p = params.validate()
-        super().__init__(params.copy().set(layers=tuple(_layers(p, path or p.name or 'transformer'))), path)
+        layers = tuple(_layers(p, path or p.name or 'transformer'))
+        super().__init__(params.copy().set(layers=layers), path)
 
 
-def _layers(p: Any, path: str) -> list[Layer.Params]:
+def _layers(p: Transformer.Params, path: str) -> list[Layer.Params]:
     if not p.num_encoder_layers:
         return [*_table(p, 'target', 'x'), *_decoder(p), *_output(p, path)]
-    mask = PaddingMask.Params(name='source_mask', padding_id=p.padding_id, reads={'ids': 'source'}, writes='source_mask')
-    source, target = _table(p, 'source', 'x'), _table(p, 'target', 'x' if p.tied == 'none' else 'target_embedded')
+    mask = PaddingMask.Params(name='source_mask', padding_id=p.padding_id,
+                              reads={'ids': 'source'}, writes='source_mask')
+    source = _table(p, 'source', 'x')
+    target = _table(p, 'target', 'x' if p.tied == 'none' else 'target_embedded')
     if p.tied == 'none':
         return [mask, *source, *_encoder(p), *target, *_decoder(p), *_output(p, path)]
-    # Both lookups of a table together: what goes to the decoder is then the rows, and not the table.
+    # Both lookups of a table stand together, so that the decoder is sent rows, not the table.
     both = []
     for ours, theirs in zip(source, target, strict=True):
         both += [ours, theirs.set(share={'w': f'{path}/{ours.name}/w'})]
     return [mask, *both, *_encoder(p), *_decoder(p), *_output(p, path)]
 
 
-def _table(p: Any, what: str, writes: str) -> list[Any]:
-    """The embedding of `source` or `target`, in its shards."""
-    return list(lib.split(lib.Embedding.Params(name=f'{what}_embedding', vocab_size=p.vocab_size, dim=p.model_dim, dtype=p.dtype,
-                                               is_scaled=True, reads={'ids': what}, writes=writes), p.vocabulary_shards))
+def _table(p: Transformer.Params, what: str, writes: str) -> list[Any]:
+    """Returns the shards of the embedding of `source` or `target`."""
+    embedding = lib.Embedding.Params(
+        name=f'{what}_embedding', vocab_size=p.vocab_size, dim=p.model_dim, dtype=p.dtype,
+        is_scaled=True, reads={'ids': what}, writes=writes)
+    return list(lib.split(embedding, p.vocabulary_shards))
 
 
-def _encoder(p: Any) -> list[Layer.Params]:
-    body = lib.TransformerEncoderLayer.Params(**_fields(p, p.num_encoder_layers), reads={'mask': 'source_mask'})
-    return [*_input(p, 'source', 'x'), *_stack(p, 'encoder', body, p.num_encoder_layers),
+def _encoder(p: Transformer.Params) -> list[Layer.Params]:
+    body = lib.TransformerEncoderLayer.Params(
+        **_fields(p, p.num_encoder_layers), reads={'mask': 'source_mask'})
+    return [*_input(p, 'source', 'x'),
+            *_stack(p, 'encoder', body, p.num_encoder_layers),
             lib.LayerNorm.Params(name='encoder_norm', dim=p.model_dim, writes='encoded')]
 
 
-def _decoder(p: Any) -> list[Layer.Params]:
+def _decoder(p: Transformer.Params) -> list[Layer.Params]:
     has_memory = bool(p.num_encoder_layers)
     body = lib.TransformerDecoderLayer.Params(
         **_fields(p, p.num_decoder_layers), memory_dim=p.model_dim * has_memory,
@@ -128,42 +157,54 @@ def _decoder(p: Any) -> list[Layer.Params]:
             lib.LayerNorm.Params(name='decoder_norm', dim=p.model_dim)]
 
 
-def _input(p: Any, what: str, value: str) -> list[Layer.Params]:
-    """Words dropped, positions and dropout of an embedding; reads `value`, writes x."""
+def _input(p: Transformer.Params, what: str, value: str) -> list[Layer.Params]:
+    """Returns word dropout, positions and dropout of an embedding; they read `value`, write x."""
     layers: list[Layer.Params] = []
     rate = getattr(p, f'{what}_word_dropout_rate')
     if rate:
-        layers.append(lib.WordDropout.Params(name=f'{what}_word_dropout', rate=rate, reads={'x': value}, writes='x'))
+        layers.append(lib.WordDropout.Params(
+            name=f'{what}_word_dropout', rate=rate, reads={'x': value}, writes='x'))
         value = 'x'
-    layers.append(lib.PositionEmbedding.Params(name=f'{what}_position', dim=p.model_dim, kind=p.positions, max_length=p.max_length,
-                                               reads={'x': value}))
-    return [*layers, *([lib.Dropout.Params(name=f'{what}_dropout', rate=p.dropout_rate)] if p.dropout_rate else [])]
+    layers.append(lib.PositionEmbedding.Params(
+        name=f'{what}_position', dim=p.model_dim, kind=p.positions, max_length=p.max_length,
+        reads={'x': value}))
+    if p.dropout_rate:
+        layers.append(lib.Dropout.Params(name=f'{what}_dropout', rate=p.dropout_rate))
+    return layers
 
 
-def _fields(p: Any, depth: int) -> dict[str, Any]:
-    """What all layers of a stack of `depth` have in common."""
-    return {**{name: getattr(p, name) for name in ('model_dim', 'hidden_dim', 'num_heads', 'head_dim', 'activation', 'dropout_rate',
-                                                   'attention_dropout_rate', 'hidden_dropout_rate')},
-            'ffn_init_scale': depth ** -2. if p.divide_ffn_init_by_depth else 1.}  # of the variance
+def _fields(p: Transformer.Params, depth: int) -> dict[str, Any]:
+    """Returns the fields that all layers of a stack of `depth` have in common."""
+    names = ('model_dim', 'hidden_dim', 'num_heads', 'head_dim', 'activation', 'dropout_rate',
+             'attention_dropout_rate', 'hidden_dropout_rate')
+    variance_scale = depth ** -2. if p.divide_ffn_init_by_depth else 1.
+    return {**{name: getattr(p, name) for name in names}, 'ffn_init_scale': variance_scale}
 
 
-def _stack(p: Any, name: str, body: Any, depth: int) -> list[Layer.Params]:
-    return [lib.split_feed_forward(body.copy().set(name=f'{name}_{i}'), p.feed_forward_shards) for i in range(depth)]
+def _stack(p: Transformer.Params, name: str, body: Any, depth: int) -> list[Layer.Params]:
+    """Returns `depth` copies of a layer, each with its feed-forward part in shards."""
+    return [lib.split_feed_forward(body.copy().set(name=f'{name}_{i}'), p.feed_forward_shards)
+            for i in range(depth)]
 
 
-def _output(p: Any, path: str) -> list[Layer.Params]:
-    """Softmax and loss."""
-    fields = {'name': 'softmax', 'input_dim': p.model_dim, 'vocab_size': p.vocab_size, 'max_abs': p.max_abs_logit,
-              'transpose_w': p.tied == 'all'}
-    weight = TokenWeight.Params(name='token_weight', padding_id=p.padding_id, reads={'labels': 'label'})
+def _output(p: Transformer.Params, path: str) -> list[Layer.Params]:
+    """Returns the softmax, the weights of tokens and the loss."""
+    fields = {'name': 'softmax', 'input_dim': p.model_dim, 'vocab_size': p.vocab_size,
+              'max_abs': p.max_abs_logit, 'transpose_w': p.tied == 'all'}
+    weight = TokenWeight.Params(
+        name='token_weight', padding_id=p.padding_id, reads={'labels': 'label'})
     reads = {'labels': 'label', 'weight': 'token_weight'}
     if p.vocabulary_shards == 1:
         softmax: list[Any] = [lib.Logits.Params(**fields, writes='logits')]
-        loss: Layer.Params = lib.CrossEntropyLoss.Params(name='loss', label_smoothing=p.label_smoothing, reads={**reads, 'x': 'logits'})
+        loss: Layer.Params = lib.CrossEntropyLoss.Params(
+            name='loss', label_smoothing=p.label_smoothing, reads={**reads, 'x': 'logits'})
     else:
-        softmax = list(lib.split(lib.SoftmaxShard.Params(**fields, reads={'labels': 'label'}), p.vocabulary_shards))
-        loss = lib.StreamedCrossEntropyLoss.Params(name='loss', vocab_size=p.vocab_size, label_smoothing=p.label_smoothing, reads=reads)
+        shard = lib.SoftmaxShard.Params(**fields, reads={'labels': 'label'})
+        softmax = list(lib.split(shard, p.vocabulary_shards))
+        loss = lib.StreamedCrossEntropyLoss.Params(
+            name='loss', vocab_size=p.vocab_size, label_smoothing=p.label_smoothing, reads=reads)
     if p.tied == 'all':
         tables = _table(p, 'source' if p.num_encoder_layers else 'target', 'x')
-        softmax = [layer.set(share={'w': f'{path}/{table.name}/w'}) for layer, table in zip(softmax, tables, strict=True)]
+        softmax = [layer.set(share={'w': f'{path}/{table.name}/w'})
+                   for layer, table in zip(softmax, tables, strict=True)]
     return [*softmax, weight, loss]

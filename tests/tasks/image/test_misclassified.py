@@ -10,6 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from lingpipe.tasks.image.misclassified import NUM_SHOWN, Misclassified, caption, picture
 from lingpipe.training import registry
+from lingpipe.training.loop import LoopOptions, TrainLoop
 
 
 def batch_of(labels, weight=None, size=4):
@@ -98,8 +99,8 @@ def test_without_a_mistake_the_picture_of_before_is_replaced(tmp_path):
 
 def test_a_training_leaves_the_picture_in_its_logdir_and_in_tensorboard(tmp_path):
     params = registry.get('image.digits.Dense').set(**{'train.num_steps': 2})
-    experiment, out = params.instantiate(), io.StringIO()
-    outcome = experiment.params.train.instantiate(experiment, str(tmp_path), out=out).run()
+    out = io.StringIO()
+    outcome = TrainLoop(params.instantiate(), str(tmp_path), LoopOptions(out=out)).run()
     num_wrong = round((1 - outcome.metrics['test']['accuracy']) * 355)
     path = tmp_path / 'pictures' / 'misclassified-test.png'
     assert f'{num_wrong} of 355 images are misclassified: {path}\n' in out.getvalue()
