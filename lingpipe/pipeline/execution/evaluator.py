@@ -1,4 +1,4 @@
-"""Evaluator: a network forward only, pipelined over the devices of its cells."""
+"""Evaluator: runs a network forward only, pipelined over the devices of its cells."""
 from __future__ import annotations
 
 import dataclasses
@@ -32,31 +32,33 @@ from lingpipe.pricing import trace
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _EvaluationStep:
-    """What is traced for an evaluation."""
+    """The traced parts of an evaluation step."""
     pipeline: CompiledPipeline
     mean_weight: MeanWeight | None
     run: Callable[..., Any]
 
     def given(self, batch: Mapping[str, Any]) -> ReplicaBatch:
-        """What the tasks work on: tensors of a graph or, eagerly, values."""
+        """Returns what the tasks take: tensors of a graph or, eagerly, values."""
         return _given(batch, self.pipeline, self.mean_weight)
 
 
 class Evaluator:
-    """The evaluation step of a network; with the moving averages of the weights where the learner keeps them.
+    """The evaluation step of a network.
 
-    The constructor plans the step, which tells whether the network can run on such mini-batches.
-    The first step traces it.
+    It uses the moving averages of the weights where the learner keeps them. The constructor plans
+    the step, and raises an error if the network cannot run on such mini-batches. The first call of
+    `step` traces it.
     """
 
     def __init__(self, of: PlacedNetwork, batch_spec: dict[str, Any], num_micro_batches: int = 0,
                  fetch: Sequence[str] = ()):
         """
         Args:
-          of: what is evaluated.
-          batch_spec: of an evaluation mini-batch; its size may differ from training's.
-          num_micro_batches: default: training's if it divides the batch, or else 1.
-          fetch: names of values to return for every example (the last value of that name).
+          of: the network to evaluate.
+          batch_spec: of an evaluation mini-batch, which may have another size than in training.
+          num_micro_batches: M; 0: that of training if it divides the batch, or else 1.
+          fetch: names of the values to return for every example. If several values have the same
+            name, the last one is returned.
         """
         self._of, self._batch_spec = of, batch_spec
         self._plan = make_forward_plan(of.plan, of.network, batch_spec, num_micro_batches, fetch)
@@ -65,47 +67,61 @@ class Evaluator:
 
     @property
     def counts_copies(self) -> bool:
-        """Whether copies that fill up a mini-batch would change losses or metrics, though of weight 0."""
+        """Whether copies that fill up a mini-batch change losses or metrics despite weight 0."""
         layers = self._of.network.layers()
         return any(layer.counts_copies or layer.needs_whole_batch for layer in layers)
 
     def check(self, batch: dict[str, Any]) -> BadId | None:
-        """Raises ValueError for a mini-batch of another spec; returns an id in it that a layer cannot use, if there is one."""
+        """Returns an id in the mini-batch that a layer cannot use, or None.
+
+        Raises:
+          ValueError: the mini-batch has another spec.
+        """
         return find_bad_id(self._plan.elements, check_batch(batch, self._batch_spec))
 
     def names_without(self, metric: str) -> list[str]:
-        """The names of the losses and metrics that `step` will give; [] as soon as `metric` is found to be one of them.
+        """Returns the names of all losses and metrics of `step`, or [] if `metric` is one of them.
 
-        Each layer is traced by itself, the last first, which is most often the one that has the
-        metric.
+        Each layer is traced by itself, until `metric` is found. The last layer, which most often
+        emits it, comes first.
         """
         losses: list[str] = ['loss']
         metrics: list[tuple[str, str]] = []
         if metric == 'loss':
             return []
         for element in reversed(self._plan.elements):
-            made = trace(element.layer, training=False, **{argument: value.spec for argument, value in element.reads.items()})
+            made = trace(element.layer, training=False,
+                         **{argument: value.spec for argument, value in element.reads.items()})
             losses += [f'loss/{path}/{name}' for path, name in made.emissions.losses]
             metrics += made.emissions.metrics
-            if metric in losses or any(metric in (name, f'{name}/{path}') for path, name in metrics):
+            if metric in losses or any(
+                    metric in (name, f'{name}/{path}') for path, name in metrics):
                 return []
+
         named = [name for _, name in metrics]
-        return [*losses[:1 if len(losses) == 2 else None],   # the only one is 'loss' alone
+        return [*losses[:1 if len(losses) == 2 else None],  # a single loss is named 'loss' only
                 *(name if named.count(name) == 1 else f'{name}/{path}' for path, name in metrics)]
 
-    def step(self, batch: dict[str, Any]) -> tuple[dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, Any]]:
-        """Returns ({name: (sum, weight)} of losses and metrics, {name: value} of what is fetched, for the whole mini-batch)."""
+    def step(self, batch: dict[str, Any]) -> tuple[
+            dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, Any]]:
+        """Runs one mini-batch.
+
+        Returns:
+          {name: (sum, weight)} of losses and metrics, and {name: value} of what is fetched, both
+          for the whole mini-batch.
+        """
         batch = check_batch(batch, self._batch_spec)
         if self._step is None:
             self._step = self._build()
         if self._is_broken:
             for accumulators in self._step.pipeline.accumulators:
                 accumulators.reset()
+
         self._is_broken = True  # If the step fails, the accumulators hold partial sums.
         with explained(self._plan.elements, batch):
             try:
                 found = self._step.run(*nested.leaves(batch))
-            except tf.errors.CancelledError:   # Often all that is said when a device fails; see replay.py.
+            except tf.errors.CancelledError:  # Often the only error if a device fails: replay.py.
                 given = self._step.given(nested.map_leaves(tf.convert_to_tensor, batch))
                 replay([self._step.pipeline], [given], Wire(None))
                 raise
@@ -113,7 +129,7 @@ class Evaluator:
         return found['sums'], found['outputs']
 
     def sent_bytes(self) -> Traffic:
-        """The bytes that cross between devices in a step; see traffic.py."""
+        """Returns the bytes that a step sends between devices; see traffic.py."""
         return forward_traffic(self._plan.cells, self._plan.num_micro_batches, HOME,
                                fetched=self._plan.fetched.values())
 
@@ -127,7 +143,7 @@ class Evaluator:
             mean_weight = MeanWeight(self._plan.elements, training=False)
 
         def body(*flat: tf.Tensor) -> dict[str, Any]:
-            """One mini-batch through all cells, and what the layers emitted."""
+            """Runs one mini-batch through all cells, and returns what the layers emitted."""
             batch = nested.pack_like(self._batch_spec, list(flat))
             added = add_tasks(pipeline, _given(batch, pipeline, mean_weight), Wire(None))
             outputs = self._outputs(added)
@@ -139,7 +155,7 @@ class Evaluator:
         return _EvaluationStep(pipeline, mean_weight, run)
 
     def _outputs(self, added: AddedTasks) -> dict[str, Any]:
-        """What is fetched, by name, for the whole mini-batch."""
+        """Returns the fetched values by name, for the whole mini-batch."""
         def whole(leaf: Leaf) -> tf.Tensor:
             parts = [added.values.leaf(leaf, m) for m in range(self._plan.num_micro_batches)]
             return tf.concat(parts, 0)
@@ -161,7 +177,7 @@ def _no_gradients(cell: Cell, layout: EmissionLayout) -> Accumulators:
 
 
 def _emitted(pipeline: CompiledPipeline, added: AddedTasks) -> list[results.Emitted]:
-    """[K] what the cells have emitted; the accumulators are reset."""
+    """Reads what each cell has emitted, [K], and resets the accumulators."""
     emitted = []
     for cell, accumulators, last in zip(pipeline.cells, pipeline.accumulators, added.last,
                                         strict=True):

@@ -1,11 +1,11 @@
 """MeanWeight: the mean weight of a micro-batch, known before the first task of a mini-batch runs.
 
-The objective is (sum of losses) / (sum of weights), and the second sum is known only at the end.
-But a layer that adds a term to the objective as it is, such as an L2 penalty
-(Context.emit_penalty), must scale it in the first micro-batch already. So the main loss is traced
-by itself, and so are the layers that make what it reads. Of their graphs only what the weight
-depends on is kept: as a rule the `weight` of the mini-batch, sometimes a mask. That part runs for
-all micro-batches before the tasks.
+The objective is (sum of losses) / (sum of weights), and the sum of weights is known only at the
+end. But a layer that adds a term directly to the objective, such as an L2 penalty
+(Context.emit_penalty), must scale this term in the first micro-batch already. So the main loss is
+traced by itself, and so are the layers that write what it reads. Of these graphs only the part that
+the weight depends on is kept: usually the `weight` of the mini-batch, sometimes a mask. That part
+runs for all micro-batches before the tasks.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEAN_WEIGHT: Leaf = (
 
 
 class _Part:
-    """The part of an element's trace that makes some of its tensors."""
+    """The part of an element's trace that computes some of its tensors."""
 
     def __init__(self, element: Element, traced: Trace, fetches: Sequence[tf.Tensor]):
         """
@@ -38,21 +38,24 @@ class _Part:
         for argument, value in element.reads.items():
             leaves = nested.leaves(traced.inputs[argument])
             leaf_of.update({tensor.name: (value, i) for i, tensor in enumerate(leaves)})
+
         given = [op.outputs[0] for op in traced.graph.get_operations() if op.type == 'Placeholder']
         used = used_feeds(fetches, given)
         if not used <= leaf_of.keys():
             raise ValueError(
-                f'{element.layer.path} makes what the main loss is weighted with, out of its weights or '
-                'random numbers, but layers of the network add penalties to the objective '
-                '(regularizers, say), for which the total weight must be known before any layer runs; '
-                'weight the loss with a value of the mini-batch, or leave the penalties out.')
+                f'{element.layer.path} makes what the main loss is weighted with, out of its '
+                'weights or random numbers, but layers of the network add penalties to the '
+                'objective (regularizers, say), for which the total weight must be known before '
+                'any layer runs; weight the loss with a value of the mini-batch, or leave the '
+                'penalties out.')
+
         feeds = [tensor for tensor in given if tensor.name in used]
         self.reads = [leaf_of[tensor.name] for tensor in feeds]
         self.call: Callable[..., list[tf.Tensor]] = Subgraphs(traced.graph).function(feeds, fetches)
 
 
 class MeanWeight:
-    """The mean over the micro-batches of all replicas of what the main loss emits as its weight."""
+    """The weight that the main loss emits, averaged over the micro-batches of all replicas."""
 
     def __init__(self, elements: Sequence[Element], training: bool):
         """
@@ -69,6 +72,7 @@ class MeanWeight:
         if loss is None:
             raise ValueError('no layer gives a loss with a weight; end the network with a loss.')
         self._loss: _Part = loss
+
         self._makers: dict[Leaf, _Part] = {}
         missing = list(loss.reads)
         while missing:
@@ -78,7 +82,7 @@ class MeanWeight:
                 missing += self._makers[leaf].reads
 
     def of(self, batch: dict[str, Any], num_micro_batches: int) -> tf.Tensor:
-        """The mean weight, a float32 scalar.
+        """Computes the mean weight, a float32 scalar.
 
         Args:
           batch: the mini-batch of all replicas.
@@ -86,8 +90,10 @@ class MeanWeight:
         """
         parts = [self._loss, *self._makers.values()]
         leaves_of_batch = {leaf for part in parts for leaf in part.reads if leaf[0].maker == BATCH}
-        micro_batches = {(value, i): tf.split(nested.leaves(batch[value.name])[i], num_micro_batches)
-                         for value, i in leaves_of_batch}
+        micro_batches = {
+            (value, i): tf.split(nested.leaves(batch[value.name])[i], num_micro_batches)
+            for value, i in leaves_of_batch}
+
         weights = []
         for m in range(num_micro_batches):
             known = {leaf: parts[m] for leaf, parts in micro_batches.items()}
@@ -95,7 +101,7 @@ class MeanWeight:
         return tf.add_n(weights) / num_micro_batches
 
     def _made(self, leaf: Leaf, known: dict[Leaf, tf.Tensor]) -> tf.Tensor:
-        """The value of a leaf for the micro-batch of which `known` holds leaves; adds it to them."""
+        """Computes a leaf of the micro-batch whose leaves `known` holds, and adds it there."""
         if leaf not in known:
             part = self._makers[leaf]
             known[leaf], = part.call(*[self._made(one, known) for one in part.reads])

@@ -1,4 +1,4 @@
-"""Measured costs: measured seconds of each layer, for the partitioner, when FLOPs say too little."""
+"""Measured costs: the measured seconds of each layer, for the partitioner, where FLOPs mislead."""
 from __future__ import annotations
 
 import time
@@ -14,19 +14,26 @@ from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import Element
 
 
-def layer_seconds(elements: Sequence[Element], device: str, repeats: int = 30) -> list[tuple[float, float]]:
-    """Seconds of one micro-batch's forward and of its backward, of each layer by itself, on one device: the least of `repeats`.
+def layer_seconds(elements: Sequence[Element], device: str,
+                  repeats: int = 30) -> list[tuple[float, float]]:
+    """Measures the seconds of each layer's forward and backward for one micro-batch, on one device.
 
-    All layers are timed once, in the order of the network, then all a second time, and so on: what else the machine does for a while
-    is then not taken for the cost of the few layers that were timed in that while. Weights and inputs are random numbers (integers are
-    0); the device must hold all weights, and all activations of a micro-batch. A layer with has_backward False has a backward of 0 seconds.
+    Each layer runs by itself, and the shortest of `repeats` times counts. All layers are timed once
+    in the order of the network, then all a second time, and so on. So a passing load on the machine
+    is not mistaken for the cost of the few layers that were timed during it.
+
+    Weights and inputs are random numbers (integers are 0). The device must hold all weights, and
+    the activations of all layers for one micro-batch. A layer with has_backward False has a
+    backward of 0 seconds.
     """
     tasks = [_tasks(element, device) for element in elements]
     for of_layer in tasks:
         for task in of_layer:
             task()
+
     times = [[[_seconds(task) for task in of_layer] for of_layer in tasks] for _ in range(repeats)]
-    fastest = [[min(of_task) for of_task in zip(*of_layer, strict=True)] for of_layer in zip(*times, strict=True)]
+    fastest = [[min(of_task) for of_task in zip(*of_layer, strict=True)]
+               for of_layer in zip(*times, strict=True)]
     return [(forward, backward[0] if backward else 0.0) for forward, *backward in fastest]
 
 
@@ -37,36 +44,49 @@ def _seconds(task: Callable[[], None]) -> float:
 
 
 def _tasks(element: Element, device: str) -> list[Callable[[], None]]:
-    """What runs a layer forward and, if it has one, what runs it backward, once, and waits for it."""
+    """Functions that run a layer once forward and, if it has a backward, once backward.
+
+    Each waits until the device is done.
+    """
     cell = Cell(0, [element], device)
     with tf.device(device):
-        variables = {w.shared_with or w.path: tf.Variable(w.initial_value(0)) for w in element.layer.weights()}
+        variables = {w.shared_with or w.path: tf.Variable(w.initial_value(0))
+                     for w in element.layer.weights()}
         inputs = [_random(spec) for v in cell.inputs for spec in v.specs]
-        outputs = [(v, i) for v in element.writes.values() for i, carries in enumerate(v.carries_gradient) if carries]
+        outputs = [(v, i) for v in element.writes.values()
+                   for i, carries in enumerate(v.carries_gradient) if carries]
         gradients = [_random(v.specs[i]) for v, i in outputs]
 
     def read(path: str) -> tf.Tensor | None:
-        return tf.raw_ops.ReadVariableOp(resource=variables[path].handle, dtype=variables[path].dtype) if path in variables else None
+        return tf.raw_ops.ReadVariableOp(
+            resource=variables[path].handle,
+            dtype=variables[path].dtype) if path in variables else None
 
     def given(task: CompiledTask) -> list[tf.Tensor]:
-        """What the task takes, but for residuals."""
-        taken = [by_leaf[leaf] for leaf in task.inputs] + [tf.convert_to_tensor(variables[p]) for p in task.shared]
+        """The inputs of the task, without the residuals."""
+        taken = [by_leaf[leaf] for leaf in task.inputs] + [
+            tf.convert_to_tensor(variables[p]) for p in task.shared]
         return taken + [by_gradient[leaf] for leaf in task.gradients_in]
 
     def run(task: CompiledTask, residuals: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
         with tf.device(device):
-            results: list[tf.Tensor] = task.function(tf.constant(0, tf.int64), tf.constant(0), *given(task), *residuals)
+            results: list[tf.Tensor] = task.function(
+                tf.constant(0, tf.int64), tf.constant(0), *given(task), *residuals)
         results[-1].numpy()
         return results
 
-    # Without recomputation, so that forward and backward are two tasks and each runs nothing of the other.
+    # Without recomputation, forward and backward are two tasks, and neither repeats work of the
+    # other.
     traced = trace_forward(cell, read, TracingOptions(training=True, recompute='none'))
     accumulators = Accumulators(device, element.trained, traced.layout)
     trace = trace_cell(traced, accumulators, outputs)
     forward, backward = trace.forward, trace.backward
     assert forward is not None
-    by_leaf: dict[Leaf, tf.Tensor] = {MEAN_WEIGHT: tf.constant(1.), **dict(zip(leaves_of(cell.inputs), inputs, strict=True))}
+
+    by_leaf: dict[Leaf, tf.Tensor] = {MEAN_WEIGHT: tf.constant(1.),
+                                      **dict(zip(leaves_of(cell.inputs), inputs, strict=True))}
     by_gradient = dict(zip(outputs, gradients, strict=True))
+
     made: list[Callable[[], None]] = [lambda: _forget(run(forward))]
     if backward is not None:
         residuals = run(forward)[len(forward.outputs):-1]
@@ -75,7 +95,7 @@ def _tasks(element: Element, device: str) -> list[Callable[[], None]]:
 
 
 def _forget(results: list[tf.Tensor]) -> None:
-    """Frees what a task gave."""
+    """Drops the results of a task, so that it can be timed as a function that returns nothing."""
 
 
 def _random(spec: tf.TensorSpec) -> tf.Tensor:

@@ -1,7 +1,7 @@
-"""Placed: a function that runs on the device of its call, with all its ops; and calls of such functions.
+"""Placed: functions that run with all their ops on the device of their call.
 
-TensorFlow inlines the calls of other functions, and then puts what enters a function, or branches
-in it, on the devices that the inputs come from.
+TensorFlow inlines calls of ordinary functions. It then places what enters such a function, and its
+branches, on the devices that the inputs come from.
 """
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import tensorflow as tf
 
 
 def placed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as one that is not inlined; its body carries no device unless it opens one."""
+    """Makes the function one that is never inlined; its ops have a device only if it opens one."""
     made: Callable[..., Any] = tf.function(function, autograph=False, reduce_retracing=True,
                                            experimental_attributes={'_noinline': True})
     return made
 
 
 def call_on(device: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
-    """function(*args) on a device: a call in the graph that is being traced or, eagerly, a graph of its own.
+    """Calls function(*args) on a device; the results stay there.
 
-    Without a graph TensorFlow calls no function on a worker. Results stay on the device.
+    While a graph is traced, the call becomes part of it. Eagerly, a graph is made for the call,
+    since TensorFlow cannot call a function on a worker without one.
 
     Args:
       device: a tf.device string.

@@ -1,11 +1,11 @@
-"""Program: a network on its devices: variables, the training step and the evaluation step.
+"""Program: a network on its devices, with its variables, training step and evaluation step.
 
     program = Program(network, batch_spec, pipeline_params, learner)
-    program.train_step(batch, step)     -> {'loss': ..., 'gradient_norm': ..., ...}
-    program.evaluator(batch_spec).step(batch) -> {'loss': (sum, weight), ...}
+    program.train_step(batch, step)            -> {'loss': ..., 'gradient_norm': ..., ...}
+    program.evaluator(batch_spec).step(batch)  -> {'loss': (sum, weight), ...}, {}
 
-A training step is the tasks of all micro-batches (step_graph.py), then the update (update.py). Everything that is added up is added in
-an order that does not depend on K.
+A training step runs the tasks of all micro-batches (step_graph.py) and then the update (update.py).
+All sums are made in an order that does not depend on K.
 """
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ from lingpipe.pipeline.replication.replicas import check_equal, check_replicated
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Shape:
-    """One shape of mini-batches: all have the same partition and variables, and other tasks."""
+    """One shape of mini-batches.
+
+    All shapes share the partition and the variables; each has tasks of its own.
+    """
     batch_spec: dict[str, Any]
     plan: Plan
 
@@ -65,32 +68,38 @@ class Program:
     """A network on its devices.
 
     Attributes:
-      batch_spec: the first, or only, one.
-      plan: of mini-batches of that shape, which decide where cells end.
-      placed: weights, slots and averages, of the first replica.
+      batch_spec: the first one, if there are several.
+      plan: the plan for mini-batches of that shape, which determine the partition.
+      placed: weights, slots and averages of the first replica.
     """
 
-    def __init__(self, network: Sequential, batch_spec: dict[str, Any] | Sequence[dict[str, Any]], params: PipelineParams, learner: Learner,
-                 seed: int = 0, devices: Sequence[str] = ()):
-        """Plans, and makes all variables; nothing is traced yet.
+    def __init__(self, network: Sequential, batch_spec: dict[str, Any] | Sequence[dict[str, Any]],
+                 params: PipelineParams, learner: Learner, seed: int = 0,
+                 devices: Sequence[str] = ()):
+        """Plans the steps and creates all variables; nothing is traced yet.
 
         Args:
           network: the layers.
-          batch_spec: name -> nested tf.TensorSpec of a training mini-batch, its size known; or several, the largest first: a mini-batch
-            may then be of any of these shapes (buckets of sentence lengths, say), each traced when it first comes.
+          batch_spec: name -> nested tf.TensorSpec of a training mini-batch, with a known batch
+            size. Or several such specs, the largest first: a mini-batch may then have any of these
+            shapes (buckets of sentence lengths, say), and each is traced when it first occurs.
           params: K, M, schedule, recomputation.
-          learner: optimizer and all that goes with it.
-          seed: of the experiment: initial weights and all randomness in layers follow from it.
-          devices: [R K] tf.device strings, replica after replica; default: params.devices, or else cluster.default_devices.
+          learner: the optimizer, the learning rate, clipping and averages.
+          seed: seeds the initial weights and all randomness in layers.
+          devices: [R K] tf.device strings, replica after replica; default: params.devices, or else
+            cluster.default_devices.
         """
         cluster.set_graph_optimizer(params.use_graph_optimizer)
         devices = list(devices or params.devices or cluster.default_devices(params.num_devices))
         cluster.check_devices(devices)
         check_replicated(params, devices)
         if params.sum_groups > 1 and learner.params.accumulate > 1:
-            raise ValueError(f'sum_groups={params.sum_groups}, but the learner accumulates {learner.params.accumulate} mini-batches, whose '
-                             f'sums are not grouped; set one of the two to 1.')
+            raise ValueError(
+                f'sum_groups={params.sum_groups}, but the learner accumulates '
+                f'{learner.params.accumulate} mini-batches, whose sums are not grouped; set one of '
+                f'the two to 1.')
         check_state(network, learner.params.accumulate)
+
         self.network, self.learner, self.seed = network, learner, seed
         specs = [batch_spec] if isinstance(batch_spec, dict) else list(batch_spec)
         self.batch_spec = specs[0]
@@ -101,21 +110,24 @@ class Program:
                          for spec in specs[1:]]
         self._variables = [Variables(network, cells, learner, seed) for cells in self.plan.replicas]
         self.placed = self._variables[0]
-        # What is traced when it is first asked for: by the number of a shape, and what all update.
+
+        # Traced parts, made when they are first needed: by the number of a shape, what its
+        # mini-batches run; for all shapes together, the accumulators and the update.
         self._compiled: dict[int, CompiledShape] = {}
         self._trained: TrainedReplicas | None = None
         self._steps: dict[tuple[Kind, int, frozenset[str]], Step] = {}
-        # What the last step has left.
+
+        # What the last step has left behind.
         self._is_broken = self._is_synchronised = False
-        self._reached: frozenset[str] = frozenset()  # by the mini-batches accumulated so far
+        self._reached: frozenset[str] = frozenset()  # weights, by mini-batches so far accumulated
 
     @property
     def weights(self) -> dict[str, tf.Variable]:
-        """path -> variable, of every weight that is owned."""
+        """path -> variable, of every owned weight."""
         return self.placed.weights
 
     def variables(self) -> dict[str, tf.Variable]:
-        """All that a checkpoint keeps, by keys that do not depend on the partition."""
+        """All variables of a checkpoint, by keys that do not depend on the partition."""
         return self.placed.by_key()
 
     # Training.
@@ -124,23 +136,28 @@ class Program:
         """Runs a mini-batch and updates the weights.
 
         Args:
-          batch: nested tensors of batch_spec, or of one of them.
-          step: number of updates made before; seeds and schedules follow from it.
-          index: how many mini-batches were accumulated before this one for the same update.
+          batch: nested tensors that match batch_spec, or one of several.
+          step: number of earlier updates, which determines seeds and the learning rate.
+          index: number of mini-batches accumulated before this one for the same update.
 
         Returns:
-          Scalars by name: 'loss', every emitted loss and metric, 'weight' (the mini-batch's total weight),
-          'gradient_norm', 'learning_rate', 'is_finite' (False: nothing was updated).
+          Scalars by name: 'loss', every emitted loss and metric, 'weight' (the mini-batch's total
+          weight), 'gradient_norm', 'learning_rate' and 'is_finite' (False: nothing was updated).
         """
         return self._call('train', batch, step, index)
 
     def accumulate(self, batch: dict[str, Any], step: int, index: int) -> None:
-        """Runs mini-batch `index` of an update and only adds to the accumulators; train_step takes the last one."""
+        """Runs mini-batch `index` of an update, and adds its gradients to the accumulators.
+
+        The last mini-batch of the update goes to `train_step`.
+        """
         self._call('accumulate', batch, step, index)
 
-    def timed_step(self, batch: dict[str, Any], step: int, index: int = 0) -> tuple[dict[str, tf.Tensor], Timeline]:
-        """A train_step that also measures when every task ran."""
+    def timed_step(self, batch: dict[str, Any], step: int,
+                   index: int = 0) -> tuple[dict[str, tf.Tensor], Timeline]:
+        """Runs a train_step, and also measures when every task ran."""
         results = dict(self._call('timed', batch, step, index))
+
         stamps = results.pop('stamps').numpy()
         slots = stamped_slots(self._compiled[self._number_of(batch)].pipelines[0])
         spans = {slot: (float(start), float(end))
@@ -148,19 +165,19 @@ class Program:
         return results, Timeline(spans, self.plan.schedule.device_of)
 
     def check(self, batch: dict[str, Any]) -> BadId | None:
-        """Returns an id in the mini-batch that a layer cannot use, if there is one.
+        """Returns an id in the mini-batch that a layer cannot use, or None.
 
         Raises:
-          ValueError: the mini-batch is of no batch_spec.
+          ValueError: the mini-batch matches no batch_spec.
         """
         return find_bad_id(self._shapes[self._number_of(batch)].plan.elements, batch)
 
     def has_traced(self, batch: dict[str, Any]) -> bool:
-        """Whether a step of this shape was made before, so that this one is as quick as most."""
+        """Whether a mini-batch of this shape has run before, so that this one needs no tracing."""
         return self._number_of(batch) in self._compiled
 
     def _number_of(self, batch: dict[str, Any]) -> int:
-        """Which of the shapes the mini-batch is of."""
+        """Returns the index of the mini-batch's shape."""
         for number, shape in enumerate(self._shapes[1:], start=1):
             if is_of_spec(batch, shape.batch_spec):
                 return number
@@ -184,7 +201,7 @@ class Program:
         with explained(shape.plan.elements, batch):
             try:
                 results: dict[str, tf.Tensor] = run(*nested.leaves(batch), *position)
-            except tf.errors.CancelledError:  # often all that is said; see replay.py
+            except tf.errors.CancelledError:  # often the only error; see replay.py
                 if not compiled.waits:
                     tensors = nested.map_leaves(tf.convert_to_tensor, batch)
                     replay(compiled.pipelines, compiled.split(tensors, *position), self.make_wire())
@@ -193,7 +210,7 @@ class Program:
         return results
 
     def _make_ready(self, trained: TrainedReplicas, step: int, index: int) -> None:
-        """Prepares the variables for the next step: after one that failed, and before the first."""
+        """Prepares the variables for the first step, and for the one after a failed step."""
         must_wait = self._is_broken or not self._is_synchronised
         if self._is_broken:
             if index:
@@ -203,16 +220,18 @@ class Program:
             for replica in trained.replicas:
                 for accumulators in replica.accumulators:
                     accumulators.reset()
-        if not self._is_synchronised:  # the first may have been restored from a checkpoint
+
+        if not self._is_synchronised:  # the first replica may have come from a checkpoint
             copy_first(self._variables)
             self._is_synchronised = True
+
         if must_wait:
             wait_for_ops(variable.read_value() for replica in trained.replicas for variable in
                          (*replica.placed.by_key().values(),
                           *(v for one in replica.accumulators for v in one.variables())))
 
     def _compile(self, number: int) -> tuple[CompiledShape, TrainedReplicas]:
-        """Traces the tasks of a shape, unless they are there; the first makes the accumulators."""
+        """Traces the tasks of a shape, unless they exist; the first shape makes accumulators."""
         if number not in self._compiled:
             shape, trained = self._shapes[number], self._trained
             accumulators = [replica.accumulators for replica in trained.replicas] if trained else []
@@ -222,13 +241,15 @@ class Program:
                 trained = trained_replicas(
                     self.plan, compiled.pipelines, self._variables, self.learner)
                 _warn_of_unreached(trained.updates[0].unreached(compiled.reached))
-            # All or none: a layer that fails is asked again by the next step.
+
+            # Both are set together, and only after nothing failed: if a layer raises an error, the
+            # next step traces everything again.
             self._compiled[number], self._trained = compiled, trained
         assert self._trained is not None
         return self._compiled[number], self._trained
 
     def _step(self, kind: Kind, number: int, reached: frozenset[str]) -> Step:
-        """The step of mini-batches of a shape, built unless it is there; see `build_step`."""
+        """Returns the step for mini-batches of a shape, built at first use; see `build_step`."""
         if (kind, number, reached) not in self._steps:
             compiled, trained = self._compile(number)
             self._steps[kind, number, reached] = build_step(
@@ -236,7 +257,7 @@ class Program:
         return self._steps[kind, number, reached]
 
     def make_wire(self) -> Wire:
-        """What carries values between devices in one step; a subclass may use another one."""
+        """Makes what carries values between devices in one step; subclasses may override it."""
         return Wire(self._wire_dtype)
 
     @property
@@ -244,19 +265,21 @@ class Program:
         return tf.bfloat16 if self.plan.params.wire_dtype == 'bfloat16' else None
 
     def step_graph(self) -> tf.Graph:
-        """The graph of a training step of the first batch_spec, which is built for it."""
+        """Returns the graph of a training step of the first batch_spec, built if necessary."""
         compiled, _ = self._compile(0)
         return self._step('train', 0, compiled.reached).graph
 
     def sent_bytes(self) -> Traffic:
-        """All that crosses between devices in a training step, which is built; see traffic.py."""
+        """Returns all bytes that a training step sends between devices; see traffic.py."""
         self.step_graph()
         compiled, trained = self._compile(0)
         params = self.plan.params
+
         accumulators = [replica.accumulators for replica in trained.replicas]
         traffic = norms_traffic(self.plan.cells) + replicas_traffic(
             self.plan.replicas, accumulators, params.replica_reduction,
             [pipeline.tasks for pipeline in compiled.pipelines], params.num_micro_batches)
+
         for replica in trained.replicas:
             cells, m = replica.cells, params.num_micro_batches
             traffic += forward_traffic(cells, m, HOME, self._wire_dtype)
@@ -275,13 +298,17 @@ class Program:
 
     # Evaluation.
 
-    def evaluator(self, batch_spec: dict[str, Any], num_micro_batches: int = 0, fetch: Sequence[str] = ()) -> Evaluator:
-        """Forward only, pipelined, with the moving averages of the weights where the learner keeps them.
+    def evaluator(self, batch_spec: dict[str, Any], num_micro_batches: int = 0,
+                  fetch: Sequence[str] = ()) -> Evaluator:
+        """Makes an evaluator, which runs the network forward only, pipelined.
+
+        It uses the moving averages of the weights where the learner keeps them.
 
         Args:
-          batch_spec: of an evaluation mini-batch; its size may differ from training's.
-          num_micro_batches: default: training's if it divides the batch, or else 1.
-          fetch: names of values to return for every example (the last value of that name).
+          batch_spec: of an evaluation mini-batch, which may have another size than in training.
+          num_micro_batches: M; 0: that of training if it divides the batch, or else 1.
+          fetch: names of the values to return for every example. If several values have the same
+            name, the last one is returned.
         """
         of = PlacedNetwork(self.network, self.placed, self.plan, self.seed)
         return Evaluator(of, batch_spec, num_micro_batches, fetch)

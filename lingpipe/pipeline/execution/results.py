@@ -1,6 +1,6 @@
-"""Results: what was emitted on all devices, as sums by name.
+"""Results: losses and metrics of all devices, as (sum, weight) by name.
 
-A training step divides them; an evaluation adds them up.
+A training step divides the sums by the weights. An evaluation first adds them up over mini-batches.
 """
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lingpipe.pipeline.execution.accumulators import Accumulators
 # What a training step returns besides metrics.
 STEP_RESULTS = ('loss', 'weight', 'gradient_norm', 'learning_rate', 'is_finite', 'stamps')
 
-# kind of emission -> 'layer path\nname' -> a scalar, or (sum, weight) of a metric. These are keys that
-# a tf.function may return.
+# kind of emission -> 'layer path\nname' -> a scalar, or (sum, weight) of a metric. A
+# tf.function can return dicts with such keys.
 Emitted: TypeAlias = dict[str, dict[str, tf.Tensor]]
 
 
 def read(accumulators: Accumulators) -> Emitted:
-    """Losses, weights and metrics of one device."""
+    """Reads the losses, weights and metrics of one device."""
     merged = accumulators.merged()
     kinds = {'losses': merged.losses, 'weights': merged.weights, 'metrics': merged.metrics}
     return {kind: {'\n'.join(key): value for key, value in by_key.items()}
@@ -28,13 +28,13 @@ def read(accumulators: Accumulators) -> Emitted:
 
 
 def named_sums(emitted: Sequence[Emitted]) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
-    """(sum, weight) by name, of all devices.
+    """Returns (sum, weight) by name, summed over all devices.
 
-    'loss' is the objective. With several losses, each is there under its layer's path too.
+    'loss' is the objective. If there are several losses, each also appears under its layer's path.
 
     Raises:
-      ValueError: not exactly one layer gives a loss with a weight, or a metric has the name of
-        another result.
+      ValueError: no layer, or more than one, gives a loss with a weight, or a metric has the name
+        of another result.
     """
     losses, weights, metrics = ({key: value for one in emitted for key, value in one[kind].items()}
                                 for kind in ('losses', 'weights', 'metrics'))
@@ -44,14 +44,17 @@ def named_sums(emitted: Sequence[Emitted]) -> dict[str, tuple[tf.Tensor, tf.Tens
             f'{len(weights)} layers give a loss with a weight ({given}); exactly one must, the '
             f'main loss, by which all are normalised: give weight_sum to ctx.emit_loss there and '
             f'nowhere else.')
+
     weight, = weights.values()
     total, *rest = losses.values()
     for value in rest:
         total = total + value
+
     named = {'loss': (total, weight)}
     if rest:
         named.update({'loss/' + key.replace('\n', '/'): (value, weight)
                       for key, value in losses.items()})
+
     names = [key.split('\n')[1] for key in metrics]
     for key, (value, metric_weight) in metrics.items():
         path, name = key.split('\n')

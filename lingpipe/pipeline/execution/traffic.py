@@ -1,7 +1,8 @@
-"""Traffic: the bytes that cross from device to device in a step.
+"""Traffic: the bytes that a step sends from device to device.
 
-A value goes once to every device that has readers of it. Its gradient goes from the last of the cells that read it to the one
-before, and so on to the maker, each adding its own. Weights that cells share, replicas, and the mini-batch itself cross too.
+A value is sent once to every device that has readers of it. Its gradient travels back along the
+chain of cells that read it, from the last one to the maker, and each cell adds its own part. Shared
+weights, the sums of replicas and the mini-batch itself are sent between devices as well.
 """
 from __future__ import annotations
 
@@ -20,18 +21,21 @@ from lingpipe.pipeline.planning.dataflow import BATCH, Value
 
 @dataclasses.dataclass(frozen=True)
 class Traffic:
-    """Bytes that one step sends from device to device, in all replicas together. Scalars are not counted.
+    """The bytes that one step sends from device to device, in all replicas together.
+
+    Scalars are not counted.
 
     Attributes:
-      batch: parts of the mini-batch, from the device that splits it to those that read them.
-      values: what cells make and others read.
+      batch: parts of the mini-batch, from the device that splits it to the devices that read them.
+      values: what cells write and other cells read.
       gradients: of these values.
-      shared_weights: weights, to cells that share another's.
-      shared_gradients: of these weights, to the owner.
-      norms: the squares of each cell's gradients, a number for each, which the first device adds up.
+      shared_weights: weights that are sent to cells that share another cell's.
+      shared_gradients: of these weights, sent to the owner.
+      norms: the squares of each cell's gradients, one number per weight, which the first device
+        adds up.
       sums: what replicas add up after their tasks: gradients, and what layers emitted.
-      gathered: what layers exchange with other replicas in the tasks, as BatchNorm does.
-      fetched: values for whoever asked for them, to the device that split the mini-batch.
+      gathered: what layers exchange with other replicas inside the tasks, as BatchNorm does.
+      fetched: values that the caller asked for, sent to the device that splits the mini-batch.
     """
     batch: float = 0.0
     values: float = 0.0
@@ -45,24 +49,26 @@ class Traffic:
 
     @property
     def total(self) -> float:
-        """The sum of all."""
+        """The sum of all kinds."""
         return float(sum(dataclasses.astuple(self)))
 
     def __add__(self, other: Traffic) -> Traffic:
-        """Both, as of two replicas."""
-        return Traffic(*[a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)])
+        """The sum, kind by kind."""
+        return Traffic(*[a + b for a, b in zip(
+            dataclasses.astuple(self), dataclasses.astuple(other), strict=True)])
 
 
-def forward_traffic(cells: Sequence[Cell], num_micro_batches: int, home: str, wire_dtype: tf.DType | None = None,
+def forward_traffic(cells: Sequence[Cell], num_micro_batches: int, home: str,
+                    wire_dtype: tf.DType | None = None,
                     fetched: Iterable[Value] = ()) -> Traffic:
-    """What the tasks of one replica send before any gradient.
+    """What the forward tasks of one replica send.
 
     Args:
       cells: [K].
       num_micro_batches: M.
       home: the device that splits the mini-batch.
-      wire_dtype: what float32 values are sent to other cells as; None: as they are.
-      fetched: what cells make and is asked for.
+      wire_dtype: the dtype in which float32 values are sent to other cells; None: float32.
+      fetched: values of cells that the caller asked for.
     """
     readers: dict[Value, list[str]] = {}
     shared: dict[str, tuple[int, list[str]]] = {}
@@ -71,32 +77,41 @@ def forward_traffic(cells: Sequence[Cell], num_micro_batches: int, home: str, wi
             readers.setdefault(value, []).append(cell.device)
         for weight in (weight for element in cell.elements for weight in element.layer.weights()):
             if weight.shared_with is not None:
-                shared.setdefault(weight.shared_with, (_bytes(tf.TensorSpec(weight.shape, weight.dtype)), []))[1].append(cell.device)
+                shared.setdefault(
+                    weight.shared_with, (_bytes(tf.TensorSpec(weight.shape, weight.dtype)), [])
+                )[1].append(cell.device)
+
     owner = _owners(cells)
     makers = {value: cell.device for cell in cells for value in cell.outputs}
     m = num_micro_batches
     return Traffic(
-        batch=m * sum(value.num_bytes * _num_others(home, devices) for value, devices in readers.items() if value.maker == BATCH),
+        batch=m * sum(value.num_bytes * _num_others(home, devices)
+                      for value, devices in readers.items() if value.maker == BATCH),
         values=m * sum(_bytes(spec, wire_dtype) * _num_others(makers[value], devices)
-                       for value, devices in readers.items() if value.maker != BATCH for spec in value.specs),
-        shared_weights=sum(size * _num_others(owner[path], devices) for path, (size, devices) in shared.items()),
-        fetched=m * sum(value.num_bytes * (_num_others(makers[value], [home, *readers.get(value, ())]) -
-                                           _num_others(makers[value], readers.get(value, ()))) for value in fetched))
+                       for value, devices in readers.items() if value.maker != BATCH
+                       for spec in value.specs),
+        shared_weights=sum(size * _num_others(owner[path], devices)
+                           for path, (size, devices) in shared.items()),
+        fetched=m * sum(value.num_bytes * (
+            _num_others(makers[value], [home, *readers.get(value, ())]) -
+            _num_others(makers[value], readers.get(value, ()))) for value in fetched))
 
 
-def backward_traffic(cells: Sequence[Cell], num_micro_batches: int, wire_dtype: tf.DType | None = None) -> Traffic:
-    """What the tasks of one replica send of gradients; the arguments are as above."""
+def backward_traffic(cells: Sequence[Cell], num_micro_batches: int,
+                     wire_dtype: tf.DType | None = None) -> Traffic:
+    """The gradients that the backward tasks of one replica send; arguments as above."""
     total = 0
     for value in (value for cell in cells for value in cell.outputs):
         chain = [cell.device for cell in cells if value in cell.outputs or value in cell.inputs]
         num_sent = sum(_num_others(a, [b]) for a, b in itertools.pairwise(chain))
-        total += num_sent * sum(_bytes(spec, wire_dtype) for spec, carries in zip(value.specs, value.carries_gradient, strict=True)
-                                if carries)
+        total += num_sent * sum(
+            _bytes(spec, wire_dtype)
+            for spec, carries in zip(value.specs, value.carries_gradient, strict=True) if carries)
     return Traffic(gradients=num_micro_batches * total)
 
 
 def update_traffic(cells: Sequence[Cell], accumulators: Sequence[Accumulators]) -> Traffic:
-    """What the update of one replica sends, but for the norms.
+    """What the update of one replica sends, except for the norms.
 
     Args:
       cells, accumulators: [K].
@@ -104,30 +119,38 @@ def update_traffic(cells: Sequence[Cell], accumulators: Sequence[Accumulators]) 
     owner = _owners(cells)
     return Traffic(shared_gradients=sum(
         _bytes(sums.gradients[weight.path]) * _num_others(cell.device, [owner[weight.shared_with]])
-        for cell, sums in zip(cells, accumulators, strict=True) for element in cell.elements for weight in element.trained
+        for cell, sums in zip(cells, accumulators, strict=True)
+        for element in cell.elements for weight in element.trained
         if weight.shared_with is not None))
 
 
 def norms_traffic(cells: Sequence[Cell]) -> Traffic:
-    """What the cells tell the first one of the norm of their gradients."""
-    owned = [(cell.device, weight) for cell in cells for element in cell.elements for weight in element.trained if not weight.shared_with]
-    return Traffic(norms=tf.float64.size * sum(_num_others(device, [cells[0].device]) for device, _ in owned))
+    """What the cells send to the first device for the norm of the gradients."""
+    owned = [(cell.device, weight) for cell in cells for element in cell.elements
+             for weight in element.trained if not weight.shared_with]
+    return Traffic(norms=tf.float64.size * sum(
+        _num_others(device, [cells[0].device]) for device, _ in owned))
 
 
-def replicas_traffic(replicas: Sequence[Sequence[Cell]], accumulators: Sequence[Sequence[Accumulators]], reduction: str,
-                     tasks: Sequence[Mapping[tuple[str, int], CompiledTask]], num_micro_batches: int) -> Traffic:
+def replicas_traffic(replicas: Sequence[Sequence[Cell]],
+                     accumulators: Sequence[Sequence[Accumulators]], reduction: str,
+                     tasks: Sequence[Mapping[tuple[str, int], CompiledTask]],
+                     num_micro_batches: int) -> Traffic:
     """What replicas send to each other.
 
     Args:
       replicas: [R][K] cells.
       accumulators: [R][K].
       reduction: PipelineParams.replica_reduction.
-      tasks: [R] (kind, k) -> task, each of which runs num_micro_batches times.
+      tasks: [R] (kind, k) -> task; each task runs num_micro_batches times.
+      num_micro_batches: M.
     """
     if len(replicas) == 1:
         return Traffic()
+
     sums = gathered = 0.0
-    for cells, same in zip(zip(*replicas, strict=True), zip(*accumulators, strict=True), strict=True):
+    for cells, same in zip(zip(*replicas, strict=True), zip(*accumulators, strict=True),
+                           strict=True):
         devices = [cell.device for cell in cells]
         num_together = 0 if reduction == 'add' else len(same[0].gradients)
         for i, variable in enumerate(same[0].variables()):
@@ -135,44 +158,59 @@ def replicas_traffic(replicas: Sequence[Sequence[Cell]], accumulators: Sequence[
                 sums += len(devices) * collective_bytes(_bytes(variable), len(devices))
             else:
                 adder = devices[i % len(devices)]
-                sums += _bytes(variable) * (sum(_num_others(device, [adder]) for device in devices) + _num_others(adder, devices))
+                sums += _bytes(variable) * (
+                    sum(_num_others(device, [adder]) for device in devices) +
+                    _num_others(adder, devices))
+
     for task in (task for one in tasks for task in one.values()):
-        sizes = [_bytes(op.inputs[0]) for op in task.function.graph.get_operations() if op.type == 'CollectiveReduceV2']
+        sizes = [_bytes(op.inputs[0]) for op in task.function.graph.get_operations()
+                 if op.type == 'CollectiveReduceV2']
         gathered += num_micro_batches * sum(collective_bytes(size, len(replicas)) for size in sizes)
     return Traffic(sums=sums, gathered=gathered)
 
 
 def collective_bytes(size: float, num_devices: int) -> float:
-    """What each device sends in a ring that adds up tensors of `size` bytes: all but its own part, and then all but the next one's."""
+    """What each device sends when a ring of devices adds up tensors of `size` bytes.
+
+    The tensor is cut into as many parts as there are devices. A device sends all parts but one
+    while they are summed, and again all but one while the sums are passed on.
+    """
     return 2 * size * (num_devices - 1) / num_devices
 
 
-def bytes_between(cells: Sequence[Cell], sender: int, receiver: int, wire_dtype: tf.DType | None = None) -> float:
-    """Of one micro-batch, from one cell to another: values to a later cell, gradients of what it made to an earlier one.
+def bytes_between(cells: Sequence[Cell], sender: int, receiver: int,
+                  wire_dtype: tf.DType | None = None) -> float:
+    """What one cell sends to another for one micro-batch.
 
-    Every reader's gradient counts as sent straight to the maker: as many bytes in all, and the same ones in a chain of cells.
+    To a later cell it sends values, and to an earlier one the gradients of that cell's values.
+    Every reader's gradient is counted as sent straight to the maker. In total these are as many
+    bytes as are really sent, and in a plain chain of cells they are the same ones.
 
     Args:
       cells: [K].
-      sender, receiver: k of two cells.
+      sender, receiver: the indices of two cells.
       wire_dtype: as above.
     """
     maker, reader = sorted((sender, receiver))
     read = [value for value in cells[maker].outputs if value in cells[reader].inputs]
-    return float(sum(_bytes(spec, wire_dtype) for value in read for spec, carries in zip(value.specs, value.carries_gradient, strict=True)
-                     if carries or sender < receiver))
+    return float(sum(
+        _bytes(spec, wire_dtype) for value in read
+        for spec, carries in zip(value.specs, value.carries_gradient, strict=True)
+        if carries or sender < receiver))
 
 
 def _owners(cells: Sequence[Cell]) -> dict[str, str]:
     """Path of a weight -> the device of the cell whose layer has it."""
-    return {weight.path: cell.device for cell in cells for element in cell.elements for weight in element.layer.weights()}
+    return {weight.path: cell.device for cell in cells for element in cell.elements
+            for weight in element.layer.weights()}
 
 
 def _num_others(maker: str, readers: Iterable[str]) -> int:
-    """On how many devices besides the maker's there are readers."""
+    """The number of devices, other than the maker's, that have readers."""
     return len({cluster.place(device) for device in readers} - {cluster.place(maker)})
 
 
-def _bytes(spec: tf.TensorSpec | tf.Tensor | tf.Variable, wire_dtype: tf.DType | None = None) -> int:
+def _bytes(spec: tf.TensorSpec | tf.Tensor | tf.Variable,
+           wire_dtype: tf.DType | None = None) -> int:
     dtype = wire_dtype if wire_dtype and spec.dtype == tf.float32 else spec.dtype
     return int((spec.shape.num_elements() or 0) * dtype.size)

@@ -1,13 +1,16 @@
 """Update: the end of a training step: normalise, clip, optimise, reset.
 
-    sums of all devices -> total weight W -> on each device sum of squares of every gradient g / W + l2 w -> global norm, finite?
-                                          -> on each device, layer by layer: clip (g / W + l2 w) -> optimizer; moving averages; reset
+    on the first device:   sums of all devices -> total weight W
+    on each device:        the sum of squares of every gradient g / W + l2 w
+    on the first device:   the global norm; is everything finite?
+    on each device:        layer by layer, clip (g / W + l2 w) -> optimizer; averages; reset
 
-A weight that the loss does not depend on stays as it is, with its slots, as in Keras: no decay and no l2 moves it. That is
-known from the traces of the tasks, and so a fact of the graph: `reached` names the weights that have a gradient.
+A weight that the loss does not depend on keeps its value and its slots, as in Keras: neither weight
+decay nor l2 changes it. Which weights these are is known from the traces of the tasks, so it is a
+property of the graph: `reached` names the weights that have a gradient.
 
-Tracing an optimizer takes Keras 25 ms for every weight, so layers that are alike (a Transformer's) share one traced function,
-which takes the variables' handles as arguments.
+Keras takes 25 ms per weight to trace an optimizer. Layers that are alike, such as those of a
+Transformer, therefore share one traced function, which takes the variables' handles as arguments.
 """
 from __future__ import annotations
 
@@ -29,19 +32,22 @@ from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell
 
-# A gradient: index of the cell that made it, and the path of the weight as it is called there.
+# Identifies a gradient: the index of the cell that computes it, and the path of the weight as that
+# cell's layer calls it.
 Use = tuple[int, str]
 
 
 @dataclasses.dataclass
 class Decision:
-    """What a step makes of the sums of all devices.
+    """What a step derives from the sums of all devices before any weight changes.
 
     Attributes:
-      inverse_weight: float64, what the sums of gradients are multiplied by.
-      clip_factor: float64, what gradients are multiplied by.
-      is_update: whether anything is updated: all is finite, and not all examples have weight 0.
-      results: scalars by name: losses, metrics, 'weight', 'gradient_norm', 'learning_rate', 'is_finite'.
+      inverse_weight: float64, the factor that turns sums of gradients into means.
+      clip_factor: float64, the factor that clips gradients to the global norm.
+      is_update: whether weights are updated: everything is finite, and some example has a weight
+        other than 0.
+      results: scalars by name: losses, metrics, 'weight', 'gradient_norm', 'learning_rate' and
+        'is_finite'.
     """
     inverse_weight: tf.Tensor
     clip_factor: tf.Tensor
@@ -62,7 +68,7 @@ def uses_of(cells: Iterable[Cell]) -> dict[str, list[Use]]:
 
 def reached_weights(cells: Iterable[Cell],
                     tasks: Mapping[tuple[str, int], CompiledTask]) -> frozenset[str]:
-    """The paths of owned weights that have a gradient, since a task makes one for a use of theirs."""
+    """The paths of the owned weights for which some task computes a gradient."""
     made = {(k, path) for (_, k), task in tasks.items() for path in task.differentiated}
     return frozenset(path for path, uses in uses_of(cells).items() if made.intersection(uses))
 
@@ -70,8 +76,10 @@ def reached_weights(cells: Iterable[Cell],
 class Update:
     """Adds the update of one replica to the graph of a step."""
 
-    def __init__(self, cells: Sequence[Cell], accumulators: Sequence[Accumulators], variables: Variables, learner: Learner):
-        self._cells, self._accumulators, self._variables, self._learner = cells, accumulators, variables, learner
+    def __init__(self, cells: Sequence[Cell], accumulators: Sequence[Accumulators],
+                 variables: Variables, learner: Learner):
+        self._cells, self._accumulators, self._variables, self._learner = (
+            cells, accumulators, variables, learner)
         self._clip_norm = learner.params.clip_norm
         self._uses = uses_of(cells)
         self._alike: dict[Any, Callable[..., tf.Tensor]] = {}
@@ -81,53 +89,69 @@ class Update:
         return [path for path in self._uses if path not in reached]
 
     def foreign_gradients(self, last: Sequence[tf.Operation]) -> dict[Use, tf.Tensor]:
-        """Reads, after the last op of every device, the gradients of weights that other cells own.
+        """Reads the gradients of weights that other cells own, after the last op of every device.
 
-        `decide` and `apply` are given the same ones, so that each is sent to its owner once.
+        `decide` and `apply` both take this result, so that each gradient is sent to its owner once.
         """
-        return {use: self._read_gradient(use, last) for path, uses in self._uses.items() for use in uses if self._is_foreign(path, use)}
+        return {use: self._read_gradient(use, last)
+                for path, uses in self._uses.items() for use in uses if self._is_foreign(path, use)}
 
     def decide(self, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor], step: tf.Tensor,
                reached: Collection[str]) -> Decision:
-        """Adds to the graph, after the last op of every device, what all replicas must know before any updates."""
+        """Computes, after the last op of every device, what all replicas must know to update."""
         cells = self._cells
+
         emitted = []
         for cell, accumulators, op in zip(cells, self._accumulators, last, strict=True):
             with tf.device(cell.device), tf.control_dependencies([op]):
                 emitted.append(placed(lambda a=accumulators: results.read(a))())
+
         with tf.device(cells[0].device):
             sums = results.named_sums(emitted)
             loss_sum, weight = sums['loss']
             inverse_weight = tf.math.reciprocal_no_nan(tf.cast(weight, tf.float64))
             learning_rate = tf.cast(self._learner.learning_rate(step), tf.float32)
+
         squares = []
         for cell, op in zip(cells, last, strict=True):
             with tf.device(cell.device), tf.control_dependencies([op]):
-                squares.append(placed(lambda *a, c=cell: self._squares(c, reached, *a))(inverse_weight, self._given(cell, foreign)))
+                squares.append(placed(lambda *a, c=cell: self._squares(c, reached, *a))(
+                    inverse_weight, self._given(cell, foreign)))
+
         with tf.device(cells[0].device):
             norm = tf.sqrt(2.0 * tf.reduce_sum(tf.concat(squares, 0)))
-            # Without clipping, the squares that optimizers take of such gradients would overflow as well.
-            is_usable = tf.math.is_finite(tf.cast(norm, tf.float32)) if self._clip_norm is None else tf.math.is_finite(norm)
+            # Without clipping, a norm beyond float32 means that the squares that optimizers compute
+            # of such gradients would overflow as well.
+            is_usable = (tf.math.is_finite(tf.cast(norm, tf.float32)) if self._clip_norm is None
+                         else tf.math.is_finite(norm))
             is_finite = is_usable & tf.math.is_finite(loss_sum) & tf.math.is_finite(weight)
+
             made = {name: tf.math.divide_no_nan(total, w) for name, (total, w) in sums.items()}
-            made['loss'] = tf.where(tf.math.is_finite(loss_sum), loss_sum * tf.cast(inverse_weight, loss_sum.dtype), loss_sum)
-            made.update(weight=weight, gradient_norm=norm, is_finite=is_finite, learning_rate=learning_rate)
-            return Decision(inverse_weight, self._learner.clip_factor(norm), is_finite & (weight != 0.0), made)
+            made['loss'] = tf.where(tf.math.is_finite(loss_sum),
+                                    loss_sum * tf.cast(inverse_weight, loss_sum.dtype), loss_sum)
+            made.update(weight=weight, gradient_norm=norm, is_finite=is_finite,
+                        learning_rate=learning_rate)
+            return Decision(inverse_weight, self._learner.clip_factor(norm),
+                            is_finite & (weight != 0.0), made)
 
     def apply(self, decision: Decision, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor],
               reached: Collection[str]) -> list[tf.Tensor]:
-        """Adds the update of all cells, and returns tensors that are there when it is done."""
+        """Adds the update of all cells, and returns tensors that exist once it is done."""
         cells, made = self._cells, decision.results
-        # Every cell has read what it needs of the others, and everything that is reported has been read: of a cell that emits
-        # metrics alone, neither the norm nor the decision is made.
+
+        # No cell may reset its accumulators before the other cells have read the gradients that
+        # they need from it, nor before every reported result has been read: the metrics of a cell
+        # that emits nothing else enter neither the norm nor the decision.
         with tf.device(cells[0].device):
             reported = tf.group(*made.values())
         before = [*foreign.values(), reported]
+
         done = []
         for cell, op in zip(cells, last, strict=True):
             with tf.device(cell.device), tf.control_dependencies([*before, op]):
                 done.append(placed(lambda *a, c=cell: self._update(c, reached, *a))(
-                    decision.inverse_weight, decision.clip_factor, made['learning_rate'], decision.is_update, self._given(cell, foreign)))
+                    decision.inverse_weight, decision.clip_factor, made['learning_rate'],
+                    decision.is_update, self._given(cell, foreign)))
         return done
 
     # Gradients.
@@ -141,22 +165,32 @@ class Update:
             return tf.identity(self._accumulators[k].gradients[path].read_value())
 
     def _given(self, cell: Cell, foreign: dict[Use, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """The gradients that other cells made of this one's weights."""
-        return {f'{path}\n{use[1]}': foreign[use] for path, uses in self._uses.items() for use in uses
-                if self._variables.cell_of[path] == cell.index and use in foreign}
+        """The gradients that other cells have computed for weights of this one."""
+        return {f'{path}\n{use[1]}': foreign[use] for path, uses in self._uses.items()
+                for use in uses if self._variables.cell_of[path] == cell.index and use in foreign}
 
-    def _gradient(self, path: str, inverse_weight: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
-        """The gradient of an owned weight: its uses summed in the order of the network, their mean, plus the learner's regularization."""
+    def _gradient(self, path: str, inverse_weight: tf.Tensor,
+                  given: dict[str, tf.Tensor]) -> tf.Tensor:
+        """The gradient of an owned weight, with the learner's regularization.
+
+        The gradients of its uses are added in the order of the network and divided by the total
+        weight.
+        """
         total = None
         for use in self._uses[path]:
-            part = given[f'{path}\n{use[1]}'] if self._is_foreign(path, use) else self._accumulators[use[0]].gradients[use[1]].read_value()
+            part = (given[f'{path}\n{use[1]}'] if self._is_foreign(path, use)
+                    else self._accumulators[use[0]].gradients[use[1]].read_value())
             total = part if total is None else total + part
         assert total is not None
-        return self._learner.regularized(path, total * tf.cast(inverse_weight, total.dtype), self._variables.weights[path])
 
-    def _clipped(self, path: str, inverse_weight: tf.Tensor, clip_factor: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
+        return self._learner.regularized(path, total * tf.cast(inverse_weight, total.dtype),
+                                         self._variables.weights[path])
+
+    def _clipped(self, path: str, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
+                 given: dict[str, tf.Tensor]) -> tf.Tensor:
         gradient = self._gradient(path, inverse_weight, given)
-        return gradient if self._clip_norm is None else gradient * tf.cast(clip_factor, gradient.dtype)
+        return (gradient if self._clip_norm is None
+                else gradient * tf.cast(clip_factor, gradient.dtype))
 
     # On one device.
 
@@ -164,15 +198,15 @@ class Update:
         learners = self._variables.learners
         return [learners[e.layer.path] for e in cell.elements if e.layer.path in learners]
 
-    def _squares(self, cell: Cell, reached: Collection[str], inverse_weight: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
-        """[n] float64, half the sum of squares of every owned gradient, one after the other so that one is in memory at a time.
+    def _squares(self, cell: Cell, reached: Collection[str], inverse_weight: tf.Tensor,
+                 given: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Half the sum of squares of every owned gradient, [n] float64; 0 for a missing gradient.
 
-        That of a weight without a gradient is 0.
-
-        With clipping, those that overflow are made again in float64.
+        The gradients are computed one after the other, so that only one is in memory at a time.
+        With clipping, sums that overflow are computed again in float64.
         """
-
-        def squares(layer: LayerLearner, inverse_weight: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
+        def squares(layer: LayerLearner, inverse_weight: tf.Tensor,
+                    dtype: tf.DType = tf.float32) -> tf.Tensor:
             halves: list[tf.Tensor] = []
             for path in layer.weights:
                 if path not in reached:
@@ -180,7 +214,8 @@ class Update:
                     continue
                 with tf.control_dependencies(halves[-1:]):
                     gradient = self._gradient(path, inverse_weight, given)
-                    wide = tf.cast(gradient, dtype) if dtype.size > gradient.dtype.size else gradient
+                    wide = (tf.cast(gradient, dtype) if dtype.size > gradient.dtype.size
+                            else gradient)
                     halves.append(tf.cast(tf.nn.l2_loss(wide), tf.float64))
             return tf.stack(halves)
 
@@ -198,23 +233,30 @@ class Update:
         if self._clip_norm is None:
             return halves
         is_finite = tf.math.is_finite(halves)
-        return tf.cond(tf.reduce_all(is_finite), lambda: halves, lambda: tf.where(is_finite, halves, of_all(exact_squares)))
+        return tf.cond(tf.reduce_all(is_finite), lambda: halves,
+                       lambda: tf.where(is_finite, halves, of_all(exact_squares)))
 
-    def _update(self, cell: Cell, reached: Collection[str], inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
-                learning_rate: tf.Tensor, is_update: tf.Tensor, given: dict[str, tf.Tensor]) -> tf.Tensor:
+    def _update(self, cell: Cell, reached: Collection[str], inverse_weight: tf.Tensor,
+                clip_factor: tf.Tensor, learning_rate: tf.Tensor, is_update: tf.Tensor,
+                given: dict[str, tf.Tensor]) -> tf.Tensor:
         accumulators = self._accumulators[cell.index]
 
-        def update(layer: LayerLearner, inverse_weight: tf.Tensor, clip_factor: tf.Tensor, learning_rate: tf.Tensor) -> tf.Tensor:
-            done = layer.apply({path: functools.partial(self._clipped, path, inverse_weight, clip_factor, given)
-                                for path in layer.weights if path in reached}, learning_rate)
+        def update(layer: LayerLearner, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
+                   learning_rate: tf.Tensor) -> tf.Tensor:
+            done = layer.apply(
+                {path: functools.partial(self._clipped, path, inverse_weight, clip_factor, given)
+                 for path in layer.weights if path in reached}, learning_rate)
             assert done is not None
             return done
 
         def apply() -> tf.Tensor:
             done: list[tf.Tensor] = []
             for layer in self._layers(cell):
-                with tf.control_dependencies(done[-1:]):  # one weight after the other, so that the temporaries of one exist at a time
-                    done.append(self._call(update, layer, reached, inverse_weight, clip_factor, learning_rate))
+                # The layers are updated one after the other, so that the temporaries of only one
+                # exist at a time.
+                with tf.control_dependencies(done[-1:]):
+                    done.append(self._call(
+                        update, layer, reached, inverse_weight, clip_factor, learning_rate))
             self._update_state(cell, accumulators.merged())
             with tf.control_dependencies(done[-1:]):
                 return tf.constant(0)
@@ -224,23 +266,34 @@ class Update:
             return accumulators.reset()
 
     def _update_state(self, cell: Cell, merged: Merged) -> None:
+        # Assigns the weights that layers update from what they emitted, such as moving moments.
         layers = {layer.path: layer for e in cell.elements for layer in e.layer.layers()}
         weights = self._variables.weights
-        for (path, name), value in [*merged.moments.items(), *merged.means.items(), *merged.states.items()]:
+
+        for (path, name), value in [*merged.moments.items(), *merged.means.items(),
+                                    *merged.states.items()]:
             layer = layers[path]
-            state = nested.NestedMap({own: weights[w.shared_with or w.path].read_value() for own, w in layer.own_weights.items()
+            state = nested.NestedMap({own: weights[w.shared_with or w.path].read_value()
+                                      for own, w in layer.own_weights.items()
                                       if (w.shared_with or w.path) in weights})
+
             for own, new in layer.updated_state(name, state, value).items():
                 weight = layer.own_weights[own]
                 if weight.shared_with is not None:
-                    raise ValueError(f'{weight.path} shares {weight.shared_with}, but {layer.path} updates it in every step from what it '
-                                     f'sees itself, so that it can belong to one layer only; take {own!r} out of its Params.share.')
+                    raise ValueError(
+                        f'{weight.path} shares {weight.shared_with}, but {layer.path} updates it '
+                        f'in every step from what it sees itself, so that it can belong to one '
+                        f'layer only; take {own!r} out of its Params.share.')
                 weights[weight.path].assign(new)
 
     # Layers that are alike.
 
-    def _call(self, body: Callable[..., tf.Tensor], layer: LayerLearner, reached: Collection[str], *args: tf.Tensor) -> tf.Tensor:
-        """body(layer, *args), traced once for all layers whose weights are alike, and alike in which have a gradient."""
+    def _call(self, body: Callable[..., tf.Tensor], layer: LayerLearner, reached: Collection[str],
+              *args: tf.Tensor) -> tf.Tensor:
+        """Calls body(layer, *args), traced once for all layers that are alike.
+
+        Layers are alike if their weights are, and if the same ones of them have a gradient.
+        """
         if any(len(self._uses[path]) > 1 for path in layer.weights):
             return body(layer, *args)
         key = (body.__name__, layer.kind, tuple(path in reached for path in layer.weights))
@@ -249,15 +302,23 @@ class Update:
         return self._alike[key](self._handles(layer), *args)
 
     def _handles(self, layer: LayerLearner) -> list[tf.Tensor]:
-        """The handles of all variables that an update touches, in the same order for layers that are alike."""
-        gradients = [self._accumulators[k].gradients[path] for own in layer.weights for k, path in self._uses[own]]
-        return [variable.handle for variable in (*layer.weights.values(), *layer.variables().values(), *gradients)]
+        """The handles of all variables that an update of the layer touches.
 
-    def _traced(self, body: Callable[..., tf.Tensor], layer: LayerLearner, args: Sequence[tf.Tensor]) -> Callable[..., tf.Tensor]:
+        Their order is the same for layers that are alike.
+        """
+        gradients = [self._accumulators[k].gradients[path]
+                     for own in layer.weights for k, path in self._uses[own]]
+        return [variable.handle for variable in
+                (*layer.weights.values(), *layer.variables().values(), *gradients)]
+
+    def _traced(self, body: Callable[..., tf.Tensor], layer: LayerLearner,
+                args: Sequence[tf.Tensor]) -> Callable[..., tf.Tensor]:
+        # Makes body(layer, *args) a function of the variables' handles and the arguments.
         graph = tf.function(lambda *a: body(layer, *a), autograph=False).get_concrete_function(
             *[tf.TensorSpec(a.shape, a.dtype) for a in args]).graph
         with graph.as_default(), tf.control_dependencies(graph.control_outputs):
             result = tf.identity(graph.outputs[0])
+
         outside = {handle.ref(): i for i, handle in enumerate(self._handles(layer))}
         order = [outside[captured.ref()] for captured, _ in graph.captures]
         feeds = [*graph.inputs[:len(args)], *[inside for _, inside in graph.captures]]
