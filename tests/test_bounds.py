@@ -8,7 +8,8 @@ from lingpipe.hyperparams import Params
 from lingpipe.hyperparams.bounds import Bounds, holds_numbers
 
 # Any finite number means something in these.
-UNBOUNDED = {'Experiment.seed', 'Input.seed', 'Subset.seed', 'Loss.scale', 'Normalize.mean', 'Muon.muon_a', 'Muon.muon_b', 'Muon.muon_c'}
+UNBOUNDED = {'Experiment.seed', 'Input.seed', 'Subset.seed', 'Loss.scale', 'Normalize.mean',
+             'Muon.muon_a', 'Muon.muon_b', 'Muon.muon_c'}
 
 
 def params_classes() -> list[type[Params]]:
@@ -28,7 +29,8 @@ def params_classes() -> list[type[Params]]:
 def numbers() -> list[tuple[str, Bounds]]:
     """The name and the bounds of each field of numbers, as Class.field."""
     fields = [(f'{cls.__qualname__.removesuffix(".Params")}.{name}', declared)
-              for cls in params_classes() for name, declared in cls._fields().items() if name in cls._declared]
+              for cls in params_classes() for name, declared in cls._fields().items()
+              if name in cls._declared]
     return [(name, declared.bounds) for name, declared in fields if holds_numbers(declared.type)]
 
 

@@ -13,7 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Floors of lingpipe/, the lowest first: folders, and files where a folder has rooms on several floors. A file imports only from
 # floors below its own, or from its own room. The longest name that fits a file says where it is.
 FLOORS = [
-    ['process', 'hyperparams', 'layers/nested', 'layers/cost', 'layers/context', 'layers/static_shapes'],
+    ['process', 'hyperparams', 'layers/nested', 'layers/cost', 'layers/context',
+     'layers/static_shapes'],
     ['cluster', 'layers/base', 'learning'],
     ['pricing', 'checkpoint', 'input'],
     ['layers'],
@@ -38,15 +39,15 @@ FLOORS = [
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
-TOP = {'lingpipe': {'lingpipe'}, 'tasks': {'tasks', 'lingpipe'}, 'params': {'params', 'tasks', 'lingpipe'},
-       'tools': {'tools', 'params', 'tasks', 'lingpipe'}}
+TOP = {'lingpipe': {'lingpipe'}, 'tasks': {'tasks', 'lingpipe'},
+       'params': {'params', 'tasks', 'lingpipe'}, 'tools': {'tools', 'params', 'tasks', 'lingpipe'}}
 
 
 def imported(path: pathlib.Path) -> set[str]:
     """Dotted names of all modules that a file imports, those for the type checker alone left out."""
     tree = ast.parse(path.read_text(encoding='utf-8'))
-    for_types = {id(child) for node in ast.walk(tree) if isinstance(node, ast.If) and 'TYPE_CHECKING' in ast.unparse(node.test)
-                 for child in ast.walk(node)}
+    for_types = {id(child) for node in ast.walk(tree) if isinstance(
+        node, ast.If) and 'TYPE_CHECKING' in ast.unparse(node.test) for child in ast.walk(node)}
     names = set()
     for node in ast.walk(tree):
         if id(node) in for_types:
@@ -78,11 +79,13 @@ def test_imports_go_down(path):
             continue
         if rest and rest[0] in TOP:   # a folder at the top level, installed below lingpipe
             top, *rest = rest
-        assert top in TOP[folder], f'{path} imports {name}: {folder}/ may import only {sorted(TOP[folder])}'
+        assert top in TOP[folder], (f'{path} imports {name}: {folder}/ may import only '
+                                    f'{sorted(TOP[folder])}')
         other = room_of(rest)
         if folder == 'lingpipe' and mine and other and other != mine:
             is_down = FLOOR_OF[other] < FLOOR_OF[mine]
-            assert is_down, f'{path} on floor {FLOOR_OF[mine]} imports {name} on floor {FLOOR_OF[other]}'
+            assert is_down, (f'{path} on floor {FLOOR_OF[mine]} imports {name} on floor '
+                             f'{FLOOR_OF[other]}')
 
 
 def test_every_file_has_a_floor():
@@ -95,14 +98,17 @@ def test_nothing_is_loose_in_the_root():
     assert {path.name for path in (ROOT / 'lingpipe').glob('*.py')} == {'__init__.py', 'trainer.py'}
 
 
-@pytest.mark.parametrize('name', ['layers/nested', 'layers/cost', 'process/error_text',
-                                  *sorted(f'hyperparams/{p.stem}' for p in (ROOT / 'lingpipe/hyperparams').glob('*.py')),
-                                  *sorted(f'pipeline/planning/{name}' for name in (
-                                      'dependencies', 'drawing', 'fitting_partition', 'forecast', 'layer_times',
-                                      'memory_limit', 'partition', 'partitioner', 'pipeline_params', 'placement',
-                                      'schedules', 'shared_devices', 'simulator', 'units', 'validation'))])
+@pytest.mark.parametrize(
+    'name',
+    ['layers/nested', 'layers/cost', 'process/error_text',
+     *sorted(f'hyperparams/{p.stem}' for p in (ROOT / 'lingpipe/hyperparams').glob('*.py')),
+     *sorted(f'pipeline/planning/{name}' for name in (
+         'dependencies', 'drawing', 'fitting_partition', 'forecast', 'layer_times', 'memory_limit',
+         'partition', 'partitioner', 'pipeline_params', 'placement', 'schedules', 'shared_devices',
+         'simulator', 'units', 'validation'))])
 def test_pure_files_import_no_tensorflow(name):
-    assert not any(i.split('.')[0] in ('tensorflow', 'keras') for i in imported(ROOT / 'lingpipe' / f'{name}.py'))
+    assert not any(i.split('.')[0] in ('tensorflow', 'keras')
+                   for i in imported(ROOT / 'lingpipe' / f'{name}.py'))
 
 
 def test_the_project_names_no_path_outside_it():

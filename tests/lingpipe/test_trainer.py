@@ -47,7 +47,8 @@ def test_the_commands_find_an_experiment_of_this_folder_beside_decoys(
     """The first entry of the path is the folder of the command, not the one that it runs in."""
     for decoy in ('params', 'tasks', 'tools'):
         (tmp_path / f'{decoy}.py').write_text('raise SystemExit("a decoy")')
-    (tmp_path / 'mine_here.py').write_text('from tests.support.tiny_experiment import Tiny as Mine\n')
+    (tmp_path / 'mine_here.py').write_text(
+        'from tests.support.tiny_experiment import Tiny as Mine\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, 'path', sys.path[:])
     monkeypatch.delitem(sys.modules, 'mine_here', raising=False)   # from the other command
@@ -60,25 +61,28 @@ def test_the_commands_find_an_experiment_of_this_folder_beside_decoys(
 
 def test_flags_are_these():
     flags = trainer.define_flags()
-    assert sorted(flags) == ['address', 'decode_input', 'decode_line_limit', 'decode_output', 'devices', 'h', 'hangs_after_s', 'help',
-                             'list', 'logdir', 'mode', 'model', 'set', 'steps', 'tensorflow_log', 'timeline', 'traceback']
+    assert sorted(flags) == ['address', 'decode_input', 'decode_line_limit', 'decode_output',
+                             'devices', 'h', 'hangs_after_s', 'help', 'list', 'logdir', 'mode',
+                             'model', 'set', 'steps', 'tensorflow_log', 'timeline', 'traceback']
     assert list(trainer.MODES) == ['train_and_eval', 'train', 'eval', 'inspect', 'worker', 'decode']
 
 
 def test_options_are_the_flags():
-    flags = ['--mode=decode', MODEL, '--set=seed=1', '--set', 'train.keep=2', '--steps=3', '--logdir=log',
-             '--devices=cpu:2', '--address=a:1', '--hangs_after_s=4', '--timeline', '--decode_input=in',
-             '--decode_output=out', '--decode_line_limit=5']
+    flags = ['--mode=decode', MODEL, '--set=seed=1', '--set', 'train.keep=2', '--steps=3',
+             '--logdir=log', '--devices=cpu:2', '--address=a:1', '--hangs_after_s=4', '--timeline',
+             '--decode_input=in', '--decode_output=out', '--decode_line_limit=5']
     values = trainer.define_flags()
     values(['trainer', *flags])
     assert trainer.options_of(values, flags) == RunOptions(
-        mode='decode', model='tests.support.tiny_experiment.Tiny', overrides=('seed=1', 'train.keep=2'), num_steps=3,
-        logdir='log', devices='cpu:2', address='a:1', hangs_after_s=4., has_timeline=True,
-        decode_input='in', decode_output='out', decode_line_limit=5, command_line=tuple(flags))
+        mode='decode', model='tests.support.tiny_experiment.Tiny',
+        overrides=('seed=1', 'train.keep=2'), num_steps=3, logdir='log', devices='cpu:2',
+        address='a:1', hangs_after_s=4., has_timeline=True, decode_input='in', decode_output='out',
+        decode_line_limit=5, command_line=tuple(flags))
 
 
 def test_params_that_a_command_gets_are_frozen():
-    params = trainer.read_params(RunOptions('train', 'tests.support.tiny_experiment.Tiny', ('seed=1',), 7))
+    params = trainer.read_params(RunOptions('train', 'tests.support.tiny_experiment.Tiny',
+                                            ('seed=1',), 7))
     assert (params.seed, params.train.num_steps) == (1, 7)
     with pytest.raises(ValueError, match='frozen'):
         params.pipeline.set(devices=('/device:CPU:0', '/device:CPU:1'))
@@ -87,25 +91,34 @@ def test_params_that_a_command_gets_are_frozen():
 def test_help_prints_every_flag(capsys):
     assert trainer.main(['trainer', '--help']) == 0
     out = capsys.readouterr().out
-    assert all(f'--{name}' in out or f'--[no]{name}' in out for name in trainer.define_flags() if len(name) > 1)
+    assert all(f'--{name}' in out or f'--[no]{name}' in out
+               for name in trainer.define_flags() if len(name) > 1)
 
 
 @pytest.mark.parametrize('flags, error', [
     (['--modle=x'], r"trainer: Unknown command line flag 'modle'\. Did you mean: mode, model"),
-    (['--mode=fly'], r'trainer: flag --mode=fly: value should be one of <train_and_eval\|train\|eval\|inspect\|worker\|decode>'),
+    (['--mode=fly'], r'trainer: flag --mode=fly: value should be one of '
+                     r'<train_and_eval\|train\|eval\|inspect\|worker\|decode>'),
     (['model=x'], r"trainer: 'model=x' is no flag; write --model=NAME --logdir=DIR"),
     (['--mode=worker', '--hangs_after_s=0.5'], r'trainer: flag --hangs_after_s=0\.5: '),
     ([], r'trainer: --model is missing; --list shows all experiments\.'),
     ([MODEL], r'trainer: --logdir is missing; name a directory'),
-    (['--model=tests.support.tiny_experiment.Tinny'], r"trainer: there is no experiment 'tests.support.tiny_experiment.Tinny'"),
-    ([MODEL, '--set', 'pipeline.num_cells'], r'trainer: --set pipeline\.num_cells has no value; write --set path=value'),
-    ([MODEL, '--set', 'pipeline.num_cels=2'], r"pipeline\.num_cels does not exist: .*did you mean 'num_cells'\?"),
-    ([MODEL, '--set', 'pipeline.num_cells=two'], r'pipeline\.num_cells=two is not of type int; give a value of type int'),
+    (['--model=tests.support.tiny_experiment.Tinny'],
+     r"trainer: there is no experiment 'tests.support.tiny_experiment.Tinny'"),
+    ([MODEL, '--set', 'pipeline.num_cells'],
+     r'trainer: --set pipeline\.num_cells has no value; write --set path=value'),
+    ([MODEL, '--set', 'pipeline.num_cels=2'],
+     r"pipeline\.num_cels does not exist: .*did you mean 'num_cells'\?"),
+    ([MODEL, '--set', 'pipeline.num_cells=two'],
+     r'pipeline\.num_cells=two is not of type int; give a value of type int'),
     ([MODEL, '--set', 'train.keep=0'], 'train.keep=0 is below 1; use 1 or more'),
-    ([MODEL, '--set', 'pipeline.num_micro_batches=3', '--mode=inspect'], r'num_micro_batches=3 does not divide the batch of 8 examples'),
+    ([MODEL, '--set', 'pipeline.num_micro_batches=3', '--mode=inspect'],
+     r'num_micro_batches=3 does not divide the batch of 8 examples'),
     ([MODEL, '--set', 'pipeline.num_cells=9', '--mode=inspect'], r'num_cells=9'),
-    ([MODEL, '--logdir=/dev/null/x'], r'trainer: /dev/null/x cannot be written: .*choose another logdir\.'),
-    ([MODEL, '--logdir=/nowhere', '--mode=eval'], r'trainer: /nowhere/checkpoints has no checkpoint; train first, or correct --logdir\.'),
+    ([MODEL, '--logdir=/dev/null/x'],
+     r'trainer: /dev/null/x cannot be written: .*choose another logdir\.'),
+    ([MODEL, '--logdir=/nowhere', '--mode=eval'],
+     r'trainer: /nowhere/checkpoints has no checkpoint; train first, or correct --logdir\.'),
     ([MODEL, '--logdir=/nowhere', '--mode=decode', '--decode_input=/no/file'],
      r'trainer: /no/file cannot be read: .*correct --decode_input\.'),
 ])
@@ -151,11 +164,13 @@ def test_an_error_of_a_users_code_says_how_to_find_its_place(
 
 @pytest.mark.parametrize('run, expected', [
     (run_unread, 'nobody reads the standard output any more. The run goes on'),
-    (run_on_full_disk, 'the standard output cannot be written: No space left on device. The run goes on'),
+    (run_on_full_disk,
+     'the standard output cannot be written: No space left on device. The run goes on'),
 ])
 def test_a_training_goes_on_when_its_output_cannot_be_written(tmp_path, run, expected):
     """A training with its output in a file ended when the disk was full, though its own files may be left out."""
-    process = Fork(run, 'lingpipe.trainer', MODEL, f'--logdir={tmp_path}/log', '--mode=train', '--steps=3', env=environment())
+    process = Fork(run, 'lingpipe.trainer', MODEL, f'--logdir={tmp_path}/log', '--mode=train',
+                   '--steps=3', env=environment())
     _, err = process.communicate()
     assert (process.returncode, err) == (0, '')
     log = (tmp_path / 'log' / 'train.log').read_text()
@@ -177,7 +192,8 @@ def test_list_prints_names_and_first_lines(capsys, monkeypatch, tmp_path):
     try:
         assert trainer.main(['trainer', '--list']) == 1
     finally:
-        for name in {name for name in sys.modules if name == 'params' or name.startswith('params.')} - before:
+        for name in {name for name in sys.modules if name == 'params' or name.startswith(
+            'params.')} - before:
             del sys.modules[name]
     captured = capsys.readouterr()
     assert captured.out == 'tiny.Tiny  Four dense layers learn a linear map.\n'
@@ -187,10 +203,13 @@ def test_list_prints_names_and_first_lines(capsys, monkeypatch, tmp_path):
 def test_inspect_makes_no_weight_and_needs_no_device(capsys, monkeypatch):
     monkeypatch.setattr(Weight, 'initial_value', None)
     monkeypatch.setattr(tf.config, 'list_logical_devices', None)
-    billion = ['--set=train_input.dim=16384', *[f'--set=task.model.layers[{i}].dim=16384' for i in range(4)]]
-    assert trainer.main(['trainer', MODEL, '--mode=inspect', '--set=pipeline.num_cells=5', '--set=pipeline.schedule=gpipe', *billion]) == 0
+    billion = ['--set=train_input.dim=16384',
+               *[f'--set=task.model.layers[{i}].dim=16384' for i in range(4)]]
+    assert trainer.main(['trainer', MODEL, '--mode=inspect', '--set=pipeline.num_cells=5',
+                         '--set=pipeline.schedule=gpipe', *billion]) == 0
     out = capsys.readouterr().out
-    assert '1,073,741,824 parameters in 5 cells\n2 micro-batches of 4 examples; schedule gpipe, recompute cell\n' in out
+    assert ('1,073,741,824 parameters in 5 cells\n'
+            '2 micro-batches of 4 examples; schedule gpipe, recompute cell\n') in out
     assert re.search(r'predicted bubble [\d.]+%, balance 80\.0% \(mean cell / slowest cell\)', out)
     assert re.search(r'^ +3 CPU:3 +1 +2\.147 +268 M ', out, re.MULTILINE)
     assert '\ncell 4: model/loss .. model/loss\n' in out
@@ -205,8 +224,8 @@ def test_inspect_fits_into_80_columns_and_needs_no_gpu(capsys):
     flags = ['--mode=inspect', '--model=image.imagenet.AmoebaNetD72x512', '--devices=gpu:0-7']
     assert trainer.main(['trainer', *flags]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ['cell', 'device', 'layers', 'GFLOPs', 'params', 'state', 'MB', 'held', 'MB', 'peak', 'MB',
-                                'sent', 'MB', 'share']
+    assert lines[0].split() == ['cell', 'device', 'layers', 'GFLOPs', 'params', 'state', 'MB',
+                                'held', 'MB', 'peak', 'MB', 'sent', 'MB', 'share']
     assert [line.split()[:2] for line in lines[1:9]] == [[str(k), f'GPU:{k}'] for k in range(8)]
     assert max(len(line) for line in lines if not line.startswith('cell ')) <= 80
 
@@ -219,44 +238,53 @@ def test_train_and_eval_prints_results_and_places(capsys, monkeypatch, tmp_path)
     assert re.search(r'^  test +loss [\d.]+  error [\d.]+$', end, re.MULTILINE)
     assert re.search(r'^  timeline +bubble of step 6: measured [\d.]+% \(median of 4 steps, .*\), '
                      r'predicted [\d.]+% from FLOPs', end, re.MULTILINE)
-    for place in ('timeline/step-00000006.png', 'timeline/step-00000006.json', 'checkpoints', 'tensorboard', 'params.txt'):
+    for place in ('timeline/step-00000006.png', 'timeline/step-00000006.json', 'checkpoints',
+                  'tensorboard', 'params.txt'):
         assert (tmp_path / place).exists() and (place in end or place == 'params.txt')
 
 
 def test_eval_gives_the_numbers_of_the_end_of_the_training(capsys, monkeypatch, tmp_path):
     run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=3')
     trained: Any = re.search(r'^  test +(loss .*)$', capsys.readouterr().out, re.MULTILINE)
-    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--mode=eval', '--set=pipeline.num_cells=1') == 0
+    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--mode=eval',
+                    '--set=pipeline.num_cells=1') == 0
     assert capsys.readouterr().out == f'step 3 on test: {trained[1]}\n'
 
 
 def test_decode_writes_what_the_task_makes_of_every_line(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(Problem, 'facts', lambda self, source: {'seen': 3})
     run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
-    monkeypatch.setattr(Problem, 'decode', lambda self, program, lines, facts: [f'{line}/{facts["seen"]}' for line in lines])
+    monkeypatch.setattr(Problem, 'decode', lambda self, program, lines, facts: [
+        f'{line}/{facts["seen"]}' for line in lines])
     (tmp_path / 'in').write_bytes('b\n\na\u2028c\r\n'.encode())
     capsys.readouterr()
-    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--mode=decode', f'--decode_input={tmp_path}/in') == 0
+    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--mode=decode',
+                    f'--decode_input={tmp_path}/in') == 0
     assert capsys.readouterr().out == 'b/3\n/3\na\u2028c/3\n'
-    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--mode=decode', f'--decode_input={tmp_path}/in',
-                    f'--decode_output={tmp_path}/out') == 0
+    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--mode=decode',
+                    f'--decode_input={tmp_path}/in', f'--decode_output={tmp_path}/out') == 0
     assert (tmp_path / 'out').read_text() == 'b/3\n/3\na\u2028c/3\n'
 
 
-def test_decoded_line_that_is_too_long_is_named_before_anything_is_decoded(capsys, monkeypatch, tmp_path):
+def test_decoded_line_that_is_too_long_is_named_before_anything_is_decoded(
+        capsys, monkeypatch, tmp_path):
     (tmp_path / 'in').write_text(f'a\n{"b" * 1_000_000}\nc\n')
     flags = MODEL, f'--logdir={tmp_path}', '--mode=decode', f'--decode_input={tmp_path}/in'
     assert error_of(capsys, monkeypatch, *flags) == (
-        f'trainer: line 2 of {tmp_path}/in has 1,000,000 characters, and --decode_line_limit=10000 is the most; split it into sentences, '
-        f'a line each, or raise that flag.')
-    assert 'has no checkpoint' in error_of(capsys, monkeypatch, *flags, '--decode_line_limit=1000000')
+        f'trainer: line 2 of {tmp_path}/in has 1,000,000 characters, and --decode_line_limit=10000 '
+        f'is the most; split it into sentences, a line each, or raise that flag.')
+    assert ('has no checkpoint'
+            in error_of(capsys, monkeypatch, *flags, '--decode_line_limit=1000000'))
 
 
 def test_worker_has_the_patience_of_its_flag(monkeypatch):
     served = []
-    monkeypatch.setattr('lingpipe.cluster.server.serve', lambda address, config, hangs_after_s: served.append((address, hangs_after_s)))
+    monkeypatch.setattr(
+        'lingpipe.cluster.server.serve',
+        lambda address, config, hangs_after_s: served.append((address, hangs_after_s)))
     for flags in ([], ['--hangs_after_s=7']):
-        trainer.main(['trainer', '--mode=worker', '--devices=cpu:1', '--address=127.0.0.1:1', *flags])
+        trainer.main(['trainer', '--mode=worker', '--devices=cpu:1', '--address=127.0.0.1:1',
+                      *flags])
     assert served == [('127.0.0.1:1', 60.), ('127.0.0.1:1', 7.)]
 
 
@@ -271,7 +299,8 @@ def test_weights_are_refused_an_input_that_they_do_not_understand(capsys, monkey
     monkeypatch.setattr(Problem, 'check_facts', check)
     monkeypatch.setattr(Problem, 'facts', lambda self, source: {'seen': 4})
     for flag in ('--steps=3', '--mode=eval'):
-        assert "they were trained with {'seen': 3}; use that" in error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}', flag)
+        assert ("they were trained with {'seen': 3}; use that"
+                in error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}', flag))
 
 
 def test_decode_is_refused_by_a_task_that_makes_no_text(capsys, monkeypatch, tmp_path):
@@ -279,27 +308,34 @@ def test_decode_is_refused_by_a_task_that_makes_no_text(capsys, monkeypatch, tmp
     (tmp_path / 'in').write_bytes(b'a\n\xff\n')
     capsys.readouterr()
     flags = (MODEL, f'--logdir={tmp_path}', '--mode=decode', f'--decode_input={tmp_path}/in')
-    assert re.search(r'line 2 of .*/in is not UTF-8; convert it', error_of(capsys, monkeypatch, *flags))
-    (tmp_path / 'in').write_bytes(b'a\n')
-    assert re.search(r'Problem makes no text of text; --mode=decode is for tasks that have decode\(\)',
+    assert re.search(r'line 2 of .*/in is not UTF-8; convert it',
                      error_of(capsys, monkeypatch, *flags))
+    (tmp_path / 'in').write_bytes(b'a\n')
+    assert re.search(
+        r'Problem makes no text of text; --mode=decode is for tasks that have decode\(\)',
+        error_of(capsys, monkeypatch, *flags))
 
 
 def test_logdir_of_another_experiment_is_refused_and_kept(capsys, monkeypatch, tmp_path):
     run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
     capsys.readouterr()
     before = (tmp_path / 'params.txt').read_text()
-    for override in ('seed=3', 'task.learner.clip_norm=1', 'train_input.seed=1', 'pipeline.num_micro_batches=4', 'intra_op_threads=2'):
+    for override in ('seed=3', 'task.learner.clip_norm=1', 'train_input.seed=1',
+                     'pipeline.num_micro_batches=4', 'intra_op_threads=2'):
         path, value = override.split('=')
-        error = error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=4', f'--set={override}')
-        assert re.search(rf'cannot resume training in {tmp_path}: it holds a run whose {re.escape(path)} '
-                         rf'\(was [\w.]+, is {value}[.0]*\) differ.* Set them back, or choose another logdir', error)
+        error = error_of(capsys, monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=4',
+                         f'--set={override}')
+        assert re.search(
+            rf'cannot resume training in {tmp_path}: it holds a run whose {re.escape(path)} \(was '
+            rf'[\w.]+, is {value}[.0]*\) differ.* Set them back, or choose another logdir',
+            error)
     assert (tmp_path / 'params.txt').read_text() == before
 
 
 def test_cells_schedule_and_lengths_may_change(monkeypatch, tmp_path):
     run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2')
-    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=3', '--set=pipeline.num_cells=4', '--set=pipeline.schedule=gpipe',
+    assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=3',
+                    '--set=pipeline.num_cells=4', '--set=pipeline.schedule=gpipe',
                     '--set=pipeline.recompute=none', '--set=train.keep=1') == 0
     assert 'pipeline.num_cells : 4\n' in (tmp_path / 'params.txt').read_text()
 
@@ -309,7 +345,8 @@ def test_cells_schedule_and_lengths_may_change(monkeypatch, tmp_path):
 def checkpoint_of(logdir, step):
     """name -> array."""
     reader = tf.train.load_checkpoint(f'{logdir}/checkpoints/step-{step:08d}/variables')
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if name.startswith('variables/')}
+    return {name: reader.get_tensor(name)
+            for name in reader.get_variable_to_shape_map() if name.startswith('variables/')}
 
 
 @pytest.mark.slow
@@ -328,15 +365,19 @@ def test_training_killed_ten_times_has_the_bits_of_an_uninterrupted_one(monkeypa
 
 @pytest.mark.slow
 def test_sigterm_saves_and_the_same_command_goes_on(tmp_path):
-    command = ['lingpipe.trainer', MODEL, '--logdir=log', '--mode=train', '--set=train.checkpoint_every_steps=100000']
-    process = subprocess.Popen([sys.executable, '-m', *command, '--steps=100000'], env=environment(), cwd=tmp_path, text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = ['lingpipe.trainer', MODEL, '--logdir=log', '--mode=train',
+               '--set=train.checkpoint_every_steps=100000']
+    process = subprocess.Popen([sys.executable, '-m', *command, '--steps=100000'],
+                               env=environment(), cwd=tmp_path, text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
     log, deadline = tmp_path / 'log' / 'train.log', time.monotonic() + 60
     while not (log.exists() and 'step 2/' in log.read_text()) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
-    stopped: Any = re.search(r'SIGTERM: stopped after step (\d+), whose checkpoint is saved; the same command goes on from there\n', out)
+    stopped: Any = re.search(r'SIGTERM: stopped after step (\d+), whose checkpoint is saved; the '
+                             r'same command goes on from there\n',
+                             out)
     assert process.returncode == 143, err
     assert err == ''   # TensorFlow is quiet
     step = int(stopped[1])

@@ -32,7 +32,8 @@ class Flood:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self._is_over.set()
         self._thread.join()
 
@@ -66,5 +67,6 @@ class Flood:
             self.num_through += one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
             waiting.remove(one)
             with contextlib.suppress(OSError):
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b'\1\0\0\0\0\0\0\0')   # leaves nothing behind
+                # leaves nothing behind
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b'\1\0\0\0\0\0\0\0')
             one.close()

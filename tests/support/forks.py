@@ -52,7 +52,8 @@ class Fork:
     is a process like any other.
     """
 
-    def __init__(self, call: Callable[..., int | None], *args: Any, stdin: str = '', env: Mapping[str, str] = os.environ, cwd: Any = '.'):
+    def __init__(self, call: Callable[..., int | None], *args: Any, stdin: str = '',
+                 env: Mapping[str, str] = os.environ, cwd: Any = '.'):
         """
         Args:
           call: a function that a module has under its name, as run_module; its result is the exit code.
@@ -63,10 +64,12 @@ class Fork:
         """
         self.returncode: int | None = None
         self._output: tuple[str, str] | None = None
-        self._printed = [tempfile.NamedTemporaryFile('r', encoding='utf-8', newline='') for _ in range(2)]
+        self._printed = [tempfile.NamedTemporaryFile('r', encoding='utf-8', newline='')
+                         for _ in range(2)]
         names = [file.name for file in self._printed]
         read, write = _context.Pipe(duplex=False)
-        self._process = _context.Process(target=_run, args=(call, args, dict(env), str(cwd), read, *names), daemon=True)
+        self._process = _context.Process(
+            target=_run, args=(call, args, dict(env), str(cwd), read, *names), daemon=True)
         with read, write:
             self._process.start()
             os.write(write.fileno(), stdin.encode())
@@ -96,7 +99,8 @@ class Fork:
         self._process.kill()
 
 
-def _run(call: Callable[..., int | None], args: tuple[Any, ...], env: Mapping[str, str], cwd: str, stdin: Connection, *names: str) -> None:
+def _run(call: Callable[..., int | None], args: tuple[Any, ...], env: Mapping[str, str], cwd: str,
+         stdin: Connection, *names: str) -> None:
     """In the fork: files, environment, path and directory as a command has them; then the call."""
     with stdin:
         os.dup2(stdin.fileno(), 0)
@@ -104,7 +108,8 @@ def _run(call: Callable[..., int | None], args: tuple[Any, ...], env: Mapping[st
         descriptor = os.open(name, os.O_WRONLY | os.O_APPEND)
         os.dup2(descriptor, number)
         os.close(descriptor)
-    sys.stdin, sys.stdout = (open(number, mode, encoding='utf-8', closefd=False) for number, mode in enumerate('rw'))
+    sys.stdin, sys.stdout = (open(number, mode, encoding='utf-8', closefd=False)
+                             for number, mode in enumerate('rw'))
     sys.stderr = open(2, 'w', encoding='utf-8', buffering=1, closefd=False)
     os.environ.clear()
     os.environ.update(env)

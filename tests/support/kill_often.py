@@ -20,7 +20,8 @@ def newest(logdir: str) -> int:
     """The newest saved step."""
     directory = os.path.join(logdir, 'checkpoints')
     names = os.listdir(directory) if os.path.isdir(directory) else []
-    return max([int(match[1]) for name in names if (match := re.fullmatch(r'step-(\d+)', name))], default=0)
+    return max([int(match[1]) for name in names if (match := re.fullmatch(r'step-(\d+)', name))],
+               default=0)
 
 
 def start(logdir: str, flags: list[str]) -> int:
@@ -44,7 +45,8 @@ def main(logdir: str, num_kills: int, seed: int, flags: list[str]) -> int:
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
             return 3   # it ended before it was killed
-        print('killed at', newest(logdir), os.listdir(os.path.join(logdir, 'checkpoints')) if newest(logdir) else '', flush=True)
+        print('killed at', newest(logdir),
+              os.listdir(os.path.join(logdir, 'checkpoints')) if newest(logdir) else '', flush=True)
     return os.waitstatus_to_exitcode(os.waitpid(start(logdir, flags), 0)[1])
 
 

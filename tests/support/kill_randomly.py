@@ -40,8 +40,10 @@ def main(logdir: pathlib.Path, num_faults: int, seed: int, flags: list[str]) -> 
                 return 3
         time.sleep(chance.uniform(0, 0.1))
         i = chance.randrange(2)
-        kind = chance.choice(['server killed', 'server killed', 'worker killed', 'trainer killed', 'server stopped'])
-        print(f'{number} after step {newest(one.logdir)}: {kind}', i if kind != 'trainer killed' else '', flush=True)
+        kind = chance.choice(['server killed', 'server killed', 'worker killed', 'trainer killed',
+                              'server stopped'])
+        print(f'{number} after step {newest(one.logdir)}: {kind}',
+              i if kind != 'trainer killed' else '', flush=True)
         counts[kind] = counts.get(kind, 0) + 1
         if kind == 'trainer killed':
             one.kill()
@@ -51,7 +53,8 @@ def main(logdir: pathlib.Path, num_faults: int, seed: int, flags: list[str]) -> 
             workers[i] = Worker(workers[i].address)
         else:
             try:
-                os.kill(workers[i].server(), signal.SIGKILL if kind == 'server killed' else signal.SIGSTOP)
+                os.kill(workers[i].server(),
+                        signal.SIGKILL if kind == 'server killed' else signal.SIGSTOP)
             except ProcessLookupError:
                 print('  it has ended just now')
     _, err = one.process.communicate(timeout=1200)
@@ -60,13 +63,16 @@ def main(logdir: pathlib.Path, num_faults: int, seed: int, flags: list[str]) -> 
     if one.process.returncode:
         print('the trainer failed:', err)
         return 1
-    subprocess.run([sys.executable, '-m', 'lingpipe.trainer', TINY, f'--logdir={logdir}/whole', '--mode=train', *flags], check=True,
-                   env=environment(), stdout=subprocess.DEVNULL)
-    found, expected = checkpoint_of(logdir / 'killed', steps), checkpoint_of(logdir / 'whole', steps)
+    subprocess.run([sys.executable, '-m', 'lingpipe.trainer', TINY, f'--logdir={logdir}/whole',
+                    '--mode=train', *flags],
+                   check=True, env=environment(), stdout=subprocess.DEVNULL)
+    found, expected = checkpoint_of(logdir / 'killed', steps), checkpoint_of(
+        logdir / 'whole', steps)
     differing = [name for name in expected if not np.array_equal(found[name], expected[name])]
     restarts = one.log().count('starts again from there')
-    print(f'{counts}; the trainer started itself again {restarts} times; {len(expected) - len(differing)} of {len(expected)} variables are '
-          f'equal to the last bit after step {steps}')
+    print(f'{counts}; the trainer started itself again {restarts} times; '
+          f'{len(expected) - len(differing)} of {len(expected)} variables are equal to the last '
+          f'bit after step {steps}')
     return 1 if differing or found.keys() != expected.keys() else 0
 
 

@@ -58,11 +58,12 @@ def workers(num: int, devices: str = '', hangs_after_s: float = 2.) -> Iterator[
 class Trainer:
     """A trainer process and its log."""
 
-    def __init__(self, logdir: pathlib.Path, addresses: list[str], *flags: str, model: str = TINY, mode: str = 'train',
-                 stdin: str = ''):
+    def __init__(self, logdir: pathlib.Path, addresses: list[str], *flags: str, model: str = TINY,
+                 mode: str = 'train', stdin: str = ''):
         self.logdir = logdir
-        self.process = Fork(run_module, 'lingpipe.trainer', model, f'--logdir={logdir}', f'--mode={mode}',
-                            f'--devices={",".join(addresses)}', *flags, stdin=stdin, env=environment())
+        self.process = Fork(run_module, 'lingpipe.trainer', model, f'--logdir={logdir}',
+                            f'--mode={mode}', f'--devices={",".join(addresses)}', *flags,
+                            stdin=stdin, env=environment())
 
     def log(self) -> str:
         path = self.logdir / 'train.log'
@@ -72,7 +73,8 @@ class Trainer:
         """Until the log has a step that is not smaller."""
         def reached() -> bool:
             assert self.process.poll() is None, self.process.communicate()[1]
-            return any(int(found) >= step for found in re.findall(r'^step (\d+)/', self.log(), re.MULTILINE))
+            return any(int(found) >= step
+                       for found in re.findall(r'^step (\d+)/', self.log(), re.MULTILINE))
         wait_until(reached)
 
     def end(self, code: int = 0) -> str:
@@ -98,7 +100,8 @@ def wait_until(is_true, timeout_s: float = 300.):
 def checkpoint_of(logdir: pathlib.Path, step: int) -> dict[str, np.ndarray]:
     """name -> array."""
     reader = tf.train.load_checkpoint(f'{logdir}/checkpoints/step-{step:08d}/variables')
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if name.startswith('variables/')}
+    return {name: reader.get_tensor(name)
+            for name in reader.get_variable_to_shape_map() if name.startswith('variables/')}
 
 
 class Cable:

@@ -17,8 +17,10 @@ import tensorflow as tf
 
 from lingpipe.pipeline.execution.traffic import collective_bytes
 
-_DEVICE_OF = re.compile(r'^node \{\n  name: "(.*)"\n  op: ".*"\n(?:  input: ".*"\n)*  device: "(.*)"$', re.MULTILINE)
-_CALLED = re.compile(r'^    key: "f"\n    value \{\n      func \{\n        name: "(.*)"$', re.MULTILINE)
+_DEVICE_OF = re.compile(
+    r'^node \{\n  name: "(.*)"\n  op: ".*"\n(?:  input: ".*"\n)*  device: "(.*)"$', re.MULTILINE)
+_CALLED = re.compile(r'^    key: "f"\n    value \{\n      func \{\n        name: "(.*)"$',
+                     re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,12 +66,14 @@ class Function:
 
 def environment(directory: pathlib.Path) -> dict[str, str]:
     """The environment of a process that writes all graphs into the directory."""
-    return {**os.environ, 'TF_DUMP_GRAPH_PREFIX': str(directory), 'TF_DUMP_GRAPH_NAME_FILTER': '*', 'TF_DUMP_GRAPH_GROUPS': 'main'}
+    return {**os.environ, 'TF_DUMP_GRAPH_PREFIX': str(directory), 'TF_DUMP_GRAPH_NAME_FILTER': '*',
+            'TF_DUMP_GRAPH_GROUPS': 'main'}
 
 
 def functions(directory: pathlib.Path) -> list[Function]:
     """All functions that were got ready since the directory was empty, each as often as it was."""
-    return [_function(path, directory) for path in sorted(directory.glob('*.before_partition.pbtxt'))]
+    return [_function(path, directory)
+            for path in sorted(directory.glob('*.before_partition.pbtxt'))]
 
 
 def _function(path: pathlib.Path, directory: pathlib.Path) -> Function:
@@ -86,7 +90,8 @@ def _function(path: pathlib.Path, directory: pathlib.Path) -> Function:
     parts = [_parsed(part.read_text()) for part in directory.glob(
         f'{name}_partition_*.after_partition_passes.pbtxt') if len(set(device_of.values())) > 1]
     sends = [node for part in parts for node in part.node if node.op in ('_Send', '_HostSend')]
-    gathered = sum(collective_bytes(_num_bytes(op.inputs[0]), int(tf.get_static_value(op.inputs[1])))
+    gathered = sum(collective_bytes(_num_bytes(op.inputs[0]),
+                                    int(tf.get_static_value(op.inputs[1])))
                    for op in graph.get_operations() if op.type == 'CollectiveReduceV2')
     return Function(name, device_of, tuple(_sent(node, graph) for node in sends), gathered, calls)
 

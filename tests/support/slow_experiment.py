@@ -59,5 +59,6 @@ class Slow(Tiny):
     def params(cls) -> Experiment.Params:
         p = super().params()
         p.task = Squares.Params(model=p.task.model, learner=p.task.learner)
-        p.eval_inputs = {'test': SlowPairs.Params(batch_size=8, num_examples=4_000, shuffle=False, num_epochs=1)}
+        p.eval_inputs = {
+            'test': SlowPairs.Params(batch_size=8, num_examples=4_000, shuffle=False, num_epochs=1)}
         return p

@@ -19,14 +19,16 @@ def english_sentences() -> list[str]:
     found = []
     for i, (verb, noun) in enumerate((verb, noun) for verb in VERBS for noun in NOUNS):
         tail = ' and then the next one of them' * (i % 7 == 0)
-        found += [f'{verb} the {noun}{tail}', f'{verb.capitalize()} the {noun}s{tail}', f'{verb} my {noun}', f'{verb} {i} {noun}s']
+        found += [f'{verb} the {noun}{tail}', f'{verb.capitalize()} the {noun}s{tail}',
+                  f'{verb} my {noun}', f'{verb} {i} {noun}s']
     return found
 
 
 def pairs() -> list[Pair]:
     """All pairs, clean."""
     sentences = english_sentences()
-    return [Pair(code, ' '.join(word[::-1] + code for word in english.split()), english, Place('made'))
+    return [Pair(code, ' '.join(word[::-1] + code for word in english.split()), english,
+                 Place('made'))
             for code, number in SIZES.items() for english in sentences[:number]]
 
 

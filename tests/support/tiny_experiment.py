@@ -35,7 +35,8 @@ class Dense(Layer):
     def fprop(self, theta: Any, ctx: Any, x: tf.Tensor) -> tf.Tensor:
         y = tf.tanh(tf.matmul(x, theta.w))
         if ctx.training:
-            y *= tf.cast(tf.random.stateless_uniform(tf.shape(y), ctx.seed(self.path)) < 0.9, y.dtype)
+            y *= tf.cast(tf.random.stateless_uniform(tf.shape(y), ctx.seed(self.path)) < 0.9,
+                         y.dtype)
         return y
 
     def cost(self, x: Any) -> Cost:
@@ -47,8 +48,10 @@ class SquaredError(Layer):
 
     def fprop(self, theta: Any, ctx: Any, x: tf.Tensor, y: tf.Tensor, weight: tf.Tensor) -> None:
         total = tf.reduce_sum(weight)
-        ctx.emit_loss(self.path, 'squared', tf.reduce_sum(weight * tf.reduce_sum((x - y) ** 2, 1)), total)
-        ctx.emit_metric(self.path, 'error', tf.reduce_sum(weight * tf.reduce_mean(tf.abs(x - y), 1)), total)
+        ctx.emit_loss(self.path, 'squared', tf.reduce_sum(weight * tf.reduce_sum((x - y) ** 2, 1)),
+                      total)
+        ctx.emit_metric(self.path, 'error',
+                        tf.reduce_sum(weight * tf.reduce_mean(tf.abs(x - y), 1)), total)
 
     def cost(self, x: Any, y: Any, weight: Any) -> Cost:
         return Cost(4 * x.shape.num_elements(), 0, None)
@@ -65,7 +68,8 @@ class Pairs(ArrayInput):
     params: Params
 
     def load(self) -> dict[str, np.ndarray]:
-        x = np.random.default_rng(0).standard_normal((self.params.num_examples, self.params.dim)).astype(np.float32)
+        x = np.random.default_rng(
+            0).standard_normal((self.params.num_examples, self.params.dim)).astype(np.float32)
         y = np.tanh(np.pad(x, ((0, 0), (1, 0)))[:, :-1])
         x[list(self.params.nan_at)] = np.nan
         return {'x': x, 'y': y}
@@ -80,12 +84,17 @@ class Tiny:
 
     @classmethod
     def params(cls) -> Experiment.Params:
-        layers = (*(Dense.Params(name=f'dense_{i}', dim=DIM) for i in range(4)), SquaredError.Params(name='loss'))
-        learner = Learner.Params(learning_rate=learning_rates.Linear.Params(rate=0.05, decay_steps=1000),
-                                 optimizer=optimizers.SGD.Params(momentum=0.9), ema_decay=0.9)
+        layers = (*(Dense.Params(name=f'dense_{i}', dim=DIM) for i in range(4)),
+                  SquaredError.Params(name='loss'))
+        learner = Learner.Params(
+            learning_rate=learning_rates.Linear.Params(rate=0.05, decay_steps=1000),
+            optimizer=optimizers.SGD.Params(momentum=0.9), ema_decay=0.9)
         return Experiment.Params(
-            task=Problem.Params(model=Sequential.Params(name='model', layers=layers), learner=learner),
+            task=Problem.Params(model=Sequential.Params(name='model', layers=layers),
+                                learner=learner),
             train_input=Pairs.Params(batch_size=8),
-            eval_inputs={'test': Pairs.Params(batch_size=8, num_examples=13, shuffle=False, num_epochs=1)},
+            eval_inputs={'test': Pairs.Params(batch_size=8, num_examples=13, shuffle=False,
+                                              num_epochs=1)},
             pipeline=PipelineParams(num_cells=2, num_micro_batches=2),
-            train=TrainParams(num_steps=10, checkpoint_every_steps=1, summary_every_steps=5, log_every_s=0))
+            train=TrainParams(num_steps=10, checkpoint_every_steps=1, summary_every_steps=5,
+                              log_every_s=0))

@@ -16,8 +16,11 @@ class NoAccumulators:
     """Takes what tasks add up and keeps nothing; the ops that make it stay."""
 
     def add_emissions(self, emitted: Emissions) -> list[tf.Operation]:
-        values = [value for kind in dataclasses.fields(Emissions) for value in getattr(emitted, kind.name).values()]
-        return [tensor.op for value in values for tensor in (value if isinstance(value, tuple) else (value,))]
+        values = [value
+                  for kind in dataclasses.fields(Emissions)
+                  for value in getattr(emitted, kind.name).values()]
+        return [tensor.op
+                for value in values for tensor in (value if isinstance(value, tuple) else (value,))]
 
     def add_gradient(self, path: str, gradient: Any) -> tf.Operation:
         return tf.convert_to_tensor(gradient).op
@@ -28,12 +31,14 @@ def held_bytes(cells: Sequence[Cell]) -> list[int]:
     available: set[Leaf] = set()
     found = []
     for cell in reversed(cells):
-        weights = {w.path: w for e in cell.elements for w in e.layer.weights() if w.shared_with is None}
+        weights = {w.path: w
+                   for e in cell.elements for w in e.layer.weights() if w.shared_with is None}
 
         def read(path: str) -> tf.Tensor | None:
             return tf.zeros(weights[path].shape, weights[path].dtype) if path in weights else None   # noqa: B023
 
-        gradients_in = [leaf for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
+        gradients_in = [leaf
+                        for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
         forward = trace_forward(cell, read, TracingOptions(training=True, recompute='none'))
         trace = trace_cell(forward, NoAccumulators(), gradients_in)
         found.append(trace.backward.held_bytes if trace.backward else 0)

@@ -31,7 +31,8 @@ def make_variables(value: float = 0.) -> dict[str, tf.Variable]:
         bias = tf.Variable(tf.fill([300], value))
     with tf.device('CPU:2'):
         count = tf.Variable(int(value), dtype=tf.int64)
-    return {'model/block.1/kernel': kernel, 'model/block.1/bias': bias, 'optimizer/model/iterations': count}
+    return {'model/block.1/kernel': kernel, 'model/block.1/bias': bias,
+            'optimizer/model/iterations': count}
 
 
 def values_of(variables: dict[str, tf.Variable]) -> set[float]:
@@ -111,22 +112,28 @@ def test_the_metadata_file_says_what_is_in_it(tmp_path):
     saved(tmp_path, 5)
     facts = json.loads((tmp_path / 'step-00000005' / 'metadata.json').read_text())
     assert facts.pop('checksum') > 0
-    files = {path.name: {'bytes': path.stat().st_size} for path in (tmp_path / 'step-00000005').glob('variables.*')}
-    files['variables.index']['sha256'] = hashlib.sha256((tmp_path / 'step-00000005' / 'variables.index').read_bytes()).hexdigest()
+    files = {path.name: {'bytes': path.stat().st_size}
+             for path in (tmp_path / 'step-00000005').glob('variables.*')}
+    files['variables.index']['sha256'] = hashlib.sha256(
+        (tmp_path / 'step-00000005' / 'variables.index').read_bytes()).hexdigest()
     assert len(files) == 2 and facts.pop('files') == files
-    assert facts == {'format': 1, 'step': 5, 'metadata': {'position': 50}, 'variables': {
-        'model/block.1/kernel': {'shape': [2, 3], 'dtype': 'float32'}, 'model/block.1/bias': {'shape': [300], 'dtype': 'float32'},
-        'optimizer/model/iterations': {'shape': [], 'dtype': 'int64'}}}
+    assert facts == {'format': 1, 'step': 5, 'metadata': {'position': 50},
+                     'variables': {'model/block.1/kernel': {'shape': [2, 3], 'dtype': 'float32'},
+                                   'model/block.1/bias': {'shape': [300], 'dtype': 'float32'},
+                                   'optimizer/model/iterations': {'shape': [], 'dtype': 'int64'}}}
 
 
 # Damage.
 
-DAMAGES = ['flip data', 'cut data', 'flip index', 'cut index', 'no data', 'no index', 'no metadata', 'flip metadata', 'cut metadata']
+DAMAGES = ['flip data', 'cut data', 'flip index', 'cut index', 'no data', 'no index', 'no metadata',
+           'flip metadata', 'cut metadata']
 
 
 def damage(directory: Path, step: int, how: str) -> None:
     what, part = how.split()
-    path = data_file(directory, step, {'data': 'variables.data*', 'index': 'variables.index', 'metadata': 'metadata.json'}[part])
+    path = data_file(
+        directory, step,
+        {'data': 'variables.data*', 'index': 'variables.index', 'metadata': 'metadata.json'}[part])
     content = bytearray(path.read_bytes())
     if what == 'no':
         path.unlink()
@@ -152,13 +159,18 @@ def test_a_damaged_newest_is_reported_in_one_line_and_passed_over(tmp_path, capl
     assert '\n' not in lines[0]
 
 
-ANOTHER = 'is not the file that was written with metadata.json, but of another checkpoint or a part of a copy'
+ANOTHER = ('is not the file that was written with metadata.json, but of another checkpoint or a '
+           'part of a copy')
 
 
 @pytest.mark.parametrize('pattern, why', [
-    ('variables.*', ANOTHER), ('variables.index', ANOTHER), ('variables.data-00000-of-00003', 'Checksum does not match'),
-    ('variables.data-00001-of-00003', 'Checksum does not match'), ('variables.data-00002-of-00003', 'Checksum does not match'),
-    ('metadata.json', 'metadata.json is of step 4, so the files may be of two steps'), ('*', 'metadata.json is of step 4')])
+    ('variables.*', ANOTHER),
+    ('variables.index', ANOTHER),
+    ('variables.data-00000-of-00003', 'Checksum does not match'),
+    ('variables.data-00001-of-00003', 'Checksum does not match'),
+    ('variables.data-00002-of-00003', 'Checksum does not match'),
+    ('metadata.json', 'metadata.json is of step 4, so the files may be of two steps'),
+    ('*', 'metadata.json is of step 4')])
 def test_files_of_two_steps_are_no_checkpoint(tmp_path, caplog, monkeypatch, pattern, why):
     """Variables of step 203 that a partial copy had put into step 210 were restored as step 210."""
     monkeypatch.setattr('lingpipe.checkpoint.files.CHUNK_BYTES', (0, 20))
@@ -174,7 +186,8 @@ def test_files_of_two_steps_are_no_checkpoint(tmp_path, caplog, monkeypatch, pat
     assert report.source == checkpointer.path(4) and values_of(ours) == {4.}
 
 
-@pytest.mark.parametrize('change', [lambda data: data + b'0', lambda data: data[:-1], lambda data: b''])
+@pytest.mark.parametrize('change',
+                         [lambda data: data + b'0', lambda data: data[:-1], lambda data: b''])
 def test_a_file_of_another_length_is_seen_before_anything_is_assigned(tmp_path, change):
     checkpointer = saved(tmp_path, 5)
     path = data_file(tmp_path, 5, 'variables.data*')
@@ -198,7 +211,8 @@ def test_a_checkpoint_that_does_not_know_its_files_is_restored_and_says_so(tmp_p
     with caplog.at_level('WARNING'):
         assert checkpointer.restore(make_variables()) == {'position': 50, 'step': 5}
     assert [record.getMessage() for record in caplog.records] == [
-        f'checkpoint {tmp_path}/step-00000005 was written by an older lingpipe, which did not note which files belong together; its '
+        f'checkpoint {tmp_path}/step-00000005 was written by an older lingpipe, which did not note '
+        f'which files belong together; its '
         'tensors had the right checksums']
     damage(tmp_path, 5, 'flip data')
     assert checkpointer.restore(make_variables()) == {'position': 40, 'step': 4}
@@ -218,7 +232,9 @@ def test_if_all_are_damaged_it_says_so(tmp_path):
     checkpointer = saved(tmp_path, 4, 5)
     damage(tmp_path, 4, 'cut data')
     damage(tmp_path, 5, 'no metadata')
-    with pytest.raises(ValueError, match='none of the 2 checkpoints can be read; .* choose another logdir to start anew'):
+    with pytest.raises(
+            ValueError,
+            match='none of the 2 checkpoints can be read; .* choose another logdir to start anew'):
         checkpointer.restore(make_variables())
 
 
@@ -241,9 +257,9 @@ def test_other_keys_and_shapes_are_named(tmp_path):
     variables['model/head/kernel'] = variables.pop('model/block.1/bias')
     variables['model/block.1/kernel'] = tf.Variable(tf.zeros([2, 4]))
     with pytest.raises(ValueError, match=re.escape(
-            'does not fit: it lacks model/head/kernel; the experiment lacks model/block.1/bias; '
-            'model/block.1/kernel is float32[2, 3] in it and float32[2, 4] here. A checkpoint restores only into the network and the '
-            'learner that wrote it')):
+        'does not fit: it lacks model/head/kernel; the experiment lacks model/block.1/bias; '
+        'model/block.1/kernel is float32[2, 3] in it and float32[2, 4] here. A checkpoint restores '
+        'only into the network and the learner that wrote it')):
         checkpointer.restore(variables)
 
 
@@ -260,7 +276,8 @@ def test_a_newer_format_is_refused_and_not_called_damaged(tmp_path):
     checkpointer = saved(tmp_path, 1)
     path = data_file(tmp_path, 1, 'metadata.json')
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(ValueError, match='has format 2, and this lingpipe reads up to 1; use a newer one'):
+    with pytest.raises(ValueError,
+                       match='has format 2, and this lingpipe reads up to 1; use a newer one'):
         checkpointer.restore(make_variables())
 
 
@@ -277,8 +294,8 @@ def test_the_last_ones_and_the_best_are_kept(tmp_path):
 
 def test_the_best_may_be_the_lowest(tmp_path):
     checkpointer = saved(tmp_path, 1, 2, 3)
-    assert [checkpointer.mark_best(step, value, higher_is_better=False) for step, value in ((1, 3.), (2, 2.), (3, 4.))] == [
-        True, True, False]
+    assert [checkpointer.mark_best(step, value, higher_is_better=False)
+            for step, value in ((1, 3.), (2, 2.), (3, 4.))] == [True, True, False]
     assert checkpointer.best() == (2, 2.)
 
 
@@ -300,7 +317,8 @@ def test_leftovers_of_a_kill_are_removed_at_the_start(tmp_path):
     saved(tmp_path, 1)
     (tmp_path / 'tmp-step-00000002').mkdir()
     (tmp_path / 'tmp-step-00000002' / 'variables.index').write_text('half')
-    (tmp_path / 'step-00000001').rename(tmp_path / 'old-step-00000001')   # killed between the two renames of a replacement
+    # killed between the two renames of a replacement
+    (tmp_path / 'step-00000001').rename(tmp_path / 'old-step-00000001')
     assert Checkpointer(str(tmp_path)).steps() == [1]
     assert os.listdir(tmp_path) == ['step-00000001']
 
@@ -308,19 +326,22 @@ def test_leftovers_of_a_kill_are_removed_at_the_start(tmp_path):
 def test_a_reader_leaves_the_directory_alone(tmp_path):
     saved(tmp_path, 1)
     (tmp_path / 'tmp-step-00000002').mkdir()
-    assert Checkpointer(str(tmp_path), is_writer=False).restore(make_variables()) == {'position': 10, 'step': 1}
+    assert Checkpointer(str(tmp_path), is_writer=False).restore(make_variables()) == {
+        'position': 10, 'step': 1}
     assert (tmp_path / 'tmp-step-00000002').exists()
 
 
 def test_a_kill_in_the_middle_of_saving_leaves_a_whole_checkpoint(tmp_path):
     program = ('import sys, tensorflow as tf\n'
                'from lingpipe.checkpoint import Checkpointer\n'
-               'checkpointer, variable = Checkpointer(sys.argv[1]), tf.Variable(tf.zeros([1 << 20]))\n'
+               'checkpointer, variable = Checkpointer(sys.argv[1]), '
+               'tf.Variable(tf.zeros([1 << 20]))\n'
                'for step in range(1, 10**6):\n'
                '    variable.assign(tf.fill([1 << 20], float(step)))\n'
                '    checkpointer.save(step, {"w": variable})\n'
                '    print(step, flush=True)\n')
-    process = subprocess.Popen([sys.executable, '-c', program, str(tmp_path)], stdout=subprocess.PIPE, text=True,
+    process = subprocess.Popen([sys.executable, '-c', program, str(tmp_path)],
+                               stdout=subprocess.PIPE, text=True,
                                env={**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path)})
     assert process.stdout is not None
     last = 0
@@ -340,9 +361,11 @@ def test_a_kill_in_the_middle_of_saving_leaves_a_whole_checkpoint(tmp_path):
 def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path):
     checkpointer = saved(tmp_path, 1)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))   # no file may be longer than 1000 bytes
+    # no file may be longer than 1000 bytes
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
-        with pytest.raises(OSError, match=r'the checkpoint of step 2 cannot be written to .*; that of step 1 is still whole\. Make room'):
+        with pytest.raises(OSError, match=r'the checkpoint of step 2 cannot be written to .*; that '
+                                          r'of step 1 is still whole\. Make room'):
             checkpointer.save(2, make_variables(2.))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -353,12 +376,14 @@ def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path):
 
 def test_a_directory_that_cannot_be_written_is_one_clear_error(tmp_path):
     (tmp_path / 'file').write_text('')
-    with pytest.raises(OSError, match='checkpoints cannot be kept in .*/file/checkpoints: .*; choose a logdir that can be written'):
+    with pytest.raises(OSError, match='checkpoints cannot be kept in .*/file/checkpoints: .*; '
+                                      'choose a logdir that can be written'):
         Checkpointer(str(tmp_path / 'file' / 'checkpoints'))
 
 
 def test_metadata_that_is_not_json_is_refused(tmp_path):
-    with pytest.raises(ValueError, match='metadata of step 1 cannot be saved as JSON: .*; use numbers, texts, lists and dicts'):
+    with pytest.raises(ValueError, match='metadata of step 1 cannot be saved as JSON: .*; use '
+                                         'numbers, texts, lists and dicts'):
         Checkpointer(str(tmp_path)).save(1, make_variables(), {'position': tf.constant(1)})
 
 
@@ -372,14 +397,18 @@ def test_keeping_none_is_refused(tmp_path):
 @pytest.mark.parametrize('below', ['', 'checkpoints', 'checkpoints/step-00000003'])
 def test_weights_are_taken_by_rules(tmp_path, below):
     saved(tmp_path / 'checkpoints', 3)
-    ours = {'net/a/kernel': tf.Variable(tf.zeros([2, 3])), 'net/a/bias': tf.Variable(tf.zeros([4])),
-            'net/head/kernel': tf.Variable(tf.zeros([2, 3])), 'net/b/kernel': tf.Variable(tf.zeros([2, 3])),
+    ours = {'net/a/kernel': tf.Variable(tf.zeros([2, 3])),
+            'net/a/bias': tf.Variable(tf.zeros([4])),
+            'net/head/kernel': tf.Variable(tf.zeros([2, 3])),
+            'net/b/kernel': tf.Variable(tf.zeros([2, 3])),
             'step': tf.Variable(0, dtype=tf.int64)}
-    report = initialize(ours, str(tmp_path / below), [(r'net/head/.*', None), (r'net/a/(\w+)', r'model/block.1/\1'),
-                                                      (r'net/b/kernel', 'model/b/kernel')])
+    report = initialize(ours, str(tmp_path / below),
+                        [(r'net/head/.*', None), (r'net/a/(\w+)', r'model/block.1/\1'),
+                         (r'net/b/kernel', 'model/b/kernel')])
     assert report.taken == {'net/a/kernel': 'model/block.1/kernel'}
-    assert report.not_taken == {'net/a/bias': 'its shape is [4], and [300] there', 'net/head/kernel': 'by a rule',
-                                'net/b/kernel': 'there is no model/b/kernel', 'step': 'no rule for it'}
+    assert report.not_taken == {
+        'net/a/bias': 'its shape is [4], and [300] there', 'net/head/kernel': 'by a rule',
+        'net/b/kernel': 'there is no model/b/kernel', 'step': 'no rule for it'}
     assert report.text().splitlines()[0] == f'1 of 5 variables are taken from {report.source}.'
     assert '  taken      net/a/kernel from model/block.1/kernel' in report.text().splitlines()
     assert values_of({'': ours['net/a/kernel']}) == {3.}
@@ -395,7 +424,8 @@ def test_a_damaged_newest_is_not_taken_from(tmp_path):
 
 
 @pytest.mark.parametrize(('rules', 'sentence'), [
-    ([('net/.*', 'x')], "the rule 'net/.*' matches none of the 3 variables; they look like model/block.1/kernel"),
+    ([('net/.*', 'x')],
+     "the rule 'net/.*' matches none of the 3 variables; they look like model/block.1/kernel"),
     ([('model/.*', None)], 'nothing could be taken from '),
 ])
 def test_rules_without_effect_are_refused(tmp_path, rules, sentence):
@@ -419,7 +449,8 @@ def test_a_source_may_be_refused_before_anything_is_taken(tmp_path):
 
 
 def test_a_source_without_checkpoints_is_refused(tmp_path):
-    with pytest.raises(ValueError, match='has no checkpoint that can be read; name a logdir, its checkpoints or one step-'):
+    with pytest.raises(ValueError, match='has no checkpoint that can be read; name a logdir, its '
+                                         'checkpoints or one step-'):
         initialize(make_variables(), str(tmp_path), [('.*', 'x')])
 
 
@@ -444,7 +475,8 @@ def test_error_of_the_background_is_raised_once_by_the_next_look(tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr('lingpipe.checkpoint.files.write', full)
         checkpointer.begin(2, make_variables(2.))
-        with pytest.raises(OSError, match=r'the checkpoint of step 2 cannot be written to .*No space left on device; that of step 1 is'):
+        with pytest.raises(OSError, match=r'the checkpoint of step 2 cannot be written to .*No '
+                                          r'space left on device; that of step 1 is'):
             checkpointer.wait()
     checkpointer.check()
     checkpointer.begin(3, make_variables(3.))
@@ -467,7 +499,8 @@ def test_writer_rests_before_each_part(tmp_path, monkeypatch):
         rests.append((num_left, len(list(tmp_path.glob('tmp-*/parts/*.index')))))
     monkeypatch.setattr('lingpipe.checkpoint.pacing.Pacing.rest', rest)
     saved(tmp_path, 1)
-    assert rests == [(5, 0), (4, 1), (3, 2), (2, 3), (1, 0)]   # the last two: before parts are joined, and put on the disk
+    # the last two: before parts are joined, and put on the disk
+    assert rests == [(5, 0), (4, 1), (3, 2), (2, 3), (1, 0)]
 
 
 def test_writer_rests_until_somebody_waits_for_it(tmp_path, monkeypatch):
@@ -510,11 +543,13 @@ def test_what_copies_variables_is_traced_once(tmp_path, monkeypatch):
     assert checkpointer.restore(variables) and values_of(variables) == {3.}
 
 
-@pytest.mark.parametrize('has_packed_handles', [True, False])   # False: as on devices with a memory of their own
+# False: as on devices with a memory of their own
+@pytest.mark.parametrize('has_packed_handles', [True, False])
 def test_copies_are_those_of_every_device_and_dtype(monkeypatch, has_packed_handles):
     if not has_packed_handles:
         monkeypatch.setattr('lingpipe.checkpoint.copier.is_in_host_memory', lambda device: False)
-    values = {'bfloat16': [1.5, 2.], 'int64': 2 ** 60, 'bool': [True], 'float32': np.zeros([2, 0]), 'string': ['one', ''], 'uint8': [[3]]}
+    values = {'bfloat16': [1.5, 2.], 'int64': 2 ** 60, 'bool': [True], 'float32': np.zeros([2, 0]),
+              'string': ['one', ''], 'uint8': [[3]]}
     variables = {}
     for i, (dtype, value) in enumerate(values.items()):
         with tf.device(f'CPU:{i % 3}'):

@@ -19,7 +19,8 @@ DIRECTORIES = ['tensorboard', 'timeline']
 
 
 def run(logdir, *flags):
-    return trainer.main(['trainer', '--model=tests.support.tiny_experiment.Tiny', f'--logdir={logdir}', *flags])
+    return trainer.main(['trainer', '--model=tests.support.tiny_experiment.Tiny',
+                         f'--logdir={logdir}', *flags])
 
 
 @pytest.fixture(scope='module')
@@ -29,7 +30,8 @@ def trained(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_setup, 'configure', lambda params: None)
         assert run(logdir, '--steps=3', *FLAGS, '--timeline') == 0
-    assert best(logdir)['step'] == 1 and sorted(os.listdir(logdir / 'checkpoints')) == ['best.json', 'step-00000001', 'step-00000003']
+    assert best(logdir)['step'] == 1 and sorted(os.listdir(logdir / 'checkpoints')) == [
+        'best.json', 'step-00000001', 'step-00000003']
     return logdir
 
 
@@ -53,11 +55,10 @@ def put_directory(path):
     (path / 'inside').write_text('')
 
 
-DAMAGES = {
-    'truncated': lambda path: path.write_bytes(path.read_bytes()[:-20]),
-    'junk': lambda path: path.write_bytes(path.read_bytes()[:30] + bytes(range(256)) + b'\n\xff\n' + path.read_bytes()),
-    'a directory': put_directory,
-}
+DAMAGES = {'truncated': lambda path: path.write_bytes(path.read_bytes()[:-20]),
+           'junk': lambda path: path.write_bytes(
+               path.read_bytes()[:30] + bytes(range(256)) + b'\n\xff\n' + path.read_bytes()),
+           'a directory': put_directory,}
 
 
 @pytest.mark.parametrize('how', DAMAGES)
@@ -67,14 +68,18 @@ def test_a_training_goes_on_whatever_its_files_have_become(logdir, caplog, how):
         DAMAGES[how](logdir / name)
     assert run(logdir, '--steps=4', *FLAGS) == 0
     # An evaluation that was lost is made again if it is that of the newest step; the best is the best of those that are known.
-    steps = [line['step'] for line in map(json.loads, (logdir / 'evaluations.jsonl').read_text().splitlines())]
+    steps = [line['step']
+             for line in map(json.loads, (logdir / 'evaluations.jsonl').read_text().splitlines())]
     assert steps == ([3, 4] if how == 'a directory' else [1, 2, 3, 4])
     assert best(logdir)['step'] == (3 if how == 'a directory' else 1)
-    assert Checkpointer(str(logdir / 'checkpoints'), is_writer=False).steps() == [best(logdir)['step'], 4]
+    assert Checkpointer(str(logdir / 'checkpoints'), is_writer=False).steps() == [
+        best(logdir)['step'], 4]
     log = (logdir / 'train.log').read_bytes().decode(errors='replace')
     said = [record.getMessage() for record in caplog.records]
-    assert [line.removeprefix('warning: ') for line in log.splitlines() if line.startswith('warning: ')] == said
-    repaired = [name for name in FILES if any(f'/{name} cannot be used: ' in line or f'/{name} ended within' in line for line in said)]
+    assert [line.removeprefix('warning: ')
+            for line in log.splitlines() if line.startswith('warning: ')] == said
+    repaired = [name for name in FILES if any(
+        f'/{name} cannot be used: ' in line or f'/{name} ended within' in line for line in said)]
     assert repaired == [name for name in FILES if name != 'train.log' or how == 'a directory'], said
     assert 'step 4/4' in log
 
@@ -84,7 +89,8 @@ def test_a_training_goes_on_whatever_is_among_its_directories(logdir):
     for name in DIRECTORIES:
         shutil.rmtree(logdir / name)
         (logdir / name).write_text('a file')
-    for name in ('tmp-x', 'tmp-step-00000004', 'old-x', 'old-step-00000001', 'step-00000004', 'step-00000002'):
+    for name in ('tmp-x', 'tmp-step-00000004', 'old-x', 'old-step-00000001', 'step-00000004',
+                 'step-00000002'):
         (logdir / 'checkpoints' / name).write_text('a file')
     (logdir / 'checkpoints' / 'tmp-link').symlink_to('/')
     (logdir / 'checkpoints' / 'bad-step-00000003').mkdir()
@@ -93,32 +99,39 @@ def test_a_training_goes_on_whatever_is_among_its_directories(logdir):
     data.write_bytes(data.read_bytes()[:-1])
     assert run(logdir, '--steps=4', '--timeline', *FLAGS) == 0
     log = (logdir / 'train.log').read_text()
-    assert re.search(r'^warning: checkpoint \S*/step-00000003 is damaged and not used: ', log, re.MULTILINE)   # stderr alone was told
+    # stderr alone was told
+    assert re.search(r'^warning: checkpoint \S*/step-00000003 is damaged and not used: ', log,
+                     re.MULTILINE)
     assert 'going on after step 1' in log and 'cannot be written' not in log
     for name in DIRECTORIES:
         assert (logdir / name).is_dir() and (logdir / f'{name}.bad').read_text() == 'a file'
         assert f'/{name} cannot be used: it is not a directory; it is now {name}.bad' in log
     assert sorted(os.listdir(logdir / 'checkpoints')) == [
-        'bad-step-00000003', 'bad-step-00000003-2', 'best.json', 'step-00000001', 'step-00000002.bad', 'step-00000004', 'step-00000004.bad']
+        'bad-step-00000003', 'bad-step-00000003-2', 'best.json', 'step-00000001',
+        'step-00000002.bad', 'step-00000004', 'step-00000004.bad']
 
 
 def test_an_evaluation_is_printed_where_no_file_can_be_written(logdir, capsys, caplog, monkeypatch):
     def refused(path):
         raise PermissionError(13, 'Permission denied')
     monkeypatch.setattr(side_files, 'make_directory', refused)
-    assert run(logdir, '--mode=eval', '--set=task.model.layers[4].name=error', '--set=task.learner.clip_norm=1') == 0
+    assert run(logdir, '--mode=eval', '--set=task.model.layers[4].name=error',
+               '--set=task.learner.clip_norm=1') == 0
     assert capsys.readouterr().out.startswith('step 3 on test: loss ')
     assert [record.getMessage() for record in caplog.records] == [
-        f"the checkpoints in {logdir}/checkpoints are of a network whose task.model.layers[4].name (was 'loss', is 'error') differ; this "
+        f"the checkpoints in {logdir}/checkpoints are of a network whose task.model.layers[4].name "
+        f"(was 'loss', is 'error') differ; this "
         'one takes their weights all the same',
         'the files of the evaluation of test cannot be written: [Errno 13] Permission denied']
 
 
 # The parts.
 
-@pytest.mark.parametrize('line', ['5', 'null', '[]', '"a"', '{}', '{"step": 1}', '{"step": true, "input": "a"}', '{"step": 1, "input": 2}',
-                                  '{"step": 1.5, "input": "a"}', '{"step": 1, "input": "a", "loss": "low"}', '\x00', '\ud800',
-                                  '{"step": 1, "input": "a", "loss": null}'])
+@pytest.mark.parametrize('line',
+                         ['5', 'null', '[]', '"a"', '{}', '{"step": 1}',
+                          '{"step": true, "input": "a"}', '{"step": 1, "input": 2}',
+                          '{"step": 1.5, "input": "a"}', '{"step": 1, "input": "a", "loss": "low"}',
+                          '\x00', '\ud800', '{"step": 1, "input": "a", "loss": null}'])
 def test_a_line_that_is_no_evaluation_is_set_aside_and_the_others_stay(tmp_path, caplog, line):
     log = EvaluationLog(str(tmp_path))
     log.add(1, 'a', {'loss': 2.})
@@ -128,15 +141,19 @@ def test_a_line_that_is_no_evaluation_is_set_aside_and_the_others_stay(tmp_path,
     content = (tmp_path / 'evaluations.jsonl').read_bytes()
     assert [found['step'] for found in log.read()] == [1, 2]
     log.repair()
-    assert (tmp_path / 'evaluations.jsonl').read_text() == ('{"step": 1, "input": "a", "loss": 2.0}\n'
-                                                           '{"step": 2, "input": "a", "loss": NaN}\n')
+    assert (tmp_path / 'evaluations.jsonl').read_text() == (
+        '{"step": 1, "input": "a", "loss": 2.0}\n'
+        '{"step": 2, "input": "a", "loss": NaN}\n')
     assert (tmp_path / 'evaluations.jsonl.bad').read_bytes() == content
     assert [record.getMessage() for record in caplog.records] == [
-        f'{tmp_path}/evaluations.jsonl cannot be used: line 2 is no evaluation; the others are kept; it is now evaluations.jsonl.bad']
+        f'{tmp_path}/evaluations.jsonl cannot be used: line 2 is no evaluation; the others are '
+        f'kept; it is now evaluations.jsonl.bad']
 
 
-@pytest.mark.parametrize('content', ['', '5', 'null', '{}', '{"step": 1, "value": NaN}', '{"step": "1", "value": 1}',
-                                     '{"step": Infinity, "value": 1}', '{"step": 1, "value": "1"}', '[' * 100_000])
+@pytest.mark.parametrize('content',
+                         ['', '5', 'null', '{}', '{"step": 1, "value": NaN}',
+                          '{"step": "1", "value": 1}', '{"step": Infinity, "value": 1}',
+                          '{"step": 1, "value": "1"}', '[' * 100_000])
 def test_a_mark_of_the_best_that_is_none_is_set_aside(tmp_path, caplog, content):
     (tmp_path / 'best.json').write_text(content)
     checkpointer = Checkpointer(str(tmp_path))
@@ -149,16 +166,19 @@ def test_a_mark_of_the_best_that_is_none_is_set_aside(tmp_path, caplog, content)
 def test_a_file_in_the_place_of_the_checkpoints_is_set_aside(tmp_path):
     (tmp_path / 'checkpoints').write_text('a file')
     assert Checkpointer(str(tmp_path / 'checkpoints')).steps() == []
-    assert (tmp_path / 'checkpoints').is_dir() and (tmp_path / 'checkpoints.bad').read_text() == 'a file'
+    assert ((tmp_path / 'checkpoints').is_dir()
+            and (tmp_path / 'checkpoints.bad').read_text() == 'a file')
 
 
 def test_what_is_set_aside_replaces_nothing(tmp_path, caplog):
     for content in 'abc':
         (tmp_path / 'file').write_text(content)
         side_files.set_aside(str(tmp_path / 'file'), 'it is a test')
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {'file.bad': 'a', 'file.bad-2': 'b', 'file.bad-3': 'c'}
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        'file.bad': 'a', 'file.bad-2': 'b', 'file.bad-3': 'c'}
     side_files.set_aside(str(tmp_path / 'none'), 'it is a test')
-    assert caplog.records[-1].getMessage() == (f'{tmp_path}/none cannot be used: it is a test; nor can it be renamed: No such file or '
+    assert caplog.records[-1].getMessage() == (f'{tmp_path}/none cannot be used: it is a test; nor '
+                                               f'can it be renamed: No such file or '
                                                'directory')
 
 
@@ -171,4 +191,5 @@ def test_devices_are_left_where_they_are(tmp_path):
     (tmp_path / 'later').symlink_to(tmp_path / 'not yet')
     for name in ('pipe', 'link', 'later'):
         side_files.make_way_for_file(str(tmp_path / name))
-    assert sorted(os.listdir(tmp_path)) == ['later', 'link.bad', 'pipe.bad'] and os.path.exists('/dev/null')
+    assert (sorted(os.listdir(tmp_path)) == ['later', 'link.bad', 'pipe.bad']
+            and os.path.exists('/dev/null'))

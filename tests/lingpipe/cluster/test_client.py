@@ -107,7 +107,8 @@ def test_an_error_of_a_layer_on_a_worker_is_told_and_not_taken_for_a_lost_worker
         assert process.returncode == 0, err[-2000:]
 
 
-def test_checkpoint_holds_one_step_though_the_next_is_called_at_once(tmp_path: pathlib.Path) -> None:
+def test_checkpoint_holds_one_step_though_the_next_is_called_at_once(
+        tmp_path: pathlib.Path) -> None:
     with local_workers.workers(1, hangs_after_s=60.) as (worker,):
         worker.wait()
         port = ports.free_port()

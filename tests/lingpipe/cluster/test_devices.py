@@ -16,7 +16,8 @@ def cluster(monkeypatch):
     def ask(address, task=0, timeout_s=5.):
         prefix = f'/job:worker/replica:0/task:{task}/device:'
         if address == 'a:2222':
-            return client.Worker(address, (f'{prefix}GPU:0', f'{prefix}GPU:1'), (f'{prefix}CPU:0',), 1)
+            return client.Worker(address, (f'{prefix}GPU:0', f'{prefix}GPU:1'), (f'{prefix}CPU:0',),
+                                 1)
         if address == 'b:2222':
             return client.Worker(address, tuple(f'{prefix}CPU:{i}' for i in range(3)), (), 2)
         raise OSError('no connection')
@@ -25,12 +26,14 @@ def cluster(monkeypatch):
 
 def gpus(monkeypatch, num):
     found = [f'/physical_device:GPU:{i}' for i in range(num)]
-    monkeypatch.setattr(tf.config, 'list_physical_devices', lambda kind: found if kind == 'GPU' else [])
+    monkeypatch.setattr(tf.config, 'list_physical_devices',
+                        lambda kind: found if kind == 'GPU' else [])
 
 
 def find(text, num_cells):
     """Without the part that all names of this process have in common."""
-    return [name.replace('/device:', '').replace('/job:worker/replica:0/task:', 'w') for name in devices.find(text, num_cells, 0.).names]
+    return [name.replace('/device:', '').replace('/job:worker/replica:0/task:', 'w')
+            for name in devices.find(text, num_cells, 0.).names]
 
 
 @pytest.mark.parametrize('text, num_cells, expected', [
@@ -41,8 +44,10 @@ def find(text, num_cells):
     ('2*cpu:2', 4, ['CPU:0', 'CPU:0', 'CPU:1', 'CPU:1']),
     ('/device:CPU:3,/device:CPU:1', 2, ['CPU:3', 'CPU:1']),
     ('a:2222,b:2222', 5, ['w0GPU:0', 'w0GPU:1', 'w1CPU:0', 'w1CPU:1', 'w1CPU:2']),
-    ('b:2222,2*a:2222', 7, ['w0CPU:0', 'w0CPU:1', 'w0CPU:2', 'w1GPU:0', 'w1GPU:0', 'w1GPU:1', 'w1GPU:1']),
-    ('a:2222,b:2222,/job:worker/task:1/device:CPU:2,/job:worker/task:0/device:CPU:0', 2, ['w1CPU:2', 'w0CPU:0']),
+    ('b:2222,2*a:2222', 7,
+     ['w0CPU:0', 'w0CPU:1', 'w0CPU:2', 'w1GPU:0', 'w1GPU:0', 'w1GPU:1', 'w1GPU:1']),
+    ('a:2222,b:2222,/job:worker/task:1/device:CPU:2,/job:worker/task:0/device:CPU:0', 2,
+     ['w1CPU:2', 'w0CPU:0']),
     ('cpu:1,a:2222', 2, ['/job:localhost/replica:0/task:0CPU:0', 'w0GPU:0']),
 ])
 def test_cells_go_to_devices_in_the_order_of_the_text(cluster, text, num_cells, expected):
@@ -59,7 +64,8 @@ def test_gpus_are_one_some_or_all(monkeypatch):
 
 def test_a_plan_alone_needs_no_gpu(monkeypatch):
     gpus(monkeypatch, 0)
-    assert devices.find('gpu:0-1', 2, 0., must_exist=False).names == ('/device:GPU:0', '/device:GPU:1')
+    assert devices.find('gpu:0-1', 2, 0., must_exist=False).names == (
+        '/device:GPU:0', '/device:GPU:1')
     with pytest.raises(ValueError, match=r'--devices=gpu, but this machine has 0 GPUs'):
         devices.find('gpu', 1, 0., must_exist=False)
 
@@ -71,27 +77,37 @@ def test_only_as_many_cpus_are_made_as_cells_need():
 
 
 @pytest.mark.parametrize('text, num_cells, error', [
-    ('cpu:2', 3, r'3 cells need 3 devices, but --devices=cpu:2 names 2 \(/device:CPU:0, /device:CPU:1\); name more, set '
-                 r'pipeline\.num_cells=2, or write 2\*cpu:2 for several cells on each\.'),
-    ('gpu:0-3', 4, r'--devices=gpu:0-3, but this machine has 3 GPUs that TensorFlow can use; name those, or cpu:N\.'),
-    ('gpu:0-1,gpu:1', 3, r'--devices names /device:GPU:1 twice, by gpu:0-1 and gpu:1; write 2\*gpu:1 if it is to have two cells'),
+    ('cpu:2', 3,
+     r'3 cells need 3 devices, but --devices=cpu:2 names 2 \(/device:CPU:0, /device:CPU:1\); name '
+     r'more, set pipeline\.num_cells=2, or write 2\*cpu:2 for several cells on each\.'),
+    ('gpu:0-3', 4, r'--devices=gpu:0-3, but this machine has 3 GPUs that TensorFlow can use; name '
+                   r'those, or cpu:N\.'),
+    ('gpu:0-1,gpu:1', 3, r'--devices names /device:GPU:1 twice, by gpu:0-1 and gpu:1; write '
+                         r'2\*gpu:1 if it is to have two cells'),
     ('tpu', 1, r'--devices=tpu, but this machine has 0 TPUs that TensorFlow can use'),
     ('cpu:0', 1, r"--devices has 'cpu:0', which is no device; write cpu:N for N devices"),
     ('gpu:a', 1, r"--devices has 'gpu:a'; write gpu:2 or gpu:0-3\."),
     ('cpu:2,,', 2, r"--devices has ''; write a list as gpu:0-3"),
-    ('*cpu:4', 1, r"--devices has '\*cpu:4'; write a list as gpu:0-3, cpu:4, 2\*gpu:0 or host:port"),
+    ('*cpu:4', 1,
+     r"--devices has '\*cpu:4'; write a list as gpu:0-3, cpu:4, 2\*gpu:0 or host:port"),
     ('0*cpu:4', 1, r"--devices has '0\*cpu:4'; write a list"),
-    ('100000*cpu:4', 1, r"--devices has '100000\*cpu:4'; write a list .*, and at most 4096 cells on a device"),
+    ('100000*cpu:4', 1,
+     r"--devices has '100000\*cpu:4'; write a list .*, and at most 4096 cells on a device"),
     ('cpu;4:5', 1, r"--devices has 'cpu;4:5'; write cpu:4, gpu:0-3, tpu"),
-    ('cpu:100000', 1, r"--devices has 'cpu:100000', and TensorFlow cannot split a CPU into so many devices; name at most 4096"),
+    ('cpu:100000', 1, r"--devices has 'cpu:100000', and TensorFlow cannot split a CPU into so many "
+                      r"devices; name at most 4096"),
     ('gpu:0-99999999999', 1, r"--devices has 'gpu:0-99999999999'; no machine has so many GPUs"),
-    ('host', 1, r"--devices has 'host'; write cpu:4, gpu:0-3, tpu, a tf\.device string that begins with /, host:port for each worker"),
+    ('host', 1, r"--devices has 'host'; write cpu:4, gpu:0-3, tpu, a tf\.device string that begins "
+                r"with /, host:port for each worker"),
     ('host:99999', 1, r"--devices has 'host:99999'"),
     ('a:2222,a:2222', 1, r'--devices names the worker a:2222 twice; name each once, as 2\*a:2222'),
-    ('b:2222,/job:worker/task:0/device:CPU:3', 1, r'--devices names /job:worker/replica:0/task:0/device:CPU:3, but the 1 workers have'
-                                                  r' .*CPU:2\.'),
-    ('/device:GPU:0,/gpu:0', 2, r'--devices names /device:GPU:0 twice, by /device:GPU:0 and /gpu:0; write 2\*/gpu:0'),
-    ('/job:worker', 1, r"--devices has '/job:worker', which names no device; write /device:GPU:0, or "),
+    ('b:2222,/job:worker/task:0/device:CPU:3', 1,
+     r'--devices names /job:worker/replica:0/task:0/device:CPU:3, but the 1 workers have '
+     r'.*CPU:2\.'),
+    ('/device:GPU:0,/gpu:0', 2,
+     r'--devices names /device:GPU:0 twice, by /device:GPU:0 and /gpu:0; write 2\*/gpu:0'),
+    ('/job:worker', 1,
+     r"--devices has '/job:worker', which names no device; write /device:GPU:0, or "),
     ('/dev/nvidia0', 1, r"--devices has '/dev/nvidia0', which names no device"),
 ])
 def test_what_cannot_be_is_one_sentence(cluster, monkeypatch, text, num_cells, error):
@@ -101,18 +117,22 @@ def test_what_cannot_be_is_one_sentence(cluster, monkeypatch, text, num_cells, e
 
 
 def test_worker_that_does_not_answer_is_named_after_the_time_limit(cluster):
-    with pytest.raises(OSError, match=r'^worker 1, c:1, does not answer within 0\.3 s \(no connection\); start it there with --mode=worker '
-                                      r'--address=c:1, or correct --devices\.$'):
+    with pytest.raises(
+            OSError,
+            match=r'^worker 1, c:1, does not answer within 0\.3 s \(no connection\); start it '
+                  r'there with --mode=worker --address=c:1, or correct --devices\.$'):
         devices.find('b:2222,c:1', 2, 0.3)
 
 
 def test_worker_that_accepts_and_hangs_does_not_answer():
-    with socket.create_server(('127.0.0.1', 0)) as one, pytest.raises(OSError, match='^no (answer|connection)$'):
+    with socket.create_server(('127.0.0.1', 0)) as one, pytest.raises(
+            OSError, match='^no (answer|connection)$'):
         client.ask(f'127.0.0.1:{one.getsockname()[1]}', timeout_s=0.5)
 
 
 def test_workers_on_loopback_and_elsewhere_do_not_go_together():
-    with pytest.raises(ValueError, match=r'workers on other machines cannot reach 127\.0\.0\.1:2222, .*; name its address in the network'):
+    with pytest.raises(ValueError, match=r'workers on other machines cannot reach '
+                                         r'127\.0\.0\.1:2222, .*; name its address in the network'):
         ports.own_address(['192.0.2.1:2222', '127.0.0.1:2222'])
 
 
@@ -120,21 +140,25 @@ def test_workers_on_loopback_and_elsewhere_do_not_go_together():
 
 def test_tf_config_names_workers_and_this_one(monkeypatch):
     cluster = {'chief': ['c:1'], 'worker': ['a:2222', 'b:2222']}
-    monkeypatch.setenv('TF_CONFIG', json.dumps({'cluster': cluster, 'task': {'type': 'worker', 'index': 1}}))
+    monkeypatch.setenv('TF_CONFIG',
+                       json.dumps({'cluster': cluster, 'task': {'type': 'worker', 'index': 1}}))
     assert addresses.workers_of('TF_CONFIG') == ['a:2222', 'b:2222']
     assert addresses.own_address('TF_CONFIG') == 'b:2222'
 
 
 def test_slurm_names_the_tasks_but_the_first(monkeypatch):
-    for name, value in {'PROCID': 2, 'STEP_NUM_TASKS': 3, 'STEP_NODELIST': 'node[1-2]', 'STEP_TASKS_PER_NODE': '2,1'}.items():
+    for name, value in {'PROCID': 2, 'STEP_NUM_TASKS': 3, 'STEP_NODELIST': 'node[1-2]',
+                        'STEP_TASKS_PER_NODE': '2,1'}.items():
         monkeypatch.setenv(f'SLURM_{name}', str(value))
     assert addresses.workers_of('slurm:3000') == ['node1:3001', 'node2:3000']
     assert addresses.own_address('slurm:3000') == 'node2:3000'
 
 
 @pytest.mark.parametrize('source, error', [
-    ('TF_CONFIG', r'TF_CONFIG cannot be used: the environment variable TF_CONFIG is not set, or has no "cluster"; name workers as host'),
-    ('slurm', r'slurm cannot be used: this process is not in a job step of Slurm with two or more tasks; name workers'),
+    ('TF_CONFIG', r'TF_CONFIG cannot be used: the environment variable TF_CONFIG is not set, or '
+                  r'has no "cluster"; name workers as host'),
+    ('slurm', r'slurm cannot be used: this process is not in a job step of Slurm with two or more '
+              r'tasks; name workers'),
     ('kubernetes:app=x', r'kubernetes:app=x cannot be used: .*; name workers'),
 ])
 def test_source_that_is_not_there_says_so(monkeypatch, source, error):
@@ -163,15 +187,18 @@ def test_server_takes_threads_devices_and_no_grappler():
     assert (config.intra_op_parallelism_threads, config.inter_op_parallelism_threads) == (2, 3)
     assert dict(config.device_count) == {'CPU': 3, 'GPU': 0}
     assert config.graph_options.rewrite_options.disable_meta_optimizer
-    assert not server.session_config('', use_graph_optimizer=True).graph_options.rewrite_options.disable_meta_optimizer
+    assert not server.session_config(
+        '', use_graph_optimizer=True).graph_options.rewrite_options.disable_meta_optimizer
     assert server.session_config('gpu:1-2').gpu_options.visible_device_list == '1,2'
-    with pytest.raises(ValueError, match=r'--devices=cpu:0 of a worker; write the devices that it has: cpu:4, gpu, or gpu:0-3\.'):
+    with pytest.raises(ValueError, match=r'--devices=cpu:0 of a worker; write the devices that it '
+                                         r'has: cpu:4, gpu, or gpu:0-3\.'):
         server.session_config('cpu:0')
 
 
 @pytest.mark.parametrize('devices', ['gpu', 'gpu:0', 'gpu:2-3'])
 def test_worker_without_the_gpus_that_it_is_to_have_is_refused(devices):
-    with pytest.raises(ValueError, match=rf'^--devices={devices}, but this machine has 0 GPUs that TensorFlow can use; name'):
+    with pytest.raises(ValueError, match=rf'^--devices={devices}, but this machine has 0 GPUs that '
+                                         rf'TensorFlow can use; name'):
         server.check_gpus(devices)
 
 
@@ -201,7 +228,9 @@ def test_address_that_is_taken_or_not_ours_is_one_sentence(monkeypatch):
     with socket.create_server(('127.0.0.1', 0)) as one:
         taken = f'127.0.0.1:{one.getsockname()[1]}'
         for address in (taken, '203.0.113.1:4000'):
-            with pytest.raises(OSError, match=rf'a worker cannot listen at {address}: .*; choose another --address\.'):
+            with pytest.raises(
+                    OSError,
+                    match=rf'a worker cannot listen at {address}: .*; choose another --address\.'):
                 server.serve(address, server.session_config(''), 60.)
 
 
@@ -213,7 +242,8 @@ def test_port_that_is_taken_at_another_address_is_one_sentence(monkeypatch, othe
     family = socket.AF_INET6 if ':' in other else socket.AF_INET
     with socket.create_server((other, 0), family=family) as one:
         address = f'127.0.0.2:{one.getsockname()[1]}'
-        why = (f'cannot listen at {address}: Address already in use at another address of this machine, and TensorFlow takes the port '
+        why = (f'cannot listen at {address}: Address already in use at another address of this '
+               f'machine, and TensorFlow takes the port '
                r'at all of them; choose another --address\.')
         with pytest.raises(OSError, match=f'^a worker {why}$'):
             server.serve(address, server.session_config(''), 60.)
@@ -253,6 +283,7 @@ def test_trainer_that_cannot_listen_leaves_workers_to_whom_they_serve(monkeypatc
     monkeypatch.setattr(client, 'ask', lambda *args: asked.append(args))
     with socket.create_server(('127.0.0.1', 0)) as one:
         address = f'127.0.0.1:{one.getsockname()[1]}'
-        with pytest.raises(OSError, match=f'^the trainer cannot listen at {address}: Address already in use; choose another --address'):
+        with pytest.raises(OSError, match=f'^the trainer cannot listen at {address}: Address '
+                                          f'already in use; choose another --address'):
             client.Connection(['127.0.0.1:1'], address, 0.)
     assert not asked

@@ -25,7 +25,8 @@ def undisturbed(tmp_path_factory):
     logdir = tmp_path_factory.mktemp('undisturbed')
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_setup, 'configure', lambda params: None)
-        assert trainer.main(['trainer', TINY, f'--logdir={logdir}', '--mode=train', f'--steps={STEPS}']) == 0
+        assert trainer.main(['trainer', TINY, f'--logdir={logdir}', '--mode=train',
+                             f'--steps={STEPS}']) == 0
     return checkpoint_of(logdir, STEPS)
 
 
@@ -46,11 +47,16 @@ def test_killed_worker_is_waited_for(tmp_path, undisturbed):
         one.wait_for_step(5)
         os.kill(made[1].server(), signal.SIGKILL)
         wait_until(lambda: 'starts again from there' in one.log())
-        with pytest.raises(OSError, match=rf'is in use by process {one.process.pid} on '), logdir_lock.hold(str(one.logdir)):
+        with pytest.raises(
+                OSError, match=rf'is in use by process {one.process.pid} on '), logdir_lock.hold(
+                str(one.logdir)):
             pass
         log = one.end()
-    assert re.search(rf'worker 1, {made[1].address}, .*; the last checkpoint is of step \d+: the trainer starts again from there', log) or \
-        re.search(r'the connection to a worker broke .*; the last checkpoint is of step \d+: the trainer starts again from there', log), log
+    assert re.search(rf'worker 1, {made[1].address}, .*; the last checkpoint is of step \d+: the '
+                     rf'trainer starts again from there',
+                     log) or re.search(r'the connection to a worker broke .*; the last checkpoint '
+                                       r'is of step \d+: the trainer starts again from there',
+                                       log), log
     assert_undisturbed(one.logdir, undisturbed)
 
 
@@ -61,12 +67,14 @@ def test_killed_trainer_goes_on_with_workers_that_begin_anew(tmp_path, undisturb
         servers = [w.server() for w in made]
         one.kill()
         log = start(tmp_path, [w.address for w in made]).end()
-        assert not {w.server() for w in made} & set(servers)   # or they would keep the weights of the first
+        # or they would keep the weights of the first
+        assert not {w.server() for w in made} & set(servers)
     assert re.search(r'going on after step \d+', log)
     assert_undisturbed(one.logdir, undisturbed)
 
 
-def test_workers_serve_the_trainer_that_came_last_and_the_one_before_says_which(tmp_path, undisturbed):
+def test_workers_serve_the_trainer_that_came_last_and_the_one_before_says_which(
+        tmp_path, undisturbed):
     """It took them back again and again, until both gave up: '10 starts have not come further'."""
     with workers(2) as made:
         addresses = [w.address for w in made]
@@ -76,9 +84,12 @@ def test_workers_serve_the_trainer_that_came_last_and_the_one_before_says_which(
         _, err = before.process.communicate(timeout=400)
         one.end()
     assert before.process.returncode == 1
-    assert re.search(rf'^trainer: worker [01], 127\.0\.0\.1:\d+, was taken by process {one.process.pid} on \S+ since [\d: -]+, '
-                     rf'--logdir={re.escape(str(one.logdir))}; wait for the end of that one or stop it, or name other workers in '
-                     r'--devices: the same command goes on from the last checkpoint\.$', err, re.MULTILINE), err
+    assert re.search(rf'^trainer: worker [01], 127\.0\.0\.1:\d+, was taken by process '
+                     rf'{one.process.pid} on \S+ since [\d: -]+, '
+                     rf'--logdir={re.escape(str(one.logdir))}; wait for the end of that one or '
+                     rf'stop it, or name other workers in '
+                     r'--devices: the same command goes on from the last checkpoint\.$',
+                     err, re.MULTILINE), err
     assert_undisturbed(one.logdir, undisturbed)
 
 
@@ -91,9 +102,11 @@ def test_hung_worker_is_found_by_the_step_time_limit(tmp_path, undisturbed):
         wait_until(lambda: 'starts again from there' in one.log())
         os.kill(server, signal.SIGKILL)
         log = one.end()
-    assert re.search(rf'^(step|the checkpoint of step) \d+ took longer than train\.step_timeout_s=3: worker 0, {made[0].address}, '
-                     r'does not answer \(no answer\); the last checkpoint is of step \d+: the trainer starts again from there$', log,
-                     re.MULTILINE), log
+    assert re.search(rf'^(step|the checkpoint of step) \d+ took longer than '
+                     rf'train\.step_timeout_s=3: worker 0, {made[0].address}, '
+                     r'does not answer \(no answer\); the last checkpoint is of step \d+: the '
+                     r'trainer starts again from there$',
+                     log, re.MULTILINE), log
     assert_undisturbed(one.logdir, undisturbed)
 
 
@@ -138,7 +151,8 @@ def given_up(tmp_path_factory):
     with workers(2) as (left, lost):
         for worker in (left, lost):
             worker.wait()   # on a machine that has much to do, three seconds may be too few
-        one = start(tmp_path_factory.mktemp('given_up'), [left.address, lost.address], '--set=train.worker_timeout_s=3')
+        one = start(tmp_path_factory.mktemp('given_up'), [left.address, lost.address],
+                    '--set=train.worker_timeout_s=3')
         one.wait_for_step(5)
         lost.stop()
         one.end(1)
@@ -148,9 +162,11 @@ def given_up(tmp_path_factory):
 def test_worker_that_never_comes_back_ends_the_wait(given_up):
     _, lost, one = given_up
     _, err = one.process.communicate()
-    said = [line for line in err.splitlines() if line.startswith('trainer: ')]   # TensorFlow may say more
-    assert said == [f'trainer: worker 1, {lost.address}, does not answer within 3 s (no connection); start it there with --mode=worker '
-                    f'--address={lost.address}, or correct --devices.']
+    # TensorFlow may say more
+    said = [line for line in err.splitlines() if line.startswith('trainer: ')]
+    assert said == [
+        f'trainer: worker 1, {lost.address}, does not answer within 3 s (no connection); start it '
+        f'there with --mode=worker --address={lost.address}, or correct --devices.']
 
 
 def test_training_goes_on_with_the_worker_that_is_left(given_up, undisturbed):
@@ -170,8 +186,10 @@ def test_sigterm_ends_the_wait_for_a_lost_worker(tmp_path, undisturbed):
         wait_until(lambda: 'starts again from there' in one.log())
         one.process.terminate()
         log = one.end(143)
-        assert re.search(r'^SIGTERM: stopped; (it was waiting for workers|.*); the last checkpoint is of step \d+, and no newer one can be '
-                         r'written: the same command goes on from there$', log, re.MULTILINE), log
+        assert re.search(
+            r'^SIGTERM: stopped; (it was waiting for workers|.*); the last checkpoint is of step '
+            r'\d+, and no newer one can be written: the same command goes on from there$',
+            log, re.MULTILINE), log
         made[1] = Worker(made[1].address)
         log = start(tmp_path, [w.address for w in made]).end()
     assert re.search(r'going on after step \d+', log)
@@ -185,8 +203,10 @@ def test_sigterm_while_a_step_waits_for_a_hung_worker_is_not_forgotten(tmp_path)
         os.kill(made[0].server(), signal.SIGSTOP)
         one.process.terminate()
         log = one.end(143)
-    assert re.search(rf'^SIGTERM: stopped; .*: worker 0, {made[0].address}, does not answer \(no answer\); there is no checkpoint yet, and '
-                     r'no newer one can be written: the same command goes on from there$', log, re.MULTILINE), log
+    assert re.search(rf'^SIGTERM: stopped; .*: worker 0, {made[0].address}, does not answer \(no '
+                     rf'answer\); there is no checkpoint yet, and '
+                     r'no newer one can be written: the same command goes on from there$',
+                     log, re.MULTILINE), log
 
 
 # Evaluation and decoding.
@@ -210,20 +230,22 @@ def evaluated(tmp_path_factory):
 def test_worker_lost_in_an_evaluation_of_a_training(tmp_path, evaluated):
     marker = tmp_path / 'evaluating'
     with workers(2) as made:
-        one = Trainer(tmp_path / 'log', [w.address for w in made], '--steps=4', f'--set=eval_inputs.test.marker={marker}', model=SLOW,
-                      mode='train_and_eval')
+        one = Trainer(tmp_path / 'log', [w.address for w in made], '--steps=4',
+                      f'--set=eval_inputs.test.marker={marker}', model=SLOW, mode='train_and_eval')
         lose_worker_at(marker, made[1])
         log = one.end()
     assert 'the last checkpoint is of step 4: the trainer starts again from there' in log
     assert 'going on after step 4' in log
-    assert (one.logdir / 'evaluations.jsonl').read_text() == (evaluated / 'evaluations.jsonl').read_text()
+    assert ((one.logdir / 'evaluations.jsonl').read_text()
+            == (evaluated / 'evaluations.jsonl').read_text())
 
 
 def test_worker_lost_in_mode_eval(evaluated, tmp_path):
     marker = tmp_path / 'evaluating'
     before = (evaluated / 'train.log').read_text()
     with workers(2) as made:
-        one = Trainer(evaluated, [w.address for w in made], f'--set=eval_inputs.test.marker={marker}', model=SLOW, mode='eval')
+        one = Trainer(evaluated, [w.address for w in made],
+                      f'--set=eval_inputs.test.marker={marker}', model=SLOW, mode='eval')
         lose_worker_at(marker, made[0])
         out, err = one.process.communicate(timeout=400)
     assert one.process.returncode == 0, err
@@ -237,7 +259,8 @@ def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_pat
     marker = tmp_path / 'decoding'
     lines = ''.join(f'{number}\n' for number in range(500))
     with workers(2) as made:
-        one = Trainer(evaluated, [w.address for w in made], f'--set=task.marker={marker}', model=SLOW, mode='decode', stdin=lines)
+        one = Trainer(evaluated, [w.address for w in made], f'--set=task.marker={marker}',
+                      model=SLOW, mode='decode', stdin=lines)
         lose_worker_at(marker, made[0])
         out, err = one.process.communicate(timeout=400)
     assert one.process.returncode == 0, err
@@ -253,9 +276,11 @@ def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_pat
 # Replicas.
 
 @pytest.mark.parametrize('num_workers, devices', [(2, 'cpu:2'), (4, '')])
-def test_replicas_on_workers_have_the_bits_of_one_process(tmp_path, monkeypatch, num_workers, devices):
+def test_replicas_on_workers_have_the_bits_of_one_process(
+        tmp_path, monkeypatch, num_workers, devices):
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
-    flags = ['--steps=12', '--mode=train', '--set=pipeline.num_replicas=2', '--set=train.check_replicas_every_steps=6']
+    flags = ['--steps=12', '--mode=train', '--set=pipeline.num_replicas=2',
+             '--set=train.check_replicas_every_steps=6']
     assert trainer.main(['trainer', TINY, f'--logdir={tmp_path}/whole', *flags]) == 0
     with workers(num_workers, devices) as made:
         one = Trainer(tmp_path / 'log', [w.address for w in made], *flags)

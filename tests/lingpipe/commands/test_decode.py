@@ -19,14 +19,16 @@ def decode_as_it_is(path: str, lines: list[str], monkeypatch: pytest.MonkeyPatch
     """Decoding by a problem that changes nothing."""
     problem = types.SimpleNamespace(decode=lambda program, lines, facts: lines)
     params: Any = types.SimpleNamespace(instantiate=lambda: types.SimpleNamespace(task=problem))
-    monkeypatch.setattr(logdir, 'restored', lambda experiment, directory, devices: (None, {'step': 1}))
+    monkeypatch.setattr(logdir, 'restored',
+                        lambda experiment, directory, devices: (None, {'step': 1}))
     return decode_at(THIS_PROCESS, params, RunOptions('decode', decode_output=path), lines)
 
 
 def test_results_that_cannot_be_written_are_found_before_anything_is_decoded(tmp_path: Any) -> None:
     params: Any = None   # nothing is made of them
     for path in (f'{tmp_path}/nowhere/out', str(tmp_path)):
-        with pytest.raises(OSError, match=rf'{path} cannot be written: .*; correct --decode_output'):
+        with pytest.raises(OSError,
+                           match=rf'{path} cannot be written: .*; correct --decode_output'):
             decode_at(THIS_PROCESS, params, RunOptions('decode', decode_output=path), ['a'])
     assert os.listdir(tmp_path) == []
 

@@ -107,10 +107,12 @@ def refuses(message: str, error: type[Exception] = ParamsError):
 # Types.
 
 @pytest.mark.parametrize('path, given_value, stored', [
-    ('lr', 3, 3.0), ('lr', np.float32(0.5), 0.5), ('steps', np.int64(7), 7), ('is_fast', np.True_, True), ('name', np.str_('n'), 'n'),
-    ('shape', [1, 2], (1, 2.0)), ('shape', None, None), ('reads', {'z': 1, 'a': 2}, {'a': 2.0, 'z': 1.0}),
-    ('mode', 3, 3), ('mode', '3', '3'), ('mode', [3], (3,)), ('lr', math.inf, math.inf), ('head.activation', 'relu', 'relu'),
-    ('head', Wide.Params(units=1), Wide.Params(units=1)), ('layers', [Narrow.Params()], (Narrow.Params(),)),
+    ('lr', 3, 3.0), ('lr', np.float32(0.5), 0.5), ('steps', np.int64(7), 7),
+    ('is_fast', np.True_, True), ('name', np.str_('n'), 'n'), ('shape', [1, 2], (1, 2.0)),
+    ('shape', None, None), ('reads', {'z': 1, 'a': 2}, {'a': 2.0, 'z': 1.0}), ('mode', 3, 3),
+    ('mode', '3', '3'), ('mode', [3], (3,)), ('lr', math.inf, math.inf),
+    ('head.activation', 'relu', 'relu'), ('head', Wide.Params(units=1), Wide.Params(units=1)),
+    ('layers', [Narrow.Params()], (Narrow.Params(),)),
 ])
 def test_values_of_the_right_kind_are_stored_as_the_field_s_type(path, given_value, stored):
     p = Task.Params()
@@ -125,16 +127,23 @@ def test_values_of_the_right_kind_are_stored_as_the_field_s_type(path, given_val
     ('task.is_fast', 1, 'task.is_fast=1 is of type int, not bool; give a value of type bool'),
     ('task.lr', 'fast', "task.lr='fast' is of type str, not float; give a value of type float"),
     ('task.name', None, 'task.name=None is of type None, not str; give a value of type str'),
-    ('task.shape', (1, 'b'), "task.shape[1]='b' is of type str, not float; give a value of type float"),
-    ('task.shape', (1, 2, 3), 'task.shape=(1, 2, 3) is of type tuple, not tuple[int, float]; give a value of type tuple[int, float]'),
-    ('task.reads', {'x': 'y'}, "task.reads.x='y' is of type str, not float; give a value of type float"),
-    ('task.reads', {1: 2.0}, 'task.reads={1: 2.0} is of type dict, not dict[str, float]; give a value of type dict[str, float]'),
-    ('task.mode', 0.5, 'task.mode=0.5 is of type float, not int | str | tuple[int, ...]; '
-                       'give a value of type int | str | tuple[int, ...]'),
-    ('task.layers[1].activation', 'rulu', 'task.layers[1].activation=\'rulu\' is not one of "relu", "gelu"; did you mean \'relu\'?'),
-    ('task.head', Task.Inner.Params(), 'task.head=Task.Inner.Params() is of type Task.Inner.Params, not Dense.Params; '
-                                       'give a value of type Dense.Params'),
-    ('task.head', Dense, 'task.head=Dense is a class, not a value of type Dense.Params; make an object of its Params with ()'),
+    ('task.shape', (1, 'b'),
+     "task.shape[1]='b' is of type str, not float; give a value of type float"),
+    ('task.shape', (1, 2, 3), 'task.shape=(1, 2, 3) is of type tuple, not tuple[int, float]; give '
+                              'a value of type tuple[int, float]'),
+    ('task.reads', {'x': 'y'},
+     "task.reads.x='y' is of type str, not float; give a value of type float"),
+    ('task.reads', {1: 2.0}, 'task.reads={1: 2.0} is of type dict, not dict[str, float]; give a '
+                             'value of type dict[str, float]'),
+    ('task.mode', 0.5, 'task.mode=0.5 is of type float, not int | str | tuple[int, ...]; give a '
+                       'value of type int | str | tuple[int, ...]'),
+    ('task.layers[1].activation', 'rulu',
+     'task.layers[1].activation=\'rulu\' is not one of "relu", "gelu"; did you mean \'relu\'?'),
+    ('task.head', Task.Inner.Params(),
+     'task.head=Task.Inner.Params() is of type Task.Inner.Params, not Dense.Params; give a value '
+     'of type Dense.Params'),
+    ('task.head', Dense, 'task.head=Dense is a class, not a value of type Dense.Params; make an '
+                         'object of its Params with ()'),
 ])
 def test_a_wrong_type_is_an_error_that_names_the_whole_path(path, value, message):
     p = experiment()
@@ -152,13 +161,18 @@ def test_an_annotation_that_names_nothing_is_an_error_that_says_where_to_define_
 
 @pytest.mark.parametrize('annotation', [list, dict, object, dict[int, str], bytes, Dense])
 def test_a_type_that_params_cannot_hold_is_refused_at_first_use(annotation):
-    made = type('Made', (Params,), {'__annotations__': {'x': annotation}, 'x': field(None, 'x'), '__module__': __name__})
-    with pytest.raises(ParamsError, match=r'^Made.x has the type .*, which Params cannot hold; use bool, int, float, str'):
+    made = type('Made', (Params,),
+                {'__annotations__': {'x': annotation}, 'x': field(None, 'x'),
+                 '__module__': __name__})
+    with pytest.raises(
+            ParamsError,
+            match=r'^Made.x has the type .*, which Params cannot hold; use bool, int, float, str'):
         made()
 
 
 def test_a_default_of_the_wrong_type_is_refused_at_first_use():
-    made = type('Made', (Params,), {'__annotations__': {'x': int}, 'x': field('a', 'x'), '__module__': __name__})
+    made = type('Made', (Params,),
+                {'__annotations__': {'x': int}, 'x': field('a', 'x'), '__module__': __name__})
     with refuses("Made.x='a' is of type str, not int; give a value of type int"):
         made()
 
@@ -201,7 +215,8 @@ class Bounded(Params):
     ('weights', {'x': math.inf}, 'layers[1].weights.x=inf is not finite; use more than 0'),
     ('shift', -math.inf, 'layers[1].shift=-inf is not finite; use a finite number'),
     ('shift', math.nan, 'layers[1].shift=nan is not a number; use a finite number'),
-    ('seed', 2 ** 63, 'layers[1].seed=9223372036854775808 is too large for 64 bits; use -2^63 or more and less than 2^63'),
+    ('seed', 2 ** 63, 'layers[1].seed=9223372036854775808 is too large for 64 bits; use -2^63 or '
+                      'more and less than 2^63'),
     ('limit', math.nan, 'layers[1].limit=nan is not a number; use 0 or more'),
 ])
 def test_a_number_out_of_its_field_s_bounds_is_refused_with_its_path(path, value, message):
@@ -210,8 +225,10 @@ def test_a_number_out_of_its_field_s_bounds_is_refused_with_its_path(path, value
 
 
 def test_numbers_at_closed_bounds_none_and_allowed_infinities_are_accepted():
-    p = Limits(count=1, rate=0, share=1, size=(1, 9), weights={'x': 1e-300}, seed=-2 ** 63, limit=math.inf)
-    assert (p.count, p.rate, p.share, p.size, p.seed, p.limit) == (1, 0., 1., (1, 9), -2 ** 63, math.inf)
+    p = Limits(count=1, rate=0, share=1, size=(1, 9), weights={'x': 1e-300}, seed=-2 ** 63,
+               limit=math.inf)
+    assert (p.count, p.rate, p.share, p.size, p.seed, p.limit) == (
+        1, 0., 1., (1, 9), -2 ** 63, math.inf)
     assert Limits(share=1).set(share=None).share is None
 
 
@@ -232,11 +249,15 @@ def test_a_subclass_keeps_inherited_bounds_unless_it_names_others():
 
 @pytest.mark.parametrize('annotation, declared, message', [
     (int, field(0, 'x', least=1), 'Made.x=0 is below 1; use 1 or more'),
-    (tuple[float, ...], field((1., math.nan), 'x'), 'Made.x[1]=nan is not a number; use a finite number'),
-    (str, field('', 'x', least=1), 'Made.x has bounds, but no number in its type str; leave the bounds out'),
+    (tuple[float, ...], field((1., math.nan), 'x'),
+     'Made.x[1]=nan is not a number; use a finite number'),
+    (str, field('', 'x', least=1),
+     'Made.x has bounds, but no number in its type str; leave the bounds out'),
 ])
-def test_a_default_out_of_bounds_and_bounds_of_no_number_are_refused_at_first_use(annotation, declared, message):
-    made = type('Made', (Params,), {'__annotations__': {'x': annotation}, 'x': declared, '__module__': __name__})
+def test_a_default_out_of_bounds_and_bounds_of_no_number_are_refused_at_first_use(
+        annotation, declared, message):
+    made = type('Made', (Params,),
+                {'__annotations__': {'x': annotation}, 'x': declared, '__module__': __name__})
     with refuses(message):
         made()
 
@@ -255,12 +276,16 @@ def test_a_subclass_can_change_a_default_alone():
 
 
 @pytest.mark.parametrize('body, message', [
-    ({'__annotations__': {'x': 'int'}, 'x': 3}, "Made.x is no field; write x: int = field(default, 'description')"),
-    ({'units': 3}, 'Made.units would hide an inherited field; write units = field(...) or rename it'),
-    ({'__annotations__': {'copy': 'int'}, 'copy': field(3, 'x')}, 'Made.copy cannot be a field: the name is taken or private; rename it'),
-    ({'x': field(3, 'x')}, "Made.x lacks a type or a description; write x: type = field(default, 'description')"),
-    ({'__annotations__': {'x': 'int'}, 'x': field(3)}, "Made.x lacks a type or a description; "
-                                                       "write x: type = field(default, 'description')"),
+    ({'__annotations__': {'x': 'int'}, 'x': 3},
+     "Made.x is no field; write x: int = field(default, 'description')"),
+    ({'units': 3},
+     'Made.units would hide an inherited field; write units = field(...) or rename it'),
+    ({'__annotations__': {'copy': 'int'}, 'copy': field(3, 'x')},
+     'Made.copy cannot be a field: the name is taken or private; rename it'),
+    ({'x': field(3, 'x')},
+     "Made.x lacks a type or a description; write x: type = field(default, 'description')"),
+    ({'__annotations__': {'x': 'int'}, 'x': field(3)},
+     "Made.x lacks a type or a description; write x: type = field(default, 'description')"),
 ])
 def test_a_field_that_could_not_work_is_refused_when_its_class_is_defined(body, message):
     with refuses(message):
@@ -269,7 +294,8 @@ def test_a_field_that_could_not_work_is_refused_when_its_class_is_defined(body, 
 
 def test_params_that_do_not_extend_the_base_s_are_refused():
     with refuses('Task.Params does not extend Dense.Params; write class Params(Dense.Params)'):
-        type('Bad', (Dense,), {'Params': type('Params', (Configurable.Params,), {'__qualname__': 'Task.Params'})})
+        type('Bad', (Dense,),
+             {'Params': type('Params', (Configurable.Params,), {'__qualname__': 'Task.Params'})})
 
 
 def test_defaults_are_not_shared():
@@ -289,29 +315,39 @@ def test_defaults_are_not_shared():
     lambda p: p.override('task.layers[1].unit', '3'),
 ])
 def test_a_wrong_name_suggests_the_right_one(use):
-    with refuses("task.layers[1].unit does not exist: Wide.Params has no field 'unit'; did you mean 'units'?", UnknownParamError):
+    with refuses("task.layers[1].unit does not exist: Wide.Params has no field 'unit'; did you "
+                 "mean 'units'?",
+                 UnknownParamError):
         use(experiment())
 
 
 def test_a_wrong_keyword_suggests_the_right_one():
-    with refuses("actvation does not exist: Dense.Params has no field 'actvation'; did you mean 'activation'?", UnknownParamError):
+    with refuses("actvation does not exist: Dense.Params has no field 'actvation'; did you mean "
+                 "'activation'?",
+                 UnknownParamError):
         Dense.Params(actvation='relu')  # type: ignore[call-arg]
 
 
 def test_a_name_like_no_other_gets_the_whole_list():
-    with refuses("qqq does not exist: Dense.Params has no field 'qqq'; it has units, activation", UnknownParamError):
+    with refuses("qqq does not exist: Dense.Params has no field 'qqq'; it has units, activation",
+                 UnknownParamError):
         Dense.Params()['qqq']
 
 
 @pytest.mark.parametrize('path, message', [
-    ('task.layers[2].units', 'task.layers[2] does not exist: task.layers is a tuple of 2 items; use [0] to [1]'),
-    ('task.layers.x', 'task.layers.x does not exist: task.layers is a tuple of 2 items; use [0] to [1]'),
+    ('task.layers[2].units',
+     'task.layers[2] does not exist: task.layers is a tuple of 2 items; use [0] to [1]'),
+    ('task.layers.x',
+     'task.layers.x does not exist: task.layers is a tuple of 2 items; use [0] to [1]'),
     ('task.reads.y', 'task.reads.y does not exist: task.reads is a dict; it has a.b "c"\n, x'),
-    ('task.lr.x', 'task.lr.x does not exist: task.lr is 0.5, which has no parts; set task.lr itself'),
-    ('task[0]', "task[0] does not exist: Task.Params has no field 0; it has layers, lr, steps, is_fast, name, shape, reads, mode, "
+    ('task.lr.x',
+     'task.lr.x does not exist: task.lr is 0.5, which has no parts; set task.lr itself'),
+    ('task[0]', "task[0] does not exist: Task.Params has no field 0; it has layers, lr, steps, "
+                "is_fast, name, shape, reads, mode, "
                 'inner, head, towers'),
     ('task..lr', "'task..lr' is not a path of Params; write one like task.layers[0].units"),
-    ('task.layers[-1]', "'task.layers[-1]' is not a path of Params; write one like task.layers[0].units"),
+    ('task.layers[-1]',
+     "'task.layers[-1]' is not a path of Params; write one like task.layers[0].units"),
 ])
 def test_a_wrong_path_says_where_it_stops(path, message):
     with refuses(message):
@@ -327,7 +363,8 @@ def test_paths_read_and_write_through_tuples_and_dicts():
     p['task.towers.left'] = Dense.Params(units=1)
     p['task.towers.left.units'] = 5
     assert p['task.layers[1].units'] == 4 and p.task.layers[0] is kept and p[''] is p
-    assert p.task.reads == {'a.b "c"\n': 2.0, 'x': 1.0, 'y': 3.0} and p['task.reads["a.b \\"c\\"\\n"]'] == 2.0
+    assert (p.task.reads == {'a.b "c"\n': 2.0, 'x': 1.0, 'y': 3.0}
+            and p['task.reads["a.b \\"c\\"\\n"]'] == 2.0)
     assert p.task.towers['left'].units == 5 and path_of(p.task.towers['left']) == 'task.towers.left'
     assert 'task.lr' in p and 'task.rl' not in p
 
@@ -335,14 +372,18 @@ def test_paths_read_and_write_through_tuples_and_dicts():
 # Overrides.
 
 @pytest.mark.parametrize('path, text, value', [
-    ('lr', '0.1', 0.1), ('lr', '1', 1.0), ('lr', '-inf', -math.inf), ('steps', ' 12 ', 12), ('is_fast', 'true', True),
-    ('is_fast', 'False', False), ('shape', 'none', None), ('shape', '1,2', (1, 2.0)), ('shape', '(1, 2)', (1, 2.0)),
-    ('shape', '[1, 2,]', (1, 2.0)), ('name', 'a, b: [c', 'a, b: [c'), ('name', '"a \\"b\\""', 'a "b"'),
-    ('name', "'it\\'s \"so\"'", 'it\'s "so"'),
-    ('name', "it's", "it's"), ('name', '', ''), ('name', 'none', 'none'), ('mode', '3', 3), ('mode', '"3"', '3'), ('mode', '1,2', (1, 2)),
-    ('mode', 'max', 'max'), ('reads', '{"x": 1, \'y\': 2, z: nan}', {'x': 1.0, 'y': 2.0, 'z': math.nan}), ('reads', '{}', {}),
-    ('reads.x', '4', 4.0), ('head.activation', 'gelu', 'gelu'), ('head.activation', 'None', None), ('head.units', 'REQUIRED', REQUIRED),
-    ('head', f'{HERE}:Narrow', Narrow.Params()), ('inner', f'{HERE}:Task.Inner', Task.Inner.Params()),
+    ('lr', '0.1', 0.1), ('lr', '1', 1.0), ('lr', '-inf', -math.inf), ('steps', ' 12 ', 12),
+    ('is_fast', 'true', True), ('is_fast', 'False', False), ('shape', 'none', None),
+    ('shape', '1,2', (1, 2.0)), ('shape', '(1, 2)', (1, 2.0)), ('shape', '[1, 2,]', (1, 2.0)),
+    ('name', 'a, b: [c', 'a, b: [c'), ('name', '"a \\"b\\""', 'a "b"'),
+    ('name', "'it\\'s \"so\"'", 'it\'s "so"'), ('name', "it's", "it's"), ('name', '', ''),
+    ('name', 'none', 'none'), ('mode', '3', 3), ('mode', '"3"', '3'), ('mode', '1,2', (1, 2)),
+    ('mode', 'max', 'max'),
+    ('reads', '{"x": 1, \'y\': 2, z: nan}', {'x': 1.0, 'y': 2.0, 'z': math.nan}),
+    ('reads', '{}', {}), ('reads.x', '4', 4.0), ('head.activation', 'gelu', 'gelu'),
+    ('head.activation', 'None', None), ('head.units', 'REQUIRED', REQUIRED),
+    ('head', f'{HERE}:Narrow', Narrow.Params()),
+    ('inner', f'{HERE}:Task.Inner', Task.Inner.Params()),
     ('layers', f'[{HERE}:Narrow, {HERE}:Wide]', (Narrow.Params(), Wide.Params())),
 ])
 def test_overrides_are_read_by_the_field_s_type(path, text, value):
@@ -354,16 +395,23 @@ def test_overrides_are_read_by_the_field_s_type(path, text, value):
     ('task.steps', '"3"', "task.steps='3' is of type str, not int; give a value of type int"),
     ('task.is_fast', '1', 'task.is_fast=1 is not of type bool; give a value of type bool'),
     ('task.shape', '1,x', 'task.shape[1]=x is not of type float; give a value of type float'),
-    ('task.shape', '[1, 2', "task.shape: '[1, 2' lacks ',' or ']' at character 5; close its brackets and quotes"),
-    ('task.reads', '{"a": 1, "a": 2}', 'task.reads: \'{"a": 1, "a": 2}\' has the key \'a\' twice; keep one'),
+    ('task.shape', '[1, 2',
+     "task.shape: '[1, 2' lacks ',' or ']' at character 5; close its brackets and quotes"),
+    ('task.reads', '{"a": 1, "a": 2}',
+     'task.reads: \'{"a": 1, "a": 2}\' has the key \'a\' twice; keep one'),
     ('task.name', '"a', 'task.name="a is not of type str; give a value of type str'),
-    ('task.head', 'Narrow', "task.head: 'Narrow' is not the name of a class; write package.module:Class"),
-    ('task.head', 'no_such_module:A', "task.head: the module of no_such_module:A cannot be imported: ModuleNotFoundError: "
-                                      "No module named 'no_such_module'; correct its name, or put it on the path"),
-    ('task.head', f'{HERE}:Narow', f"task.head: {HERE}:Narow is no Configurable and no Params; did you mean 'Narrow'?"),
-    ('task.head', 'os:system', 'task.head: os:system is no Configurable and no Params; its module has none'),
-    ('task.head', f'{HERE}:Task.Inner', 'task.head=Task.Inner.Params() is of type Task.Inner.Params, not Dense.Params; '
-                                        'give a value of type Dense.Params'),
+    ('task.head', 'Narrow',
+     "task.head: 'Narrow' is not the name of a class; write package.module:Class"),
+    ('task.head', 'no_such_module:A',
+     "task.head: the module of no_such_module:A cannot be imported: ModuleNotFoundError: No module "
+     "named 'no_such_module'; correct its name, or put it on the path"),
+    ('task.head', f'{HERE}:Narow',
+     f"task.head: {HERE}:Narow is no Configurable and no Params; did you mean 'Narrow'?"),
+    ('task.head', 'os:system',
+     'task.head: os:system is no Configurable and no Params; its module has none'),
+    ('task.head', f'{HERE}:Task.Inner',
+     'task.head=Task.Inner.Params() is of type Task.Inner.Params, not Dense.Params; give a value '
+     'of type Dense.Params'),
 ])
 def test_a_wrong_override_names_the_whole_path(path, text, message):
     with refuses(message):
@@ -371,20 +419,26 @@ def test_a_wrong_override_names_the_whole_path(path, text, message):
 
 
 @pytest.mark.parametrize('text, message', [
-    ('[1, 2] 3', "mode: '[1, 2] 3' goes on after its value, with ' 3'; quote it if it is one string"),
+    ('[1, 2] 3',
+     "mode: '[1, 2] 3' goes on after its value, with ' 3'; quote it if it is one string"),
     ('[1,, 2]', "mode: '[1,, 2]' lacks a value at character 3; write one"),
     ('[[1], [2', "mode: '[[1], [2' lacks ',' or ']' at character 8; close its brackets and quotes"),
     ('{a 1}', "mode: '{a 1}' lacks ':' at character 4; close its brackets and quotes"),
-    ('{[1]: 2}', "mode: '{[1]: 2}' nests too deep, or has a list for a key, at character 1; simplify it"),
+    ('{[1]: 2}',
+     "mode: '{[1]: 2}' nests too deep, or has a list for a key, at character 1; simplify it"),
 ])
 def test_brackets_that_hold_no_value_are_refused_with_their_place(text, message):
-    task = type('Made', (Params,), {'__annotations__': {'mode': tuple[int, ...]}, 'mode': field((), 'x'), '__module__': __name__})
+    task = type('Made', (Params,),
+                {'__annotations__': {'mode': tuple[int, ...]}, 'mode': field((), 'x'),
+                 '__module__': __name__})
     with refuses(message):
         task().override('mode', text)
 
 
 def test_an_apostrophe_in_a_word_opens_no_string():
-    made = type('Made', (Params,), {'__annotations__': {'x': tuple[str, ...]}, 'x': field((), 'x'), '__module__': __name__})
+    made = type('Made', (Params,),
+                {'__annotations__': {'x': tuple[str, ...]}, 'x': field((), 'x'),
+                 '__module__': __name__})
     assert made().override('x', "it's, that's, 'a, b'").x == ("it's", "that's", 'a, b')
 
 
@@ -415,7 +469,10 @@ def test_an_object_has_checked_frozen_params_of_its_own():
     p = Task.Params(steps=3)
     task = p.instantiate()
     p.steps = 4
-    assert task.params.steps == 3 and task.params.is_frozen and task.params.head.is_frozen and not p.is_frozen
+    assert (task.params.steps == 3
+            and task.params.is_frozen
+            and task.params.head.is_frozen
+            and not p.is_frozen)
 
 
 @pytest.mark.parametrize('write, path', [
@@ -425,13 +482,15 @@ def test_an_object_has_checked_frozen_params_of_its_own():
 ])
 def test_a_write_after_freeze_is_refused(write, path):
     p = experiment().freeze()
-    with refuses(f'{path} cannot be set: these Params are frozen, as they belong to an object made from them; '
+    with refuses(f'{path} cannot be set: these Params are frozen, as they belong to an object made '
+                 f'from them; '
                  'change a .copy() and make another'):
         write(p)
 
 
 def test_a_dict_is_changed_by_path_only():
-    with refuses("a dict in Params is read-only; set an entry by its path, p['field.key'] = value, or assign a new dict to the field"):
+    with refuses("a dict in Params is read-only; set an entry by its path, p['field.key'] = value, "
+                 "or assign a new dict to the field"):
         Task.Params(reads={'x': 1.0}).reads['x'] = 'y'  # type: ignore[assignment]
 
 
@@ -454,7 +513,8 @@ def test_params_with_a_place_are_copied_when_assigned_elsewhere():
     p = experiment()
     p.task.head = p.task.layers[0]
     p.task.head.units = 77
-    assert p.task.layers[0].units == 8 and path_of(p.task.head) == 'task.head' and path_of(p.task.layers[0]) == 'task.layers[0]'
+    assert p.task.layers[0].units == 8 and path_of(p.task.head) == 'task.head' and path_of(
+        p.task.layers[0]) == 'task.layers[0]'
 
 
 def test_one_object_twice_in_a_tuple_becomes_two():
@@ -496,8 +556,8 @@ def test_all_missing_required_fields_are_listed():
     p = experiment()
     p.task.head = Dense.Params()
     p.task.layers = (Dense.Params(), Narrow.Params(), Wide.Params())
-    with refuses(f'task.layers[0].units, task.layers[2].units, task.head.units: REQUIRED and not set, '
-                 f'so {HERE}:Experiment cannot be made; set them first'):
+    with refuses(f'task.layers[0].units, task.layers[2].units, task.head.units: REQUIRED and not '
+                 f'set, so {HERE}:Experiment cannot be made; set them first'):
         p.instantiate()
 
 
@@ -525,7 +585,8 @@ def test_an_object_refuses_the_params_of_another():
 
 def test_params_without_a_configurable_make_nothing():
     made = type('Made', (Params,), {})
-    with refuses('Made makes no object: Made belongs to no Configurable; define it as the class Params inside one'):
+    with refuses('Made makes no object: Made belongs to no Configurable; define it as the class '
+                 'Params inside one'):
         made().instantiate()
 
 
@@ -573,36 +634,47 @@ int64s = st.integers(-2 ** 63, 2 ** 63 - 1)
 scalars = st.one_of(int64s, st.text())
 tasks = st.builds(
     Task.Params, lr=st.floats(), steps=int64s, is_fast=st.booleans(), name=st.text(),
-    shape=st.none() | st.tuples(int64s, st.floats()), reads=st.dictionaries(st.text(), st.floats(), max_size=3),
+    shape=st.none() | st.tuples(int64s, st.floats()),
+    reads=st.dictionaries(st.text(), st.floats(), max_size=3),
     mode=scalars | st.lists(int64s, max_size=3),
     head=st.builds(Dense.Params, units=int64s | st.just(REQUIRED)) | st.just(Narrow.Params()),
-    layers=st.lists(st.just(Wide.Params()), max_size=2), towers=st.dictionaries(st.text(), st.builds(Narrow.Params), max_size=2))
+    layers=st.lists(st.just(Wide.Params()), max_size=2),
+    towers=st.dictionaries(st.text(), st.builds(Narrow.Params), max_size=2))
 
 
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(tasks)
-@example(Task.Params(name='a\nb\r\u2028"\'#: \\ \x00', lr=math.nan, reads={'': -math.inf, 'a]b': -0.0}))
+@example(Task.Params(name='a\nb\r\u2028"\'#: \\ \x00', lr=math.nan,
+                     reads={'': -math.inf, 'a]b': -0.0}))
 def test_every_value_survives_its_text(p):
     again = Params.from_text(p.to_text())
     assert again == p and again.to_text() == p.to_text()
 
 
 @pytest.mark.parametrize('old, new, message', [
-    ('task.steps', 'task.stps', "line 10: task.stps does not exist: Task.Params has no field 'stps'; did you mean 'steps'?"),
-    ('task.lr : 0.5', 'task.lr : fast', 'line 9: task.lr=fast is not of type float; give a value of type float'),
-    ('task.lr : 0.5', 'task.lr 0.5', "line 9: 'task.lr 0.5' is not a line of Params; write path : value"),
-    ('task.lr : 0.5', 'extra : none', 'line 22: extra is here a second time, after line 9; keep one of them'),
-    ('task.name : "task"', 'task.name : task', 'line 12: task.name=task is not of type str; give a value of type str'),
+    ('task.steps', 'task.stps',
+     "line 10: task.stps does not exist: Task.Params has no field 'stps'; did you mean 'steps'?"),
+    ('task.lr : 0.5', 'task.lr : fast',
+     'line 9: task.lr=fast is not of type float; give a value of type float'),
+    ('task.lr : 0.5', 'task.lr 0.5',
+     "line 9: 'task.lr 0.5' is not a line of Params; write path : value"),
+    ('task.lr : 0.5', 'extra : none',
+     'line 22: extra is here a second time, after line 9; keep one of them'),
+    ('task.name : "task"', 'task.name : task',
+     'line 12: task.name=task is not of type str; give a value of type str'),
     ('task.name : "task"', 'task.name : "\\q"',
      'line 12: task.name: \'"\\\\q"\' is not a string: Invalid \\escape: line 1 column 2 (char 1); '
      'escape a backslash as \\\\'),
-    ('task.layers[1]', 'task.layers[2]', 'line 3: task.layers lists the items 0, 2; number them from 0, in order'),
-    ('units : 16', 'units : x', 'line 7: task.layers[1].units=x is not of type int; give a value of type int'),
+    ('task.layers[1]', 'task.layers[2]',
+     'line 3: task.layers lists the items 0, 2; number them from 0, in order'),
+    ('units : 16', 'units : x',
+     'line 7: task.layers[1].units=x is not of type int; give a value of type int'),
     (f'task.head : {HERE}:Dense', 'task.head : os:path',
      'line 18: task.head: os:path is no Configurable and no Params; its module has none'),
-    (f'{HERE}:Experiment', 'no_such_module:A', 'line 1: the root: no_such_module:A is in a module that nothing here has '
-     'imported, and reading a text imports only modules of lingpipe; if you trust that module, let the experiment import it, or name it '
-     'in a flag'),
+    (f'{HERE}:Experiment', 'no_such_module:A',
+     'line 1: the root: no_such_module:A is in a module that nothing here has imported, and '
+     'reading a text imports only modules of lingpipe; if you trust that module, let the '
+     'experiment import it, or name it in a flag'),
 ])
 def test_a_wrong_line_is_named_by_its_number(old, new, message):
     with refuses(message):
@@ -617,15 +689,18 @@ def test_text_of_another_class_is_refused():
 
 def test_a_stored_text_imports_no_module_of_anybody_else(tmp_path, monkeypatch):
     """A params.txt that came with somebody's checkpoints ran the code of any module that it named."""
-    (tmp_path / 'stranger.py').write_text(f'from {HERE} import Dense\nclass Layer(Dense):\n    pass\n')
+    (tmp_path / 'stranger.py').write_text(
+        f'from {HERE} import Dense\nclass Layer(Dense):\n    pass\n')
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, 'stranger', raising=False)
-    rule = ('stranger:Layer is in a module that nothing here has imported, and reading a text imports only modules of lingpipe; if you '
-            'trust that module, let the experiment import it, or name it in a flag')
+    rule = ('stranger:Layer is in a module that nothing here has imported, and reading a text '
+            'imports only modules of lingpipe; if you trust that module, let the experiment import '
+            'it, or name it in a flag')
     with refuses(f'line 1: the root: {rule}'):
         Params.from_text('stranger:Layer\n')
     with refuses(f'line 3: task.layers[0]: {rule}'):
-        Params.from_text(f'{HERE}:Experiment\ntask : {HERE}:Task\ntask.layers[0] : stranger:Layer\ntask.layers[0].units : 1\n')
+        Params.from_text(f'{HERE}:Experiment\ntask : {HERE}:Task\ntask.layers[0] : stranger:Layer\n'
+                         f'task.layers[0].units : 1\n')
     with refuses(f'line 3: task.head: {rule}'):
         Params.from_text(f'{HERE}:Experiment\ntask : {HERE}:Task\ntask.head : stranger:Layer\n')
     assert 'stranger' not in sys.modules
@@ -637,7 +712,8 @@ def test_a_stored_text_imports_no_module_of_anybody_else(tmp_path, monkeypatch):
 def test_a_stored_text_may_name_modules_of_lingpipe(monkeypatch):
     learning_rates = importlib.import_module('lingpipe.learning.learning_rates')
     monkeypatch.setattr(lingpipe.learning, 'learning_rates', learning_rates, raising=False)
-    monkeypatch.delitem(sys.modules, 'lingpipe.learning.learning_rates')   # both are put back at the end
+    # both are put back at the end
+    monkeypatch.delitem(sys.modules, 'lingpipe.learning.learning_rates')
     assert Params.from_text('lingpipe.learning.learning_rates:Constant\nrate : 2').rate == 2.  # type: ignore[attr-defined]
 
 
@@ -661,16 +737,19 @@ def test_params_nest_as_deep_as_their_text_can_be_read(name, most):
     """3,000 in each other ended in a RecursionError wherever they were next looked at."""
     p = nest(most, name)
     assert Params.from_text(p.to_text()) == p == p.copy()
-    with refuses(f'{name} holds Params nested so deep that a path has 51 steps; use at most 50: nest them less'):
+    with refuses(f'{name} holds Params nested so deep that a path has 51 steps; use at most 50: '
+                 f'nest them less'):
         nest(3000, name)
 
 
 def test_what_is_put_deep_down_counts_from_the_root():
     root = nest(2, 'inner')
     root['inner.inner.inner'] = nest(46, 'inner')
-    with refuses('inner.inner.inner holds Params nested so deep that a path has 51 steps; use at most 50: nest them less'):
+    with refuses('inner.inner.inner holds Params nested so deep that a path has 51 steps; use at '
+                 'most 50: nest them less'):
         root['inner.inner.inner'] = nest(47, 'inner')
-    with refuses('inner holds Params nested so deep that a path has 51 steps; use at most 50: nest them less'):
+    with refuses('inner holds Params nested so deep that a path has 51 steps; use at most 50: nest '
+                 'them less'):
         Nest.Params(inner=root)
     root['inner.inner.inner'] = None
     assert Nest.Params(inner=root)['inner.inner.inner.inner'] is None
@@ -683,7 +762,8 @@ def test_empty_text_is_refused():
 
 def mutated(text: str, draw) -> str:
     """The text with one to four accidents."""
-    for kind in draw(st.lists(st.sampled_from('insert delete replace swap duplicate'.split()), min_size=1, max_size=4)):
+    for kind in draw(st.lists(st.sampled_from('insert delete replace swap duplicate'.split()),
+                              min_size=1, max_size=4)):
         if kind in ('swap', 'duplicate'):
             lines = text.split('\n')
             i, j = (draw(st.integers(0, len(lines) - 1)) for _ in range(2))
@@ -694,7 +774,8 @@ def mutated(text: str, draw) -> str:
             text = '\n'.join(lines)
         else:
             at = draw(st.integers(0, len(text)))
-            new = '' if kind == 'delete' else draw(st.sampled_from(list('[](){}"\'.,:# \n\\_019-eé\x00') + ['nan', '\u2028', '[0]']))
+            new = '' if kind == 'delete' else draw(
+                st.sampled_from(list('[](){}"\'.,:# \n\\_019-eé\x00') + ['nan', '\u2028', '[0]']))
             text = text[:at] + new + text[at + (kind != 'insert'):]
     return text
 
@@ -722,10 +803,12 @@ def test_a_difference_is_a_path_and_two_values():
     b['task.reads.y'] = 3
     b.task.shape = (1, 2)
     assert diff(a, a.copy()) == []
-    assert diff(a, b) == [('task.layers[1].units', 16, 17), ('task.lr', 0.5, 0.25), ('task.shape', None, (1, 2.0)),
-                          ('task.reads.y', ABSENT, 3.0)]
-    assert diff_text(a, b) == ('--- a\n+++ b\n- task.layers[1].units : 16\n+ task.layers[1].units : 17\n- task.lr : 0.5\n+ task.lr : 0.25\n'
-                               '- task.shape : none\n+ task.shape : [1, 2.0]\n+ task.reads.y : 3.0\n')
+    assert diff(a, b) == [('task.layers[1].units', 16, 17), ('task.lr', 0.5, 0.25),
+                          ('task.shape', None, (1, 2.0)), ('task.reads.y', ABSENT, 3.0)]
+    assert diff_text(a, b) == ('--- a\n+++ b\n- task.layers[1].units : 16\n'
+                               '+ task.layers[1].units : 17\n- task.lr : 0.5\n+ task.lr : 0.25\n'
+                               '- task.shape : none\n+ task.shape : [1, 2.0]\n'
+                               '+ task.reads.y : 3.0\n')
     assert diff_text(a, a) == ''
 
 
@@ -733,14 +816,16 @@ def test_a_change_of_class_is_reported_once():
     a, b = experiment(), experiment()
     b.task.layers = (Narrow.Params(), b.task.layers[1], Dense.Params())
     assert [path for path, _, _ in diff(a, b)] == ['task.layers[0]', 'task.layers[2]']
-    assert diff_text(a, b) == (f'--- a\n+++ b\n- task.layers[0] : {HERE}:Dense\n+ task.layers[0] : {HERE}:Narrow\n'
+    assert diff_text(a, b) == (f'--- a\n+++ b\n- task.layers[0] : {HERE}:Dense\n'
+                               f'+ task.layers[0] : {HERE}:Narrow\n'
                                f'+ task.layers[2] : {HERE}:Dense\n')
 
 
 # Python's own protocols.
 
 def test_walk_visits_every_params_once():
-    assert [path for path, _ in experiment().walk()] == ['', 'task', 'task.layers[0]', 'task.layers[1]', 'task.head']
+    assert [path for path, _ in experiment().walk()] == [
+        '', 'task', 'task.layers[0]', 'task.layers[1]', 'task.head']
     p = experiment()
     assert all(p[path] is child for path, child in p.walk())
 
@@ -790,5 +875,6 @@ def test_repr_is_short_and_shows_what_is_not_default():
 
 
 def test_importing_params_does_not_import_tensorflow_or_numpy():
-    code = 'import sys, lingpipe.hyperparams; assert not {"tensorflow", "numpy"} & set(sys.modules), "heavy import"'
+    code = ('import sys, lingpipe.hyperparams; assert not {"tensorflow", "numpy"} & '
+            'set(sys.modules), "heavy import"')
     subprocess.run([sys.executable, '-c', code], check=True)

@@ -42,7 +42,8 @@ def numbers(source: type[Input] = Numbers, **values: Any) -> Input:
     return source.Params(**values).instantiate()
 
 
-def batches_of(source: Input, num_batches: int | None = None, position: int = 0, key: str = 'x') -> list[list[Any]]:
+def batches_of(source: Input, num_batches: int | None = None, position: int = 0,
+               key: str = 'x') -> list[list[Any]]:
     taken = source.dataset(position).take(-1 if num_batches is None else num_batches)
     return [batch[key].numpy().tolist() for batch in taken]
 
@@ -57,7 +58,8 @@ def test_nothing_autotunes_and_so_holds_up_the_end_of_a_training(source):
 
 def test_the_order_of_a_seed_never_changes():
     """A resume with another version of lingpipe must see the same order: these literals may not be edited."""
-    assert batches_of(numbers(batch_size=5), 4) == [[7, 9, 5, 2, 4], [1, 6, 8, 0, 3], [9, 2, 1, 3, 5], [0, 4, 6, 8, 7]]
+    assert batches_of(numbers(batch_size=5), 4) == [[7, 9, 5, 2, 4], [1, 6, 8, 0, 3],
+                                                    [9, 2, 1, 3, 5], [0, 4, 6, 8, 7]]
 
 
 @pytest.mark.parametrize('position', [4, 8, 12, 40])
@@ -65,7 +67,8 @@ def test_the_order_of_a_seed_never_changes():
 def test_a_resume_gives_the_batches_of_an_uninterrupted_run(source, position):
     key = 'noise' if source is Noisy else 'x'
     whole = batches_of(numbers(source, batch_size=4), 20, key=key)
-    assert batches_of(numbers(source, batch_size=4), 10, position, key)[:20 - position // 4] == whole[position // 4:][:10]
+    assert (batches_of(numbers(source, batch_size=4), 10, position, key)[:20 - position // 4]
+            == whole[position // 4:][:10])
 
 
 def test_a_resume_may_change_the_size_of_batches():
@@ -85,7 +88,8 @@ def test_another_seed_is_another_order():
 
 
 def test_without_shuffling_epochs_follow_without_a_gap():
-    assert batches_of(numbers(batch_size=4, shuffle=False), 5) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1], [2, 3, 4, 5], [6, 7, 8, 9]]
+    assert batches_of(numbers(batch_size=4, shuffle=False), 5) == [
+        [0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1], [2, 3, 4, 5], [6, 7, 8, 9]]
 
 
 def test_a_position_of_a_long_training_is_as_good_as_the_first():
@@ -104,7 +108,8 @@ def test_training_has_weights_of_one():
 def test_evaluation_is_one_pass_in_order_and_pads_the_last_batch():
     source = numbers(batch_size=4, shuffle=False, num_epochs=1)
     assert batches_of(source) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 9, 9]]
-    assert batches_of(source, key='weight') == [[1., 1., 1., 1.], [1., 1., 1., 1.], [1., 1., 0., 0.]]
+    assert batches_of(source, key='weight') == [[1., 1., 1., 1.], [1., 1., 1., 1.],
+                                                [1., 1., 0., 0.]]
     assert source.num_batches() == 3
     assert numbers(batch_size=4).num_batches() is None
     assert [source.num_real_examples(position) for position in (0, 4, 8)] == [4, 4, 2]
@@ -143,7 +148,8 @@ def test_weights_of_tokens_are_kept_and_padding_weighs_nothing(has_preprocess):
         def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
             return dict(example)
 
-    source = numbers(Copied if has_preprocess else Weighted, batch_size=2, shuffle=False, num_epochs=1)
+    source = numbers(Copied if has_preprocess else Weighted, batch_size=2, shuffle=False,
+                     num_epochs=1)
     assert source.spec()['weight'] == tf.TensorSpec([2, 2])
     assert batches_of(source, key='weight') == [[[1., 1.], [1., 0.]], [[1., 0.5], [0., 0.]]]
 
@@ -152,7 +158,8 @@ def test_weights_of_tokens_are_kept_and_padding_weighs_nothing(has_preprocess):
 
 def test_the_spec_is_that_of_a_batch():
     spec = numbers(batch_size=4).spec()
-    assert spec == {'x': tf.TensorSpec([4], tf.int64), 'y': tf.TensorSpec([4, 2]), 'weight': tf.TensorSpec([4])}
+    assert spec == {'x': tf.TensorSpec([4], tf.int64), 'y': tf.TensorSpec([4, 2]),
+                    'weight': tf.TensorSpec([4])}
     batch = next(iter(numbers(batch_size=4).dataset()))
     assert all(spec[key].is_compatible_with(value) for key, value in batch.items())
 
@@ -169,7 +176,8 @@ def test_random_numbers_depend_on_the_epoch_and_the_example_alone():
 
 
 def test_keys_that_are_missing_are_named():
-    with pytest.raises(ValueError, match="the network reads 'yy', and Numbers gives weight, x, y; is it 'y'?"):
+    with pytest.raises(ValueError,
+                       match="the network reads 'yy', and Numbers gives weight, x, y; is it 'y'?"):
         numbers(batch_size=4).check_keys(['x', 'yy'])
     numbers(batch_size=4).check_keys(['x', 'weight'])
 
@@ -179,14 +187,17 @@ def test_nested_examples_stay_nested():
         def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
             return {'a': {'b': example['x']}, 'c': example['y']}
 
-    assert numbers(Nested, batch_size=2).spec() == {'a': {'b': tf.TensorSpec([2], tf.int64)}, 'c': tf.TensorSpec([2, 2]),
+    assert numbers(Nested, batch_size=2).spec() == {'a': {'b': tf.TensorSpec([2], tf.int64)},
+                                                    'c': tf.TensorSpec([2, 2]),
                                                     'weight': tf.TensorSpec([2])}
 
 
 # Mistakes.
 
 def test_a_batch_larger_than_the_data_is_refused_in_training():
-    with pytest.raises(ValueError, match='batch_size=11 is larger than the 10 examples of Numbers.*; use 10 or less'):
+    with pytest.raises(
+            ValueError,
+            match='batch_size=11 is larger than the 10 examples of Numbers.*; use 10 or less'):
         numbers(batch_size=11).dataset()
 
 
@@ -195,7 +206,9 @@ def test_arrays_of_unequal_length_are_refused():
         def load(self) -> dict[str, np.ndarray]:
             return {'image': np.zeros([3, 2]), 'label': np.zeros([4])}
 
-    with pytest.raises(ValueError, match='the arrays of Unequal have different lengths: image 3, label 4; give one row'):
+    with pytest.raises(
+            ValueError,
+            match='the arrays of Unequal have different lengths: image 3, label 4; give one row'):
         numbers(Unequal, batch_size=1).dataset()
 
 
@@ -209,7 +222,8 @@ def test_examples_without_a_static_shape_are_refused():
         def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
             return {'x': tf.range(example['x'])}
 
-    with pytest.raises(ValueError, match=re.escape('x of Growing has shape (None,), and the network needs a static one; resize, crop')):
+    with pytest.raises(ValueError, match=re.escape(
+        'x of Growing has shape (None,), and the network needs a static one; resize, crop')):
         numbers(Growing, batch_size=2).dataset()
 
 
@@ -237,18 +251,23 @@ def write_records(path: Path, values: range) -> None:
                 'x': tf.train.Feature(int64_list=tf.train.Int64List(value=[i])),
                 'pair': tf.train.Feature(float_list=tf.train.FloatList(value=[i, -i])),
                 'name': tf.train.Feature(bytes_list=tf.train.BytesList(value=[b'n%d' % i])),
-                'tokens': tf.train.Feature(int64_list=tf.train.Int64List(value=range(i)))})).SerializeToString())
+                'tokens': tf.train.Feature(
+                    int64_list=tf.train.Int64List(value=range(i)))})).SerializeToString())
 
 
 def records(pattern: Path, source: type[RecordInput] = RecordInput, **values: Any) -> RecordInput:
-    values.setdefault('features', {'x': Feature.Params(dtype='int64'), 'pair': Feature.Params(dtype='float32', shape=(2,)),
-                                   'name': Feature.Params(dtype='string')})
-    return source.Params(files=str(pattern), **{'batch_size': 4, 'shuffle': False, **values}).instantiate()
+    values.setdefault('features',
+                      {'x': Feature.Params(dtype='int64'),
+                       'pair': Feature.Params(dtype='float32', shape=(2,)),
+                       'name': Feature.Params(dtype='string')})
+    return source.Params(files=str(pattern),
+                         **{'batch_size': 4, 'shuffle': False, **values}).instantiate()
 
 
 @pytest.fixture
 def record_files(tmp_path) -> Path:
-    for file, values in (('b', range(3, 8)), ('a', range(3)), ('c', range(8, 10)), ('empty', range(0))):
+    for file, values in (('b', range(3, 8)), ('a', range(3)), ('c', range(8, 10)),
+                         ('empty', range(0))):
         write_records(tmp_path / f'{file}.tfrecord', values)
     return tmp_path
 
@@ -284,34 +303,46 @@ def test_sequences_are_made_static_by_preprocess(record_files):
     class Padded(RecordInput):
         def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
             tokens = example['tokens'][:3]
-            return {'tokens': tf.ensure_shape(tf.pad(tokens, [[0, 3 - tf.size(tokens)]], constant_values=-1), [3])}
+            return {'tokens': tf.ensure_shape(
+                tf.pad(tokens, [[0, 3 - tf.size(tokens)]], constant_values=-1), [3])}
 
     features = {'tokens': Feature.Params(dtype='int64', is_sequence=True)}
     source = records(record_files / '*.tfrecord', Padded, features=features)
-    assert batches_of(source, 1, key='tokens') == [[[-1, -1, -1], [0, -1, -1], [0, 1, -1], [0, 1, 2]]]
-    with pytest.raises(ValueError, match='tokens of RecordInput has shape .*None.*, and the network needs a static one'):
+    assert batches_of(source, 1, key='tokens') == [
+        [[-1, -1, -1], [0, -1, -1], [0, 1, -1], [0, 1, 2]]]
+    with pytest.raises(
+            ValueError,
+            match='tokens of RecordInput has shape .*None.*, and the network needs a static one'):
         records(record_files / '*.tfrecord', features=features).dataset()
 
 
 def test_a_pattern_that_matches_nothing_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"files='.*/\*\.nothing' matches no file; correct it \(it is looked up from "):
+    with pytest.raises(
+            ValueError,
+            match=r"files='.*/\*\.nothing' matches no file; correct it \(it is looked up from "):
         records(tmp_path / '*.nothing').dataset()
 
 
 def test_a_feature_that_is_not_there_is_named(record_files):
-    with pytest.raises(ValueError, match="a.tfrecord lacks the feature 'z'; it has name, pair, tokens, x: correct features"):
-        records(record_files / '*.tfrecord', features={'z': Feature.Params(dtype='int64')}).dataset()
+    with pytest.raises(ValueError, match="a.tfrecord lacks the feature 'z'; it has name, pair, "
+                                         "tokens, x: correct features"):
+        records(record_files / '*.tfrecord',
+                features={'z': Feature.Params(dtype='int64')}).dataset()
 
 
 def test_a_feature_of_another_type_is_named(record_files):
-    with pytest.raises(ValueError, match="features.x.dtype='float32', and .*a.tfrecord has 'int64'; correct it"):
-        records(record_files / '*.tfrecord', features={'x': Feature.Params(dtype='float32')}).dataset()
+    with pytest.raises(
+            ValueError,
+            match="features.x.dtype='float32', and .*a.tfrecord has 'int64'; correct it"):
+        records(record_files / '*.tfrecord',
+                features={'x': Feature.Params(dtype='float32')}).dataset()
 
 
 def test_a_compressed_file_is_refused(tmp_path):
     with tf.io.TFRecordWriter(str(tmp_path / 'x'), 'GZIP') as writer:
         writer.write(b'x')
-    with pytest.raises(ValueError, match='x is compressed, and records of a compressed file cannot be read by index; write it plain'):
+    with pytest.raises(ValueError, match='x is compressed, and records of a compressed file cannot '
+                                         'be read by index; write it plain'):
         records(tmp_path / 'x').dataset()
 
 
@@ -329,7 +360,8 @@ def test_a_broken_record_is_named_with_file_and_offset(record_files, at, value):
     content = bytearray(path.read_bytes())
     content[offset + at] ^= value
     path.write_bytes(content)
-    with pytest.raises((ValueError, tf.errors.OpError), match=f'b.tfrecord has a broken record at byte {offset}: '):
+    with pytest.raises((ValueError, tf.errors.OpError),
+                       match=f'b.tfrecord has a broken record at byte {offset}: '):
         batches_of(records(record_files / '*.tfrecord', num_epochs=1))
 
 
@@ -337,7 +369,8 @@ def test_a_file_that_was_cut_is_named_with_the_offset(record_files):
     path = record_files / 'b.tfrecord'
     offset = records(path).records.place_of(4)[1]
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=f'b.tfrecord has a broken record at byte {offset}: .*Write the file again, or leave it out'):
+    with pytest.raises(ValueError, match=f'b.tfrecord has a broken record at byte {offset}: '
+                                         f'.*Write the file again, or leave it out'):
         records(record_files / '*.tfrecord').dataset()
 
 
@@ -348,7 +381,9 @@ class Resized(TFDSInput):
         return {'image': tf.image.resize(example['image'], [8, 8]), 'label': example['label']}
 
 
-@pytest.mark.parametrize(('name', 'source', 'shape'), [('cifar10', TFDSInput, [4, 32, 32, 3]), ('imagenet2012', Resized, [4, 8, 8, 3])])
+@pytest.mark.parametrize(('name', 'source', 'shape'),
+                         [('cifar10', TFDSInput, [4, 32, 32, 3]),
+                          ('imagenet2012', Resized, [4, 8, 8, 3])])
 def test_sets_of_tensorflow_datasets_are_read_by_name(name, source, shape):
     with tfds.testing.mock_data(num_examples=10):
         data = source.Params(name=name, batch_size=4).instantiate()
@@ -365,7 +400,8 @@ class Tiny(tfds.core.GeneratorBasedBuilder):
     VERSION = tfds.core.Version('1.0.0')
 
     def _info(self) -> tfds.core.DatasetInfo:
-        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict({'x': tfds.features.Scalar(np.int64)}))
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(
+            {'x': tfds.features.Scalar(np.int64)}))
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
         return {'train': self._generate_examples(20), 'test': self._generate_examples(3)}
@@ -382,9 +418,11 @@ def tiny(tmp_path_factory) -> str:
     return directory
 
 
-@pytest.mark.parametrize(('split', 'num_examples'), [('train', 20), ('test', 3), ('train[:25%]', 5), ('train[5:]+test', 18)])
+@pytest.mark.parametrize(('split', 'num_examples'),
+                         [('train', 20), ('test', 3), ('train[:25%]', 5), ('train[5:]+test', 18)])
 def test_prepared_files_are_read_by_index_whatever_the_slice(tiny, split, num_examples):
-    data = TFDSInput.Params(name='tiny', data_dir=tiny, split=split, batch_size=1, shuffle=False, num_epochs=1).instantiate()
+    data = TFDSInput.Params(name='tiny', data_dir=tiny, split=split, batch_size=1, shuffle=False,
+                            num_epochs=1).instantiate()
     plain = tfds.load('tiny', data_dir=tiny, split=split, download=False)
     assert sum(batches_of(data), []) == [int(example['x']) for example in plain]
     assert data.num_examples() == num_examples
@@ -393,18 +431,24 @@ def test_prepared_files_are_read_by_index_whatever_the_slice(tiny, split, num_ex
 
 def test_a_split_that_is_not_there_is_named(tiny):
     with pytest.raises(ValueError, match="tiny has no split 'validation'; it has test, train"):
-        TFDSInput.Params(name='tiny', data_dir=tiny, split='validation', batch_size=1).instantiate().dataset()
+        TFDSInput.Params(name='tiny', data_dir=tiny, split='validation',
+                         batch_size=1).instantiate().dataset()
 
 
 def test_a_set_that_is_not_prepared_is_refused_without_asking_the_network(tmp_path, monkeypatch):
-    monkeypatch.setattr(socket, 'getaddrinfo', lambda *args, **kwargs: pytest.fail(f'{args[0]} is looked up'))
-    with pytest.raises(ValueError, match=r'cifar10 is not prepared in .*\. Where there is a network, run python -c .*, or set download='):
-        TFDSInput.Params(name='cifar10', data_dir=str(tmp_path), batch_size=1).instantiate().dataset()
+    monkeypatch.setattr(socket, 'getaddrinfo',
+                        lambda *args, **kwargs: pytest.fail(f'{args[0]} is looked up'))
+    with pytest.raises(ValueError, match=r'cifar10 is not prepared in .*\. Where there is a '
+                                         r'network, run python -c .*, or set download='):
+        TFDSInput.Params(name='cifar10', data_dir=str(tmp_path),
+                         batch_size=1).instantiate().dataset()
 
 
 def test_an_unknown_set_is_refused_in_one_line(tmp_path):
-    with pytest.raises(ValueError, match="tensorflow-datasets has no 'cifar11': .* Is it cifar10") as caught:
-        TFDSInput.Params(name='cifar11', data_dir=str(tmp_path), batch_size=1).instantiate().dataset()
+    with pytest.raises(ValueError,
+                       match="tensorflow-datasets has no 'cifar11': .* Is it cifar10") as caught:
+        TFDSInput.Params(name='cifar11', data_dir=str(tmp_path),
+                         batch_size=1).instantiate().dataset()
     assert '\n' not in str(caught.value)
 
 
@@ -412,14 +456,16 @@ def test_an_unknown_set_is_refused_in_one_line(tmp_path):
 
 def test_batches_are_those_of_the_dataset_from_any_position():
     source = numbers(batch_size=4, num_epochs=2)
-    assert [batch['x'].numpy().tolist() for batch in source.batches(8)] == batches_of(source, position=8)
+    assert ([batch['x'].numpy().tolist() for batch in source.batches(8)]
+            == batches_of(source, position=8))
 
 
 def test_what_a_source_finds_wrong_while_it_reads_is_one_sentence(record_files):
     source = records(record_files / '*.tfrecord', num_epochs=1)
     assert source.num_examples() == 10
     (record_files / 'b.tfrecord').write_bytes(bytes(1000))
-    with pytest.raises(ValueError, match='^.*b.tfrecord has a broken record at byte 0: .* Write the file again, or leave it out.$') as e:
+    with pytest.raises(ValueError, match='^.*b.tfrecord has a broken record at byte 0: .* Write '
+                                         'the file again, or leave it out.$') as e:
         list(source.batches())
     assert '\n' not in str(e.value)
 
@@ -446,8 +492,8 @@ next(batches)
 
 def test_the_iterator_ends_before_python_does():
     """A process with a pipeline of images, alive in a global, hung at its end once in six times: Python had stopped tf.data's threads."""
-    done = subprocess.run([sys.executable, '-c', LIVES_AT_EXIT], check=True, timeout=60, cwd=Path(__file__).parents[3], text=True,
-                          stdout=subprocess.PIPE)
+    done = subprocess.run([sys.executable, '-c', LIVES_AT_EXIT], check=True, timeout=60,
+                          cwd=Path(__file__).parents[3], text=True, stdout=subprocess.PIPE)
     assert done.stdout == 'ended\n'
 
 
@@ -473,7 +519,8 @@ def test_the_meter_tells_the_share_of_time_spent_waiting():
         next(meter)
     assert meter.wait_s == 3.
     assert meter.share == 0.75
-    assert meter.warning().startswith('the training waits for its input 75% of the time, 3000.0 ms a batch; raise prefetch')
+    assert meter.warning().startswith(
+        'the training waits for its input 75% of the time, 3000.0 ms a batch; raise prefetch')
     now[0] += 1.
     assert meter.share == 0.
     assert meter.warning() == ''
@@ -487,14 +534,16 @@ def test_the_meter_ends_with_its_items():
 def test_without_tensorflow_datasets_the_error_has_the_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, 'tensorflow_datasets', None)   # Its import then fails.
     source = TFDSInput.Params(name='cifar10', batch_size=2).instantiate()
-    with pytest.raises(ValueError, match='tensorflow-datasets is needed here and cannot be imported '
-                                         r'.*; run pip install tensorflow-datasets importlib_res'):
+    with pytest.raises(ValueError,
+                       match='tensorflow-datasets is needed here and cannot be imported '
+                             r'.*; run pip install tensorflow-datasets importlib_res'):
         source.num_examples()
 
 
 def test_tensorflow_datasets_is_imported_only_when_it_is_used():
     for path in Path(datasets.__file__).parent.glob('*.py'):
-        assert not re.search('^(import|from) tensorflow_datasets', path.read_text(), re.MULTILINE), path
+        assert not re.search('^(import|from) tensorflow_datasets', path.read_text(),
+                             re.MULTILINE), path
 
 
 # Checksums.

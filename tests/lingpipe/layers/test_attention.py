@@ -23,13 +23,15 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
-def reference(theta: Any, x: np.ndarray, memory: np.ndarray, keep: np.ndarray, num_heads: int = H) -> np.ndarray:
+def reference(theta: Any, x: np.ndarray, memory: np.ndarray, keep: np.ndarray,
+              num_heads: int = H) -> np.ndarray:
     """Head by head, example by example, in float64; keep [b, T, S] of bool."""
     w = {name: value.numpy().astype(np.float64) for name, value in theta.items()}
     h = w['wq'].shape[1] // num_heads
     out = np.zeros([*x.shape[:2], num_heads * h])
     for i in range(x.shape[0]):
-        q, k, v = x[i] @ w['wq'] + w['bq'], memory[i] @ w['wk'] + w['bk'], memory[i] @ w['wv'] + w['bv']
+        q, k, v = x[i] @ w['wq'] + w['bq'], memory[i] @ w['wk'] + w['bk'], memory[i] @ w['wv'] + w[
+            'bv']
         for head in range(num_heads):
             c = slice(head * h, (head + 1) * h)
             scores = np.where(keep[i], q[:, c] @ k[:, c].T / np.sqrt(h), -np.inf)
@@ -49,14 +51,17 @@ def made(**values: Any) -> tuple[Any, Any]:
 def test_it_is_the_paper_s_formula_head_by_head() -> None:
     layer, theta = made()
     x = normal(B, T, D)
-    np.testing.assert_allclose(layer.fprop(theta, Context(), x=tf.constant(x)), reference(theta, x, x, np.ones([B, T, T], bool)), atol=1e-5)
+    np.testing.assert_allclose(layer.fprop(theta, Context(), x=tf.constant(x)),
+                               reference(theta, x, x, np.ones([B, T, T], bool)), atol=1e-5)
 
 
 @pytest.mark.parametrize('dtype', [tf.bool, tf.int32, tf.float32])
 def test_a_mask_of_any_type_hides_memory_positions(dtype: tf.DType) -> None:
     layer, theta = made(memory_dim=6)
-    x, memory, mask = normal(B, T, D), normal(B, S, 6, seed=1), np.array([[1, 1, 0, 0], [0, 1, 0, 1]])
-    found = layer.fprop(theta, Context(), tf.constant(x), memory=tf.constant(memory), mask=tf.cast(mask, dtype))
+    x, memory, mask = normal(B, T, D), normal(B, S, 6, seed=1), np.array(
+        [[1, 1, 0, 0], [0, 1, 0, 1]])
+    found = layer.fprop(theta, Context(), tf.constant(x), memory=tf.constant(memory),
+                        mask=tf.cast(mask, dtype))
     keep = np.broadcast_to(mask[:, None, :] > 0, [B, T, S])
     np.testing.assert_allclose(found, reference(theta, x, memory, keep), atol=1e-5)
 
@@ -65,7 +70,8 @@ def test_causal_attention_sees_itself_and_earlier_positions() -> None:
     layer, theta = made(is_causal=True)
     x = normal(B, T, D)
     keep = np.broadcast_to(np.tril(np.ones([T, T], bool)), [B, T, T])
-    np.testing.assert_allclose(layer.fprop(theta, Context(), tf.constant(x)), reference(theta, x, x, keep), atol=1e-5)
+    np.testing.assert_allclose(layer.fprop(theta, Context(), tf.constant(x)),
+                               reference(theta, x, x, keep), atol=1e-5)
 
 
 def test_causal_and_padding_masks_join() -> None:
@@ -89,7 +95,8 @@ def test_nan_in_padding_reaches_no_output_and_no_gradient(is_self: bool) -> None
         x = source if is_self else tf.constant(normal(B, T, D))
         with tf.GradientTape() as tape:
             tape.watch([theta, source])
-            y = layer.fprop(theta, Context(), x, memory=None if is_self else source, mask=tf.constant(mask))
+            y = layer.fprop(theta, Context(), x, memory=None if is_self else source,
+                            mask=tf.constant(mask))
             real = tf.where(tf.constant(mask[:, :, None] > 0), y, 0.) if is_self else y
         gradients = tape.gradient(real, {'theta': theta, 'source': source})
         return [real, *[g for _, g in flatten(gradients)]]
@@ -105,7 +112,8 @@ def test_a_row_with_everything_masked_is_finite_and_moves_no_query() -> None:
     memory = tf.constant(normal(B, S, D, seed=1))
     with tf.GradientTape() as tape:
         tape.watch(x)
-        y = layer.fprop(theta, Context(), x, memory=memory, mask=tf.constant([[0, 0, 0, 0], [1, 1, 1, 1]]))
+        y = layer.fprop(theta, Context(), x, memory=memory,
+                        mask=tf.constant([[0, 0, 0, 0], [1, 1, 1, 1]]))
     assert np.all(np.isfinite(y))
     gradient = tape.gradient(y, x)
     assert not np.any(gradient[0]) and np.all(gradient[1] != 0)
@@ -123,26 +131,34 @@ def test_scores_are_in_float32_for_bfloat16_inputs() -> None:
 def test_causal_attention_to_a_memory_is_refused() -> None:
     layer, theta = made(is_causal=True)
     x = tf.ones([B, T, D])
-    with pytest.raises(ValueError, match='is_causal is for self-attention, but a memory is given; set is_causal=False'):
+    with pytest.raises(
+            ValueError,
+            match='is_causal is for self-attention, but a memory is given; set is_causal=False'):
         layer.fprop(theta, Context(), x, memory=x)
 
 
 def test_heads_must_divide_the_channels() -> None:
-    with pytest.raises(ValueError, match='num_heads=3 does not divide input_dim=8; choose one that does, or set head_dim'):
+    with pytest.raises(
+            ValueError,
+            match='num_heads=3 does not divide input_dim=8; choose one that does, or set head_dim'):
         MultiHeadAttention.Params(input_dim=8, num_heads=3).instantiate()
 
 
 def test_wrong_channels_name_the_layer() -> None:
-    layer = MultiHeadAttention.Params(input_dim=8, num_heads=2).instantiate('model.encoder.attention')
-    with pytest.raises(ValueError, match=r'model.encoder.attention: memory is \(1, 2, 7\), but its last dimension must be 8'):
+    layer = MultiHeadAttention.Params(input_dim=8, num_heads=2).instantiate(
+        'model.encoder.attention')
+    with pytest.raises(ValueError, match=r'model.encoder.attention: memory is \(1, 2, 7\), but its '
+                                         r'last dimension must be 8'):
         layer.cost(tf.TensorSpec([1, 2, 8]), memory=tf.TensorSpec([1, 2, 7]))
 
 
 @pytest.mark.parametrize('dtype', [tf.float32, tf.bfloat16])
 @pytest.mark.parametrize('has_mask', [False, True])
-def test_no_score_is_so_low_that_it_lets_a_masked_position_through(dtype: tf.DType, has_mask: bool) -> None:
+def test_no_score_is_so_low_that_it_lets_a_masked_position_through(
+        dtype: tf.DType, has_mask: bool) -> None:
     """Masked scores were -1e9, and of scores of -1e10 the future was the largest."""
-    layer = MultiHeadAttention.Params(input_dim=D, num_heads=H, use_bias=False, is_causal=True).instantiate()
+    layer = MultiHeadAttention.Params(input_dim=D, num_heads=H, use_bias=False,
+                                      is_causal=True).instantiate()
     theta = layer.initial_theta()
     theta.wq, theta.wk, theta.wv, theta.wo = 1e5 * tf.eye(D), -1e5 * tf.eye(D), tf.eye(D), tf.eye(D)
     x = np.abs(normal(B, T, D)) + 1
@@ -150,17 +166,22 @@ def test_no_score_is_so_low_that_it_lets_a_masked_position_through(dtype: tf.DTy
     future = x.copy()
     future[:, 3:] = 7.
 
-    y, other = (tf.cast(layer.fprop(theta, Context(), tf.cast(v, dtype), mask=mask), tf.float32).numpy() for v in (x, future))
+    y, other = (
+        tf.cast(layer.fprop(theta, Context(), tf.cast(v, dtype), mask=mask), tf.float32).numpy()
+        for v in (x, future))
     np.testing.assert_array_equal(y[:, :3], other[:, :3])
-    np.testing.assert_allclose(y[:, 0], tf.cast(tf.cast(x[:, 0], dtype), tf.float32), rtol=1e-6)  # the first sees itself alone
+    # the first sees itself alone
+    np.testing.assert_allclose(y[:, 0], tf.cast(tf.cast(x[:, 0], dtype), tf.float32), rtol=1e-6)
 
 
 def test_decoding_sees_no_masked_memory_either() -> None:
     layer = MultiHeadAttention.Params(input_dim=D, num_heads=H, use_bias=False).instantiate()
     theta = layer.initial_theta()
     theta.wq, theta.wk, theta.wv, theta.wo = 1e5 * tf.eye(D), -1e5 * tf.eye(D), tf.eye(D), tf.eye(D)
-    x, memory = tf.constant(np.abs(normal(B, T, D)) + 1), tf.constant(np.abs(normal(B, S, D, seed=1)) + 1)
-    kept = layer.prepare(theta, Context(), memory=memory, mask=tf.constant([[1, 0, 0, 0], [0, 0, 0, 0]]))
+    x, memory = tf.constant(np.abs(normal(B, T, D)) + 1), tf.constant(
+        np.abs(normal(B, S, D, seed=1)) + 1)
+    kept = layer.prepare(theta, Context(), memory=memory,
+                         mask=tf.constant([[1, 0, 0, 0], [0, 0, 0, 0]]))
     y, _ = layer.decode(theta, Context(), kept, NestedMap(), x)
     np.testing.assert_allclose(y[0], np.broadcast_to(memory[0, 0], [T, D]), rtol=1e-6)
     assert np.all(np.isfinite(y[1]))   # everything is masked

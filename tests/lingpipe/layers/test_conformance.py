@@ -29,21 +29,24 @@ SEQUENCE = {'x': ((2, 5, 8), 'float')}
 MASK = {'mask': ((2, 5), 'mask')}
 MEMORY = {'memory': ((2, 3, 6), 'float')}
 PARTIAL = {'partial': ((2, 5, 8), 'float')}
-SOFTMAX = {name: ((2, 5), kind) for name, kind in
-           {'log_sum': 'data', 'max': 'data', 'argmax': 5, 'label': 'data', 'total': 'data'}.items()}
+SOFTMAX = {name: ((2, 5), kind) for name, kind in {'log_sum': 'data', 'max': 'data', 'argmax': 5,
+                                                   'label': 'data', 'total': 'data'}.items()}
 TOKENS = {'x': ((2, 5, 11), 'float'), 'labels': ((2, 5), 11), 'weight': ((2, 5), 'mask')}
 ATTENTION: dict[str, Any] = {'input_dim': 8, 'num_heads': 2}
 TRANSFORMER: dict[str, Any] = {'model_dim': 8, 'num_heads': 2, 'hidden_dim': 16}
-DROPS: dict[str, Any] = {'dropout_rate': 0.3, 'attention_dropout_rate': 0.2, 'hidden_dropout_rate': 0.4}
+DROPS: dict[str, Any] = {'dropout_rate': 0.3, 'attention_dropout_rate': 0.2,
+                         'hidden_dropout_rate': 0.4}
 
 
 def keras_layer(class_name: str, shape: tuple[int, ...], **config: Any) -> layers.KerasLayer.Params:
-    return layers.KerasLayer.Params(class_name=class_name, config=json.dumps(config), input_shape=shape)
+    return layers.KerasLayer.Params(class_name=class_name, config=json.dumps(config),
+                                    input_shape=shape)
 
 
 TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'Dense': (layers.Dense.Params(input_dim=8, units=6), SEQUENCE),
-    'Dense relu': (layers.Dense.Params(input_dim=8, units=6, activation='relu', use_bias=False), {'x': ((4, 8), 'float')}),
+    'Dense relu': (layers.Dense.Params(input_dim=8, units=6, activation='relu', use_bias=False),
+                   {'x': ((4, 8), 'float')}),
     'Dense gelu': (layers.Dense.Params(input_dim=8, units=6, activation='gelu'), SEQUENCE),
     'Dense silu': (layers.Dense.Params(input_dim=8, units=6, activation='silu'), SEQUENCE),
     'Activation gelu': (layers.Activation.Params(activation='gelu'), SEQUENCE),
@@ -52,30 +55,51 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'BatchNorm': (layers.BatchNorm.Params(dim=4), IMAGE),
     'BatchNorm of rows': (layers.BatchNorm.Params(dim=8), {'x': ((9, 8), 'float')}),
     'MultiHeadAttention': (layers.MultiHeadAttention.Params(**ATTENTION), SEQUENCE),
-    'MultiHeadAttention masked': (layers.MultiHeadAttention.Params(**ATTENTION, is_causal=True, dropout_rate=0.3), SEQUENCE | MASK),
-    'MultiHeadAttention cross': (layers.MultiHeadAttention.Params(**ATTENTION, head_dim=5, memory_dim=6, use_bias=False),
-                                 SEQUENCE | MEMORY | {'mask': ((2, 3), 'mask')}),
-    'FeedForward': (layers.FeedForward.Params(input_dim=8, hidden_dim=16, dropout_rate=0.2), SEQUENCE),
-    'FeedForward shard': (layers.FeedForward.Params(input_dim=8, hidden_dim=16, shard=1, num_shards=3), SEQUENCE | PARTIAL),
-    'Residual': (layers.Residual.Params(dropout_rate=0.2), SEQUENCE | {'branch': ((2, 5, 8), 'float')}),
-    'TransformerEncoderLayer without feed-forward': (layers.TransformerEncoderLayer.Params(**TRANSFORMER | {'hidden_dim': 0}), SEQUENCE),
+    'MultiHeadAttention masked': (
+        layers.MultiHeadAttention.Params(**ATTENTION, is_causal=True, dropout_rate=0.3),
+        SEQUENCE | MASK),
+    'MultiHeadAttention cross': (
+        layers.MultiHeadAttention.Params(**ATTENTION, head_dim=5, memory_dim=6, use_bias=False),
+        SEQUENCE | MEMORY | {'mask': ((2, 3), 'mask')}),
+    'FeedForward': (layers.FeedForward.Params(input_dim=8, hidden_dim=16, dropout_rate=0.2),
+                    SEQUENCE),
+    'FeedForward shard': (
+        layers.FeedForward.Params(input_dim=8, hidden_dim=16, shard=1, num_shards=3),
+        SEQUENCE | PARTIAL),
+    'Residual': (layers.Residual.Params(dropout_rate=0.2),
+                 SEQUENCE | {'branch': ((2, 5, 8), 'float')}),
+    'TransformerEncoderLayer without feed-forward': (
+        layers.TransformerEncoderLayer.Params(**TRANSFORMER | {'hidden_dim': 0}), SEQUENCE),
     'TransformerEncoderLayer': (layers.TransformerEncoderLayer.Params(**TRANSFORMER), SEQUENCE),
-    'TransformerEncoderLayer drops': (layers.TransformerEncoderLayer.Params(**TRANSFORMER, **DROPS, activation='gelu'), SEQUENCE | MASK),
+    'TransformerEncoderLayer drops': (
+        layers.TransformerEncoderLayer.Params(**TRANSFORMER, **DROPS, activation='gelu'),
+        SEQUENCE | MASK),
     'TransformerDecoderLayer': (layers.TransformerDecoderLayer.Params(**TRANSFORMER), SEQUENCE),
-    'TransformerDecoderLayer cross': (layers.TransformerDecoderLayer.Params(**TRANSFORMER, memory_dim=6),
-                                      SEQUENCE | MASK | MEMORY | {'memory_mask': ((2, 3), 'mask')}),
+    'TransformerDecoderLayer cross': (
+        layers.TransformerDecoderLayer.Params(**TRANSFORMER, memory_dim=6),
+        SEQUENCE | MASK | MEMORY | {'memory_mask': ((2, 3), 'mask')}),
     'Conv2D': (layers.Conv2D.Params(input_dim=4, filters=5, activation='relu'), IMAGE),
-    'Conv2D strided': (layers.Conv2D.Params(input_dim=4, filters=5, strides=2, kernel_size=(3, 2), padding='valid'), IMAGE),
-    'Conv2D strided by a pair': (layers.Conv2D.Params(input_dim=4, filters=5, strides=(1, 3), kernel_initializer='he_normal_fan_out'),
+    'Conv2D strided': (layers.Conv2D.Params(input_dim=4, filters=5, strides=2, kernel_size=(3, 2),
+                                            padding='valid'),
+                       IMAGE),
+    'Conv2D strided by a pair': (layers.Conv2D.Params(input_dim=4, filters=5, strides=(1, 3),
+                                                      kernel_initializer='he_normal_fan_out'),
                                  IMAGE),
-    'Conv2D strided by a pair, valid': (layers.Conv2D.Params(input_dim=4, filters=5, strides=(3, 2), kernel_size=(3, 2), padding='valid'),
+    'Conv2D strided by a pair, valid': (layers.Conv2D.Params(input_dim=4, filters=5, strides=(3, 2),
+                                                             kernel_size=(3, 2), padding='valid'),
                                         IMAGE),
-    'Conv2D dilated': (layers.Conv2D.Params(input_dim=4, filters=5, dilation=2, use_bias=False), IMAGE),
+    'Conv2D dilated': (layers.Conv2D.Params(input_dim=4, filters=5, dilation=2, use_bias=False),
+                       IMAGE),
     'DepthwiseConv2D': (layers.DepthwiseConv2D.Params(input_dim=4, multiplier=2, strides=2), IMAGE),
-    'DepthwiseConv2D strided by a pair': (layers.DepthwiseConv2D.Params(input_dim=4, strides=(2, 2), padding='valid'), IMAGE),
-    'DepthwiseConv2D dilated': (layers.DepthwiseConv2D.Params(input_dim=4, dilation=2, padding='valid'), IMAGE),
-    'SeparableConv2D': (layers.SeparableConv2D.Params(input_dim=4, filters=5, kernel_size=(5, 5)), IMAGE),
-    'SeparableConv2D strided': (layers.SeparableConv2D.Params(input_dim=4, filters=5, strides=(2, 2), use_bias=False), IMAGE),
+    'DepthwiseConv2D strided by a pair': (
+        layers.DepthwiseConv2D.Params(input_dim=4, strides=(2, 2), padding='valid'), IMAGE),
+    'DepthwiseConv2D dilated': (
+        layers.DepthwiseConv2D.Params(input_dim=4, dilation=2, padding='valid'), IMAGE),
+    'SeparableConv2D': (layers.SeparableConv2D.Params(input_dim=4, filters=5, kernel_size=(5, 5)),
+                        IMAGE),
+    'SeparableConv2D strided': (
+        layers.SeparableConv2D.Params(input_dim=4, filters=5, strides=(2, 2), use_bias=False),
+        IMAGE),
     'MaxPool2D': (layers.MaxPool2D.Params(pool_size=(3, 3)), IMAGE),
     'AvgPool2D': (layers.AvgPool2D.Params(pool_size=(3, 3), strides=1), IMAGE),
     'AvgPool2D valid': (layers.AvgPool2D.Params(padding='valid'), IMAGE),
@@ -85,39 +109,60 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'Dropout': (layers.Dropout.Params(rate=0.4), SEQUENCE),
     'DropPath': (layers.DropPath.Params(rate=0.4), SEQUENCE),
     'WordDropout': (layers.WordDropout.Params(rate=0.4), SEQUENCE),
-    'Embedding': (layers.Embedding.Params(vocab_size=11, dim=8, is_scaled=True), {'ids': ((2, 5), 11)}),
-    'Embedding first shard': (layers.Embedding.Params(vocab_size=11, dim=8, num_shards=2), {'ids': ((2, 5), 5)}),
-    'Embedding shard': (layers.Embedding.Params(vocab_size=11, dim=8, is_scaled=True, shard=1, num_shards=2),
-                        {'ids': ((2, 5), 11)} | PARTIAL),
+    'Embedding': (layers.Embedding.Params(vocab_size=11, dim=8, is_scaled=True),
+                  {'ids': ((2, 5), 11)}),
+    'Embedding first shard': (layers.Embedding.Params(vocab_size=11, dim=8, num_shards=2),
+                              {'ids': ((2, 5), 5)}),
+    'Embedding shard': (
+        layers.Embedding.Params(vocab_size=11, dim=8, is_scaled=True, shard=1, num_shards=2),
+        {'ids': ((2, 5), 11)} | PARTIAL),
     'PositionEmbedding': (layers.PositionEmbedding.Params(dim=8), SEQUENCE),
-    'PositionEmbedding learned': (layers.PositionEmbedding.Params(dim=8, kind='learned', max_length=7), SEQUENCE),
+    'PositionEmbedding learned': (
+        layers.PositionEmbedding.Params(dim=8, kind='learned', max_length=7), SEQUENCE),
     'Cast': (layers.Cast.Params(dtype='float32'), SEQUENCE),
     'Logits': (layers.Logits.Params(input_dim=8, vocab_size=11), SEQUENCE),
-    'Logits tied': (layers.Logits.Params(input_dim=8, vocab_size=11, transpose_w=True, use_bias=False, max_abs=1.), SEQUENCE),
-    'SoftmaxShard': (layers.SoftmaxShard.Params(input_dim=8, vocab_size=11, num_shards=2), SEQUENCE | {'labels': ((2, 5), 5)}),
-    'SoftmaxShard clipped': (layers.SoftmaxShard.Params(input_dim=8, vocab_size=11, shard=1, num_shards=2, max_abs=1.),
-                             SEQUENCE | {'labels': ((2, 5), 11), 'partial': SOFTMAX}),
-    'StreamedCrossEntropyLoss': (layers.StreamedCrossEntropyLoss.Params(vocab_size=11, label_smoothing=0.1),
-                                 {'softmax': SOFTMAX, 'labels': ((2, 5), 11), 'weight': ((2, 5), 'mask')}),
+    'Logits tied': (layers.Logits.Params(input_dim=8, vocab_size=11, transpose_w=True,
+                                         use_bias=False, max_abs=1.),
+                    SEQUENCE),
+    'SoftmaxShard': (layers.SoftmaxShard.Params(input_dim=8, vocab_size=11, num_shards=2),
+                     SEQUENCE | {'labels': ((2, 5), 5)}),
+    'SoftmaxShard clipped': (
+        layers.SoftmaxShard.Params(input_dim=8, vocab_size=11, shard=1, num_shards=2, max_abs=1.),
+        SEQUENCE | {'labels': ((2, 5), 11), 'partial': SOFTMAX}),
+    'StreamedCrossEntropyLoss': (
+        layers.StreamedCrossEntropyLoss.Params(vocab_size=11, label_smoothing=0.1),
+        {'softmax': SOFTMAX, 'labels': ((2, 5), 11), 'weight': ((2, 5), 'mask')}),
     'CrossEntropyLoss': (layers.CrossEntropyLoss.Params(has_top5=True), TOKENS),
-    'CrossEntropyLoss smoothed': (layers.CrossEntropyLoss.Params(label_smoothing=0.1, scale=0.4, is_auxiliary=True),
-                                  {'x': ((4, 11), 'float'), 'labels': ((4,), 11), 'weight': ((4,), 'mask')}),
-    'CrossEntropyLoss mixed': (layers.CrossEntropyLoss.Params(reads={'other_labels': 'other_labels', 'share': 'share'}),
-                               {'x': ((4, 11), 'float'), 'labels': ((4,), 11), 'weight': ((4,), 'mask'), 'other_labels': ((4,), 11),
-                                'share': ((4,), 'data')}),
-    'MeanSquaredErrorLoss': (layers.MeanSquaredErrorLoss.Params(), {'x': ((2, 5), 'float'), 'target': ((2, 5), 'data')}),
+    'CrossEntropyLoss smoothed': (
+        layers.CrossEntropyLoss.Params(label_smoothing=0.1, scale=0.4, is_auxiliary=True),
+        {'x': ((4, 11), 'float'), 'labels': ((4,), 11), 'weight': ((4,), 'mask')}),
+    'CrossEntropyLoss mixed': (
+        layers.CrossEntropyLoss.Params(reads={'other_labels': 'other_labels', 'share': 'share'}),
+        {'x': ((4, 11), 'float'), 'labels': ((4,), 11), 'weight': ((4,), 'mask'),
+         'other_labels': ((4,), 11), 'share': ((4,), 'data')}),
+    'MeanSquaredErrorLoss': (layers.MeanSquaredErrorLoss.Params(),
+                             {'x': ((2, 5), 'float'), 'target': ((2, 5), 'data')}),
     'MeanSquaredErrorLoss weighted': (layers.MeanSquaredErrorLoss.Params(),
-                                      {'x': ((4, 5), 'float'), 'target': ((4, 5), 'data'), 'weight': ((4,), 'mask')}),
-    'KerasLayer Dense': (keras_layer('Dense', (8,), units=6, activation='tanh', activity_regularizer='l2'), {'x': ((4, 8), 'float')}),
+                                      {'x': ((4, 5), 'float'), 'target': ((4, 5), 'data'),
+                                       'weight': ((4,), 'mask')}),
+    'KerasLayer Dense': (keras_layer('Dense', (8,), units=6, activation='tanh',
+                                     activity_regularizer='l2'),
+                         {'x': ((4, 8), 'float')}),
     'KerasLayer BatchNormalization': (keras_layer('BatchNormalization', (7, 6, 4)), IMAGE),
     'KerasLayer Dropout': (keras_layer('Dropout', (5, 8), rate=0.4), SEQUENCE),
-    'KerasLayer GRU': (keras_layer('GRU', (5, 8), units=3, recurrent_dropout=0.2, return_sequences=True), SEQUENCE),
-    'Sequential streamed': (layers.Sequential.Params(layers=(
-        *layers.split(layers.SoftmaxShard.Params(name='softmax', input_dim=8, vocab_size=11), 3),
-        layers.StreamedCrossEntropyLoss.Params(vocab_size=11, label_smoothing=0.1))), SEQUENCE | {
-            'labels': ((2, 5), 11), 'weight': ((2, 5), 'mask')}),
+    'KerasLayer GRU': (keras_layer('GRU', (5, 8), units=3, recurrent_dropout=0.2,
+                                   return_sequences=True),
+                       SEQUENCE),
+    'Sequential streamed': (
+        layers.Sequential.Params(layers=(
+            *layers.split(layers.SoftmaxShard.Params(name='softmax', input_dim=8, vocab_size=11),
+                          3),
+            layers.StreamedCrossEntropyLoss.Params(vocab_size=11, label_smoothing=0.1))),
+        SEQUENCE | {'labels': ((2, 5), 11), 'weight': ((2, 5), 'mask')}),
     'Sequential': (layers.Sequential.Params(layers=(
-        layers.Dense.Params(input_dim=8, units=6), layers.Repeat.Params(body=layers.LayerNorm.Params(dim=6), times=2))), SEQUENCE),
+                       layers.Dense.Params(input_dim=8, units=6),
+                       layers.Repeat.Params(body=layers.LayerNorm.Params(dim=6), times=2))),
+                   SEQUENCE),
 }
 
 # float32, central differences: truncation and rounding together stay below this part of the gradient's norm.
@@ -150,7 +195,8 @@ class Built:
         return {**{w.path: self.weights[w.path] for w in self.layer.weights() if w.is_trainable},
                 **{name: t for name, t in self.inputs.items() if self.kinds[name] == 'float'}}
 
-    def call(self, values: dict[str, tf.Tensor] | None = None, training: bool = True, micro_batch: int = 1) -> dict[str, tf.Tensor]:
+    def call(self, values: dict[str, tf.Tensor] | None = None, training: bool = True,
+             micro_batch: int = 1) -> dict[str, tf.Tensor]:
         """All that fprop gives: outputs, losses, metrics, statistics, by name; `values` replace weights and inputs."""
         values = values or {}
         ctx = Context(training, 5, 7, micro_batch)
@@ -170,7 +216,9 @@ def objective(results: dict[str, tf.Tensor]) -> tf.Tensor:
         if name.startswith('losses/'):
             total += tf.cast(value, tf.float64)
         elif name.startswith('outputs/') and value.dtype.is_floating:
-            total += tf.reduce_sum(tf.cast(value, tf.float64) * np.cos(1.7 * np.arange(np.prod(value.shape))).reshape(value.shape))
+            total += tf.reduce_sum(
+                tf.cast(value, tf.float64)
+                * np.cos(1.7 * np.arange(np.prod(value.shape))).reshape(value.shape))
     return total
 
 
@@ -183,14 +231,18 @@ def build(name: str) -> Built:
     def value(shape: tuple[int, ...], kind: Any) -> tf.Tensor:
         if isinstance(kind, int):
             return tf.constant(rng.integers(0, kind, shape), tf.int32)
-        return tf.constant(rng.integers(0, 2, shape) if kind == 'mask' else rng.normal(size=shape), tf.float32)
+        return tf.constant(rng.integers(0, 2, shape) if kind == 'mask' else rng.normal(size=shape),
+                           tf.float32)
 
     def made(spec: Any) -> Any:
-        return {n: made(inner) for n, inner in spec.items()} if isinstance(spec, dict) else value(*spec)
+        return {n: made(inner) for n, inner in spec.items()} if isinstance(spec, dict) else value(
+            *spec)
 
     # Biases begin at 0 and scales at 1, where errors in them hide.
-    weights = {w.path: w.initial_value(3) + 0.1 * rng.normal(size=w.shape) ** 2 for w in layer.weights()}
-    return Built(layer, weights, made(inputs), {n: 'nested' if isinstance(spec, dict) else spec[1] for n, spec in inputs.items()})
+    weights = {w.path: w.initial_value(3) + 0.1 * rng.normal(size=w.shape) ** 2
+               for w in layer.weights()}
+    return Built(layer, weights, made(inputs),
+                 {n: 'nested' if isinstance(spec, dict) else spec[1] for n, spec in inputs.items()})
 
 
 @functools.cache
@@ -233,15 +285,19 @@ def test_params_survive_their_text(name: str) -> None:
 def test_cost_predicts_shapes_and_weights(name: str) -> None:
     built = build(name)
     cost = pricing.price(built.layer, **built.specs())
-    real = {path: static_shapes.as_spec(t) for path, t in results(name).items() if path.startswith('outputs/')}
-    assert {f'outputs/{path}': static_shapes.as_spec(spec) for path, spec in flatten(cost.outputs)} == real
-    assert cost.num_weights == sum(int(tf.size(built.weights[w.path])) for w in built.layer.weights() if w.is_trainable)
+    real = {path: static_shapes.as_spec(t)
+            for path, t in results(name).items() if path.startswith('outputs/')}
+    assert ({f'outputs/{path}': static_shapes.as_spec(spec) for path, spec in flatten(cost.outputs)}
+            == real)
+    assert cost.num_weights == sum(int(tf.size(built.weights[w.path]))
+                                   for w in built.layer.weights() if w.is_trainable)
 
 
 @pytest.mark.parametrize('dtype', [tf.float32, tf.bfloat16])
 def test_cost_predicts_flops_of_the_graph(name: str, dtype: tf.DType) -> None:
     built = build(name)
-    specs = {n: tf.TensorSpec(s.shape, dtype) if built.kinds[n] == 'float' else s for n, s in built.specs().items()}
+    specs = {n: tf.TensorSpec(s.shape, dtype) if built.kinds[n] == 'float' else s
+             for n, s in built.specs().items()}
     cost, traced = pricing.price(built.layer, **specs), pricing.traced_cost(built.layer, **specs)
     assert cost.flops == pytest.approx(traced.flops, rel=0.05)
 
@@ -252,20 +308,24 @@ def test_gradients_agree_with_differences(name: str) -> None:
     rng = np.random.default_rng(1)
     for path, value in values.items():
         direction = rng.normal(size=value.shape).astype(np.float32)
-        up, down = (float(fn({**values, path: value + sign * STEP * direction})[1]) for sign in (1, -1))
+        up, down = (float(fn({**values, path: value + sign * STEP * direction})[1])
+                    for sign in (1, -1))
         expected = (up - down) / (2 * STEP)
         norm = float(tf.norm(gradients[path]))
-        assert np.sum(gradients[path] * direction) == pytest.approx(expected, abs=GRADIENT_TOLERANCE * (norm + 1)), path
+        assert np.sum(gradients[path] * direction) == pytest.approx(
+            expected, abs=GRADIENT_TOLERANCE * (norm + 1)), path
 
 
 def test_bfloat16_comes_out_of_bfloat16(name: str) -> None:
     built = build(name)
-    halves = {n: tf.cast(t, tf.bfloat16) for n, t in built.inputs.items() if built.kinds[n] == 'float'}
+    halves = {n: tf.cast(t, tf.bfloat16)
+              for n, t in built.inputs.items() if built.kinds[n] == 'float'}
     found = tf.function(built.call)(halves)
     for path, expected in results(name).items():
         is_output = path.startswith('outputs/') and bool(halves) and name not in ALWAYS_FLOAT32
         assert found[path].dtype == (tf.bfloat16 if is_output else expected.dtype), path
-        if not path.startswith('metrics/') and not path.endswith('argmax'):  # which of two near logits is larger
+        # which of two near logits is larger
+        if not path.startswith('metrics/') and not path.endswith('argmax'):
             difference = tf.norm(tf.cast(found[path], tf.float32) - expected)
             assert difference <= BFLOAT16_TOLERANCE * (tf.norm(expected) + 1e-3), path
 
@@ -275,7 +335,8 @@ def test_unknown_batch_size_runs_but_has_no_cost(name: str) -> None:
     specs = map_leaves(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), built.inputs)
     found = tf.function(lambda inputs: built.call(inputs), input_signature=[specs])(built.inputs)
     tf.nest.map_structure(np.testing.assert_array_equal, found, results(name))
-    with pytest.raises(ValueError, match=r'is \[\?.*\], but every dimension must be known .*; give the shape of one micro-batch'):
+    with pytest.raises(ValueError, match=r'is \[\?.*\], but every dimension must be known .*; give '
+                                         r'the shape of one micro-batch'):
         pricing.price(built.layer, **specs)
 
 
@@ -286,7 +347,8 @@ def test_xla_agrees_forward_and_backward(name: str) -> None:
         return
     plain, compiled = with_gradients(name)(values), with_gradients(name, jit_compile=True)(values)
     for expected, found in zip(tf.nest.flatten(plain), tf.nest.flatten(compiled), strict=True):
-        np.testing.assert_allclose(found, expected, atol=JIT_TOLERANCE * (1 + np.max(np.abs(expected))), rtol=0)
+        np.testing.assert_allclose(found, expected,
+                                   atol=JIT_TOLERANCE * (1 + np.max(np.abs(expected))), rtol=0)
 
 
 def test_no_op_is_stateful_forward_or_backward(name: str) -> None:
@@ -295,8 +357,10 @@ def test_no_op_is_stateful_forward_or_backward(name: str) -> None:
 
 
 def test_evaluation_is_deterministic(name: str) -> None:
-    evaluate = tf.function(lambda micro_batch: build(name).call(training=False, micro_batch=micro_batch))
-    tf.nest.map_structure(np.testing.assert_array_equal, evaluate(tf.constant(0)), evaluate(tf.constant(3)))
+    evaluate = tf.function(
+        lambda micro_batch: build(name).call(training=False, micro_batch=micro_batch))
+    tf.nest.map_structure(np.testing.assert_array_equal, evaluate(tf.constant(0)),
+                          evaluate(tf.constant(3)))
 
 
 class Gain(Layer):
@@ -326,15 +390,21 @@ def test_the_forecast_holds_what_the_backward_task_takes_over(name: str) -> None
     params, _ = TABLE[name]
     built = build(name)
     floats = [argument for argument, kind in built.kinds.items() if kind == 'float']
-    gains = [Gain.Params(name=f'gain_{argument}', reads={'x': argument}, writes=argument) for argument in floats]
+    gains = [Gain.Params(name=f'gain_{argument}', reads={'x': argument}, writes=argument)
+             for argument in floats]
     layer = params.copy().set(name='layer')
     if not isinstance(built.layer, layers.Sequential):
         layer.set(reads={argument: argument for argument in built.inputs})
-    written = [] if pricing.price(built.layer, **built.specs()).outputs is None else [Objective.Params(name='objective')]
+    written = [] if pricing.price(built.layer, **built.specs()).outputs is None else [
+        Objective.Params(name='objective')]
     padding = layers.Reshape.Params(name='padding', shape=(1,), reads={'x': 'pad'}, writes='pad')
-    network = layers.Sequential.Params(name='model', layers=(padding, *gains, layer, *written, padding.copy().set(name='end')))
+    network = layers.Sequential.Params(
+        name='model', layers=(padding, *gains, layer, *written, padding.copy().set(name='end')))
     num_own = len(list(built.layer.elements())) if isinstance(built.layer, layers.Sequential) else 1
-    pipeline = PipelineParams(num_cells=3, recompute='none', layers_per_cell=(1 + len(gains), num_own, len(written) + 1))
+    pipeline = PipelineParams(num_cells=3, recompute='none',
+                              layers_per_cell=(1 + len(gains), num_own, len(written) + 1))
     batch = next(iter(flatten(built.specs())))[1].shape[0]
-    plan = make_plan(network.instantiate('model'), {**built.specs(), 'pad': tf.TensorSpec([batch, 1])}, pipeline, ['a', 'b', 'c'])
-    assert plan.forecast.footprints[1].residual == pytest.approx(traced.held_bytes(plan.cells[1:])[0], rel=0.02)
+    plan = make_plan(network.instantiate('model'),
+                     {**built.specs(), 'pad': tf.TensorSpec([batch, 1])}, pipeline, ['a', 'b', 'c'])
+    assert (plan.forecast.footprints[1].residual
+            == pytest.approx(traced.held_bytes(plan.cells[1:])[0], rel=0.02))

@@ -27,13 +27,16 @@ def test_another_seed_step_or_micro_batch_drops_others(other: dict[str, int]) ->
 
 def test_another_layer_drops_others() -> None:
     params = Dropout.Params(rate=0.5)
-    assert np.mean(zeros(params.instantiate('a')) != zeros(params.instantiate('b'))) == pytest.approx(0.5, abs=0.02)
+    assert (np.mean(zeros(params.instantiate('a')) != zeros(params.instantiate('b')))
+            == pytest.approx(0.5, abs=0.02))
 
 
 def test_the_same_place_drops_the_same_compiled_or_not() -> None:
     layer = Dropout.Params(rate=0.5).instantiate('a')
-    found = [zeros(layer, step=3, micro_batch=2), zeros(layer, step=3, micro_batch=2),
-             tf.function(lambda: layer.fprop(NestedMap(), Context(True, step=3, micro_batch=2), X), jit_compile=True)().numpy() == 0]
+    found = [zeros(layer, step=3, micro_batch=2),
+             zeros(layer, step=3, micro_batch=2),
+             tf.function(lambda: layer.fprop(NestedMap(), Context(True, step=3, micro_batch=2), X),
+                         jit_compile=True)().numpy() == 0]
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
 
@@ -75,7 +78,8 @@ def test_evaluation_and_rate_0_are_the_identity(layer: Any) -> None:
     assert layer.Params(rate=0.).instantiate().fprop(NestedMap(), Context(True), X) is X
 
 
-@pytest.mark.parametrize('rate, found', [(-0.1, 'below 0'), (1., 'not below 1'), (float('nan'), 'not a number')])
+@pytest.mark.parametrize('rate, found',
+                         [(-0.1, 'below 0'), (1., 'not below 1'), (float('nan'), 'not a number')])
 def test_a_rate_that_is_none_is_refused(rate: float, found: str) -> None:
     with pytest.raises(ValueError, match=f'rate={rate} is {found}; use 0 or more and less than 1'):
         Dropout.Params(rate=rate)

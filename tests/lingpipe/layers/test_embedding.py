@@ -24,23 +24,29 @@ def test_the_gradient_becomes_dense_and_adds_up_repeated_ids() -> None:
     with tf.GradientTape() as tape:
         tape.watch(w)
         y = layer.fprop(NestedMap(w=w), Context(), tf.constant([1, 1, 2]))
-    np.testing.assert_array_equal(tf.convert_to_tensor(tape.gradient(y, w)), [[0, 0], [2, 2], [1, 1]])
+    np.testing.assert_array_equal(tf.convert_to_tensor(tape.gradient(y, w)),
+                                  [[0, 0], [2, 2], [1, 1]])
 
 
 def test_logits_share_the_table_of_the_embedding() -> None:
     network = Sequential.Params(name='net', layers=(
         Embedding.Params(name='embedding', vocab_size=5, dim=3, reads={'ids': 'tokens'}),
-        Logits.Params(input_dim=3, vocab_size=5, transpose_w=True, use_bias=False, share={'w': 'net/embedding/w'}))).instantiate()
+        Logits.Params(input_dim=3, vocab_size=5, transpose_w=True, use_bias=False,
+                      share={'w': 'net/embedding/w'}))).instantiate()
     owned, shared = network.weights()
     assert (shared.shape, shared.shared_with, network.num_weights) == (owned.shape, owned.path, 15)
 
 
 def test_sinusoids_are_the_paper_s() -> None:
-    y = PositionEmbedding.Params(dim=4).instantiate().fprop(NestedMap(), Context(), tf.zeros([1, 3, 4]))
-    np.testing.assert_allclose(y[0], [[np.sin(t), np.sin(t / 1e4), np.cos(t), np.cos(t / 1e4)] for t in range(3)], atol=1e-6)
+    y = PositionEmbedding.Params(dim=4).instantiate().fprop(
+        NestedMap(), Context(), tf.zeros([1, 3, 4]))
+    np.testing.assert_allclose(
+        y[0], [[np.sin(t), np.sin(t / 1e4), np.cos(t), np.cos(t / 1e4)] for t in range(3)],
+        atol=1e-6)
 
 
 def test_more_positions_than_were_learned_are_refused() -> None:
     layer = PositionEmbedding.Params(dim=4, kind='learned', max_length=2).instantiate()
-    with pytest.raises(ValueError, match='x has 3 positions, but max_length=2 were learned; raise max_length or cut the sequences'):
+    with pytest.raises(ValueError, match='x has 3 positions, but max_length=2 were learned; raise '
+                                         'max_length or cut the sequences'):
         layer.cost(tf.TensorSpec([1, 3, 4]))

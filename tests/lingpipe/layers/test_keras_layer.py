@@ -18,11 +18,14 @@ X = np.random.default_rng(0).normal(size=[4, 6, 3]).astype(np.float32)
 
 
 def made(class_name: str, shape: tuple[int, ...] = (6, 3), **config: Any) -> KerasLayer:
-    return KerasLayer.Params(class_name=class_name, config=json.dumps(config), input_shape=shape).instantiate('k')
+    return KerasLayer.Params(class_name=class_name, config=json.dumps(config),
+                             input_shape=shape).instantiate('k')
 
 
 @pytest.mark.parametrize('class_name, config', [
-    ('LSTM', {'units': 4}), ('Conv1D', {'filters': 5, 'kernel_size': 3}), ('BatchNormalization', {'momentum': 0.9}),
+    ('LSTM', {'units': 4}),
+    ('Conv1D', {'filters': 5, 'kernel_size': 3}),
+    ('BatchNormalization', {'momentum': 0.9}),
     ('Bidirectional', {'layer': keras.layers.serialize(keras.layers.GRU(2))})])
 def test_training_gives_what_keras_gives(class_name: str, config: dict[str, Any]) -> None:
     layer = made(class_name, **config)
@@ -31,7 +34,8 @@ def test_training_gives_what_keras_gives(class_name: str, config: dict[str, Any]
     original.build((None, 6, 3))
     original.set_weights([theta[name].numpy() for name in theta])
     ctx = Context(training=True)
-    np.testing.assert_allclose(layer.fprop(theta, ctx, tf.constant(X)), original(X, training=True), atol=1e-6)
+    np.testing.assert_allclose(layer.fprop(theta, ctx, tf.constant(X)), original(X, training=True),
+                               atol=1e-6)
     after = dict(zip(theta, original.get_weights(), strict=True))
     updated = {}
     for (_, name), (mean, variance, _) in ctx.emissions.moments.items():
@@ -43,15 +47,20 @@ def test_training_gives_what_keras_gives(class_name: str, config: dict[str, Any]
 
 def test_variables_have_no_memory() -> None:
     """40 GB would not fit."""
-    layer = KerasLayer.Params(class_name='Dense', config='{"units": 100000}', input_shape=(100000,)).instantiate()
+    layer = KerasLayer.Params(class_name='Dense', config='{"units": 100000}',
+                              input_shape=(100000,)).instantiate()
     assert layer.num_weights == 100000 * 100001
-    with keras.StatelessScope():   # Keras gave them memory when the next such scope ended, as in a symbolic call of another layer.
+    # Keras gave them memory when the next such scope ended, as in a symbolic call of another layer.
+    with keras.StatelessScope():
         pass
 
 
 def test_weights_are_named_without_keras_process_wide_numbers() -> None:
-    names = [[w.path for w in made('Bidirectional', layer=keras.layers.serialize(keras.layers.LSTM(2))).weights()] for _ in range(2)]
-    assert names[0] == names[1] == ['k/kernel_0', 'k/recurrent_kernel_0', 'k/bias_0', 'k/kernel_1', 'k/recurrent_kernel_1', 'k/bias_1']
+    names = [[w.path for w in made('Bidirectional',
+                                   layer=keras.layers.serialize(keras.layers.LSTM(2))).weights()]
+             for _ in range(2)]
+    assert names[0] == names[1] == ['k/kernel_0', 'k/recurrent_kernel_0', 'k/bias_0', 'k/kernel_1',
+                                    'k/recurrent_kernel_1', 'k/bias_1']
 
 
 def test_first_values_are_keras_initializers_and_depend_on_the_seed() -> None:
@@ -59,12 +68,14 @@ def test_first_values_are_keras_initializers_and_depend_on_the_seed() -> None:
     first, again, other = (layer.initial_theta(seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first.kernel, again.kernel)
     assert np.all(first.kernel != other.kernel)
-    np.testing.assert_array_equal(first.bias, [0] * 4 + [1] * 4 + [0] * 8)  # LSTM's forget gate begins open: an initializer of its own
+    # LSTM's forget gate begins open: an initializer of its own
+    np.testing.assert_array_equal(first.bias, [0] * 4 + [1] * 4 + [0] * 8)
 
 
 def test_random_numbers_come_from_the_context() -> None:
     layer = made('Dropout', rate=0.5)
-    found = [layer.fprop(NestedMap(), Context(True, step=1, micro_batch=m), tf.constant(X)).numpy() for m in (1, 1, 2)]
+    found = [layer.fprop(NestedMap(), Context(True, step=1, micro_batch=m), tf.constant(X)).numpy()
+             for m in (1, 1, 2)]
     np.testing.assert_array_equal(found[0], found[1])
     assert np.any(found[0] != found[2])
     np.testing.assert_array_equal(layer.fprop(NestedMap(), Context(), tf.constant(X)), X)
@@ -79,10 +90,12 @@ def test_two_draws_of_a_layer_differ_from_each_other_and_from_the_next_micro_bat
             self.generator = keras.random.SeedGenerator(0)
 
         def call(self, x: Any) -> Any:
-            return keras.ops.stack([keras.random.uniform(keras.ops.shape(x), seed=self.generator) for _ in range(2)])
+            return keras.ops.stack(
+                [keras.random.uniform(keras.ops.shape(x), seed=self.generator) for _ in range(2)])
 
     layer = made('lingpipe_tests>TwoDraws')
-    a, b = (layer.fprop(NestedMap(), Context(True, micro_batch=m), tf.constant(X)).numpy() for m in (0, 1))
+    a, b = (layer.fprop(NestedMap(), Context(True, micro_batch=m), tf.constant(X)).numpy()
+            for m in (0, 1))
     draws = [a[0], a[1], b[0], b[1]]
     assert not any(np.any(draws[i] == draws[j]) for i in range(4) for j in range(i))
 
@@ -91,15 +104,19 @@ def test_regularizers_are_scaled_by_the_mean_weight_of_a_micro_batch() -> None:
     layer = made('Dense', units=2, kernel_regularizer={'class_name': 'L2', 'config': {'l2': 0.5}})
     theta, ctx = layer.initial_theta(), Context(True, mean_weight=6.)
     layer.fprop(theta, ctx, tf.constant(X))
-    assert float(ctx.emissions.losses['k', 'loss']) == pytest.approx(6 * 0.5 * float(tf.reduce_sum(theta.kernel ** 2)))
+    assert (float(ctx.emissions.losses['k', 'loss'])
+            == pytest.approx(6 * 0.5 * float(tf.reduce_sum(theta.kernel ** 2))))
     assert not ctx.emissions.weights
 
 
 @pytest.mark.parametrize('params, message', [
-    ({'class_name': 'Dens'}, "class_name='Dens' is no layer of Keras; write the name of a class in keras.layers"),
-    ({'config': '{units: 3}'}, "config='{units: 3}' is no JSON .*; write an object like {\"units\": 64}"),
+    ({'class_name': 'Dens'},
+     "class_name='Dens' is no layer of Keras; write the name of a class in keras.layers"),
+    ({'config': '{units: 3}'},
+     "config='{units: 3}' is no JSON .*; write an object like {\"units\": 64}"),
     ({'config': '[3]'}, r"config='\[3\]' is no JSON object"),
-    ({'config': '{"unit": 3}'}, r'k: Keras cannot build Dense of {"unit": 3} for examples of \[3\]: .*unit')])
+    ({'config': '{"unit": 3}'},
+     r'k: Keras cannot build Dense of {"unit": 3} for examples of \[3\]: .*unit')])
 def test_mistakes_are_explained(params: dict[str, Any], message: str) -> None:
     values = {'class_name': 'Dense', 'config': '{"units": 3}', 'input_shape': (3,), **params}
     with pytest.raises(ValueError, match=message):
@@ -125,46 +142,62 @@ def serialized(layer: Any) -> Any:
 
 
 @pytest.mark.parametrize('class_name, config, message', [
-    ('LSTM', {'units': 2, 'return_state': True}, 'k: LSTM gives a tuple of outputs, but a KerasLayer has one'),
-    ('Dense', {'units': 2, 'kernel_constraint': 'max_norm'}, 'k: Dense has a constraint of kernel, which Keras applies after each update'),
+    ('LSTM', {'units': 2, 'return_state': True},
+     'k: LSTM gives a tuple of outputs, but a KerasLayer has one'),
+    ('Dense', {'units': 2, 'kernel_constraint': 'max_norm'},
+     'k: Dense has a constraint of kernel, which Keras applies after each update'),
     ('TimeDistributed', {'layer': serialized(keras.layers.Dense(2, bias_constraint='non_neg'))},
      'k: TimeDistributed has a constraint of bias'),
-    ('Normalization', {}, 'k: a Normalization without mean and variance has not been adapted to data; give them in config'),
+    ('Normalization', {}, 'k: a Normalization without mean and variance has not been adapted to '
+                          'data; give them in config'),
     ('BatchNormalization', {'synchronized': True},
      'k: a BatchNormalization with synchronized=True takes its moments over the replicas of Keras'),
     ('Add', {}, 'k: Keras cannot build Add of {}')])
-def test_what_a_pipeline_cannot_run_as_keras_does_is_refused_when_it_is_built(class_name: str, config: Any, message: str) -> None:
+def test_what_a_pipeline_cannot_run_as_keras_does_is_refused_when_it_is_built(
+        class_name: str, config: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         made(class_name, **config)
 
 
-@pytest.mark.parametrize('class_name, config, message', [
-    ('SpectralNormalization', {'layer': serialized(keras.layers.Dense(2))}, 'k: SpectralNormalization assigns to its weight kernel in its'),
-    ('RNN', {'cell': serialized(NormCell(2))}, 'k: the Keras layer changes its state inside a loop over time')])
-def test_what_a_pipeline_cannot_run_as_keras_does_is_refused_by_the_plan(class_name: str, config: Any, message: str) -> None:
+@pytest.mark.parametrize('class_name, config, message',
+                         [('SpectralNormalization', {'layer': serialized(keras.layers.Dense(2))},
+                           'k: SpectralNormalization assigns to its weight kernel in its'),
+                          ('RNN', {'cell': serialized(NormCell(2))},
+                           'k: the Keras layer changes its state inside a loop over time')])
+def test_what_a_pipeline_cannot_run_as_keras_does_is_refused_by_the_plan(
+        class_name: str, config: Any, message: str) -> None:
     layer = made(class_name, **config)
     with pytest.raises(ValueError, match=message):
         pricing.price(layer, tf.TensorSpec((4, 6, 3)))
 
 
-@pytest.mark.parametrize('class_name, config, expected', [
-    ('Softmax', {'axis': 0}, True), ('Softmax', {'axis': [1, 2]}, False), ('LayerNormalization', {'axis': [1]}, False)])
-def test_layers_that_mix_examples_need_the_whole_mini_batch(class_name: str, config: Any, expected: bool) -> None:
+@pytest.mark.parametrize('class_name, config, expected',
+                         [('Softmax', {'axis': 0}, True),
+                          ('Softmax', {'axis': [1, 2]}, False),
+                          ('LayerNormalization', {'axis': [1]}, False)])
+def test_layers_that_mix_examples_need_the_whole_mini_batch(
+        class_name: str, config: Any, expected: bool) -> None:
     assert made(class_name, **config).needs_whole_batch is expected
 
 
 def test_batch_normalization_over_replicas_is_refused() -> None:
     layer = made('BatchNormalization')
-    with pytest.raises(ValueError, match="k: cross_replica_batch_norm does not reach Keras' BatchNormalization"):
-        layer.fprop(layer.initial_theta(), Context(True, gather=lambda t: t[tf.newaxis]), tf.constant(X))
+    with pytest.raises(
+            ValueError,
+            match="k: cross_replica_batch_norm does not reach Keras' BatchNormalization"):
+        layer.fprop(layer.initial_theta(), Context(True, gather=lambda t: t[tf.newaxis]),
+                    tf.constant(X))
 
 
 def test_random_numbers_are_keras_own_for_the_same_seeds() -> None:
-    layer, ctx = made('LSTM', units=3, dropout=0.4, recurrent_dropout=0.3), Context(True, step=3, micro_batch=2)
+    layer, ctx = made('LSTM', units=3, dropout=0.4, recurrent_dropout=0.3), Context(
+        True, step=3, micro_batch=2)
     theta = layer.initial_theta()
     original = keras.layers.LSTM(3, dropout=0.4, recurrent_dropout=0.3)
     original.build((None, 6, 3))
     original.set_weights([value.numpy() for value in theta.values()])
-    seed = tf.random.stateless_uniform([2], ctx.seed('k', '0'), maxval=2**31 - 2, dtype=tf.int64, alg='philox')
+    seed = tf.random.stateless_uniform([2], ctx.seed('k', '0'), maxval=2**31 - 2, dtype=tf.int64,
+                                       alg='philox')
     original.cell.seed_generator.state.assign(seed)
-    np.testing.assert_allclose(layer.fprop(theta, ctx, tf.constant(X)), original(X, training=True), atol=1e-6)
+    np.testing.assert_allclose(layer.fprop(theta, ctx, tf.constant(X)), original(X, training=True),
+                               atol=1e-6)

@@ -37,12 +37,13 @@ class Outcome:
     evaluation: float
 
 
-def keras_layers(specs: Sequence[Spec], shape: tuple[int, ...], dtype: str = 'float32', **params: Any) -> list[Any]:
+def keras_layers(specs: Sequence[Spec], shape: tuple[int, ...], dtype: str = 'float32',
+                 **params: Any) -> list[Any]:
     """Params of the layers, each with the shape that Keras says the one before gives; the first reads 'image'."""
     made: list[Any] = []
     for i, (name, config) in enumerate(specs):
-        one = layers.KerasLayer.Params(name=f'{i}', class_name=name, config=json.dumps(config), input_shape=shape,
-                                       input_dtype=dtype, **params)
+        one = layers.KerasLayer.Params(name=f'{i}', class_name=name, config=json.dumps(config),
+                                       input_shape=shape, input_dtype=dtype, **params)
         if i == 0:
             one.reads = {'x': 'image'}
         made.append(one)
@@ -51,8 +52,8 @@ def keras_layers(specs: Sequence[Spec], shape: tuple[int, ...], dtype: str = 'fl
     return made
 
 
-def learned(members: Sequence[Any], batches: Sequence[dict[str, np.ndarray]], num_cells: int = 1, num_micro_batches: int = 1,
-            accumulate: int = 1, **pipeline: Any) -> Outcome:
+def learned(members: Sequence[Any], batches: Sequence[dict[str, np.ndarray]], num_cells: int = 1,
+            num_micro_batches: int = 1, accumulate: int = 1, **pipeline: Any) -> Outcome:
     """What a pipeline learns from the mini-batches; members are the Params of all layers."""
     network = layers.Sequential.Params(layers=tuple(members)).instantiate('model')
     learner = Learner.Params(optimizer=optimizers.SGD.Params(), accumulate=accumulate,
@@ -64,9 +65,11 @@ def learned(members: Sequence[Any], batches: Sequence[dict[str, np.ndarray]], nu
     for step, i in enumerate(range(0, len(batches), accumulate)):
         for j in range(accumulate - 1):
             program.accumulate(batches[i + j], step, j)
-        losses.append(float(program.train_step(batches[i + accumulate - 1], step, accumulate - 1)['loss']))
+        losses.append(
+            float(program.train_step(batches[i + accumulate - 1], step, accumulate - 1)['loss']))
     total, weight = program.evaluator(spec).step(batches[0])[0]['loss']
-    return Outcome(losses, {path: variable.numpy() for path, variable in program.weights.items()}, float(total / weight))
+    return Outcome(losses, {path: variable.numpy() for path, variable in program.weights.items()},
+                   float(total / weight))
 
 
 def own_weights(members: Sequence[Any]) -> list[list[Weight]]:
@@ -87,7 +90,8 @@ def keras_model(specs: Sequence[Spec], members: Sequence[Any],
     return model
 
 
-def expected(specs: Sequence[Spec], members: Sequence[Any], batches: Sequence[dict[str, np.ndarray]], **compiled: Any) -> Outcome:
+def expected(specs: Sequence[Spec], members: Sequence[Any],
+             batches: Sequence[dict[str, np.ndarray]], **compiled: Any) -> Outcome:
     """What keras.Sequential learns from the same mini-batches, from the same first weights."""
     model = keras_model(specs, members, batches[0]['image'])
     model.compile(keras.optimizers.SGD(RATE), 'mse', **compiled)
@@ -95,12 +99,14 @@ def expected(specs: Sequence[Spec], members: Sequence[Any], batches: Sequence[di
     losses = []
     for batch in batches:
         model.reset_metrics()
-        losses.append(float(model.train_on_batch(batch['image'], batch['target'], weights_for_keras(batch))))
+        losses.append(
+            float(model.train_on_batch(batch['image'], batch['target'], weights_for_keras(batch))))
     weights = {weight.path: value
                for own, original in zip(own_weights(members), model.layers, strict=False)
                for weight, value in zip(own, original.get_weights(), strict=True)}
     model.reset_metrics()
-    evaluation = model.test_on_batch(batches[0]['image'], batches[0]['target'], weights_for_keras(batches[0]))
+    evaluation = model.test_on_batch(batches[0]['image'], batches[0]['target'],
+                                     weights_for_keras(batches[0]))
     return Outcome(losses, weights, float(evaluation))
 
 
@@ -115,7 +121,8 @@ def assert_equal(found: Outcome, wanted: Outcome, tolerance: float = TOLERANCE) 
     np.testing.assert_allclose(found.evaluation, wanted.evaluation, rtol=tolerance)
     assert found.weights.keys() == wanted.weights.keys()
     for path, value in wanted.weights.items():
-        np.testing.assert_allclose(found.weights[path], value, rtol=tolerance, atol=tolerance, err_msg=path)
+        np.testing.assert_allclose(found.weights[path], value, rtol=tolerance, atol=tolerance,
+                                   err_msg=path)
 
 
 def assert_same_bits(found: Outcome, wanted: Outcome) -> None:
@@ -127,7 +134,8 @@ def assert_same_bits(found: Outcome, wanted: Outcome) -> None:
 MSE = layers.MeanSquaredErrorLoss.Params(name='loss')
 
 
-def sentences(num_batches: int = STEPS, size: int = 8, length: int = 6) -> list[dict[str, np.ndarray]]:
+def sentences(num_batches: int = STEPS, size: int = 8, length: int = 6) -> list[
+        dict[str, np.ndarray]]:
     """Ids of sentences that end after 1 to `length` words, padded with 0, and a target."""
     random = np.random.default_rng(1)
     ids = random.integers(1, 11, (num_batches, size, length)).astype(np.int32)
@@ -137,8 +145,9 @@ def sentences(num_batches: int = STEPS, size: int = 8, length: int = 6) -> list[
 
 
 L2 = {'class_name': 'L2', 'config': {'l2': 0.1}}
-MASKED: list[Spec] = [('Embedding', {'input_dim': 11, 'output_dim': 4, 'mask_zero': True}), ('Dropout', {'rate': 0.0}),
-                      ('SimpleRNN', {'units': 3}), ('Dense', {'units': 2})]
+MASKED: list[Spec] = [('Embedding', {'input_dim': 11, 'output_dim': 4, 'mask_zero': True}),
+                      ('Dropout', {'rate': 0.0}), ('SimpleRNN', {'units': 3}),
+                      ('Dense', {'units': 2})]
 
 
 def test_masks_reach_every_layer_that_reads_them() -> None:
@@ -148,7 +157,8 @@ def test_masks_reach_every_layer_that_reads_them() -> None:
     whole = learned(members, batches, num_micro_batches=2)
     assert_equal(whole, expected(MASKED, members, batches))
     for cut, recompute in [((1, 4), 'cell'), ((1, 1, 3), 'none')]:
-        assert_same_bits(learned(members, batches, len(cut), 2, layers_per_cell=cut, recompute=recompute), whole)
+        assert_same_bits(
+            learned(members, batches, len(cut), 2, layers_per_cell=cut, recompute=recompute), whole)
 
 
 def test_masks_go_through_layers_of_lingpipe() -> None:
@@ -156,21 +166,27 @@ def test_masks_go_through_layers_of_lingpipe() -> None:
     batches = sentences()
     plain: list[Spec] = [MASKED[0], ('GlobalAveragePooling1D', {}), ('Dense', {'units': 2})]
     first, pool, last = keras_layers(plain, (6,), 'int32')
-    between = [layers.LayerNorm.Params(name='norm', dim=4), layers.PositionEmbedding.Params(name='position', dim=4),
-               layers.Sequential.Params(name='inner', layers=(layers.MultiHeadAttention.Params(
-                   name='attention', input_dim=4, num_heads=2, reads={'mask': 'x.mask'}), layers.Dropout.Params(name='drop', rate=0.))),
+    between = [layers.LayerNorm.Params(name='norm', dim=4),
+               layers.PositionEmbedding.Params(name='position', dim=4),
+               layers.Sequential.Params(name='inner', layers=(
+                   layers.MultiHeadAttention.Params(
+                       name='attention', input_dim=4, num_heads=2, reads={'mask': 'x.mask'}),
+                   layers.Dropout.Params(name='drop', rate=0.))),
                layers.Dense.Params(name='dense', input_dim=4, units=4)]
     members = [first, *between, pool, last, MSE]
     whole = learned(members, batches, num_micro_batches=2)
     assert_same_bits(learned(members, batches, 3, 2, layers_per_cell=(1, 4, 4)), whole)
-    padded = [{**batch, 'image': np.concatenate([batch['image'], np.zeros_like(batch['image'])], 1)} for batch in batches]
+    padded = [{**batch, 'image': np.concatenate([batch['image'], np.zeros_like(batch['image'])], 1)}
+              for batch in batches]
     first, pool, last = keras_layers(plain, (12,), 'int32')
-    assert_equal(learned([first, *between, pool, last, MSE], padded), whole)   # padding changes nothing
+    # padding changes nothing
+    assert_equal(learned([first, *between, pool, last, MSE], padded), whole)
 
 
 def test_the_mask_of_an_output_may_weight_the_loss() -> None:
     """As Keras masks a loss; regularizers then count as they are too, though the weight depends on the mask."""
-    specs: list[Spec] = [MASKED[0], ('Dense', {'units': 2, 'kernel_regularizer': L2, 'activity_regularizer': L2})]
+    specs: list[Spec] = [
+        MASKED[0], ('Dense', {'units': 2, 'kernel_regularizer': L2, 'activity_regularizer': L2})]
     batches = [{**batch, 'target': np.ones((8, 6, 2), np.float32)} for batch in sentences()]
     members = [*keras_layers(specs, (6,), 'int32'),
                layers.MeanSquaredErrorLoss.Params(name='loss', reads={'weight': 'x.mask'})]
@@ -178,17 +194,21 @@ def test_the_mask_of_an_output_may_weight_the_loss() -> None:
 
 
 REGULARIZED: list[Spec] = [
-    ('Dense', {'units': 4, 'activation': 'tanh', 'kernel_regularizer': L2, 'activity_regularizer': L2}),
-    ('Dense', {'units': 2, 'bias_regularizer': L2, 'activity_regularizer': {'class_name': 'L1', 'config': {'l1': 0.1}}})]
+    ('Dense',
+     {'units': 4, 'activation': 'tanh', 'kernel_regularizer': L2, 'activity_regularizer': L2}),
+    ('Dense', {'units': 2, 'bias_regularizer': L2,
+               'activity_regularizer': {'class_name': 'L1', 'config': {'l1': 0.1}}})]
 
 
-def rows(weight: Sequence[float] = (), num_batches: int = STEPS, shape: tuple[int, ...] = (5,)) -> list[dict[str, np.ndarray]]:
+def rows(weight: Sequence[float] = (), num_batches: int = STEPS,
+         shape: tuple[int, ...] = (5,)) -> list[dict[str, np.ndarray]]:
     """Ordered examples, so that micro-batches differ, with targets [2] and, where given, weights."""
     random = np.random.default_rng(2)
     batches = []
     for _ in range(num_batches):
         image = random.normal(size=(8, *shape)) + 0.3 * np.arange(8).reshape(-1, *[1] * len(shape))
-        batches.append({'image': image.astype(np.float32), 'target': random.normal(size=(8, 2)).astype(np.float32)})
+        batches.append({'image': image.astype(np.float32),
+                        'target': random.normal(size=(8, 2)).astype(np.float32)})
         if weight:
             batches[-1]['weight'] = np.array(weight, np.float32)
     return batches
@@ -198,7 +218,8 @@ def rows(weight: Sequence[float] = (), num_batches: int = STEPS, shape: tuple[in
     ((), {'num_cells': 3, 'num_micro_batches': 4}),
     ((1, 0) * 4, {'num_micro_batches': 4, 'sum_groups': 2}),
     ((2, 0.5, 0, 0, 0, 0, 1, 3), {'num_cells': 2, 'num_micro_batches': 2, 'num_replicas': 2})])
-def test_regularizers_add_what_keras_adds(weight: tuple[float, ...], pipeline: dict[str, int]) -> None:
+def test_regularizers_add_what_keras_adds(weight: tuple[float, ...],
+                                          pipeline: dict[str, int]) -> None:
     """They were scaled by examples / weight: 0.7537 for 2.2611 with two outputs, 4.522 for 2.261 with half of the weights 0."""
     batches = rows(weight)
     members = [*keras_layers(REGULARIZED, (5,)), MSE]
@@ -207,59 +228,70 @@ def test_regularizers_add_what_keras_adds(weight: tuple[float, ...], pipeline: d
 
 def test_regularizers_of_accumulated_mini_batches_count_once() -> None:
     batches = rows(num_batches=4)
-    joined = [{name: np.concatenate([a[name], b[name]]) for name in a} for a, b in [batches[:2], batches[2:]]]
+    joined = [{name: np.concatenate([a[name], b[name]]) for name in a}
+              for a, b in [batches[:2], batches[2:]]]
     members = [*keras_layers(REGULARIZED, (5,)), MSE]
     found = learned(members, batches, accumulate=2)
     wanted = learned(members, joined, num_micro_batches=2)
     np.testing.assert_allclose(found.losses, wanted.losses, rtol=TOLERANCE)
     for path, value in wanted.weights.items():
-        np.testing.assert_allclose(found.weights[path], value, rtol=TOLERANCE, atol=TOLERANCE, err_msg=path)
+        np.testing.assert_allclose(found.weights[path], value, rtol=TOLERANCE, atol=TOLERANCE,
+                                   err_msg=path)
 
 
-@pytest.mark.parametrize('config, pipeline', [
-    ({}, {'num_cells': 2, 'num_micro_batches': 2, 'num_replicas': 2}), ({'renorm': True}, {'num_micro_batches': 4})])
-def test_moving_averages_are_those_of_the_mini_batch(config: dict[str, Any], pipeline: dict[str, int]) -> None:
+@pytest.mark.parametrize('config, pipeline',
+                         [({}, {'num_cells': 2, 'num_micro_batches': 2, 'num_replicas': 2}),
+                          ({'renorm': True}, {'num_micro_batches': 4})])
+def test_moving_averages_are_those_of_the_mini_batch(config: dict[str, Any],
+                                                     pipeline: dict[str, int]) -> None:
     """The variances of micro-batches were averaged: 7.10 for 30.87 on ordered data."""
-    specs: list[Spec] = [('BatchNormalization', {'momentum': 0.6, **config}), ('Dense', {'units': 2})]
+    specs: list[Spec] = [('BatchNormalization', {'momentum': 0.6, **config}),
+                         ('Dense', {'units': 2})]
     batches = rows()
     members = [*keras_layers(specs, (5,)), MSE]
     found, wanted = learned(members, batches, **pipeline), expected(specs, members, batches)
     averages = [path for path in wanted.weights if 'moving' in path or 'renorm' in path]
     assert len(averages) == (5 if config else 2)
     for path in averages:
-        np.testing.assert_allclose(found.weights[path], wanted.weights[path], rtol=TOLERANCE, err_msg=path)
+        np.testing.assert_allclose(found.weights[path], wanted.weights[path], rtol=TOLERANCE,
+                                   err_msg=path)
 
 
 def test_moving_averages_leave_masked_positions_out() -> None:
-    specs: list[Spec] = [('Masking', {}), ('BatchNormalization', {'momentum': 0.6}), ('GlobalAveragePooling1D', {}),
-                         ('Dense', {'units': 2})]
+    specs: list[Spec] = [('Masking', {}), ('BatchNormalization', {'momentum': 0.6}),
+                         ('GlobalAveragePooling1D', {}), ('Dense', {'units': 2})]
     batches = rows(shape=(4, 3))
     for batch in batches:
         batch['image'][np.arange(4) >= [[4], [1], [1], [2], [3], [1], [4], [4]]] = 0.
     members = [*keras_layers(specs, (4, 3)), MSE]
     found, wanted = learned(members, batches, 3, 4), expected(specs, members, batches)
     for path in 'model/1/moving_mean', 'model/1/moving_variance':
-        np.testing.assert_allclose(found.weights[path], wanted.weights[path], rtol=TOLERANCE, err_msg=path)
+        np.testing.assert_allclose(found.weights[path], wanted.weights[path], rtol=TOLERANCE,
+                                   err_msg=path)
     assert_equal(learned(members, batches, 2), wanted)
 
 
-@pytest.mark.parametrize('norm', [
-    layers.BatchNorm.Params(dim=5, decay=0.),
-    layers.KerasLayer.Params(class_name='BatchNormalization', config='{"momentum": 0}', input_shape=(5,))])
+@pytest.mark.parametrize('norm', [layers.BatchNorm.Params(dim=5, decay=0.), layers.KerasLayer.Params(
+    class_name='BatchNormalization', config='{"momentum": 0}', input_shape=(5,))])
 def test_moving_averages_of_accumulated_mini_batches_weigh_every_example_alike(norm: Any) -> None:
     """Two mini-batches of different sizes weighed the same."""
     large, small = rows(num_batches=2)
     small = {name: value[-2:] for name, value in small.items()}
     norm = norm.copy().set(name='norm', reads={'x': 'image'})
-    network = layers.Sequential.Params(layers=(norm, layers.Dense.Params(name='dense', input_dim=5, units=2), MSE)).instantiate('model')
-    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=RATE), accumulate=2)
-    specs = [nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), batch) for batch in (large, small)]
+    network = layers.Sequential.Params(layers=(
+        norm, layers.Dense.Params(name='dense', input_dim=5, units=2), MSE)).instantiate('model')
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(),
+                             learning_rate=learning_rates.Constant.Params(rate=RATE), accumulate=2)
+    specs = [nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), batch)
+             for batch in (large, small)]
     program = Program(network, specs, PipelineParams(num_micro_batches=2), learner.instantiate())
     program.accumulate(large, 0, 0)
     program.train_step(small, 0, 1)
     images = np.concatenate([large['image'], small['image']])
-    np.testing.assert_allclose(program.weights['model/norm/moving_mean'], images.mean(0), rtol=TOLERANCE, atol=TOLERANCE)
-    np.testing.assert_allclose(program.weights['model/norm/moving_variance'], images.var(0), rtol=TOLERANCE)
+    np.testing.assert_allclose(program.weights['model/norm/moving_mean'], images.mean(0),
+                               rtol=TOLERANCE, atol=TOLERANCE)
+    np.testing.assert_allclose(program.weights['model/norm/moving_variance'], images.var(0),
+                               rtol=TOLERANCE)
 
 
 @keras.saving.register_keras_serializable('lingpipe_networks')
@@ -269,10 +301,12 @@ class TwoNorms(keras.layers.Layer):
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         self.norm = keras.layers.BatchNormalization(momentum=0.8)
-        self.inner = keras.Sequential([keras.layers.Dense(4), keras.layers.BatchNormalization(momentum=0.5)])
+        self.inner = keras.Sequential([keras.layers.Dense(4),
+                                       keras.layers.BatchNormalization(momentum=0.5)])
 
     def call(self, x: Any, training: bool = False) -> Any:
-        return self.inner(self.norm(x - 3 * self.norm(x, training=training), training=training), training=training)
+        return self.inner(self.norm(x - 3 * self.norm(x, training=training), training=training),
+                          training=training)
 
 
 @keras.saving.register_keras_serializable('lingpipe_networks')
@@ -280,7 +314,8 @@ class Counts(keras.layers.Layer):
     """State of three dtypes that no example changes."""
 
     def build(self, input_shape: Any) -> None:
-        for name, dtype, first in [('steps', 'int32', 2**24), ('is_odd', 'bool', False), ('power', 'float64', 0.1)]:
+        for name, dtype, first in [('steps', 'int32', 2**24), ('is_odd', 'bool', False),
+                                   ('power', 'float64', 0.1)]:
             setattr(self, name, self.add_weight(
                 name=name, shape=(), dtype=dtype, trainable=False,
                 initializer=lambda shape, dtype, first=first: keras.ops.full(shape, first, dtype)))
@@ -298,7 +333,8 @@ class Seen(keras.layers.Layer):
     """The number of examples and the average of their means."""
 
     def build(self, input_shape: Any) -> None:
-        self.count = self.add_weight(name='count', shape=(), dtype='int32', initializer='zeros', trainable=False)
+        self.count = self.add_weight(name='count', shape=(), dtype='int32', initializer='zeros',
+                                     trainable=False)
         self.mean = self.add_weight(name='mean', shape=(5,), initializer='zeros', trainable=False)
 
     def call(self, x: Any, training: bool = False) -> Any:
@@ -333,7 +369,8 @@ def test_state_keeps_its_dtype() -> None:
     members = [*keras_layers(specs, (5,)), MSE]
     found = learned(members, rows(), 2, 4)
     assert found.weights['model/0/steps'] == 2**24 + STEPS
-    assert found.weights['model/0/is_odd'].dtype == bool and found.weights['model/0/is_odd'] == bool(STEPS % 2)
+    assert (found.weights['model/0/is_odd'].dtype == bool
+            and found.weights['model/0/is_odd'] == bool(STEPS % 2))
     assert found.weights['model/0/power'] == 0.1 * 1.1 * 1.1 * 1.1
     assert_equal(found, expected(specs, members, rows()))
 
@@ -342,7 +379,8 @@ def test_state_that_depends_on_examples_needs_one_micro_batch() -> None:
     specs: list[Spec] = [('lingpipe_networks>Seen', {}), ('Dense', {'units': 2})]
     members = [*keras_layers(specs, (5,)), MSE]
     assert_equal(learned(members, rows()), expected(specs, members, rows()))
-    sentence = 'model/0: what becomes of count, mean depends on the examples, and nobody knows how to merge it over the 2 parts'
+    sentence = ('model/0: what becomes of count, mean depends on the examples, and nobody knows '
+                'how to merge it over the 2 parts')
     for split in {'num_micro_batches': 2}, {'accumulate': 2}:
         with pytest.raises(ValueError, match=sentence):
             learned(members, rows(), **split)
@@ -358,13 +396,19 @@ def test_averages_of_means_are_merged_where_that_is_said() -> None:
     ([('Embedding', MASKED[0][1]), ('Flatten', {})],
      'model/1: Flatten does not support masks, and would lose that of its input; set drops_mask'),
     ([('Embedding', MASKED[0][1]), layers.GlobalAvgPool2D.Params(name='pool')],
-     r"model/pool reads 'x', which has the mask 'x.mask', and would leave the mask out; set drops_mask=True in the KerasLayer that writes"),
-    ([('Embedding', MASKED[0][1]), layers.MultiHeadAttention.Params(name='attention', input_dim=4, num_heads=2)],
+     r"model/pool reads 'x', which has the mask 'x.mask', and would leave the mask out; set "
+     r"drops_mask=True in the KerasLayer that writes"),
+    ([('Embedding', MASKED[0][1]),
+      layers.MultiHeadAttention.Params(name='attention', input_dim=4, num_heads=2)],
      r"model/attention reads 'x', .* would leave the mask out; set its reads=\{'mask': 'x.mask'\}"),
-    ([('Embedding', MASKED[0][1])], r"model/loss reads 'x', .* would leave the mask out; set its reads=\{'weight': 'x.mask'\}")])
+    ([('Embedding', MASKED[0][1])],
+     r"model/loss reads 'x', .* would leave the mask out; set its reads=\{'weight': 'x.mask'\}")])
 def test_a_layer_that_would_lose_a_mask_says_so(members: list[Any], sentence: str) -> None:
-    made = [keras_layers([member], (6,) if i == 0 else (6, 4), 'int32' if i == 0 else 'float32')[0].copy().set(
-        name=f'{i}', reads={'x': 'image'} if i == 0 else {}) if isinstance(member, tuple) else member for i, member in enumerate(members)]
+    made = [keras_layers([member], (6,) if i == 0 else (6, 4), 'int32' if i == 0 else 'float32')[
+                0].copy().set(name=f'{i}', reads={'x': 'image'} if i == 0 else {})
+            if isinstance(member, tuple)
+            else member
+            for i, member in enumerate(members)]
     with pytest.raises(ValueError, match=sentence):
         learned([*made, MSE], sentences())
 

@@ -12,16 +12,21 @@ from lingpipe.layers.context import Context
 @pytest.mark.parametrize('mean', [0., 1e3])
 def test_it_and_its_gradients_are_those_of_the_formula_in_float64(mean: float) -> None:
     rng = np.random.default_rng(0)
-    x, scale, offset, dy = (rng.normal(size=shape) for shape in ([3, 4, 16], [16], [16], [3, 4, 16]))
+    x, scale, offset, dy = (rng.normal(size=shape)
+                            for shape in ([3, 4, 16], [16], [16], [3, 4, 16]))
     x = (x + mean).astype(np.float32).astype(np.float64)
     layer = LayerNorm.Params(dim=16).instantiate()
-    inputs = {name: tf.constant(value, tf.float32) for name, value in [('x', x), ('scale', scale), ('offset', offset)]}
+    inputs = {name: tf.constant(value, tf.float32)
+              for name, value in [('x', x), ('scale', scale), ('offset', offset)]}
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        y = layer.fprop(layer.theta({'layernorm/scale': inputs['scale'], 'layernorm/offset': inputs['offset']}), Context(), inputs['x'])
+        y = layer.fprop(
+            layer.theta({'layernorm/scale': inputs['scale'], 'layernorm/offset': inputs['offset']}),
+            Context(), inputs['x'])
     found = tape.gradient(y, inputs, output_gradients=tf.constant(dy, tf.float32))
 
-    exact = {name: tf.constant(value) for name, value in [('x', x), ('scale', scale), ('offset', offset)]}
+    exact = {name: tf.constant(value)
+             for name, value in [('x', x), ('scale', scale), ('offset', offset)]}
     with tf.GradientTape() as tape:
         tape.watch(exact)
         centered = exact['x'] - tf.reduce_mean(exact['x'], -1, keepdims=True)

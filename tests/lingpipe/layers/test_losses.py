@@ -26,7 +26,8 @@ def emissions(params: Any, *inputs: Any) -> Emissions:
 
 
 def by_name(found: dict[tuple[str, str], Any]) -> dict[str, Any]:
-    return {name: [float(v) for v in value] if isinstance(value, tuple) else float(value) for (_, name), value in found.items()}
+    return {name: [float(v) for v in value] if isinstance(value, tuple) else float(value)
+            for (_, name), value in found.items()}
 
 
 def cross_entropies(smoothing: float = 0.) -> np.ndarray:
@@ -47,44 +48,57 @@ MIXED = {'other_labels': 'other_labels', 'share': 'share'}
 
 @pytest.mark.parametrize('smoothing', [0., 0.1])
 def test_mixed_labels_share_the_loss(smoothing: float) -> None:
-    params, others, share = CrossEntropyLoss.Params(label_smoothing=smoothing, reads=MIXED), LABELS[::-1].copy(), [1., .5, .25, 0.]
+    params, others, share = CrossEntropyLoss.Params(
+        label_smoothing=smoothing, reads=MIXED), LABELS[::-1].copy(), [1., .5, .25, 0.]
     found = emissions(params, LOGITS, LABELS, WEIGHT, others, np.array(share, np.float32))
-    own, other = (emissions(CrossEntropyLoss.Params(label_smoothing=smoothing), LOGITS, labels, WEIGHT * part)
-                  for labels, part in ((LABELS, np.array(share, np.float32)), (others, 1 - np.array(share, np.float32))))
-    assert by_name(found.losses)['loss'] == pytest.approx(by_name(own.losses)['loss'] + by_name(other.losses)['loss'])
+    own, other = (emissions(CrossEntropyLoss.Params(label_smoothing=smoothing), LOGITS, labels,
+                            WEIGHT * part)
+                  for labels, part in ((LABELS, np.array(share, np.float32)),
+                                       (others, 1 - np.array(share, np.float32))))
+    assert (by_name(found.losses)['loss']
+            == pytest.approx(by_name(own.losses)['loss'] + by_name(other.losses)['loss']))
     assert by_name(found.weights) == {'loss': 3.5}
 
 
 def test_an_example_of_weight_0_may_have_any_share_and_other_label() -> None:
     share = np.array([1., np.nan, 1., 1.], np.float32)
-    found = emissions(CrossEntropyLoss.Params(reads=MIXED), LOGITS, LABELS, WEIGHT, np.array([0, 99, 0, 0]), share)
-    assert by_name(found.losses) == by_name(emissions(CrossEntropyLoss.Params(), LOGITS, LABELS, WEIGHT).losses)
+    found = emissions(CrossEntropyLoss.Params(reads=MIXED), LOGITS, LABELS, WEIGHT,
+                      np.array([0, 99, 0, 0]), share)
+    assert (by_name(found.losses)
+            == by_name(emissions(CrossEntropyLoss.Params(), LOGITS, LABELS, WEIGHT).losses))
 
 
 def test_other_labels_without_share_are_refused() -> None:
-    with pytest.raises(ValueError, match='loss: reads names only one of other_labels and share; name both, or neither'):
+    with pytest.raises(
+            ValueError,
+            match='loss: reads names only one of other_labels and share; name both, or neither'):
         emissions(CrossEntropyLoss.Params(), LOGITS, LABELS, WEIGHT, LABELS)
 
 
 def test_tokens_are_rows_of_one_batch() -> None:
     flat = emissions(CrossEntropyLoss.Params(), LOGITS, LABELS, WEIGHT)
-    nested = emissions(CrossEntropyLoss.Params(), LOGITS.reshape(2, 2, 7), LABELS.reshape(2, 2), WEIGHT.reshape(2, 2))
+    nested = emissions(CrossEntropyLoss.Params(), LOGITS.reshape(2, 2, 7), LABELS.reshape(2, 2),
+                       WEIGHT.reshape(2, 2))
     assert by_name(flat.losses) == by_name(nested.losses)
 
 
 def test_accuracy_and_top5_are_weighted_counts() -> None:
     logits = np.array([[9, 8, 7, 6, 5, 4, 3]] * 4, np.float32)
-    found = emissions(CrossEntropyLoss.Params(has_top5=True), logits, np.array([0, 4, 5, 0]), np.array([1., 2., 4., 8.], np.float32))
+    found = emissions(CrossEntropyLoss.Params(has_top5=True), logits, np.array([0, 4, 5, 0]),
+                      np.array([1., 2., 4., 8.], np.float32))
     assert by_name(found.metrics) == {'accuracy': [9., 15.], 'top5': [11., 15.]}
 
 
 def test_equal_logits_are_no_hit() -> None:
     """A network that writes zeros knows nothing; counting larger logits alone would call it perfect."""
-    found = emissions(CrossEntropyLoss.Params(has_top5=True), np.zeros([7, 7], np.float32), np.arange(7), np.ones(7, np.float32))
+    found = emissions(CrossEntropyLoss.Params(has_top5=True), np.zeros([7, 7], np.float32),
+                      np.arange(7), np.ones(7, np.float32))
     assert by_name(found.metrics) == {'accuracy': [1., 7.], 'top5': [5., 7.]}
 
 
-@pytest.mark.parametrize('params', [CrossEntropyLoss.Params(has_top5=True), CrossEntropyLoss.Params(label_smoothing=0.1)])
+@pytest.mark.parametrize('params',
+                         [CrossEntropyLoss.Params(has_top5=True),
+                          CrossEntropyLoss.Params(label_smoothing=0.1)])
 @pytest.mark.parametrize('garbage', [np.nan, np.inf, -1e38])
 def test_an_example_of_weight_0_may_hold_anything(params: Any, garbage: float) -> None:
     dirty_logits, dirty_labels = LOGITS.copy(), LABELS.copy()
@@ -95,11 +109,14 @@ def test_an_example_of_weight_0_may_hold_anything(params: Any, garbage: float) -
         ctx = Context(training=True)
         with tf.GradientTape() as tape:
             tape.watch(x)
-            params.instantiate('loss').fprop(NestedMap(), ctx, x, tf.constant(labels), tf.constant(WEIGHT))
+            params.instantiate('loss').fprop(NestedMap(), ctx, x, tf.constant(labels),
+                                             tf.constant(WEIGHT))
             loss = ctx.emissions.losses['loss', 'loss']
-        return [by_name(ctx.emissions.losses), by_name(ctx.emissions.metrics), tape.gradient(loss, x).numpy()]
+        return [by_name(ctx.emissions.losses), by_name(ctx.emissions.metrics),
+                tape.gradient(loss, x).numpy()]
 
-    (*clean, clean_gradient), (*dirty, dirty_gradient) = run(LOGITS, LABELS), run(dirty_logits, dirty_labels)
+    (*clean, clean_gradient), (*dirty, dirty_gradient) = run(LOGITS, LABELS), run(
+        dirty_logits, dirty_labels)
     assert clean == dirty
     np.testing.assert_array_equal(clean_gradient, dirty_gradient)
     assert not dirty_gradient[1].any()
@@ -112,7 +129,8 @@ def test_an_auxiliary_loss_is_scaled_and_has_no_weight() -> None:
 
 
 def test_squares_are_summed_over_elements() -> None:
-    found = emissions(MeanSquaredErrorLoss.Params(), np.array([[1., 2.], [3., 4.]], np.float32), np.zeros([2, 2], np.float32))
+    found = emissions(MeanSquaredErrorLoss.Params(), np.array([[1., 2.], [3., 4.]], np.float32),
+                      np.zeros([2, 2], np.float32))
     assert (by_name(found.losses), by_name(found.weights)) == ({'loss': 30.}, {'loss': 4.})
 
 
@@ -121,21 +139,26 @@ def test_weighted_squares_count_their_elements_and_ignore_nan_at_weight_0() -> N
     ctx = Context(training=True)
     with tf.GradientTape() as tape:
         tape.watch(x)
-        MeanSquaredErrorLoss.Params().instantiate('loss').fprop(NestedMap(), ctx, x, tf.zeros([2, 2]), tf.constant([3., 0.]))
+        MeanSquaredErrorLoss.Params().instantiate('loss').fprop(
+            NestedMap(), ctx, x, tf.zeros([2, 2]), tf.constant([3., 0.]))
         loss = ctx.emissions.losses['loss', 'loss']
-    assert (by_name(ctx.emissions.losses), by_name(ctx.emissions.weights)) == ({'loss': 15.}, {'loss': 6.})
+    assert (by_name(ctx.emissions.losses), by_name(ctx.emissions.weights)) == (
+        {'loss': 15.}, {'loss': 6.})
     np.testing.assert_array_equal(tape.gradient(loss, x), [[6., 12.], [0., 0.]])
 
 
 def test_labels_of_another_shape_are_refused() -> None:
-    with pytest.raises(ValueError, match=r'loss: labels is \(4, 1\), but x is \(4, 7\): there must be one for each row of logits, \(4,\)'):
+    with pytest.raises(ValueError, match=r'loss: labels is \(4, 1\), but x is \(4, 7\): there must '
+                                         r'be one for each row of logits, \(4,\)'):
         emissions(CrossEntropyLoss.Params(), LOGITS, LABELS[:, np.newaxis], WEIGHT)
 
 
-@pytest.mark.parametrize('dtype', [np.uint8, np.int8, np.int16, np.uint16, np.uint32, np.int64, np.uint64,
-                                   np.float16, np.float32, np.float64])
+@pytest.mark.parametrize('dtype',
+                         [np.uint8, np.int8, np.int16, np.uint16, np.uint32, np.int64, np.uint64,
+                          np.float16, np.float32, np.float64])
 def test_labels_may_be_of_any_type_of_number(dtype: Any) -> None:
-    expected = emissions(CrossEntropyLoss.Params(has_top5=True), LOGITS, LABELS.astype(np.int32), WEIGHT)
+    expected = emissions(CrossEntropyLoss.Params(has_top5=True), LOGITS, LABELS.astype(np.int32),
+                         WEIGHT)
     found = emissions(CrossEntropyLoss.Params(has_top5=True), LOGITS, LABELS.astype(dtype), WEIGHT)
     assert by_name(found.losses) == by_name(expected.losses)
     assert by_name(found.metrics) == by_name(expected.metrics)
@@ -146,7 +169,8 @@ def streamed(labels: np.ndarray) -> float:
         SoftmaxShard.Params(name='shard', input_dim=7, vocab_size=7),
         StreamedCrossEntropyLoss.Params(name='loss', vocab_size=7))).instantiate()
     ctx = Context(training=True)
-    network.fprop(network.initial_theta(), ctx, x=tf.constant(LOGITS), labels=tf.constant(labels), weight=tf.constant(WEIGHT))
+    network.fprop(network.initial_theta(), ctx, x=tf.constant(LOGITS), labels=tf.constant(labels),
+                  weight=tf.constant(WEIGHT))
     return by_name(ctx.emissions.losses)['loss']
 
 
@@ -159,18 +183,21 @@ def test_a_label_that_is_no_class_makes_the_loss_nan(label: Any) -> None:
     for smoothing in (0., 0.1):
         params = CrossEntropyLoss.Params(label_smoothing=smoothing)
         assert np.isnan(by_name(emissions(params, LOGITS, counted, WEIGHT).losses)['loss'])
-        assert by_name(emissions(params, LOGITS, padding, WEIGHT).losses) == by_name(emissions(params, LOGITS, LABELS, WEIGHT).losses)
+        assert (by_name(emissions(params, LOGITS, padding, WEIGHT).losses)
+                == by_name(emissions(params, LOGITS, LABELS, WEIGHT).losses))
     assert np.isnan(streamed(counted))
     assert streamed(padding) == streamed(LABELS)
 
 
 def test_labels_of_strings_are_refused() -> None:
-    with pytest.raises(ValueError, match='loss: labels is of string, but must be whole numbers counted from 0; make numbers of them in'):
+    with pytest.raises(ValueError, match='loss: labels is of string, but must be whole numbers '
+                                         'counted from 0; make numbers of them in'):
         emissions(CrossEntropyLoss.Params(), LOGITS, np.array(['cat'] * 4), WEIGHT)
 
 
 def test_a_target_of_strings_is_refused() -> None:
-    with pytest.raises(ValueError, match='loss: target is of string, but must be real numbers; make numbers of it in the input'):
+    with pytest.raises(ValueError, match='loss: target is of string, but must be real numbers; '
+                                         'make numbers of it in the input'):
         emissions(MeanSquaredErrorLoss.Params(), LOGITS, np.array([['cat'] * 7] * 4))
 
 
@@ -180,18 +207,24 @@ class Contrastive(Loss):
     needs_whole_batch = True
 
     def fprop(self, theta: Any, ctx: Any, x: tf.Tensor, weight: tf.Tensor | None = None) -> None:
-        self._emit(ctx, tf.reduce_sum(tf.matmul(x, x, transpose_b=True)), tf.cast(tf.shape(x)[0], tf.float32))
+        self._emit(ctx, tf.reduce_sum(tf.matmul(x, x, transpose_b=True)),
+                   tf.cast(tf.shape(x)[0], tf.float32))
 
 
-@pytest.mark.parametrize(('parts', 'is_refused'), [({}, False), ({'num_micro_batches': 2}, True), ({'num_replicas': 2}, True)])
-def test_a_loss_over_the_mini_batch_is_refused_a_part_of_it(parts: dict[str, int], is_refused: bool) -> None:
+@pytest.mark.parametrize(('parts', 'is_refused'),
+                         [({}, False), ({'num_micro_batches': 2}, True),
+                          ({'num_replicas': 2}, True)])
+def test_a_loss_over_the_mini_batch_is_refused_a_part_of_it(
+        parts: dict[str, int], is_refused: bool) -> None:
     network = Sequential.Params(name='net', layers=(Contrastive.Params(name='loss'),)).instantiate()
 
     def plan() -> Any:
-        return make_plan(network, {'x': tf.TensorSpec([4, 7])}, PipelineParams(**parts), ['CPU:0'] * 2)
+        return make_plan(network, {'x': tf.TensorSpec([4, 7])}, PipelineParams(**parts),
+                         ['CPU:0'] * 2)
 
     if not is_refused:
         plan()
         return
-    with pytest.raises(ValueError, match=r'net/loss: Contrastive needs the whole mini-batch, .* one of 2 parts at a time; set both to 1'):
+    with pytest.raises(ValueError, match=r'net/loss: Contrastive needs the whole mini-batch, .* '
+                                         r'one of 2 parts at a time; set both to 1'):
         plan()

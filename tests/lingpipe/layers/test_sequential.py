@@ -48,40 +48,49 @@ def test_values_are_read_by_name_and_written_again() -> None:
 
 def test_several_outputs_get_names_of_their_own() -> None:
     net = network(Split.Params(writes={'left': 'x', 'right': 'skip'}), Add.Params())
-    np.testing.assert_array_equal(net.fprop(net.initial_theta(), Context(), x=tf.constant([[1., 2.]]))['x'], [[3.]])
+    np.testing.assert_array_equal(
+        net.fprop(net.initial_theta(), Context(), x=tf.constant([[1., 2.]]))['x'], [[3.]])
 
 
 def test_a_loss_reads_the_mini_batch_and_writes_nothing() -> None:
     net = network(dense(), CrossEntropyLoss.Params())
     assert net.reads() == {'x': 'x', 'labels': 'labels', 'weight': 'weight'}
-    found = net.fprop(net.initial_theta(), Context(), x=tf.ones([2, 4]), labels=tf.constant([0, 1]), weight=tf.ones([2]))
+    found = net.fprop(net.initial_theta(), Context(), x=tf.ones([2, 4]), labels=tf.constant([0, 1]),
+                      weight=tf.ones([2]))
     assert set(found) == {'x'}
 
 
 def test_nested_networks_share_names_and_are_opened() -> None:
-    net = network(Sequential.Params(name='inner', layers=(dense('a', writes='skip'),)), Add.Params(name='add'))
+    net = network(Sequential.Params(name='inner', layers=(dense('a', writes='skip'),)),
+                  Add.Params(name='add'))
     assert [layer.path for layer in net.elements()] == ['net/inner/a', 'net/add']
     assert net.reads() == {'x': 'x'}
 
 
 def test_a_unit_is_one_group_of_layers_that_run_one_by_one() -> None:
     inner = Sequential.Params(name='inner', layers=(dense('b'), dense('c')))
-    net = network(dense('a'), Sequential.Params(name='unit', is_unit=True, layers=(inner, dense('d'))), inner)
+    net = network(dense('a'),
+                  Sequential.Params(name='unit', is_unit=True, layers=(inner, dense('d'))), inner)
     assert [[layer.path for layer in unit] for unit in net.units()] == [
-        ['net/a'], ['net/unit/inner/b', 'net/unit/inner/c', 'net/unit/d'], ['net/inner/b'], ['net/inner/c']]
+        ['net/a'], ['net/unit/inner/b', 'net/unit/inner/c', 'net/unit/d'], ['net/inner/b'],
+        ['net/inner/c']]
 
 
 def test_a_repeated_layer_has_weights_of_its_own() -> None:
     net = network(Repeat.Params(name='stack', body=dense(), times=2))
-    assert [w.path for w in net.weights()] == ['net/stack/layer_0/w', 'net/stack/layer_0/b', 'net/stack/layer_1/w', 'net/stack/layer_1/b']
+    assert [w.path for w in net.weights()] == ['net/stack/layer_0/w', 'net/stack/layer_0/b',
+                                               'net/stack/layer_1/w', 'net/stack/layer_1/b']
 
 
 @pytest.mark.parametrize('layers, message', [
     ((dense('a'), dense('a')), r"net: two layers are named 'a'; .*: rename layers\[1\]"),
     ((Add.Params(name='add'),), r"net/add reads 'skip' \(its argument 'skip'\), .*; there are: x"),
-    ((Activation.Params(name='act', reads={'y': 'x'}),), "net/act: reads names the argument 'y', but fprop of Activation takes x"),
-    ((Split.Params(name='split', writes={'middle': 'x'}),), "net/split: writes names the output 'middle', .* returns left, right"),
-    ((Repeat.Params(body=dense(), times=1, layers=(dense(),)),), 'Repeat.layers is made from body and times; leave it empty')])
+    ((Activation.Params(name='act', reads={'y': 'x'}),),
+     "net/act: reads names the argument 'y', but fprop of Activation takes x"),
+    ((Split.Params(name='split', writes={'middle': 'x'}),),
+     "net/split: writes names the output 'middle', .* returns left, right"),
+    ((Repeat.Params(body=dense(), times=1, layers=(dense(),)),),
+     'Repeat.layers is made from body and times; leave it empty')])
 def test_wrong_wiring_is_explained(layers: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         net = network(*layers)

@@ -16,11 +16,13 @@ D, H, F = 8, 2, 16
 
 def perturbed(theta: Any) -> Any:
     rng = np.random.default_rng(0)
-    return map_leaves(lambda t: t + tf.constant(rng.normal(scale=0.1, size=t.shape), tf.float32), theta)
+    return map_leaves(lambda t: t + tf.constant(rng.normal(scale=0.1, size=t.shape), tf.float32),
+                      theta)
 
 
 def norm(x: np.ndarray, w: Any) -> np.ndarray:
-    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * w.scale + w.offset
+    return ((x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * w.scale
+            + w.offset)
 
 
 def attention(x: np.ndarray, memory: np.ndarray, w: Any, is_causal: bool = False) -> np.ndarray:
@@ -50,19 +52,22 @@ def test_an_encoder_layer_is_the_reference_stack() -> None:
     theta = perturbed(layer.initial_theta())
     x = np.random.default_rng(1).normal(size=[3, 5, D])
     w = in_float64(theta)
-    for example, found in zip(x, layer.fprop(theta, Context(), tf.constant(x, tf.float32)), strict=True):
+    for example, found in zip(x, layer.fprop(theta, Context(), tf.constant(x, tf.float32)),
+                              strict=True):
         h = norm(example, w.attention_norm)
         y = example + attention(h, h, w.attention)
         np.testing.assert_allclose(found, y + ffn(norm(y, w.ffn_norm), w.ffn), atol=1e-5)
 
 
 def test_a_decoder_layer_looks_back_and_at_the_memory() -> None:
-    layer = TransformerDecoderLayer.Params(model_dim=D, num_heads=H, hidden_dim=F, memory_dim=6).instantiate()
+    layer = TransformerDecoderLayer.Params(model_dim=D, num_heads=H, hidden_dim=F,
+                                           memory_dim=6).instantiate()
     theta = perturbed(layer.initial_theta())
     rng = np.random.default_rng(1)
     x, memory = rng.normal(size=[3, 5, D]), rng.normal(size=[3, 4, 6])
     w = in_float64(theta)
-    found = layer.fprop(theta, Context(), tf.constant(x, tf.float32), memory=tf.constant(memory, tf.float32))
+    found = layer.fprop(theta, Context(), tf.constant(x, tf.float32),
+                        memory=tf.constant(memory, tf.float32))
     for i in range(3):
         h = norm(x[i], w.attention_norm)
         y = x[i] + attention(h, h, w.attention, is_causal=True)
@@ -71,25 +76,33 @@ def test_a_decoder_layer_looks_back_and_at_the_memory() -> None:
 
 
 def test_the_weights_are_found_by_their_paths() -> None:
-    layer = TransformerEncoderLayer.Params(model_dim=D, num_heads=H, hidden_dim=F).instantiate('layer_0')
+    layer = TransformerEncoderLayer.Params(model_dim=D, num_heads=H, hidden_dim=F).instantiate(
+        'layer_0')
     assert {w.path: w.shape for w in layer.weights()} == {
         'layer_0/attention_norm/scale': (8,), 'layer_0/attention_norm/offset': (8,),
-        'layer_0/attention/wq': (8, 8), 'layer_0/attention/bq': (8,), 'layer_0/attention/wk': (8, 8), 'layer_0/attention/bk': (8,),
-        'layer_0/attention/wv': (8, 8), 'layer_0/attention/bv': (8,), 'layer_0/attention/wo': (8, 8), 'layer_0/attention/bo': (8,),
-        'layer_0/ffn_norm/scale': (8,), 'layer_0/ffn_norm/offset': (8,),
-        'layer_0/ffn/w1': (8, 16), 'layer_0/ffn/b1': (16,), 'layer_0/ffn/w2': (16, 8), 'layer_0/ffn/b2': (8,)}
+        'layer_0/attention/wq': (8, 8), 'layer_0/attention/bq': (8,),
+        'layer_0/attention/wk': (8, 8), 'layer_0/attention/bk': (8,),
+        'layer_0/attention/wv': (8, 8), 'layer_0/attention/bv': (8,),
+        'layer_0/attention/wo': (8, 8), 'layer_0/attention/bo': (8,),
+        'layer_0/ffn_norm/scale': (8,), 'layer_0/ffn_norm/offset': (8,), 'layer_0/ffn/w1': (8, 16),
+        'layer_0/ffn/b1': (16,), 'layer_0/ffn/w2': (16, 8), 'layer_0/ffn/b2': (8,)}
 
 
 def test_ffn_init_scale_scales_the_variance() -> None:
     def variance(scale: float) -> float:
-        layer = TransformerEncoderLayer.Params(model_dim=64, num_heads=H, hidden_dim=256, ffn_init_scale=scale).instantiate('x')
+        layer = TransformerEncoderLayer.Params(model_dim=64, num_heads=H, hidden_dim=256,
+                                               ffn_init_scale=scale).instantiate('x')
         return float(tf.math.reduce_variance(layer.initial_theta().ffn.w1))
     assert variance(0.25) == pytest.approx(variance(1) / 4)
 
 
-@pytest.mark.parametrize('memory_dim, memory, found', [(6, None, 'memory_dim=6, but no memory is read'),
-                                                       (0, tf.TensorSpec([1, 2, 6]), 'memory_dim=0, but a memory is read')])
+@pytest.mark.parametrize('memory_dim, memory, found',
+                         [(6, None, 'memory_dim=6, but no memory is read'),
+                          (0, tf.TensorSpec([1, 2, 6]), 'memory_dim=0, but a memory is read')])
 def test_memory_and_memory_dim_go_together(memory_dim: int, memory: Any, found: str) -> None:
-    layer = TransformerDecoderLayer.Params(model_dim=D, num_heads=H, hidden_dim=F, memory_dim=memory_dim).instantiate()
-    with pytest.raises(ValueError, match=f"{found}; set memory_dim and reads={{'memory': name of a value}}, or neither"):
+    layer = TransformerDecoderLayer.Params(model_dim=D, num_heads=H, hidden_dim=F,
+                                           memory_dim=memory_dim).instantiate()
+    with pytest.raises(
+            ValueError,
+            match=f"{found}; set memory_dim and reads={{'memory': name of a value}}, or neither"):
         layer.cost(tf.TensorSpec([1, 2, D]), memory=memory)

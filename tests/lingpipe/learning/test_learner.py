@@ -24,8 +24,10 @@ def learner(rate: float = 0.1, **values: Any) -> Learner:
 def make_weights(device: str = 'CPU:0') -> dict[str, tf.Variable]:
     rng = np.random.default_rng(0)
     with tf.device(device):
-        return {'model/dense/kernel': tf.Variable(rng.normal(size=[4, 3]).astype(np.float32), name='model/dense/kernel'),
-                'model/dense/bias': tf.Variable(rng.normal(size=[3]).astype(np.float32), name='model/dense/bias')}
+        return {'model/dense/kernel': tf.Variable(rng.normal(size=[4, 3]).astype(np.float32),
+                                                  name='model/dense/kernel'),
+                'model/dense/bias': tf.Variable(rng.normal(size=[3]).astype(np.float32),
+                                                name='model/dense/bias')}
 
 
 def gradient_of(path: str, step: int) -> np.ndarray:
@@ -38,7 +40,9 @@ def train(the_learner: Learner, num_steps: int = 5, weights=None):
     layer = the_learner.for_layer('model/dense', weights)
     apply = tf.function(lambda gradients: layer.apply(gradients))
     for step in range(num_steps):
-        apply({path: the_learner.regularized(path, tf.constant(gradient_of(path, step)), weights[path]) for path in weights})
+        apply({path: the_learner.regularized(path, tf.constant(gradient_of(path, step)),
+                                             weights[path])
+               for path in weights})
     return layer, weights
 
 
@@ -60,7 +64,8 @@ def test_rmsprop_with_momentum_is_its_formula():
         v = 0.9 * v + 0.1 * g ** 2
         m = 0.8 * m + 0.1 * g / np.sqrt(v + 1.)
         w -= m
-    _, weights = train(learner(0.1, optimizer=optimizers.RMSProp.Params(rho=0.9, momentum=0.8, epsilon=1.)))
+    _, weights = train(
+        learner(0.1, optimizer=optimizers.RMSProp.Params(rho=0.9, momentum=0.8, epsilon=1.)))
     np.testing.assert_allclose(weights['model/dense/kernel'], w, atol=TOLERANCE)
 
 
@@ -75,20 +80,29 @@ def test_adamw_is_its_formula_and_spares_biases():
             alpha = 0.1 * np.sqrt(1 - 0.99 ** (step + 1)) / (1 - 0.9 ** (step + 1))
             w = w - 0.1 * decay * w - alpha * m / (np.sqrt(v) + 1e-7)
         expected[path] = w
-    _, weights = train(learner(0.1, optimizer=optimizers.AdamW.Params(beta_2=0.99), weight_decay=0.01))
+    _, weights = train(learner(0.1, optimizer=optimizers.AdamW.Params(beta_2=0.99),
+                               weight_decay=0.01))
     for path, w in expected.items():
         np.testing.assert_allclose(weights[path], w, atol=TOLERANCE)
 
 
-OPTIMIZERS = [
-    (optimizers.SGD, {}), (optimizers.SGD, {'momentum': 0.9, 'nesterov': True}),
-    (optimizers.RMSProp, {'momentum': 0.9, 'centered': True}),
-    (optimizers.Adam, {'amsgrad': True}), (optimizers.AdamW, {}), (optimizers.Nadam, {}), (optimizers.Adamax, {}),
-    (optimizers.Adadelta, {}), (optimizers.Adagrad, {}), (optimizers.Adafactor, {}), (optimizers.Lion, {}), (optimizers.Lamb, {}),
-    (optimizers.Ftrl, {'l1_regularization_strength': 0.01, 'l2_shrinkage_regularization_strength': 0.1, 'beta': 0.1}),
-    (optimizers.Muon, {}), (optimizers.Muon, {'exclude_layers': ('first/kernel',)}),
-    (optimizers.ScheduleFreeAdamW, {'warmup_steps': 2}),
-]
+OPTIMIZERS = [(optimizers.SGD, {}),
+              (optimizers.SGD, {'momentum': 0.9, 'nesterov': True}),
+              (optimizers.RMSProp, {'momentum': 0.9, 'centered': True}),
+              (optimizers.Adam, {'amsgrad': True}),
+              (optimizers.AdamW, {}),
+              (optimizers.Nadam, {}),
+              (optimizers.Adamax, {}),
+              (optimizers.Adadelta, {}),
+              (optimizers.Adagrad, {}),
+              (optimizers.Adafactor, {}),
+              (optimizers.Lion, {}),
+              (optimizers.Lamb, {}),
+              (optimizers.Ftrl, {'l1_regularization_strength': 0.01,
+                                 'l2_shrinkage_regularization_strength': 0.1, 'beta': 0.1}),
+              (optimizers.Muon, {}),
+              (optimizers.Muon, {'exclude_layers': ('first/kernel',)}),
+              (optimizers.ScheduleFreeAdamW, {'warmup_steps': 2}),]
 
 
 class OneHotTable(keras.layers.Layer):
@@ -103,30 +117,36 @@ class OneHotTable(keras.layers.Layer):
 
 def keras_model(table):
     """Ids [b, 6] -> rows of a table of 7, which thus occur often -> two layers -> [b, 6, 3]."""
-    return keras.Sequential([keras.Input((6,), dtype='int32'), table, keras.layers.Dense(4, activation='tanh', name='first'),
+    return keras.Sequential([keras.Input((6,), dtype='int32'), table,
+                             keras.layers.Dense(4, activation='tanh', name='first'),
                              keras.layers.Dense(3, name='second')])
 
 
-@pytest.mark.parametrize(('cls', 'values'), OPTIMIZERS, ids=lambda value: getattr(value, '__name__', ''))
+@pytest.mark.parametrize(('cls', 'values'), OPTIMIZERS,
+                         ids=lambda value: getattr(value, '__name__', ''))
 def test_every_optimizer_gives_the_numbers_of_train_on_batch_in_keras(cls, values):
     if cls.keras_class is None:
         pytest.skip('this Keras is too old to have it')
     keras.utils.set_random_seed(0)
     model, twin = keras_model(OneHotTable(name='table')), keras_model(keras.layers.Embedding(7, 5))
-    decay = {'weight_decay': 0.02, **({'adam_weight_decay': 0.02} if cls is optimizers.Muon else {})}
+    decay = {'weight_decay': 0.02,
+             **({'adam_weight_decay': 0.02} if cls is optimizers.Muon else {})}
     theirs = cls.keras_class(0.05, **decay, **values)
     model.compile(theirs, 'mse', run_eagerly=True)
     weights = {v.path: tf.Variable(v.numpy()) for v in model.trainable_weights}
-    layer = learner(0.05, optimizer=cls.Params(**values), weight_decay=0.02, decay_vectors=True).for_layer('model', weights)
+    layer = learner(0.05, optimizer=cls.Params(**values), weight_decay=0.02,
+                    decay_vectors=True).for_layer('model', weights)
     rng = np.random.default_rng(0)
     for _ in range(4):
-        x, y = rng.integers(0, 6, [8, 6]).astype(np.int32), rng.normal(size=[8, 6, 3]).astype(np.float32)
+        x, y = rng.integers(0, 6, [8, 6]).astype(np.int32), rng.normal(size=[8, 6, 3]).astype(
+            np.float32)
         twin.set_weights([w.numpy() for w in weights.values()])
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(keras.losses.mean_squared_error(y, twin(x)))
         gradients = tape.gradient(loss, [v.value for v in twin.trainable_weights])
         assert isinstance(gradients[0], tf.IndexedSlices)
-        layer.apply(dict(zip(weights, map(tf.convert_to_tensor, gradients), strict=True)))   # as the pipeline does
+        # as the pipeline does
+        layer.apply(dict(zip(weights, map(tf.convert_to_tensor, gradients), strict=True)))
         model.train_on_batch(x, y)
     for variable, weight in zip(model.trainable_weights, weights.values(), strict=True):
         assert np.abs(weight).max() < 10   # no nan either
@@ -134,22 +154,28 @@ def test_every_optimizer_gives_the_numbers_of_train_on_batch_in_keras(cls, value
 
 
 def test_every_optimizer_of_keras_is_here_or_refused():
-    theirs = {cls for cls in vars(keras.optimizers).values() if inspect.isclass(cls) and issubclass(cls, keras.optimizers.Optimizer)}
-    wrappers = {getattr(keras.optimizers, name, None) for name in ('LossScaleOptimizer', 'MultiOptimizer')} - {None}
-    assert theirs - wrappers - {keras.optimizers.Optimizer} == {cls.keras_class for cls, _ in OPTIMIZERS} - {None}
+    theirs = {cls for cls in vars(keras.optimizers).values() if inspect.isclass(cls) and issubclass(
+        cls, keras.optimizers.Optimizer)}
+    wrappers = {getattr(keras.optimizers, name, None)
+                for name in ('LossScaleOptimizer', 'MultiOptimizer')} - {None}
+    assert (theirs - wrappers - {keras.optimizers.Optimizer}
+            == {cls.keras_class for cls, _ in OPTIMIZERS} - {None})
     for wrapper in wrappers:
         made = type('Wrapper', (optimizers.Optimizer,), {'keras_class': wrapper})
-        sentence = f'keras.optimizers.{wrapper.__name__} has a method apply of its own, in whose place the Learner'
+        sentence = (f'keras.optimizers.{wrapper.__name__} has a method apply of its own, in whose '
+                    f'place the Learner')
         with pytest.raises(ValueError, match=sentence):
             learner(optimizer=made.Params())
     missing = type('Newer', (optimizers.Optimizer,), {})
-    with pytest.raises(ValueError, match=r'Keras [\d.]+ has no optimizer Newer; install a newer Keras, or use another optimizer'):
+    with pytest.raises(ValueError, match=r'Keras [\d.]+ has no optimizer Newer; install a newer '
+                                         r'Keras, or use another optimizer'):
         learner(optimizer=missing.Params())
 
 
 def test_layers_that_are_alike_but_for_their_slots_do_not_share_an_update():
     the_learner = learner(optimizer=optimizers.Muon.Params(exclude_layers=('a/b',)))
-    layers = [the_learner.for_layer('m', {f'm/{name}': tf.Variable(tf.ones([2, 2])) for name in names})
+    layers = [the_learner.for_layer('m',
+                                    {f'm/{name}': tf.Variable(tf.ones([2, 2])) for name in names})
               for names in (('a/b', 'c'), ('c', 'a/b'), ('c', 'd'), ('e', 'f'))]
     assert layers[2].kind == layers[3].kind
     assert len({layer.kind for layer in layers}) == 3
@@ -172,10 +198,12 @@ def test_no_decay_spares_weights_by_path():
 def test_a_weight_without_gradient_keeps_its_value_and_slots():
     weights = make_weights()
     before = weights['model/dense/bias'].numpy()
-    layer = learner(optimizer=optimizers.Adam.Params(), weight_decay=0.1, decay_vectors=True).for_layer('model/dense', weights)
+    layer = learner(optimizer=optimizers.Adam.Params(), weight_decay=0.1,
+                    decay_vectors=True).for_layer('model/dense', weights)
     layer.apply({'model/dense/kernel': tf.ones([4, 3]), 'model/dense/bias': None})
     np.testing.assert_array_equal(weights['model/dense/bias'], before)
-    np.testing.assert_array_equal(layer.variables()['optimizer/model/dense/bias/velocities'], [0., 0., 0.])
+    np.testing.assert_array_equal(layer.variables()['optimizer/model/dense/bias/velocities'],
+                                  [0., 0., 0.])
     assert not np.allclose(layer.variables()['optimizer/model/dense/kernel/velocities'], 0.)
 
 
@@ -224,8 +252,10 @@ def test_the_restored_count_sets_the_learning_rate():
 # Frozen weights, clipping.
 
 def test_frozen_weights_have_no_slots_and_do_not_change():
-    layer, weights = train(learner(optimizer=optimizers.Adam.Params(), frozen='/kernel$', ema_decay=0.9))
-    np.testing.assert_array_equal(weights['model/dense/kernel'], make_weights()['model/dense/kernel'])
+    layer, weights = train(learner(optimizer=optimizers.Adam.Params(), frozen='/kernel$',
+                                   ema_decay=0.9))
+    np.testing.assert_array_equal(weights['model/dense/kernel'],
+                                  make_weights()['model/dense/kernel'])
     assert not [key for key in layer.variables() if 'kernel' in key]
 
 
@@ -244,7 +274,8 @@ def test_without_clip_norm_the_factor_is_one():
 
 
 def test_a_pattern_that_finds_nothing_is_refused():
-    sentence = "learner.frozen='encodr' is found in no path of the 2 weights; paths look like model/dense/kernel, model/dense/bias"
+    sentence = ("learner.frozen='encodr' is found in no path of the 2 weights; paths look like "
+                "model/dense/kernel, model/dense/bias")
     with pytest.raises(ValueError, match=re.escape(sentence)):
         learner(frozen='encodr').check_paths(make_weights())
 
@@ -258,7 +289,8 @@ def test_freezing_everything_is_refused():
 
 @pytest.mark.parametrize('device', ['CPU:0', 'CPU:2'])
 def test_slots_and_averages_live_beside_their_weights(device):
-    layer = learner(optimizer=optimizers.RMSProp.Params(momentum=0.9), ema_decay=0.9).for_layer('model/dense', make_weights(device))
+    layer = learner(optimizer=optimizers.RMSProp.Params(momentum=0.9), ema_decay=0.9).for_layer(
+        'model/dense', make_weights(device))
     assert {v.device[-5:] for v in layer.variables().values()} == {device}
 
 
@@ -290,13 +322,16 @@ def test_layers_on_several_devices_update_in_one_function():
 def test_an_optimizer_holds_its_slots_and_nothing_else(params, bytes_a_weight):
     layer, weights = train(learner(optimizer=params), 1)
     num_weights = sum(w.shape.num_elements() for w in weights.values())
-    slot_bytes = sum(v.shape.num_elements() * v.dtype.size for key, v in layer.variables().items() if not key.endswith('/iterations'))
+    slot_bytes = sum(v.shape.num_elements() * v.dtype.size
+                     for key, v in layer.variables().items() if not key.endswith('/iterations'))
     assert slot_bytes == bytes_a_weight * num_weights
     held = {id(v.value) for v in layer._optimizer.variables}
-    assert held == {id(v) for v in layer.variables().values()}   # what Keras tracks is what is saved
+    # what Keras tracks is what is saved
+    assert held == {id(v) for v in layer.variables().values()}
 
 
-@pytest.mark.parametrize('dtype', [tf.float64, tf.float32, tf.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize('dtype', [tf.float64, tf.float32, tf.bfloat16],
+                         ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize('fields', [
     dict(optimizer=optimizers.SGD.Params()),
     dict(optimizer=optimizers.RMSProp.Params(momentum=0.9, centered=True)),
@@ -305,52 +340,65 @@ def test_an_optimizer_holds_its_slots_and_nothing_else(params, bytes_a_weight):
 ], ids=['none', '3 slots', '1 slot and an average', '2 slots and an average'])
 def test_slot_bytes_are_those_of_the_variables_of_any_dtype(fields, dtype):
     the_learner = learner(**fields)
-    weights = {'model/kernel': tf.Variable(tf.zeros([4, 3], dtype)), 'model/bias': tf.Variable(tf.zeros([3], dtype))}
+    weights = {'model/kernel': tf.Variable(tf.zeros([4, 3], dtype)),
+               'model/bias': tf.Variable(tf.zeros([3], dtype))}
     variables = the_learner.for_layer('model', weights).variables()
-    held = sum(v.shape.num_elements() * v.dtype.size for key, v in variables.items() if not key.endswith('/iterations'))
+    held = sum(v.shape.num_elements() * v.dtype.size
+               for key, v in variables.items() if not key.endswith('/iterations'))
     assert the_learner.slot_bytes(dtype) * (4 * 3 + 3) == held
 
 
 def test_weights_are_updated_one_after_the_other():
     """Without an order TensorFlow began with the first operation of all updates, and held temporary tensors of all weights at
     once: 4.8 bytes a weight above the slots for RMSProp on eight equal weights, against 2.3."""
-    layer = learner(optimizer=optimizers.RMSProp.Params(momentum=0.9)).for_layer('model/dense', make_weights())
-    apply = tf.function(lambda kernel, bias: layer.apply({'model/dense/kernel': kernel, 'model/dense/bias': bias}))
+    layer = learner(optimizer=optimizers.RMSProp.Params(momentum=0.9)).for_layer(
+        'model/dense', make_weights())
+    apply = tf.function(
+        lambda kernel, bias: layer.apply({'model/dense/kernel': kernel, 'model/dense/bias': bias}))
     graph = apply.get_concrete_function(tf.TensorSpec([4, 3]), tf.TensorSpec([3])).graph
-    ancestors, reached = [op for op in graph.get_operations() if graph.inputs[1].op in [t.op for t in op.inputs]], set()
+    ancestors, reached = [op for op in graph.get_operations() if graph.inputs[1].op in [
+        t.op for t in op.inputs]], set()
     while ancestors:
         op = ancestors.pop()
         if op.name not in reached:
             reached.add(op.name)
             ancestors += [t.op for t in op.inputs] + list(op.control_inputs)
-    assert [name for name in reached if graph.get_operation_by_name(name).type == 'AssignSubVariableOp']
+    assert [name
+            for name in reached if graph.get_operation_by_name(name).type == 'AssignSubVariableOp']
 
 
 def test_names_for_the_checkpoint_are_these():
-    layer = learner(optimizer=optimizers.RMSProp.Params(momentum=0.9), ema_decay=0.9).for_layer('model/dense', make_weights())
+    layer = learner(optimizer=optimizers.RMSProp.Params(momentum=0.9), ema_decay=0.9).for_layer(
+        'model/dense', make_weights())
     assert sorted(layer.variables()) == [
-        'ema/model/dense/bias', 'ema/model/dense/kernel',
-        'optimizer/model/dense/bias/momentums', 'optimizer/model/dense/bias/velocities', 'optimizer/model/dense/iterations',
+        'ema/model/dense/bias', 'ema/model/dense/kernel', 'optimizer/model/dense/bias/momentums',
+        'optimizer/model/dense/bias/velocities', 'optimizer/model/dense/iterations',
         'optimizer/model/dense/kernel/momentums', 'optimizer/model/dense/kernel/velocities']
     assert all(isinstance(v, tf.Variable) for v in layer.variables().values())
 
 
 def test_what_an_optimizer_keeps_for_all_weights_has_the_same_name_in_every_process():
-    keys = [sorted(learner(optimizer=optimizers.Nadam.Params()).for_layer('m', make_weights()).variables()) for _ in range(2)]
+    keys = [sorted(learner(
+                optimizer=optimizers.Nadam.Params()).for_layer('m', make_weights()).variables())
+            for _ in range(2)]
     assert keys[0] == keys[1] and 'optimizer/m/u_product' in keys[0]
 
 
 def test_slots_that_begin_as_the_weights_follow_weights_that_are_taken_from_elsewhere():
-    layer = learner(optimizer=optimizers.ScheduleFreeAdamW.Params(), ema_decay=0.9).for_layer('m', make_weights())
+    layer = learner(optimizer=optimizers.ScheduleFreeAdamW.Params(), ema_decay=0.9).for_layer(
+        'm', make_weights())
     layer.weights['model/dense/bias'].assign([7., 8., 9.])
     layer.follow_weights(but={'ema/model/dense/bias'})
-    np.testing.assert_array_equal(layer.variables()['optimizer/model/dense/bias/momentums'], [7., 8., 9.])
-    np.testing.assert_array_equal(layer.ema()['model/dense/bias'], make_weights()['model/dense/bias'])
+    np.testing.assert_array_equal(layer.variables()['optimizer/model/dense/bias/momentums'],
+                                  [7., 8., 9.])
+    np.testing.assert_array_equal(layer.ema()['model/dense/bias'],
+                                  make_weights()['model/dense/bias'])
 
 
 def test_training_goes_on_exactly_from_copied_variables():
     schedule = learning_rates.Cosine.Params(rate=0.1, decay_steps=8)
-    params: dict[str, Any] = {'optimizer': optimizers.Adam.Params(), 'ema_decay': 0.9, 'learning_rate': schedule}
+    params: dict[str, Any] = {'optimizer': optimizers.Adam.Params(), 'ema_decay': 0.9,
+                              'learning_rate': schedule}
     first, straight = train(learner(**params), 5)
     first.apply({path: tf.constant(gradient_of(path, 9)) for path in straight})
     saved, weights = train(learner(**params), 5)
@@ -397,20 +445,27 @@ def test_averages_follow_weights_that_were_assigned():
 
 # Schedules.
 
-@pytest.mark.parametrize(('params', 'expected'), [
-    (learning_rates.Constant.Params(rate=2.), {0: 2., 9: 2.}),
-    (learning_rates.Constant.Params(rate=2., warmup_steps=4), {0: 0.5, 1: 1., 3: 2., 9: 2.}),
-    (learning_rates.Cosine.Params(rate=2., decay_steps=10, warmup_steps=4), {0: 0.5, 3: 2., 4: 2., 9: 1., 14: 0., 99: 0.}),
-    (learning_rates.Cosine.Params(rate=2., decay_steps=10, final_fraction=0.1), {0: 2., 5: 1.1, 10: 0.2}),
-    (learning_rates.Exponential.Params(rate=8., decay_steps=10, decay_factor=0.5, staircase=True, warmup_steps=2),
-     {0: 4., 2: 8., 11: 8., 12: 4., 31: 2., 32: 1.}),
-    (learning_rates.Exponential.Params(rate=8., decay_steps=10, decay_factor=0.25), {0: 8., 5: 4., 10: 2.}),
-    (learning_rates.Linear.Params(rate=2., decay_steps=4, final_rate=1.), {0: 2., 1: 1.75, 4: 1., 9: 1.}),
-    (learning_rates.Polynomial.Params(rate=4., decay_steps=4, power=2.), {0: 4., 2: 1., 4: 0.}),
-    (learning_rates.InverseSquareRoot.Params(rate=2., warmup_steps=4), {0: 0.5, 3: 2., 15: 1., 63: 0.5}),
-    (learning_rates.Piecewise.Params(boundaries=(10, 20), rates=(3., 2., 1.), warmup_steps=3),
-     {0: 1., 2: 3., 9: 3., 10: 2., 19: 2., 20: 1.}),
-], ids=str)
+@pytest.mark.parametrize(
+    ('params', 'expected'),
+    [(learning_rates.Constant.Params(rate=2.), {0: 2., 9: 2.}),
+     (learning_rates.Constant.Params(rate=2., warmup_steps=4), {0: 0.5, 1: 1., 3: 2., 9: 2.}),
+     (learning_rates.Cosine.Params(rate=2., decay_steps=10, warmup_steps=4),
+      {0: 0.5, 3: 2., 4: 2., 9: 1., 14: 0., 99: 0.}),
+     (learning_rates.Cosine.Params(rate=2., decay_steps=10, final_fraction=0.1),
+      {0: 2., 5: 1.1, 10: 0.2}),
+     (learning_rates.Exponential.Params(rate=8., decay_steps=10, decay_factor=0.5, staircase=True,
+                                        warmup_steps=2),
+      {0: 4., 2: 8., 11: 8., 12: 4., 31: 2., 32: 1.}),
+     (learning_rates.Exponential.Params(rate=8., decay_steps=10, decay_factor=0.25),
+      {0: 8., 5: 4., 10: 2.}),
+     (learning_rates.Linear.Params(rate=2., decay_steps=4, final_rate=1.),
+      {0: 2., 1: 1.75, 4: 1., 9: 1.}),
+     (learning_rates.Polynomial.Params(rate=4., decay_steps=4, power=2.), {0: 4., 2: 1., 4: 0.}),
+     (learning_rates.InverseSquareRoot.Params(rate=2., warmup_steps=4),
+      {0: 0.5, 3: 2., 15: 1., 63: 0.5}),
+     (learning_rates.Piecewise.Params(boundaries=(10, 20), rates=(3., 2., 1.), warmup_steps=3),
+      {0: 1., 2: 3., 9: 3., 10: 2., 19: 2., 20: 1.}),],
+    ids=str)
 def test_a_schedule_is_these_rates(params, expected):
     the_learner = learner(learning_rate=params)
     in_graph = tf.function(the_learner.learning_rate)
@@ -427,10 +482,14 @@ def test_a_schedule_is_these_rates(params, expected):
     ({'ema_decay': 1.}, 'ema_decay=1.0 is not below 1; use more than 0 and less than 1, or none'),
     ({'accumulate': 0}, 'accumulate=0 is below 1; use 1 or more'),
     ({'l2': float('nan')}, 'l2=nan is not a number; use 0 or more'),
-    ({'optimizer': optimizers.AdamW.Params()}, 'AdamW with weight_decay=0 is Adam; set weight_decay of the learner'),
-    ({'learning_rate': learning_rates.Constant.Params()}, 'learning_rate.rate: REQUIRED and not set'),
-    ({'learning_rate': learning_rates.Piecewise.Params(boundaries=(5,), rates=(1.,))}, '1 boundaries and 1 rates'),
-    ({'learning_rate': learning_rates.Piecewise.Params(boundaries=(5, 4), rates=(1., 1., 1.))}, 'boundaries=[5, 4] must grow'),
+    ({'optimizer': optimizers.AdamW.Params()},
+     'AdamW with weight_decay=0 is Adam; set weight_decay of the learner'),
+    ({'learning_rate': learning_rates.Constant.Params()},
+     'learning_rate.rate: REQUIRED and not set'),
+    ({'learning_rate': learning_rates.Piecewise.Params(boundaries=(5,), rates=(1.,))},
+     '1 boundaries and 1 rates'),
+    ({'learning_rate': learning_rates.Piecewise.Params(boundaries=(5, 4), rates=(1., 1., 1.))},
+     'boundaries=[5, 4] must grow'),
 ])
 def test_a_mistake_is_refused_before_the_first_step(values, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
@@ -439,13 +498,18 @@ def test_a_mistake_is_refused_before_the_first_step(values, sentence):
 
 @pytest.mark.parametrize(('params', 'values', 'sentence'), [
     (optimizers.SGD.Params, {'momentum': 2.}, 'momentum=2.0 is above 1; use 0 to 1'),
-    (optimizers.Adam.Params, {'beta_1': 5.}, 'beta_1=5.0 is not below 1; use 0 or more and less than 1'),
+    (optimizers.Adam.Params, {'beta_1': 5.},
+     'beta_1=5.0 is not below 1; use 0 or more and less than 1'),
     (optimizers.RMSProp.Params, {'epsilon': -1.}, 'epsilon=-1.0 is not above 0; use more than 0'),
-    (learning_rates.Constant.Params, {'rate': float('nan')}, 'rate=nan is not a number; use 0 or more'),
-    (learning_rates.Constant.Params, {'warmup_steps': -1}, 'warmup_steps=-1 is below 0; use 0 or more'),
-    (learning_rates.InverseSquareRoot.Params, {'warmup_steps': 0}, 'warmup_steps=0 is below 1; use 1 or more'),
+    (learning_rates.Constant.Params, {'rate': float('nan')},
+     'rate=nan is not a number; use 0 or more'),
+    (learning_rates.Constant.Params, {'warmup_steps': -1},
+     'warmup_steps=-1 is below 0; use 0 or more'),
+    (learning_rates.InverseSquareRoot.Params, {'warmup_steps': 0},
+     'warmup_steps=0 is below 1; use 1 or more'),
     (learning_rates.Cosine.Params, {'decay_steps': 0}, 'decay_steps=0 is below 1; use 1 or more'),
-    (learning_rates.Piecewise.Params, {'rates': (1., float('inf'))}, 'rates[1]=inf is not finite; use 0 or more'),
+    (learning_rates.Piecewise.Params, {'rates': (1., float('inf'))},
+     'rates[1]=inf is not finite; use 0 or more'),
 ])
 def test_a_number_that_would_spoil_the_weights_is_refused(params, values, sentence):
     with pytest.raises(ValueError, match='^' + re.escape(sentence) + '$'):

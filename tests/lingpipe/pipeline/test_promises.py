@@ -87,7 +87,8 @@ class Magnitude(Layer):
 
 
 def dense(name, **params) -> Layer.Params:
-    return layers.Dense.Params(name=name, **{'input_dim': D, 'units': D, 'activation': 'tanh', **params})
+    return layers.Dense.Params(name=name,
+                               **{'input_dim': D, 'units': D, 'activation': 'tanh', **params})
 
 
 def net(*between, first=None) -> Sequential:
@@ -98,14 +99,19 @@ def net(*between, first=None) -> Sequential:
 
 def batches(n: int) -> list[dict[str, np.ndarray]]:
     rng = np.random.default_rng(0)
-    return [{'image': rng.standard_normal((BATCH, D)).astype(np.float32), 'labels': rng.integers(0, D, BATCH).astype(np.int32),
-             'weight': np.ones(BATCH, np.float32)} for _ in range(n)]
+    return [{'image': rng.standard_normal((BATCH, D)).astype(np.float32),
+             'labels': rng.integers(0, D, BATCH).astype(np.int32),
+             'weight': np.ones(BATCH, np.float32)}
+            for _ in range(n)]
 
 
-def program_of(network: Sequential, num_cells=1, recompute='none', num_micro_batches=2, batch=None, **learner) -> Program:
-    learn = Learner.Params(**{'optimizer': optimizers.SGD.Params(), 'learning_rate': learning_rates.Constant.Params(rate=1.0), **learner})
+def program_of(network: Sequential, num_cells=1, recompute='none', num_micro_batches=2, batch=None,
+               **learner) -> Program:
+    learn = Learner.Params(**{'optimizer': optimizers.SGD.Params(),
+                              'learning_rate': learning_rates.Constant.Params(rate=1.0), **learner})
     spec = nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), batch or batches(1)[0])
-    params = PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches, recompute=recompute)
+    params = PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches,
+                            recompute=recompute)
     return Program(network, spec, params, learn.instantiate(), seed=SEED)
 
 
@@ -130,12 +136,14 @@ def assert_plain_tape_agrees(network: Sequential) -> None:
     with tf.GradientTape() as tape:
         tape.watch([values[path] for path in owned])
         network.fprop(network.theta(values), ctx, **{k: tf.constant(v) for k, v in batch.items()})
-        loss = tf.add_n(list(ctx.emissions.losses.values())) / tf.add_n(list(ctx.emissions.weights.values()))
+        loss = (tf.add_n(list(ctx.emissions.losses.values()))
+                / tf.add_n(list(ctx.emissions.weights.values())))
     gradients = tape.gradient(loss, [values[path] for path in owned])
     program.train_step(batch, 0)
     for path, gradient in zip(owned, gradients, strict=True):
         assert np.abs(gradient).max() > 0, path
-        np.testing.assert_allclose(values[path].numpy() - program.weights[path].numpy(), gradient, atol=GRADIENT_TOLERANCE, err_msg=path)
+        np.testing.assert_allclose(values[path].numpy() - program.weights[path].numpy(), gradient,
+                                   atol=GRADIENT_TOLERANCE, err_msg=path)
 
 
 def assert_partition_is_invisible(network: Sequential) -> None:
@@ -154,13 +162,16 @@ NETWORKS = {
     'a layer that returns its input under another name': lambda: net(
         given(lambda layer, theta, ctx, x: x, writes='skip'), Mix.Params(name='mix'), dense('d2')),
     'a layer that returns its input under two names': lambda: net(
-        given(lambda layer, theta, ctx, x: {'a': x, 'b': x}, lambda x: {'a': x, 'b': x}, writes={'a': 'x', 'b': 'skip'}),
-        Mix.Params(name='mix'), dense('d2')),
+        given(lambda layer, theta, ctx, x: {'a': x, 'b': x}, lambda x: {'a': x, 'b': x},
+              writes={'a': 'x', 'b': 'skip'}),
+        Mix.Params(name='mix'),
+        dense('d2')),
     # In a cell that does not own it the two were one tensor, whose gradient counted once for each use.
     'a layer that uses one shared weight twice': lambda: net(
         TwoUses.Params(name='two', share={'u': 'model/in/w', 'v': 'model/in/w'}), dense('d2')),
     # Only floating point values carried gradients.
-    'complex values between layers': lambda: net(Fourier.Params(name='fft'), Magnitude.Params(name='abs')),
+    'complex values between layers': lambda: net(Fourier.Params(name='fft'),
+                                                 Magnitude.Params(name='abs')),
 }
 
 
@@ -173,9 +184,10 @@ def test_gradients_are_those_of_a_plain_tape_and_the_partition_is_invisible(name
 @pytest.mark.parametrize('recompute', ['none', 'cell', 'layer'])
 def test_an_embedding_may_be_in_any_cell(recompute):
     """TensorFlow asks for its gradient to be placed beside the table, which without recomputation lies in another task."""
-    network = net(layers.GlobalAvgPool2D.Params(name='pool'), first=layers.Embedding.Params(name='in', vocab_size=9, dim=D,
-                                                                                          reads={'ids': 'image'}))
-    batch = {**batches(1)[0], 'image': np.arange(BATCH * 4, dtype=np.int32).reshape(BATCH, 2, 2) % 9}
+    network = net(layers.GlobalAvgPool2D.Params(name='pool'), first=layers.Embedding.Params(
+        name='in', vocab_size=9, dim=D, reads={'ids': 'image'}))
+    batch = {**batches(1)[0],
+             'image': np.arange(BATCH * 4, dtype=np.int32).reshape(BATCH, 2, 2) % 9}
     one, two = program_of(network, batch=batch), program_of(network, 2, recompute, batch=batch)
     one.train_step(batch, 0)
     two.train_step(batch, 0)
@@ -186,7 +198,8 @@ def test_an_embedding_may_be_in_any_cell(recompute):
 def test_a_step_that_fails_leaves_nothing_behind_and_says_why(num_cells):
     """What its tasks had added stayed in the accumulators; with more cells TensorFlow said 'RecvAsync is cancelled' and no more."""
     def checked(layer, theta, ctx, x):
-        with tf.control_dependencies([tf.debugging.assert_less(tf.abs(x), 1e6, 'an activation is no number')]):
+        with tf.control_dependencies(
+                [tf.debugging.assert_less(tf.abs(x), 1e6, 'an activation is no number')]):
             return tf.identity(x)
 
     first, bad, second = batches(3)
@@ -222,12 +235,14 @@ def test_an_evaluation_that_is_cut_off_says_why(monkeypatch):
         return call
 
     def checked(layer, theta, ctx, x):
-        with tf.control_dependencies([tf.debugging.assert_less(tf.abs(x), 1e6, 'an activation is no number')]):
+        with tf.control_dependencies(
+                [tf.debugging.assert_less(tf.abs(x), 1e6, 'an activation is no number')]):
             return tf.identity(x)
 
     bad, = batches(1)
     bad['image'][BATCH - 1] = np.nan
-    evaluator = program_of(net(given(checked)), 2).evaluator(nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), bad))
+    evaluator = program_of(net(given(checked)), 2).evaluator(
+        nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), bad))
     monkeypatch.setattr(tf.compat.v1, 'wrap_function', cut_off_on_mini_batches)
     with pytest.raises(tf.errors.InvalidArgumentError, match='an activation is no number'):
         evaluator.step(bad)
@@ -236,7 +251,8 @@ def test_an_evaluation_that_is_cut_off_says_why(monkeypatch):
 def test_a_step_that_is_not_finite_touches_no_slot_no_average_and_no_state_of_a_keras_layer():
     network = net(layers.BatchNorm.Params(name='bn', dim=D), layers.KerasLayer.Params(
         name='keras', class_name='BatchNormalization', input_shape=(D,)))
-    program = program_of(network, 3, optimizer=optimizers.AdamW.Params(), weight_decay=0.1, l2=0.1, ema_decay=0.9)
+    program = program_of(network, 3, optimizer=optimizers.AdamW.Params(), weight_decay=0.1, l2=0.1,
+                         ema_decay=0.9)
     good, bad = batches(2)
     bad['image'][3] = np.nan
     program.train_step(good, 0)
@@ -245,7 +261,8 @@ def test_a_step_that_is_not_finite_touches_no_slot_no_average_and_no_state_of_a_
     assert_same(values_of(program), before)
 
 
-@pytest.mark.parametrize(('where', 'recompute'), list(itertools.product(['plain', 'cond'], ['none', 'cell', 'layer'])))
+@pytest.mark.parametrize(('where', 'recompute'),
+                         list(itertools.product(['plain', 'cond'], ['none', 'cell', 'layer'])))
 def test_a_layer_may_print(where, recompute, capfd):
     """Nothing asked for the print, so it was cut away with all that a task does not need; inside tf.cond it was refused as stateful."""
     def printing(layer, theta, ctx, x):
@@ -257,7 +274,8 @@ def test_a_layer_may_print(where, recompute, capfd):
             return x
         return x + tf.cast(tf.cond(tf.reduce_sum(x) > -1e9, say, lambda: tf.constant(1)), x.dtype)
     program_of(net(given(printing)), 2, recompute).train_step(batches(1)[0], 0)
-    assert capfd.readouterr().err.count('here is model/one') >= 2  # once a micro-batch, once more where it is recomputed
+    # once a micro-batch, once more where it is recomputed
+    assert capfd.readouterr().err.count('here is model/one') >= 2
 
 
 def test_an_assertion_is_checked():
@@ -275,23 +293,31 @@ def assigning(layer, theta, ctx, x):
 
 COUNT = tf.Variable(0.0, trainable=False)
 MISTAKES = [
-    (lambda layer, theta, ctx, x: tf.cond(tf.reduce_sum(x) > 0, lambda: x * tf.random.uniform([]), lambda: x),
+    (lambda layer, theta, ctx, x: tf.cond(tf.reduce_sum(x) > 0, lambda: x * tf.random.uniform([]),
+                                          lambda: x),
      r'model/one makes the stateful op RandomUniform '),
-    (lambda layer, theta, ctx, x: tf.while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, x * tf.random.uniform([])), [0, x])[1],
+    (lambda layer, theta, ctx, x: tf.while_loop(
+         lambda i, x: i < 2, lambda i, x: (i + 1, x * tf.random.uniform([])), [0, x])[1],
      r'model/one makes the stateful op RandomUniform '),
-    (assigning, r'model/one makes the stateful op AssignAddVariableOp '),  # was cut away silently
-    (lambda layer, theta, ctx, x: x * COUNT, r'model/one makes the stateful op ReadVariableOp .* declare weights with add_weight'),
-    (lambda layer, theta, ctx, x: None, r'model/one writes nothing, but its cost says x float32 \(4, 4\); correct One.cost.'),
-    (lambda layer, theta, ctx, x: {'a': x}, r'model/one writes x/a float32 \(4, 4\), but its cost says x float32 \(4, 4\)'),
-    (lambda layer, theta, ctx, x: (x, x), r'model/one returns tuple; fprop of One must return a tensor, or a dict of tensors with names.'),
+    (assigning, r'model/one makes the stateful op AssignAddVariableOp '),   # was cut away silently
+    (lambda layer, theta, ctx, x: x * COUNT,
+     r'model/one makes the stateful op ReadVariableOp .* declare weights with add_weight'),
+    (lambda layer, theta, ctx, x: None,
+     r'model/one writes nothing, but its cost says x float32 \(4, 4\); correct One.cost.'),
+    (lambda layer, theta, ctx, x: {'a': x},
+     r'model/one writes x/a float32 \(4, 4\), but its cost says x float32 \(4, 4\)'),
+    (lambda layer, theta, ctx, x: (x, x), r'model/one returns tuple; fprop of One must return a '
+                                          r'tensor, or a dict of tensors with names.'),
     (lambda layer, theta, ctx, x: tf.reshape(x, tf.cast(tf.where(x[0] < 9.0)[:, 0], tf.int32)),
      r'model/one writes x float32 <unknown>, but its cost says x float32 \(4, 4\)'),
     (lambda layer, theta, ctx, x: ctx.emit_loss(layer.path, 'l', tf.reduce_sum(x, -1)) or x,
      r"model/one emits 'l' of shape \(4,\), but losses, metrics and their weights are scalars"),
-    (lambda layer, theta, ctx, x: ctx.emit_loss(layer.path, 'l', 1.0) or ctx.emit_loss(layer.path, 'l', 2.0) or x,
-     r"model/one emits 'l' twice in one call, and only one would count"),  # did count only one
+    (lambda layer, theta, ctx, x: ctx.emit_loss(layer.path, 'l', 1.0) or ctx.emit_loss(
+         layer.path, 'l', 2.0) or x,
+     r"model/one emits 'l' twice in one call, and only one would count"),   # did count only one
     (lambda layer, theta, ctx, x: ctx.emit_metric(layer.path, 'loss', 1.0, 1.0) or x,
-     r"model/one emits a metric named 'loss', which is the name of a result of every step"),  # replaced the objective's weight
+     # replaced the objective's weight
+     r"model/one emits a metric named 'loss', which is the name of a result of every step"),
 ]
 
 
@@ -305,18 +331,22 @@ def test_a_mistake_in_fprop_is_one_clear_sentence_every_time(fn, sentence):
 
 def test_a_cost_without_outputs_is_refused_if_fprop_returns_something():
     """The layers after it would silently have read the older value."""
-    with pytest.raises(ValueError, match=r'model/one writes x float32 \(4, 4\), but its cost says nothing; correct One.cost.'):
-        program_of(net(given(lambda layer, theta, ctx, x: 2 * x, lambda x: None))).train_step(batches(1)[0], 0)
+    with pytest.raises(ValueError, match=r'model/one writes x float32 \(4, 4\), but its cost says '
+                                         r'nothing; correct One.cost.'):
+        program_of(net(given(lambda layer, theta, ctx, x: 2 * x, lambda x: None))).train_step(
+            batches(1)[0], 0)
 
 
 def test_sharing_a_weight_under_a_wrong_name_is_refused():
     """It was ignored, and the weights were not tied."""
-    with pytest.raises(ValueError, match=r"model/d: share names the weight 'kernel', but Dense has w, b; correct the name"):
+    with pytest.raises(ValueError, match=r"model/d: share names the weight 'kernel', but Dense has "
+                                         r"w, b; correct the name"):
         program_of(net(dense('d', share={'kernel': 'model/in/w'})))
 
 
 def test_writes_that_names_outputs_needs_a_layer_that_returns_some():
-    with pytest.raises(ValueError, match=r'model/d: writes names the outputs y, but fprop of Dense returns one value without a name'):
+    with pytest.raises(ValueError, match=r'model/d: writes names the outputs y, but fprop of Dense '
+                                         r'returns one value without a name'):
         program_of(net(dense('d', writes={'y': 'x'})))
 
 
@@ -327,7 +357,8 @@ def test_a_layer_may_have_any_name():
 
 
 def test_checkpoints_of_four_cells_are_those_of_one():
-    network = net(layers.BatchNorm.Params(name='bn', dim=D), dense('tied', share={'w': 'model/in/w'}), dense('d3'))
+    network = net(layers.BatchNorm.Params(name='bn', dim=D),
+                  dense('tied', share={'w': 'model/in/w'}), dense('d3'))
     learner = {'optimizer': optimizers.Adafactor.Params(), 'weight_decay': 0.01, 'ema_decay': 0.9}
     four, one = program_of(network, 4, 'cell', **learner), program_of(network, 1, **learner)
     first, second = batches(2)

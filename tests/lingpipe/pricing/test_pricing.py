@@ -15,7 +15,8 @@ from lingpipe.layers.nested import NestedMap, leaves
 
 
 def flops(fn: Callable[..., Any], *shapes: list[int | None], dtype: tf.DType = tf.float32) -> float:
-    return pricing.count_flops(tf.function(fn, autograph=False).get_concrete_function(*[tf.TensorSpec(s, dtype) for s in shapes]).graph)
+    return pricing.count_flops(tf.function(fn, autograph=False).get_concrete_function(
+        *[tf.TensorSpec(s, dtype) for s in shapes]).graph)
 
 
 @pytest.mark.parametrize('expected, fn, shapes', [
@@ -54,22 +55,27 @@ def test_integers_are_no_floating_point_operations() -> None:
 
 
 def test_functions_are_opened_and_the_dearer_branch_counts() -> None:
-    double = tf.function(lambda x: x + x, experimental_attributes={'_noinline': True}, autograph=False)
+    double = tf.function(lambda x: x + x, experimental_attributes={'_noinline': True},
+                         autograph=False)
     assert flops(lambda x: double(double(x)), [5]) == 10
-    assert flops(lambda x: tf.cond(tf.shape(x)[0] > 3, lambda: tf.exp(tf.exp(x)), lambda: x), [5]) == 10
+    assert (flops(lambda x: tf.cond(tf.shape(x)[0] > 3, lambda: tf.exp(tf.exp(x)), lambda: x), [5])
+            == 10)
 
 
 def test_a_loop_counts_as_often_as_it_can_run() -> None:
     def loop(x: tf.Tensor, turns: int | None = 7) -> Any:
-        return tf.while_loop(lambda i, x: i < 10, lambda i, x: (i + 1, tf.exp(x)), [0, x], maximum_iterations=turns)
+        return tf.while_loop(lambda i, x: i < 10, lambda i, x: (i + 1, tf.exp(x)), [0, x],
+                             maximum_iterations=turns)
 
     assert flops(loop, [5]) == 35
-    with pytest.raises(ValueError, match='may run any number of times, but its FLOPs need a bound; give tf.while_loop its maximum'):
+    with pytest.raises(ValueError, match='may run any number of times, but its FLOPs need a bound; '
+                                         'give tf.while_loop its maximum'):
         flops(lambda x: loop(x, None), [5])
 
 
 def test_an_unknown_shape_names_the_tensor() -> None:
-    with pytest.raises(ValueError, match=r"tensor '.*' is \[\?, 4\], but every dimension must be known"):
+    with pytest.raises(ValueError,
+                       match=r"tensor '.*' is \[\?, 4\], but every dimension must be known"):
         flops(tf.exp, [None, 4])
 
 
@@ -89,9 +95,11 @@ class Traced(Layer):
 def kept(fn: Callable[..., Any], shape: list[int] | None = None) -> float:
     """Bytes of the residuals that are no inputs, where everything gets a gradient."""
     layer, x = Traced(fn, shape), tf.TensorSpec([2, 8])
-    found = pricing.residuals_of_layer(layer, {'x': x}, [w.path for w in layer.weights()], lambda leaf: True, lambda leaf: True)
+    found = pricing.residuals_of_layer(layer, {'x': x}, [w.path for w in layer.weights()],
+                                       lambda leaf: True, lambda leaf: True)
     outputs = leaves(pricing.price(layer, x).outputs)
-    return found.inner_bytes + sum(4 * static_shapes.num_elements(outputs[i]) for _, i in found.outputs)
+    return (found.inner_bytes
+            + sum(4 * static_shapes.num_elements(outputs[i]) for _, i in found.outputs))
 
 
 def test_a_layer_without_cost_is_traced() -> None:
@@ -111,37 +119,49 @@ def test_a_layer_without_cost_is_traced() -> None:
     (16, lambda x: tf.where(x > 0, 2 * x, 0), None),              # bools
     (64 + 64, lambda x, w: (tf.exp(x) * tf.exp(x + 1)) @ tf.ones([8, 8]), [8, 4]),
     (64, lambda x, w: tf.exp(x) @ w, [8, 4])])                    # read twice, kept once
-def test_residuals_are_what_backward_reads(expected: int, fn: Callable[..., Any], shape: Any) -> None:
+def test_residuals_are_what_backward_reads(expected: int, fn: Callable[..., Any],
+                                           shape: Any) -> None:
     assert kept(fn, shape) == expected
 
 
 def test_a_loop_keeps_its_turns() -> None:
     def loop(x: tf.Tensor) -> tf.Tensor:
-        return tf.while_loop(lambda i, x: i < 7, lambda i, x: (i + 1, tf.exp(x)), [0, x], maximum_iterations=7)[1]
+        return tf.while_loop(lambda i, x: i < 7, lambda i, x: (i + 1, tf.exp(x)), [0, x],
+                             maximum_iterations=7)[1]
 
     assert kept(loop) >= 7 * 64
 
 
 def test_an_unknown_batch_size_is_refused_with_the_layer_s_path() -> None:
-    with pytest.raises(ValueError, match=r'traced: input 0 is \[\?, 8\], but every dimension must be known before anything runs; give '
-                                         'the shape of one micro-batch: batch the input with a fixed size'):
+    with pytest.raises(ValueError,
+                       match=r'traced: input 0 is \[\?, 8\], but every dimension must be known '
+                             r'before anything runs; give '
+                             'the shape of one micro-batch: batch the input with a fixed size'):
         pricing.price(Traced(tf.exp), tf.TensorSpec([None, 8]))
 
 
-@pytest.mark.parametrize('outputs, found', [
-    (lambda x: (x, x), 'tuple'), (lambda x: {'y': {'z': [x]}}, "list as 'y/z'"), (lambda x: 3., 'float')])
+@pytest.mark.parametrize('outputs, found',
+                         [(lambda x: (x, x), 'tuple'),
+                          (lambda x: {'y': {'z': [x]}}, "list as 'y/z'"), (lambda x: 3., 'float')])
 def test_what_is_no_tensor_is_refused_as_an_output(outputs: Callable[..., Any], found: str) -> None:
-    with pytest.raises(ValueError, match=f'^traced: fprop of Traced returns a value of type {found}, but a layer returns a tensor or a '
-                                         "dict of tensors; return several as {'key': tensor, ...} and name them in Params.writes.$"):
+    with pytest.raises(ValueError, match=f'^traced: fprop of Traced returns a value of type '
+                                         f'{found}, but a layer returns a tensor or a '
+                                         "dict of tensors; return several as {'key': tensor, ...} "
+                                         "and name them in Params.writes.$"):
         pricing.price(Traced(outputs), tf.TensorSpec([2, 8]))
 
 
 @pytest.mark.parametrize('name, found', [(None, ''), ('scale', " 'scale'")])
-@pytest.mark.parametrize('initial_value', [lambda x: 2., tf.exp])   # of a constant TensorFlow makes one silently
-def test_a_variable_made_in_fprop_is_refused(initial_value: Callable[..., Any], name: str | None, found: str) -> None:
-    with pytest.raises(ValueError, match=f'^traced: fprop of Traced makes the tf.Variable{found}, but a layer owns no variable; declare '
-                                         'the weight in __init__ with add_weight, and read it from theta.$'):
-        pricing.price(Traced(lambda x: x * tf.Variable(initial_value(x), name=name)), tf.TensorSpec([2, 8]))
+# of a constant TensorFlow makes one silently
+@pytest.mark.parametrize('initial_value', [lambda x: 2., tf.exp])
+def test_a_variable_made_in_fprop_is_refused(initial_value: Callable[..., Any], name: str | None,
+                                             found: str) -> None:
+    with pytest.raises(ValueError,
+                       match=f'^traced: fprop of Traced makes the tf.Variable{found}, but a layer '
+                             f'owns no variable; declare '
+                             'the weight in __init__ with add_weight, and read it from theta.$'):
+        pricing.price(Traced(lambda x: x * tf.Variable(initial_value(x), name=name)),
+                      tf.TensorSpec([2, 8]))
 
 
 def stateful(graph: Any) -> list[str]:

@@ -28,8 +28,9 @@ def test_an_error_is_told_though_nobody_reads_the_output(end, code, said):
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        process = subprocess.run([sys.executable, '-c', COMMAND.format(end=end)], stdout=writer, stderr=subprocess.PIPE,
-                                 env={**os.environ, 'PYTHONUNBUFFERED': ''}, text=True, check=False)
+        process = subprocess.run([sys.executable, '-c', COMMAND.format(end=end)], stdout=writer,
+                                 stderr=subprocess.PIPE, env={**os.environ, 'PYTHONUNBUFFERED': ''},
+                                 text=True, check=False)
     finally:
         os.close(writer)
     assert (process.returncode, process.stderr) == (code, said)

@@ -18,8 +18,10 @@ def gather(index):
     (lambda: 1 / 0, 'division by zero'),
     (lambda: {}['units'], "KeyError: 'units'"),
     (lambda: None + 1, "TypeError: unsupported operand type(s) for +: 'NoneType' and 'int'"),
-    (lambda: gather(5), 'InvalidArgumentError: indices = 5 is not in [0, 3) (at model/embedding/GatherV2)'),
-    (lambda: tf.ones([2]) + tf.ones([3]), 'InvalidArgumentError: Incompatible shapes: [2] vs. [3]'),
+    (lambda: gather(5),
+     'InvalidArgumentError: indices = 5 is not in [0, 3) (at model/embedding/GatherV2)'),
+    (lambda: tf.ones([2]) + tf.ones([3]),
+     'InvalidArgumentError: Incompatible shapes: [2] vs. [3]'),
 ])
 def test_an_exception_is_one_line_that_says_what_happened(call, expected):
     with pytest.raises(Exception) as raised:

@@ -20,7 +20,8 @@ def save(directory, step, params=None):
 
 
 # What params.txt may be: bytes, None for no file, or 'directory'.
-DAMAGED = {'absent': None, 'empty': b'', 'junk': bytes(range(256)) * 9, 'null': b'\0' * 99, 'a number': b'5', 'a directory': 'directory'}
+DAMAGED = {'absent': None, 'empty': b'', 'junk': bytes(range(256)) * 9, 'null': b'\0' * 99,
+           'a number': b'5', 'a directory': 'directory'}
 
 
 def put(path, content):
@@ -34,18 +35,21 @@ def put(path, content):
 @pytest.mark.parametrize('what', [*DAMAGED, 'truncated', 'of another experiment'])
 def test_checkpoint_tells_whose_it_is_whatever_params_txt_says(tmp_path, caplog, what):
     params = make_params()
-    contents = {**DAMAGED, 'truncated': params.to_text()[:500].encode(), 'of another experiment': make_params(seed=3).to_text().encode()}
+    contents = {**DAMAGED, 'truncated': params.to_text()[:500].encode(),
+                'of another experiment': make_params(seed=3).to_text().encode()}
     save(tmp_path, 1, params)
     put(tmp_path / 'params.txt', contents[what])
-    with pytest.raises(ValueError, match=rf'^cannot resume training in {tmp_path}: it holds a run whose seed '
-                                         r'\(was 0, is 4\) differ; '):
+    with pytest.raises(ValueError,
+                       match=rf'^cannot resume training in {tmp_path}: it holds a run whose seed '
+                             r'\(was 0, is 4\) differ; '):
         logdir.claim(str(tmp_path), make_params(seed=4))
     assert not caplog.records
     logdir.claim(str(tmp_path), params)
     assert (tmp_path / 'params.txt').read_text() == params.to_text()
     is_set_aside = what not in ('absent', 'empty')
     assert [record.getMessage() for record in caplog.records] == [
-        f'{tmp_path}/params.txt cannot be used: it is damaged, or tells of another experiment than the checkpoints; it is now '
+        f'{tmp_path}/params.txt cannot be used: it is damaged, or tells of another experiment than '
+        f'the checkpoints; it is now '
         'params.txt.bad'] * is_set_aside
     assert (tmp_path / 'params.txt.bad').exists() == is_set_aside
 
@@ -64,7 +68,8 @@ def test_damaged_params_txt_is_refused_if_nothing_else_tells_whose_it_is(tmp_pat
     """As beside the checkpoints of an older lingpipe."""
     save(tmp_path, 1)
     put(tmp_path / 'params.txt', DAMAGED[content])
-    with pytest.raises(ValueError, match=rf'^{tmp_path}/params.txt cannot be read: .*; if it is the same experiment, move that file away, '
+    with pytest.raises(ValueError, match=rf'^{tmp_path}/params.txt cannot be read: .*; if it is '
+                                         rf'the same experiment, move that file away, '
                                          'or else choose another logdir'):
         logdir.claim(str(tmp_path), make_params())
     assert sorted(os.listdir(tmp_path)) == ['checkpoints', 'params.txt']
@@ -74,7 +79,8 @@ def test_checkpoints_that_nobody_knows_anything_of_cost_a_warning(tmp_path, capl
     save(tmp_path, 1)
     logdir.claim(str(tmp_path), make_params())
     assert [record.getMessage() for record in caplog.records] == [
-        f'neither params.txt nor a checkpoint in {tmp_path} tells whose experiment is there; it goes on as this one']
+        f'neither params.txt nor a checkpoint in {tmp_path} tells whose experiment is there; it '
+        f'goes on as this one']
     with pytest.raises(ValueError, match=r'seed \(was 0, is 4\) differ'):
         logdir.claim(str(tmp_path), make_params(seed=4))
 

@@ -38,7 +38,8 @@ def holder(tmp_path):
 
 
 def test_second_owner_learns_who_the_first_is(tmp_path, holder):
-    message = (rf'^{re.escape(str(tmp_path))} is in use by {SINCE.format(holder.pid)}, and only one trainer at a time can write there; '
+    message = (rf'^{re.escape(str(tmp_path))} is in use by {SINCE.format(holder.pid)}, and only '
+               rf'one trainer at a time can write there; '
                r'wait for that one or stop it, or choose another logdir\.$')
     with pytest.raises(OSError, match=message), logdir_lock.hold(str(tmp_path)):
         pass
@@ -56,8 +57,10 @@ def test_trainer_does_not_touch_a_logdir_that_is_in_use(tmp_path, holder, monkey
     unfinished = tmp_path / 'checkpoints' / 'tmp-step-00000004'
     unfinished.mkdir(parents=True)
     before = sorted(tmp_path.rglob('*'))
-    assert trainer.main(['trainer', '--model=tests.support.tiny_experiment.Tiny', f'--logdir={tmp_path}']) == 1
-    assert re.match(rf'trainer: .* is in use by {SINCE.format(holder.pid)}, ', capsys.readouterr().err)
+    assert trainer.main(['trainer', '--model=tests.support.tiny_experiment.Tiny',
+                         f'--logdir={tmp_path}']) == 1
+    assert re.match(rf'trainer: .* is in use by {SINCE.format(holder.pid)}, ',
+                    capsys.readouterr().err)
     assert sorted(tmp_path.rglob('*')) == before
 
 
@@ -77,7 +80,8 @@ def test_process_that_starts_itself_again_keeps_its_lock_and_its_name(tmp_path):
             '    if len(sys.argv) == 2:\n'
             '        held.keep()\n'
             '        os.execv(sys.executable, [*sys.orig_argv, "again"])\n')
-    with subprocess.Popen([sys.executable, '-c', code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([sys.executable, '-c', code, str(tmp_path)], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
         name = process.stdout.readline()
         print(file=process.stdin, flush=True)
@@ -97,11 +101,13 @@ def test_file_system_without_locks_costs_a_line(tmp_path, monkeypatch, caplog):
     with logdir_lock.hold(str(tmp_path)):
         pass
     assert [record.getMessage() for record in caplog.records] == [
-        f'{tmp_path}/lock cannot be locked (No locks available): nothing keeps another trainer from writing there.']
+        f'{tmp_path}/lock cannot be locked (No locks available): nothing keeps another trainer '
+        f'from writing there.']
 
 
 def test_directory_in_the_place_of_the_lock_is_set_aside(tmp_path, caplog):
     (tmp_path / 'lock').mkdir()
     with logdir_lock.hold(str(tmp_path)) as held:
         assert held.number is not None
-    assert 'lock cannot be used: it is a directory; it is now lock.bad' in caplog.records[0].getMessage()
+    assert ('lock cannot be used: it is a directory; it is now lock.bad'
+            in caplog.records[0].getMessage())

@@ -59,7 +59,8 @@ def test_imported_class_and_unregistered_subclass_are_not_listed(root):
     write(root, 'params/a.py', GOOD.format(name='Foo'))
     write(root, 'params/b.py', 'from params.a import Foo\nclass Bar(Foo):\n    """Bar."""\n')
     assert registry.all_names() == ['a.Foo']
-    with pytest.raises(ValueError, match=r'params\.b\.Bar is a class but not a registered experiment; put @register above it\.'):
+    with pytest.raises(ValueError, match=r'params\.b\.Bar is a class but not a registered '
+                                         r'experiment; put @register above it\.'):
         registry.get('b.Bar')
 
 
@@ -75,15 +76,18 @@ def test_summary_is_the_first_line_of_the_docstring(root):
 
 def test_unknown_name_says_the_nearest(root):
     write(root, 'params/a.py', GOOD.format(name='AmoebaNet'))
-    with pytest.raises(ValueError, match=r"there is no experiment 'a\.AmobaNet'; did you mean a\.AmoebaNet\?"):
+    with pytest.raises(ValueError,
+                       match=r"there is no experiment 'a\.AmobaNet'; did you mean a\.AmoebaNet\?"):
         registry.get('a.AmobaNet')
-    with pytest.raises(ValueError, match=r"there is no experiment 'AmoebaNet'; did you mean a\.AmoebaNet\?"):
+    with pytest.raises(ValueError,
+                       match=r"there is no experiment 'AmoebaNet'; did you mean a\.AmoebaNet\?"):
         registry.get('AmoebaNet')
 
 
 def test_name_used_twice_is_refused(root):
     write(root, 'params/a.py', GOOD.format(name='Foo') * 2)
-    with pytest.raises(ValueError, match=r'two experiments are named params\.a\.Foo; rename one of them\.'):
+    with pytest.raises(ValueError,
+                       match=r'two experiments are named params\.a\.Foo; rename one of them\.'):
         registry.get('a.Foo')
 
 
@@ -93,17 +97,22 @@ def test_broken_module_is_reported_with_its_name_and_the_others_are_found(root):
     found, broken = registry.find_all()
     assert list(found) == ['a.Foo']
     assert broken == {'params.bad': "No module named 'no_such_module'"}
-    with pytest.raises(ValueError, match=r"params\.bad cannot be imported: No module named 'no_such_module'"):
+    with pytest.raises(ValueError,
+                       match=r"params\.bad cannot be imported: No module named 'no_such_module'"):
         registry.all_names()
 
 
 @pytest.mark.parametrize('change, error', [
     (('"""Trains Foo.\n\n    More.\n    """', ''), r'Foo has no docstring; say what it trains'),
-    (('def params', 'def parms'), r'Foo has no method params; write @classmethod def params\(cls\)'),
+    (('def params', 'def parms'),
+     r'Foo has no method params; write @classmethod def params\(cls\)'),
     (('(cls)', '(cls, size)'), r'params needs the arguments size; it is called without any'),
-    (('return Experiment.Params(seed=7)', 'return 7'), r'a\.Foo\.params\(\) returns int, not Experiment\.Params'),
-    (('return Experiment.Params(seed=7)', "return {}['x']"), r"^a\.Foo\.params\(\) fails: KeyError: 'x'; correct that method\.$"),
-    (('seed=7', 'sed=7'), r"^a\.Foo\.params\(\) fails: sed does not exist: .*; correct that method\.$"),
+    (('return Experiment.Params(seed=7)', 'return 7'),
+     r'a\.Foo\.params\(\) returns int, not Experiment\.Params'),
+    (('return Experiment.Params(seed=7)', "return {}['x']"),
+     r"^a\.Foo\.params\(\) fails: KeyError: 'x'; correct that method\.$"),
+    (('seed=7', 'sed=7'),
+     r"^a\.Foo\.params\(\) fails: sed does not exist: .*; correct that method\.$"),
 ])
 def test_class_that_is_no_experiment_is_refused(root, change, error):
     write(root, 'params/a.py', GOOD.format(name='Foo').replace(*change))

@@ -47,7 +47,8 @@ class Tokens(ArrayInput):
         return {'ids': np.where(index == p.id_at, 99, index % 7), 'label': label, 'weight': weight}
 
 
-def make_params(train: Any = None, test: Any = None, num_steps: int = 4, accumulate: int = 1, **pipeline: Any) -> Any:
+def make_params(train: Any = None, test: Any = None, num_steps: int = 4, accumulate: int = 1,
+                **pipeline: Any) -> Any:
     network = (layers.Embedding.Params(name='embedding', vocab_size=7, dim=4),
                layers.Dense.Params(name='logits', input_dim=4, units=NUM_CLASSES),
                layers.CrossEntropyLoss.Params(name='loss', reads={'labels': 'label'}))
@@ -56,16 +57,19 @@ def make_params(train: Any = None, test: Any = None, num_steps: int = 4, accumul
     task = Problem.Params(model=Sequential.Params(name='model', layers=network), learner=learner)
     return Experiment.Params(
         task=task, train_input=(train or Tokens.Params()).set(batch_size=4, shuffle=False),
-        eval_inputs={'test': (test or Tokens.Params()).set(batch_size=4, shuffle=False, num_epochs=1)},
+        eval_inputs={
+            'test': (test or Tokens.Params()).set(batch_size=4, shuffle=False, num_epochs=1)},
         pipeline=PipelineParams(**pipeline),
-        train=TrainParams(num_steps=num_steps, checkpoint_every_steps=1, checkpoint_in_background=False, summary_every_steps=1000))
+        train=TrainParams(num_steps=num_steps, checkpoint_every_steps=1,
+                          checkpoint_in_background=False, summary_every_steps=1000))
 
 
 def loop_of(params: Any, logdir: Any, **options: Any) -> TrainLoop:
     return TrainLoop(params.instantiate(), str(logdir), LoopOptions(out=io.StringIO(), **options))
 
 
-def failing(params: Any, logdir: Any, sentence: str, error: type[Exception] = ValueError, **kwargs: Any) -> list[int]:
+def failing(params: Any, logdir: Any, sentence: str, error: type[Exception] = ValueError,
+            **kwargs: Any) -> list[int]:
     """The steps that were saved before the training failed with a sentence."""
     with pytest.raises(error, match=sentence) as raised:
         loop_of(params, logdir, **kwargs).run()
@@ -75,44 +79,58 @@ def failing(params: Any, logdir: Any, sentence: str, error: type[Exception] = Va
 
 # Labels and ids.
 
-@pytest.mark.parametrize(('dtype', 'label', 'shown'), [
-    ('int32', 5, '5'), ('int8', -1, '-1'), ('uint8', 200, '200'), ('float64', 1.5, '1.5'), ('int64', 2 ** 32, '4294967296')])
-def test_label_out_of_range_is_found_before_the_first_step(tmp_path: Any, dtype: str, label: float, shown: str) -> None:
+@pytest.mark.parametrize(('dtype', 'label', 'shown'),
+                         [('int32', 5, '5'), ('int8', -1, '-1'), ('uint8', 200, '200'),
+                          ('float64', 1.5, '1.5'), ('int64', 2 ** 32, '4294967296')])
+def test_label_out_of_range_is_found_before_the_first_step(
+        tmp_path: Any, dtype: str, label: float, shown: str) -> None:
     train = Tokens.Params(label_at=2, label=label, dtype=dtype)
-    assert failing(make_params(train), tmp_path, rf'^train_input: example 2 of Tokens has label {shown} but model/loss takes whole numbers '
-                                                 r'from 0 to 4; correct the data, or make the layer larger\.$') == []
+    assert failing(
+        make_params(train), tmp_path,
+        rf'^train_input: example 2 of Tokens has label {shown} but model/loss takes whole numbers '
+        r'from 0 to 4; correct the data, or make the layer larger\.$') == []
 
 
 def test_label_out_of_range_in_an_eval_input_is_found_before_the_first_step(tmp_path: Any) -> None:
     test = Tokens.Params(label_at=3, label=7)
-    assert failing(make_params(test=test), tmp_path, r'^eval_inputs\.test: example 3 of Tokens has label 7 but model/loss takes') == []
-    loop = loop_of(make_params(test=test, num_steps=1), tmp_path / 'other', has_evaluation=False)   # which does not read it
+    assert (failing(make_params(test=test), tmp_path,
+                    r'^eval_inputs\.test: example 3 of Tokens has label 7 but model/loss takes')
+            == [])
+    # which does not read it
+    loop = loop_of(make_params(test=test, num_steps=1), tmp_path / 'other', has_evaluation=False)
     assert loop.run().step == 1
 
 
 def test_id_that_is_in_no_table_is_found_before_the_first_step(tmp_path: Any) -> None:
     assert failing(make_params(Tokens.Params(id_at=1)), tmp_path,
-                   r'^train_input: example 1 of Tokens has ids 99 but model/embedding takes whole numbers from 0 to 6') == []
+                   r'^train_input: example 1 of Tokens has ids 99 but model/embedding takes whole '
+                   r'numbers from 0 to 6') == []
 
 
 @pytest.mark.parametrize(('num_cells', 'accumulate'), [(2, 1), (1, 2)])
-def test_label_of_a_later_step_is_named_by_its_example_and_nothing_is_learned_of_it(tmp_path: Any, num_cells: int, accumulate: int) -> None:
+def test_label_of_a_later_step_is_named_by_its_example_and_nothing_is_learned_of_it(
+        tmp_path: Any, num_cells: int, accumulate: int) -> None:
     train = Tokens.Params(label_at=10, label=9)
     params = make_params(train, num_cells=num_cells, accumulate=accumulate)
     step = 10 // (4 * accumulate) + 1
-    assert failing(params, tmp_path, rf'^train_input, in step {step}: example 10 of Tokens has label 9 but model/loss') == list(
-        range(1, step))
+    assert (failing(
+                params, tmp_path,
+                rf'^train_input, in step {step}: example 10 of Tokens has label 9 but model/loss')
+            == list(range(1, step)))
 
 
 def test_id_of_a_later_step_is_named_by_its_example(tmp_path: Any) -> None:
     """On a CPU the look-up itself fails, where a label makes a loss of NaN."""
     assert failing(make_params(Tokens.Params(id_at=7)), tmp_path,
-                   '^train_input, in step 2: example 7 of Tokens has ids 99 but model/embedding takes whole numbers') == [1]
+                   '^train_input, in step 2: example 7 of Tokens has ids 99 but model/embedding '
+                   'takes whole numbers') == [1]
 
 
-def test_label_of_a_later_mini_batch_of_an_evaluation_is_named_by_its_example(tmp_path: Any) -> None:
+def test_label_of_a_later_mini_batch_of_an_evaluation_is_named_by_its_example(
+        tmp_path: Any) -> None:
     test = Tokens.Params(label_at=13, label=-2)
-    failing(make_params(test=test, num_steps=1), tmp_path, r'^eval_inputs\.test: example 13 of Tokens has label -2 but model/loss takes')
+    failing(make_params(test=test, num_steps=1), tmp_path,
+            r'^eval_inputs\.test: example 13 of Tokens has label -2 but model/loss takes')
 
 
 def test_label_of_an_example_without_weight_may_be_anything(tmp_path: Any) -> None:
@@ -125,7 +143,8 @@ def test_label_is_found_behind_a_layer_that_makes_it(tmp_path: Any) -> None:
     *network, loss = params.task.model.layers
     cast = layers.Cast.Params(name='cast', dtype='int32', reads={'x': 'label'}, writes='label')
     params.task.model.layers = (cast, *network, loss)
-    assert failing(params, tmp_path, r'^train_input: example 2 of Tokens has label 6 but model/loss takes') == []
+    assert failing(params, tmp_path,
+                   r'^train_input: example 2 of Tokens has label 6 but model/loss takes') == []
 
 
 def test_labels_of_any_type_of_number_are_trained_and_evaluated_on(tmp_path: Any) -> None:
@@ -168,13 +187,17 @@ class Other(Tokens):
 @pytest.mark.parametrize(('kind', 'sentence'), [
     ('list', r'load of Other gives list, but must give a dict of name -> array'),
     ('raises', r"load of Other cannot be read: its code raises KeyError: 'labels'"),
-    ('strings', r'model/loss reads \'label\' .*, which is of strings, but computes with numbers; make numbers of them in the input'),
-    ('objects', r"'label' of load of Other is an array of Python objects \(NoneType\), but must be of numbers"),
+    ('strings', r'model/loss reads \'label\' .*, which is of strings, but computes with numbers; '
+                r'make numbers of them in the input'),
+    ('objects', r"'label' of load of Other is an array of Python objects \(NoneType\), but must be "
+                r"of numbers"),
     ('ragged', r"'label' of load of Other is no array: .*; give every example the same shape"),
-    ('scalar', r"'label' of load of Other is one value, .*, but must have a row for every example")])
+    ('scalar',
+     r"'label' of load of Other is one value, .*, but must have a row for every example")])
 def test_arrays_that_are_none_are_one_sentence(tmp_path: Any, kind: str, sentence: str) -> None:
     assert failing(make_params(Other.Params(kind=kind)), tmp_path / 'train', sentence) == []
-    assert failing(make_params(test=Other.Params(kind=kind)), tmp_path / 'test', rf'^eval_inputs\.test: .*{sentence}') == []
+    assert failing(make_params(test=Other.Params(kind=kind)), tmp_path / 'test',
+                   rf'^eval_inputs\.test: .*{sentence}') == []
 
 
 class Broken(Tokens):
@@ -191,13 +214,16 @@ class Broken(Tokens):
 
         if not self.params.is_late:
             return {**example, 'label': example['labels']}
-        return {**example, 'label': tf.ensure_shape(tf.numpy_function(look, [example['label']], tf.int64), [])}
+        return {**example,
+                'label': tf.ensure_shape(tf.numpy_function(look, [example['label']], tf.int64), [])}
 
 
 def test_code_of_an_input_that_raises_is_one_sentence(tmp_path: Any) -> None:
-    assert failing(make_params(test=Broken.Params()), tmp_path / 'traced',
-                   r"^eval_inputs\.test: Broken cannot be read: its code raises KeyError: 'labels'$") == []
-    assert failing(make_params(test=Broken.Params(is_late=True, label_at=1, label=20)), tmp_path / 'run',
+    assert failing(
+        make_params(test=Broken.Params()), tmp_path / 'traced',
+        r"^eval_inputs\.test: Broken cannot be read: its code raises KeyError: 'labels'$") == []
+    assert failing(make_params(test=Broken.Params(is_late=True, label_at=1, label=20)),
+                   tmp_path / 'run',
                    r'^eval_inputs\.test: Broken cannot make a mini-batch: KeyError: 20') == []
 
 
@@ -214,16 +240,20 @@ class Unlabelled(Tokens):
 
 
 def test_eval_input_that_lacks_a_value_is_found_before_the_first_step(tmp_path: Any) -> None:
-    assert failing(make_params(test=Unlabelled.Params()), tmp_path,
-                   r"^eval_inputs\.test: model/loss reads 'label' .*, which no layer before it writes") == []
+    assert failing(
+        make_params(test=Unlabelled.Params()), tmp_path,
+        r"^eval_inputs\.test: model/loss reads 'label' .*, which no layer before it writes") == []
 
 
 # The rest.
 
-def test_disk_without_room_for_a_checkpoint_is_found_before_the_first_step(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_without_room_for_a_checkpoint_is_found_before_the_first_step(
+        tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, 'disk_usage', lambda path: types.SimpleNamespace(free=50))
-    assert failing(make_params(), tmp_path, r'checkpoints has 0\.0 MB free, but a checkpoint takes .* MB; make room or choose another',
-                   OSError) == []
+    assert failing(
+        make_params(), tmp_path,
+        r'checkpoints has 0\.0 MB free, but a checkpoint takes .* MB; make room or choose another',
+        OSError) == []
 
 
 def test_checked_mini_batch_is_the_first_that_is_trained_on(tmp_path: Any) -> None:
@@ -231,7 +261,8 @@ def test_checked_mini_batch_is_the_first_that_is_trained_on(tmp_path: Any) -> No
     for num_steps in (3, 5):
         loop = loop_of(make_params(num_steps=num_steps), tmp_path, has_evaluation=False)
 
-        def remembered(batch: Any, step: int, index: int, train_step: Any = loop.program.train_step) -> Any:
+        def remembered(batch: Any, step: int, index: int,
+                       train_step: Any = loop.program.train_step) -> Any:
             seen.append(batch['ids'].numpy().tolist())
             return train_step(batch, step, index)
 

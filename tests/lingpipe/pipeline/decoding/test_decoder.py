@@ -29,54 +29,70 @@ SCORE_TOLERANCE = 1e-4
 BFLOAT16_TOLERANCE = 0.2
 
 
-def network(has_memory=True, num_shards=1, is_tied=False, positions='sinusoidal', dtype='float32') -> layers.Sequential:
+def network(has_memory=True, num_shards=1, is_tied=False, positions='sinusoidal',
+            dtype='float32') -> layers.Sequential:
     """A Transformer of one or two layers, with all that a decoder meets: positions, memory, mask, shards, tied tables."""
     body = {'model_dim': D, 'num_heads': 2, 'hidden_dim': 24}
 
     def table(what, writes, **values):
-        return layers.split(layers.Embedding.Params(name=what, vocab_size=V, dim=D, is_scaled=True, dtype=dtype, reads={'ids': what},
-                                                    writes=writes, **values), num_shards)
+        return layers.split(
+            layers.Embedding.Params(name=what, vocab_size=V, dim=D, is_scaled=True, dtype=dtype,
+                                    reads={'ids': what}, writes=writes, **values),
+            num_shards)
 
     def position(name, **values):
-        return layers.PositionEmbedding.Params(name=name, dim=D, kind=positions, max_length=LIMIT, **values)
+        return layers.PositionEmbedding.Params(name=name, dim=D, kind=positions, max_length=LIMIT,
+                                               **values)
 
     target, source = table('target', 'embedded'), table('source', 'x')
     if is_tied:   # the rows of both lookups come from the first cell
-        target = [one.set(share={'w': f'model/{theirs.name}/w'}) for one, theirs in zip(target, source, strict=True)]
-    encoder = (*source, *(target if is_tied else ()), layers.Cast.Params(name='mask', dtype='bool', reads={'x': 'source'}, writes='mask'),
-               position('source_position'), layers.TransformerEncoderLayer.Params(name='encoder', **body, reads={'mask': 'mask'}),
+        target = [one.set(share={'w': f'model/{theirs.name}/w'})
+                  for one, theirs in zip(target, source, strict=True)]
+    encoder = (*source, *(target if is_tied else ()),
+               layers.Cast.Params(name='mask', dtype='bool', reads={'x': 'source'}, writes='mask'),
+               position('source_position'), layers.TransformerEncoderLayer.Params(
+                   name='encoder', **body, reads={'mask': 'mask'}),
                layers.LayerNorm.Params(name='encoder_norm', dim=D, writes='encoded'))
-    memory = {'memory_dim': D, 'reads': {'memory': 'encoded', 'memory_mask': 'mask'}} if has_memory else {}
+    memory = {'memory_dim': D,
+              'reads': {'memory': 'encoded', 'memory_mask': 'mask'}} if has_memory else {}
     decoder = layers.TransformerDecoderLayer.Params(**body, **memory)
     fields = {'name': 'softmax', 'input_dim': D, 'vocab_size': V, 'max_abs': 20.}
     if num_shards == 1:
         output = (layers.Logits.Params(**fields, writes='logits'), layers.CrossEntropyLoss.Params(
             name='loss', reads={'x': 'logits', 'labels': 'label'}))
     else:
-        output = (*layers.split(layers.SoftmaxShard.Params(**fields, reads={'labels': 'label'}), num_shards),
-                  layers.StreamedCrossEntropyLoss.Params(name='loss', vocab_size=V, reads={'labels': 'label'}))
+        output = (*layers.split(layers.SoftmaxShard.Params(**fields, reads={'labels': 'label'}),
+                                num_shards),
+                  layers.StreamedCrossEntropyLoss.Params(
+                      name='loss', vocab_size=V, reads={'labels': 'label'}))
     if is_tied:
-        output = tuple(one.set(transpose_w=True, share={'w': f'model/{ours.name}/w'}) if ours else one
-                       for one, ours in zip(output, [*source, None], strict=True))
+        output = tuple(
+            one.set(transpose_w=True, share={'w': f'model/{ours.name}/w'}) if ours else one
+            for one, ours in zip(output, [*source, None], strict=True))
     return layers.Sequential.Params(name='model', layers=(
-        *(encoder if has_memory else ()), *(() if is_tied else target), position('target_position', reads={'x': 'embedded'}),
+        *(encoder if has_memory else ()), *(() if is_tied else target),
+        position('target_position', reads={'x': 'embedded'}),
         layers.Dropout.Params(name='dropout', rate=0.5), decoder.copy().set(name='decoder_0'),
-        layers.split_feed_forward(decoder.copy().set(name='decoder_1'), num_shards), layers.LayerNorm.Params(name='norm', dim=D),
-        *output)).instantiate('model')
+        layers.split_feed_forward(decoder.copy().set(name='decoder_1'), num_shards),
+        layers.LayerNorm.Params(name='norm', dim=D), *output)).instantiate('model')
 
 
 def make_program(model, num_cells=1, seed=0) -> Program:
     """On K devices, with weights that have something to say."""
-    spec = {name: tf.TensorSpec([2, S], tf.int32) for name in ('source', 'target', 'label')} | {'weight': tf.TensorSpec([2, S])}
+    spec = {name: tf.TensorSpec([2, S], tf.int32) for name in ('source', 'target', 'label')} | {
+        'weight': tf.TensorSpec([2, S])}
     spec = {name: one for name, one in spec.items() if name in model.reads()}
-    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate()
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(),
+                             learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate()
     program = Program(model, spec, PipelineParams(num_cells=num_cells), learner)
     for path in sorted(program.weights):   # the same ones for every K
         variable = program.weights[path]
         scale = 0.6 if path.endswith(('/b', 'b1', 'b2')) else 2.
-        noise = np.random.default_rng([seed, *path.encode()]).standard_normal(variable.shape) * scale / np.sqrt(variable.shape[0])
+        noise = (np.random.default_rng([seed, *path.encode()]).standard_normal(variable.shape)
+                 * scale / np.sqrt(variable.shape[0]))
         variable.assign(noise + (1 if path.endswith('scale') else 0))
-    ends = program.weights[next(path for path in program.weights if path in ('model/softmax/b', 'model/softmax_0/b'))]
+    ends = program.weights[
+        next(path for path in program.weights if path in ('model/softmax/b', 'model/softmax_0/b'))]
     ends.assign(ends + 3. * (np.arange(ends.shape[0]) == END))
     return program
 
@@ -93,18 +109,23 @@ def log_probs_of(program) -> Callable[[np.ndarray, list], np.ndarray]:
     weights = {path: tf.convert_to_tensor(variable) for path, variable in program.weights.items()}
     weights |= {w.path: weights[w.shared_with] for w in program.network.weights() if w.shared_with}
 
-    @tf.function(input_signature=[tf.TensorSpec([None, S], tf.int32), tf.TensorSpec([None, None], tf.int32)], autograph=False)
+    @tf.function(input_signature=[tf.TensorSpec([None, S], tf.int32),
+                                  tf.TensorSpec([None, None], tf.int32)],
+                 autograph=False)
     def logits(source, target):
         values, found = {'source': source, 'target': target}, []
         for layer in program.network.elements():
             if isinstance(layer, layers.Logits):
-                found.append(layers.Logits.fprop(layer, layer.theta(weights), Context(), values['x'])[:, -1])
+                found.append(
+                    layers.Logits.fprop(layer, layer.theta(weights), Context(), values['x'])[:, -1])
             elif not layer.path.endswith('loss'):
-                values.update(layer.written(layer.fprop(layer.theta(weights), Context(), **arguments(layer, values))))
+                values.update(layer.written(
+                    layer.fprop(layer.theta(weights), Context(), **arguments(layer, values))))
         return tf.concat(found, -1)
 
     def log_probs(source, prefixes):
-        found = logits(np.repeat(source[np.newaxis], len(prefixes), 0), np.array(prefixes, np.int32)).numpy().astype(np.float64)
+        found = logits(np.repeat(source[np.newaxis], len(prefixes), 0),
+                       np.array(prefixes, np.int32)).numpy().astype(np.float64)
         return found - np.log(np.exp(found).sum(-1, keepdims=True))
     return log_probs
 
@@ -116,9 +137,12 @@ def reference(log_probs, source, limit, k, alpha) -> tuple[float, tuple[int, ...
     penalty = [((5 + length) / 6) ** alpha for length in range(limit + 1)]
     for length in range(1, limit + 1):
         found = log_probs(source, [[START, *ids] for _, ids in live])
-        continued = sorted(((score + p, (*ids, v)) for (score, ids), row in zip(live, found, strict=True) for v, p in enumerate(row)),
-                           reverse=True)[:1 if k == 1 else 2 * k]
-        best = max([best, *((score / penalty[length], ids) for score, ids in continued if ids[-1] == END)])
+        continued = sorted(
+            ((score + p, (*ids, v))
+             for (score, ids), row in zip(live, found, strict=True) for v, p in enumerate(row)),
+            reverse=True)[:1 if k == 1 else 2 * k]
+        best = max(
+            [best, *((score / penalty[length], ids) for score, ids in continued if ids[-1] == END)])
         live = [one for one in continued if one[1][-1] != END][:k]
         if not live:
             break
@@ -132,21 +156,25 @@ def cut(ids) -> tuple[int, ...]:
 
 
 def decoded(program, params, groups, limit=LIMIT) -> list[tuple[float, tuple[int, ...]]]:
-    found = Decoder(program, params, START, END).decode([Group({'source': group}, [limit] * len(group)) for group in groups])
-    return [(float(score), cut(row)) for ids, scores in found for row, score in zip(ids, scores, strict=True)]
+    found = Decoder(program, params, START, END).decode(
+        [Group({'source': group}, [limit] * len(group)) for group in groups])
+    return [(float(score), cut(row))
+            for ids, scores in found for row, score in zip(ids, scores, strict=True)]
 
 
 def assert_equal(found, expected):
     assert [ids for _, ids in found] == [ids for _, ids in expected]
-    np.testing.assert_allclose([score for score, _ in found], [score for score, _ in expected], atol=SCORE_TOLERANCE)
+    np.testing.assert_allclose([score for score, _ in found], [score for score, _ in expected],
+                               atol=SCORE_TOLERANCE)
 
 
 PLAIN, SHARDS, TIED = {}, {'num_shards': 3}, {'is_tied': True}
 ALL = {'is_tied': True, 'num_shards': 2, 'positions': 'learned'}
 
 
-@pytest.mark.parametrize('params, model, seed', [
-    (GREEDY, PLAIN, 3), (BEAM, PLAIN, 3), (BEAM, SHARDS, 9), (BEAM, TIED, 8), (GREEDY, ALL, 10), (BEAM, ALL, 10)])
+@pytest.mark.parametrize('params, model, seed',
+                         [(GREEDY, PLAIN, 3), (BEAM, PLAIN, 3), (BEAM, SHARDS, 9), (BEAM, TIED, 8),
+                          (GREEDY, ALL, 10), (BEAM, ALL, 10)])
 def test_equals_the_whole_network_on_every_prefix(model, params, seed):
     program, source = make_program(network(**model), seed=seed), sentences()
     log_probs = log_probs_of(program)
@@ -154,12 +182,16 @@ def test_equals_the_whole_network_on_every_prefix(model, params, seed):
     assert len({len(ids) for _, ids in expected}) > 1   # or else the seed tests little
     assert_equal(decoded(program, params, [source]), expected)
     for num_cells in (2, 3) if model is PLAIN else (3,):
-        assert_equal(decoded(make_program(program.network, num_cells, seed), params, np.split(source, num_cells)), expected)
+        assert_equal(decoded(make_program(program.network, num_cells, seed), params,
+                             np.split(source, num_cells)),
+                     expected)
 
 
 def test_half_precision_changes_scores_a_little():
-    expected, found = (decoded(make_program(network(dtype=dtype), 2, seed=3), BEAM, [sentences()]) for dtype in ('float32', 'bfloat16'))
-    np.testing.assert_allclose([score for score, _ in found], [score for score, _ in expected], atol=BFLOAT16_TOLERANCE)
+    expected, found = (decoded(make_program(network(dtype=dtype), 2, seed=3), BEAM, [sentences()])
+                       for dtype in ('float32', 'bfloat16'))
+    np.testing.assert_allclose([score for score, _ in found], [score for score, _ in expected],
+                               atol=BFLOAT16_TOLERANCE)
 
 
 @pytest.mark.parametrize('params', [GREEDY, BEAM], ids=['greedy', 'beam'])
@@ -167,7 +199,8 @@ def test_sentences_of_a_language_model_have_no_source(params):
     program = make_program(network(has_memory=False), 2)
     (ids, scores), = Decoder(program, params, START, END).decode([Group({}, [LIMIT, 4])])
     for row, score, limit in zip(ids, scores, (LIMIT, 4), strict=True):
-        expected = reference(log_probs_of(program), sentences(1)[0], limit, params.beam_size, params.alpha)
+        expected = reference(log_probs_of(program), sentences(1)[0], limit, params.beam_size,
+                             params.alpha)
         assert cut(row)[:limit] == expected[1] and abs(score - expected[0]) < SCORE_TOLERANCE
 
 
@@ -184,7 +217,8 @@ def test_every_sentence_has_a_limit_of_its_own():
     (ids, scores), = Decoder(program, BEAM, START, END).decode([Group({'source': source}, limits)])
     for row, score, one, limit in zip(ids, scores, source, limits, strict=True):
         if limit:
-            assert_equal([(score, cut(row)[:limit])], [reference(log_probs, one, limit, BEAM.beam_size, BEAM.alpha)])
+            assert_equal([(score, cut(row)[:limit])],
+                         [reference(log_probs, one, limit, BEAM.beam_size, BEAM.alpha)])
         else:
             assert score == -np.inf and set(row) == {END}
 
@@ -192,7 +226,8 @@ def test_every_sentence_has_a_limit_of_its_own():
 def test_stops_when_no_unfinished_hypothesis_can_win():
     program = make_program(network())
     program.weights['model/softmax/b'].assign(np.where(np.arange(V) == END, 15., 0.))
-    (ids, _), = Decoder(program, BEAM.copy().set(max_length=200), START, END).decode([Group({'source': sentences()}, [200] * 6)])
+    (ids, _), = Decoder(program, BEAM.copy().set(max_length=200), START, END).decode(
+        [Group({'source': sentences()}, [200] * 6)])
     assert ids.shape[1] < 4
 
 
@@ -211,7 +246,8 @@ class Meeting:
     """Where steps of two cells must meet: the second of cell 0, which is another group's, and the first of cell 1."""
 
     def __init__(self):
-        self.lock, self.entered, self.are_both_inside = threading.Lock(), {0: 0, 1: 0}, threading.Event()
+        self.lock, self.entered, self.are_both_inside = threading.Lock(), {
+            0: 0, 1: 0}, threading.Event()
 
     def enter(self, cell: int) -> None:
         with self.lock:
@@ -220,7 +256,8 @@ class Meeting:
             if self.entered[0] > 1 and self.entered[1]:
                 self.are_both_inside.set()
         if number == 2 - cell:
-            assert self.are_both_inside.wait(60), f'cell {1 - cell} makes no step while cell {cell} does'
+            assert self.are_both_inside.wait(
+                60), f'cell {1 - cell} makes no step while cell {cell} does'
 
 
 class Meet(Layer):
@@ -244,11 +281,17 @@ class Meet(Layer):
 
 def test_a_cell_makes_a_step_of_one_group_while_another_cell_makes_one_of_another():
     model = layers.Sequential.Params(name='model', layers=(
-        layers.Embedding.Params(name='embedding', vocab_size=V, dim=D, reads={'ids': 'target'}), Meet.Params(name='first', cell=0),
-        Meet.Params(name='second', cell=1), layers.Logits.Params(name='softmax', input_dim=D, vocab_size=V, writes='logits'),
-        layers.CrossEntropyLoss.Params(name='loss', reads={'x': 'logits', 'labels': 'label'}))).instantiate('model')
-    spec = {'target': tf.TensorSpec([2, S], tf.int32), 'label': tf.TensorSpec([2, S], tf.int32), 'weight': tf.TensorSpec([2, S])}
-    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate()
+        layers.Embedding.Params(name='embedding', vocab_size=V, dim=D, reads={'ids': 'target'}),
+        Meet.Params(name='first', cell=0),
+        Meet.Params(name='second', cell=1),
+        layers.Logits.Params(name='softmax', input_dim=D, vocab_size=V, writes='logits'),
+        layers.CrossEntropyLoss.Params(
+            name='loss', reads={'x': 'logits', 'labels': 'label'}))).instantiate('model')
+    spec = {'target': tf.TensorSpec([2, S], tf.int32),
+            'label': tf.TensorSpec([2, S], tf.int32),
+            'weight': tf.TensorSpec([2, S])}
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(),
+                             learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate()
     program = Program(model, spec, PipelineParams(num_cells=2, layers_per_cell=(2, 3)), learner)
     Meet.meeting = Meeting()
     Decoder(program, GREEDY, START, END).decode([Group({}, [LIMIT] * 2), Group({}, [LIMIT] * 3)])
@@ -261,14 +304,16 @@ class Checked(Layer):
     is_positionwise = True
 
     def fprop(self, theta, ctx, x):
-        with tf.control_dependencies([tf.debugging.assert_all_finite(x, 'an activation is no number')]):
+        with tf.control_dependencies(
+                [tf.debugging.assert_all_finite(x, 'an activation is no number')]):
             return tf.identity(x)
 
     def cost(self, x):
         return Cost(0, 0, x)
 
 
-@pytest.mark.parametrize(('params', 'where'), [(GREEDY, 'source'), (BEAM, 'target'), (BEAM, None)], ids=['prepare', 'step', 'none'])
+@pytest.mark.parametrize(('params', 'where'), [(GREEDY, 'source'), (BEAM, 'target'), (BEAM, None)],
+                         ids=['prepare', 'step', 'none'])
 def test_decoding_that_is_cut_off_says_why(monkeypatch, params, where):
     """TensorFlow often says of a failure on one of several devices that something was cancelled, and no more."""
     wrap_function, wrapped = tf.compat.v1.wrap_function, []
@@ -280,42 +325,53 @@ def test_decoding_that_is_cut_off_says_why(monkeypatch, params, where):
             raise tf.errors.CancelledError(None, None, 'RecvAsync is cancelled.')
         return wrapped[-1] if len(wrapped) > 1 else call
 
-    decoder_layer = layers.TransformerDecoderLayer.Params(name='decoder', model_dim=D, num_heads=2, hidden_dim=24, memory_dim=D,
-                                                          reads={'memory': 'encoded'})
+    decoder_layer = layers.TransformerDecoderLayer.Params(
+        name='decoder', model_dim=D, num_heads=2, hidden_dim=24, memory_dim=D,
+        reads={'memory': 'encoded'})
     model = layers.Sequential.Params(name='model', layers=(
         layers.Embedding.Params(name='source', vocab_size=V, dim=D, reads={'ids': 'source'}),
         Checked.Params(name='checked_source', writes='encoded'),
-        layers.Embedding.Params(name='target', vocab_size=V, dim=D, reads={'ids': 'target'}), decoder_layer,
-        Checked.Params(name='checked_target'), layers.Logits.Params(name='softmax', input_dim=D, vocab_size=V, writes='logits'),
-        layers.CrossEntropyLoss.Params(name='loss', reads={'x': 'logits', 'labels': 'label'}))).instantiate('model')
+        layers.Embedding.Params(name='target', vocab_size=V, dim=D, reads={'ids': 'target'}),
+        decoder_layer, Checked.Params(name='checked_target'),
+        layers.Logits.Params(name='softmax', input_dim=D, vocab_size=V, writes='logits'),
+        layers.CrossEntropyLoss.Params(
+            name='loss', reads={'x': 'logits', 'labels': 'label'}))).instantiate('model')
     program = make_program(model, 3)
     if where:
         program.weights[f'model/{where}/w'].assign(np.full([V, D], np.nan))
     monkeypatch.setattr(tf.compat.v1, 'wrap_function', cut_off)
-    error, sentence = (tf.errors.InvalidArgumentError, 'an activation is no number') if where else (tf.errors.CancelledError, 'RecvAsync')
+    error, sentence = (tf.errors.InvalidArgumentError, 'an activation is no number') if where else (
+        tf.errors.CancelledError, 'RecvAsync')
     with pytest.raises(error, match=sentence):
-        Decoder(program, params, START, END).decode([Group({'source': one}, [LIMIT] * len(one)) for one in np.split(sentences(), 2)])
+        Decoder(program, params, START, END).decode(
+            [Group({'source': one}, [LIMIT] * len(one)) for one in np.split(sentences(), 2)])
 
 
 def test_averages_of_weights_are_used():
     model = network()
-    spec = {name: tf.TensorSpec([2, S], tf.int32) for name in ('source', 'target', 'label')} | {'weight': tf.TensorSpec([2, S])}
-    learner = Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=0.1), ema_decay=0.9)
-    program, source = Program(model, spec, PipelineParams(num_cells=2), learner.instantiate()), sentences()
+    spec = {name: tf.TensorSpec([2, S], tf.int32) for name in ('source', 'target', 'label')} | {
+        'weight': tf.TensorSpec([2, S])}
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(),
+                             learning_rate=learning_rates.Constant.Params(rate=0.1), ema_decay=0.9)
+    program, source = Program(model, spec, PipelineParams(num_cells=2),
+                              learner.instantiate()), sentences()
     expected = decoded(program, BEAM, [source])
     for variable in program.weights.values():
         variable.assign(variable * np.nan)
     assert decoded(program, BEAM, [source]) == expected
 
 
-@pytest.mark.parametrize('make, error', [
-    (lambda program: Decoder(program, BEAM, START, END, target='taget'), r"the network reads no 'taget', so that there is nothing to"),
-    (lambda program: Decoder(program, BEAM, START, END).decode([Group({'sauce': sentences()}, [2] * 6)]),
-     r'a group has sauce, but decoding reads source\.'),
-    (lambda program: Decoder(program, BEAM, START, END).decode([Group({'source': sentences()}, [10] * 6)]),
-     r'a limit of 10 ids is above max_length=9; raise max_length\.'),
-    (lambda program: Decoder(program, SearchParams(beam_size=0), START, END), 'beam_size=0 is below 1; use 1 or more'),
-])
+@pytest.mark.parametrize('make, error',
+                         [(lambda program: Decoder(program, BEAM, START, END, target='taget'),
+                           r"the network reads no 'taget', so that there is nothing to"),
+                          (lambda program: Decoder(program, BEAM, START, END).decode(
+                               [Group({'sauce': sentences()}, [2] * 6)]),
+                           r'a group has sauce, but decoding reads source\.'),
+                          (lambda program: Decoder(program, BEAM, START, END).decode(
+                               [Group({'source': sentences()}, [10] * 6)]),
+                           r'a limit of 10 ids is above max_length=9; raise max_length\.'),
+                          (lambda program: Decoder(program, SearchParams(beam_size=0), START, END),
+                           'beam_size=0 is below 1; use 1 or more'),])
 def test_mistake_is_one_sentence(make, error):
     with pytest.raises(ValueError, match=error):
         make(make_program(network()))
@@ -323,8 +379,10 @@ def test_mistake_is_one_sentence(make, error):
 
 @pytest.mark.parametrize('layer, error', [
     (layers.TransformerEncoderLayer.Params(name='encoder', model_dim=D, num_heads=2, hidden_dim=8),
-     r'model/encoder: TransformerEncoderLayer does not say how it is decoded position by position; give it decode\(\)'),
-    (layers.MultiHeadAttention.Params(name='attention', input_dim=D, num_heads=2), r'model/attention: is_causal=False, but self-attention'),
+     r'model/encoder: TransformerEncoderLayer does not say how it is decoded position by position; '
+     r'give it decode\(\)'),
+    (layers.MultiHeadAttention.Params(name='attention', input_dim=D, num_heads=2),
+     r'model/attention: is_causal=False, but self-attention'),
     (layers.PositionEmbedding.Params(name='position', dim=D, kind='learned', max_length=8),
      r'model/position: up to 9 positions are decoded, but max_length=8 were learned'),
 ])
@@ -332,6 +390,7 @@ def test_layer_that_cannot_be_decoded_says_so(layer, error):
     model = layers.Sequential.Params(name='model', layers=(
         layers.Embedding.Params(name='target', vocab_size=V, dim=D, reads={'ids': 'target'}), layer,
         layers.Logits.Params(name='softmax', input_dim=D, vocab_size=V, writes='logits'),
-        layers.CrossEntropyLoss.Params(name='loss', reads={'x': 'logits', 'labels': 'label'}))).instantiate('model')
+        layers.CrossEntropyLoss.Params(
+            name='loss', reads={'x': 'logits', 'labels': 'label'}))).instantiate('model')
     with pytest.raises(ValueError, match=error):
         Decoder(make_program(model), BEAM, START, END).decode([Group({}, [3])])

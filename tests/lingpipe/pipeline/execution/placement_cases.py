@@ -30,7 +30,8 @@ def cases() -> Iterator[tuple[str, Program, Traffic]]:
     batch, = test_program.batches(1)
     learner = test_program.learner(ema_decay=0.9, weight_decay=0.1)
 
-    program = test_program.program_of(learn=learner, num_micro_batches=2, num_cells=3, layers_per_cell=(6, 6, 3))
+    program = test_program.program_of(learn=learner, num_micro_batches=2, num_cells=3,
+                                      layers_per_cell=(6, 6, 3))
     predicted = program.sent_bytes()
     program.timed_step(batch, 0)
     yield 'training', program, predicted
@@ -44,21 +45,23 @@ def cases() -> Iterator[tuple[str, Program, Traffic]]:
 
     sgd = test_program.learner(optimizer=optimizers.SGD.Params())
     for name, params in (
-            ('groups', {'num_cells': 4, 'devices': ('CPU:1', 'CPU:0') * 2, 'sum_groups': 2, 'wire_dtype': 'bfloat16'}),
+            ('groups', {'num_cells': 4, 'devices': ('CPU:1', 'CPU:0') * 2, 'sum_groups': 2,
+                        'wire_dtype': 'bfloat16'}),
             ('replicas', {'num_cells': 2, 'num_replicas': 2, 'layers_per_cell': (12, 3)})):
         program = test_program.program_of(learn=sgd, num_micro_batches=2, **params)
         program.train_step(batch, 0)
         yield name, program, program.sent_bytes()
 
-    program = test_replicas.program_of(num_cells=2, num_replicas=2, layers_per_cell=(2, 4), replica_reduction='ring',
-                                       cross_replica_batch_norm=True)
+    program = test_replicas.program_of(num_cells=2, num_replicas=2, layers_per_cell=(2, 4),
+                                       replica_reduction='ring', cross_replica_batch_norm=True)
     program.train_step(test_replicas.batches(1)[0], 0)
     yield 'ring', program, program.sent_bytes()
 
     program = test_decoder.make_program(test_decoder.network(is_tied=True), num_cells=2)
     sources = test_decoder.sentences(2)
     decoder = Decoder(program, test_decoder.BEAM, test_decoder.START, test_decoder.END)
-    decoder.decode([Group({'source': sources}, np.full(len(sources), test_decoder.LIMIT, np.int32))])
+    decoder.decode(
+        [Group({'source': sources}, np.full(len(sources), test_decoder.LIMIT, np.int32))])
     yield 'decoding', program, Traffic()
 
 
@@ -68,7 +71,8 @@ def record(directory: str) -> None:
     cluster.set_graph_optimizer(False)
     found, path = {}, pathlib.Path(directory)
     for name, program, predicted in cases():
-        found[name] = {'predicted': dataclasses.asdict(predicted), **_facts(partition_graphs.functions(path), program)}
+        found[name] = {'predicted': dataclasses.asdict(predicted),
+                       **_facts(partition_graphs.functions(path), program)}
         for file in path.iterdir():
             file.unlink()
     print(json.dumps(found))
@@ -84,15 +88,18 @@ def _facts(functions: list[partition_graphs.Function], program: Program) -> dict
     for cell in (cell for cells in program.plan.replicas for cell in cells):
         for element in cell.elements:
             devices_of.setdefault(element.layer.path, set()).add(cluster.place(cell.device))
-    ops = [(op.split('./')[0].removesuffix('_backward'), op, device) for function in functions for op, device in function.device_of.items()]
-    return {
-        'spread': sorted({function.name for function in functions if function.name in called and len(function.devices) > 1}),
-        'num_calls': sum(num_calls.values()),
-        'misplaced': [f'{op} on {device}' for path, op, device in ops
-                      if path in devices_of and cluster.place(device) not in devices_of[path]],
-        'num_ops_of_layers': sum(path in devices_of for path, _, _ in ops),
-        'num_bytes': sum(one.num_bytes or 0 for one in sent if not one.is_scalar) + sum(
-            function.gathered * num_calls.get(function.name, 1) for function in functions),
-        'num_scalars': sum(one.is_scalar for one in sent),
-        'of_unknown_size': [[one.tensor, one.dtype, one.receiver] for one in sent if one.num_bytes is None],
-    }
+    ops = [(op.split('./')[0].removesuffix('_backward'), op, device)
+           for function in functions for op, device in function.device_of.items()]
+    return {'spread': sorted({function.name
+                              for function in functions
+                              if function.name in called and len(function.devices) > 1}),
+            'num_calls': sum(num_calls.values()),
+            'misplaced': [f'{op} on {device}'
+                          for path, op, device in ops
+                          if path in devices_of and cluster.place(device) not in devices_of[path]],
+            'num_ops_of_layers': sum(path in devices_of for path, _, _ in ops),
+            'num_bytes': sum(one.num_bytes or 0 for one in sent if not one.is_scalar) + sum(
+                function.gathered * num_calls.get(function.name, 1) for function in functions),
+            'num_scalars': sum(one.is_scalar for one in sent),
+            'of_unknown_size': [[one.tensor, one.dtype, one.receiver]
+                                for one in sent if one.num_bytes is None],}

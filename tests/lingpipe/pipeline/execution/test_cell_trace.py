@@ -78,7 +78,8 @@ def test_without_training_there_is_no_backward():
     assert trace.tasks.keys() == {'F'} and trace.gradients_out == ()
 
 
-@pytest.mark.parametrize(('recompute', 'keeps'), [('none', True), ('cell', False), ('layer', False)])
+@pytest.mark.parametrize(('recompute', 'keeps'),
+                         [('none', True), ('cell', False), ('layer', False)])
 def test_only_without_recomputation_the_forward_hands_tensors_to_the_backward(recompute, keeps):
     first, _, weights = cells()
     trace = traced(first, weights, recompute=recompute)[2]

@@ -23,7 +23,8 @@ FLOAT, DOUBLE = 4, 8   # bytes
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What was found in the graphs, by case."""
     directory: pathlib.Path = tmp_path_factory.mktemp('graphs')
-    process = Fork(placement_cases.record, str(directory), env=partition_graphs.environment(directory))
+    process = Fork(placement_cases.record, str(directory),
+                   env=partition_graphs.environment(directory))
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     made = json.loads(out.splitlines()[-1])
@@ -42,7 +43,8 @@ def test_what_is_called_runs_on_one_device(found):
 def test_ops_of_a_layer_are_on_its_cells_device(found):
     for name, case in found.items():
         assert case['misplaced'] == [], name
-        assert case['num_ops_of_layers'] > 50 or name in ('copy', 'decoding')   # decoding does not name ops after layers
+        # decoding does not name ops after layers
+        assert case['num_ops_of_layers'] > 50 or name in ('copy', 'decoding')
 
 
 @pytest.mark.parametrize('name', ['accumulation', 'evaluation', 'groups', 'replicas', 'ring'])
@@ -55,7 +57,8 @@ def test_what_crosses_is_what_is_predicted(found, name):
 def test_a_timed_step_sends_the_stamps_of_every_other_device_too(found):
     case = found['training']
     num_tasks = {'second cell': 4, 'last cell': 2}   # two micro-batches
-    assert case['num_bytes'] == sum(case['predicted'].values()) + sum(num_tasks.values()) * 2 * DOUBLE
+    assert (case['num_bytes']
+            == sum(case['predicted'].values()) + sum(num_tasks.values()) * 2 * DOUBLE)
 
 
 def test_the_terms_of_what_is_predicted(found):
@@ -63,16 +66,20 @@ def test_the_terms_of_what_is_predicted(found):
     boundary, 8 over the second, where the cells share a weight [8, 12]; six weights are trained outside of the first cell."""
     x, skip, last, tied = 16 * 12 * FLOAT, 16 * 12 * FLOAT, 16 * 8 * FLOAT, 8 * 12 * FLOAT
     predicted = found['training']['predicted']
-    assert predicted == {'batch': 2 * 16 * FLOAT, 'values': x + skip + last, 'gradients': x + skip + last, 'shared_weights': tied,
-                         'shared_gradients': tied, 'norms': 6 * DOUBLE, 'sums': 0, 'gathered': 0, 'fetched': 0}
-    assert found['evaluation']['predicted']['fetched'] == last   # x of the last cell; the skip is where the mini-batch is
+    assert predicted == {'batch': 2 * 16 * FLOAT, 'values': x + skip + last,
+                         'gradients': x + skip + last, 'shared_weights': tied,
+                         'shared_gradients': tied, 'norms': 6 * DOUBLE, 'sums': 0, 'gathered': 0,
+                         'fetched': 0}
+    # x of the last cell; the skip is where the mini-batch is
+    assert found['evaluation']['predicted']['fetched'] == last
     assert found['groups']['predicted']['values'] == 4 * x / 2   # bfloat16
 
 
 def test_scalars_that_cross_are_few(found):
     """To each other device the step, the index of the first micro-batch, 1 / weight, scale, learning rate and whether all is finite;
     back, from each cell, what its layers emit."""
-    num_other_devices = {'training': 2, 'accumulation': 2, 'evaluation': 2, 'groups': 1, 'replicas': 3, 'ring': 3}
+    num_other_devices = {'training': 2, 'accumulation': 2, 'evaluation': 2, 'groups': 1,
+                         'replicas': 3, 'ring': 3}
     num_emitted = 5
     for name, num in num_other_devices.items():
         assert 0 < found[name]['num_scalars'] <= 6 * num + num_emitted, name
@@ -85,8 +92,12 @@ def test_a_copy_of_variables_stays_where_they_are(found):
 def test_each_position_of_decoding_sends_ids_and_one_activation(found):
     """Encoder, mask, limits and the tied weight [13, 16] go to the last cell once."""
     case = found['decoding']
-    inside = [(dtype, receiver[-1]) for tensor, dtype, receiver in case['of_unknown_size'] if 'while' in tensor and '/exit/' not in tensor]
-    once = [(dtype, receiver[-1]) for tensor, dtype, receiver in case['of_unknown_size'] if 'while' not in tensor]
-    assert sorted(inside) == [('float32', '1'), *[('int32', '0')] * 3]   # x; and the ids, their places in the beam, the position
+    inside = [(dtype, receiver[-1])
+              for tensor, dtype, receiver in case['of_unknown_size']
+              if 'while' in tensor and '/exit/' not in tensor]
+    once = [(dtype, receiver[-1])
+            for tensor, dtype, receiver in case['of_unknown_size'] if 'while' not in tensor]
+    # x; and the ids, their places in the beam, the position
+    assert sorted(inside) == [('float32', '1'), *[('int32', '0')] * 3]
     assert sorted(once) == [('bool', '1'), ('float32', '1'), ('int32', '1')]
     assert case['num_bytes'] == 13 * 16 * FLOAT and case['num_scalars'] == 1   # whether to go on

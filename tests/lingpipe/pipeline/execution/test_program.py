@@ -47,7 +47,8 @@ class Tied(Layer):
         return tf.matmul(x, theta.w, transpose_b=True)
 
     def cost(self, x):
-        return Cost(2 * x.shape[0] * np.prod(self.params.shape), self.num_weights, tf.TensorSpec([x.shape[0], self.params.shape[0]]))
+        return Cost(2 * x.shape[0] * np.prod(self.params.shape), self.num_weights,
+                    tf.TensorSpec([x.shape[0], self.params.shape[0]]))
 
 
 class Poison(Layer):
@@ -78,7 +79,8 @@ class EmitMetric(Layer):
     """The mean weight of an example, as a metric; neither a weight of its own nor a loss."""
 
     def fprop(self, theta, ctx, x, weight):
-        ctx.emit_metric(self.path, 'mean_weight', tf.reduce_sum(weight), tf.cast(tf.size(weight), tf.float32))
+        ctx.emit_metric(self.path, 'mean_weight', tf.reduce_sum(weight),
+                        tf.cast(tf.size(weight), tf.float32))
         return x
 
     def cost(self, x, weight):
@@ -145,8 +147,10 @@ def learner(**kwargs) -> Learner:
 
 def batches(n: int, batch: int = BATCH) -> list[dict[str, np.ndarray]]:
     rng = np.random.default_rng(0)
-    return [{'image': rng.standard_normal((batch, 8)).astype(np.float32), 'labels': rng.integers(0, 8, batch).astype(np.int32),
-             'weight': rng.integers(0, 2, batch).astype(np.float32) + 0.5} for _ in range(n)]
+    return [{'image': rng.standard_normal((batch, 8)).astype(np.float32),
+             'labels': rng.integers(0, 8, batch).astype(np.int32),
+             'weight': rng.integers(0, 2, batch).astype(np.float32) + 0.5}
+            for _ in range(n)]
 
 
 def spec_of(batch) -> dict[str, tf.TensorSpec]:
@@ -176,32 +180,39 @@ def reference() -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(('num_cells', 'schedule', 'recompute'),
                          [*itertools.product([1], ['gpipe'], ['none', 'cell', 'layer']),
                           *itertools.product([2, 4], ['gpipe', '1f1b'], ['none', 'cell', 'layer'])])
-def test_weights_are_bitwise_equal_for_every_partition_schedule_and_recomputation(num_cells, schedule, recompute, reference):
+def test_weights_are_bitwise_equal_for_every_partition_schedule_and_recomputation(
+        num_cells, schedule, recompute, reference):
     found = trained(program_of(num_cells=num_cells, schedule=schedule, recompute=recompute))
     assert found.keys() == reference.keys()
     for path, value in reference.items():
         np.testing.assert_array_equal(found[path], value, err_msg=path)
 
 
-@pytest.mark.parametrize(('num_cells', 'num_replicas', 'recompute'), [(2, 1, 'none'), (2, 1, 'layer'), (1, 2, 'cell')])
-def test_tasks_that_xla_compiles_give_the_same_weights_within_rounding(num_cells, num_replicas, recompute, reference):
-    program = program_of(num_micro_batches=M // num_replicas, num_cells=num_cells, num_replicas=num_replicas, recompute=recompute,
-                         jit_compile=True)
+@pytest.mark.parametrize(('num_cells', 'num_replicas', 'recompute'),
+                         [(2, 1, 'none'), (2, 1, 'layer'), (1, 2, 'cell')])
+def test_tasks_that_xla_compiles_give_the_same_weights_within_rounding(
+        num_cells, num_replicas, recompute, reference):
+    program = program_of(num_micro_batches=M // num_replicas, num_cells=num_cells,
+                         num_replicas=num_replicas, recompute=recompute, jit_compile=True)
     for path, value in trained(program).items():
         np.testing.assert_allclose(value, reference[path], rtol=2e-4, atol=1e-5, err_msg=path)
 
 
 def test_an_evaluation_that_xla_compiles_is_the_same_within_rounding():
-    plain, compiled = (program_of(jit_compile=jit_compile).evaluator(spec_of(batches(1)[0])).step(batches(1)[0])[0]
-                       for jit_compile in (False, True))
+    plain, compiled = (
+        program_of(jit_compile=jit_compile).evaluator(spec_of(batches(1)[0])).step(batches(1)[0])[0]
+        for jit_compile in (False, True))
     assert float(compiled['loss'][0]) == pytest.approx(float(plain['loss'][0]), rel=1e-5)
 
 
 def test_a_layer_that_xla_cannot_compile_is_explained():
-    sleep = stacks.Delay.Params(name='sleep', forward_ms=1, backward_ms=1, reads={'x': 'image'}, writes='image')
-    net = Sequential.Params(name='model', layers=(sleep, layers.Dense.Params(name='out', input_dim=8, units=8, reads={'x': 'image'}),
-                                                  layers.CrossEntropyLoss.Params(name='loss')))
-    with pytest.raises(ValueError, match=r'XLA cannot compile PyFuncStateless of model/sleep, .*; set pipeline.jit_compile=False'):
+    sleep = stacks.Delay.Params(name='sleep', forward_ms=1, backward_ms=1, reads={'x': 'image'},
+                                writes='image')
+    net = Sequential.Params(name='model', layers=(
+        sleep, layers.Dense.Params(name='out', input_dim=8, units=8, reads={'x': 'image'}),
+        layers.CrossEntropyLoss.Params(name='loss')))
+    with pytest.raises(ValueError, match=r'XLA cannot compile PyFuncStateless of model/sleep, .*; '
+                                         r'set pipeline.jit_compile=False'):
         trained(program_of(net.instantiate('model'), jit_compile=True))
 
 
@@ -211,20 +222,24 @@ def test_one_cell_has_the_same_tasks_in_every_schedule():
     assert plans[0].schedule.devices == plans[1].schedule.devices
 
 
-@pytest.mark.parametrize('devices', [('CPU:0', '/device:CPU:0', 'CPU:1', 'CPU:1'), ('CPU:0', 'CPU:1', 'CPU:0', 'CPU:1'), ('CPU:2',) * 4])
+@pytest.mark.parametrize('devices',
+                         [('CPU:0', '/device:CPU:0', 'CPU:1', 'CPU:1'),
+                          ('CPU:0', 'CPU:1', 'CPU:0', 'CPU:1'), ('CPU:2',) * 4])
 def test_cells_of_one_device_run_one_task_at_a_time_and_give_the_same_weights(devices, reference):
     program = program_of(num_cells=4, devices=devices)
     for path, value in trained(program).items():
         np.testing.assert_array_equal(value, reference[path], err_msg=path)
     _, timeline = program.timed_step(batches(1)[0], 9)
-    assert timeline.num_devices == len({device[-1] for device in devices}) == len(program.plan.schedule.devices)
+    assert (timeline.num_devices == len({device[-1] for device in devices})
+            == len(program.plan.schedule.devices))
     for tasks in program.plan.schedule.devices:
         spans = [timeline.spans[task] for task in tasks]
         assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
 def test_forecast_of_cells_on_one_device_is_that_of_one_device():
-    shared, apart = (program_of(num_cells=2, devices=devices).plan.simulate() for devices in (('CPU:0', 'CPU:0'), ('CPU:0', 'CPU:1')))
+    shared, apart = (program_of(num_cells=2, devices=devices).plan.simulate()
+                     for devices in (('CPU:0', 'CPU:0'), ('CPU:0', 'CPU:1')))
     assert shared.bubble_share == 0 and apart.bubble_share > 0.05
     assert shared.step_s == pytest.approx(2 * apart.busy_share * apart.step_s)
     assert shared.peak_bytes[0] > max(apart.peak_bytes)
@@ -232,7 +247,8 @@ def test_forecast_of_cells_on_one_device_is_that_of_one_device():
 
 def test_two_cells_on_one_gpu_are_refused_unless_they_are_meant():
     params = PipelineParams(num_cells=3, devices=('/GPU:0', 'CPU:0', '/job:localhost/device:GPU:0'))
-    with pytest.raises(ValueError, match=r'devices puts 2 cells on /GPU:0, \[0, 2\]; name another GPU, or set cells_per_gpu=2'):
+    with pytest.raises(ValueError, match=r'devices puts 2 cells on /GPU:0, \[0, 2\]; name another '
+                                         r'GPU, or set cells_per_gpu=2'):
         params.validate()
     params.set(cells_per_gpu=2).validate()
     PipelineParams(num_cells=2, devices=('CPU:0', 'CPU:0')).validate()
@@ -241,28 +257,35 @@ def test_two_cells_on_one_gpu_are_refused_unless_they_are_meant():
 def test_one_step_equals_a_plain_tape_over_the_whole_sequence():
     net, batch = network(), batches(1)[0]
     program = program_of(net, num_cells=4, num_micro_batches=1, recompute='cell', learn=learner(
-        optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=1.0), clip_norm=None))
+        optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=1.0),
+        clip_norm=None))
     values = {w.path: w.initial_value(7) for w in net.weights()}
     values['model/tied2/w'] = values['model/tied/w']
     trainable = [p for p in program.weights if not p.startswith('model/bn/moving')]
     with tf.GradientTape() as tape:
         tape.watch([values[p] for p in trainable])
         ctx = Context(True, 7, 0, 0)
-        net.fprop(net.theta({**values, 'model/tied2/w': values['model/tied/w']}), ctx, **{k: tf.constant(v) for k, v in batch.items()})
-        loss = tf.add_n(list(ctx.emissions.losses.values())) / tf.add_n(list(ctx.emissions.weights.values()))
+        net.fprop(net.theta({**values, 'model/tied2/w': values['model/tied/w']}), ctx,
+                  **{k: tf.constant(v) for k, v in batch.items()})
+        loss = (tf.add_n(list(ctx.emissions.losses.values()))
+                / tf.add_n(list(ctx.emissions.weights.values())))
     gradients = tape.gradient(loss, [values[p] for p in trainable])
     results = program.train_step(batch, 0)
     assert results['loss'].numpy() == pytest.approx(float(loss), rel=1e-6)
     for path, gradient in zip(trainable, gradients, strict=True):
         moved = values[path].numpy() - program.weights[path].numpy()
-        np.testing.assert_allclose(moved, gradient.numpy(), atol=1e-6 * max(1.0, np.abs(gradient.numpy()).max()), err_msg=path)
+        np.testing.assert_allclose(moved, gradient.numpy(),
+                                   atol=1e-6 * max(1.0, np.abs(gradient.numpy()).max()),
+                                   err_msg=path)
 
 
 def test_micro_batches_of_a_network_without_batch_statistics_give_the_gradient_of_the_mini_batch():
     def net():
         return Sequential.Params(name='model', layers=(
-            layers.Dense.Params(name='in', input_dim=8, units=12, activation='tanh', reads={'x': 'image'}),
-            layers.Dense.Params(name='out', input_dim=12, units=8), layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
+            layers.Dense.Params(name='in', input_dim=8, units=12, activation='tanh',
+                                reads={'x': 'image'}),
+            layers.Dense.Params(name='out', input_dim=12, units=8),
+            layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
     found = [trained(program_of(net(), num_micro_batches=m, num_cells=2)) for m in (1, 2, 4, 8)]
     for other in found[1:]:
         for path, value in found[0].items():
@@ -272,20 +295,24 @@ def test_micro_batches_of_a_network_without_batch_statistics_give_the_gradient_o
 def test_moving_averages_take_the_moments_of_the_whole_mini_batch_once():
     net = Sequential.Params(name='model', layers=(
         layers.BatchNorm.Params(name='bn', dim=8, decay=0.0, reads={'x': 'image'}),
-        layers.Dense.Params(name='out', input_dim=8, units=8), layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
+        layers.Dense.Params(name='out', input_dim=8, units=8),
+        layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
     for recompute in ('none', 'cell', 'layer'):
         program = program_of(net, num_cells=2, recompute=recompute)
         batch = batches(1)[0]
         batch['image'] += 1000.0  # E[x^2] - E[x]^2 would lose all digits
         program.train_step(batch, 0)
-        np.testing.assert_allclose(program.weights['model/bn/moving_mean'], batch['image'].mean(0), rtol=1e-6)
-        np.testing.assert_allclose(program.weights['model/bn/moving_variance'], batch['image'].astype(np.float64).var(0), rtol=1e-3)
+        np.testing.assert_allclose(program.weights['model/bn/moving_mean'], batch['image'].mean(0),
+                                   rtol=1e-6)
+        np.testing.assert_allclose(program.weights['model/bn/moving_variance'],
+                                   batch['image'].astype(np.float64).var(0), rtol=1e-3)
 
 
 def test_metrics_of_a_cell_without_losses_or_weights_are_read_before_they_are_reset():
     """The decision to update does not depend on such a cell, whose reset did not wait for the read: every other metric was 0."""
     net = Sequential.Params(name='model', layers=(
-        layers.Dense.Params(name='out', input_dim=8, units=8, reads={'x': 'image'}), layers.CrossEntropyLoss.Params(name='loss'),
+        layers.Dense.Params(name='out', input_dim=8, units=8, reads={'x': 'image'}),
+        layers.CrossEntropyLoss.Params(name='loss'),
         EmitMetric.Params(name='metric'))).instantiate('model')
     program = program_of(net, num_cells=2, layers_per_cell=(2, 1))
     for step, batch in enumerate(batches(30)):
@@ -295,9 +322,12 @@ def test_metrics_of_a_cell_without_losses_or_weights_are_read_before_they_are_re
 def test_a_layer_may_stop_the_gradient_that_another_cell_sends_it():
     """With recompute=layer the layer waited for a gradient that its task was not given: You must feed a value for placeholder."""
     net = Sequential.Params(name='model', layers=(
-        Stopped.Params(name='stopped', reads={'x': 'image'}), Add.Params(name='add', reads={'skip': 'skip'}),
-        layers.Dense.Params(name='out', input_dim=8, units=8), layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
-    found = [trained(program_of(net, num_cells=2, layers_per_cell=(1, 3), recompute=recompute), 2) for recompute in ('none', 'layer')]
+        Stopped.Params(name='stopped', reads={'x': 'image'}),
+        Add.Params(name='add', reads={'skip': 'skip'}),
+        layers.Dense.Params(name='out', input_dim=8, units=8),
+        layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
+    found = [trained(program_of(net, num_cells=2, layers_per_cell=(1, 3), recompute=recompute), 2)
+             for recompute in ('none', 'layer')]
     for path, value in found[0].items():
         np.testing.assert_array_equal(found[1][path], value, err_msg=path)
 
@@ -305,8 +335,10 @@ def test_a_layer_may_stop_the_gradient_that_another_cell_sends_it():
 @pytest.mark.parametrize('recompute', ['none', 'cell', 'layer'])
 def test_values_that_nobody_reads_are_not_sent_and_do_no_harm(recompute):
     net = Sequential.Params(name='model', layers=(
-        layers.Dense.Params(name='in', input_dim=8, units=8, reads={'x': 'image'}), Poison.Params(name='poison'),
-        layers.Dense.Params(name='out', input_dim=8, units=8), layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
+        layers.Dense.Params(name='in', input_dim=8, units=8, reads={'x': 'image'}),
+        Poison.Params(name='poison'),
+        layers.Dense.Params(name='out', input_dim=8, units=8),
+        layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
     program = program_of(net, num_cells=4, recompute=recompute)
     assert [v.name for cell in program.plan.cells for v in cell.outputs] == ['x', 'x', 'x']
     assert all(np.isfinite(value).all() for value in trained(program, 2).values())
@@ -348,14 +380,18 @@ def test_a_step_that_is_not_finite_updates_nothing_anywhere_and_the_next_goes_on
 
 
 def test_clipping_uses_the_norm_over_all_cells():
-    plain = {'optimizer': optimizers.SGD.Params(), 'learning_rate': learning_rates.Constant.Params(rate=1.0)}
-    free, clipped = (program_of(num_cells=4, learn=learner(clip_norm=clip, **plain)) for clip in (None, 0.01))
+    plain = {'optimizer': optimizers.SGD.Params(),
+             'learning_rate': learning_rates.Constant.Params(rate=1.0)}
+    free, clipped = (program_of(num_cells=4, learn=learner(clip_norm=clip, **plain))
+                     for clip in (None, 0.01))
     start = weights_of(free)
     norm = float(free.train_step(batches(1)[0], 0)['gradient_norm'])
     clipped.train_step(batches(1)[0], 0)
     trained_paths = [p for p in free.weights if 'moving' not in p]
-    steps = np.concatenate([(free.weights[p].numpy() - start[f'weights/{p}']).ravel() for p in trained_paths])
-    small = np.concatenate([(clipped.weights[p].numpy() - start[f'weights/{p}']).ravel() for p in trained_paths])
+    steps = np.concatenate(
+        [(free.weights[p].numpy() - start[f'weights/{p}']).ravel() for p in trained_paths])
+    small = np.concatenate(
+        [(clipped.weights[p].numpy() - start[f'weights/{p}']).ravel() for p in trained_paths])
     assert np.linalg.norm(steps) == pytest.approx(norm, rel=1e-5)
     assert np.linalg.norm(small) == pytest.approx(0.01, rel=1e-4)
 
@@ -366,7 +402,8 @@ def test_accumulated_mini_batches_equal_one_of_their_sum():
     small = program_of(num_cells=2)
     small.accumulate(first, 0, 0)
     small.train_step(second, 0, index=1)
-    large = Program(network(), spec_of(both), PipelineParams(num_cells=4, num_micro_batches=2 * M), learner(), seed=7)
+    large = Program(network(), spec_of(both), PipelineParams(num_cells=4, num_micro_batches=2 * M),
+                    learner(), seed=7)
     large.train_step(both, 0)
     for path, value in weights_of(large).items():
         np.testing.assert_array_equal(weights_of(small)[path], value, err_msg=path)
@@ -377,7 +414,9 @@ def test_mini_batches_may_be_of_several_shapes_in_any_partition():
     both = [spec_of(batches(1, batch=size)[0]) for size in (BATCH, BATCH // 2)]
 
     def weights(num_cells: int, specs) -> dict[str, np.ndarray]:
-        program = Program(network(), specs, PipelineParams(num_cells=num_cells, num_micro_batches=M), learner(), seed=3)
+        program = Program(network(), specs,
+                          PipelineParams(num_cells=num_cells, num_micro_batches=M), learner(),
+                          seed=3)
         for step, size in enumerate((BATCH, BATCH // 2, BATCH // 2, BATCH)[:len(specs) * 2]):
             program.train_step(batches(step + 1, batch=size)[step], step)
         return weights_of(program)
@@ -385,8 +424,10 @@ def test_mini_batches_may_be_of_several_shapes_in_any_partition():
     reference = weights(1, both)
     for path, value in weights(2, both).items():
         np.testing.assert_array_equal(value, reference[path], err_msg=path)
-    alone = Program(network(), both[1], PipelineParams(num_cells=2, num_micro_batches=M), learner(), seed=3)
-    among = Program(network(), both, PipelineParams(num_cells=2, num_micro_batches=M), learner(), seed=3)
+    alone = Program(network(), both[1], PipelineParams(num_cells=2, num_micro_batches=M), learner(),
+                    seed=3)
+    among = Program(network(), both, PipelineParams(num_cells=2, num_micro_batches=M), learner(),
+                    seed=3)
     for program in (alone, among):
         program.train_step(batches(1, batch=BATCH // 2)[0], 0)
     for path, value in weights_of(alone).items():
@@ -397,20 +438,24 @@ def test_mini_batches_may_be_of_several_shapes_in_any_partition():
 def test_replicas_stay_equal_and_give_the_result_of_one_pipeline_with_all_micro_batches(schedule):
     """Same seeds, moments and sums; only the order of additions is another, so all is equal within rounding."""
     one = program_of(num_micro_batches=4, learn=learner(ema_decay=0.9), schedule=schedule)
-    two = program_of(num_micro_batches=2, learn=learner(ema_decay=0.9), num_cells=2, num_replicas=2, schedule=schedule)
-    again = program_of(num_micro_batches=2, learn=learner(ema_decay=0.9), num_cells=1, num_replicas=2, schedule='gpipe')
+    two = program_of(num_micro_batches=2, learn=learner(ema_decay=0.9), num_cells=2, num_replicas=2,
+                     schedule=schedule)
+    again = program_of(num_micro_batches=2, learn=learner(ema_decay=0.9), num_cells=1,
+                       num_replicas=2, schedule='gpipe')
     for step, (first, second) in enumerate(zip(batches(6)[::2], batches(6)[1::2], strict=True)):
         found = []
         for program in (one, two, again):
             program.accumulate(first, step, 0)
-            found.append({name: float(value) for name, value in program.train_step(second, step, 1).items()})
+            found.append(
+                {name: float(value) for name, value in program.train_step(second, step, 1).items()})
         assert found[1] == pytest.approx(found[0], rel=1e-5) and found[1] == found[2]
         two.check_replicas()
     for path, value in weights_of(two).items():
         np.testing.assert_allclose(value, weights_of(one)[path], rtol=2e-4, atol=2e-6, err_msg=path)
         np.testing.assert_array_equal(value, weights_of(again)[path], err_msg=path)
     two.replicas[1].weights['model/d2/w'].assign_add(tf.ones([12, 12]))
-    with pytest.raises(ArithmeticError, match='weights/model/d2/w of replica 1 differs from that of replica 0'):
+    with pytest.raises(ArithmeticError,
+                       match='weights/model/d2/w of replica 1 differs from that of replica 0'):
         two.check_replicas()
 
 
@@ -418,25 +463,33 @@ def test_replicas_stay_equal_and_give_the_result_of_one_pipeline_with_all_micro_
 def test_one_pipeline_that_sums_in_groups_gives_the_bits_of_replicas():
     def results(**params):
         program = program_of(learn=learner(ema_decay=0.9), recompute='none', **params)
-        made = [{name: value.numpy() for name, value in program.train_step(batch, step).items()} for step, batch in enumerate(batches(3))]
-        return {**weights_of(program), **{f'{name} {step}': value for step, found in enumerate(made) for name, value in found.items()}}
+        made = [{name: value.numpy() for name, value in program.train_step(batch, step).items()}
+                for step, batch in enumerate(batches(3))]
+        return {**weights_of(program),
+                **{f'{name} {step}': value
+                   for step, found in enumerate(made) for name, value in found.items()}}
     replicas = results(num_micro_batches=2, num_replicas=4)
     one = results(num_micro_batches=8, num_cells=2, sum_groups=4)
     assert replicas.keys() == one.keys()
     for name, value in one.items():
         np.testing.assert_array_equal(value, replicas[name], err_msg=name)
-    assert not np.array_equal(one['weights/model/d1/w'], results(num_micro_batches=8)['weights/model/d1/w'])   # the order matters
+    # the order matters
+    assert not np.array_equal(one['weights/model/d1/w'],
+                              results(num_micro_batches=8)['weights/model/d1/w'])
 
 
 def test_an_evaluation_has_no_groups_of_sums():
     batch = batches(1)[0]
-    found = [program_of(sum_groups=groups).evaluator(spec_of(batch), num_micro_batches=1).step(batch)[0]['loss'] for groups in (1, 2)]
+    found = [program_of(sum_groups=groups).evaluator(spec_of(batch),
+                                                     num_micro_batches=1).step(batch)[0]['loss']
+             for groups in (1, 2)]
     assert [float(t) for t in found[0]] == [float(t) for t in found[1]]
 
 
 @pytest.mark.parametrize(('params', 'accumulate', 'error'), [
     ({'sum_groups': 3}, 1, 'sum_groups=3 does not divide num_micro_batches=4; use 1, 2 or 4'),
-    ({'sum_groups': 2, 'num_replicas': 2}, 1, 'sum_groups=2 and num_replicas=2; replicas are groups already'),
+    ({'sum_groups': 2, 'num_replicas': 2}, 1,
+     'sum_groups=2 and num_replicas=2; replicas are groups already'),
     ({'sum_groups': 2}, 2, 'sum_groups=2, but the learner accumulates 2 mini-batches'),
 ])
 def test_groups_of_sums_that_cannot_be_are_refused(params, accumulate, error):
@@ -460,12 +513,14 @@ def test_every_call_in_a_step_comes_after_a_ref_variable(num_cells, num_replicas
     calls = [op for op in ops if op.type.endswith('PartitionedCall') and op.outputs]
     assert len(calls) >= (2 * num_cells - 1) * num_replicas * M
     for op in calls:
-        assert any(one.type == 'VariableV2' for one in graph_cutting.ancestors(op.outputs[:1], set()).values())
+        assert any(one.type == 'VariableV2'
+                   for one in graph_cutting.ancestors(op.outputs[:1], set()).values())
 
 
 def test_bfloat16_on_the_wire_is_close_to_float32_and_changes_nothing_in_one_cell():
     as_is, rounded, alone, alone_rounded = (
-        trained(program_of(num_cells=num_cells, wire_dtype=dtype), 2) for num_cells in (3, 1) for dtype in ('as_is', 'bfloat16'))
+        trained(program_of(num_cells=num_cells, wire_dtype=dtype), 2)
+        for num_cells in (3, 1) for dtype in ('as_is', 'bfloat16'))
     assert any(not np.array_equal(rounded[path], value) for path, value in as_is.items())
     for path, value in as_is.items():
         if path.startswith('weights/'):
@@ -477,7 +532,8 @@ def test_layers_that_are_alike_share_an_update_and_each_gets_its_own():
     twins = Sequential.Params(name='model', layers=(
         *[layers.Dense.Params(name=f'dense_{i}', input_dim=8, units=8) for i in range(3)],
         layers.MeanSquaredErrorLoss.Params(name='loss'))).instantiate('model')
-    batch = {name: np.random.default_rng(i).standard_normal((BATCH, 8)).astype(np.float32) for i, name in enumerate(('x', 'target'))}
+    batch = {name: np.random.default_rng(i).standard_normal((BATCH, 8)).astype(np.float32)
+             for i, name in enumerate(('x', 'target'))}
     learn = Learner.Params(optimizer=optimizers.Lion.Params(), ema_decay=0.9, weight_decay=0.1,
                            learning_rate=learning_rates.Constant.Params(rate=0.01)).instantiate()
     program = Program(twins, spec_of(batch), PipelineParams(), learn)
@@ -487,15 +543,19 @@ def test_layers_that_are_alike_share_an_update_and_each_gets_its_own():
         with tf.GradientTape() as tape:
             tape.watch(values := {p: tf.convert_to_tensor(v) for p, v in others.weights.items()})
             ctx = Context(True, 0, step)
-            twins.fprop(twins.theta(values), ctx, **{name: tf.constant(value) for name, value in batch.items()})
+            twins.fprop(twins.theta(values), ctx,
+                        **{name: tf.constant(value) for name, value in batch.items()})
             loss = sum(ctx.emissions.losses.values()) / sum(ctx.emissions.weights.values())
         others.apply(tape.gradient(loss, values))
         program.train_step(batch, step)
     for path, variable in others.weights.items():
         assert not np.array_equal(variable.numpy(), first[path])
-        np.testing.assert_allclose(program.weights[path].numpy(), variable.numpy(), atol=1e-6, err_msg=path)
-    slots = {key.split('/', 2)[-1]: v.numpy() for key, v in others.variables().items() if 'momentum' in key}
-    mine = {key.split('/', 2)[-1]: v.numpy() for key, v in program.variables().items() if 'momentum' in key}
+        np.testing.assert_allclose(program.weights[path].numpy(), variable.numpy(), atol=1e-6,
+                                   err_msg=path)
+    slots = {key.split('/', 2)[-1]: v.numpy()
+             for key, v in others.variables().items() if 'momentum' in key}
+    mine = {key.split('/', 2)[-1]: v.numpy()
+            for key, v in program.variables().items() if 'momentum' in key}
     assert len(mine) == len(slots) == 6
     for key, value in slots.items():
         np.testing.assert_allclose(mine[key], value, atol=1e-6, err_msg=key)
@@ -506,7 +566,8 @@ def test_a_mini_batch_after_a_failed_one_of_the_same_update_is_refused():
         """x, or an error if it is large."""
 
         def fprop(self, theta, ctx, x):
-            with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(x < 1e6), ['too large'])]):
+            with tf.control_dependencies(
+                    [tf.debugging.Assert(tf.reduce_all(x < 1e6), ['too large'])]):
                 return tf.identity(x)
 
         def cost(self, x):
@@ -518,7 +579,9 @@ def test_a_mini_batch_after_a_failed_one_of_the_same_update_is_refused():
     program.accumulate(good, 0, 0)
     with pytest.raises(tf.errors.InvalidArgumentError, match='too large'):
         program.accumulate(bad, 0, 1)
-    with pytest.raises(ValueError, match=r'mini-batch 2 of the update of step 0 comes after one that failed.*index 0'):
+    with pytest.raises(
+            ValueError,
+            match=r'mini-batch 2 of the update of step 0 comes after one that failed.*index 0'):
         program.train_step(good, 0, 2)
     program.train_step(good, 0, 0)
 
@@ -526,12 +589,17 @@ def test_a_mini_batch_after_a_failed_one_of_the_same_update_is_refused():
 def test_frozen_weights_cost_no_backward_before_the_first_trainable_layer():
     program = program_of(num_cells=4, learn=learner(frozen='model/(in|d1|bn|d2)/'))
     start = weights_of(program)
-    assert sorted(program.plan.schedule.backward_cells) == [k for k, cell in enumerate(program.plan.cells) if
-                                                            any(e.layer.path >= 'model/d3' for e in cell.elements if e.trained)]
+    assert sorted(program.plan.schedule.backward_cells) == [
+        k for k, cell in enumerate(program.plan.cells) if any(
+            e.layer.path >= 'model/d3' for e in cell.elements if e.trained)]
     found = trained(program, 2)
-    moved = {path for path in start if not np.array_equal(start[path], found[path]) and path.startswith('weights/')}
-    assert {p.split('/')[2] for p in moved} == {'bn', 'd3', 'tied', 'again'}  # of bn only the moving averages
-    assert {p for p in moved if '/bn/' in p} == {'weights/model/bn/moving_mean', 'weights/model/bn/moving_variance'}
+    moved = {path
+             for path in start
+             if not np.array_equal(start[path], found[path]) and path.startswith('weights/')}
+    # of bn only the moving averages
+    assert {p.split('/')[2] for p in moved} == {'bn', 'd3', 'tied', 'again'}
+    assert {p for p in moved if '/bn/' in p} == {'weights/model/bn/moving_mean',
+                                                 'weights/model/bn/moving_variance'}
 
 
 def test_evaluation_uses_the_moving_average_of_weights_and_any_batch_size():
@@ -555,19 +623,22 @@ def test_a_measured_step_is_a_training_step_and_gives_every_task_a_time():
     assert set(timeline.spans) == {task for tasks in timed.plan.schedule.devices for task in tasks}
     for path, value in weights_of(plain).items():
         np.testing.assert_array_equal(weights_of(timed)[path], value, err_msg=path)
-    for tasks in timed.plan.schedule.devices:  # tasks of a device follow each other in the order of the schedule
+    # tasks of a device follow each other in the order of the schedule
+    for tasks in timed.plan.schedule.devices:
         ends = [timeline.spans[task] for task in tasks]
         assert all(a[1] <= b[0] + 1e-5 for a, b in itertools.pairwise(ends))
 
 
 @pytest.mark.parametrize(('change', 'sentence'), [
-    ({'num_micro_batches': 6}, r'num_micro_batches=6 does not divide the batch of 16 examples; use 1, 2, 4, 8 or 16, '
-                              r'or change train_input.batch_size.'),
+    ({'num_micro_batches': 6}, r'num_micro_batches=6 does not divide the batch of 16 examples; use '
+                               r'1, 2, 4, 8 or 16, or change train_input.batch_size.'),
     ({'num_cells': 0}, r'num_cells=0 is below 1; use 1 to 4096'),
     ({'num_cells': 40, 'devices': ('CPU:0',) * 40}, r'num_cells=40 is more than the 15 layers'),
     ({'num_cells': 9}, r'num_cells=9 needs 9 devices, but there are 4 CPU devices'),
-    ({'num_cells': 2, 'devices': ('CPU:0', 'GPU:7')}, r"device 'GPU:7' does not exist; there are .*CPU:0"),
-    ({'num_cells': 2, 'layers_per_cell': (3, 4)}, r'layers_per_cell=\[3, 4\] adds up to 7, but the network has 15 layers'),
+    ({'num_cells': 2, 'devices': ('CPU:0', 'GPU:7')},
+     r"device 'GPU:7' does not exist; there are .*CPU:0"),
+    ({'num_cells': 2, 'layers_per_cell': (3, 4)},
+     r'layers_per_cell=\[3, 4\] adds up to 7, but the network has 15 layers'),
     ({'num_cells': 2, 'device_bytes': 100.0}, r'device_bytes'),
 ])
 def test_a_partition_that_cannot_exist_is_one_clear_sentence(change, sentence):
@@ -576,8 +647,10 @@ def test_a_partition_that_cannot_exist_is_one_clear_sentence(change, sentence):
 
 
 @pytest.mark.parametrize(('change', 'sentence'), [
-    ({'num_cells': 4096, 'num_replicas': 2}, 'num_cells=4096 and num_replicas=2 need 8192 devices; use at most 4096 of both together'),
-    ({'devices': ('CPU:4096',)}, 'devices names CPU:4096; no process has so many devices: use numbers below 4096'),
+    ({'num_cells': 4096, 'num_replicas': 2},
+     'num_cells=4096 and num_replicas=2 need 8192 devices; use at most 4096 of both together'),
+    ({'devices': ('CPU:4096',)},
+     'devices names CPU:4096; no process has so many devices: use numbers below 4096'),
 ])
 def test_more_devices_than_a_process_can_make_are_refused_before_they_are_made(change, sentence):
     with pytest.raises(ValueError, match=sentence):
@@ -588,7 +661,8 @@ def test_every_spelling_of_a_device_is_taken():
     spellings = ('/CPU:0', 'CPU:1', '/device:CPU:2', '/job:localhost/replica:0/task:0/device:CPU:3')
     program = program_of(num_cells=4, devices=spellings)
     devices = [tf.DeviceSpec.from_string(cell.device).to_string() for cell in program.plan.cells]
-    assert devices == ['/device:CPU:0', '/device:CPU:1', '/device:CPU:2', '/job:localhost/replica:0/task:0/device:CPU:3']
+    assert devices == ['/device:CPU:0', '/device:CPU:1', '/device:CPU:2',
+                       '/job:localhost/replica:0/task:0/device:CPU:3']
 
 
 def _with(*extra) -> Sequential:
@@ -598,32 +672,40 @@ def _with(*extra) -> Sequential:
 
 
 def test_a_stateful_op_is_refused_with_the_layer_named():
-    with pytest.raises(ValueError, match=r'model/rand makes the stateful op RandomUniform .*use tf.random.stateless_\*'):
+    with pytest.raises(
+            ValueError,
+            match=r'model/rand makes the stateful op RandomUniform .*use tf.random.stateless_\*'):
         program_of(_with(StatefulRandom.Params(name='rand'))).train_step(batches(1)[0], 0)
 
 
 def test_a_value_that_nobody_writes_is_refused_with_what_there_is():
-    with pytest.raises(ValueError, match=r"model/add reads 'skip' \(its argument 'skip'\), which no layer before it writes and the "
-                                         r"mini-batch does not have; there are: image, labels, weight, x."):
+    with pytest.raises(
+            ValueError,
+            match=r"model/add reads 'skip' \(its argument 'skip'\), which no layer before it "
+                  r"writes and the mini-batch does not have; there are: image, labels, weight, x."):
         program_of(_with(Add.Params(name='add')))
 
 
 def test_a_shared_weight_must_exist_and_fit():
-    with pytest.raises(ValueError, match="model/t/w shares 'model/nothing/w', which is no weight of this network"):
+    with pytest.raises(
+            ValueError,
+            match="model/t/w shares 'model/nothing/w', which is no weight of this network"):
         program_of(_with(Tied.Params(name='t', shape=(8, 8), share={'w': 'model/nothing/w'})))
-    with pytest.raises(ValueError, match=r'model/t/w of shape \(4, 8\) shares model/in/w of shape \(8, 8\)'):
+    with pytest.raises(ValueError,
+                       match=r'model/t/w of shape \(4, 8\) shares model/in/w of shape \(8, 8\)'):
         program_of(_with(Tied.Params(name='t', shape=(4, 8), share={'w': 'model/in/w'})))
 
 
 def test_a_network_needs_exactly_one_main_loss():
     two = _with(layers.CrossEntropyLoss.Params(name='first'))
-    with pytest.raises(ValueError, match=r'2 layers give a loss with a weight \(model/first, model/loss\); exactly one must'):
+    with pytest.raises(ValueError, match=r'2 layers give a loss with a weight \(model/first, '
+                                         r'model/loss\); exactly one must'):
         program_of(two).train_step(batches(1)[0], 0)
 
 
 def test_a_mini_batch_of_another_shape_is_refused():
     program = program_of(num_cells=2)
     small = batches(1, batch=12)[0]
-    with pytest.raises(ValueError, match=r"'image' of the mini-batch is float32 \(12, 8\), but the network was built for "
-                                         r"float32 \(16, 8\)"):
+    with pytest.raises(ValueError, match=r"'image' of the mini-batch is float32 \(12, 8\), but the "
+                                         r"network was built for float32 \(16, 8\)"):
         program.train_step(small, 0)

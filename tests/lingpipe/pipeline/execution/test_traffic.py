@@ -21,7 +21,8 @@ def test_bytes_between_cells_add_up(wire_dtype):
     pairs = itertools.permutations(range(4), 2)
     values = forward_traffic(plan.cells, m, plan.cells[0].device, wire_dtype).values
     gradients = backward_traffic(plan.cells, m, wire_dtype).gradients
-    assert sum(bytes_between(plan.cells, a, b, wire_dtype) for a, b in pairs) * m == values + gradients
+    assert (sum(bytes_between(plan.cells, a, b, wire_dtype) for a, b in pairs) * m
+            == values + gradients)
     assert values >= gradients > 0
 
 
@@ -30,4 +31,5 @@ def test_bytes_between_are_those_of_what_is_read():
     params.train_input.batch_size = params.pipeline.num_micro_batches = 1
     plan = params.instantiate().make_plan()
     activation = 1024 * 2048 * 4  # [b, T, D] float32
-    assert [bytes_between(plan.cells, *pair) for pair in ((0, 1), (1, 0), (2, 3), (0, 2), (5, 2))] == [activation] * 3 + [0, 0]
+    assert ([bytes_between(plan.cells, *pair) for pair in ((0, 1), (1, 0), (2, 3), (0, 2), (5, 2))]
+            == [activation] * 3 + [0, 0])

@@ -41,7 +41,8 @@ def program(*extra: Layer.Params) -> Program:
              for size in (8, 4)]
     learner = Learner.Params(
         learning_rate=learning_rates.Constant.Params(rate=0.01)).instantiate()
-    return Program(network.instantiate('model'), specs, PipelineParams(num_micro_batches=2), learner)
+    return Program(network.instantiate('model'), specs, PipelineParams(num_micro_batches=2),
+                   learner)
 
 
 def test_layers_must_emit_the_same_for_all_shapes():

@@ -37,20 +37,24 @@ class Linear(Layer):
 
     def fprop(self, theta, ctx, x, weight):
         terms = tf.cast(weight[:, None] * x, theta.w.dtype) * theta.w
-        ctx.emit_loss(self.path, 'loss', tf.reduce_sum(terms), None if self.params.is_auxiliary else tf.reduce_sum(weight))
+        ctx.emit_loss(self.path, 'loss', tf.reduce_sum(terms),
+                      None if self.params.is_auxiliary else tf.reduce_sum(weight))
         return x
 
     def cost(self, x, weight):
         return Cost(6. * x.shape.num_elements(), self.num_weights, x)
 
 
-def program_of(batch, num_cells=1, num_micro_batches=4, layer_params=None, specs=(), num_replicas=1, reduction='add', **learner):
+def program_of(batch, num_cells=1, num_micro_batches=4, layer_params=None, specs=(), num_replicas=1,
+               reduction='add', **learner):
     layer_params = layer_params or {}
     network = Sequential.Params(name='model', layers=(
-        Linear.Params(name='first', is_auxiliary=True, **layer_params), Linear.Params(name='last', **layer_params)))
-    learn = Learner.Params(**{'learning_rate': learning_rates.Constant.Params(rate=0.5), 'decay_vectors': True, **learner})
-    params = PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches, num_replicas=num_replicas,
-                            replica_reduction=reduction)
+        Linear.Params(name='first', is_auxiliary=True, **layer_params),
+        Linear.Params(name='last', **layer_params)))
+    learn = Learner.Params(**{'learning_rate': learning_rates.Constant.Params(rate=0.5),
+                              'decay_vectors': True, **learner})
+    params = PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches,
+                            num_replicas=num_replicas, replica_reduction=reduction)
     return Program(network.instantiate('model'), spec_of(batch), params, learn.instantiate())
 
 
@@ -60,7 +64,9 @@ def spec_of(batch):
 
 def batch_of(x, weight=None):
     x = np.asarray(x, np.float32)
-    return {'x': x, 'weight': np.ones(len(x), np.float32) if weight is None else np.asarray(weight, np.float32)}
+    return {
+        'x': x,
+        'weight': np.ones(len(x), np.float32) if weight is None else np.asarray(weight, np.float32)}
 
 
 def values_of(program):
@@ -69,10 +75,14 @@ def values_of(program):
 
 # Dtypes.
 
-@pytest.mark.parametrize(('num_cells', 'replicas'), [(1, {}), (2, {'num_replicas': 2, 'reduction': 'ring'})])
-def test_gradients_of_float64_weights_are_summed_normalised_and_decayed_in_float64(num_cells, replicas):
-    x = 1 + np.random.default_rng(0).integers(0, 2 ** 20, [12, D]) * 2.0 ** -20   # float32 holds them, but not their sums
-    program = program_of(batch_of(x), num_cells, num_micro_batches=2, layer_params={'dtype': 'float64'}, weight_decay=0.25, l2=0.125,
+@pytest.mark.parametrize(('num_cells', 'replicas'),
+                         [(1, {}), (2, {'num_replicas': 2, 'reduction': 'ring'})])
+def test_gradients_of_float64_weights_are_summed_normalised_and_decayed_in_float64(
+        num_cells, replicas):
+    # float32 holds them, but not their sums
+    x = 1 + np.random.default_rng(0).integers(0, 2 ** 20, [12, D]) * 2.0 ** -20
+    program = program_of(batch_of(x), num_cells, num_micro_batches=2,
+                         layer_params={'dtype': 'float64'}, weight_decay=0.25, l2=0.125,
                          ema_decay=0.5, ema_warmup=False, clip_norm=1.5, **replicas)
     w = average = np.ones([1, D])
     for step in range(3):
@@ -90,14 +100,16 @@ def test_gradients_of_float64_weights_are_summed_normalised_and_decayed_in_float
 
 def test_gradients_and_averages_of_bfloat16_weights_are_kept_in_float32():
     batch = batch_of(np.repeat([[256.], [1.], [1.], [2.]], D, 1))   # in bfloat16 256 + 1 is 256
-    program = program_of(batch, 2, layer_params={'dtype': 'bfloat16'}, weight_decay=0.5, ema_decay=0.75, ema_warmup=False)
+    program = program_of(batch, 2, layer_params={'dtype': 'bfloat16'}, weight_decay=0.5,
+                         ema_decay=0.75, ema_warmup=False)
     w = average = 1.0
     for step in range(2):
         program.train_step(batch, step)
         w = float(tf.cast(w - 0.25 * w, tf.bfloat16))
         w = float(tf.cast(w - 0.5 * 65., tf.bfloat16))
         average = w + 0.75 * (average - w) if step else w
-    np.testing.assert_array_equal(tf.cast(program.weights['model/first/w'], tf.float32), np.full([1, D], w))
+    np.testing.assert_array_equal(tf.cast(program.weights['model/first/w'], tf.float32),
+                                  np.full([1, D], w))
     found = program.variables()['ema/model/first/w']
     assert found.dtype == tf.float32
     np.testing.assert_array_equal(found, np.full([1, D], average))
@@ -107,14 +119,19 @@ def test_gradients_and_averages_of_bfloat16_weights_are_kept_in_float32():
 
 def test_a_weight_that_cannot_be_trained_is_refused():
     batch = batch_of(np.ones([4, D]))
-    with pytest.raises(ValueError, match='model/first/w is complex64, and only real floating-point weights can be trained; hold it as'):
+    with pytest.raises(ValueError, match='model/first/w is complex64, and only real floating-point '
+                                         'weights can be trained; hold it as'):
         program_of(batch, layer_params={'dtype': 'complex64'})
-    with pytest.raises(ValueError, match=r'model/first/w is bfloat16, in which beta_2=0\.999 of Adam is 1, so that it would not train; '
-                                         r'use another beta_2, or weights of a more exact dtype'):
+    with pytest.raises(
+            ValueError,
+            match=r'model/first/w is bfloat16, in which beta_2=0\.999 of Adam is 1, so that it '
+                  r'would not train; use another beta_2, or weights of a more exact dtype'):
         program_of(batch, layer_params={'dtype': 'bfloat16'}, optimizer=optimizers.Adam.Params())
-    with pytest.raises(ValueError, match='model/first/w is float32, in which epsilon=1e-50 of RMSProp is 0, so that it would not train'):
+    with pytest.raises(ValueError, match='model/first/w is float32, in which epsilon=1e-50 of '
+                                         'RMSProp is 0, so that it would not train'):
         program_of(batch, optimizer=optimizers.RMSProp.Params(epsilon=1e-50))
-    with pytest.raises(ValueError, match="model/first/w is float64, and Keras' Muon multiplies matrices with float32 numbers"):
+    with pytest.raises(ValueError, match="model/first/w is float64, and Keras' Muon multiplies "
+                                         "matrices with float32 numbers"):
         program_of(batch, layer_params={'dtype': 'float64'}, optimizer=optimizers.Muon.Params())
 
 
@@ -124,9 +141,11 @@ def test_clipping_saves_a_step_whose_squared_gradients_overflow():
     batch = batch_of(np.full([4, D], 3e25))
     program = program_of(batch, 2, layer_params={'start': 'zeros'}, clip_norm=2.0)
     results = program.train_step(batch, 0)
-    assert results['is_finite'] and float(results['gradient_norm']) == pytest.approx(3e25 * np.sqrt(2 * D), rel=1e-6)
+    assert (results['is_finite']
+            and float(results['gradient_norm']) == pytest.approx(3e25 * np.sqrt(2 * D), rel=1e-6))
     for path in ('model/first/w', 'model/last/w'):
-        np.testing.assert_allclose(program.weights[path], np.full([1, D], -0.5 * 2 / np.sqrt(2 * D)), rtol=1e-6)
+        np.testing.assert_allclose(program.weights[path],
+                                   np.full([1, D], -0.5 * 2 / np.sqrt(2 * D)), rtol=1e-6)
 
 
 def test_without_clipping_such_a_step_is_skipped():
@@ -140,7 +159,8 @@ def test_l2_is_clipped_with_the_gradient_that_it_is_added_to():
     batch = batch_of(np.full([4, D], 2.))
     program = program_of(batch, 2, l2=3.0, clip_norm=1.0)
     program.train_step(batch, 0)
-    np.testing.assert_allclose(program.weights['model/last/w'], np.full([1, D], 1 - 0.5 / np.sqrt(2 * D)), rtol=1e-6)
+    np.testing.assert_allclose(program.weights['model/last/w'],
+                               np.full([1, D], 1 - 0.5 / np.sqrt(2 * D)), rtol=1e-6)
 
 
 # Mini-batches that count for as much as they are large, or for nothing.
@@ -165,9 +185,11 @@ class Mean(Layer):
 
 def test_accumulated_mini_batches_of_several_sizes_count_as_much_as_they_are_large():
     network = Sequential.Params(name='model', layers=(
-        Mean.Params(name='mean'), layers.BatchNorm.Params(name='bn', dim=D, decay=0.), Linear.Params(name='loss'))).instantiate('model')
+        Mean.Params(name='mean'), layers.BatchNorm.Params(name='bn', dim=D, decay=0.),
+        Linear.Params(name='loss'))).instantiate('model')
     rng = np.random.default_rng(0)
-    sizes = [batch_of(rng.normal(5 * i, 1 + i, size=[size, D])) for i, size in enumerate((16, 4, 8))]
+    sizes = [batch_of(rng.normal(5 * i, 1 + i, size=[size, D]))
+             for i, size in enumerate((16, 4, 8))]
     params = PipelineParams(num_cells=2, num_micro_batches=2, num_replicas=2)
     learn = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.5)).instantiate()
     program = Program(network, [spec_of(batch) for batch in sizes], params, learn)
@@ -183,16 +205,21 @@ def test_accumulated_mini_batches_of_several_sizes_count_as_much_as_they_are_lar
 
 def test_a_mini_batch_whose_weights_are_all_0_changes_nothing():
     network = Sequential.Params(name='model', layers=(
-        layers.BatchNorm.Params(name='bn', dim=D), layers.Dense.Params(name='dense', input_dim=D, units=D),
+        layers.BatchNorm.Params(name='bn', dim=D),
+        layers.Dense.Params(name='dense', input_dim=D, units=D),
         Linear.Params(name='loss'))).instantiate('model')
-    learn = Learner.Params(optimizer=optimizers.Nadam.Params(), learning_rate=learning_rates.Constant.Params(rate=0.1), weight_decay=0.1,
+    learn = Learner.Params(optimizer=optimizers.Nadam.Params(),
+                           learning_rate=learning_rates.Constant.Params(rate=0.1), weight_decay=0.1,
                            l2=0.1, ema_decay=0.9).instantiate()
-    first, none = (batch_of(np.random.default_rng(0).normal(size=[4, D]), weight) for weight in (None, np.zeros(4)))
-    program = Program(network, spec_of(first), PipelineParams(num_cells=2, num_micro_batches=2), learn)
+    first, none = (batch_of(np.random.default_rng(0).normal(size=[4, D]), weight)
+                   for weight in (None, np.zeros(4)))
+    program = Program(network, spec_of(first), PipelineParams(num_cells=2, num_micro_batches=2),
+                      learn)
     program.train_step(first, 0)
     before = values_of(program)
     results = program.train_step(none, 1)
-    assert (float(results['weight']), float(results['loss']), bool(results['is_finite'])) == (0., 0., True)
+    assert (float(results['weight']), float(results['loss']), bool(results['is_finite'])) == (
+        0., 0., True)
     for key, value in values_of(program).items():
         np.testing.assert_array_equal(value, before[key], err_msg=key)
 
@@ -209,7 +236,8 @@ class Fork(keras.Model):
 
     def __init__(self, units):
         super().__init__()
-        self.first, self.side, self.last = (keras.layers.Dense(units, activation='tanh', name=name) for name in ('first', 'side', 'last'))
+        self.first, self.side, self.last = (keras.layers.Dense(units, activation='tanh', name=name)
+                                            for name in ('first', 'side', 'last'))
 
     def call(self, x):
         x = self.first(x)
@@ -222,20 +250,25 @@ def fork(order=('first', 'side', 'last'), **share):
     def dense(name):
         config = json.dumps({'units': D, 'activation': 'tanh'})
         writes = {'writes': name} if name != 'last' else {}
-        return layers.KerasLayer.Params(name=name, class_name='Dense', config=config, input_shape=(D,), share=share.get(name, {}),
-                                        reads={'x': 'image' if name == 'first' else 'first'}, **writes)
+        return layers.KerasLayer.Params(name=name, class_name='Dense', config=config,
+                                        input_shape=(D,), share=share.get(name, {}),
+                                        reads={'x': 'image' if name == 'first' else 'first'},
+                                        **writes)
     return (*map(dense, order), layers.MeanSquaredErrorLoss.Params(name='loss'))
 
 
 def regression(num_batches=3):
     rng = np.random.default_rng(0)
-    return [{name: rng.normal(size=[8, D]).astype(np.float32) for name in ('image', 'target')} for _ in range(num_batches)]
+    return [{name: rng.normal(size=[8, D]).astype(np.float32) for name in ('image', 'target')}
+            for _ in range(num_batches)]
 
 
 def forked(members, pipeline, kernel=None, **learner):
     """A Program after three steps, and all its variables before; kernel: the first value of 'side' and 'last'."""
-    learn = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.05), decay_vectors=True, **learner).instantiate()
-    program = Program(layers.Sequential.Params(layers=members).instantiate('model'), spec_of(regression()[0]), pipeline, learn)
+    learn = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.05),
+                           decay_vectors=True, **learner).instantiate()
+    program = Program(layers.Sequential.Params(layers=members).instantiate('model'),
+                      spec_of(regression()[0]), pipeline, learn)
     for path in ('model/side/kernel', 'model/last/kernel') if kernel is not None else ():
         if path in program.weights:
             program.weights[path].assign(kernel)
@@ -251,15 +284,20 @@ def forked(members, pipeline, kernel=None, **learner):
     (optimizers.Ftrl.Params(l1_regularization_strength=0.1), {}, None),
 ], ids=['AdamW', 'SGD', 'Ftrl'])
 def test_a_weight_without_a_gradient_stays_as_it_is_as_in_keras(optimizer, learner, regularizer):
-    whole, before = forked(fork(), PipelineParams(num_micro_batches=2), optimizer=optimizer, **learner)
+    whole, before = forked(fork(), PipelineParams(num_micro_batches=2), optimizer=optimizer,
+                           **learner)
     model = Fork(D)
     model(regression()[0]['image'])
     for layer in (model.first, model.side, model.last):
-        layer.set_weights([before[f'weights/model/{layer.name}/{name}'] for name in ('kernel', 'bias')])
-    for layer in (model.first, model.last) if regularizer else ():   # of side as well, and the loss would depend on its weights
+        layer.set_weights(
+            [before[f'weights/model/{layer.name}/{name}'] for name in ('kernel', 'bias')])
+    # of side as well, and the loss would depend on its weights
+    for layer in (model.first, model.last) if regularizer else ():
         layer.kernel.regularizer = layer.bias.regularizer = keras.regularizers.L2(regularizer)
     arguments = {name: getattr(optimizer, name) for name in fields_of(type(optimizer))}
-    model.compile(type(optimizer).owner.keras_class(0.05, weight_decay=learner.get('weight_decay'), **arguments), 'mse')
+    model.compile(type(optimizer).owner.keras_class(0.05, weight_decay=learner.get('weight_decay'),
+                                                    **arguments),
+                  'mse')
     with pytest.warns(UserWarning, match='Gradients do not exist for variables'):
         for batch in regression():
             model.train_on_batch(batch['image'], batch['target'])
@@ -268,31 +306,40 @@ def test_a_weight_without_a_gradient_stays_as_it_is_as_in_keras(optimizer, learn
         path = 'weights/model/' + '/'.join(weight.path.split('/')[-2:])
         np.testing.assert_allclose(found[path], weight, rtol=2e-6, atol=2e-6, err_msg=path)
     for key, value in found.items():
-        assert np.array_equal(value, before[key]) == ('/side/kernel' in key or '/side/bias' in key), key
-    cut, _ = forked(fork(), PipelineParams(num_cells=3, num_micro_batches=2, layers_per_cell=(1, 1, 2), recompute='layer'),
+        assert np.array_equal(value, before[key]) == (
+            '/side/kernel' in key or '/side/bias' in key), key
+    cut, _ = forked(fork(), PipelineParams(num_cells=3, num_micro_batches=2,
+                                           layers_per_cell=(1, 1, 2), recompute='layer'),
                     optimizer=optimizer, **learner)
     for key, value in values_of(cut).items():
         np.testing.assert_array_equal(value, found[key], err_msg=key)
 
 
 def test_replicas_agree_about_a_weight_without_a_gradient():
-    learner = {'optimizer': optimizers.Nadam.Params(), 'ema_decay': 0.9, 'clip_norm': 0.5, 'l2': 0.2, 'weight_decay': 0.2}
+    learner = {'optimizer': optimizers.Nadam.Params(), 'ema_decay': 0.9, 'clip_norm': 0.5,
+               'l2': 0.2, 'weight_decay': 0.2}
     whole, before = forked(fork(), PipelineParams(num_micro_batches=2), **learner)
     found = values_of(whole)
-    copies, _ = forked(fork(), PipelineParams(num_cells=2, num_replicas=2, recompute='none'), **learner)
+    copies, _ = forked(fork(), PipelineParams(num_cells=2, num_replicas=2, recompute='none'),
+                       **learner)
     copies.check_replicas()
     for key, value in values_of(copies).items():
         np.testing.assert_array_equal(value, found[key], err_msg=key)
-        assert np.array_equal(value, before[key]) == ('/side/kernel' in key or '/side/bias' in key), key
+        assert np.array_equal(value, before[key]) == (
+            '/side/kernel' in key or '/side/bias' in key), key
 
 
 def test_a_tied_weight_has_a_gradient_if_any_use_of_it_has():
-    learner = {'optimizer': optimizers.SGD.Params(), 'l2': 0.2, 'kernel': np.eye(D, dtype=np.float32)}
-    alone, _ = forked(tuple(one for one in fork() if one.name != 'side'), PipelineParams(num_micro_batches=2), **learner)
+    learner = {'optimizer': optimizers.SGD.Params(), 'l2': 0.2,
+               'kernel': np.eye(D, dtype=np.float32)}
+    alone, _ = forked(tuple(one for one in fork() if one.name != 'side'),
+                      PipelineParams(num_micro_batches=2), **learner)
     for owner, other, num_cells in (('side', 'last', 1), ('side', 'last', 3), ('last', 'side', 3)):
-        tied, _ = forked(fork(('first', owner, other), **{other: {'kernel': f'model/{owner}/kernel'}}),
+        tied, _ = forked(fork(('first', owner, other),
+                              **{other: {'kernel': f'model/{owner}/kernel'}}),
                          PipelineParams(num_cells=num_cells, num_micro_batches=2), **learner)
-        np.testing.assert_array_equal(tied.weights[f'model/{owner}/kernel'], alone.weights['model/last/kernel'])
+        np.testing.assert_array_equal(tied.weights[f'model/{owner}/kernel'],
+                                      alone.weights['model/last/kernel'])
 
 
 class OfMany(Layer):
@@ -310,12 +357,16 @@ class OfMany(Layer):
 
 
 def test_accumulated_mini_batches_give_a_weight_a_gradient_if_any_of_them_does():
-    network = Sequential.Params(name='model', layers=(OfMany.Params(name='many'), Linear.Params(name='loss'))).instantiate('model')
+    network = Sequential.Params(name='model', layers=(
+        OfMany.Params(name='many'), Linear.Params(name='loss'))).instantiate('model')
     many, few = batch_of(np.ones([8, D])), batch_of(np.ones([4, D]))
-    learn = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.5), weight_decay=0.1, decay_vectors=True).instantiate()
-    program = Program(network, [spec_of(many), spec_of(few)], PipelineParams(num_cells=2, num_micro_batches=2), learn)
-    for step, (mini_batches, moves) in enumerate([([few, few], False), ([many, few], True), ([few, few], False), ([few, many], True),
-                                                  ([few], False), ([many], True)]):
+    learn = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.5), weight_decay=0.1,
+                           decay_vectors=True).instantiate()
+    program = Program(network, [spec_of(many), spec_of(few)],
+                      PipelineParams(num_cells=2, num_micro_batches=2), learn)
+    for step, (mini_batches, moves) in enumerate(
+            [([few, few], False), ([many, few], True), ([few, few], False), ([few, many], True),
+             ([few], False), ([many], True)]):
         before = program.weights['model/many/w'].numpy()
         for index, batch in enumerate(mini_batches[:-1]):
             program.accumulate(batch, step, index)
@@ -327,8 +378,9 @@ def test_weights_without_a_gradient_are_named_once(monkeypatch):
     said = []
     monkeypatch.setattr(logging, 'warning', lambda text, *args: said.append(text % args))
     forked(fork(), PipelineParams(num_cells=2))
-    assert said == ['the loss does not depend on model/side/kernel, model/side/bias, so that training leaves them as they are; correct '
-                    'the network, or freeze them with learner.frozen']
+    assert said == [
+        'the loss does not depend on model/side/kernel, model/side/bias, so that training leaves '
+        'them as they are; correct the network, or freeze them with learner.frozen']
     forked(fork(), PipelineParams(num_cells=2), frozen='side')
     assert len(said) == 1
 
@@ -338,11 +390,14 @@ def test_weights_without_a_gradient_are_named_once(monkeypatch):
 def test_state_that_a_layer_updates_is_not_shared():
     norms = [layers.BatchNorm.Params(name=name, dim=D) for name in ('a', 'b')]
     norms[1].share = {'moving_mean': 'model/a/moving_mean'}
-    network = Sequential.Params(name='model', layers=(*norms, Linear.Params(name='loss'))).instantiate('model')
-    batch, learn = batch_of(np.ones([4, D])), Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.5)).instantiate()
+    network = Sequential.Params(name='model',
+                                layers=(*norms, Linear.Params(name='loss'))).instantiate('model')
+    batch, learn = batch_of(np.ones([4, D])), Learner.Params(
+        learning_rate=learning_rates.Constant.Params(rate=0.5)).instantiate()
     for num_cells in (1, 3):
         program = Program(network, spec_of(batch), PipelineParams(num_cells=num_cells), learn)
-        sentence = ("model/b/moving_mean shares model/a/moving_mean, but model/b updates it in every step from what it sees itself, so "
-                    "that it can belong to one layer only; take 'moving_mean' out of its Params.share.")
+        sentence = ("model/b/moving_mean shares model/a/moving_mean, but model/b updates it in "
+                    "every step from what it sees itself, so that it can belong to one layer only; "
+                    "take 'moving_mean' out of its Params.share.")
         with pytest.raises(ValueError, match=re.escape(sentence) + '$'):
             program.train_step(batch, 0)

@@ -28,4 +28,5 @@ def test_a_value_is_sent_once_to_all_its_readers_on_a_device():
         first, second = (wire.carried(value, 'CPU:0', 'CPU:1') for _ in range(2))
         third = wire.carried(value, 'CPU:0', 'CPU:2')
     assert first is second and third is not first
-    assert sum(op.type == 'Cast' and op.device.endswith('CPU:0') for op in graph.get_operations()) == 1
+    assert (sum(op.type == 'Cast' and op.device.endswith('CPU:0') for op in graph.get_operations())
+            == 1)

@@ -27,14 +27,17 @@ def test_shares_do_not_depend_on_where_the_clock_starts(measured):
 def test_chrome_trace_is_in_microseconds_from_the_first_slot(measured):
     shared = {'ph': 'X', 'pid': 7}
     assert measured.to_chrome_trace(pid=7) == [
-        {**shared, 'name': 'F0', 'cat': 'forward', 'ts': 0, 'dur': 1e6, 'tid': 0, 'args': {'cell': 0, 'micro_batch': 0}},
-        {**shared, 'name': 'B0', 'cat': 'backward', 'ts': 1e6, 'dur': 3e6, 'tid': 1, 'args': {'cell': 1, 'micro_batch': 0}},
+        {**shared, 'name': 'F0', 'cat': 'forward', 'ts': 0, 'dur': 1e6, 'tid': 0,
+         'args': {'cell': 0, 'micro_batch': 0}},
+        {**shared, 'name': 'B0', 'cat': 'backward', 'ts': 1e6, 'dur': 3e6, 'tid': 1,
+         'args': {'cell': 1, 'micro_batch': 0}},
     ]
 
 
 def test_saved_trace_is_json_with_the_events(measured, tmp_path):
     measured.save_chrome_trace(tmp_path / 'trace.json')
-    assert json.loads((tmp_path / 'trace.json').read_text())['traceEvents'] == measured.to_chrome_trace()
+    assert (json.loads((tmp_path / 'trace.json').read_text())['traceEvents']
+            == measured.to_chrome_trace())
 
 
 def size_of_png(path):
@@ -46,7 +49,8 @@ def size_of_png(path):
 
 def test_pictures_alone_and_above_a_prediction(tmp_path):
     pytest.importorskip('matplotlib')
-    timelines = [simulate(make_schedule(name, 4, 12), [1e-3] * 4, [2e-3] * 4).timeline for name in ('gpipe', '1f1b')]
+    timelines = [simulate(make_schedule(name, 4, 12), [1e-3] * 4, [2e-3] * 4).timeline
+                 for name in ('gpipe', '1f1b')]
     timelines[0].save_png(tmp_path / 'one.png')
     timelines[0].save_png(tmp_path / 'two.png', title='gpipe above 1f1b', other=timelines[1])
     one, two = size_of_png(tmp_path / 'one.png'), size_of_png(tmp_path / 'two.png')
@@ -57,7 +61,8 @@ def test_pictures_alone_and_above_a_prediction(tmp_path):
 def test_errors():
     with pytest.raises(ValueError, match='has no tasks; give the span of at least one'):
         Timeline({}, {})
-    with pytest.raises(ValueError, match=r'F\(cell 0, micro-batch 0\) starts at 2 s and ends at 1 s'):
+    with pytest.raises(ValueError,
+                       match=r'F\(cell 0, micro-batch 0\) starts at 2 s and ends at 1 s'):
         Timeline({F: (2, 1)}, {F: 0})
     with pytest.raises(ValueError, match=r'B\(cell 1, micro-batch 0\) has a span but no device'):
         Timeline({B: (1, 2)}, {F: 0})

@@ -23,19 +23,23 @@ def all_partitions(num_layers, num_cells):
 
 def brute_force(costs, num_cells, rule, is_allowed=lambda k, cell: True, fused_costs=None):
     """Tries every partition; costs are integers or fractions, so the comparison is exact."""
-    cost_sums = [[0, *accumulate(costs)]] * (num_cells - 1) + [[0, *accumulate(fused_costs or costs)]]
+    cost_sums = [[0, *accumulate(costs)]] * (num_cells - 1) + [
+        [0, *accumulate(fused_costs or costs)]]
 
     def worth(cells):
-        sums = [cost_sum[cell.stop] - cost_sum[cell.start] for cost_sum, cell in zip(cost_sums, cells, strict=True)]
+        sums = [cost_sum[cell.stop] - cost_sum[cell.start]
+                for cost_sum, cell in zip(cost_sums, cells, strict=True)]
         return (
             max(sums) if rule == 'bottleneck' else 0,
             sum(c * c for c in sums),
-            sum(c * len(cell) for c, cell in zip(sums, cells, strict=True)),  # an infinitesimal more a layer
+            # an infinitesimal more a layer
+            sum(c * len(cell) for c, cell in zip(sums, cells, strict=True)),
             sum(len(cell) ** 2 for cell in cells),
             [cell.start for cell in reversed(cells)],  # later cells get more layers
         )
 
-    found = (cells for cells in all_partitions(len(costs), num_cells) if all(map(is_allowed, range(num_cells), cells)))
+    found = (cells for cells in all_partitions(len(costs), num_cells) if all(
+        map(is_allowed, range(num_cells), cells)))
     return min(found, key=worth, default=None)
 
 
@@ -58,7 +62,8 @@ def test_agrees_with_brute_force(rule):
         num_layers = rng.randint(1, 9)
         num_cells = rng.randint(1, min(num_layers, 5))
         costs = draw_costs(rng, num_layers)
-        assert partition(costs, num_cells, rule=rule) == brute_force(costs, num_cells, rule), (costs, num_cells)
+        assert partition(costs, num_cells, rule=rule) == brute_force(costs, num_cells, rule), (
+            costs, num_cells)
 
 
 @pytest.mark.parametrize('rule', ['bottleneck', 'variance'])
@@ -73,8 +78,11 @@ def test_agrees_with_brute_force_where_not_every_cell_is_allowed(rule, allowed):
         costs = draw_costs(rng, num_layers)
         fused_costs = rng.choice([None, draw_costs(rng, num_layers)])
         layer_bytes = [rng.randrange(6) for _ in range(num_layers)]
-        limits = [max(0, sum(layer_bytes) // num_cells + rng.randint(-1, 5)) for _ in range(num_cells)]
-        refused = {(k, *span) for k in range(num_cells) for span in combinations(range(num_layers + 1), 2) if rng.random() < 0.5}
+        limits = [max(0, sum(layer_bytes) // num_cells + rng.randint(-1, 5))
+                  for _ in range(num_cells)]
+        refused = {(k, *span)
+                   for k in range(num_cells) for span in combinations(range(num_layers + 1), 2)
+                   if rng.random() < 0.5}
 
         def is_allowed(k, cell):
             if allowed == 'by bytes':
@@ -86,7 +94,8 @@ def test_agrees_with_brute_force_where_not_every_cell_is_allowed(rule, allowed):
 
         expected = brute_force(costs, num_cells, rule, is_allowed, fused_costs)
         num_refused += expected is None
-        assert partition_among(costs, num_cells, stops, rule=rule, fused_costs=fused_costs) == expected, (costs, num_cells)
+        assert partition_among(costs, num_cells, stops, rule=rule,
+                               fused_costs=fused_costs) == expected, (costs, num_cells)
     assert (num_refused == 0) == (allowed == 'all') and num_refused < 480
 
 
@@ -97,8 +106,10 @@ def test_agrees_with_brute_force_on_floats(rule):
     for _ in range(300):
         num_layers = rng.randint(1, 8)
         num_cells = rng.randint(1, min(num_layers, 4))
-        costs = [rng.choice([0.1, 0.3, rng.random(), 1e-300, 1e9 * rng.random()]) for _ in range(num_layers)]
-        assert partition(costs, num_cells, rule=rule) == brute_force([Fraction(c) for c in costs], num_cells, rule)
+        costs = [rng.choice([0.1, 0.3, rng.random(), 1e-300, 1e9 * rng.random()])
+                 for _ in range(num_layers)]
+        assert (partition(costs, num_cells, rule=rule)
+                == brute_force([Fraction(c) for c in costs], num_cells, rule))
 
 
 def lengths(cells):
@@ -174,14 +185,15 @@ def test_the_variance_of_a_large_case_agrees_with_the_full_dynamic_programme():
 
 @pytest.mark.parametrize(
     'arguments, sentence',
-    [
-        (dict(costs=[1, 2], num_cells=3), 'num_cells=3 is more than the 2 layers, and a cell cannot be empty; use at most 2 cells'),
-        (dict(costs=[1, 2], num_cells=0), 'num_cells=0 is not a number of cells; use 1 to 2'),
-        (dict(costs=[1, -2], num_cells=1), 'costs[1]=-2 is not a finite number of 0 or more; correct the estimate for layer 1'),
-        (dict(costs=[float('nan')], num_cells=1), 'costs[0]=nan is not a finite number'),
-        (dict(costs=[1, float('inf')], num_cells=1), 'costs[1]=inf is not a finite number'),
-        (dict(costs=[1, 2], num_cells=1, rule='varience'), "rule='varience' is not a rule; use 'bottleneck' or 'variance'"),
-    ],
+    [(dict(costs=[1, 2], num_cells=3),
+      'num_cells=3 is more than the 2 layers, and a cell cannot be empty; use at most 2 cells'),
+     (dict(costs=[1, 2], num_cells=0), 'num_cells=0 is not a number of cells; use 1 to 2'),
+     (dict(costs=[1, -2], num_cells=1),
+      'costs[1]=-2 is not a finite number of 0 or more; correct the estimate for layer 1'),
+     (dict(costs=[float('nan')], num_cells=1), 'costs[0]=nan is not a finite number'),
+     (dict(costs=[1, float('inf')], num_cells=1), 'costs[1]=inf is not a finite number'),
+     (dict(costs=[1, 2], num_cells=1, rule='varience'),
+      "rule='varience' is not a rule; use 'bottleneck' or 'variance'"),],
 )
 def test_errors_say_what_was_found_the_rule_and_the_remedy(arguments, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
@@ -214,4 +226,5 @@ def test_the_fused_partition_agrees_with_brute_force():
 
 
 def _slowest(costs, fused, cells):
-    return max([sum(costs[i] for i in cell) for cell in cells[:-1]] + [sum(fused[i] for i in cells[-1])])
+    return max(
+        [sum(costs[i] for i in cell) for cell in cells[:-1]] + [sum(fused[i] for i in cells[-1])])

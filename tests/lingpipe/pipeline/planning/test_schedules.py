@@ -123,8 +123,10 @@ def test_backwards_ascend_on_every_device(name):
 def test_1f1b_holds_at_most_the_cells_that_follow():
     for num_cells in range(1, 7):
         for num_micro_batches in range(1, 10):
-            for k, slots in enumerate(make_schedule('1f1b', num_cells, num_micro_batches).devices[:-1]):
-                live = [sum(1 if slot.kind == 'F' else -1 for slot in slots[:i]) for i in range(len(slots) + 1)]
+            for k, slots in enumerate(
+                    make_schedule('1f1b', num_cells, num_micro_batches).devices[:-1]):
+                live = [sum(1 if slot.kind == 'F' else -1 for slot in slots[:i])
+                        for i in range(len(slots) + 1)]
                 assert max(live) == min(num_cells - k, num_micro_batches)
 
 
@@ -134,9 +136,11 @@ def test_dependencies_follow_skip_connections_both_ways():
     assert dependencies(Slot('F', 0, 1), schedule, edges) == ()
     assert dependencies(Slot('F', 2, 1), schedule, edges) == (Slot('F', 0, 1), Slot('F', 1, 1))
     assert dependencies(Slot('B', 3, 1), schedule, edges) == (Slot('F', 1, 1), Slot('F', 2, 1))
-    assert dependencies(Slot('B', 1, 1), schedule, edges) == (Slot('F', 1, 1), Slot('B', 2, 1), Slot('B', 3, 1))
+    assert dependencies(Slot('B', 1, 1), schedule, edges) == (
+        Slot('F', 1, 1), Slot('B', 2, 1), Slot('B', 3, 1))
     assert dependencies(Slot('B', 2, 1), schedule) == (Slot('F', 2, 1), Slot('B', 3, 1))
-    with pytest.raises(ValueError, match=re.escape('has no place for B(cell 0, micro-batch 1): cell 0 is not in backward_cells')):
+    with pytest.raises(ValueError, match=re.escape(
+        'has no place for B(cell 0, micro-batch 1): cell 0 is not in backward_cells')):
         dependencies(Slot('B', 0, 1), schedule, edges)
 
 
@@ -165,15 +169,15 @@ def test_every_missing_slot_is_named(name):
 def test_every_doubled_slot_is_named(name):
     schedule = make_schedule(name, 3, 4)
     for slot, device in schedule.device_of.items():
-        refuses(move(schedule, put=(device, 0, slot)), f'runs {slot} twice, the second time on device {device}')
+        refuses(move(schedule, put=(device, 0, slot)),
+                f'runs {slot} twice, the second time on device {device}')
 
 
 def test_a_slot_on_the_wrong_device_is_named():
     slot = Slot('B', 1, 3)
-    refuses(
-        move(make_schedule('gpipe', 3, 4), take=slot, put=(2, 4, slot)),
-        'runs B(cell 1, micro-batch 3) on device 2, but its cell is on device 1; keep a cell on one device',
-    )
+    refuses(move(make_schedule('gpipe', 3, 4), take=slot, put=(2, 4, slot)),
+            'runs B(cell 1, micro-batch 3) on device 2, but its cell is on device 1; keep a cell '
+            'on one device',)
 
 
 @pytest.mark.parametrize(
@@ -187,16 +191,15 @@ def test_a_slot_on_the_wrong_device_is_named():
 )
 def test_a_slot_that_should_not_exist_is_named(slot, reason):
     schedule = make_schedule('gpipe', 3, 4, backward_cells={1, 2})
-    refuses(move(schedule, put=(min(slot.cell, 2), 0, slot)), f'has no place for {slot}: {reason}; remove it')
+    refuses(move(schedule, put=(min(slot.cell, 2), 0, slot)),
+            f'has no place for {slot}: {reason}; remove it')
 
 
 def test_a_backward_before_its_forward_is_a_deadlock():
     slot = Slot('B', 0, 0)
-    refuses(
-        move(make_schedule('gpipe', 2, 2), take=slot, put=(0, 0, slot)),
-        'device 0 waits at B(cell 0, micro-batch 0) for F(cell 0, micro-batch 0), which can never start; '
-        'run F(cell 0, micro-batch 0) on device 0 before what waits for it',
-    )
+    refuses(move(make_schedule('gpipe', 2, 2), take=slot, put=(0, 0, slot)),
+            'device 0 waits at B(cell 0, micro-batch 0) for F(cell 0, micro-batch 0), which can '
+            'never start; run F(cell 0, micro-batch 0) on device 0 before what waits for it',)
 
 
 def test_a_deadlock_between_devices_is_named():
@@ -212,19 +215,25 @@ def test_a_deadlock_between_devices_is_named():
         ),
         frozenset({0, 1, 2}),
     )
-    refuses(late, "schedule 'late' deadlocks: device 0 waits at B(cell 0, micro-batch 0) for B(cell 1, micro-batch 0)")
+    refuses(late,
+            "schedule 'late' deadlocks: device 0 waits at B(cell 0, micro-batch 0) for B(cell 1, "
+            "micro-batch 0)")
 
 
 def test_backwards_out_of_order_are_refused():
     schedule = make_schedule('gpipe', 2, 2)
-    swapped = replace(schedule, devices=(schedule.devices[0][:2] + schedule.devices[0][:1:-1], schedule.devices[1]))
-    refuses(swapped, 'runs B(cell 0, micro-batch 1) before micro-batch 0; backwards run in ascending order')
+    swapped = replace(schedule, devices=(schedule.devices[0][:2] + schedule.devices[0][:1:-1],
+                                         schedule.devices[1]))
+    refuses(swapped,
+            'runs B(cell 0, micro-batch 1) before micro-batch 0; backwards run in ascending order')
 
 
 def test_edges_that_do_not_lead_to_a_later_cell_are_refused():
     schedule = make_schedule('gpipe', 3, 2)
     for edge in [(1, 1), (2, 1), (-1, 1), (1, 3)]:
-        refuses(schedule, f'edge {edge} does not go from a cell to a later one of 3; give (maker, reader)', {(0, 1), edge})
+        refuses(schedule,
+                f'edge {edge} does not go from a cell to a later one of 3; give (maker, reader)',
+                {(0, 1), edge})
 
 
 def test_several_cells_on_a_device_are_drawn_with_their_numbers():
@@ -239,13 +248,12 @@ def test_several_cells_on_a_device_are_drawn_with_their_numbers():
 
 @pytest.mark.parametrize(
     'arguments, sentence',
-    [
-        (('gpip', 2, 2), "schedule 'gpip' is unknown; did you mean 'gpipe'? Use one of gpipe, 1f1b, forward"),
-        (('1F1B', 2, 2), "did you mean '1f1b'?"),
-        (('gpipe', 0, 2), 'num_cells=0 makes no pipeline; use 1 or more'),
-        (('forward', 2, 0), 'num_micro_batches=0 makes no pipeline; use 1 or more'),
-        (('1f1b', 2, 2, {2}), 'backward_cells has cell 2 of 2; use cells 0 to 1'),
-    ],
+    [(('gpip', 2, 2),
+      "schedule 'gpip' is unknown; did you mean 'gpipe'? Use one of gpipe, 1f1b, forward"),
+     (('1F1B', 2, 2), "did you mean '1f1b'?"),
+     (('gpipe', 0, 2), 'num_cells=0 makes no pipeline; use 1 or more'),
+     (('forward', 2, 0), 'num_micro_batches=0 makes no pipeline; use 1 or more'),
+     (('1f1b', 2, 2, {2}), 'backward_cells has cell 2 of 2; use cells 0 to 1'),],
 )
 def test_errors_of_make_schedule(arguments, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
@@ -253,7 +261,8 @@ def test_errors_of_make_schedule(arguments, sentence):
 
 
 def test_a_schedule_whose_last_cell_computes_no_loss_is_refused():
-    refuses(replace(make_schedule('gpipe', 3, 2), backward_cells=frozenset({0, 1})), 'lacks the last cell, 2, whose B computes the loss')
+    refuses(replace(make_schedule('gpipe', 3, 2), backward_cells=frozenset({0, 1})),
+            'lacks the last cell, 2, whose B computes the loss')
 
 
 # Several cells on a device.
@@ -281,14 +290,17 @@ def test_cells_of_one_device_take_turns(name, devices, expected):
 @pytest.mark.parametrize('name', NAMES)
 @pytest.mark.parametrize('devices', ['abab', 'abba', 'aaaa', 'aaba'])
 @pytest.mark.parametrize('slow_cell', range(4))
-def test_any_devices_give_a_schedule_in_which_forwards_and_backwards_of_each_cell_ascend(name, devices, slow_cell):
+def test_any_devices_give_a_schedule_in_which_forwards_and_backwards_of_each_cell_ascend(
+        name, devices, slow_cell):
     cells = make_schedule(name, 4, 5, {1, 3})
     merged = together(cells, devices, lambda slot: 3.0 if slot.cell == slow_cell else 1.0)
     validate(merged)
     assert len(merged.devices) == len(set(devices))
     for k, slots in enumerate(cells.devices):
         for kind in 'FB':
-            found = [slot for device in merged.devices for slot in device if slot.cell == k and slot.kind == kind]
+            found = [slot
+                     for device in merged.devices for slot in device
+                     if slot.cell == k and slot.kind == kind]
             assert found == [slot for slot in slots if slot.kind == kind]
 
 
@@ -309,12 +321,14 @@ def bubble(schedule, duration_of):
         ('gpipe', 'aabb', 8, 1 / 9),  # gpipe of two cells: (K - 1) / (M + K - 1)
         ('1f1b', 'aabb', 8, 1 / 9),
         ('gpipe', 'aabbccdd', 16, 3 / 19),
-        ('1f1b', 'abcdabcd', 8, 3 / 19),  # interleaved, V cells a device: (P - 1) / (V M + P - 1); list scheduling alone gives 0.226
+        # interleaved, V cells a device: (P - 1) / (V M + P - 1); list scheduling alone gives 0.226
+        ('1f1b', 'abcdabcd', 8, 3 / 19),
         ('1f1b', 'abcdabcd', 16, 3 / 35),
         ('gpipe', 'abab', 8, 1 / 17),
     ],
 )
-def test_cells_of_one_device_idle_no_more_than_the_best_known_order(name, devices, num_micro_batches, expected):
+def test_cells_of_one_device_idle_no_more_than_the_best_known_order(
+        name, devices, num_micro_batches, expected):
     cells = make_schedule(name, len(devices), num_micro_batches)
 
     def duration_of(slot):
@@ -330,18 +344,22 @@ def test_shared_devices_are_never_slower_than_if_the_order_were_that_of_cells_ap
     for _ in range(150):
         num_cells = rng.randint(2, 6)
         devices = [rng.choice('abc') for _ in range(num_cells)]
-        cells = make_schedule(name, num_cells, rng.randint(1, 8), [k for k in range(num_cells) if rng.random() < 0.8])
-        seconds = {(kind, k): rng.choice([1.0, 2.0, 5.0]) for kind in 'FB' for k in range(num_cells)}
+        cells = make_schedule(name, num_cells, rng.randint(1, 8),
+                              [k for k in range(num_cells) if rng.random() < 0.8])
+        seconds = {(kind, k): rng.choice([1.0, 2.0, 5.0])
+                   for kind in 'FB' for k in range(num_cells)}
 
         def duration_of(slot):
             return seconds[slot.kind, slot.cell]   # noqa: B023
 
         spans = play(cells, duration_of)
         order = sorted(spans, key=lambda slot: spans[slot][0])   # noqa: B023
-        apart = tuple(tuple(slot for slot in order if devices[slot.cell] == home) for home in dict.fromkeys(devices))
+        apart = tuple(tuple(slot for slot in order if devices[slot.cell] == home)
+                      for home in dict.fromkeys(devices))
         merged = together(cells, devices, duration_of)
         validate(merged)
-        assert step_s(merged, duration_of) <= step_s(replace(cells, devices=apart), duration_of) + 1e-9
+        assert (step_s(merged, duration_of)
+                <= step_s(replace(cells, devices=apart), duration_of) + 1e-9)
 
 
 def step_s(schedule, duration_of):

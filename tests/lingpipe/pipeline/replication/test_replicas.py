@@ -33,7 +33,8 @@ def network(*first: Layer.Params) -> Sequential:
     """A convolution, two BatchNorms of images that nothing orders, and one of rows, in the last cell."""
     return Sequential.Params(name='model', layers=(
         *first,
-        layers.Conv2D.Params(name='conv', input_dim=1, filters=3, kernel_size=(3, 3), reads={'x': 'image'}, writes='y'),
+        layers.Conv2D.Params(name='conv', input_dim=1, filters=3, kernel_size=(3, 3),
+                             reads={'x': 'image'}, writes='y'),
         layers.BatchNorm.Params(name='bn1', dim=3, decay=0.9, reads={'x': 'y'}, writes='a'),
         layers.BatchNorm.Params(name='bn2', dim=3, decay=0.5, reads={'x': 'y'}, writes='b'),
         Join.Params(name='join'),
@@ -45,7 +46,9 @@ def network(*first: Layer.Params) -> Sequential:
 def batches(num: int) -> list[dict[str, np.ndarray]]:
     rng = np.random.default_rng(0)
     return [{'image': (3 + 2 * rng.standard_normal((BATCH, 4, 4, 1))).astype(np.float32),
-             'labels': rng.integers(0, 6, BATCH).astype(np.int32), 'weight': np.ones(BATCH, np.float32)} for _ in range(num)]
+             'labels': rng.integers(0, 6, BATCH).astype(np.int32),
+             'weight': np.ones(BATCH, np.float32)}
+            for _ in range(num)]
 
 
 def joined(batch: dict[str, np.ndarray], num_replicas: int) -> dict[str, np.ndarray]:
@@ -61,7 +64,8 @@ def program_of(net: Sequential | None = None, **params) -> Program:
     learn = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9),
                            learning_rate=learning_rates.Constant.Params(rate=0.05)).instantiate()
     spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batches(1)[0].items()}
-    return Program(net or network(), spec, PipelineParams(num_micro_batches=M, **params), learn, seed=7)
+    return Program(net or network(), spec, PipelineParams(num_micro_batches=M, **params), learn,
+                   seed=7)
 
 
 def trained(program: Program, num_joined: int = 1) -> dict[str, np.ndarray]:
@@ -100,29 +104,39 @@ def test_batch_norm_over_replicas_is_that_of_one_pipeline_with_their_micro_batch
 
 
 def test_four_replicas_and_a_ring_are_one_pipeline_with_their_micro_batches_joined():
-    assert_close(trained(program_of(num_replicas=4, cross_replica_batch_norm=True, replica_reduction='ring')), one_pipeline(4))
+    assert_close(trained(program_of(num_replicas=4, cross_replica_batch_norm=True,
+                                    replica_reduction='ring')),
+                 one_pipeline(4))
 
 
 @pytest.mark.parametrize(('num_cells', 'schedule', 'recompute'), [
     (1, 'gpipe', 'layer'), (2, 'gpipe', 'none'), (2, '1f1b', 'cell'), (2, '1f1b', 'layer')])
 def test_the_partition_is_invisible_with_batch_norm_over_replicas(num_cells, schedule, recompute):
     cut = (3, 3) if num_cells == 2 else ()
-    assert_equal(trained(program_of(num_cells=num_cells, layers_per_cell=cut, num_replicas=2, schedule=schedule, recompute=recompute,
-                                    cross_replica_batch_norm=True)), two_replicas())
+    assert_equal(
+        trained(program_of(num_cells=num_cells, layers_per_cell=cut, num_replicas=2,
+                           schedule=schedule, recompute=recompute, cross_replica_batch_norm=True)),
+        two_replicas())
 
 
 @pytest.mark.parametrize('reduction', ['add', 'ring'])
 def test_a_cell_is_reduced_while_earlier_cells_still_run_backward(reduction):
-    program = program_of(num_cells=2, num_replicas=2, replica_reduction=reduction, devices=tuple(CPUS), layers_per_cell=(3, 3))
+    program = program_of(num_cells=2, num_replicas=2, replica_reduction=reduction,
+                         devices=tuple(CPUS), layers_per_cell=(3, 3))
     ops = program.step_graph().get_operations()
     for cells in program.plan.replicas:
         # Outside of tasks and updates, nothing is assigned but the sums over replicas.
-        summed = [op for op in ops if op.type == 'AssignVariableOp' and op.device.endswith(cells[1].device)]
+        summed = [op for op in ops if op.type == 'AssignVariableOp' and op.device.endswith(
+            cells[1].device)]
         assert len(summed) > sum(len(element.trained) for element in cells[1].elements)
         for op in summed:
             before = graph_cutting.ancestors([op.inputs[1]], set()).values()
-            on_first = [one for one in before if one.type == 'StatefulPartitionedCall' and one.device.endswith(cells[0].device)]
-            assert len(on_first) == M   # the forwards that the last cell needed, and none of the M backwards
+            on_first = [
+                one
+                for one in before
+                if one.type == 'StatefulPartitionedCall' and one.device.endswith(cells[0].device)]
+            # the forwards that the last cell needed, and none of the M backwards
+            assert len(on_first) == M
 
 
 def test_moments_are_gathered_in_the_order_of_replicas_whatever_that_of_devices():
@@ -132,7 +146,8 @@ def test_moments_are_gathered_in_the_order_of_replicas_whatever_that_of_devices(
         devices = (CPUS[3], CPUS[0], CPUS[2])
         for replica, device in enumerate(devices):
             with tf.device(device):
-                made.append(Group(0, devices).gatherer(replica)(tf.constant([replica + 1., np.nan if replica == 1 else np.inf])))
+                made.append(Group(0, devices).gatherer(replica)(
+                    tf.constant([replica + 1., np.nan if replica == 1 else np.inf])))
         return made
 
     for found in run():
@@ -152,10 +167,12 @@ def test_a_replica_that_fails_cuts_off_those_that_wait_for_it_and_the_next_step_
 
 def test_a_ring_of_two_replicas_sums_to_the_bits_of_an_addition():
     """a + b is b + a; with more replicas the order of a ring is another."""
-    program = program_of(num_replicas=2, num_cells=2, cross_replica_batch_norm=True, replica_reduction='ring')
+    program = program_of(num_replicas=2, num_cells=2, cross_replica_batch_norm=True,
+                         replica_reduction='ring')
     assert_equal(trained(program), two_replicas())
     ops = program.step_graph().get_operations()
-    assert sum(op.type == 'CollectiveReduceV2' for op in ops) == 2 * sum(w.is_trainable for w in program.network.weights())
+    assert (sum(op.type == 'CollectiveReduceV2' for op in ops)
+            == 2 * sum(w.is_trainable for w in program.network.weights()))
 
 
 def test_a_ring_gives_every_device_the_same_bits_each_time():
@@ -165,7 +182,8 @@ def test_a_ring_gives_every_device_the_same_bits_each_time():
         made = []
         for replica, device in enumerate(CPUS):
             with tf.device(device):
-                made.append(Group(0, tuple(CPUS)).sum(tf.constant(values[replica]), [[5], [1003, 7]], 1, 'ring'))
+                made.append(Group(0, tuple(CPUS)).sum(
+                    tf.constant(values[replica]), [[5], [1003, 7]], 1, 'ring'))
         return made
 
     step = tf.compat.v1.wrap_function(run, [])
@@ -176,17 +194,19 @@ def test_a_ring_gives_every_device_the_same_bits_each_time():
 
 
 @pytest.mark.parametrize(('change', 'sentence'), [
-    ({'replica_reduction': 'nccl'}, "replica_reduction='nccl', but cell 0 of replica 0 is on /device:CPU:0, and NCCL adds up on GPUs only; "
-                                    "use 'ring' or 'add', or name GPUs in --devices."),
+    ({'replica_reduction': 'nccl'},
+     "replica_reduction='nccl', but cell 0 of replica 0 is on /device:CPU:0, and NCCL adds up on "
+     "GPUs only; use 'ring' or 'add', or name GPUs in --devices."),
     ({'replica_reduction': 'ring', 'devices': ('CPU:0', 'CPU:1', 'CPU:2', '/device:CPU:1')},
-     "replica_reduction='ring', but cell 1 of replicas 0 and 1 is on one device, /device:CPU:1, and a device can be in a sum once; name "
+     "replica_reduction='ring', but cell 1 of replicas 0 and 1 is on one device, /device:CPU:1, "
+     "and a device can be in a sum once; name "
      'another for each replica, or leave it out.'),
     ({'cross_replica_batch_norm': True, 'jit_compile': True},
-     'cross_replica_batch_norm sums over replicas within the tasks, and XLA cannot compile that; set jit_compile=False or '
-     'cross_replica_batch_norm=False.'),
+     'cross_replica_batch_norm sums over replicas within the tasks, and XLA cannot compile that; '
+     'set jit_compile=False or cross_replica_batch_norm=False.'),
     ({'cross_replica_batch_norm': True, 'devices': ('CPU:0', 'CPU:1', 'CPU:0', 'CPU:1')},
-     'cross_replica_batch_norm, but cell 0 of replicas 0 and 1 is on one device, CPU:0, and a device can be in a sum once; name another '
-     'for each replica, or leave it out.'),
+     'cross_replica_batch_norm, but cell 0 of replicas 0 and 1 is on one device, CPU:0, and a '
+     'device can be in a sum once; name another for each replica, or leave it out.'),
 ])
 def test_devices_that_no_collective_can_join_are_refused_in_one_sentence(change, sentence):
     with pytest.raises(ValueError) as error:
@@ -195,4 +215,5 @@ def test_devices_that_no_collective_can_join_are_refused_in_one_sentence(change,
 
 
 def test_one_pipeline_asks_for_no_collective():
-    assert_equal(trained(program_of(cross_replica_batch_norm=True, replica_reduction='nccl'), 2), one_pipeline(2))
+    assert_equal(trained(program_of(cross_replica_batch_norm=True, replica_reduction='nccl'), 2),
+                 one_pipeline(2))
