@@ -1,4 +1,6 @@
-"""AmoebaNet's promises: the papers' parameter counts to the last one, shapes, a network that can be cut anywhere without changing a bit."""
+"""AmoebaNet has exactly the papers' parameter counts and shapes, and cutting it anywhere gives
+bitwise identical weights.
+"""
 from __future__ import annotations
 
 import functools
@@ -24,11 +26,12 @@ from lingpipe.tasks.image.operations import Operation
 from tests.support.calls import num_calls
 
 # GPipe paper, Table 1: 82M, 318M, 542M, 1.05B, 1.8B; and (18, 256) of Table 2.
-NUM_PARAMETERS = {(18, 208): 81_137_437, (18, 416): 317_541_696, (18, 544): 540_196_240, (36, 544): 1_053_293_776,
-                  (72, 512): 1_842_610_248, (18, 256): 121_911_016}
+NUM_PARAMETERS = {(18, 208): 81_137_437, (18, 416): 317_541_696, (18, 544): 540_196_240,
+                  (36, 544): 1_053_293_776, (72, 512): 1_842_610_248, (18, 256): 121_911_016}
 # torchgpipe's benchmark model: 81.5M, 319.0M, 542.7M, 1.056B, 1.845B.
-NUM_PARAMETERS_OF_TORCHGPIPE = {(18, 208): 81_505_540, (18, 416): 319_024_120, (18, 544): 542_734_840, (36, 544): 1_055_832_376,
-                                (72, 512): 1_844_858_344}
+NUM_PARAMETERS_OF_TORCHGPIPE = {
+    (18, 208): 81_505_540, (18, 416): 319_024_120, (18, 544): 542_734_840,
+    (36, 544): 1_055_832_376, (72, 512): 1_844_858_344}
 GRANULARITIES = ('cell', 'combination', 'layer')
 
 
@@ -38,23 +41,26 @@ TOLERANCE = 1e-5
 
 @functools.cache
 def imagenet(num_layers: int, num_filters: int, **values: Any) -> AmoebaNet:
-    return AmoebaNet.Params(num_layers=num_layers, num_filters=num_filters, **{'num_classes': 1000, **values}).instantiate('amoebanet')
+    return AmoebaNet.Params(num_layers=num_layers, num_filters=num_filters,
+                            **{'num_classes': 1000, **values}).instantiate('amoebanet')
 
 
 def tiny(**values: Any) -> AmoebaNet.Params:
-    return AmoebaNet.Params(**{'name': 'amoebanet', 'num_layers': 3, 'num_filters': 4, 'num_classes': 10, 'image_channels': 1,
-                               'stem': 'small', 'stem_filters': 4, 'batch_norm': Norm(decay=0.9), **values})
+    return AmoebaNet.Params(**{'name': 'amoebanet', 'num_layers': 3, 'num_filters': 4,
+                               'num_classes': 10, 'image_channels': 1, 'stem': 'small',
+                               'stem_filters': 4, 'batch_norm': Norm(decay=0.9), **values})
 
 
 def image_spec(size: int, batch: int = 1, channels: int = 3) -> dict[str, tf.TensorSpec]:
-    return {'image': tf.TensorSpec([batch, size, size, channels]), 'label': tf.TensorSpec([batch], tf.int32),
-            'weight': tf.TensorSpec([batch])}
+    return {'image': tf.TensorSpec([batch, size, size, channels]),
+            'label': tf.TensorSpec([batch], tf.int32), 'weight': tf.TensorSpec([batch])}
 
 
 @functools.cache
 def elements_of(is_torchgpipe: bool) -> list[Element]:
-    """The layers of (18, 208) at 224 pixels, wired."""
-    return wire(imagenet(18, 208, is_torchgpipe=True) if is_torchgpipe else imagenet(18, 208), image_spec(224))
+    """Returns the layers of (18, 208) at 224 pixels, wired."""
+    return wire(imagenet(18, 208, is_torchgpipe=True) if is_torchgpipe else imagenet(18, 208),
+                image_spec(224))
 
 
 # Counts.
@@ -71,7 +77,7 @@ def test_the_option_builds_the_model_of_torchgpipe(num_layers, num_filters):
 
 
 def test_twice_the_layers_are_built_and_counted_with_twice_the_work():
-    """So that the 1.8 billion parameters take seconds, as lingpipe.tools.show_partition shows."""
+    """Building the 1.8 billion parameters takes seconds, as lingpipe.tools.show_partition shows."""
     def work(num_layers: int) -> int:
         return num_calls(lambda: imagenet.__wrapped__(num_layers, 512).num_weights)
     work(9)   # types of fields are resolved at first use
@@ -83,15 +89,19 @@ def test_amoebanet_b_of_the_paper_has_557_million_parameters():
 
 
 def test_amoebanet_c_of_the_paper_has_155_3_million_parameters():
-    """155,277,171 is what the formula of the reference build gives, and no network has that.
+    """155,277,171 is what the formula of the reference build gives, but no network has that count.
 
-    Its first stem cell has 228 / 4 = 57 filters and puts out state 0, halved by a factorized reduction of 57 channels: two convolutions
-    of 57 / 2 filters each, so one has 28 and the other 29. The formula has 28 and 28 for them, but 57 for their BatchNorm and for all
-    that reads them: one filter of 57 weights is missing. The reference code refuses an odd number ('Need even number of filters').
+    The first stem cell has 228 / 4 = 57 filters. Its output of state 0 is halved by a factorized
+    reduction of 57 channels: two convolutions of 57 / 2 filters each, so one has 28 and the other
+    29. The formula counts 28 and 28 for them, but 57 for their BatchNorm and for all that reads
+    them: one filter of 57 weights is missing. The reference code refuses an odd number ('Need even
+    number of filters').
     """
     network = imagenet(18, 228, architecture='C', num_classes=1001)
-    odd = [layer for layer in network.layers() if isinstance(layer, FactorizedReduction) and layer.params.dim % 2]
-    assert [(layer.path, layer.params.input_dim) for layer in odd] == [('amoebanet/stem_cell_0/reduced_s0', 57)]
+    odd = [layer for layer in network.layers() if isinstance(layer, FactorizedReduction)
+           and layer.params.dim % 2]
+    assert [(layer.path, layer.params.input_dim) for layer in odd] == [
+        ('amoebanet/stem_cell_0/reduced_s0', 57)]
     assert network.num_weights == 155_277_171 + 57
 
 
@@ -101,10 +111,13 @@ def test_a_class_more_is_a_row_and_a_bias_more(num_classes, num_parameters):
 
 
 def test_the_variables_are_those_that_were_counted():
-    task = classifier(tiny(), Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.1))).instantiate()
-    program = Program(task.network, image_spec(8, 8, 1), PipelineParams(num_micro_batches=2), task.learner)
+    task = classifier(tiny(), Learner.Params(
+        learning_rate=learning_rates.Constant.Params(rate=0.1))).instantiate()
+    program = Program(task.network, image_spec(8, 8, 1), PipelineParams(num_micro_batches=2),
+                      task.learner)
     trained = [variable for path, variable in program.weights.items() if '/moving_' not in path]
-    assert sum(int(np.prod(v.shape)) for v in trained) == task.network.num_weights == sum(e.cost.num_weights for e in program.plan.elements)
+    assert sum(int(np.prod(v.shape)) for v in trained) == task.network.num_weights == sum(
+        e.cost.num_weights for e in program.plan.elements)
 
 
 def test_the_auxiliary_head_adds_0_8_million_parameters():
@@ -117,7 +130,8 @@ def test_the_auxiliary_head_adds_0_8_million_parameters():
 @pytest.mark.parametrize('is_torchgpipe', [False, True])
 def test_cells_of_224_pixels_have_the_sizes_of_the_paper(is_torchgpipe):
     elements = elements_of(is_torchgpipe)
-    sizes = {name: tuple(value.spec.shape[1:]) for e in elements for name, value in e.writes.items() if '.' not in name}
+    sizes = {name: tuple(value.spec.shape[1:]) for e in elements for name, value in e.writes.items()
+             if '.' not in name}
     side = 112 if is_torchgpipe else 111
     assert sizes['stem'] == (side, side, 52 if is_torchgpipe else 32)
     assert sizes['stem_cell_1'] == (28, 28, 3 * (208 if is_torchgpipe else 104))
@@ -130,7 +144,8 @@ def test_cells_of_224_pixels_have_the_sizes_of_the_paper(is_torchgpipe):
 @pytest.mark.parametrize('architecture', sorted(ARCHITECTURES))
 @pytest.mark.parametrize('size', [8, 9])
 def test_fprop_gives_what_cost_says(architecture, size):
-    network = tiny(architecture=architecture, num_filters=8, dropout_rate=0.5, drop_path_keep=0.5).instantiate('model')
+    network = tiny(architecture=architecture, num_filters=8, dropout_rate=0.5,
+                   drop_path_keep=0.5).instantiate('model')
     image = tf.random.stateless_normal([3, size, size, 1], [0, 0])
     cost = network.cost(image=tf.TensorSpec(image.shape))
     for training in (False, True):
@@ -153,27 +168,34 @@ def test_the_auxiliary_loss_is_in_the_cell_of_the_auxiliary_head():
 
 def test_a_network_without_auxiliary_head_has_one_loss():
     task = classifier(tiny(), FIXED_RATE).instantiate()
-    assert [layer.path for layer in task.network.layers() if isinstance(layer, CrossEntropyLoss)] == ['model/loss']
+    assert [layer.path for layer in task.network.layers()
+            if isinstance(layer, CrossEntropyLoss)] == ['model/loss']
 
 
 @pytest.mark.slow
 def test_losses_and_metrics_of_training_and_evaluation():
-    """The objective is the smoothed loss plus 0.4 times the auxiliary one; an evaluation has no auxiliary loss."""
+    """The objective is the smoothed loss plus 0.4 times the auxiliary loss, which an evaluation
+    leaves out.
+    """
     task = classifier(tiny(auxiliary_image_size=16), FIXED_RATE, has_top5=True).instantiate()
     spec = image_spec(16, 8, 1)
-    program = Program(task.network, spec, PipelineParams(num_cells=2, num_micro_batches=2), task.learner)
+    program = Program(task.network, spec, PipelineParams(num_cells=2, num_micro_batches=2),
+                      task.learner)
     rng = np.random.default_rng(0)
-    batch = {'image': tf.constant(rng.normal(size=[8, 16, 16, 1]), tf.float32), 'label': tf.constant(rng.integers(10, size=[8]), tf.int32),
-             'weight': tf.ones([8])}
+    batch = {'image': tf.constant(rng.normal(size=[8, 16, 16, 1]), tf.float32),
+             'label': tf.constant(rng.integers(10, size=[8]), tf.int32), 'weight': tf.ones([8])}
     sums, outputs = program.evaluator(spec, fetch=['x', 'auxiliary_logits']).step(batch)
     smoothed = np.full([8, 10], 0.01) + 0.9 * np.eye(10)[batch['label']]
     expected = -np.sum(smoothed * tf.nn.log_softmax(outputs['x']).numpy())
     np.testing.assert_allclose(sums['loss'][0], expected, rtol=TOLERANCE)
-    assert {name: float(weight) for name, (_, weight) in sums.items()} == {'loss': 8, 'accuracy': 8, 'top5': 8}
-    in_top5 = np.any(np.argsort(-outputs['x'].numpy(), -1)[:, :5] == batch['label'].numpy()[:, np.newaxis], -1)
+    assert {name: float(weight) for name, (_, weight) in sums.items()} == {
+        'loss': 8, 'accuracy': 8, 'top5': 8}
+    in_top5 = np.any(np.argsort(-outputs['x'].numpy(), -1)[:, :5]
+                     == batch['label'].numpy()[:, np.newaxis], -1)
     assert float(sums['top5'][0]) == np.sum(in_top5)
     found = program.train_step(batch, 0)
-    main, auxiliary = found['loss/model/loss/loss'], found['loss/model/amoebanet/auxiliary_loss/loss']
+    main, auxiliary = (found['loss/model/loss/loss'],
+                       found['loss/model/amoebanet/auxiliary_loss/loss'])
     np.testing.assert_allclose(found['loss'], main + auxiliary, rtol=TOLERANCE)
     assert auxiliary > 0.4 * 0.5 * np.log(10)
 
@@ -186,31 +208,38 @@ def test_losses_and_metrics_of_training_and_evaluation():
     ('v2', 0, (0.3 / 5, 0.3), {'DropPath'}),
     ('v3', 9, (0.3 / 5, 0.3), {'RampedDropPath'})])
 def test_drop_path_schedules_are_those_of_the_reference(schedule, steps, first_and_last, kinds):
-    """Five cells, reduction cells included: v2 and v3 have 1/5 of the loss in the first, all of it in the last."""
-    network = tiny(drop_path_keep=0.7, drop_path_schedule=schedule, drop_path_steps=steps).instantiate('model')
+    """With five blocks, reductions included, v2 and v3 use 1/5 of the rate in the first block and
+    all of it in the last.
+    """
+    network = tiny(drop_path_keep=0.7, drop_path_schedule=schedule,
+                   drop_path_steps=steps).instantiate('model')
     found = [layer for layer in network.layers() if layer.path.endswith('/drop_path')]
     np.testing.assert_allclose((found[0].params.rate, found[-1].params.rate), first_and_last)
     assert {type(layer).__name__ for layer in found} == kinds
-    assert {layer.params.ramp_steps for layer in found if 'Ramped' in type(layer).__name__} == ({steps} if steps else set())
+    assert {layer.params.ramp_steps for layer in found if 'Ramped' in type(layer).__name__} == (
+        {steps} if steps else set())
 
 
 def test_v1_keeps_all_at_first_and_drops_at_last():
     drop_path = RampedDropPath.Params(rate=0.5, ramp_steps=10).instantiate('drop_path')
     x = tf.ones([4000, 1])
-    kept = [float(np.mean(drop_path.fprop(drop_path.theta({}), Context(True, step=step), x) != 0)) for step in (0, 5, 10, 20)]
+    kept = [float(np.mean(drop_path.fprop(drop_path.theta({}), Context(True, step=step), x) != 0))
+            for step in (0, 5, 10, 20)]
     np.testing.assert_allclose(kept, [1, 0.75, 0.5, 0.5], atol=0.03)  # four standard deviations
 
 
 def test_pixels_of_a_factorized_reduction_are_all_used():
     network = tiny().instantiate('model')
-    reduction = next(layer for layer in network.layers() if type(layer).__name__ == 'FactorizedReduction')
+    reduction = next(layer for layer in network.layers()
+                     if type(layer).__name__ == 'FactorizedReduction')
     x = tf.Variable(tf.random.stateless_uniform([1, 4, 4, reduction.params.input_dim], [0, 1]))
     theta = reduction.initial_theta()
     with tf.GradientTape() as tape:
         y = reduction.fprop(theta, Context(), x)
     assert y.shape == (1, 2, 2, reduction.params.dim)
     used = np.any(tape.gradient(y, x).numpy() != 0, axis=(0, 3))
-    np.testing.assert_array_equal(used, [[i % 2 == j % 2 for j in range(4)] for i in range(4)])  # even pixels, and those one further
+    # Used are the even pixels, and those one further in both directions.
+    np.testing.assert_array_equal(used, [[i % 2 == j % 2 for j in range(4)] for i in range(4)])
 
 
 # What is read, and no more.
@@ -222,12 +251,14 @@ def test_a_cell_reads_the_two_cells_before_it_and_nothing_older():
     for e in elements:
         for value in e.reads.values():
             if value.maker != BATCH:
-                assert order.index(cell_of[e.index]) - order.index(cell_of[value.maker]) <= 2, f'{e.layer.path} reads {value}'
+                assert (order.index(cell_of[e.index]) - order.index(cell_of[value.maker])
+                        <= 2), f'{e.layer.path} reads {value}'
 
 
 def test_every_value_is_written_once_and_read():
     elements = elements_of(False)
-    names = [name for e in elements for name in e.writes if name != 'x' and not name.endswith(('.left', '.right'))]
+    names = [name for e in elements for name in e.writes if name != 'x'
+             and not name.endswith(('.left', '.right'))]
     assert len(names) == len(set(names))
     assert [v for e in elements[:-1] for v in e.writes.values() if not v.readers] == []
 
@@ -236,14 +267,15 @@ def test_every_value_is_written_once_and_read():
 
 @functools.cache
 def task_of_table_2(granularity: str) -> Any:
-    """AmoebaNet-D (18, 256)."""
-    network = AmoebaNet.Params(name='amoebanet', num_layers=18, num_filters=256, num_classes=1000, granularity=granularity)
+    """Returns the task of AmoebaNet-D (18, 256)."""
+    network = AmoebaNet.Params(name='amoebanet', num_layers=18, num_filters=256, num_classes=1000,
+                               granularity=granularity)
     return classifier(network, imagenet_learner(batch_size=128)).instantiate()
 
 
 @functools.cache
 def plan_of_table_2(granularity: str, num_cells: int) -> Plan:
-    """At 224 pixels, micro-batches of 4."""
+    """Returns the plan for 224 pixels and micro-batches of 4."""
     pipeline = PipelineParams(num_cells=num_cells, num_micro_batches=32)
     return make_plan(task_of_table_2(granularity).network, image_spec(224, 128), pipeline,
                               [f'device {k}' for k in range(num_cells)])
@@ -259,46 +291,55 @@ def test_the_model_of_table_2_is_cut_into_balanced_cells(granularity, num_cells,
 
 @pytest.mark.parametrize('num_cells', [2, 4, 8])
 def test_a_finer_cut_is_never_slower(num_cells):
-    slowest = [max(plan.forecast.step_costs) for plan in (plan_of_table_2(g, num_cells) for g in GRANULARITIES)]
+    slowest = [max(plan.forecast.step_costs)
+               for plan in (plan_of_table_2(g, num_cells) for g in GRANULARITIES)]
     assert slowest == sorted(slowest, reverse=True)
 
 
 @pytest.mark.parametrize('granularity, inside', [('cell', 2), ('combination', 3)])
 def test_a_coarse_cut_leaves_cells_or_combinations_whole(granularity, inside):
     for cell in plan_of_table_2(granularity, 8).cells[1:]:
-        first, before = cell.elements[0], plan_of_table_2(granularity, 8).elements[cell.elements[0].index - 1]
+        first, before = (cell.elements[0],
+                         plan_of_table_2(granularity, 8).elements[cell.elements[0].index - 1])
         assert first.layer.path.split('/')[:inside + 1] != before.layer.path.split('/')[:inside + 1]
 
 
 def test_granularity_changes_no_key_of_a_checkpoint():
-    programs = [Program(classifier(tiny(granularity=g), FIXED_RATE).instantiate().network, image_spec(8, 8, 1),
-                        PipelineParams(num_micro_batches=2), FIXED_RATE.instantiate()) for g in ('cell', 'layer')]
+    programs = [Program(classifier(tiny(granularity=g), FIXED_RATE).instantiate().network,
+                        image_spec(8, 8, 1), PipelineParams(num_micro_batches=2),
+                        FIXED_RATE.instantiate()) for g in ('cell', 'layer')]
     assert list(programs[0].variables()) == list(programs[1].variables())
 
 
 def trained_task(granularity: str = 'layer') -> Any:
-    """What `train` trains."""
+    """Returns the task that `train` trains."""
     learner = Learner.Params(optimizer=optimizers.RMSProp.Params(momentum=0.9, epsilon=1e-3),
-                             learning_rate=learning_rates.Constant.Params(rate=0.01), l2=4e-5, clip_norm=1.)
-    network = tiny(drop_path_keep=0.7, drop_path_schedule='v1', drop_path_steps=2, dropout_rate=0.2, granularity=granularity)
+                             learning_rate=learning_rates.Constant.Params(rate=0.01), l2=4e-5,
+                             clip_norm=1.)
+    network = tiny(drop_path_keep=0.7, drop_path_schedule='v1', drop_path_steps=2, dropout_rate=0.2,
+                   granularity=granularity)
     return classifier(network, learner).instantiate()
 
 
 @functools.cache
-def train(num_cells: int, layers_per_cell: tuple[int, ...] = (), granularity: str = 'layer') -> dict[str, np.ndarray]:
-    """The weights after two steps."""
+def train(num_cells: int, layers_per_cell: tuple[int, ...] = (),
+          granularity: str = 'layer') -> dict[str, np.ndarray]:
+    """Returns the weights after two steps."""
     task = trained_task(granularity)
-    pipeline = PipelineParams(num_cells=num_cells, num_micro_batches=2, layers_per_cell=layers_per_cell)
+    pipeline = PipelineParams(num_cells=num_cells, num_micro_batches=2,
+                              layers_per_cell=layers_per_cell)
     program = Program(task.network, image_spec(8, 8, 1), pipeline, task.learner)
     rng = np.random.default_rng(0)
     for step in range(2):
         program.train_step({'image': tf.constant(rng.normal(size=[8, 8, 8, 1]), tf.float32),
-                            'label': tf.constant(rng.integers(10, size=[8]), tf.int32), 'weight': tf.ones([8])}, step)
+                            'label': tf.constant(rng.integers(10, size=[8]), tf.int32),
+                            'weight': tf.ones([8])}, step)
     return {path: variable.numpy() for path, variable in program.weights.items()}
 
 
 def test_cuts_inside_operations_change_no_bit():
-    """One between 1x7 and 7x1 of a bottleneck, and one between an operation and its sum."""
+    """One cut is between 1x7 and 7x1 of a bottleneck, the other between an operation and its sum.
+    """
     paths = [layer.path for layer in trained_task().network.elements()]
     first, second = sorted(paths.index(f'model/amoebanet/{first}') for first in (
         'cell_1/combination_2/right/layer_2', 'reduction_cell_1/combination_3/sum'))
@@ -326,12 +367,17 @@ def test_an_unknown_operation_is_named():
 @pytest.mark.parametrize('values, message', [
     ({'num_layers': 2}, 'num_layers=2 is below 3; use 3 to 10000'),
     ({'architecture': 'E'}, "architecture='E' is not one of .* use one of A, B, C, D"),
-    ({'granularity': 'operation'}, "granularity='operation' is not one of .*cell.*combination.*layer"),
+    ({'granularity': 'operation'},
+     "granularity='operation' is not one of .*cell.*combination.*layer"),
     ({'drop_path_keep': 0.}, 'drop_path_keep=0.0 is not above 0; use more than 0 and 1 or less'),
-    ({'drop_path_schedule': 'v1'}, "drop_path_schedule='v1' with drop_path_steps=0; v1 and v3 need the number of updates"),
-    ({'drop_path_schedule': 'v2', 'drop_path_steps': 9}, "drop_path_schedule='v2' with drop_path_steps=9; .* constant and v2 have none"),
-    ({'auxiliary_image_size': 64}, 'auxiliary_image_size=64 leaves 4x4 pixels to the auxiliary head, .* 5x5; use images of 67 pixels'),
-    ({'auxiliary_image_size': 8, 'stem': 'small'}, 'leaves 4x4 pixels .* use images of 9 pixels or more'),
+    ({'drop_path_schedule': 'v1'},
+     "drop_path_schedule='v1' with drop_path_steps=0; v1 and v3 need the number of updates"),
+    ({'drop_path_schedule': 'v2', 'drop_path_steps': 9},
+     "drop_path_schedule='v2' with drop_path_steps=9; .* constant and v2 have none"),
+    ({'auxiliary_image_size': 64}, 'auxiliary_image_size=64 leaves 4x4 pixels to the auxiliary '
+                                   'head, .* 5x5; use images of 67 pixels'),
+    ({'auxiliary_image_size': 8, 'stem': 'small'},
+     'leaves 4x4 pixels .* use images of 9 pixels or more'),
     ({'layers': (Norm.of(Norm(), 3),)}, 'layers is made from the other fields; leave it empty')])
 def test_what_cannot_be_built_is_explained(values, message):
     with pytest.raises(ValueError, match=message):
@@ -341,18 +387,21 @@ def test_what_cannot_be_built_is_explained(values, message):
 STRIDED = {'stem': 'small', 'stem_strides': 2}
 
 
-@pytest.mark.parametrize('values, too_small', [({}, 18), ({'is_torchgpipe': True}, 16), ({'stem': 'small'}, 2),
-                                                (STRIDED, 4)])
+@pytest.mark.parametrize('values, too_small', [
+    ({}, 18), ({'is_torchgpipe': True}, 16), ({'stem': 'small'}, 2), (STRIDED, 4)])
 def test_images_too_small_for_the_strides_are_refused(values, too_small):
     network = imagenet(3, 16, **values)
     network.cost(image=tf.TensorSpec([1, too_small + 1, too_small + 1, 3]))
-    message = rf"amoebanet/stem: the images are \(1, {too_small}, {too_small}, 3\), but .* h and w of {too_small + 1} or more; use larger"
+    message = (rf"amoebanet/stem: the images are \(1, {too_small}, {too_small}, 3\), but .* h and "
+               rf"w of {too_small + 1} or more; use larger")
     with pytest.raises(ValueError, match=message):
         network.cost(image=tf.TensorSpec([1, too_small, too_small, 3]))
     with pytest.raises(ValueError, match=message):
-        network.fprop(network.initial_theta(), Context(), image=tf.zeros([1, too_small, too_small, 3]))
+        network.fprop(network.initial_theta(), Context(),
+                      image=tf.zeros([1, too_small, too_small, 3]))
 
 
 def test_images_of_another_size_than_the_auxiliary_head_are_refused():
-    with pytest.raises(ValueError, match='amoebanet/auxiliary_head: x is .* is built for 14x14 pixels; set auxiliary_image_size'):
+    with pytest.raises(ValueError, match='amoebanet/auxiliary_head: x is .* is built for 14x14 '
+                                         'pixels; set auxiliary_image_size'):
         imagenet(3, 16, auxiliary_image_size=224).cost(image=tf.TensorSpec([1, 128, 128, 3]))

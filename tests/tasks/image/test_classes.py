@@ -15,8 +15,9 @@ def digits(num_classes: int):
 
 
 def test_an_input_of_more_classes_than_the_network_has_is_refused():
-    with pytest.raises(ValueError, match=r'DigitsInput has 10 classes, and model/dense/logits has 9 outputs; set num_classes of the '
-                                         r'network to 10, or choose fewer by subset\.classes of the input\.'):
+    with pytest.raises(ValueError, match=r'DigitsInput has 10 classes, and model/dense/logits has '
+                                         r'9 outputs; set num_classes of the network to 10, or '
+                                         r'choose fewer by subset\.classes of the input\.'):
         digits(9).instantiate().make_program()
 
 
@@ -24,12 +25,15 @@ def test_a_checkpoint_of_other_classes_names_the_layer_and_transfer_leaves_it_ou
     ours, theirs = (digits(n).instantiate().make_program().variables() for n in (11, 10))
     saved = Checkpointer(str(tmp_path))
     saved.save(1, theirs)
-    with pytest.raises(ValueError, match=r'does not fit: weights/model/dense/logits/b is float32\[10\] in it and float32\[11\] here'):
+    with pytest.raises(ValueError, match=r'does not fit: weights/model/dense/logits/b is '
+                                         r'float32\[10\] in it and float32\[11\] here'):
         saved.restore(ours)
     for variable in theirs.values():
         variable.assign(variable + 1)
     saved.save(2, theirs)
-    report = initialize(ours, str(tmp_path), initialized_but_last('model/dense/logits')[::2])   # no BatchNorm, so no rule for its averages
+    # The network has no BatchNorm, so the rule for its averages is left out.
+    report = initialize(ours, str(tmp_path), initialized_but_last('model/dense/logits')[::2])
     assert report.not_taken['weights/model/dense/logits/b'] == 'by a rule'
     assert report.taken['weights/model/dense/hidden_1/w'] == 'weights/model/dense/hidden_1/w'
-    assert (ours['weights/model/dense/hidden_1/w'].numpy() == theirs['weights/model/dense/hidden_1/w'].numpy()).all()
+    assert (ours['weights/model/dense/hidden_1/w'].numpy()
+            == theirs['weights/model/dense/hidden_1/w'].numpy()).all()

@@ -1,4 +1,6 @@
-"""The picture's promises: the surest mistakes and nothing else, little memory, and the same count as the accuracy."""
+"""The picture shows the surest mistakes and nothing else, needs little memory, and counts as the
+accuracy does.
+"""
 from __future__ import annotations
 
 import io
@@ -14,15 +16,18 @@ from lingpipe.training.loop import LoopOptions, TrainLoop
 
 
 def batch_of(labels, weight=None, size=4):
-    """Images [B, size, size, 3] whose first pixel says their number, with labels and weights [B]."""
+    """Returns images [B, size, size, 3], whose first pixel is their number, with labels and
+    weights [B].
+    """
     image = np.zeros([len(labels), size, size, 3], np.float32)
     image[:, 0, 0, 0] = 1 + np.arange(len(labels))
     return {'image': image, 'label': np.array(labels, np.int32),
-            'weight': np.ones(len(labels), np.float32) if weight is None else np.array(weight, np.float32)}
+            'weight': np.ones(len(labels), np.float32) if weight is None
+            else np.array(weight, np.float32)}
 
 
 def logits_of(*probabilities):
-    """[B, V] whose softmax are the given rows."""
+    """Returns logits [B, V] whose softmax gives the rows."""
     return {'x': tf.math.log(tf.constant(probabilities))}
 
 
@@ -34,7 +39,8 @@ def test_the_surest_mistake_comes_first_and_what_is_right_not_at_all():
     made = make()
     made.see(batch_of([0, 1, 2]), logits_of([.1, .6, .3], [.2, .7, .1], [.9, .1, .0]))
     made.see(batch_of([1]), logits_of([.8, .1, .1]))
-    assert made.rows() == [('2', '0', pytest.approx(.9)), ('1', '0', pytest.approx(.8)), ('0', '1', pytest.approx(.6))]
+    assert made.rows() == [('2', '0', pytest.approx(.9)), ('1', '0', pytest.approx(.8)),
+                           ('0', '1', pytest.approx(.6))]
     assert made.text() == '3 of 4 images are misclassified'
 
 
@@ -56,7 +62,8 @@ def test_of_many_only_the_surest_are_kept():
     sure = rng.uniform(0.5, 1, [10, 20])
     for row in sure:
         made.see(batch_of([1] * 20), logits_of(*[[p, 1 - p] for p in row]))
-    assert [p for *_, p in made.rows()] == pytest.approx(sorted(sure.flat, reverse=True)[:NUM_SHOWN])
+    assert [p for *_, p in made.rows()] == pytest.approx(
+        sorted(sure.flat, reverse=True)[:NUM_SHOWN])
     assert made.text() == '200 of 200 images are misclassified'
 
 
@@ -76,7 +83,8 @@ def test_a_long_name_is_cut(row, text):
 
 @pytest.mark.parametrize('low, high', [(0, 1), (-1, 1), (-2.1, 2.6), (0, 255)])
 def test_an_image_is_seen_whatever_its_range(low, high):
-    image = np.array([[[low], [(low + high) / 2]], [[high], [np.nan if low < 0 else low]]], np.float32)   # [2, 2, 1]
+    image = np.array([[[low], [(low + high) / 2]],
+                      [[high], [np.nan if low < 0 else low]]], np.float32)   # [2, 2, 1]
     found = picture(image)
     assert found.shape == (2, 2, 3) and found.dtype == np.uint8
     assert found[0, 0, 0] == 0 and found[1, 0, 0] == 255 and found[0, 1, 0] in (127, 128)
@@ -108,6 +116,8 @@ def test_a_training_leaves_the_picture_in_its_logdir_and_in_tensorboard(tmp_path
     assert path.read_bytes().startswith(b'\x89PNG')
     events = EventAccumulator(str(tmp_path / 'tensorboard' / 'eval_test')).Reload()
     width, height, png = events.Tensors('misclassified')[0].tensor_proto.string_val
-    assert tf.io.decode_png(png).shape[:2] == (int(height), int(width)) == tf.io.decode_png(path.read_bytes()).shape[:2]
+    assert (tf.io.decode_png(png).shape[:2] == (int(height), int(width))
+            == tf.io.decode_png(path.read_bytes()).shape[:2])
     events = EventAccumulator(str(tmp_path / 'tensorboard' / 'train')).Reload()
-    assert len(events.Tensors('image')[0].tensor_proto.string_val) == 2 + 8   # width, height, images
+    # Width and height come before the images.
+    assert len(events.Tensors('image')[0].tensor_proto.string_val) == 2 + 8

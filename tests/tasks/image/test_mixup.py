@@ -1,4 +1,4 @@
-"""The promises of Mixup: images, labels and shares belong together, and evaluation mixes nothing."""
+"""Mixup keeps images, labels and shares together, and mixes nothing in evaluation."""
 from __future__ import annotations
 
 import re
@@ -20,20 +20,22 @@ WEIGHT = (np.arange(NUM) % 10 != 3).astype(np.float32)
 
 def mixed(training: bool = True, step: int = 0, alpha: float = 0.4) -> dict[str, np.ndarray]:
     layer = Mixup.Params(alpha=alpha).instantiate('model/mixup')
-    found = layer.fprop(NestedMap(), Context(training, 0, step), *map(tf.constant, (IMAGES, LABELS, WEIGHT)))
+    found = layer.fprop(NestedMap(), Context(training, 0, step),
+                        *map(tf.constant, (IMAGES, LABELS, WEIGHT)))
     return {name: value.numpy() for name, value in found.items()}
 
 
 def test_every_image_is_mixed_with_the_one_whose_label_it_is_given():
     found = mixed()
     share = found['share'][:, np.newaxis, np.newaxis, np.newaxis]
-    np.testing.assert_allclose(found['image'], share * IMAGES + (1 - share) * IMAGES[found['other_label']], atol=1e-6)
+    np.testing.assert_allclose(
+        found['image'], share * IMAGES + (1 - share) * IMAGES[found['other_label']], atol=1e-6)
     assert not np.any(found['other_label'] == LABELS)
 
 
 @pytest.mark.parametrize('alpha', [0.2, 1.])
 def test_shares_have_the_distribution_of_the_paper(alpha):
-    """Beta(alpha, alpha): mean 1/2, variance 1 / (4 (2 alpha + 1))."""
+    """Beta(alpha, alpha) has the mean 1/2 and the variance 1 / (4 (2 alpha + 1))."""
     found = mixed(alpha=alpha)
     share = found['share'][WEIGHT[found['other_label']] != 0]
     assert share.min() >= 0 and share.max() <= 1
@@ -53,19 +55,23 @@ def test_shares_differ_by_step_and_repeat_in_recomputation():
 
 def test_evaluation_mixes_nothing():
     found = mixed(training=False)
-    assert np.array_equal(found['image'], IMAGES) and np.array_equal(found['other_label'], LABELS) and np.all(found['share'] == 1)
+    assert (np.array_equal(found['image'], IMAGES) and np.array_equal(found['other_label'], LABELS)
+            and np.all(found['share'] == 1))
 
 
 def test_no_op_is_stateful():
     layer = Mixup.Params().instantiate()
-    traced = tf.function(lambda *values: layer.fprop(NestedMap(), Context(True), *values), autograph=False)
+    traced = tf.function(lambda *values: layer.fprop(NestedMap(), Context(True), *values),
+                         autograph=False)
     graph = traced.get_concrete_function(IMAGES, LABELS, WEIGHT).graph
     assert [kind for op in graph.get_operations() for kind in pricing.stateful_types(op)] == []
 
 
 @pytest.mark.parametrize(('images', 'sentence'), [
-    (np.zeros([2, 4, 4, 3], np.uint8), 'image is uint8, and only floats can be mixed; put Normalize before it'),
-    (np.zeros([1, 4, 4, 3], np.float32), 'a micro-batch has one example, which has none to be mixed with; use fewer micro-batches')])
+    (np.zeros([2, 4, 4, 3], np.uint8),
+     'image is uint8, and only floats can be mixed; put Normalize before it'),
+    (np.zeros([1, 4, 4, 3], np.float32),
+     'a micro-batch has one example, which has none to be mixed with; use fewer micro-batches')])
 def test_what_cannot_be_mixed_is_refused(images, sentence):
     values = tf.constant(images), tf.zeros([len(images)], tf.int32), tf.ones([len(images)])
     with pytest.raises(ValueError, match=re.escape(f'model/mixup: {sentence}')):

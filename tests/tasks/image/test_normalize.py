@@ -1,4 +1,6 @@
-"""The promises of Normalize: numbers, cost, and a batch's value replaced in a pipeline without changing a bit."""
+"""Normalize computes the right numbers and cost, and can replace a value of the batch in any
+number of cells without changing a bit.
+"""
 from __future__ import annotations
 
 import re
@@ -30,15 +32,19 @@ def test_bytes_become_standard_deviations_from_the_mean():
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
 def test_the_cost_is_that_of_the_graph(dtype):
-    layer, x = Normalize.Params(mean=(0.5,), std=(0.25,), dtype=dtype).instantiate(), tf.TensorSpec([2, 6, 6, 1], tf.uint8)
+    layer, x = (Normalize.Params(mean=(0.5,), std=(0.25,), dtype=dtype).instantiate(),
+                tf.TensorSpec([2, 6, 6, 1], tf.uint8))
     cost, traced = layer.cost(x), pricing.traced_cost(layer, x)
     assert (cost.flops, cost.num_weights) == (traced.flops, 0)
-    assert static_shapes.as_spec(cost.outputs) == static_shapes.as_spec(traced.outputs) == tf.TensorSpec([2, 6, 6, 1], dtype)
+    assert (static_shapes.as_spec(cost.outputs) == static_shapes.as_spec(traced.outputs)
+            == tf.TensorSpec([2, 6, 6, 1], dtype))
 
 
 def test_channels_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match=re.escape('mean has 3 numbers, and x is (2, 6, 6, 1); give one for each of its 1 channels')):
-        Normalize.Params().instantiate('model/normalize').cost(tf.TensorSpec([2, 6, 6, 1], tf.uint8))
+    with pytest.raises(ValueError, match=re.escape(
+            'mean has 3 numbers, and x is (2, 6, 6, 1); give one for each of its 1 channels')):
+        Normalize.Params().instantiate('model/normalize').cost(
+            tf.TensorSpec([2, 6, 6, 1], tf.uint8))
     with pytest.raises(ValueError, match=re.escape('std[0]=0.0 is not above 0; use more than 0')):
         Normalize.Params(std=(0.,)).instantiate()
 
@@ -48,19 +54,27 @@ def test_a_network_that_begins_with_bytes_is_the_same_in_any_number_of_cells(is_
     network = Sequential.Params(name='network', layers=(
         Normalize.Params(name='normalize'), *([Mixup.Params(name='mixup')] if is_mixed else []),
         Flatten.Params(name='flatten', reads={'x': 'image'}),
-        Dense.Params(name='hidden', input_dim=108, units=16, activation='relu'), Dense.Params(name='logits', input_dim=16, units=5)))
-    task = classifier(network, Learner.Params(optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=0.1)))
+        Dense.Params(name='hidden', input_dim=108, units=16, activation='relu'),
+        Dense.Params(name='logits', input_dim=16, units=5)))
+    task = classifier(network, Learner.Params(
+        optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=0.1)))
     if is_mixed:
         task['model.layers[1].reads'] = {'labels': 'label', **MIXUP_READS}
-    batch = {'image': tf.constant(IMAGES), 'label': tf.constant(np.arange(8) % 5, tf.int32), 'weight': tf.ones([8])}
+    batch = {'image': tf.constant(IMAGES), 'label': tf.constant(np.arange(8) % 5, tf.int32),
+             'weight': tf.ones([8])}
     spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
+
     losses, weights = [], []
     for num_cells in 1, 2, 3:
         made = task.instantiate()
-        program = Program(made.network, spec, PipelineParams(num_cells=num_cells, num_micro_batches=2), made.learner, 0)
+        program = Program(made.network, spec,
+                          PipelineParams(num_cells=num_cells, num_micro_batches=2), made.learner, 0)
         losses.append([float(program.train_step(batch, step)['loss']) for step in range(3)])
-        weights.append({name: value.numpy() for name, value in program.variables().items() if hasattr(value, 'numpy')})
+        weights.append({name: value.numpy() for name, value in program.variables().items()
+                        if hasattr(value, 'numpy')})
+
     assert losses[0] == losses[1] == losses[2] and losses[0][2] < losses[0][0]
     assert weights[0]
     for name, value in weights[0].items():
-        assert np.array_equal(value, weights[1][name]) and np.array_equal(value, weights[2][name]), name
+        assert (np.array_equal(value, weights[1][name])
+                and np.array_equal(value, weights[2][name])), name

@@ -1,4 +1,6 @@
-"""The promises of inputs of image files, in folders and of tensorflow-datasets: exact positions, and what broken files do."""
+"""Inputs of image files, from folders and from tensorflow-datasets, resume at exact positions and
+handle broken files as documented.
+"""
 from __future__ import annotations
 
 import logging
@@ -15,15 +17,18 @@ import tensorflow_datasets as tfds
 from lingpipe.tasks.image.inputs import FolderInput, Subset, TFDSImageInput, Transform
 from lingpipe.tasks.image.inputs.encoded import BrokenImages, decoded
 
-AUGMENTED = Transform.Params(size=24, window='random', flip=True, brightness=0.1, contrast=0.3, saturation=0.3, hue=0.1, cutout=6)
+AUGMENTED = Transform.Params(size=24, window='random', flip=True, brightness=0.1, contrast=0.3,
+                             saturation=0.3, hue=0.1, cutout=6)
 NUM_FILES = 20
-CHROMA = 16   # colours have half the resolution, and those at the border of a window lack a neighbour
+# JPEG stores colours at half the resolution, and at the border of a window they lack a neighbour.
+CHROMA = 16
 
 
 def jpeg(seed: int, height: int = 48, width: int = 64) -> bytes:
-    """A photograph, as far as a JPEG file knows: smooth, in colours."""
+    """Returns a JPEG file of smooth colours, as a photograph has."""
     noise = np.random.default_rng(seed).uniform(0, 255, [6, 8, 3])
-    return tf.io.encode_jpeg(tf.cast(tf.image.resize(noise, [height, width]), tf.uint8), quality=95).numpy()
+    return tf.io.encode_jpeg(tf.cast(tf.image.resize(noise, [height, width]), tf.uint8),
+                             quality=95).numpy()
 
 
 @pytest.fixture(scope='module')
@@ -45,7 +50,8 @@ def birds(original, tmp_path) -> Path:
 
 
 def folder(directory: Path, **values: Any) -> FolderInput:
-    return FolderInput.Params(**{'directory': str(directory), 'batch_size': 4, 'transform': AUGMENTED, **values}).instantiate()
+    return FolderInput.Params(**{'directory': str(directory), 'batch_size': 4,
+                                 'transform': AUGMENTED, **values}).instantiate()
 
 
 def one_pass(source: Any) -> dict[str, np.ndarray]:
@@ -53,14 +59,16 @@ def one_pass(source: Any) -> dict[str, np.ndarray]:
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
-EVALUATION: dict[str, Any] = {'shuffle': False, 'num_epochs': 1, 'transform': Transform.Params(size=24, window='centre')}
+EVALUATION: dict[str, Any] = {'shuffle': False, 'num_epochs': 1,
+                              'transform': Transform.Params(size=24, window='centre')}
 
 
 # Folders.
 
 def test_a_batch_is_what_a_classifier_reads(original):
     spec = {name: (tuple(s.shape), s.dtype.name) for name, s in folder(original).spec().items()}
-    assert spec == {'image': ((4, 24, 24, 3), 'uint8'), 'label': ((4,), 'int32'), 'weight': ((4,), 'float32')}
+    assert spec == {'image': ((4, 24, 24, 3), 'uint8'), 'label': ((4,), 'int32'),
+                    'weight': ((4,), 'float32')}
 
 
 def test_images_come_by_class_and_name_and_are_those_of_the_files(original):
@@ -83,7 +91,8 @@ def test_labels_agree_in_all_splits_even_if_a_class_is_in_one_only(original):
 
 def test_a_resume_gives_the_batches_of_an_uninterrupted_run(original):
     def images(position: int, num_batches: int) -> list[np.ndarray]:
-        return [b['image'].numpy() for _, b in zip(range(num_batches), folder(original).batches(position), strict=False)]
+        return [b['image'].numpy() for _, b in zip(
+            range(num_batches), folder(original).batches(position), strict=False)]
 
     whole = images(0, 12)
     assert np.array_equal(images(28, 5), whole[7:])
@@ -105,17 +114,21 @@ def test_grey_files_and_png_become_three_channels_whatever_their_suffix(birds, e
     pixels = tf.fill([30, 50, channels], tf.constant(90, tf.uint8))
     (birds / 'test' / 'crow' / '00.jpg').write_bytes(encode(pixels).numpy())
     found = one_pass(folder(birds, split='test', **EVALUATION))
-    assert np.all(np.abs(found['image'][0].astype(int) - 90) <= 1) and found['weight'].tolist() == [1.] * 4
+    assert (np.all(np.abs(found['image'][0].astype(int) - 90) <= 1)
+            and found['weight'].tolist() == [1.] * 4)
 
 
 def test_a_subset_has_few_examples_of_each_class(original):
-    assert one_pass(folder(original, subset=Subset(examples_per_class=2), **EVALUATION))['label'].tolist() == [0, 0, 1, 1]
+    assert one_pass(folder(original, subset=Subset(examples_per_class=2),
+                           **EVALUATION))['label'].tolist() == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(('where', 'values', 'sentence'), [
     ('nowhere', {}, 'nowhere\' is no folder; name one that holds images as split/class/*.jpg'),
-    ('', {'split': 'validation'}, "has no split 'validation'; it has test, train, and should hold images as split/class/*.jpg"),
-    ('train', {'split': 'owl'}, 'owl holds no image in a folder of a class; put them there as class/*.jpg')])
+    ('', {'split': 'validation'},
+     "has no split 'validation'; it has test, train, and should hold images as split/class/*.jpg"),
+    ('train', {'split': 'owl'},
+     'owl holds no image in a folder of a class; put them there as class/*.jpg')])
 def test_a_folder_of_another_layout_is_refused(original, where, values, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         folder(original / where if where else original, **values).dataset()
@@ -124,7 +137,7 @@ def test_a_folder_of_another_layout_is_refused(original, where, values, sentence
 # Broken files.
 
 def test_a_broken_image_keeps_its_place_with_weight_0_and_is_logged(birds, caplog):
-    """All other examples are those of a pass without it."""
+    """All other examples are the same as in a pass without the broken file."""
     whole = one_pass(folder(birds, **EVALUATION))
     path = birds / 'train' / 'owl' / '03.jpg'
     path.write_bytes(path.read_bytes()[:200])
@@ -135,15 +148,18 @@ def test_a_broken_image_keeps_its_place_with_weight_0_and_is_logged(birds, caplo
     assert np.all(found['image'][11] == 128)
     assert np.array_equal(np.delete(found['image'], 11, 0), np.delete(whole['image'], 11, 0))
     assert (source.broken.num_broken, source.broken.num_read) == (1, 20)
-    assert re.search(rf'1 of \d+ images read are broken and count nothing; this one: {path} \(', caplog.text)
+    assert re.search(rf'1 of \d+ images read are broken and count nothing; this one: {path} \(',
+                     caplog.text)
 
 
-@pytest.mark.parametrize('content', [b'', b'no image at all', b'\xff\xd8\xff', b'\x89PNG\r\n\x1a\n', jpeg(0)[:300],
-                                     tf.io.encode_png(np.zeros([9, 9, 3], np.uint8)).numpy()[:40]],
-                         ids=['empty', 'text', 'jpeg start', 'png start', 'cut jpeg', 'cut png'])
+@pytest.mark.parametrize(
+    'content', [b'', b'no image at all', b'\xff\xd8\xff', b'\x89PNG\r\n\x1a\n', jpeg(0)[:300],
+                tf.io.encode_png(np.zeros([9, 9, 3], np.uint8)).numpy()[:40]],
+    ids=['empty', 'text', 'jpeg start', 'png start', 'cut jpeg', 'cut png'])
 def test_all_kinds_of_broken_images_are_found(birds, content):
     (birds / 'test' / 'owl' / '01.jpg').write_bytes(content)
-    source = folder(birds, split='test', max_broken_share=0.25, **{**EVALUATION, 'transform': AUGMENTED})
+    source = folder(birds, split='test', max_broken_share=0.25,
+                    **{**EVALUATION, 'transform': AUGMENTED})
     assert one_pass(source)['weight'].tolist() == [1., 1., 0., 1.]
 
 
@@ -158,17 +174,20 @@ def test_too_many_broken_images_are_an_error_that_names_them(birds):
     for name in '01.jpg', '03.jpg':
         (birds / 'train' / 'owl' / name).write_bytes(b'x')
     one = r'/owl/0[13].jpg \(it has no header of an image\)'
-    with pytest.raises(ValueError, match=r'^2 of the first \d+ images are broken, more than max_broken_share=0.05 allows; among them '
-                                         rf'.*{one}; .*{one}\. Repair them or leave them out, or raise max_broken_share\.$'):
+    with pytest.raises(ValueError, match=r'^2 of the first \d+ images are broken, more than '
+                                         r'max_broken_share=0.05 allows; among them '
+                                         rf'.*{one}; .*{one}\. Repair them or leave them out, or '
+                                         rf'raise max_broken_share\.$'):
         one_pass(folder(birds, max_broken_share=0.05, **EVALUATION))
 
 
 def test_the_share_is_of_a_thousand_images_at_least():
-    """The first image of a million may be broken."""
+    """A broken first image is no error: it may be the only one of a million."""
     broken = BrokenImages(max_share=0.01)
     for _ in range(10):
         broken.count('a', num_examples=10**6)
-    with pytest.raises(ValueError, match='^11 of the first 11 images are broken, more than .*=0.01 allows; among them a. Repair'):
+    with pytest.raises(ValueError, match='^11 of the first 11 images are broken, more than .*=0.01 '
+                                         'allows; among them a. Repair'):
         broken.count('a', num_examples=10**6)
     patient = BrokenImages(max_share=0.01)
     for i in range(5000):
@@ -178,13 +197,15 @@ def test_the_share_is_of_a_thousand_images_at_least():
 
 # tensorflow-datasets.
 
-@pytest.mark.parametrize(('name', 'num_classes'), [('imagenet2012', 1000), ('cifar10', 10), ('cifar100', 100), ('cars196', 196),
-                                                   ('oxford_iiit_pet', 37), ('food101', 101)])
+@pytest.mark.parametrize(('name', 'num_classes'),
+                         [('imagenet2012', 1000), ('cifar10', 10), ('cifar100', 100),
+                          ('cars196', 196), ('oxford_iiit_pet', 37), ('food101', 101)])
 def test_image_sets_are_read_by_name(name, num_classes):
     with tfds.testing.mock_data(num_examples=6):
         source = TFDSImageInput.Params(name=name, batch_size=2, transform=AUGMENTED).instantiate()
         spec = source.spec()
-        assert (spec['image'], spec['label']) == (tf.TensorSpec([2, 24, 24, 3], tf.uint8), tf.TensorSpec([2], tf.int32))
+        assert (spec['image'], spec['label']) == (tf.TensorSpec([2, 24, 24, 3], tf.uint8),
+                                                  tf.TensorSpec([2], tf.int32))
         whole = [b['image'].numpy() for _, b in zip(range(5), source.batches(), strict=False)]
         resumed = [b['image'].numpy() for _, b in zip(range(2), source.batches(6), strict=False)]
         assert np.array_equal(whole[3:], resumed)
@@ -195,17 +216,23 @@ def test_image_sets_are_read_by_name(name, num_classes):
 def test_another_label_may_be_chosen_and_a_wrong_one_is_refused():
     with tfds.testing.mock_data(num_examples=6):
         def source(label: str) -> Any:
-            return TFDSImageInput.Params(name='cifar100', label=label, batch_size=2, transform=Transform.Params(size=32)).instantiate()
+            return TFDSImageInput.Params(name='cifar100', label=label, batch_size=2,
+                                         transform=Transform.Params(size=32)).instantiate()
 
-        assert max(int(b['label'].numpy().max()) for _, b in zip(range(9), source('coarse_label').batches(), strict=False)) < 20
-        with pytest.raises(ValueError, match="cifar100 has no feature 'fine'; it has coarse_label, id, image, label: name a set of images"):
+        assert max(int(b['label'].numpy().max())
+                   for _, b in zip(range(9), source('coarse_label').batches(), strict=False)) < 20
+        with pytest.raises(ValueError, match="cifar100 has no feature 'fine'; it has coarse_label, "
+                                             "id, image, label: name a set of images"):
             source('fine').dataset()
 
 
 def test_a_broken_record_of_a_set_is_named_by_its_index(monkeypatch):
     with tfds.testing.mock_data(num_examples=6):
-        source = TFDSImageInput.Params(name='food101', batch_size=2, transform=AUGMENTED, max_broken_share=0., shuffle=False).instantiate()
-        records = [source.features.serialize_example({'image': jpeg(i) if i != 3 else jpeg(i)[:300], 'label': i}) for i in range(6)]
+        source = TFDSImageInput.Params(name='food101', batch_size=2, transform=AUGMENTED,
+                                       max_broken_share=0., shuffle=False).instantiate()
+        records = [source.features.serialize_example(
+            {'image': jpeg(i) if i != 3 else jpeg(i)[:300], 'label': i}) for i in range(6)]
         monkeypatch.setattr(source, '_records', tf.constant(records))
-        with pytest.raises(ValueError, match=r'1 of the first \d images are broken, .* them food101 train, example 3 \('):
+        with pytest.raises(ValueError, match=r'1 of the first \d images are broken, .* them '
+                                             r'food101 train, example 3 \('):
             next(source.batches(2))

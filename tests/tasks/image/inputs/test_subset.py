@@ -1,4 +1,4 @@
-"""The promises of Subset: a choice that never changes, and errors that say what there is."""
+"""Subset makes a choice that never changes, and its errors say what the data has."""
 from __future__ import annotations
 
 import re
@@ -24,7 +24,7 @@ def test_chosen_classes_count_from_0_in_their_order():
 
 
 def test_the_choice_of_a_seed_never_changes():
-    """A training that goes on must have the same examples: these literals may not be edited."""
+    """A resumed run must have the same examples, so these literals may not be edited."""
     assert Subset(examples_per_class=2).of(np.arange(12) % 3)[0].tolist() == [0, 2, 6, 7, 8, 10]
 
 
@@ -41,8 +41,10 @@ def test_examples_of_a_class_do_not_depend_on_which_others_are_used():
 
 
 @pytest.mark.parametrize(('subset', 'sentence'), [
-    (Subset(classes=(1, 7)), 'subset.classes=[1, 7] names 7, and the data has the classes 0, 1, 2, 3, 4; correct it.'),
-    (Subset(examples_per_class=99), 'subset.examples_per_class=99 is more than the 18 examples of class 0; use 18 or less.')])
+    (Subset(classes=(1, 7)),
+     'subset.classes=[1, 7] names 7, and the data has the classes 0, 1, 2, 3, 4; correct it.'),
+    (Subset(examples_per_class=99),
+     'subset.examples_per_class=99 is more than the 18 examples of class 0; use 18 or less.')])
 def test_what_is_not_there_is_refused(subset, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         subset.of(LABELS)

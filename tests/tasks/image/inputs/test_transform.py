@@ -1,4 +1,4 @@
-"""The promises of Transform: what each field does to pixels, and the same pixels for the same seed."""
+"""Each field of Transform changes pixels as documented, and the same seed gives the same pixels."""
 from __future__ import annotations
 
 import re
@@ -19,17 +19,21 @@ def transform(**values) -> Transform:
 
 
 def many(image: np.ndarray, num_seeds: int = NUM_SEEDS, **values) -> np.ndarray:
-    """What the seeds [0, 0], [0, 1], ... make of an image: uint8 [num_seeds, size, size, C]."""
+    """Returns what the seeds [0, 0], [0, 1], ... make of an image: uint8 [num_seeds, size, size,
+    C].
+    """
     one = transform(**values)
     seeds = tf.stack([tf.zeros([num_seeds], tf.int64), tf.range(num_seeds, dtype=tf.int64)], 1)
-    return tf.function(lambda: tf.map_fn(lambda seed: one(tf.constant(image), seed), seeds, fn_output_signature=tf.uint8))().numpy()
+    return tf.function(lambda: tf.map_fn(lambda seed: one(tf.constant(image), seed), seeds,
+                                         fn_output_signature=tf.uint8))().numpy()
 
 
 def windows(**values) -> np.ndarray:
-    """Windows of an image of 375 x 500: int32 [NUM_SEEDS, 4]."""
+    """Returns windows of an image of 375 x 500: int32 [NUM_SEEDS, 4]."""
     one = transform(**values)
     seeds = tf.stack([tf.zeros([NUM_SEEDS], tf.int64), tf.range(NUM_SEEDS, dtype=tf.int64)], 1)
-    return tf.function(lambda: tf.map_fn(lambda seed: one.window(375, 500, seed), seeds, fn_output_signature=tf.int32))().numpy()
+    return tf.function(lambda: tf.map_fn(lambda seed: one.window(375, 500, seed), seeds,
+                                         fn_output_signature=tf.int32))().numpy()
 
 
 def test_an_image_of_the_right_size_is_left_alone():
@@ -38,7 +42,9 @@ def test_an_image_of_the_right_size_is_left_alone():
 
 def test_random_windows_have_the_area_and_aspect_that_are_asked_for():
     top, left, height, width = windows(window='random').T
-    assert np.all(top >= 0) and np.all(left >= 0) and np.all(top + height <= 375) and np.all(left + width <= 500)
+    assert (np.all(top >= 0) and np.all(left >= 0)
+            and np.all(top + height <= 375) and np.all(left + width <= 500))
+
     area, aspect = height * width / (375 * 500), width / height
     is_whole = (height == 375) & (width == 500)
     assert is_whole.mean() < 0.02
@@ -47,7 +53,9 @@ def test_random_windows_have_the_area_and_aspect_that_are_asked_for():
 
 
 def test_an_area_of_a_tenth_is_not_left_out():
-    """tf.image's min_object_covered is 0.1 by default, which refuses every window under a tenth of the image."""
+    """By default, min_object_covered=0.1 of tf.image refuses every window under a tenth of the
+    image.
+    """
     _, _, height, width = windows(window='random', area=(0.05, 0.09)).T
     assert np.all(height * width < 0.1 * 375 * 500)
 
@@ -74,7 +82,8 @@ def test_half_of_the_images_are_mirrored():
 def test_moved_images_are_filled():
     found = many(SQUARE, max_shift=1, fill=7)
     padded = np.pad(SQUARE, [(1, 1), (1, 1), (0, 0)], constant_values=7)
-    candidates = np.stack([padded[i:i + 16, j:j + 16] for i in range(3) for j in range(3)])[:, np.newaxis]
+    candidates = np.stack([padded[i:i + 16, j:j + 16]
+                           for i in range(3) for j in range(3)])[:, np.newaxis]
     is_shift = (candidates == found).all((2, 3, 4))  # [shifts, seeds]
     assert np.all(is_shift.any(0)) and np.all(is_shift.any(1))
 
@@ -100,7 +109,8 @@ def test_brightness_adds_the_same_to_all_pixels():
 
 
 def test_contrast_multiplies_distances_to_the_mean():
-    image = np.where(np.arange(16) < 8, 90, 110).astype(np.uint8)[:, np.newaxis, np.newaxis] + np.zeros([16, 16, 3], np.uint8)
+    image = (np.where(np.arange(16) < 8, 90, 110).astype(np.uint8)[:, np.newaxis, np.newaxis]
+             + np.zeros([16, 16, 3], np.uint8))
     found = many(image, contrast=0.5).astype(int)
     distance = found[:, -1, 0, 0] - found[:, 0, 0, 0]
     assert 10 <= distance.min() < 12 and 28 < distance.max() <= 30
@@ -117,7 +127,8 @@ def test_hue_and_saturation_leave_grey_grey_and_turn_colours():
 def test_pixels_stay_within_0_to_255():
     found = many(np.where(SQUARE > 128, 255, 0).astype(np.uint8), brightness=0.9)
     assert np.isin(found, [0, 255]).any((1, 2, 3)).all()
-    assert np.all((np.diff(np.sort(found.reshape(NUM_SEEDS, -1)), axis=1) != 0).sum(1) <= 1)   # two values, not wrapped around
+    # Each image has at most two values, so none wrapped around.
+    assert np.all((np.diff(np.sort(found.reshape(NUM_SEEDS, -1)), axis=1) != 0).sum(1) <= 1)
 
 
 def test_one_random_field_does_not_change_the_numbers_of_another():
@@ -126,7 +137,9 @@ def test_one_random_field_does_not_change_the_numbers_of_another():
 
 
 def test_the_images_of_a_seed_never_change():
-    """A training that goes on with another version must see the same images: these literals may not be edited."""
+    """A run resumed with another version must see the same images, so these literals may not be
+    edited.
+    """
     gradient = np.arange(40 * 60 * 3).reshape(40, 60, 3).astype(np.uint8)
     found = many(gradient, 2, window='random', flip=True, cutout=4, max_shift=1)
     assert found.sum((1, 2, 3)).tolist() == [96406, 94222]
@@ -134,12 +147,14 @@ def test_the_images_of_a_seed_never_change():
 
 @pytest.mark.parametrize('channels', [1, 4])
 def test_colours_of_grey_images_are_refused(channels):
-    with pytest.raises(ValueError, match=re.escape(f'saturation=0.5 and hue=0.0 are of colours, and the images have {channels} channel')):
+    with pytest.raises(ValueError, match=re.escape(
+            f'saturation=0.5 and hue=0.0 are of colours, and the images have {channels} channel')):
         many(np.zeros([16, 16, channels], np.uint8), 1, saturation=0.5)
 
 
 @pytest.mark.parametrize(('values', 'sentence'), [
-    ({'size': 0}, 'size=0 is below 1; use 1 or more'), ({'hue': 0.6}, 'hue=0.6 is above 0.5; use 0 to 0.5'),
+    ({'size': 0}, 'size=0 is below 1; use 1 or more'),
+    ({'hue': 0.6}, 'hue=0.6 is above 0.5; use 0 to 0.5'),
     ({'area': (0.5, 0.1)}, 'area=(0.5, 0.1) ends before it begins; use (0.1, 0.5)'),
     ({'aspect': (0., 1.)}, 'aspect[0]=0.0 is not above 0; use more than 0'),
     ({'centre_share': 1.5}, 'centre_share=1.5 is above 1; use more than 0 and 1 or less'),
