@@ -1,4 +1,4 @@
-"""bench_link's promise: a step over emulated links takes as long as the simulator says, whatever else the machine does not do."""
+"""In bench_link, a step over emulated links takes as long as the simulator says."""
 from __future__ import annotations
 
 import json
@@ -9,12 +9,16 @@ from tests.support.forks import Fork, run_module
 
 
 def test_a_slow_link_sets_the_pace():
-    """2 cells and 4 micro-batches over 50 ms a transfer: the last value comes after 201 ms, its gradient 50 ms after its backward."""
-    process = Fork(run_module, 'lingpipe.tools.bench_link', '--num_cells=2', '--num_micro_batches=4', '--device_ms=1,2', '--transfer_kb=4',
+    """With 2 cells, 4 micro-batches and 50 ms a transfer, the last value arrives after 201 ms, and
+    its gradient 50 ms after its backward.
+    """
+    process = Fork(run_module, 'lingpipe.tools.bench_link',
+                   '--num_cells=2', '--num_micro_batches=4', '--device_ms=1,2', '--transfer_kb=4',
                    '--links_mb_s=inf,0.08192', '--steps=2', '--json')
     out, err = process.communicate()
     assert process.returncode == 0, err
     fast, slow = json.loads(out)['links']
     assert (fast['link_mb_s'], fast['transfer_ms'], fast['simulated_ms']) == (None, 0, 15)
-    assert slow['transfer_ms'] == pytest.approx(50) and slow['simulated_ms'] == pytest.approx(1 + 4 * 50 + 3 + 50 + 2)
+    assert (slow['transfer_ms'] == pytest.approx(50)
+            and slow['simulated_ms'] == pytest.approx(1 + 4 * 50 + 3 + 50 + 2))
     assert slow['step_ms'] >= slow['simulated_ms'] and fast['step_ms'] < slow['step_ms']

@@ -1,4 +1,6 @@
-"""What all tools promise of their command lines: a mistake is one sentence before any work, and --json prints one object."""
+"""All tools report a mistake in the command line in one sentence before any work, and print one
+object with --json.
+"""
 from __future__ import annotations
 
 import json
@@ -39,7 +41,7 @@ TRAINER = ['--', '--model=x', '--logdir=y']
 
 
 def mistake_of(capsys, tool, *flags):
-    """The one line on stderr of a command that must fail."""
+    """Returns the one line on stderr of a command that must fail."""
     with pytest.raises(SystemExit) as ended:
         tool.main(list(flags))
     printed = capsys.readouterr()
@@ -56,35 +58,52 @@ def mistake_of(capsys, tool, *flags):
     (bench_pipeline, ['--threads=-1'], '--threads=-1 is below 1; use 1 to 1024'),
     (bench_pipeline, ['--workers=-1'], '--workers=-1 is below 0; use 0 to 1024'),
     (bench_pipeline, ['--steps=ten'], "argument --steps: invalid int value: 'ten'"),
-    (bench_pipeline, ['--device_ms=5'], "argument --device_ms: '5' has 1 numbers, not 2; write them with commas between"),
-    (bench_pipeline, ['--timeline=/dev/null/x.png'], '--timeline=/dev/null/x.png cannot be written: Not a directory; name a file'),
-    (bench_pipeline, ['--num_cells=3', '--workers=2'], '--num_cells=3 do not divide among --workers=2; use a multiple'),
+    (bench_pipeline, ['--device_ms=5'],
+     "argument --device_ms: '5' has 1 numbers, not 2; write them with commas between"),
+    (bench_pipeline, ['--timeline=/dev/null/x.png'],
+     '--timeline=/dev/null/x.png cannot be written: Not a directory; name a file'),
+    (bench_pipeline, ['--num_cells=3', '--workers=2'],
+     '--num_cells=3 do not divide among --workers=2; use a multiple'),
     (bench_decoder, ['--dim=0'], '--dim=0 is below 4; use 4 or more'),
-    (bench_decoder, ['--num_cells=10000000000000000000000'], '--num_cells=10000000000000000000000 is above 1024; use 1 to 1024'),
+    (bench_decoder, ['--num_cells=10000000000000000000000'],
+     '--num_cells=10000000000000000000000 is above 1024; use 1 to 1024'),
     (bench_link, ['--links_mb_s=1,0'], '--links_mb_s[1]=0.0 is below 1e-06; use 1e-06 or more'),
     (bench_link, ['--device_ms=nan,1'], '--device_ms[0]=nan is not a number; use 0 to 60000'),
-    (bench_scale, ['--sizes=8x32,16'], "--sizes has '16'; write KxM, as 8x32,16x64, with 1 to 1024 cells"),
+    (bench_scale, ['--sizes=8x32,16'],
+     "--sizes has '16'; write KxM, as 8x32,16x64, with 1 to 1024 cells"),
     (show_schedule, ['--forward=-1'], '--forward=-1.0 is below 0; use 0 to 1000000000.0'),
-    (show_schedule, ['--num_cells=1000', '--num_micro_batches=1000'], 'make 1000000 forwards; use at most 100000'),
+    (show_schedule, ['--num_cells=1000', '--num_micro_batches=1000'],
+     'make 1000000 forwards; use at most 100000'),
     (show_schedule, ['--schedule=1f2b'], "schedule '1f2b' is unknown; did you mean '1f1b'?"),
     (show_schedule, ['--schedule=--'], '--schedule=-- has no value; write one after ='),
-    (show_partition, [DENSE, '--set=pipeline.num_cells'], '--set pipeline.num_cells has no value; write --set path=value'),
-    (show_partition, [DENSE, '--num_cells=100000'], 'pipeline.num_cells=100000 is above 4096; use 1 to 4096'),
-    (plot_partition, [DENSE, '--output=/dev/null/one.png'], '--output=/dev/null/one.png cannot be written: Not a directory; name'),
+    (show_partition, [DENSE, '--set=pipeline.num_cells'],
+     '--set pipeline.num_cells has no value; write --set path=value'),
+    (show_partition, [DENSE, '--num_cells=100000'],
+     'pipeline.num_cells=100000 is above 4096; use 1 to 4096'),
+    (plot_partition, [DENSE, '--output=/dev/null/one.png'],
+     '--output=/dev/null/one.png cannot be written: Not a directory; name'),
     (repeat, [DENSE, '--logdir=/nope', '--runs=0'], '--runs=0 is below 1; use 1 or more'),
-    (repeat, [DENSE, '--logdir=/nope', '--set=train.keep=0'], 'train.keep=0 is below 1; use 1 or more'),
+    (repeat, [DENSE, '--logdir=/nope', '--set=train.keep=0'],
+     'train.keep=0 is below 1; use 1 or more'),
     (paper_tables, ['--tables=4'], '--tables[0]=4.0 is above 3; use 1 to 3'),
-    (paper_tables, ['--tables=one'], "argument --tables: 'one' is no list of numbers; write them with commas between"),
-    (train_vocabulary, ['--corpus=/nope', '--threads=-1'], '--threads=-1 is below 1; use 1 to 1024'),
-    (build_corpus, ['--output=/nope', '--test_share=nan'], '--test_share=nan is not a number; use 0 or more and less than 1'),
-    (build_corpus, ['--output=/dev/null/x', '--text=de:a:b'], '--output=/dev/null/x cannot be a folder: /dev/null is a file'),
+    (paper_tables, ['--tables=one'],
+     "argument --tables: 'one' is no list of numbers; write them with commas between"),
+    (train_vocabulary, ['--corpus=/nope', '--threads=-1'],
+     '--threads=-1 is below 1; use 1 to 1024'),
+    (build_corpus, ['--output=/nope', '--test_share=nan'],
+     '--test_share=nan is not a number; use 0 or more and less than 1'),
+    (build_corpus, ['--output=/dev/null/x', '--text=de:a:b'],
+     '--output=/dev/null/x cannot be a folder: /dev/null is a file'),
     (score_translations, ['--sentences=-1'], '--sentences=-1 is below 0; use 0 or more'),
-    (get_mediawiki, ['--output=/dev/null/x'], '--output=/dev/null/x cannot be a folder: /dev/null is a file'),
+    (get_mediawiki, ['--output=/dev/null/x'],
+     '--output=/dev/null/x cannot be a folder: /dev/null is a file'),
     (compare_checkpoints, ['/nope', '/nope'], '/nope'),
     (launch_local, ['--workers=0', *TRAINER], '--workers=0 is below 1; use 1 to 1024'),
     (launch_slurm, ['--port=99999', *TRAINER], '--port=99999 is above 65534; use 1 to 65534'),
-    (launch_kubernetes, ['--image=a', '--claim=b', '--gpus=-1', *TRAINER], '--gpus=-1 is below 0; use 0 to 1024'),
-    (launch_kubernetes, ['--image=a', '--claim=b', '--output=/dev/null/x', *TRAINER], '--output=/dev/null/x cannot be written'),
+    (launch_kubernetes, ['--image=a', '--claim=b', '--gpus=-1', *TRAINER],
+     '--gpus=-1 is below 0; use 0 to 1024'),
+    (launch_kubernetes, ['--image=a', '--claim=b', '--output=/dev/null/x', *TRAINER],
+     '--output=/dev/null/x cannot be written'),
 ])
 def test_a_mistake_is_one_sentence_that_names_the_tool(capsys, tool, flags, sentence):
     line = mistake_of(capsys, tool, *flags)
@@ -99,14 +118,15 @@ def test_whatever_an_experiment_raises_is_one_sentence_and_a_flag_shows_where(ca
         raise KeyError('units')
 
     monkeypatch.setattr(partition, 'planned', fails)
-    assert mistake_of(capsys, show_partition, DENSE) == "show_partition: KeyError: 'units' (--traceback shows where.)"
+    assert (mistake_of(capsys, show_partition, DENSE)
+            == "show_partition: KeyError: 'units' (--traceback shows where.)")
     with pytest.raises(SystemExit):
         show_partition.main([DENSE, '--traceback'])
     assert 'in fails' in capsys.readouterr().err
 
 
 def test_an_error_of_a_layer_names_the_layer_and_keeps_its_lines(capsys, monkeypatch):
-    """The sentence of a ValueError did not have the layer that the trainer names."""
+    """The sentence of a ValueError once lacked the layer that the trainer names."""
     from lingpipe.tools import partition
 
     def fails(args):
@@ -116,14 +136,16 @@ def test_an_error_of_a_layer_names_the_layer_and_keeps_its_lines(capsys, monkeyp
     monkeypatch.setattr(partition, 'planned', fails)
     with pytest.raises(SystemExit) as ended:
         show_partition.main([DENSE])
-    assert ended.value.code == 'show_partition: the units are wrong:\nunits  0 (in layer model/dense_0)'
+    assert (ended.value.code == 'show_partition: the units are wrong:\nunits  0 (in layer '
+                                'model/dense_0)')
 
 
 def test_an_output_that_was_not_there_is_not_there_after_a_mistake(capsys, tmp_path):
     kept = tmp_path / 'kept.yaml'
     kept.write_text('before')
     for path in (kept, tmp_path / 'new.yaml'):
-        mistake_of(capsys, launch_kubernetes, '--image=A', '--claim=b', f'--output={path}', *TRAINER)
+        mistake_of(capsys, launch_kubernetes, '--image=A', '--claim=b', f'--output={path}',
+                   *TRAINER)
     assert kept.read_text() == 'before'
     assert os.listdir(tmp_path) == ['kept.yaml']
 
@@ -139,14 +161,16 @@ def test_an_output_that_was_not_there_is_not_there_after_a_mistake(capsys, tmp_p
 def test_with_json_the_standard_output_is_one_object(capfd, monkeypatch, tmp_path, tool, flags):
     monkeypatch.chdir(tmp_path)
     for name in ('ours', 'theirs'):
-        (tmp_path / f'{name}.txt').write_text(f'write the name of the page {name}\nsave the whole file {name}\n')
+        (tmp_path / f'{name}.txt').write_text(
+            f'write the name of the page {name}\nsave the whole file {name}\n')
     tool.main([*flags, '--json'])
     assert isinstance(json.loads(capfd.readouterr().out), dict)
 
 
-@pytest.mark.parametrize('name, flags', [('lingpipe.tools.show_partition', [DENSE]), ('lingpipe.trainer', ['--list'])])
+@pytest.mark.parametrize('name, flags', [('lingpipe.tools.show_partition', [DENSE]),
+                                         ('lingpipe.trainer', ['--list'])])
 def test_a_reader_that_leaves_early_is_no_error(name, flags):
-    """show_partition | head ended in a BrokenPipeError."""
+    """show_partition | head once ended in a BrokenPipeError."""
     process = Fork(run_unread, name, *flags)
     _, err = process.communicate()
     assert (process.returncode, err) == (141, '')

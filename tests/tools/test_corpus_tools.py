@@ -1,4 +1,6 @@
-"""The tools that prepare a corpus: from files to ids, with what was dropped as a table, and errors of one line."""
+"""The corpus tools make ids from files, print a table of what was dropped, and report errors in
+one line.
+"""
 from __future__ import annotations
 
 import json
@@ -11,11 +13,14 @@ from lingpipe.tools import build_corpus, get_mediawiki, train_vocabulary
 
 @pytest.fixture
 def sources(tmp_path) -> list[str]:
-    english = [f'{verb} the {noun}' for verb in ('open', 'close', 'find', 'read') for noun in ('file', 'page', 'user', 'list', 'word')]
+    english = [f'{verb} the {noun}' for verb in ('open', 'close', 'find', 'read')
+               for noun in ('file', 'page', 'user', 'list', 'word')]
     (tmp_path / 'a.de').write_text(''.join(f'{line[::-1]}\n' for line in english) + 'leer\n')
     (tmp_path / 'a.en').write_text(''.join(f'{line}\n' for line in english) + '\n')
-    (tmp_path / 'a.tsv').write_text(''.join(f'{line}\t{line[1:]} cy\n' for line in english) + 'one $1\tun $1\n')
-    return [f'--text=de:{tmp_path}/a.de:{tmp_path}/a.en', f'--tab=cy:{tmp_path}/a.tsv:1,0', f'--output={tmp_path}/corpus']
+    (tmp_path / 'a.tsv').write_text(''.join(f'{line}\t{line[1:]} cy\n' for line in english)
+                                    + 'one $1\tun $1\n')
+    return [f'--text=de:{tmp_path}/a.de:{tmp_path}/a.en', f'--tab=cy:{tmp_path}/a.tsv:1,0',
+            f'--output={tmp_path}/corpus']
 
 
 def test_a_corpus_is_built_and_gets_a_vocabulary(sources, tmp_path, capsys):
@@ -47,8 +52,10 @@ def test_a_vocabulary_that_is_there_is_used(sources, tmp_path, capsys):
 @pytest.mark.parametrize(('flags', 'sentence'), [
     ([], 'build_corpus: no source is named; use --text'),
     (['--text=de:x'], '--text=de:x has 2 parts between colons; write --text=CODE:FILE:'),
-    (['--tab=de:x:1'], "--tab=de:x:1 names the columns '1'; write two numbers"), (['--tab=dd:x'], "language 'dd' is not known"),
-    (['--languages=de,yx', '--tab=de:x'], "language 'yx' is not known; the nearest are"), (['--tab=de:nothing'], 'nothing cannot be read')])
+    (['--tab=de:x:1'], "--tab=de:x:1 names the columns '1'; write two numbers"),
+    (['--tab=dd:x'], "language 'dd' is not known"),
+    (['--languages=de,yx', '--tab=de:x'], "language 'yx' is not known; the nearest are"),
+    (['--tab=de:nothing'], 'nothing cannot be read')])
 def test_flags_that_are_wrong_are_refused(tmp_path, flags, sentence):
     with pytest.raises(SystemExit, match=sentence):
         build_corpus.main([f'--output={tmp_path}/corpus', *flags])

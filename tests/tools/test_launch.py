@@ -1,4 +1,4 @@
-"""Promises of the launchers: what they write is what Slurm and Kubernetes take, and a local launch comes back from kills."""
+"""The launchers write what Slurm and Kubernetes accept, and a local launch recovers from kills."""
 import os
 import pathlib
 import re
@@ -18,8 +18,9 @@ OF_WORKERS = ['--model=image.digits.Dense', "--set=task.x='a b'"]
 
 
 def objects(**kwargs):
-    """kind -> object."""
-    made = list(yaml.safe_load_all(launch_kubernetes.manifest(3, 'image:1', 'training', FLAGS, **kwargs)))
+    """Returns the objects of the manifest by kind."""
+    made = list(yaml.safe_load_all(
+        launch_kubernetes.manifest(3, 'image:1', 'training', FLAGS, **kwargs)))
     return {one['kind']: one for one in made}
 
 
@@ -35,8 +36,10 @@ def test_kubernetes_objects_are_those_of_its_schema():
 def test_kubernetes_selectors_choose_the_pods_that_they_are_for():
     found = objects(name='mine', port=4000)
     worker = found['StatefulSet']['spec']['template']
-    assert found['StatefulSet']['spec']['selector']['matchLabels'] == worker['metadata']['labels'] == found['Service']['spec']['selector']
-    assert found['StatefulSet']['spec']['serviceName'] == found['Service']['metadata']['name'] == 'mine'
+    assert (found['StatefulSet']['spec']['selector']['matchLabels'] == worker['metadata']['labels']
+            == found['Service']['spec']['selector'])
+    assert (found['StatefulSet']['spec']['serviceName'] == found['Service']['metadata']['name']
+            == 'mine')
     policy = found['NetworkPolicy']['spec']
     for pods in (worker, found['Job']['spec']['template']):
         assert policy['podSelector']['matchLabels'].items() <= pods['metadata']['labels'].items()
@@ -46,37 +49,48 @@ def test_kubernetes_selectors_choose_the_pods_that_they_are_for():
 def test_kubernetes_commands_are_the_trainers():
     found = objects()
     worker = found['StatefulSet']['spec']['template']['spec']['containers'][0]['command']
-    assert worker == ['python', '-m', 'lingpipe.trainer', '--mode=worker', '--address=0.0.0.0:2222', *OF_WORKERS]
+    assert worker == ['python', '-m', 'lingpipe.trainer', '--mode=worker', '--address=0.0.0.0:2222',
+                      *OF_WORKERS]
     trainer = found['Job']['spec']['template']['spec']['containers'][0]['command']
     devices = '--devices=lingpipe-0.lingpipe:2222,lingpipe-1.lingpipe:2222,lingpipe-2.lingpipe:2222'
-    assert trainer == ['python', '-m', 'lingpipe.trainer', devices, '--address=$(POD_IP):2223', '--set=train.worker_timeout_s=86400',
-                       *FLAGS[:3], '--logdir=/training/$$digits']
+    assert trainer == ['python', '-m', 'lingpipe.trainer', devices,
+                       '--address=$(POD_IP):2223', '--set=train.worker_timeout_s=86400', *FLAGS[:3],
+                       '--logdir=/training/$$digits']
 
 
 def test_slurm_script_is_bash_and_passes_flags_through_its_quotes(tmp_path):
     script = tmp_path / 'job.sh'
-    launch_slurm.main(['--nodes=2', '--gpus_per_node=4', f'--output={script}', '--sbatch=--partition=long', '--python=echo', '--', *FLAGS])
+    launch_slurm.main(['--nodes=2', '--gpus_per_node=4', f'--output={script}',
+                       '--sbatch=--partition=long', '--python=echo', '--', *FLAGS])
     text = script.read_text()
-    options = [line.removeprefix('#SBATCH ') for line in text.splitlines() if line.startswith('#SBATCH')]
-    assert {'--nodes=2', '--gpus-per-node=4', '--partition=long', '--signal=B:TERM@120', '--requeue'} <= set(options)
+    options = [line.removeprefix('#SBATCH ') for line in text.splitlines()
+               if line.startswith('#SBATCH')]
+    assert {'--nodes=2', '--gpus-per-node=4', '--partition=long', '--signal=B:TERM@120',
+            '--requeue'} <= set(options)
     assert subprocess.run(['bash', '-n', script], capture_output=True, text=True).stderr == ''
-    for name, body in {'scontrol': 'echo node1; echo node2', 'srun': 'while [ "$1" != bash ]; do shift; done; timeout 0.5 "$@"'}.items():
+    for name, body in {'scontrol': 'echo node1; echo node2',
+                       'srun': 'while [ "$1" != bash ]; do shift; done; timeout 0.5 "$@"'}.items():
         (tmp_path / name).write_text(f'#!/bin/bash\n{body}\n')
         (tmp_path / name).chmod(0o755)
-    environment = {**os.environ, 'PATH': f'{tmp_path}:{os.environ["PATH"]}', 'SLURM_JOB_NODELIST': 'node[1-2]', 'SLURMD_NODENAME': 'node1',
+    environment = {**os.environ, 'PATH': f'{tmp_path}:{os.environ["PATH"]}',
+                   'SLURM_JOB_NODELIST': 'node[1-2]', 'SLURMD_NODENAME': 'node1',
                    'SLURM_JOB_ID': '1'}
-    done = subprocess.run(['bash', script], capture_output=True, text=True, timeout=30, env=environment)
+    done = subprocess.run(['bash', script], capture_output=True, text=True, timeout=30,
+                          env=environment)
     assert done.returncode == 0, done.stderr
     lines = set(done.stdout.splitlines())
     flags = "--model=image.digits.Dense --set task.x='a b'"
-    assert f'-m lingpipe.trainer --devices=node1:2222,node2:2222 --address=node1:2223 {flags} --logdir=/training/$digits' in lines
+    assert (f'-m lingpipe.trainer --devices=node1:2222,node2:2222 --address=node1:2223 {flags} '
+            '--logdir=/training/$digits' in lines)
 
 
 def test_slurm_workers_get_their_address_and_flags(tmp_path):
-    inner = launch_slurm.script(1, FLAGS, python='echo', port=5000).split("bash -c '")[1].split("done' &")[0]
+    inner = (launch_slurm.script(1, FLAGS, python='echo', port=5000)
+             .split("bash -c '")[1].split("done' &")[0])
     outer = f"port=5000; export SLURMD_NODENAME=n; bash -c '{inner.replace('sleep 1', 'exit')}done'"
     made = subprocess.run(['bash', '-c', outer], capture_output=True, text=True, timeout=30)
-    assert made.stdout == f"-m lingpipe.trainer --mode=worker --address=n:5000 {' '.join(OF_WORKERS)}\n", made.stderr
+    assert made.stdout == (f"-m lingpipe.trainer --mode=worker --address=n:5000 "
+                           f"{' '.join(OF_WORKERS)}\n"), made.stderr
 
 
 TRAINER = ['--', '--model=x', '--logdir=y']
@@ -84,22 +98,30 @@ TRAINER = ['--', '--model=x', '--logdir=y']
 
 @pytest.mark.parametrize('flags, error', [
     ([], "the trainer's flags are missing; write them after --, as -- --model=NAME --logdir=DIR"),
-    ([*TRAINER, '--devices=cpu:1'], '--devices after -- is given to the trainer by this tool; leave it out'),
-    ([*TRAINER, '-devices', 'cpu:1'], '--devices after -- is given to the trainer by this tool; leave it out'),
-    ([*TRAINER, '--address=a:1'], '--address after -- is given to the trainer by this tool; leave it out'),
-    ([*TRAINER, '--mode=worker'], '--mode=worker after -- is no job for workers; use one of train_and_eval, train, eval, decode'),
+    ([*TRAINER, '--devices=cpu:1'],
+     '--devices after -- is given to the trainer by this tool; leave it out'),
+    ([*TRAINER, '-devices', 'cpu:1'],
+     '--devices after -- is given to the trainer by this tool; leave it out'),
+    ([*TRAINER, '--address=a:1'],
+     '--address after -- is given to the trainer by this tool; leave it out'),
+    ([*TRAINER, '--mode=worker'], '--mode=worker after -- is no job for workers; use one of '
+                                  'train_and_eval, train, eval, decode'),
     ([*TRAINER, '--stepps=3'], "the trainer's flags after --: Unknown command line flag 'stepps'"),
     (['--', '--model=x'], '--logdir after -- is missing; write -- --model=NAME --logdir=DIR'),
-    (['--worker_devices=cpu:0', *TRAINER], '--worker_devices=cpu:0 of a worker; write the devices that it has: cpu:4'),
+    (['--worker_devices=cpu:0', *TRAINER],
+     '--worker_devices=cpu:0 of a worker; write the devices that it has: cpu:4'),
 ])
-@pytest.mark.parametrize('tool, own', [(launch_slurm, []), (launch_kubernetes, ['--image=x', '--claim=y'])])
+@pytest.mark.parametrize('tool, own',
+                         [(launch_slurm, []), (launch_kubernetes, ['--image=x', '--claim=y'])])
 def test_launchers_refuse_flags_that_the_job_would_fail_with(tool, own, flags, error):
-    with pytest.raises(SystemExit, match='^' + re.escape(f'{tool.__name__.split(".")[-1]}: {error}')):
+    with pytest.raises(SystemExit,
+                       match='^' + re.escape(f'{tool.__name__.split(".")[-1]}: {error}')):
         tool.main([*own, *flags])
 
 
 @pytest.mark.parametrize('values, error', [
-    ({'name': 'Bad Name'}, "--name='Bad Name' is no name of a Service and a StatefulSet; use up to 52 small letters"),
+    ({'name': 'Bad Name'},
+     "--name='Bad Name' is no name of a Service and a StatefulSet; use up to 52 small letters"),
     ({'name': 'a\n  labels: {b: c}'}, "--name='a\\n  labels: {b: c}' is no name of a Service"),
     ({'name': '1a'}, "--name='1a' is no name of a Service"),
     ({'name': 'a' * 53}, f"--name='{'a' * 53}' is no name of a Service"),
@@ -107,7 +129,8 @@ def test_launchers_refuse_flags_that_the_job_would_fail_with(tool, own, flags, e
     ({'image': 'Registry/Name'}, "--image='Registry/Name' is no container image"),
     ({'image': 'name:tag:tag'}, "--image='name:tag:tag' is no container image"),
     ({'claim': 'a/b'}, "--claim='a/b' is no name of a PersistentVolumeClaim"),
-    ({'memory': '32Gb'}, "--memory='32Gb' is no amount above 0; write --cpu=8 or --cpu=500m, --memory=32Gi"),
+    ({'memory': '32Gb'},
+     "--memory='32Gb' is no amount above 0; write --cpu=8 or --cpu=500m, --memory=32Gi"),
     ({'cpu': '0.0'}, "--cpu='0.0' is no amount above 0"),
 ])
 def test_kubernetes_names_and_amounts_are_those_that_it_takes(values, error):
@@ -116,16 +139,19 @@ def test_kubernetes_names_and_amounts_are_those_that_it_takes(values, error):
 
 
 @pytest.mark.parametrize('image', [
-    'lingpipe', 'lingpipe:1.0_rc-2', 'registry.example.com:5000/team/lingpipe:1', 'ghcr.io/a/b-c__d/e',
-    f'localhost/lingpipe@sha256:{"0a" * 32}', f'lingpipe:1@sha256:{"0a" * 32}'])
+    'lingpipe', 'lingpipe:1.0_rc-2', 'registry.example.com:5000/team/lingpipe:1',
+    'ghcr.io/a/b-c__d/e', f'localhost/lingpipe@sha256:{"0a" * 32}',
+    f'lingpipe:1@sha256:{"0a" * 32}'])
 def test_every_reference_of_an_image_is_taken(image):
-    assert image in launch_kubernetes.manifest(1, image, 'claim.of-1', FLAGS, name='a' * 52, cpu='0.5', memory='1Ti')
+    assert image in launch_kubernetes.manifest(1, image, 'claim.of-1', FLAGS, name='a' * 52,
+                                               cpu='0.5', memory='1Ti')
 
 
 @pytest.mark.parametrize('values, error', [
     ({'name': 'a b'}, "--name='a b' is no name of a job and of its log; use up to 64 letters"),
     ({'name': 'a\n#SBATCH --uid=0'}, "--name='a\\n#SBATCH --uid=0' is no name of a job"),
-    ({'time': '1:00:00\n#SBATCH --uid=0'}, "--time='1:00:00\\n#SBATCH --uid=0' is no limit of sbatch; write minutes"),
+    ({'time': '1:00:00\n#SBATCH --uid=0'},
+     "--time='1:00:00\\n#SBATCH --uid=0' is no limit of sbatch; write minutes"),
     ({'time': 'tomorrow'}, "--time='tomorrow' is no limit of sbatch"),
     ({'time': '1:2:3:4'}, "--time='1:2:3:4' is no limit of sbatch"),
     ({'extra': ('--a\nrm',)}, "--sbatch='--a\\nrm' is no option of sbatch on one line"),
@@ -154,47 +180,60 @@ def test_slurm_quotes_the_path_of_python_for_trainer_and_workers(tmp_path):
 
 
 @pytest.mark.parametrize('flags', [
-    ['--model=a.B', '--set=x=1', '--set=y=2', '--logdir=c'], ['-model', 'a.B', '-set', 'x=1', '-set=y=2', '-logdir=c'],
+    ['--model=a.B', '--set=x=1', '--set=y=2', '--logdir=c'],
+    ['-model', 'a.B', '-set', 'x=1', '-set=y=2', '-logdir=c'],
     ['--logdir=c', '--model', 'other', '--set', 'x=1', '--set=y=2', '--model=a.B']])
 def test_workers_get_model_and_set_however_they_are_written(flags):
-    """-model and -set did not reach workers, whose threads and graph optimizer were then not the experiment's."""
+    """-model and -set once did not reach the workers, so their threads and graph optimizer were
+    not the experiment's.
+    """
     assert trainer_flags.of_workers(flags, '') == ['--model=a.B', '--set=x=1', '--set=y=2']
-    assert trainer_flags.of_workers(flags, 'cpu:2') == ['--model=a.B', '--set=x=1', '--set=y=2', '--devices=cpu:2']
+    assert trainer_flags.of_workers(flags, 'cpu:2') == ['--model=a.B', '--set=x=1', '--set=y=2',
+                                                        '--devices=cpu:2']
 
 
 @pytest.mark.parametrize('flags, devices', [
-    ([], 'ADDRESSES'), (['--devices=2*WORKERS'], '2*ADDRESSES'), (['--devices', '2*WORKERS'], '2*ADDRESSES'),
-    (['-devices=cpu:1,WORKERS'], 'cpu:1,ADDRESSES')])
+    ([], 'ADDRESSES'), (['--devices=2*WORKERS'], '2*ADDRESSES'),
+    (['--devices', '2*WORKERS'], '2*ADDRESSES'), (['-devices=cpu:1,WORKERS'], 'cpu:1,ADDRESSES')])
 def test_local_launch_gives_the_addresses_however_devices_are_written(monkeypatch, flags, devices):
-    """WORKERS stayed as it was unless --devices=, with two hyphens and the equals sign, stood before it."""
+    """WORKERS was once replaced only after --devices=, with two hyphens and the equals sign."""
     addresses, started = ['127.0.0.1:5', '127.0.0.1:6'], []
     monkeypatch.setattr(launch_local, 'free_addresses', lambda number: addresses[:number])
-    monkeypatch.setattr(launch_local, 'start', lambda flags, *_: started.append(flags) or subprocess.Popen(['true']))
+    monkeypatch.setattr(
+        launch_local, 'start',
+        lambda flags, *_: started.append(flags) or subprocess.Popen(['true']))
     with pytest.raises(SystemExit) as ended:
         launch_local.main(['--workers=2', *TRAINER, *flags])
     assert ended.value.code == 0
     of_trainer, = (command for command in started if '--mode=worker' not in command)
-    assert trainer_flags.parsed(of_trainer).devices == devices.replace('ADDRESSES', ','.join(addresses))
+    assert trainer_flags.parsed(of_trainer).devices == devices.replace(
+        'ADDRESSES', ','.join(addresses))
 
 
 def test_local_launch_ends_if_a_worker_cannot_start(monkeypatch):
-    monkeypatch.setattr(launch_local, 'start',
-                        lambda flags, *_: subprocess.Popen(['false'] if '--mode=worker' in flags else ['sleep', '60']))
-    with pytest.raises(SystemExit, match=r'^launch_local: worker 127.0.0.1:\d+ cannot start \(exit code 1\); it has said why\.$'):
+    monkeypatch.setattr(
+        launch_local, 'start',
+        lambda flags, *_: subprocess.Popen(
+            ['false'] if '--mode=worker' in flags else ['sleep', '60']))
+    with pytest.raises(SystemExit, match=r'^launch_local: worker 127.0.0.1:\d+ cannot start \(exit '
+                                         r'code 1\); it has said why\.$'):
         launch_local.main(['--workers=2', *TRAINER])
 
 
 @pytest.mark.slow
 def test_local_launch_starts_again_what_is_killed_and_ends_with_the_trainer(tmp_path):
-    process = Fork(run_module, 'lingpipe.tools.launch_local', '--workers=1', '--', TINY, f'--logdir={tmp_path}/log',
-                   '--set=pipeline.num_cells=1', '--steps=30', env=environment())
+    process = Fork(run_module, 'lingpipe.tools.launch_local', '--workers=1', '--', TINY,
+                   f'--logdir={tmp_path}/log', '--set=pipeline.num_cells=1', '--steps=30',
+                   env=environment())
     log = tmp_path / 'log' / 'train.log'
 
     def trainers():
-        """Process ids of children by whether they are workers."""
+        """Returns the process ids of the children by whether they are workers."""
         found = {True: [], False: []}
-        for pid in pathlib.Path(f'/proc/{process.pid}/task/{process.pid}/children').read_text().split():
-            found['--mode=worker' in pathlib.Path(f'/proc/{pid}/cmdline').read_text()].append(int(pid))
+        for pid in pathlib.Path(
+                f'/proc/{process.pid}/task/{process.pid}/children').read_text().split():
+            found['--mode=worker' in pathlib.Path(f'/proc/{pid}/cmdline').read_text()].append(
+                int(pid))
         return found
 
     wait_until(lambda: log.exists() and 'step 3/' in log.read_text())

@@ -1,4 +1,4 @@
-"""The tools' promise: each prints a table for people and, with --json, one object for programs."""
+"""Each tool prints a table for people and, with --json, one object for programs."""
 from __future__ import annotations
 
 import json
@@ -10,7 +10,15 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.checkpoint import Checkpointer
-from lingpipe.tools import bench_pipeline, compare_checkpoints, compare_params, plot_partition, repeat, show_partition, show_schedule
+from lingpipe.tools import (
+    bench_pipeline,
+    compare_checkpoints,
+    compare_params,
+    plot_partition,
+    repeat,
+    show_partition,
+    show_schedule,
+)
 from tests.support.forks import Fork, run_module
 
 
@@ -20,27 +28,33 @@ def printed(capsys, tool, *flags):
 
 
 def test_show_schedule_draws_the_grid_and_says_the_bubble(capsys):
-    text = printed(capsys, show_schedule, '--schedule=gpipe', '--num_cells=3', '--num_micro_batches=4', '--backward=1')
+    text = printed(capsys, show_schedule, '--schedule=gpipe', '--num_cells=3',
+                   '--num_micro_batches=4', '--backward=1')
     assert text.splitlines()[0] == 'F0 F1 F2 F3 .. .. B0 B1 .. B2 .. B3'
     assert 'bubble 33.3%   speed-up 2.00 of 3 (K M / (M + K - 1) = 2.00)' in text
-    found = json.loads(printed(capsys, show_schedule, '--num_cells=2', '--num_micro_batches=2', '--json'))
+    found = json.loads(printed(capsys, show_schedule, '--num_cells=2', '--num_micro_batches=2',
+                               '--json'))
     assert found['devices'][1] == ['B(cell 1, micro-batch 0)', 'B(cell 1, micro-batch 1)']
 
 
 def test_show_schedule_refuses_what_cannot_be():
-    with pytest.raises(SystemExit, match=r"show_schedule: schedule '1f2b' is unknown; did you mean '1f1b'\?"):
+    with pytest.raises(SystemExit,
+                       match=r"show_schedule: schedule '1f2b' is unknown; did you mean '1f1b'\?"):
         show_schedule.main(['--schedule=1f2b'])
 
 
 def test_show_partition_lists_every_layer_in_its_cell(capsys):
-    found = json.loads(printed(capsys, show_partition, '--model=image.digits.Dense', '--num_cells=3', '--json'))
-    assert [cell['num_layers'] for cell in found['cells']] == [sum(row['cell'] == k for row in found['layers']) for k in range(3)]
+    found = json.loads(printed(capsys, show_partition, '--model=image.digits.Dense',
+                               '--num_cells=3', '--json'))
+    assert [cell['num_layers'] for cell in found['cells']] == [
+        sum(row['cell'] == k for row in found['layers']) for k in range(3)]
     assert found['layers'][0]['layer'] == 'model/dense/flatten'
 
 
 def test_show_partition_cuts_by_measured_seconds(capsys):
     text = printed(capsys, show_partition, '--model=image.digits.Dense', '--measure')
-    assert '--set pipeline.layer_seconds=[' in text and '--set pipeline.layer_backward_seconds=[' in text and ' ms ' in text
+    assert ('--set pipeline.layer_seconds=[' in text
+            and '--set pipeline.layer_backward_seconds=[' in text and ' ms ' in text)
 
 
 def test_show_partition_refuses_more_cells_than_layers():
@@ -56,82 +70,105 @@ def test_plot_partition_draws_what_show_partition_prints(capsys, tmp_path):
 
 
 def test_plot_partition_has_the_sums_of_its_title(capsys, tmp_path):
-    found = json.loads(printed(capsys, plot_partition, '--model=image.digits.Dense', f'--output={tmp_path}/one.png', '--json'))
+    found = json.loads(printed(capsys, plot_partition, '--model=image.digits.Dense',
+                               f'--output={tmp_path}/one.png', '--json'))
     layers, cells = found['layers'], found['cells']
-    # A dense layer is x w + b of 32 examples, and may have a rectifier; its weights have a gradient and two slots of Adam.
+    # A dense layer is x w + b of 32 examples, and may have a rectifier. Its weights have a gradient
+    # and two slots of Adam.
     assert [(row['layer'].split('/')[-1], row['cell']) for row in layers] == [
         ('flatten', 0), ('hidden_0', 0), ('hidden_1', 1), ('logits', 1), ('loss', 1)]
     assert [row['gflops'] * 1e9 for row in layers[:4]] == pytest.approx([
         0, 32 * (2 * 64 * 128 + 2 * 128), 32 * (2 * 128 * 128 + 2 * 128), 32 * (2 * 128 * 10 + 10)])
-    assert [row['state_mb'] * 1e6 for row in layers] == pytest.approx([0, 16 * 65 * 128, 16 * 129 * 128, 16 * 129 * 10, 0])
-    for name, total in (('gflops', 'gflops_per_micro_batch'), ('state_mb', 'state_mb'), ('residual_mb', 'residual_mb_per_micro_batch')):
+    assert [row['state_mb'] * 1e6 for row in layers] == pytest.approx(
+        [0, 16 * 65 * 128, 16 * 129 * 128, 16 * 129 * 10, 0])
+    for name, total in (('gflops', 'gflops_per_micro_batch'), ('state_mb', 'state_mb'),
+                        ('residual_mb', 'residual_mb_per_micro_batch')):
         for cell in cells:
-            assert cell[total] == pytest.approx(sum(row[name] for row in layers if row['cell'] == cell['cell']))
-    # Forward, recomputation and twice as much backward in cell 0; no recomputation in the last.
+            assert cell[total] == pytest.approx(
+                sum(row[name] for row in layers if row['cell'] == cell['cell']))
+    # Cell 0 has forward, recomputation and twice as much backward; the last has no recomputation.
     costs = [4 * cells[0]['gflops_per_micro_batch'], 3 * cells[1]['gflops_per_micro_batch']]
-    assert [cell['step_share'] for cell in cells] == pytest.approx([cost / sum(costs) for cost in costs], rel=1e-2)
+    assert [cell['step_share'] for cell in cells] == pytest.approx(
+        [cost / sum(costs) for cost in costs], rel=1e-2)
     assert found['balance'] == pytest.approx(1 / 2 / max(cell['step_share'] for cell in cells))
-    assert plot_partition.heading(found).startswith(f'balance {found["balance"]:.1%} (mean cell / slowest cell), predicted bubble ')
+    assert plot_partition.heading(found).startswith(
+        f'balance {found["balance"]:.1%} (mean cell / slowest cell), predicted bubble ')
 
 
 def test_plot_partition_draws_measured_seconds(capsys, tmp_path):
-    found = json.loads(printed(capsys, plot_partition, '--model=image.digits.Dense', '--measure', f'--output={tmp_path}/one.png', '--json'))
+    found = json.loads(printed(capsys, plot_partition, '--model=image.digits.Dense', '--measure',
+                               f'--output={tmp_path}/one.png', '--json'))
     assert all(row['ms'] > 0 for row in found['layers'])
 
 
 @pytest.mark.parametrize('num_layers, num_cells', [(1, 1), (8, 3), (600, 40)])
 def test_plot_partition_has_room_for_names_and_sums(tmp_path, num_layers, num_cells):
-    layers = [{'cell': i * num_cells // num_layers, 'layer': f'model/block_{i // 10}/layer_{i % 10}', 'gflops': 1.0 + i, 'state_mb': 0.0}
+    layers = [{'cell': i * num_cells // num_layers,
+               'layer': f'model/block_{i // 10}/layer_{i % 10}', 'gflops': 1.0 + i, 'state_mb': 0.0}
               for i in range(num_layers)]
-    cells = [{'step_share': 1 / num_cells, 'num_layers': 1, 'state_mb': 0.0} for _ in range(num_cells)]
+    cells = [{'step_share': 1 / num_cells, 'num_layers': 1, 'state_mb': 0.0}
+             for _ in range(num_cells)]
     plot_partition.save_png(str(tmp_path / 'one.png'), {'layers': layers, 'cells': cells}, 'title')
     assert (tmp_path / 'one.png').stat().st_size > 10_000
     named = plot_partition.names(layers)
-    expected = [(i, f'block_{i // 10}/layer_{i % 10}') for i in range(num_layers)] if num_layers <= 40 else [
-        (10 * i, f'block_{i}') for i in range(60)]
+    expected = ([(i, f'block_{i // 10}/layer_{i % 10}') for i in range(num_layers)]
+                if num_layers <= 40 else [(10 * i, f'block_{i}') for i in range(60)])
     assert named == expected
 
 
 def test_compare_params_shows_what_differs(capsys, tmp_path):
-    assert 'pipeline.num_cells' not in printed(capsys, compare_params, 'image.digits.AmoebaNet', 'image.digits.Dense')
+    assert 'pipeline.num_cells' not in printed(capsys, compare_params, 'image.digits.AmoebaNet',
+                                               'image.digits.Dense')
     from lingpipe.training import registry
     changed = registry.get('image.digits.Dense').override('pipeline.num_cells', '3')
     (tmp_path / 'params.txt').write_text(changed.to_text(), encoding='utf-8')
-    found = json.loads(printed(capsys, compare_params, 'image.digits.Dense', str(tmp_path / 'params.txt'), '--json'))
+    found = json.loads(printed(capsys, compare_params, 'image.digits.Dense',
+                               str(tmp_path / 'params.txt'), '--json'))
     assert found == {'pipeline.num_cells': ['2', '3']}
 
 
 def test_compare_params_imports_a_module_only_if_a_flag_names_it(capsys, tmp_path, monkeypatch):
-    (tmp_path / 'theirs.py').write_text('from lingpipe.learning.learning_rates import Constant\nclass Theirs(Constant):\n    pass\n')
+    (tmp_path / 'theirs.py').write_text('from lingpipe.learning.learning_rates import Constant\n'
+                                        'class Theirs(Constant):\n    pass\n')
     for number in (1, 2):
         (tmp_path / f'{number}.txt').write_text(f'theirs:Theirs\nrate : 0.{number}\n')
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, 'theirs', raising=False)
     files = [f'{tmp_path}/{number}.txt' for number in (1, 2)]
-    with pytest.raises(SystemExit, match=r'compare_params: .*/1\.txt cannot be read: line 1: the root: theirs:Theirs is in a module that '
-                                         r'nothing here has imported'):
+    with pytest.raises(SystemExit,
+                       match=r'compare_params: .*/1\.txt cannot be read: line 1: the root: '
+                             r'theirs:Theirs is in a module that nothing here has imported'):
         compare_params.main(files)
     assert 'theirs' not in sys.modules
-    assert json.loads(printed(capsys, compare_params, *files, '--import=theirs', '--json')) == {'rate': ['0.1', '0.2']}
+    assert json.loads(printed(capsys, compare_params, *files, '--import=theirs', '--json')) == {
+        'rate': ['0.1', '0.2']}
     monkeypatch.delitem(sys.modules, 'theirs')
-    with pytest.raises(SystemExit, match="compare_params: there is no module 'thiers'; correct its name"):
+    with pytest.raises(SystemExit,
+                       match="compare_params: there is no module 'thiers'; correct its name"):
         compare_params.main([*files, '--import=thiers'])
 
 
-@pytest.mark.parametrize('flags', [['--layers=2', '--dim=16', '--heads=2', '--seq=4', '--batch=4', '--num_micro_batches=2'],
-                                   ['--device_ms=1,2', '--num_cells=3', '--num_micro_batches=4', '--steps=10', '--checkpoint_every=5'],
-                                   ['--device_ms=1,2', '--num_cells=1', '--num_micro_batches=2', '--workers=1']])   # They print, too.
+@pytest.mark.parametrize('flags', [
+    ['--layers=2', '--dim=16', '--heads=2', '--seq=4', '--batch=4', '--num_micro_batches=2'],
+    ['--device_ms=1,2', '--num_cells=3', '--num_micro_batches=4', '--steps=10',
+     '--checkpoint_every=5'],
+    # Workers print, too.
+    ['--device_ms=1,2', '--num_cells=1', '--num_micro_batches=2', '--workers=1']])
 def test_bench_pipeline_prints_one_json_object(flags):
-    process = Fork(run_module, 'lingpipe.tools.bench_pipeline', '--steps=1', *flags, '--no_baseline', '--json')
+    process = Fork(run_module, 'lingpipe.tools.bench_pipeline', '--steps=1', *flags,
+                   '--no_baseline', '--json')
     out, err = process.communicate()
     assert process.returncode == 0, err
     found = json.loads(out)
-    assert {'step_ms', 'examples_s', 'peak_mb', 'us_a_task', 'num_weights'} <= found.keys() and found['step_ms'] > 0
+    assert ({'step_ms', 'examples_s', 'peak_mb', 'us_a_task', 'num_weights'} <= found.keys()
+            and found['step_ms'] > 0)
     assert (found.get('checkpoint_step_ratio', 0) > 0) == ('--checkpoint_every=5' in flags)
 
 
 def test_tensors_of_a_step_use_the_memory_of_those_before_again():
-    flags = '--layers=2 --dim=32 --heads=2 --seq=256 --batch=8 --num_micro_batches=2 --steps=6'.split()   # makes dozens of 2 MB a step
+    # Each step makes dozens of values of 2 MB.
+    flags = ('--layers=2 --dim=32 --heads=2 --seq=256 --batch=8 --num_micro_batches=2 --steps=6'
+             .split())
     process = Fork(run_module, 'lingpipe.tools.bench_pipeline', *flags, '--no_baseline', '--json')
     out, err = process.communicate()
     assert process.returncode == 0, err
@@ -140,7 +177,8 @@ def test_tensors_of_a_step_use_the_memory_of_those_before_again():
 
 @pytest.mark.slow
 def test_bench_pipeline_compares_with_one_device():
-    args = bench_pipeline.parse(['--layers=2', '--dim=16', '--heads=2', '--seq=4', '--batch=4', '--num_micro_batches=2', '--steps=1'])
+    args = bench_pipeline.parse(['--layers=2', '--dim=16', '--heads=2', '--seq=4', '--batch=4',
+                                 '--num_micro_batches=2', '--steps=1'])
     found = bench_pipeline.compare(args)
     assert found['bound'] == pytest.approx(4 / 3)
     assert found['speedup'] == pytest.approx(found['one_device_step_ms'] / found['step_ms'])
@@ -153,7 +191,8 @@ def test_compare_checkpoints_finds_the_bit_that_differs(capsys, tmp_path):
     values['weights/a'].assign([1., np.nextafter(np.float32(2), np.float32(3))])
     values['weights/b'].assign(np.float32(-0.))
     Checkpointer(str(tmp_path / 'other')).save(3, values)
-    assert printed(capsys, compare_checkpoints, f'{tmp_path}/one', f'{tmp_path}/same') == '2 of 2 variables are equal to the last bit\n'
+    assert (printed(capsys, compare_checkpoints, f'{tmp_path}/one', f'{tmp_path}/same')
+            == '2 of 2 variables are equal to the last bit\n')
     with pytest.raises(SystemExit) as ended:
         compare_checkpoints.main([f'{tmp_path}/one', f'{tmp_path}/other', '--keys=.*a', '--json'])
     found = json.loads(capsys.readouterr().out)
@@ -162,13 +201,15 @@ def test_compare_checkpoints_finds_the_bit_that_differs(capsys, tmp_path):
     with pytest.raises(SystemExit):
         compare_checkpoints.main([f'{tmp_path}/one', f'{tmp_path}/other', '--keys=.*b'])
     assert 'weights/b: differs by up to 0' in capsys.readouterr().out
-    with pytest.raises(SystemExit, match=r"--keys='c' matches no key; they look like weights/a, weights/b"):
+    with pytest.raises(SystemExit,
+                       match=r"--keys='c' matches no key; they look like weights/a, weights/b"):
         compare_checkpoints.main([f'{tmp_path}/one', f'{tmp_path}/other', '--keys=c'])
 
 
 @pytest.mark.slow
 def test_repeat_gives_mean_and_spread_of_runs_with_other_seeds(capsys, tmp_path):
-    flags = ['--model=image.digits.Dense', f'--logdir={tmp_path}', '--runs=2', '--set', 'train.num_steps=2', '--json']
+    flags = ['--model=image.digits.Dense', f'--logdir={tmp_path}', '--runs=2', '--set',
+             'train.num_steps=2', '--json']
     found = json.loads(printed(capsys, repeat, *flags))['metrics']['test/loss']
     assert len(set(found['values'])) == 2
     assert found['mean'] == pytest.approx(sum(found['values']) / 2)

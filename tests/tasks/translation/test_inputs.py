@@ -1,4 +1,6 @@
-"""The input's promises: batches are a function of the position; languages come by temperature; each pair once before any comes again."""
+"""Batches are a function of the position, languages are drawn by temperature, and each pair comes
+once before any comes again.
+"""
 from __future__ import annotations
 
 import collections
@@ -23,11 +25,14 @@ def corpus(tmp_path_factory) -> PreparedCorpus:
 
 
 def an_input(corpus: PreparedCorpus, **values) -> TranslationInput:
-    return TranslationInput.Params(**{'directory': corpus.folder, 'batch_size': 4, 'bucket_lengths': (32,), **values}).instantiate()
+    return TranslationInput.Params(**{'directory': corpus.folder, 'batch_size': 4,
+                                      'bucket_lengths': (32,), **values}).instantiate()
 
 
-def taken(source: TranslationInput, number: int = -1, position: int = 0) -> list[dict[str, np.ndarray]]:
-    return [{name: value.numpy() for name, value in batch.items()} for batch in source.dataset(position).take(number)]
+def taken(source: TranslationInput, number: int = -1,
+          position: int = 0) -> list[dict[str, np.ndarray]]:
+    return [{name: value.numpy() for name, value in batch.items()}
+            for batch in source.dataset(position).take(number)]
 
 
 def one_pass(**values):
@@ -44,7 +49,8 @@ def test_temperature_flattens_the_sizes():
 
 
 @pytest.mark.parametrize(('parts', 'total', 'numbers'), [
-    ([3, 2, 5], 10, [3, 2, 5]), ([1, 1, 1], 10, [4, 3, 3]), ([1000, 1, 0], 10, [9, 1, 0]), ([1000, 1, 1, 1], 4, [1, 1, 1, 1])])
+    ([3, 2, 5], 10, [3, 2, 5]), ([1, 1, 1], 10, [4, 3, 3]), ([1000, 1, 0], 10, [9, 1, 0]),
+    ([1000, 1, 1, 1], 4, [1, 1, 1, 1])])
 def test_parts_are_rounded_to_their_sum_and_none_is_forgotten(parts, total, numbers):
     assert apportioned(np.array(parts), total).tolist() == numbers
 
@@ -72,10 +78,12 @@ def test_a_batch_is_what_a_decoder_reads_and_predicts(corpus):
 def test_batches_are_of_the_specs(corpus, buckets):
     source = an_input(corpus, bucket_lengths=buckets, temperature=5.)
     specs = source.specs()
-    assert [spec['source'].shape.as_list() for spec in specs] == {(32,): [[4, 32]], BUCKETS: [[4, 32], [8, 16], [16, 8]]}[buckets]
+    assert ([spec['source'].shape.as_list() for spec in specs]
+            == {(32,): [[4, 32]], BUCKETS: [[4, 32], [8, 16], [16, 8]]}[buckets])
     assert source.spec() == specs[0]
     for batch in source.dataset().take(40):
-        assert sum(all(spec[name].is_compatible_with(value) for name, value in batch.items()) for spec in specs) == 1
+        assert sum(all(spec[name].is_compatible_with(value) for name, value in batch.items())
+                   for spec in specs) == 1
     if len(buckets) == 1:
         assert source.dataset().element_spec == source.spec()
 
@@ -84,7 +92,8 @@ def test_a_spec_needs_no_corpus():
     source = TranslationInput.Params(directory='not there', batch_size=4).instantiate()
     assert source.spec()['label'] == tf.TensorSpec([4, 64], tf.int32)
     source.check_keys(['source', 'target', 'label', 'weight', 'language'])
-    with pytest.raises(ValueError, match="'not there' holds no corpus.json; prepare a corpus there"):
+    with pytest.raises(ValueError,
+                       match="'not there' holds no corpus.json; prepare a corpus there"):
         source.dataset()
 
 
@@ -94,13 +103,16 @@ def test_a_pair_is_in_the_first_bucket_that_holds_it(corpus):
     for batch in taken(an_input(corpus, bucket_lengths=BUCKETS), 60):
         length = batch['source'].shape[1]
         shorter = [n for n in BUCKETS if n < length]
-        assert all(longest[batch['index']] <= length) and all(longest[batch['index']] > max(shorter, default=0))
+        assert (all(longest[batch['index']] <= length)
+                and all(longest[batch['index']] > max(shorter, default=0)))
 
 
 # Positions.
 
 def test_the_order_of_a_seed_never_changes():
-    """A resume with another version must see the same order: these literals may not be edited."""
+    """A run resumed with another version must see the same order, so these literals may not be
+    edited.
+    """
     deck = Deck(np.array([[4, 2], [2, 0]]), np.array([0.75, 0.25]), (4, 2), 0, True)
     found = [deck.batch(tf.constant(i, tf.int64)) for i in (0, 1, 10 ** 12)]
     assert [(int(b.bucket), b.cell.numpy().tolist(), b.index.numpy().tolist()) for b in found] == [
@@ -119,34 +131,39 @@ def test_a_resume_gives_the_batches_of_an_uninterrupted_run(corpus, buckets, pos
 
 
 def test_another_seed_is_another_order(corpus):
-    assert not np.array_equal(taken(an_input(corpus), 1)[0]['index'], taken(an_input(corpus, seed=1), 1)[0]['index'])
+    assert not np.array_equal(taken(an_input(corpus), 1)[0]['index'],
+                              taken(an_input(corpus, seed=1), 1)[0]['index'])
 
 
 def test_a_position_between_batches_is_refused(corpus):
     for position in (-4, 6):
-        with pytest.raises(ValueError, match=f'position={position} is not between two batches of batch_size=4'):
+        with pytest.raises(ValueError,
+                           match=f'position={position} is not between two batches of batch_size=4'):
             an_input(corpus).dataset(position)
 
 
 @pytest.mark.parametrize('temperature', [1., 5., float('inf')])
 @pytest.mark.parametrize('buckets', [(32,), BUCKETS])
 def test_languages_come_in_their_shares(corpus, temperature, buckets):
-    """All cards of a deck, without making the batches."""
+    """Returns all cards of a deck, without making the batches."""
     source = an_input(corpus, temperature=temperature, bucket_lengths=buckets)
     sizes = source._cells.sizes.sum(axis=0)
     found = source._deck.quotas.sum(axis=0)
-    np.testing.assert_allclose(found / found.sum(), shares(sizes, temperature), atol=1e-4 if temperature > 1 else 0.02)
+    np.testing.assert_allclose(found / found.sum(), shares(sizes, temperature),
+                               atol=1e-4 if temperature > 1 else 0.02)
 
 
 def test_languages_of_the_first_batches_are_in_their_shares_too(corpus):
-    seen = np.concatenate([batch['language'] for batch in taken(an_input(corpus, temperature=float('inf')), 500)])
+    seen = np.concatenate([batch['language']
+                           for batch in taken(an_input(corpus, temperature=float('inf')), 500)])
     np.testing.assert_allclose(np.bincount(seen) / len(seen), [0.25] * 4, atol=0.03)
 
 
 def test_every_pair_comes_once_in_a_pass_of_the_data(corpus):
     source = an_input(corpus, bucket_lengths=(64,), batch_size=4)
     number = source.num_examples() // 4
-    counts = collections.Counter(np.concatenate([batch['index'] for batch in taken(source, number)]).tolist())
+    counts = collections.Counter(
+        np.concatenate([batch['index'] for batch in taken(source, number)]).tolist())
     assert max(counts.values()) == 1 and len(counts) == 4 * number
 
 
@@ -190,8 +207,11 @@ def test_overlong_pairs_are_dropped_or_cut(corpus):
 
 
 def test_languages_levels_and_numbers_are_chosen(corpus):
-    assert set(np.concatenate([b['language'] for b in taken(an_input(corpus, languages=('zu', 'cy'), **one_pass()))])) == {1, 2}
-    assert set(np.concatenate([b['language'] for b in taken(an_input(corpus, level='low', **one_pass()))])) == {3}
+    assert set(np.concatenate([b['language'] for b in taken(
+        an_input(corpus, languages=('zu', 'cy'), **one_pass()))])) == {1, 2}
+    assert set(np.concatenate([b['language'] for b in taken(
+        an_input(corpus, level='low', **one_pass()))])) == {3}
+
     assert an_input(corpus, examples_per_language=10).num_examples() == 40
     levels = [an_input(corpus, level=level).num_examples() for level in ('high', 'middle', 'low')]
     assert sum(levels) == an_input(corpus).num_examples()
@@ -199,7 +219,8 @@ def test_languages_levels_and_numbers_are_chosen(corpus):
 
 
 def test_a_tag_goes_before_the_sentence(corpus):
-    plain, tagged = (taken(an_input(corpus, split='test', language_tags=tags, **one_pass()), 1)[0] for tags in (False, True))
+    plain, tagged = (taken(an_input(corpus, split='test', language_tags=tags, **one_pass()), 1)[0]
+                     for tags in (False, True))
     assert (tagged['source'][:, 0] == 4).all()
     np.testing.assert_array_equal(tagged['source'][:, 1:], plain['source'][:, :-1])
 
@@ -207,21 +228,28 @@ def test_a_tag_goes_before_the_sentence(corpus):
 def test_statistics_are_those_of_the_batches(corpus):
     source = an_input(corpus, bucket_lengths=BUCKETS, **one_pass())
     batches, found = taken(source), source.statistics()
-    real = sum(((batch['source'] != 0).sum(1) + (batch['label'] != 0).sum(1))[batch['index'] >= 0].sum() for batch in batches)
-    assert found['padding'] == pytest.approx(1 - real / sum(2 * batch['source'].size for batch in batches))
+    real = sum(((batch['source'] != 0).sum(1)
+                + (batch['label'] != 0).sum(1))[batch['index'] >= 0].sum() for batch in batches)
+    assert found['padding'] == pytest.approx(
+        1 - real / sum(2 * batch['source'].size for batch in batches))
     for bucket in found['buckets']:
-        assert bucket['batches_share'] == sum(b['source'].shape[1] == bucket['length'] for b in batches) / len(batches)
-    assert re.search(r'train of .*: \d+ pairs, 0 longer than 32 dropped; \d+% padding; 16 x 8: ', source.statistics_text())
+        assert bucket['batches_share'] == (
+            sum(b['source'].shape[1] == bucket['length'] for b in batches) / len(batches))
+    assert re.search(r'train of .*: \d+ pairs, 0 longer than 32 dropped; \d+% padding; 16 x 8: ',
+                     source.statistics_text())
 
 
 # Mistakes.
 
 @pytest.mark.parametrize(('values', 'sentence'), [
-    ({'bucket_lengths': (16, 8)}, 'bucket_lengths=[16, 8] are no ascending lengths; use for example [16, 32, 64]'),
+    ({'bucket_lengths': (16, 8)},
+     'bucket_lengths=[16, 8] are no ascending lengths; use for example [16, 32, 64]'),
     ({'bucket_lengths': ()}, 'bucket_lengths=[] are no ascending lengths'),
-    ({'temperature': 0.5}, 'temperature=0.5 is below 1'), ({'temperature': float('nan')}, 'temperature=nan is not a number; use 1 or more'),
+    ({'temperature': 0.5}, 'temperature=0.5 is below 1'),
+    ({'temperature': float('nan')}, 'temperature=nan is not a number; use 1 or more'),
     ({'bucket_lengths': (1, 8)}, 'bucket_lengths[0]=1 is below 2; use 2 or more'),
-    ({'temperature': 5., 'num_epochs': 1}, 'num_epochs=1 with temperature=5.0: in an epoch every pair comes once'),
+    ({'temperature': 5., 'num_epochs': 1},
+     'num_epochs=1 with temperature=5.0: in an epoch every pair comes once'),
     ({'examples_per_language': 0}, 'examples_per_language=0 is below 1')])
 def test_params_that_make_no_sense_are_refused(corpus, values, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
@@ -229,7 +257,9 @@ def test_params_that_make_no_sense_are_refused(corpus, values, sentence):
 
 
 def test_languages_that_are_not_there_and_buckets_that_hold_nothing_are_refused(corpus):
-    with pytest.raises(ValueError, match=r"language 'zz' is not one of the 4 in .*; the nearest are zu \(Zulu\)"):
+    with pytest.raises(ValueError, match=r"language 'zz' is not one of the 4 in .*; the nearest "
+                                         r"are zu \(Zulu\)"):
         an_input(corpus, languages=('zz',)).dataset()
-    with pytest.raises(ValueError, match='no pair of train is left in .* are there, .* of them longer than 2 ids; choose other languages'):
+    with pytest.raises(ValueError, match='no pair of train is left in .* are there, .* of them '
+                                         'longer than 2 ids; choose other languages'):
         an_input(corpus, bucket_lengths=(2,)).dataset()

@@ -1,4 +1,6 @@
-"""Translation's promises: a translation for every line, in order, by the vocabulary of the training and no other."""
+"""Decoding translates every line in order, and only with the vocabulary that the weights were
+trained with.
+"""
 from __future__ import annotations
 
 import shutil
@@ -32,17 +34,21 @@ def without_tags(tmp_path_factory):
 
 
 def made(num_cells=2, vocab_size=500, **values):
-    network = Transformer.Params(num_encoder_layers=1, num_decoder_layers=1, vocab_size=vocab_size, model_dim=8, hidden_dim=8, num_heads=2)
+    network = Transformer.Params(num_encoder_layers=1, num_decoder_layers=1, vocab_size=vocab_size,
+                                 model_dim=8, hidden_dim=8, num_heads=2)
     params = translator(network, translation_learner(model_dim=8))
     params.decode.set(group_size=2, extra_length=3)
     for path, value in values.items():
         params.override(path.replace('__', '.'), str(value))
     task = params.instantiate()
-    batch_spec = {name: tf.TensorSpec([2, 6], tf.int32) for name in ('source', 'target', 'label')} | {'weight': tf.TensorSpec([2])}
+    batch_spec = ({name: tf.TensorSpec([2, 6], tf.int32) for name in ('source', 'target', 'label')}
+                  | {'weight': tf.TensorSpec([2])})
     program = Program(task.network, batch_spec, PipelineParams(num_cells=num_cells), task.learner)
-    # No control id but the end, and that after some ids.
+
+    # The only control id that is drawn is the end, and that after some other ids.
     bias = program.weights['model/softmax/b']
-    bias.assign(np.where(np.arange(vocab_size) <= UNKNOWN, -20., 0.) + np.where(np.arange(vocab_size) == END, 18., 0.))
+    bias.assign(np.where(np.arange(vocab_size) <= UNKNOWN, -20., 0.)
+                + np.where(np.arange(vocab_size) == END, 18., 0.))
     return task, program
 
 
@@ -53,29 +59,32 @@ def facts(task, corpus):
 def test_every_line_has_a_line_in_its_order(corpus):
     task, program = made()
     found = task.decode(program, LINES, facts(task, corpus))
-    assert len(found) == len(LINES) and [bool(line.strip()) for line in LINES] == [bool(line) for line in found]
+    assert (len(found) == len(LINES)
+            and [bool(line.strip()) for line in LINES] == [bool(line) for line in found])
     assert all('\n' not in line for line in found)
     assert task.decode(program, LINES[2:3], facts(task, corpus)) == found[2:3]
     assert task.decode(program, LINES[::-1], facts(task, corpus)) == found[::-1]
 
 
 def test_greedy_in_one_cell_too(corpus):
-    found = [task.decode(program, LINES, facts(task, corpus)) for task, program in (made(k, decode__beam_size=1) for k in (1, 2))]
+    found = [task.decode(program, LINES, facts(task, corpus))
+             for task, program in (made(k, decode__beam_size=1) for k in (1, 2))]
     assert found[0] == found[1]
 
 
 def test_tags_and_ends_are_those_of_the_training(corpus):
     task, _ = made(decode__language='cy', decode__max_source_length=6)
     vocabulary = task.vocabulary(facts(task, corpus))
-    source = TranslationInput.Params(directory=corpus.folder, batch_size=1, languages=('de',), language_tags=True, shuffle=False,
-                                     num_epochs=1).instantiate()
+    source = TranslationInput.Params(directory=corpus.folder, batch_size=1, languages=('de',),
+                                     language_tags=True, shuffle=False, num_epochs=1).instantiate()
     batch = next(iter(source.batches()))
     trained = [int(i) for i in batch['source'][0] if i]
     text = corpus.texts('train', 'source', int(batch['index'][0]), int(batch['index'][0]) + 1)
     task_long, _ = made()
     assert task_long.encoded(vocabulary, [f'<de> {text[0]}']) == [trained]
     short, = task.encoded(vocabulary, text)
-    assert short == [vocabulary.tag('cy'), *trained[1:5], END] and START not in short   # cut, and another language
+    # The source is cut, and the tag is of another language.
+    assert short == [vocabulary.tag('cy'), *trained[1:5], END] and START not in short
 
 
 def test_vocabulary_of_another_training_is_refused(corpus, tmp_path):
@@ -84,12 +93,15 @@ def test_vocabulary_of_another_training_is_refused(corpus, tmp_path):
     other = shutil.copy(known['vocabulary'], tmp_path / 'same.model')
     task, program = made(vocabulary=other)
     assert task.decode(program, ['nepo'], known)   # a copy is as good
-    with pytest.raises(ValueError, match=r'same\.model is not the vocabulary of the training, .*vocabulary\.model: its SHA-256 is \w{12}'):
+    with pytest.raises(ValueError, match=r'same\.model is not the vocabulary of the training, '
+                                         r'.*vocabulary\.model: its SHA-256 is \w{12}'):
         task.decode(program, ['nepo'], {**known, 'sha256': '0' * 64})
     task, program = made(vocab_size=499)
-    with pytest.raises(ValueError, match=r'vocabulary\.model has 500 ids, but task\.model\.vocab_size=499; set task\.vocabulary'):
+    with pytest.raises(ValueError, match=r'vocabulary\.model has 500 ids, but '
+                                         r'task\.model\.vocab_size=499; set task\.vocabulary'):
         task.decode(program, ['nepo'], known)
-    with pytest.raises(ValueError, match=r"task\.vocabulary is empty, and the checkpoint names none"):
+    with pytest.raises(ValueError,
+                       match=r"task\.vocabulary is empty, and the checkpoint names none"):
         task.decode(program, ['nepo'], {})
 
 
@@ -98,18 +110,21 @@ def test_training_does_not_go_on_with_another_vocabulary(corpus, tmp_path):
     source = TranslationInput.Params(directory=corpus.folder, batch_size=2).instantiate()
     task.check_facts(facts(task, corpus), source)
     task.check_facts({}, source)   # of a checkpoint that knows none
-    match = r'vocabulary\.model is not the vocabulary that the weights were trained with, /old/v\.model: its SHA-256 .*another logdir'
+    match = (r'vocabulary\.model is not the vocabulary that the weights were trained with, '
+             r'/old/v\.model: its SHA-256 .*another logdir')
     with pytest.raises(ValueError, match=match):
         task.check_facts({'vocabulary': '/old/v.model', 'sha256': '0' * 64}, source)
 
 
 def test_vocabulary_has_as_many_ids_as_the_network(corpus):
-    # One of 320 once trained with vocab_size=8000, and only decoding refused it; 8000 with 500 ended in an error of TensorFlow's.
+    # A vocabulary of 320 ids once trained with vocab_size=8000, and only decoding refused it. One
+    # of 8000 ids with vocab_size=500 ended in an error of TensorFlow's.
     source = TranslationInput.Params(directory=corpus.folder, batch_size=2).instantiate()
     for vocab_size in (499, 501):
         task, _ = made(vocab_size=vocab_size)
-        match = (rf'vocabulary\.model has 500 ids, but task\.model\.vocab_size={vocab_size}, and they must be equal; set '
-                 rf'task\.model\.vocab_size=500, or .* --size={vocab_size}\.$')
+        match = (rf'vocabulary\.model has 500 ids, but task\.model\.vocab_size={vocab_size}, and '
+                 rf'they must be equal; set task\.model\.vocab_size=500, or .* '
+                 rf'--size={vocab_size}\.$')
         with pytest.raises(ValueError, match=match):
             task.check_facts({}, source)
 
@@ -124,7 +139,8 @@ def test_training_begins_by_checking_its_input(corpus, tmp_path, logdir):
     task, program = made(vocab_size=501)
     checkpointer = Checkpointer(str(tmp_path / 'checkpoints'))
     if logdir != 'new':
-        checkpointer.save(1, program.variables(), {'position': 2, 'num_nonfinite': 0, 'num_nonfinite_in_a_row': 0})
+        checkpointer.save(1, program.variables(),
+                          {'position': 2, 'num_nonfinite': 0, 'num_nonfinite_in_a_row': 0})
     state = SavedState(checkpointer, program, experiment_of(task, corpus), print)
     with pytest.raises(ValueError, match=r'has 500 ids, but task\.model\.vocab_size=501'):
         state.restore(str(tmp_path))
@@ -136,16 +152,20 @@ def test_tables_are_not_taken_from_a_training_with_another_vocabulary(corpus, tm
 
     def initialized(known, *rules):
         place = tmp_path / str(len(list(tmp_path.iterdir())))
-        Checkpointer(str(place / 'theirs')).save(1, program.variables(), {'task': known} if known else {})
-        source = InitializeFrom(directory=str(place / 'theirs'), rules=(*rules, *InitializeFrom().rules))
+        Checkpointer(str(place / 'theirs')).save(1, program.variables(),
+                                                 {'task': known} if known else {})
+        source = InitializeFrom(directory=str(place / 'theirs'),
+                                rules=(*rules, *InitializeFrom().rules))
         experiment = experiment_of(task, corpus, initialize_from=source)
-        return SavedState(Checkpointer(str(place / 'ours')), program, experiment, print).restore(str(place)).text
+        return SavedState(Checkpointer(str(place / 'ours')), program, experiment,
+                          print).restore(str(place)).text
 
     with pytest.raises(ValueError) as refused:
         initialized(theirs)
     error = str(refused.value)
-    assert error.startswith('model/source_embedding, model/target_embedding, model/softmax would be taken from a training with the '
-                            'vocabulary /old/v.model, whose ids mean other pieces than those of ')
+    assert error.startswith('model/source_embedding, model/target_embedding, model/softmax would '
+                            'be taken from a training with the vocabulary /old/v.model, whose ids '
+                            'mean other pieces than those of ')
     tables = '.*/(model/source_embedding|model/target_embedding|model/softmax)/.*'
     assert f'put "{tables}" -> none first in initialize_from.rules, or' in error
     assert 'variables are taken from' in initialized(theirs, (tables, None))
@@ -161,26 +181,32 @@ def test_line_of_html_is_text_if_there_are_no_tags(without_tags):
     assert task.encoded(vocabulary, lines) == [[*ids, END] for ids in vocabulary.encode(lines)]
     assert all(task.decode(program, lines, known))
     task, program = made(decode__language='de')
-    with pytest.raises(ValueError, match=r"task\.decode\.language='de', but the vocabulary has no tags of languages; leave it empty, or"):
+    with pytest.raises(ValueError, match=r"task\.decode\.language='de', but the vocabulary has no "
+                                         r"tags of languages; leave it empty, or"):
         task.decode(program, lines, known)
 
 
 def test_unknown_tag_names_its_line_and_the_nearest(corpus):
     task, _ = made()
     vocabulary = task.vocabulary(facts(task, corpus))
-    match = r"^line 2 begins with <dee>, which .*: language 'dee' is not one of the vocabulary's tags; the nearest are de \(German\)"
+    match = (r"^line 2 begins with <dee>, which .*: language 'dee' is not one of the vocabulary's "
+             r"tags; the nearest are de \(German\)")
     with pytest.raises(ValueError, match=match):
         task.encoded(vocabulary, ['nepo', '<dee> nepo'])
-    assert task.encoded(vocabulary, ['<de> <b>nepo</b>']) == [[vocabulary.tag('de'), *vocabulary.encode(['<b>nepo</b>'])[0], END]]
+    assert task.encoded(vocabulary, ['<de> <b>nepo</b>']) == [
+        [vocabulary.tag('de'), *vocabulary.encode(['<b>nepo</b>'])[0], END]]
     task, _ = made(decode__language='xx')
-    with pytest.raises(ValueError, match=r"^task\.decode\.language: language 'xx' is not one of the vocabulary's tags"):
+    with pytest.raises(ValueError, match=r"^task\.decode\.language: language 'xx' is not one of "
+                                         r"the vocabulary's tags"):
         task.encoded(vocabulary, ['nepo'])
 
 
 def test_lines_that_are_cut_are_named(corpus, caplog):
     task, _ = made(decode__max_source_length=6)
-    task.encoded(task.vocabulary(facts(task, corpus)), ['nepo', *['nepo eht elif dna eht txen'] * 7, ''])
-    assert caplog.messages == ['7 sources are longer than task.decode.max_source_length=6 ids and were cut: lines 2, 3, 4, 5, 6, ...']
+    task.encoded(task.vocabulary(facts(task, corpus)),
+                 ['nepo', *['nepo eht elif dna eht txen'] * 7, ''])
+    assert caplog.messages == ['7 sources are longer than task.decode.max_source_length=6 ids and '
+                               'were cut: lines 2, 3, 4, 5, 6, ...']
 
 
 @pytest.mark.parametrize('num_cells', [1, 2])
@@ -192,5 +218,5 @@ def test_translations_without_an_end_are_named(corpus, caplog, num_cells):
     assert not caplog.messages
     bias.assign(np.where(is_end, -40., 0.))
     assert task.decode(program, ['', 'nepo'], facts(task, corpus))[0] == ''
-    assert caplog.messages == ['1 translations reached their limit, task.decode.max_length=4 ids or extra_length=3 more than the source, '
-                               'without an end: line 2']
+    assert caplog.messages == ['1 translations reached their limit, task.decode.max_length=4 ids '
+                               'or extra_length=3 more than the source, without an end: line 2']
