@@ -1,15 +1,19 @@
-"""Replicas: pipelines side by side, each with weights of its own, which stay equal to the last bit.
+"""Replicas: pipelines side by side, each with weights of its own, which stay bitwise identical.
 
-    replica 0    micro-batches 0 .. M-1       accumulators --+         +-- the sums of all --> update --> weights
-    replica 1    micro-batches M .. 2M-1      accumulators --+-- sum --+-- the sums of all --> update --> the same weights
-                                                        (per variable, as soon as the cell's last task is done)
+    replica 0    micro-batches 0 .. M-1     accumulators --+         +--> update --> weights
+                                                           +-- sum --+
+    replica 1    micro-batches M .. 2M-1    accumulators --+         +--> update --> same weights
 
-The sums of a variable are made on the devices of one replica and sent to the others; variables take turns, so that each replica
-sums 1/R of them: every device sends and receives 2 (R - 1) / R of its gradients, as in a ring. A cell is reduced while
-earlier cells still run backward. The order of a sum is that of the replicas, and all get the same one.
+Each variable is summed as soon as the last task of its cell is done, while earlier cells still run
+backward. The sum is made on the device of one replica and sent to the others. Variables take turns,
+so that each replica sums 1/R of them, and every device sends and receives 2 (R - 1) / R of its
+gradients, as in a ring. Values are added in the order of replicas, and all replicas get the same
+sums.
 
-With replica_reduction 'ring' or 'nccl' gradients are summed by TensorFlow's collectives instead (collectives.py): all replicas still get
-the same bits, the same in every run, but for R > 2 others than those of 'add'. What layers emitted is little, and merged as before.
+With replica_reduction 'ring' or 'nccl', TensorFlow's collectives sum the gradients instead
+(collectives.py). All replicas still get the same bits, and the same ones in every run, but for
+R > 2 they differ from those of 'add'. What layers emitted is small, and is merged as described
+above.
 """
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ class Replica:
 
     Attributes:
       index: r.
-      cells: of mini-batches of the first shape, on the replica's devices.
+      cells: [K] the cells for mini-batches of the first shape, on the replica's devices.
       placed: its weights, slots and averages.
       accumulators: [K].
     """
@@ -42,70 +46,92 @@ class Replica:
 
 
 def check_replicated(params: PipelineParams, devices: Sequence[str]) -> None:
-    """Raises ValueError for devices, [R K], that cannot do what the pipeline asks of its replicas."""
+    """Raises ValueError if replicas cannot be reduced, or share moments, on devices [R K]."""
     if params.num_replicas > 1 and params.cross_replica_batch_norm:
         if params.jit_compile:
-            raise ValueError('cross_replica_batch_norm sums over replicas within the tasks, and XLA cannot compile that; set '
-                             'jit_compile=False or cross_replica_batch_norm=False.')
+            raise ValueError('cross_replica_batch_norm sums over replicas within the tasks, and '
+                             'XLA cannot compile that; set jit_compile=False or '
+                             'cross_replica_batch_norm=False.')
         check_devices(devices, params.num_cells, 'cross_replica_batch_norm', 'ring')
+
     if params.num_replicas > 1 and params.replica_reduction != 'add':
-        check_devices(devices, params.num_cells, f'replica_reduction={params.replica_reduction!r}', params.replica_reduction)
+        check_devices(devices, params.num_cells,
+                      f'replica_reduction={params.replica_reduction!r}', params.replica_reduction)
 
 
 def groups_of(replicas: Sequence[Sequence[Cell]]) -> list[Group]:
-    """[K] from the cells, [R][K]."""
-    return [Group(cells[0].index, tuple(cell.device for cell in cells)) for cells in zip(*replicas, strict=True)]
+    """Returns the groups, [K], for cells [R][K]."""
+    return [Group(cells[0].index, tuple(cell.device for cell in cells))
+            for cells in zip(*replicas, strict=True)]
 
 
-def reduce(replicas: Sequence[Replica], last: Sequence[Sequence[tf.Operation]], reduction: str = 'add') -> list[list[tf.Operation]]:
+def reduce(replicas: Sequence[Replica], last: Sequence[Sequence[tf.Operation]],
+           reduction: str = 'add') -> list[list[tf.Operation]]:
     """Sets all accumulators to the sums over all replicas.
 
     Args:
       replicas: [R].
-      last: [R][K] the op after which a cell's accumulators hold all of its micro-batches.
+      last: [R][K] the op after which a cell's accumulators hold all micro-batches of the replica.
       reduction: PipelineParams.replica_reduction.
 
     Returns:
-      [R][K] the op after which they hold the sums.
+      [R][K] the op after which they hold the sums over all replicas.
     """
     if len(replicas) == 1:
         return [list(ops) for ops in last]
+
     done: list[list[tf.Operation]] = [[] for _ in replicas]
     for k, group in enumerate(groups_of([replica.cells for replica in replicas])):
         assigned: list[list[tf.Operation]] = [[] for _ in replicas]
+
+        # The first `num_together` variables are summed by collectives, the others one by one below.
         num_together = 0 if reduction == 'add' else len(replicas[0].accumulators[k].gradients)
         for replica, ops in zip(replicas, last, strict=True):
             together = replica.accumulators[k].variables()[:num_together]
-            assigned[replica.index].append(_reduce_together(group, together, replica.cells[k].device, ops[k], reduction))
-        for i, variables in enumerate(zip(*[replica.accumulators[k].variables()[num_together:] for replica in replicas], strict=True)):
+            assigned[replica.index].append(_reduce_together(
+                group, together, replica.cells[k].device, ops[k], reduction))
+
+        for i, variables in enumerate(zip(
+                *[replica.accumulators[k].variables()[num_together:] for replica in replicas],
+                strict=True)):
             values = []
             for replica, ops, variable in zip(replicas, last, variables, strict=True):
                 with tf.device(replica.cells[k].device), tf.control_dependencies([ops[k]]):
-                    values.append(tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype))
+                    values.append(tf.raw_ops.ReadVariableOp(
+                        resource=variable.handle, dtype=variable.dtype))
+
             owner = replicas[i % len(replicas)]
             with tf.device(owner.cells[k].device):
                 total = owner.accumulators[k].all()[num_together + i].merged(values)
+
             for replica, variable in zip(replicas, variables, strict=True):
                 with tf.device(replica.cells[k].device):
-                    assigned[replica.index].append(tf.raw_ops.AssignVariableOp(resource=variable.handle, value=total))
+                    assigned[replica.index].append(tf.raw_ops.AssignVariableOp(
+                        resource=variable.handle, value=total))
+
         for replica, ops in zip(replicas, assigned, strict=True):
             with tf.device(replica.cells[k].device), tf.control_dependencies(ops):
                 done[replica.index].append(tf.no_op())
     return done
 
 
-def _reduce_together(group: Group, variables: Sequence[tf.Variable], device: str, after: tf.Operation, hint: str) -> tf.Operation:
-    """One replica's part in the sums of a cell's gradients: one after the other, since NCCL needs one order on all devices."""
+def _reduce_together(group: Group, variables: Sequence[tf.Variable], device: str,
+                     after: tf.Operation, hint: str) -> tf.Operation:
+    """Adds one replica's part in the sums of a cell's gradients.
+
+    The sums are made one after the other, since NCCL needs the same order on all devices.
+    """
     shapes = [variable.shape.as_list() for variable in variables]
     for i, variable in enumerate(variables):
         with tf.device(device), tf.control_dependencies([after]):
             value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
-            after = tf.raw_ops.AssignVariableOp(resource=variable.handle, value=group.sum(value, shapes, i, hint))
+            after = tf.raw_ops.AssignVariableOp(
+                resource=variable.handle, value=group.sum(value, shapes, i, hint))
     return after
 
 
 def copy_first(replicas: Sequence[Variables]) -> None:
-    """Gives all replicas the weights, slots and averages of the first."""
+    """Copies the weights, slots and averages of the first replica to all others."""
     first = replicas[0].by_key()
     for replica in replicas[1:]:
         for key, variable in replica.by_key().items():
@@ -114,7 +140,7 @@ def copy_first(replicas: Sequence[Variables]) -> None:
 
 
 def check_equal(replicas: Sequence[Variables]) -> None:
-    """Raises ArithmeticError, with the variable named, unless all replicas are bitwise identical."""
+    """Raises ArithmeticError, which names the variable, unless replicas are bitwise identical."""
     first = replicas[0].by_key()
     for index, replica in enumerate(replicas[1:], start=1):
         for key, variable in replica.by_key().items():

@@ -1,6 +1,6 @@
-"""Plan table: what a person sees of a plan before the first step: the table of cells and what to expect of the schedule.
+"""Plan table: the cells of a plan and the forecast of its schedule, printed before the first step.
 
-Everything but long paths of layers fits into 80 columns.
+Everything except long paths of layers fits into 80 columns.
 """
 from __future__ import annotations
 
@@ -13,35 +13,42 @@ from rich.table import Table
 from lingpipe.pipeline.planning.drawing import grid
 from lingpipe.pipeline.planning.plan import Plan
 
-MAX_GRID_SLOTS = 64   # of a schedule that fits on a screen
+MAX_GRID_SLOTS = 64  # in a row of a schedule that still fits on a screen
 
 
 def overview(plan: Plan, batch_size: int) -> str:
-    """Table of cells, their layers, totals, and the schedule as a grid when it is small."""
+    """Returns the table of cells, their layers, the totals and, if it is small, the schedule."""
     p = plan.params
     simulation = plan.simulate()
     rows = plan.rows()
 
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style='bold')
-    for name in ('cell', 'device', 'layers', 'GFLOPs', 'params', 'state MB', 'held MB', 'peak MB', 'sent MB', 'share'):
+    for name in ('cell', 'device', 'layers', 'GFLOPs', 'params', 'state MB', 'held MB', 'peak MB',
+                 'sent MB', 'share'):
         table.add_column(name, justify='left' if name == 'device' else 'right', no_wrap=True)
     for row in rows:
-        table.add_row(str(row['cell']), short_device(row['device']), str(row['num_layers']),
-                      f'{row["gflops_per_micro_batch"]:,.4g}', short_number(row['num_weights']), f'{row["state_mb"]:,.1f}',
-                      f'{row["held_mb_per_micro_batch"]:,.1f}', f'{row["peak_mb"]:,.1f}', f'{row["sent_mb_per_micro_batch"]:,.2f}',
-                      f'{row["step_share"]:.1%}')
+        table.add_row(
+            str(row['cell']), short_device(row['device']), str(row['num_layers']),
+            f'{row["gflops_per_micro_batch"]:,.4g}', short_number(row['num_weights']),
+            f'{row["state_mb"]:,.1f}', f'{row["held_mb_per_micro_batch"]:,.1f}',
+            f'{row["peak_mb"]:,.1f}', f'{row["sent_mb_per_micro_batch"]:,.2f}',
+            f'{row["step_share"]:.1%}')
 
-    of_replicas = f', {p.num_replicas} replicas of them (the first is shown)' if p.num_replicas > 1 else ''
+    of_replicas = (f', {p.num_replicas} replicas of them (the first is shown)'
+                   if p.num_replicas > 1 else '')
     lines = [
         'state: weights, gradients and optimizer slots. GFLOPs, held (between forward',
         'and backward) and sent: of one micro-batch. peak: predicted for the step.',
         '',
         *[f'cell {row["cell"]}: {row["layers"]}' for row in rows],
         '',
-        f'{sum(row["num_weights"] for row in rows):,} parameters in {p.num_cells} cells{of_replicas}',
-        f'{p.num_micro_batches} micro-batches of {batch_size // (p.num_micro_batches * p.num_replicas)} examples; '
+        f'{sum(row["num_weights"] for row in rows):,} parameters in {p.num_cells} '
+        f'cells{of_replicas}',
+        f'{p.num_micro_batches} micro-batches of '
+        f'{batch_size // (p.num_micro_batches * p.num_replicas)} examples; '
         f'schedule {p.schedule}, recompute {p.recompute}',
-        f'predicted bubble {simulation.bubble_share:.1%}, balance {plan.forecast.balance:.1%} (mean cell / slowest cell)',
+        f'predicted bubble {simulation.bubble_share:.1%}, '
+        f'balance {plan.forecast.balance:.1%} (mean cell / slowest cell)',
         *[f'replica {r} on {", ".join(short_device(cell.device) for cell in cells)}'
           for r, cells in enumerate(plan.replicas) if p.devices and r],
     ]
@@ -55,7 +62,10 @@ def overview(plan: Plan, batch_size: int) -> str:
 
 
 def short_device(name: str) -> str:
-    """'CPU:1' of a device of this process, 'w2 GPU:0' of one of worker 2; any other name stays whole."""
+    """Returns 'CPU:1' for a device of this process, 'w2 GPU:0' for one of worker 2.
+
+    Any other name is returned unchanged.
+    """
     match = re.fullmatch(r'(?:/job:(\w+))?(?:/replica:0)?(?:/task:(\d+))?/device:(\w+:\d+)', name)
     if match is None or match[1] not in (None, 'localhost', 'worker'):
         return name
@@ -63,7 +73,7 @@ def short_device(name: str) -> str:
 
 
 def short_number(number: int) -> str:
-    """'721', '12.3 M', '1.84 G': three digits and a prefix."""
+    """Formats a number with three digits and a prefix: '721', '12.3 M', '1.84 G'."""
     for size, prefix in ((1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k')):
         if number >= 0.9995 * size:
             return f'{number / size:.3g} {prefix}'
@@ -71,7 +81,7 @@ def short_number(number: int) -> str:
 
 
 def _render(table: Table) -> str:
-    """The same text on a terminal and in a file: as wide as its columns."""
+    """Renders the table as wide as its columns, so that a terminal and a file get the same text."""
     out = io.StringIO()
     Console(file=out, width=200, no_color=True, highlight=False).print(table)
     return '\n'.join(line.rstrip() for line in out.getvalue().split('\n'))

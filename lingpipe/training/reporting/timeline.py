@@ -1,4 +1,4 @@
-"""Timeline: measured steps beside what was predicted, as numbers, a picture and a trace."""
+"""Timeline: compares measured steps with predicted ones, in numbers, a picture and a trace."""
 from __future__ import annotations
 
 import dataclasses
@@ -12,8 +12,9 @@ from lingpipe.pipeline.planning.drawing import Timeline
 from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.pipeline.planning.simulator import Simulation, simulate
 
-WHY_THEY_DIFFER = ('transfers and waiting make the measured share larger than the predicted ones, and tasks that slow each '
-                   'other down on shared processors make it smaller')
+WHY_THEY_DIFFER = (
+    'transfers and waiting make the measured share larger than the predicted ones, and tasks that '
+    'slow each other down on shared processors make it smaller')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,11 +23,13 @@ class TimelineReport:
 
     Attributes:
       step: the last of the measured steps.
-      measured_bubbles: the share of each measured step, in their order.
-      predicted_bubble: by the simulator, from the planned costs, before anything ran.
-      predicted_from: what the planned costs are, 'FLOPs' or 'layer_seconds'.
-      replayed_bubble: by the simulator, from the median time of each cell's tasks in the measured steps.
-      png, trace: paths of the picture and the trace of the measured step whose bubble is the median.
+      measured_bubbles: the share of each measured step, in the order of steps.
+      predicted_bubble: what the simulator predicted from the planned costs, before anything ran.
+      predicted_from: the source of the planned costs, 'FLOPs' or 'layer_seconds'.
+      replayed_bubble: what the simulator predicts from the median time of each cell's tasks in the
+        measured steps.
+      png, trace: paths of the picture and the trace, which show the measured step with the median
+        bubble.
     """
     step: int
     measured_bubbles: tuple[float, ...]
@@ -42,7 +45,7 @@ class TimelineReport:
         return statistics.median_low(self.measured_bubbles)
 
     def text(self) -> str:
-        """One line."""
+        """Returns the report as one line."""
         lowest, highest = min(self.measured_bubbles), max(self.measured_bubbles)
         number = len(self.measured_bubbles)
         spread = f' (median of {number} steps, {lowest:.1%} to {highest:.1%})' if number > 1 else ''
@@ -52,24 +55,28 @@ class TimelineReport:
 
 
 def replay(plan: Plan, measured: Sequence[Timeline]) -> Simulation:
-    """The simulation of the plan's schedule with the median measured seconds of each cell's F and B."""
+    """Simulates the plan's schedule with the median measured seconds of each cell's F and B."""
     def seconds(kind: str, k: int) -> float:
-        spans = [span for timeline in measured for task, span in timeline.spans.items() if (task.kind, task.cell) == (kind, k)]
+        spans = [span for timeline in measured for task, span in timeline.spans.items()
+                 if (task.kind, task.cell) == (kind, k)]
         return statistics.median(end - start for start, end in spans) if spans else 0.0
 
     k = range(len(plan.cells))
-    # The last cell's B is measured with its forward in it, other cells' with their recomputation.
-    return simulate(plan.schedule, [seconds('F', i) for i in k], [seconds('B', i) for i in k], edges=plan.edges)
+    # The measured B of the last cell includes its forward; that of any other cell includes its
+    # recomputation.
+    return simulate(plan.schedule, [seconds('F', i) for i in k], [seconds('B', i) for i in k],
+                    edges=plan.edges)
 
 
-def write_report(directory: str, step: int, plan: Plan, measured: Sequence[Timeline]) -> TimelineReport:
-    """Writes DIRECTORY/step-00000012.png and .json, each with a measured step and the replayed one.
+def write_report(directory: str, step: int, plan: Plan,
+                 measured: Sequence[Timeline]) -> TimelineReport:
+    """Writes DIRECTORY/step-00000012.png and .json, each with a measured and the replayed step.
 
     Args:
       directory: where the files go.
       step: the last of the measured steps, which names the files.
-      plan: what was run.
-      measured: the timeline of each measured step; the one whose bubble is the median is drawn.
+      plan: the plan of the steps.
+      measured: the timeline of each measured step; the one with the median bubble is drawn.
     """
     side_files.make_directory(directory)
     replayed = replay(plan, measured).timeline
@@ -80,11 +87,12 @@ def write_report(directory: str, step: int, plan: Plan, measured: Sequence[Timel
         side_files.make_way_for_file(f'{path}.{ending}')
     shown.save_png(f'{path}.png', f'step {step}', other=replayed)
     events = shown.to_chrome_trace(pid=0) + replayed.to_chrome_trace(pid=1)
-    events += [{'name': 'process_name', 'ph': 'M', 'pid': pid, 'args': {'name': name}} for pid, name in
-               enumerate(('measured', 'predicted'))]
+    events += [{'name': 'process_name', 'ph': 'M', 'pid': pid, 'args': {'name': name}}
+               for pid, name in enumerate(('measured', 'predicted'))]
     with open(f'{path}.json', 'w', encoding='utf-8') as file:
         json.dump({'traceEvents': events, 'displayTimeUnit': 'ms'}, file)
 
     predicted_from = 'layer_seconds' if plan.params.layer_seconds else 'FLOPs'
-    return TimelineReport(step, tuple(timeline.bubble_share for timeline in measured), plan.simulate().bubble_share,
-                          predicted_from, replayed.bubble_share, f'{path}.png', f'{path}.json')
+    return TimelineReport(
+        step, tuple(timeline.bubble_share for timeline in measured), plan.simulate().bubble_share,
+        predicted_from, replayed.bubble_share, f'{path}.png', f'{path}.json')
