@@ -205,7 +205,7 @@ def run(options: RunOptions) -> int:
     outcome = train(params, options)
     if outcome.signal:
         return 128 + signal.Signals[outcome.signal].value
-    print(outcome.text(options.logdir), end='')
+    closed_pipe.say(outcome.text(options.logdir).rstrip('\n'), sys.stdout)   # The run is done.
     return 0
 
 
