@@ -161,7 +161,7 @@ def test_the_auxiliary_loss_is_in_the_cell_of_the_auxiliary_head():
     head = next(e for e in elements if 'auxiliary_logits' in e.writes)
     logits = head.writes['auxiliary_logits']
     assert logits.spec.shape == (4, 10)
-    assert logits.readers == [head.index + 1] and head.index + 1 < len(elements) - 10
+    assert logits.readers == (head.index + 1,) and head.index + 1 < len(elements) - 10
     loss = elements[head.index + 1].layer.params
     assert (loss.scale, loss.label_smoothing) == (0.4, 0.1)
 
