@@ -1,11 +1,11 @@
-"""Accumulators: what the micro-batches of a mini-batch add up on one device.
+"""Accumulators: the sums over the micro-batches of a mini-batch, on one device.
 
 They are variables for gradients, losses and statistics. The tasks of a cell add to them in place,
-in the order of micro-batches. So nothing that grows with the number of weights crosses the graph of
-the step, and a gradient needs no second buffer.
+in the order of micro-batches. So no tensor of a weight's size passes through the graph of the step,
+and a gradient needs no second buffer.
 
-With sum_groups, the sums of a group of micro-batches are set aside before those of the next group
-begin, and the sums of the last group join them. The additions are then those of as many replicas.
+With sum_groups, each group of micro-batches is summed from zero, and its sums are then added to
+those of the groups before. The order of additions is then the same as with that number of replicas.
 """
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Accumulator:
     """One sum.
 
     Attributes:
-      variable: what tasks add to.
-      merge: makes one sum out of two, those of earlier micro-batches first.
-      before: holds the sum of the groups before the present one, if there are several groups.
+      variable: the one that tasks add to.
+      merge: combines two sums into one; the sum of the earlier micro-batches comes first.
+      before: holds the sum of all earlier groups; None if nothing is summed by groups.
     """
     variable: tf.Variable
     merge: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
     before: tf.Variable | None = None
 
     def merged(self, values: Sequence[tf.Tensor]) -> tf.Tensor:
-        """The sum of one or more sums, such as those of all replicas."""
+        """Combines one or more sums into one, such as those of all replicas."""
         total, *others = values
         for value in others:
             total = self.merge(total, value)
@@ -45,19 +45,19 @@ class Accumulators:
     """The accumulators of one cell.
 
     Attributes:
-      layout: of what the cell emits.
-      gradients: path -> the sum of the gradients of a trained weight, as used, not as owned.
+      layout: the layout of what the cell emits.
+      gradients: path of a trained weight, as used and not as owned -> the sum of its gradients.
     """
 
     def __init__(self, device: str, trained: Iterable[Weight], layout: EmissionLayout,
                  num_micro_batches: int = 1, num_groups: int = 1):
-        """Makes all variables.
+        """Creates all variables.
 
         Args:
-          device: of the variables.
-          trained: the weights (as used, not as owned) whose gradients are summed, in their dtype,
-            but float32 at least.
-          layout: of what the cell emits.
+          device: where the variables are.
+          trained: the weights (as used, not as owned) whose gradients are summed, in the dtype of
+            the weight or, if that is narrower, in float32.
+          layout: the layout of what the cell emits.
           num_micro_batches: M.
           num_groups: PipelineParams.sum_groups.
         """
@@ -90,13 +90,13 @@ class Accumulators:
     # In the tasks.
 
     def add_gradient(self, path: str, gradient: tf.Tensor) -> tf.Operation:
-        """The op that adds a micro-batch's gradient."""
+        """Makes the op that adds the gradient of one micro-batch."""
         variable = self.gradients[path]
         return tf.raw_ops.AssignAddVariableOp(
             resource=variable.handle, value=tf.cast(gradient, variable.dtype))
 
     def add_emissions(self, emitted: Emissions) -> list[tf.Operation]:
-        """The ops that add a micro-batch's emissions, which are those of the layout."""
+        """Makes the ops that add the emissions of one micro-batch, which must match the layout."""
         updates = []
         if self._scalars is not None:
             updates.append(tf.raw_ops.AssignAddVariableOp(
@@ -110,14 +110,14 @@ class Accumulators:
         return updates
 
     def end_of_group(self, kind: str, is_fused: bool, micro_batch: int) -> list[tf.Operation]:
-        """The ops that must run between a task of the cell and its next, at the end of a group.
+        """Makes the ops that must run at the end of a group, before the cell's next task.
 
         There are none unless the task completes the sums of a group.
 
         Args:
-          kind: of the task, which adds emissions if it is 'F' or fused, and gradients if it is 'B'.
-          is_fused: whether it is both.
-          micro_batch: its index in the mini-batch.
+          kind: the kind of the task. 'F' and fused tasks add emissions, and 'B' adds gradients.
+          is_fused: whether the task is both forward and backward.
+          micro_batch: the index of the micro-batch in the mini-batch.
         """
         group, rest = divmod(micro_batch + 1, self._group_size)
         if self._num_groups == 1 or rest:
@@ -130,7 +130,7 @@ class Accumulators:
         return [self._end_of_group(one, group) for one in complete]
 
     def _end_of_group(self, accumulator: Accumulator, group: int) -> tf.Operation:
-        """Sets a sum aside and begins anew or, after the last group, takes all groups together."""
+        """Sets a sum aside and restarts it or, after the last group, adds up all groups."""
         variable, before = accumulator.variable, accumulator.before
         assert before is not None
         total = value = _read(variable)
@@ -144,7 +144,7 @@ class Accumulators:
     # After the tasks.
 
     def merged(self) -> Merged:
-        """Everything emitted since the last reset."""
+        """Reads everything that was emitted since the last reset."""
         scalars = None if self._scalars is None else self._scalars.variable.read_value()
         averages = None if self._averages is None else self._averages.variable.read_value()
         states: dict[Key, tf.Tensor] = {
@@ -152,7 +152,7 @@ class Accumulators:
         return self.layout.unpacked(scalars, averages, states)
 
     def all(self) -> list[Accumulator]:
-        """Every sum, those of gradients first."""
+        """All sums; those of gradients come first."""
         emitted = [one for one in (self._scalars, self._averages) if one is not None]
         return [*self._gradients.values(), *emitted, *self._states.values()]
 
@@ -161,12 +161,12 @@ class Accumulators:
         return [one.variable for one in self.all()]
 
     def reset(self) -> tf.Tensor:
-        """Sets all sums to zero, one after the other; the tensor is there when it is done."""
+        """Sets all sums to zero, one after the other; the result exists once this is done."""
         done = tf.constant(0)
         for variable in self.variables():
             with tf.control_dependencies([done]):
-                # Zeros like a value and not of a shape: TensorFlow would fold those into constants,
-                # one for every weight.
+                # ZerosLike, since TensorFlow would fold zeros of a given shape into a constant for
+                # every weight.
                 zeroed = _assign(variable, tf.raw_ops.ZerosLike(x=_read(variable)))
             with tf.control_dependencies([zeroed]):
                 done = tf.constant(0)
@@ -190,5 +190,5 @@ def _add(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
 
 
 def _first(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-    """A state is the same in every micro-batch and every replica."""
+    """Keeps the first value: a state is the same in every micro-batch and every replica."""
     return old

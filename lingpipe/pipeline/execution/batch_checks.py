@@ -15,10 +15,10 @@ from lingpipe.pipeline.planning.dataflow import Element
 
 
 def check_batch(batch: Mapping[str, Any], batch_spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a mini-batch that batch_spec names.
+    """Returns the values of a mini-batch that batch_spec names.
 
     Raises:
-      ValueError: one is missing, or has another shape or dtype.
+      ValueError: a value is missing, or has another shape or dtype.
     """
     named = {name: batch[name] for name in batch_spec if name in batch}
     expected = dict(nested.flatten(dict(batch_spec)))
@@ -39,7 +39,7 @@ def check_batch(batch: Mapping[str, Any], batch_spec: Mapping[str, Any]) -> dict
 
 
 def is_of_spec(batch: Mapping[str, Any], batch_spec: Mapping[str, Any]) -> bool:
-    """Whether check_batch would say nothing."""
+    """Whether check_batch accepts the mini-batch."""
     try:
         check_batch(batch, batch_spec)
     except ValueError:
@@ -49,7 +49,7 @@ def is_of_spec(batch: Mapping[str, Any], batch_spec: Mapping[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def explained(elements: Sequence[Element], batch: Mapping[str, Any]) -> Iterator[None]:
-    """Within it, a step that fails says why.
+    """A context in which the error of a failed step explains the cause, where it can be found.
 
     Raises:
       BadIdError: the mini-batch has an id that a layer cannot use.

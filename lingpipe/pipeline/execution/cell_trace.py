@@ -1,10 +1,10 @@
-"""Cell trace: a cell traced once, and cut into its forward and backward tasks.
+"""Cell trace: traces a cell once, and cuts it into its forward and backward tasks.
 
 The obvious way is a tape around the forward function of every cell. It fails here in three ways:
 gradients of values with many readers are summed in an order that depends on where the cells end;
-gradient ops land on the device of whoever asks; and all gradients of a cell exist at once before
-they are added to the accumulators. Instead a cell is traced once, forward and backward, with a tape
-around each layer by itself, in one graph:
+gradient ops are placed on the device of the caller; and all gradients of a cell exist at once
+before they are added to the accumulators. Instead, a cell is traced once, forward and backward,
+with a tape around each layer by itself, in one graph:
 
     read weights -> layer 0 -> layer 1 -> ... -> outputs, emissions added to accumulators
                                                                       (the forward task's fetches)
@@ -15,21 +15,21 @@ around each layer by itself, in one graph:
 A task is a part of that graph (graph_cutting.py), so F and B of every recomputation mode come from
 the same ops:
 
-    none    F gives what B needs of its tensors (the residuals); B starts from them.
+    none    F returns those of its tensors that B needs (the residuals), and B starts from them.
     cell    B is the whole graph: it runs the cell again from the cell's inputs.
-    layer   as cell, but keeping only the inputs of the layers, and each layer runs once more, in
-            turn, for its gradient.
+    layer   like cell, but B keeps only the inputs of the layers while it runs the cell again. Then
+            each layer in turn runs once more for its gradient.
 
 Gradients that meet at a value are added one by one, from the last reader to the first, across cells
-too: a cell gets the sum so far, adds its own and passes it on towards the maker. So no sum depends
-on K.
+too: a cell takes the sum so far, adds its own gradient and passes the sum on towards the maker. So
+no sum depends on K.
 
-Weights are read and accumulators added to inside the tasks. Such tasks are stateful; what keeps
-TensorFlow from chaining them all is that neither they nor the step have automatic control
-dependencies: the schedule gives the order.
+Tasks read weights and add to accumulators, so they are stateful. TensorFlow does not chain them
+all, because neither they nor the step have automatic control dependencies: the schedule gives the
+order.
 
-The forward comes first (`trace_forward`). It tells what the cell emits, so that accumulators can be
-made before the rest is traced into the same graph (`trace_cell`).
+The forward is traced first (`trace_forward`). It shows what the cell emits, so that accumulators
+can be made before the rest is traced into the same graph (`trace_cell`).
 """
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import Element, Value
 from lingpipe.pricing import bytes_of_roots, residual_tensors, stateful_types
 
-# Stateful ops that a task may hold: its own, and a layer's that change nothing.
+# Stateful ops that a task may contain: its own, and those ops of layers that change nothing.
 _OWN_STATEFUL = frozenset([
     'ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp', 'VarIsInitializedOp',
     'Placeholder', 'CollectiveReduceV2'])
 _REMARKS = frozenset(['PrintV2', 'Print', 'Assert'])
 
-# Makes the op that reads a weight of a cell; None if the weight is another cell's.
+# Makes the op that reads a weight of a cell; returns None if another cell owns the weight.
 WeightReader = Callable[[str], tf.Tensor | None]
 
 
@@ -78,18 +78,18 @@ class TracingOptions:
 
 
 class Sums(Protocol):
-    """Where the tasks of a cell add up what they make; see accumulators.py."""
+    """Where the tasks of a cell add emissions and gradients; see accumulators.py."""
 
     def add_emissions(self, emitted: Emissions) -> list[tf.Operation]:
-        """The ops that add a micro-batch's emissions."""
+        """Makes the ops that add the emissions of one micro-batch."""
 
     def add_gradient(self, path: str, gradient: tf.Tensor) -> tf.Operation:
-        """The op that adds a micro-batch's gradient."""
+        """Makes the op that adds the gradient of one micro-batch."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Arguments:
-    """The placeholders that the tasks of a cell are fed through, in this order."""
+    """The placeholders for the arguments of a cell's tasks, in this order."""
     step: tf.Tensor
     micro_batch: tf.Tensor
     inputs: Mapping[Leaf, tf.Tensor]
@@ -98,12 +98,12 @@ class _Arguments:
 
     @property
     def of_micro_batch(self) -> list[tf.Tensor]:
-        """Those that the forward differs by from one micro-batch to the next."""
+        """The arguments of the forward that change from one micro-batch to the next."""
         return [self.step, self.micro_batch, *self.inputs.values()]
 
     @property
     def all(self) -> list[tf.Tensor]:
-        """All of them."""
+        """All placeholders."""
         return [*self.of_micro_batch, *self.shared.values(), *self.gradients.values()]
 
 
@@ -114,12 +114,12 @@ class ForwardTrace:
     Attributes:
       cell: the cell.
       options: how it was traced.
-      graph: what all is traced into.
+      graph: the graph into which everything is traced.
       arguments: placeholders of `graph`.
-      results: of the layers, in order.
+      results: the results of the layers, in order.
       outputs: leaf of an output of the cell -> tensor.
-      emissions: of all layers.
-      remarks: ops that print, or check an assertion.
+      emissions: what all layers emitted.
+      remarks: ops that print or check an assertion.
     """
     cell: Cell
     options: TracingOptions
@@ -132,24 +132,24 @@ class ForwardTrace:
 
     @property
     def layout(self) -> EmissionLayout:
-        """Of what the cell emits."""
+        """The layout of what the cell emits."""
         return EmissionLayout.of(self.emissions)
 
     @property
     def weights(self) -> list[tf.Tensor]:
-        """What the layers were given as weights."""
+        """The weight tensors of all layers."""
         return [weight for result in self.results for weight in result.call.weights.values()]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CellTrace:
-    """What tracing a cell has found.
+    """The result of tracing a cell.
 
     Attributes:
       forward: the forward task; None if the backward task contains it.
       backward: the backward task; None if nothing in the cell has a gradient.
-      layout: of what the cell emits.
-      remarks: names of the ops that print, or check an assertion.
+      layout: the layout of what the cell emits.
+      remarks: names of the ops that print or check an assertion.
     """
     forward: CompiledTask | None
     backward: CompiledTask | None
@@ -158,7 +158,7 @@ class CellTrace:
 
     @property
     def gradients_out(self) -> Sequence[Leaf]:
-        """The leaves of inputs that earlier cells get a gradient of."""
+        """The leaves of inputs whose gradients go to earlier cells."""
         return self.backward.gradients_out if self.backward else ()
 
     @property
@@ -177,7 +177,7 @@ def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions
     Args:
       cell: the cell.
       read_weight: reads one of its weights.
-      options: how.
+      options: how to trace it.
       gather: Context.gather.
     """
     graph = tf.__internal__.FuncGraph(f'cell_{cell.index}')
@@ -230,10 +230,9 @@ def _placeholder(spec: tf.TensorSpec) -> tf.Tensor:
 
 def _weights_of(element: Element, shared: Mapping[str, tf.Tensor],
                 read_weight: WeightReader) -> dict[str, tf.Tensor]:
-    """Path -> tensor.
+    """Returns path -> tensor, with a tensor of its own for every use.
 
-    Every use is a tensor of its own: a tape that is asked twice for the gradient of one tensor
-    gives the sum of all uses twice.
+    A tape that is asked twice for the gradient of one tensor returns the sum over all uses twice.
     """
     weights = {}
     for weight in element.layer.weights():
@@ -243,9 +242,9 @@ def _weights_of(element: Element, shared: Mapping[str, tf.Tensor],
 
 
 def _distinct(written: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
-    """What a layer has written, with a copy of each tensor that another value is already.
+    """Returns what a layer has written, and copies tensors that also belong to another value.
 
-    A layer may return its input, or one tensor twice: a tape would take the two for one.
+    A layer may return its input, or one tensor twice. A tape could not tell the two values apart.
 
     Args:
       written: name -> nested tensors.
@@ -277,20 +276,20 @@ def trace_cell(forward: ForwardTrace, sums: Sums, gradients_in: Sequence[Leaf] =
 
     Args:
       forward: the cell, traced forward.
-      sums: where its tasks add what they make, as `forward.layout` says.
+      sums: where the tasks add emissions, with the layout `forward.layout`, and gradients.
       gradients_in: the leaves (of inputs and outputs) for which later cells have a gradient.
-      is_fused: the last cell of training: no forward task; the backward task makes loss and
-        emissions.
+      is_fused: whether forward and backward are one task, as in the last cell of training: the
+        backward task then computes the loss and the emissions too.
 
     Raises:
-      ValueError: a layer makes a stateful op.
+      ValueError: a layer contains a stateful op.
     """
     graph = forward.graph
     with graph.as_default():
         gradients = {(value, i): _placeholder(value.specs[i]) for value, i in gradients_in}
         arguments = dataclasses.replace(forward.arguments, gradients=gradients)
         added = sums.add_emissions(forward.emissions)
-        # Nothing else makes a task print, or check an assertion.
+        # Ops that print or check an assertion have no readers, so only the token makes them run.
         forward_token = _token_after([*added, *forward.remarks], 'forward_token')
         backward = _trace_backward(forward, sums, gradients)
         both_token = _token_after([forward_token, backward.token], 'token')
@@ -306,6 +305,7 @@ def trace_cell(forward: ForwardTrace, sums: Sums, gradients_in: Sequence[Leaf] =
         return CellTrace(None, cut.task(both), forward.layout, remarks)
     if not forward.cell.has_backward or not forward.options.training:
         return CellTrace(cut.task(first), None, forward.layout, remarks)
+
     residuals: list[tf.Tensor] = []
     if forward.options.recompute == 'none':
         residuals = residual_tensors(first.fetches, second.fetches, arguments.all,
@@ -317,12 +317,12 @@ def trace_cell(forward: ForwardTrace, sums: Sums, gradients_in: Sequence[Leaf] =
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Backward:
-    """What tracing the layers backward has made.
+    """The result of tracing the layers backward.
 
     Attributes:
       gradients: leaf of an input -> the sum of its gradients so far.
       differentiated: paths of the weights, as used, that have a gradient.
-      token: is there when all gradients of weights have been added.
+      token: exists once all gradients of weights have been added.
     """
     gradients: Mapping[Leaf, tf.Tensor]
     differentiated: Sequence[str]
@@ -359,12 +359,12 @@ def _token_after(ops: Sequence[tf.Operation | tf.Tensor], name: str) -> tf.Tenso
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Part:
-    """What a task makes of the graph of its cell, and what it is given of it.
+    """Which tensors of a cell's graph a task computes, and which it is given.
 
     Attributes:
-      token: fetched last: what has no result is there with it.
-      outputs, gradients: leaf -> tensor, which it makes.
-      residuals_in, residuals_out: tensors.
+      token: fetched last; it exists once the ops without a result have run.
+      outputs, gradients: leaf -> tensor that the task computes.
+      residuals_in, residuals_out: tensors that the task takes from, or leaves for, another task.
       differentiated: as in CompiledTask.
     """
     token: tf.Tensor
@@ -376,7 +376,7 @@ class _Part:
 
     @property
     def fetches(self) -> list[tf.Tensor]:
-        """All that it makes, the token last."""
+        """All tensors that the task computes; the token is the last."""
         return [*self.outputs.values(), *self.gradients.values(), *self.residuals_out, self.token]
 
 
@@ -388,7 +388,7 @@ class _Cutter:
     subgraphs: Subgraphs
 
     def task(self, part: _Part) -> CompiledTask:
-        """The part as a function of the step, the micro-batch and what else it needs."""
+        """Cuts a part out, as a function of the step, the micro-batch and what else it needs."""
         arguments, cell = self.arguments, self.forward.cell
         used = used_feeds(part.fetches, [*arguments.all, *part.residuals_in])
 

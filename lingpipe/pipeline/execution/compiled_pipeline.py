@@ -1,4 +1,4 @@
-"""Compiled pipeline: all cells of a replica, traced for mini-batches of one shape."""
+"""Compiled pipeline: all cells of one replica, traced for mini-batches of one shape."""
 from __future__ import annotations
 
 import dataclasses
@@ -24,14 +24,14 @@ Gather = Callable[[tf.Tensor], tf.Tensor]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CompiledPipeline:
-    """What the step of one replica is made of.
+    """The parts of one replica's step.
 
     Attributes:
-      schedule: the order on each device.
+      schedule: the order of slots on each device.
       cells: [K].
-      traces: [K] what tracing each cell has found.
-      accumulators: [K] what its tasks add to.
-      read_shared: makes the op that reads a weight, on the device of its owner.
+      traces: [K] the trace of each cell.
+      accumulators: [K] the accumulators to which each cell's tasks add.
+      read_shared: makes the op that reads a weight on the device of its owner.
     """
     schedule: Schedule
     cells: Sequence[Cell]
@@ -51,15 +51,15 @@ def compile_pipeline(schedule: Schedule, cells: Sequence[Cell], variables: Varia
                      options: TracingOptions,
                      accumulators_of: Callable[[Cell, EmissionLayout], Accumulators],
                      gathers: Mapping[int, Gather] | None = None) -> CompiledPipeline:
-    """Traces all cells, the last first: each tells those before it which gradients it gives.
+    """Traces all cells, the last first, since a cell must know which gradients later cells compute.
 
     Args:
-      schedule: the order on each device.
+      schedule: the order of slots on each device.
       cells: [K].
-      variables: the weights. Without training, their moving averages are read, where there are any.
+      variables: the weights. Without training, their moving averages are read where they exist.
       options: how cells are traced.
-      accumulators_of: what a cell that emits values of this layout adds to.
-      gathers: k -> Context.gather, if there is any.
+      accumulators_of: returns the accumulators for a cell whose emissions have a given layout.
+      gathers: k -> Context.gather; None if no layer exchanges values with other replicas.
     """
     weights = variables.weights if options.training else variables.averaged()
     traces: list[CellTrace] = []

@@ -11,23 +11,23 @@ from lingpipe.pipeline.planning.cell import Leaf
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CompiledTask:
-    """What one function of a cell takes and gives, in order.
+    """One function of a cell, with its arguments and results in order.
 
-    It gives the outputs, the gradients, the residuals and, at the end, a token.
+    It returns the outputs, the gradients, the residuals and, as the last result, a token.
 
     Attributes:
-      function: a not-inlined tf.function of the step, the index of the micro-batch and the tensors
-        of everything below, in that order.
-      inputs: leaves of values.
-      shared: paths of weights owned by other cells.
-      gradients_in: leaves whose gradient so far it takes.
-      num_residuals_in: tensors from the forward task, for a backward task.
-      outputs: leaves of values it makes for others.
-      gradients_out: leaves whose gradient so far it gives.
-      num_residuals_out: tensors for the backward task.
-      held_bytes: of a backward task, the bytes of inputs and residuals, which are held from the
-        forward on; what they share counts once.
-      differentiated: paths of the weights (as used, not as owned) that it makes gradients of.
+      function: a tf.function that is never inlined. It takes the step, the index of the micro-batch
+        and the tensors of the four attributes that follow, in that order.
+      inputs: leaves of the values that it reads.
+      shared: paths of the weights that it reads and other cells own.
+      gradients_in: leaves for which it takes the sum of gradients so far.
+      num_residuals_in: number of tensors that a backward task takes from the forward task.
+      outputs: leaves of the values that it writes for other cells.
+      gradients_out: leaves for which it returns the sum of gradients so far.
+      num_residuals_out: number of tensors that a forward task returns for the backward task.
+      held_bytes: of a backward task: the bytes of inputs and residuals, which are held from the
+        forward on. Memory that they share counts once.
+      differentiated: paths of the weights (as used, not as owned) whose gradients it computes.
     """
     function: tf.types.experimental.ConcreteFunction
     inputs: Sequence[Leaf]

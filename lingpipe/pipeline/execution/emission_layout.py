@@ -1,8 +1,7 @@
-"""Emission layout: what one cell emits for every micro-batch, and where it lies in the sums.
+"""Emission layout: what one cell emits for every micro-batch, and where it is in the accumulators.
 
-A layout follows from tracing the cell forward. It is known before the accumulators are made, which
-are complete from the start. Scalars that are added up lie in one vector; what is averaged lies in
-another:
+The layout follows from tracing the cell forward, before the accumulators are made. Scalars that are
+added up form one vector, and values that are averaged form another:
 
     scalars    losses | weights | (sum, weight) of every metric
     averages   means | means of moments | variances of moments | the weight of every mean and moment
@@ -14,7 +13,7 @@ delta = mean' - mean. Then
     mean     <- mean + f delta
     variance <- variance + f (variance' - variance) + f (1 - f) delta^2
 
-Unlike E[x^2] - E[x]^2, this loses nothing when the mean is large.
+Unlike E[x^2] - E[x]^2, this loses no precision when the mean is large.
 """
 from __future__ import annotations
 
@@ -92,16 +91,16 @@ class EmissionLayout:
 
     @property
     def _sizes_of_firsts(self) -> list[int]:
-        """The number of elements of each mean, those of moments included."""
+        """The number of elements of each mean, including the means of moments."""
         return [*(math.prod(shape) for shape in self.means.values()), *self._sizes_of_moments]
 
     def scalars(self, emitted: Emissions) -> tf.Tensor:
-        """[num_scalars] the scalars of one micro-batch."""
+        """Returns the scalars of one micro-batch, [num_scalars]."""
         metrics = [tensor for pair in emitted.metrics.values() for tensor in pair]
         return tf.stack([*emitted.losses.values(), *emitted.weights.values(), *metrics])
 
     def averages(self, emitted: Emissions) -> tf.Tensor:
-        """[num_averages] the means and moments of one micro-batch."""
+        """Returns the means and moments of one micro-batch, [num_averages]."""
         means, moments = emitted.means.values(), emitted.moments.values()
         firsts = [*(value for value, _ in means), *(mean for mean, _, _ in moments)]
         variances = [variance for _, variance, _ in moments]
@@ -109,7 +108,7 @@ class EmissionLayout:
         return tf.concat([tf.reshape(t, [-1]) for t in (*firsts, *variances, *weights)], 0)
 
     def merged_averages(self, old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-        """[num_averages] two vectors of averages merged by the formula above."""
+        """Merges two vectors of averages, [num_averages], by the formula above."""
         sizes = self._sizes_of_firsts
         num_means = sum(sizes) - sum(self._sizes_of_moments)
         parts = [sum(sizes), sum(self._sizes_of_moments), len(sizes)]
@@ -126,7 +125,7 @@ class EmissionLayout:
 
     def unpacked(self, scalars: tf.Tensor | None, averages: tf.Tensor | None,
                  states: Mapping[Key, tf.Tensor]) -> Merged:
-        """What was emitted, by key, out of the sums.
+        """Returns what was emitted, by key.
 
         Args:
           scalars: [num_scalars], or None if there are none.
@@ -145,7 +144,7 @@ class EmissionLayout:
         return Merged(losses, weights, metrics, moments, means, dict(states))
 
     def _split(self, averages: tf.Tensor) -> Iterator[tf.Tensor]:
-        """Means, means of moments, variances of moments, each in its shape."""
+        """Iterates over means, means of moments and variances of moments, each in its shape."""
         shapes: Sequence[Shape] = [*self.means.values(), *self.moments.values(),
                                    *self.moments.values()]
         sizes = [math.prod(shape) for shape in shapes]

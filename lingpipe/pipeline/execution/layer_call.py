@@ -18,13 +18,13 @@ from lingpipe.process.error_text import blaming
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LayerCall:
-    """What a layer is called with.
+    """One call of a layer: the layer and its arguments.
 
     Attributes:
       element: the layer in its network.
-      weights: path -> tensor. No other call has the same tensors.
-      inputs: value -> its nested tensors, of all that the layer reads.
-      make_context: makes a context with the same seeds each time.
+      weights: path -> tensor. No other call uses the same tensors.
+      inputs: every value that the layer reads -> its nested tensors.
+      make_context: makes a new context, always with the same seeds.
     """
     element: Element
     weights: Mapping[str, tf.Tensor]
@@ -35,10 +35,10 @@ class LayerCall:
         """Runs fprop.
 
         Args:
-          with_tape: whether `LayerResult.backward` will be asked for.
+          with_tape: whether `LayerResult.backward` will be called.
 
         Raises:
-          ValueError: the layer returns something else than its cost says.
+          ValueError: the layer's results do not have the shapes and dtypes that its cost gives.
         """
         with tf.name_scope(scope_of(self.element.layer.path)):
             if not with_tape:
@@ -51,26 +51,26 @@ class LayerCall:
     def repeat(self, after: list[tf.Tensor]) -> LayerResult:
         """Runs fprop again under a tape, not before the tensors in `after` exist.
 
-        What it emits must be thrown away.
+        The caller must ignore what it emits.
         """
         with tf.control_dependencies(after):
             return self.forward(with_tape=True)
 
     @property
     def sources(self) -> list[tf.Tensor]:
-        """What gradients are asked of: the trained weights, then the leaves of inputs."""
+        """The tensors to differentiate by: the trained weights, then the leaves of inputs."""
         weights = [self.weights[weight.path] for weight in self.element.trained]
         leaves = [nested.leaves(self.inputs[value])[i] for value, i in self.differentiated_inputs]
         return weights + leaves
 
     @property
     def differentiated_inputs(self) -> list[Leaf]:
-        """The leaves of inputs that carry a gradient, each once, whoever reads it."""
+        """The leaves of inputs that carry a gradient, each once even if it is read twice."""
         return [(value, i) for value in dict.fromkeys(self.element.reads.values())
                 for i, carries in enumerate(value.carries_gradient) if carries]
 
     def _fprop(self) -> tuple[dict[str, Any], Emissions]:
-        """(name -> what the layer writes, what it emits)."""
+        """Runs fprop; returns name -> what the layer writes, and what it emits."""
         layer, context = self.element.layer, self.make_context()
         arguments = {name: self.inputs[value] for name, value in self.element.reads.items()}
         with blaming(layer.path):
@@ -99,13 +99,13 @@ class LayerCall:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LayerResult:
-    """What a call of a layer has made.
+    """The result of a layer's call.
 
     Attributes:
       call: the call.
       written: name -> nested tensors.
       emissions: what the layer emitted.
-      tape: what recorded it; None if there will be no backward.
+      tape: the tape that recorded the call; None if there will be no backward.
     """
     call: LayerCall
     written: Mapping[str, Any]
@@ -116,8 +116,8 @@ class LayerResult:
         """Differentiates the layer.
 
         Args:
-          sums: leaf of a value -> the sum of its gradients so far. Those of what the layer writes
-            are complete.
+          sums: leaf of a value -> the sum of its gradients so far. For the values that the layer
+            writes, the sums are complete.
         """
         assert self.tape is not None
         element = self.call.element
@@ -147,18 +147,18 @@ class LayerResult:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LayerGradients:
-    """What a layer's backward gives.
+    """The gradients that a layer's backward computes.
 
     Attributes:
       weights: path of a weight, as used -> its gradient.
-      inputs: leaf of an input -> the sum of its gradients so far, this layer's included.
+      inputs: leaf of an input -> the sum of its gradients so far, including this layer's.
     """
     weights: Mapping[str, tf.Tensor]
     inputs: Mapping[Leaf, tf.Tensor]
 
 
 def scope_of(path: str) -> str:
-    """A layer's path as a name scope, unambiguous as a prefix of the names of its ops."""
+    """Turns a layer's path into a name scope that no other layer's op names start with."""
     return re.sub(r'^[^A-Za-z0-9.]|[^A-Za-z0-9_./-]', '.', path) + '.'
 
 

@@ -10,13 +10,13 @@ from lingpipe.pipeline.planning.plan import Plan
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlacedNetwork:
-    """All that an evaluation must know of what is trained.
+    """Everything that an evaluation needs to know about a network in training.
 
     Attributes:
       network: the layers.
       variables: their weights.
-      plan: of training: which layers are in which cell, and on which devices the cells are.
-      seed: of the experiment.
+      plan: the plan of training: which layers are in which cell, and where the cells are.
+      seed: the seed of the experiment.
     """
     network: Sequential
     variables: Variables

@@ -1,8 +1,8 @@
-"""Replay: the tasks of a step that has failed, run one by one, to find out which one fails and why.
+"""Replay: runs the tasks of a failed step one by one, to find out which one fails and why.
 
-Devices that are cut off when another one fails say Cancelled, and often that is all that is said.
-Here every task is called in a graph of its own, whose results stay where they are made: anything
-that is fetched would be cut off too.
+When one device fails, TensorFlow cuts off the others, and these raise CancelledError. Often that is
+the only error that arrives. Here every task is called in a graph of its own, and its results stay
+on its device, because fetching them would be cut off as well.
 """
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from lingpipe.pipeline.execution.wire import Wire
 
 def replay(pipelines: Iterable[CompiledPipeline], batches: Iterable[ReplicaBatch],
            wire: Wire) -> None:
-    """Runs the tasks of all replicas, eagerly, up to the first that fails.
+    """Runs the tasks of all replicas eagerly, up to the first that fails.
 
-    What the tasks add to their accumulators is lost: they must be reset afterwards.
+    The accumulators hold meaningless sums afterwards and must be reset.
 
     Args:
       pipelines: [R].
-      batches: [R] what each was given.
+      batches: [R] the input of each replica.
       wire: what carries values to other devices.
 
     Raises:
-      tf.errors.OpError: what the first task that fails says.
+      tf.errors.OpError: the error of the first task that fails.
     """
     for pipeline, batch in zip(pipelines, batches, strict=True):
         values, tasks = TaskValues(pipeline, batch, wire), pipeline.tasks

@@ -1,4 +1,4 @@
-"""Step graph: the tasks of all cells, called in the order of a schedule, as one graph.
+"""Step graph: one graph that calls the tasks of all cells in the order of a schedule.
 
 The graph holds a call for every slot, the data between the calls and, for each device, control
 dependencies in the order of its list. It is traced by wrap_function, which unlike tf.function adds
@@ -22,13 +22,13 @@ from lingpipe.pipeline.planning.schedules import Slot
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AddedTasks:
-    """What calling all tasks has left in the graph.
+    """What the calls of all tasks leave in the graph.
 
     Attributes:
-      last: [K] the last op of every cell: what comes after must wait for it.
-      values: what the cells have made for others.
-      stamps: [number of slots, 2] seconds, start and end, in the order of `stamped_slots`; None
-        unless they were asked for.
+      last: [K] the last op of every cell; whatever uses its sums must wait for it.
+      values: what the cells have written for others.
+      stamps: [number of slots, 2] start and end in seconds, in the order of `stamped_slots`; None
+        if the step is not timed.
     """
     last: Sequence[tf.Operation]
     values: TaskValues
@@ -40,10 +40,10 @@ def add_tasks(pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire,
     """Adds the calls of all tasks of a replica to the graph that is being traced.
 
     Args:
-      pipeline: the tasks, and their order.
-      batch: what they work on.
+      pipeline: the tasks and their order.
+      batch: the input of the replica.
       wire: what carries values to other devices.
-      is_timed: stamps the time before and after every task.
+      is_timed: whether to record the time before and after every task.
     """
     schedule, tasks = pipeline.schedule, pipeline.tasks
     first_micro_batch = _after_ref_variable(batch.first_micro_batch)
@@ -52,6 +52,7 @@ def add_tasks(pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire,
     last_of_cell: dict[int, tf.Operation] = {}
     last_on_device: dict[int, tf.Operation] = {}
     stamps: dict[Slot, list[tf.Tensor]] = {}
+
     for slot in order_of_calls(pipeline):
         device, home = pipeline.cells[slot.cell].device, schedule.device_of[slot]
         taken = values.taken_by(slot)
@@ -75,17 +76,18 @@ def add_tasks(pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire,
             op = _after_end_of_group(pipeline, slot, op)
         last_of_cell[slot.cell] = last_on_device[home] = op
         values.keep(slot, results)
+
     return AddedTasks([last_of_cell[k] for k in sorted(last_of_cell)], values,
                       _stacked(stamps, pipeline) if is_timed else None)
 
 
 def stamped_slots(pipeline: CompiledPipeline) -> list[Slot]:
-    """The slots in the order of AddedTasks.stamps: device after device."""
+    """Returns the slots in the order of AddedTasks.stamps: device after device."""
     return [slot for slots in _slots_by_device(pipeline).values() for slot in slots]
 
 
 def _slots_by_device(pipeline: CompiledPipeline) -> dict[str, list[Slot]]:
-    """Device -> its slots, in the order of their calls."""
+    """Returns device -> its slots, in the order of their calls."""
     slots: dict[str, list[Slot]] = {cell.device: [] for cell in pipeline.cells}
     for slot in order_of_calls(pipeline):
         slots[pipeline.cells[slot.cell].device].append(slot)
@@ -93,7 +95,7 @@ def _slots_by_device(pipeline: CompiledPipeline) -> dict[str, list[Slot]]:
 
 
 def _stacked(stamps: Mapping[Slot, Sequence[tf.Tensor]], pipeline: CompiledPipeline) -> tf.Tensor:
-    """[number of slots, 2] seconds; each device sends all of its stamps in one tensor."""
+    """Returns [number of slots, 2] seconds; each device sends all of its stamps in one tensor."""
     of_devices = []
     for device, slots in _slots_by_device(pipeline).items():
         with tf.device(device):
@@ -102,7 +104,7 @@ def _stacked(stamps: Mapping[Slot, Sequence[tf.Tensor]], pipeline: CompiledPipel
 
 
 def _after_end_of_group(pipeline: CompiledPipeline, slot: Slot, op: tf.Operation) -> tf.Operation:
-    """The op after which the next slot may run; where a group ends, its sums are set aside."""
+    """Returns the op after which the next slot may run; sets sums aside where a group ends."""
     accumulators = pipeline.accumulators[slot.cell]
     with tf.control_dependencies([op]):
         ends = accumulators.end_of_group(slot.kind, pipeline.schedule.is_fused(slot),
@@ -111,12 +113,12 @@ def _after_end_of_group(pipeline: CompiledPipeline, slot: Slot, op: tf.Operation
 
 
 def _after_ref_variable(value: tf.Tensor) -> tf.Tensor:
-    """The value, after an op that gives a ref variable, which nobody reads.
+    """Returns the value, made to depend on a ref variable that nobody reads.
 
-    A graph of many tasks then takes half as long to run first. Before the first run, a pass for XLA
-    (EncapsulateSubgraphsPass), which runs whether XLA is used or not, asks of every call whether
-    ref variables play a part in it. For that it builds the called function's body, for each call
-    anew, unless the call comes after one.
+    This halves the time of a graph's first run if it has many tasks. Before the first run, one of
+    TensorFlow's passes for XLA (EncapsulateSubgraphsPass, which runs even without XLA) checks for
+    every call whether ref variables take part in it. If no ref variable comes before the call, the
+    pass builds the body of the called function, again for each call.
     """
     with tf.device(HOME):
         ref = tf.raw_ops.VariableV2(shape=[], dtype=tf.int32)

@@ -1,4 +1,4 @@
-"""Task values: which tensors go from one call of a task to the next, in a step."""
+"""Task values: the tensors that go from one call of a task to the next within a step."""
 from __future__ import annotations
 
 import dataclasses
@@ -20,14 +20,14 @@ from lingpipe.pipeline.planning.schedules import Slot
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReplicaBatch:
-    """What one replica is given in a step.
+    """The input of one replica in a step.
 
     Attributes:
-      values: its part of the mini-batch, nested tensors by name.
+      values: its part of the mini-batch, as nested tensors by name.
       step: int64 scalar.
       first_micro_batch: int32 scalar, the index of its first micro-batch among all those that are
         accumulated for one update.
-      mean_weight: Context.mean_weight, if a task asks for it.
+      mean_weight: Context.mean_weight; None if no task uses it.
     """
     values: Mapping[str, Any]
     step: tf.Tensor
@@ -36,17 +36,17 @@ class ReplicaBatch:
 
 
 class TaskValues:
-    """What the calls of a step have given so far, and what the next call takes of it.
+    """The results of the calls so far, from which it chooses the arguments of the next call.
 
-    Calls are made in an order in which everything is there when it is taken. All of this holds for
-    the tensors of a graph that is being traced and, eagerly, for values.
+    Calls must be made in an order in which all arguments of a call exist before it. The class works
+    with the tensors of a graph that is being traced and, eagerly, with values.
     """
 
     def __init__(self, pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire):
         """
         Args:
-          pipeline: whose tasks are called.
-          batch: what they work on.
+          pipeline: the tasks to call.
+          batch: the input of the replica.
           wire: what carries values to other devices.
         """
         cells, num_micro_batches = pipeline.cells, pipeline.schedule.num_micro_batches
@@ -55,18 +55,21 @@ class TaskValues:
         self._indices = _indices(batch.first_micro_batch, self._devices, num_micro_batches)
         shared = dict.fromkeys(path for task in self._tasks.values() for path in task.shared)
         self._shared = {path: pipeline.read_shared(path) for path in shared}
-        # What a cell has made, with its device; what is not of a cell is not carried by the wire.
+
+        # Values and, for those that a cell has written, its device. The wire does not carry the
+        # others: the parts of the mini-batch and the mean weight.
         self._values = _split(batch.values, _values_of_batch(cells), num_micro_batches)
         if batch.mean_weight is not None:
             self._values.update({(MEAN_WEIGHT, m): batch.mean_weight
                                  for m in range(num_micro_batches)})
+
         self._makers: dict[tuple[Leaf, int], str] = {}
         self._gradients: dict[tuple[Leaf, int], tf.Tensor] = {}
         self._adders: dict[tuple[Leaf, int], str] = {}
         self._residuals: dict[tuple[int, int], list[tf.Tensor]] = {}
 
     def taken_by(self, slot: Slot) -> list[tf.Tensor]:
-        """The arguments of the slot's task but for `position`; asked once, since residuals go."""
+        """Returns the arguments of the slot's task after `position`, and forgets its residuals."""
         kind, k, m = slot
         task, device = self._tasks[kind, k], self._devices[k]
         inputs = [self._carried(self._values[leaf, m], self._makers.get((leaf, m), device), device)
@@ -78,11 +81,11 @@ class TaskValues:
         return [*inputs, *shared, *gradients, *residuals]
 
     def position(self, slot: Slot) -> list[tf.Tensor]:
-        """The first two arguments of the slot's task: the step and the index of the micro-batch."""
+        """Returns the first two arguments of the slot's task: the step and the micro-batch."""
         return [self._step, self._indices[self._devices[slot.cell]][slot.micro_batch]]
 
     def keep(self, slot: Slot, results: Sequence[tf.Tensor]) -> None:
-        """Takes what the slot's task has given."""
+        """Stores the results of the slot's task."""
         kind, k, m = slot
         task, device = self._tasks[kind, k], self._devices[k]
         num_values, num_gradients = len(task.outputs), len(task.gradients_out)
@@ -95,7 +98,7 @@ class TaskValues:
             self._residuals[k, m] = list(results[num_values + num_gradients:-1])
 
     def leaf(self, leaf: Leaf, micro_batch: int) -> tf.Tensor:
-        """A leaf of a value that a cell has made for others, or of the mini-batch."""
+        """Returns a leaf of a value that a cell has written for others, or of the mini-batch."""
         return self._values[leaf, micro_batch]
 
     def _carried(self, tensor: tf.Tensor, maker: str, reader: str) -> tf.Tensor:
@@ -103,13 +106,13 @@ class TaskValues:
 
 
 def order_of_calls(pipeline: CompiledPipeline) -> list[Slot]:
-    """All slots of the schedule, in an order in which everything is made before it is taken."""
+    """Returns all slots, in an order in which every value is written before it is read."""
     return list(play(pipeline.schedule, lambda slot: 1.0, edges_of_tasks(pipeline.cells)))
 
 
 def _indices(first: tf.Tensor, devices: Sequence[str],
              num_micro_batches: int) -> dict[str, list[tf.Tensor]]:
-    """Device -> the indices of all micro-batches, computed on that device so that none is sent."""
+    """Returns device -> the indices of all micro-batches, computed there so that none is sent."""
     indices = {}
     for device in dict.fromkeys(devices):
         with tf.device(device):
@@ -119,7 +122,7 @@ def _indices(first: tf.Tensor, devices: Sequence[str],
 
 def _split(batch: Mapping[str, Any], wanted: Iterable[Value],
            num_micro_batches: int) -> dict[tuple[Leaf, int], tf.Tensor]:
-    """The parts of a mini-batch, on the device from which each goes to its readers."""
+    """Splits a mini-batch on the device from which the parts go to their readers."""
     parts = {}
     with tf.device(HOME):
         for value in wanted:

@@ -1,4 +1,4 @@
-"""Training graph: the whole step of mini-batches of one shape, as one graph.
+"""Training graph: the whole step for mini-batches of one shape, as one graph.
 
     'train', 'timed'    tasks of every replica -> sums over replicas -> update of every replica
     'accumulate'        tasks of every replica
@@ -34,12 +34,12 @@ Step: TypeAlias = tf.types.experimental.ConcreteFunction
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CompiledShape:
-    """What is compiled for mini-batches of one shape.
+    """The compiled parts of the step for mini-batches of one shape.
 
     Attributes:
-      batch_spec: of a mini-batch.
+      batch_spec: name -> nested tf.TensorSpec of a mini-batch.
       pipelines: [R].
-      mean_weight: computes Context.mean_weight; None if no task asks for it.
+      mean_weight: computes Context.mean_weight; None if no task uses it.
       reached: paths of the owned weights that have a gradient.
       waits: whether tasks wait for those of other replicas.
     """
@@ -51,17 +51,17 @@ class CompiledShape:
 
     def split(self, batch: Mapping[str, Any], step: tf.Tensor,
               first_micro_batch: tf.Tensor) -> list[ReplicaBatch]:
-        """[R] what each replica is given of a mini-batch: tensors of a graph or, eagerly, values.
+        """Splits a mini-batch into the inputs of all replicas, [R], in a graph or eagerly.
 
         Args:
           batch: nested tensors by name.
-          step: int64 scalar.
+          step: int64 scalar, the number of earlier updates.
           first_micro_batch: int32 scalar, the index of the first micro-batch among those that are
             accumulated for one update.
         """
         num_replicas = len(self.pipelines)
         num_micro_batches = self.pipelines[0].schedule.num_micro_batches
-        with tf.device(HOME):   # where the mini-batch is
+        with tf.device(HOME):  # where the mini-batch is
             mean_weight = self.mean_weight and self.mean_weight.of(
                 dict(batch), num_replicas * num_micro_batches)
             parts = [tf.split(tensor, num_replicas) for tensor in nested.leaves(dict(batch))]
@@ -76,14 +76,14 @@ def compile_shape(batch_spec: Mapping[str, Any], plan: Plan, variables: Sequence
     """Traces the cells of all replicas.
 
     Args:
-      batch_spec: of a mini-batch.
+      batch_spec: name -> nested tf.TensorSpec of a mini-batch.
       plan: for mini-batches of that shape.
       variables: [R].
-      seed: the experiment's.
-      accumulators: [R][K], if there are any; without them, new ones are made.
+      seed: the seed of the experiment.
+      accumulators: [R][K], if an earlier shape has made them; if empty, they are created.
 
     Raises:
-      ValueError: the accumulators were made for cells that emit something else.
+      ValueError: the accumulators do not match what the cells emit.
     """
     params = plan.params
 
@@ -120,7 +120,7 @@ def _checked(accumulators: Accumulators, layout: EmissionLayout, cell: Cell) -> 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainedReplicas:
-    """What the steps of all shapes update.
+    """The replicas, which the steps of all shapes update.
 
     Attributes:
       replicas: [R].
@@ -134,11 +134,11 @@ class TrainedReplicas:
 
 def trained_replicas(plan: Plan, pipelines: Sequence[CompiledPipeline],
                      variables: Sequence[Variables], learner: Learner) -> TrainedReplicas:
-    """Puts together what the steps of all shapes update, once the first shape is compiled.
+    """Makes what the steps of all shapes update, once the first shape is compiled.
 
     Args:
       plan: for mini-batches of the first shape.
-      pipelines: [R], whose accumulators are taken.
+      pipelines: [R], with the accumulators that all shapes use.
       variables: [R].
       learner: makes the updates.
     """
@@ -151,12 +151,12 @@ def trained_replicas(plan: Plan, pipelines: Sequence[CompiledPipeline],
 
 def build_step(kind: Kind, shape: CompiledShape, trained: TrainedReplicas,
                reached: frozenset[str], wire: Wire) -> Step:
-    """The step as a function of the leaves of a mini-batch, the step and the first micro-batch.
+    """Builds a function of the leaves of a mini-batch, the step and the first micro-batch.
 
     Args:
-      kind: 'accumulate' only runs the tasks; 'timed' also gives their stamps.
-      shape: of the mini-batch.
-      trained: what is updated.
+      kind: 'accumulate' only runs the tasks; 'timed' also returns their stamps.
+      shape: the compiled shape of the mini-batch.
+      trained: the replicas to update.
       reached: paths of the weights that have a gradient in this mini-batch or one of those
         accumulated before it.
       wire: what carries values between a replica's devices.
@@ -165,7 +165,7 @@ def build_step(kind: Kind, shape: CompiledShape, trained: TrainedReplicas,
              tf.TensorSpec([], tf.int32)]
 
     def body(*args: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The tasks of all replicas, then the update unless `kind` only accumulates."""
+        """Runs the tasks of all replicas, then the update unless `kind` is 'accumulate'."""
         *flat, step, first_micro_batch = args
         batch = nested.pack_like(dict(shape.batch_spec), flat)
         parts = shape.split(batch, step, first_micro_batch)
@@ -186,13 +186,14 @@ def build_step(kind: Kind, shape: CompiledShape, trained: TrainedReplicas,
 
 def _add_update(trained: TrainedReplicas, last: Sequence[Sequence[tf.Operation]], step: tf.Tensor,
                 reached: frozenset[str]) -> dict[str, tf.Tensor]:
-    """Adds what comes after the last ops of cells, [R][K], and returns the step's results."""
+    """Adds all that follows the last ops of the cells, [R][K], and returns the step's results."""
     last = reduce(trained.replicas, last, trained.reduction)
     foreign = [update.foreign_gradients(ops)
                for update, ops in zip(trained.updates, last, strict=True)]
     decision = trained.updates[0].decide(last[0], foreign[0], step, reached)
     done = [tensor for update, ops, gradients in zip(trained.updates, last, foreign, strict=True)
             for tensor in update.apply(decision, ops, gradients, reached)]
+
     first_device = trained.replicas[0].cells[0].device
     with tf.device(first_device), tf.control_dependencies(done):
         return {name: tf.identity(value) for name, value in decision.results.items()}

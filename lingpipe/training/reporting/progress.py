@@ -1,6 +1,6 @@
 """Progress: a bar on a terminal, and plain lines in LOGDIR/train.log.
 
-A standard output that is no terminal gets the lines too.
+If the standard output is no terminal, it gets the lines too.
 """
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from rich.progress import Progress as Bar
 from lingpipe.checkpoint import side_files
 from lingpipe.process import closed_pipe
 
-_NUM_RECENT = 50   # steps whose mean time is shown
+_NUM_RECENT = 50  # steps over which the shown time is averaged
 
 
 class Progress:
-    """Use it as a context manager: what is on the terminal is put back in order at the end."""
+    """A context manager, which restores the terminal at the end."""
 
     def __init__(self, first_step: int, num_steps: int, examples_per_step: int, log_path: str,
                  every_s: float, out: IO[str] | None = None):
         """
         Args:
-          first_step: steps that were made before.
-          num_steps: the step to be reached.
+          first_step: the number of steps made before.
+          num_steps: the step at which the run ends.
           examples_per_step: to show examples/s.
-          log_path: lines are appended to this file.
+          log_path: the file to which lines are appended.
           every_s: seconds between two lines.
-          out: default: sys.stdout, which is None in a process without a standard output.
+          out: where to show progress; default: sys.stdout, which may be None.
         """
         self._step, self._num_steps = first_step, num_steps
         self._examples_per_step, self._every_s = examples_per_step, every_s
@@ -71,18 +71,18 @@ class Progress:
 
     @property
     def seconds_per_step(self) -> float | None:
-        """Mean of the last steps, input included; None before the second step."""
+        """The mean over recent steps, including input; None before the second step."""
         return sum(self._recent) / len(self._recent) if self._recent else None
 
     @property
     def examples_per_s(self) -> float | None:
-        """As seconds_per_step."""
+        """The rate over recent steps, including input; None before the second step."""
         return self._examples_per_step / s if (s := self.seconds_per_step) else None
 
     def update(self, step: int, step_s: float, results: Mapping[str, float]) -> None:
-        """Shows that a step is done, which took step_s seconds.
+        """Shows that a step is done and took step_s seconds.
 
-        The time of the first one, in which the graph is built, is not counted.
+        The first step does not count towards the mean, since the graph is built in it.
         """
         self._step = step
         if not self._is_first:
@@ -98,7 +98,7 @@ class Progress:
         self._is_first = False
 
     def message(self, text: str) -> None:
-        """Shows a line, or lines, of their own."""
+        """Shows one or more lines of text."""
         self._write(text.rstrip('\n'), is_on_terminal=True)
 
     def _facts(self, results: Mapping[str, float]) -> str:
@@ -112,8 +112,9 @@ class Progress:
     def _open_log(self) -> IO[bytes] | None:
         """Opens the log without a buffer.
 
-        In a buffer, what a full disk refuses would stay, and raise at every later write. What
-        cannot be opened is set aside; None if there can be no log all the same.
+        A buffer would keep the lines that a full disk refuses, and raise an error at every later
+        write. A file that cannot be opened is set aside. Returns None if even then no log can be
+        opened.
         """
         side_files.make_way_for_file(self._log_path)
         for is_first in (True, False):
@@ -164,7 +165,7 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """'0:02:05', '3 days 1:00:00'."""
+    """Formats seconds as '0:02:05' or '3 days 1:00:00'."""
     days, rest = divmod(round(seconds), 86400)
     clock = f'{rest // 3600}:{rest // 60 % 60:02d}:{rest % 60:02d}'
     return f'{days} day{"s" if days > 1 else ""} {clock}' if days else clock

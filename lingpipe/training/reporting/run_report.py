@@ -1,6 +1,7 @@
-"""Run report: all that a person sees of a run while it trains: lines, and numbers for TensorBoard.
+"""Run report: what a run shows while it trains: lines of text, and numbers for TensorBoard.
 
-A file that cannot be written, as on a full disk, costs a line and no more: the run goes on.
+If a file cannot be written, for example because the disk is full, the run says so in one line and
+continues.
 """
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ TENSORBOARD = 'TensorBoard files'
 
 
 class RunReport:
-    """Shows lines on a Progress, once there is one, and writes summaries.
+    """Shows lines through a Progress, and writes summaries.
 
     Attributes:
-      summaries: by name, which is also that of the directory below LOGDIR/tensorboard.
+      summaries: name -> Summaries, in the directory LOGDIR/tensorboard/NAME.
     """
 
     def __init__(self, logdir: str, names: Iterable[str]):
@@ -36,19 +37,20 @@ class RunReport:
 
     @property
     def progress(self) -> Progress:
-        """Where lines are shown."""
+        """The Progress that shows lines."""
         assert self._progress is not None, 'the run has not begun'
         return self._progress
 
     def say(self, text: str) -> None:
-        """Shows a line, or lines, of their own."""
+        """Shows one or more lines of text."""
         self.progress.message(text)
 
     @contextlib.contextmanager
     def optional(self, what: str, step: int) -> Iterator[None]:
-        """A context for writing files that training can do without.
+        """A context for writing files that training does not need.
 
-        If they cannot be written, there is one line about it, and no other until they can again.
+        If they cannot be written, one line says so. Further failures are silent until writing has
+        succeeded again.
         """
         try:
             yield

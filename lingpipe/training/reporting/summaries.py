@@ -14,11 +14,11 @@ from lingpipe.checkpoint import side_files
 
 
 class Summaries:
-    """Writes one directory.
+    """Writes summaries to one directory.
 
-    The file is made when the first value comes. What is written is on the disk when a method
-    returns. All methods raise OSError if it cannot be written, as on a full disk. What comes later
-    goes to another file, since TensorBoard reads one only up to the first record that is not whole.
+    The file is created with the first value. When a method returns, its values are on disk. All
+    methods raise OSError if the file cannot be written, for example because the disk is full. Later
+    values then go to another file, since TensorBoard stops reading at an incomplete record.
     """
 
     def __init__(self, directory: str):
@@ -26,13 +26,13 @@ class Summaries:
         self._writer: Any = None
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes numbers by name, nan and inf too."""
+        """Writes numbers by name, including nan and inf."""
         with self._writing():
             for name, value in values.items():
                 tf.summary.scalar(name, value, step=step)
 
     def text(self, name: str, text: str, step: int = 0) -> None:
-        """Writes a text; TensorBoard reads Markdown, so that lines are kept by making it code."""
+        """Writes a text as a code block, since TensorBoard's Markdown would join its lines."""
         with self._writing():
             tf.summary.text(name, '\n'.join(f'    {line}' for line in text.split('\n')), step=step)
 
@@ -48,7 +48,7 @@ class Summaries:
     def png(self, step: int, name: str, path: str) -> None:
         """Writes a picture from a file."""
         with tf.device('CPU:0'):
-            image = tf.io.decode_png(tf.io.read_file(path), channels=4)   # [height, width, 4]
+            image = tf.io.decode_png(tf.io.read_file(path), channels=4)  # [height, width, 4]
             self.images(step, {name: image[tf.newaxis]})
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class Summaries:
             with self._writer.as_default():
                 yield
             self._writer.flush()
-        except tf.errors.InvalidArgumentError:   # of the value
+        except tf.errors.InvalidArgumentError:  # the value is wrong, not the file
             raise
         except tf.errors.OpError as error:
             self._writer = None
