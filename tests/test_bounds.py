@@ -13,7 +13,7 @@ UNBOUNDED = {'Experiment.seed', 'Input.seed', 'Subset.seed', 'Loss.scale', 'Norm
 
 
 def params_classes() -> list[type[Params]]:
-    """All Params classes of lingpipe and of tasks."""
+    """Returns all Params classes of lingpipe and of tasks."""
     for package in (lingpipe, lingpipe.tasks):
         for module in pkgutil.walk_packages(package.__path__, f'{package.__name__}.'):
             importlib.import_module(module.name)
@@ -27,7 +27,7 @@ def params_classes() -> list[type[Params]]:
 
 
 def numbers() -> list[tuple[str, Bounds]]:
-    """The name and the bounds of each field of numbers, as Class.field."""
+    """Yields the name, as Class.field, and the bounds of each field that holds numbers."""
     fields = [(f'{cls.__qualname__.removesuffix(".Params")}.{name}', declared)
               for cls in params_classes() for name, declared in cls._fields().items()
               if name in cls._declared]

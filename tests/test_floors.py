@@ -10,8 +10,9 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# Floors of lingpipe/, the lowest first: folders, and files where a folder has rooms on several floors. A file imports only from
-# floors below its own, or from its own room. The longest name that fits a file says where it is.
+# The floors of lingpipe/, the lowest first. They list folders, and files if a folder has rooms on
+# several floors. A file imports only from floors below its own, or from its own room. The longest
+# name that fits a file says where it is.
 FLOORS = [
     ['process', 'hyperparams', 'layers/nested', 'layers/cost', 'layers/context',
      'layers/static_shapes'],
@@ -44,7 +45,7 @@ TOP = {'lingpipe': {'lingpipe'}, 'tasks': {'tasks', 'lingpipe'},
 
 
 def imported(path: pathlib.Path) -> set[str]:
-    """Dotted names of all modules that a file imports, those for the type checker alone left out."""
+    """Returns the dotted names of all modules that a file imports at run time."""
     tree = ast.parse(path.read_text(encoding='utf-8'))
     for_types = {id(child) for node in ast.walk(tree) if isinstance(
         node, ast.If) and 'TYPE_CHECKING' in ast.unparse(node.test) for child in ast.walk(node)}
@@ -63,7 +64,10 @@ FILES = sorted(p for top in TOP for p in (ROOT / top).rglob('*.py'))
 
 
 def room_of(parts: Sequence[str]) -> str:
-    """The room of a module of lingpipe, given by the parts of its name or path below lingpipe/; '' for the front door."""
+    """Returns the room of a module of lingpipe; '' is the front door.
+
+    The module is given by the parts of its name or path below lingpipe/.
+    """
     names = ['/'.join(parts[:length]) for length in range(len(parts), 0, -1)]
     return next((name for name in names if name in FLOOR_OF), '')
 
@@ -121,14 +125,14 @@ def test_the_project_names_no_path_outside_it():
 
 
 def module_of(path: pathlib.Path) -> str:
-    """The dotted name under which a file is imported."""
+    """Returns the dotted name under which a file is imported."""
     parts = path.relative_to(ROOT).with_suffix('').parts
     below = parts if parts[0] == 'lingpipe' else ('lingpipe', *parts)
     return '.'.join(below).removesuffix('.__init__')
 
 
 def import_graph() -> dict[str, set[str]]:
-    """Module -> the modules that it imports anywhere in its file."""
+    """Maps each module to the modules that it imports anywhere in its file."""
     modules = {module_of(path): path for path in FILES}
     graph: dict[str, set[str]] = {}
     for name, path in modules.items():
@@ -146,7 +150,7 @@ def import_graph() -> dict[str, set[str]]:
 
 
 def circle_of(graph: Mapping[str, Set[str]]) -> list[str]:
-    """The modules of one circle; [] if there is none."""
+    """Returns the modules of one circle, or [] if there is none."""
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
@@ -190,7 +194,7 @@ def is_self(node: ast.expr) -> bool:
 
 
 def members_of(tree: ast.Module) -> set[str]:
-    """The names that the classes of a file give to their objects or have themselves."""
+    """Returns the names that the classes of a file define or give to their objects."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
@@ -207,7 +211,7 @@ def members_of(tree: ast.Module) -> set[str]:
 
 
 def private_names_of_others(tree: ast.Module) -> set[str]:
-    """Names with an underscore that a file takes from other modules or from their objects."""
+    """Returns names with an underscore that a file takes from other modules or their objects."""
     taken = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):

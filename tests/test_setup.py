@@ -1,4 +1,4 @@
-"""What setup.py promises: one version, commands that are there, every package, typed."""
+"""What setup.py promises: one version, commands that exist, every package, and types."""
 from __future__ import annotations
 
 import importlib
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What setup.py gives to setuptools, by name; nothing is built."""
+    """Returns what setup.py passes to setuptools, by name; nothing is built."""
     said: dict[str, Any] = {}
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(setuptools, 'setup', lambda **arguments: said.update(arguments))
@@ -63,7 +63,7 @@ def test_the_tests_need_no_other_extra_than_tensorflow(said: dict[str, Any]) -> 
 
 
 def test_every_dependency_has_its_reason() -> None:
-    """The reason is a comment beside it."""
+    """The reason is a comment beside the dependency."""
     lines = (ROOT / 'setup.py').read_text(encoding='utf-8').splitlines()
     required = [line for line in lines if re.match(r" +'.+>=[\d.]+'", line)]
     assert len(required) > 10

@@ -1,4 +1,4 @@
-"""The walks of WORKSPACE.md: every station is there, and none is visited twice."""
+"""The walks of WORKSPACE.md: every station exists, and none is visited twice."""
 from __future__ import annotations
 
 import ast
@@ -13,7 +13,7 @@ STATION = re.compile(r'\| (\d+) \| `([\w/]+\.py)` `([\w.]+)` \| .+ \|')
 
 
 def stations(walk: str) -> list[tuple[int, str, str]]:
-    """(number, file, function or class) of each station of a walk."""
+    """Returns (number, file, function or class) for each station of a walk."""
     text = (ROOT / 'WORKSPACE.md').read_text(encoding='utf-8')
     section = text.split(f'## The walk of {walk}\n')[1].split('\n## ')[0]
     rows = [line for line in section.splitlines() if re.match(r'\| \d', line)]
@@ -23,7 +23,7 @@ def stations(walk: str) -> list[tuple[int, str, str]]:
 
 
 def names_in(path: pathlib.Path) -> set[str]:
-    """The functions and classes at the top of a file, and the methods of its classes."""
+    """Returns the functions and classes at the top of a file, and the methods of its classes."""
     names = set()
     for node in ast.parse(path.read_text(encoding='utf-8')).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

@@ -1,4 +1,4 @@
-"""The front door's promises: every name is there and explained; TensorFlow waits for its use."""
+"""The front door: every name is there and explained, and TensorFlow waits until it is used."""
 from __future__ import annotations
 
 import ast
@@ -35,7 +35,7 @@ class Double(lp.Layer):
 
 
 class Parity(lp.ArrayInput):
-    """Two random bits, and whether their sum is odd."""
+    """Examples of two random bits, and whether their sum is odd."""
 
     def load(self) -> dict[str, np.ndarray]:
         bits = np.random.default_rng(0).integers(0, 2, [64, 2])
@@ -61,7 +61,7 @@ def test_the_front_door_has_all_that_a_layer_and_a_training_need() -> None:
 
 
 def test_the_experiment_of_the_readme_imports_lingpipe_and_numpy_alone() -> None:
-    """tests/docs/test_pages.py runs it."""
+    """tests/docs/test_pages.py runs the experiment."""
     readme = pathlib.Path(__file__).resolve().parent.parent.parent / 'README.md'
     experiment, = [block.text for block in blocks(readme) if block.name == 'mine.py']
     imported = {ast.unparse(node) for node in ast.walk(ast.parse(experiment))
@@ -101,7 +101,7 @@ def test_a_name_that_is_not_there_is_an_error() -> None:
 
 
 def printed_by(source: str, *flags: str) -> str:
-    """What a new Python prints that runs the source."""
+    """Runs the source in a new Python process, and returns what it prints."""
     return subprocess.run([sys.executable, *flags, '-c', source], check=True, capture_output=True,
                           text=True).stdout
 

@@ -1,4 +1,4 @@
-"""The trainer's promises: its flags, its errors, and what a kill, a signal or a restart does to a training."""
+"""The trainer: its flags, its errors, and what a kill, a signal or a restart does to a run."""
 import pathlib
 import re
 import signal
@@ -24,13 +24,13 @@ MODEL = '--model=tests.support.tiny_experiment.Tiny'
 
 
 def run_here(monkeypatch, *flags):
-    """The trainer in this process, on the devices that it has already."""
+    """Runs the trainer in this process, on the devices that the process already has."""
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     return trainer.main(['trainer', *map(str, flags)])
 
 
 def error_of(capsys, monkeypatch, *flags):
-    """The one line that a wrong command prints."""
+    """Returns the one line that a wrong command prints."""
     assert run_here(monkeypatch, *flags) in (1, 2)
     captured = capsys.readouterr()
     assert 'Traceback' not in captured.err
@@ -44,7 +44,7 @@ def error_of(capsys, monkeypatch, *flags):
 @pytest.mark.parametrize('script', [trainer.train_script, trainer.inspect_script])
 def test_the_commands_find_an_experiment_of_this_folder_beside_decoys(
         monkeypatch, capsys, tmp_path, script):
-    """The first entry of the path is the folder of the command, not the one that it runs in."""
+    """The path begins with the folder of the command, not with the folder in which it runs."""
     for decoy in ('params', 'tasks', 'tools'):
         (tmp_path / f'{decoy}.py').write_text('raise SystemExit("a decoy")')
     (tmp_path / 'mine_here.py').write_text(
@@ -154,7 +154,7 @@ def test_whatever_a_layer_raises_is_one_sentence_that_names_it(
 ])
 def test_an_error_of_a_users_code_says_how_to_find_its_place(
         capsys, monkeypatch, tmp_path, module, hint):
-    """Experiments and tasks lost the hint when they were installed below lingpipe."""
+    """Experiments and tasks that were installed below lingpipe lost the hint."""
     names = {'__name__': module}
     exec("def fprop(self, theta, ctx, x):\n    raise ValueError('no units')", names)
     monkeypatch.setattr(tiny_experiment.Dense, 'fprop', names['fprop'])
@@ -168,7 +168,10 @@ def test_an_error_of_a_users_code_says_how_to_find_its_place(
      'the standard output cannot be written: No space left on device. The run goes on'),
 ])
 def test_a_training_goes_on_when_its_output_cannot_be_written(tmp_path, run, expected):
-    """A training with its output in a file ended when the disk was full, though its own files may be left out."""
+    """A run whose output went to a file ended when the disk was full.
+
+    Its own files may be left out in that case.
+    """
     process = Fork(run, 'lingpipe.trainer', MODEL, f'--logdir={tmp_path}/log', '--mode=train',
                    '--steps=3', env=environment())
     _, err = process.communicate()
@@ -343,7 +346,7 @@ def test_cells_schedule_and_lengths_may_change(monkeypatch, tmp_path):
 # Processes.
 
 def checkpoint_of(logdir, step):
-    """name -> array."""
+    """Returns the arrays of a checkpoint by name."""
     reader = tf.train.load_checkpoint(f'{logdir}/checkpoints/step-{step:08d}/variables')
     return {name: reader.get_tensor(name)
             for name in reader.get_variable_to_shape_map() if name.startswith('variables/')}

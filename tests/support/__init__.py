@@ -1,1 +1,1 @@
-"""Helpers that tests share: processes, experiments, networks and comparisons. No test is here."""
+"""Helpers that tests share: processes, experiments, networks and comparisons, but no tests."""

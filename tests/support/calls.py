@@ -1,4 +1,7 @@
-"""Calls: how much work something is, where a clock would depend on the machine and on what else it does."""
+"""Calls: how much work something is.
+
+A clock would depend on the machine and on what else it does.
+"""
 from __future__ import annotations
 
 import cProfile
@@ -8,7 +11,7 @@ from typing import Any
 
 
 def num_calls(function: Callable[[], Any]) -> int:
-    """How many functions are called, Python's and C's."""
+    """Counts the functions that are called, Python's and C's."""
     with cProfile.Profile() as profile:
         function()
     return pstats.Stats(profile).total_calls   # type: ignore[attr-defined,no-any-return]

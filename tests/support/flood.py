@@ -1,4 +1,4 @@
-"""A flood of connections to one port, from a thread, which counts those that come through."""
+"""A flood of connections to one port from a thread, which counts those that come through."""
 from __future__ import annotations
 
 import collections
@@ -57,7 +57,7 @@ class Flood:
             one.close()
 
     def _look(self, waiting: collections.deque[socket.socket]) -> None:
-        """Counts and closes those that are not waiting any more."""
+        """Counts and closes the connections that are no longer waiting."""
         poll = select.poll()
         by_number = {one.fileno(): one for one in waiting}
         for number in by_number:

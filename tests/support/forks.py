@@ -1,4 +1,7 @@
-"""Forks: calls in processes of their own that need not import TensorFlow, which takes five seconds a process."""
+"""Forks: calls in processes of their own that need not import TensorFlow.
+
+That import takes five seconds in each process.
+"""
 from __future__ import annotations
 
 import multiprocessing
@@ -20,13 +23,16 @@ _context.set_forkserver_preload([
 
 
 def run_module(name: str, *flags: str) -> None:
-    """As python -m NAME FLAGS."""
+    """Runs a module as python -m NAME FLAGS does."""
     sys.argv = [name, *flags]
     runpy.run_module(name, run_name='__main__', alter_sys=True)
 
 
 def run_unread(name: str, *flags: str) -> None:
-    """As `run_module`, with a standard output that nobody reads, as that of NAME in NAME | head once head has ended."""
+    """Does what `run_module` does, with a standard output that nobody reads.
+
+    That is the standard output of NAME in NAME | head once head has ended.
+    """
     reader, writer = os.pipe()
     os.close(reader)
     os.dup2(writer, 1)
@@ -34,29 +40,30 @@ def run_unread(name: str, *flags: str) -> None:
 
 
 def run_on_full_disk(name: str, *flags: str) -> None:
-    """As `run_module`, with a standard output that goes to a file on a full disk."""
+    """Does what `run_module` does, with a standard output that goes to a file on a full disk."""
     full = os.open('/dev/full', os.O_WRONLY)
     os.dup2(full, 1)
     run_module(name, *flags)
 
 
 def environment() -> dict[str, str]:
-    """The environment of a process that imports experiments of tests.support, and is quiet."""
+    """Returns the environment of a quiet process that imports experiments of tests.support."""
     return {**os.environ, 'PYTHONPATH': ROOT, 'TF_CPP_MIN_LOG_LEVEL': '2'}
 
 
 class Fork:
-    """A call in a process of its own, used as a subprocess.Popen is.
+    """A call in a process of its own, used like a subprocess.Popen.
 
-    It is a fork of a process that has imported TensorFlow and not started it. What it becomes by exec (a trainer that has lost a worker)
-    is a process like any other.
+    The process is a fork of one that has imported TensorFlow but not started it. What it becomes by
+    exec (for example a trainer that has lost a worker) is a process like any other.
     """
 
     def __init__(self, call: Callable[..., int | None], *args: Any, stdin: str = '',
                  env: Mapping[str, str] = os.environ, cwd: Any = '.'):
         """
         Args:
-          call: a function that a module has under its name, as run_module; its result is the exit code.
+          call: a function that a module has under its name, like run_module. It returns the exit
+            code.
           args: its arguments.
           stdin: all of its standard input, which is a pipe; a few kilobytes.
           env: its environment; PYTHONPATH counts.
@@ -77,12 +84,12 @@ class Fork:
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
-        """The exit code, once there is one."""
+        """Returns the exit code, once there is one."""
         self.returncode = self._process.exitcode
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Waits for its end, and returns all that it has printed: output and errors."""
+        """Waits for the end, and returns everything that was printed: output and errors."""
         self._process.join(timeout)
         assert self.poll() is not None, f'process {self.pid} has not ended within {timeout} s'
         if self._output is None:
@@ -101,7 +108,7 @@ class Fork:
 
 def _run(call: Callable[..., int | None], args: tuple[Any, ...], env: Mapping[str, str], cwd: str,
          stdin: Connection, *names: str) -> None:
-    """In the fork: files, environment, path and directory as a command has them; then the call."""
+    """Sets up files, environment, path and directory as a command has them, and makes the call."""
     with stdin:
         os.dup2(stdin.fileno(), 0)
     for number, name in enumerate(names, 1):

@@ -2,8 +2,9 @@
 
     python -m tests.support.kill_often LOGDIR NUM_KILLS SEED [flags of the trainer]
 
-TensorFlow is imported once, and every child is a fork of that: so a start takes one second and not five.
-Prints the newest checkpoint at every kill. The last child runs to its end.
+TensorFlow is imported once, and every child is a fork of that process, so a start takes one second
+instead of five. The program prints the newest checkpoint at every kill. The last
+child runs to its end.
 """
 import os
 import random
@@ -12,12 +13,13 @@ import signal
 import sys
 import time
 
-from lingpipe import trainer  # noqa: F401  imports TensorFlow, which must not start before the forks
-from lingpipe.training import registry  # noqa: F401  imports TensorFlow, which must not start before the forks
+# Both modules import TensorFlow, which must not start before the forks.
+from lingpipe import trainer  # noqa: F401
+from lingpipe.training import registry  # noqa: F401
 
 
 def newest(logdir: str) -> int:
-    """The newest saved step."""
+    """Returns the newest saved step."""
     directory = os.path.join(logdir, 'checkpoints')
     names = os.listdir(directory) if os.path.isdir(directory) else []
     return max([int(match[1]) for name in names if (match := re.fullmatch(r'step-(\d+)', name))],
@@ -33,7 +35,10 @@ def start(logdir: str, flags: list[str]) -> int:
 
 
 def main(logdir: str, num_kills: int, seed: int, flags: list[str]) -> int:
-    """Kills num_kills children: some steps after it has started, or before its first; then a child may end."""
+    """Kills num_kills children, each before its first step or some steps after its start.
+
+    The last child may run to its end.
+    """
     chance = random.Random(seed)
     for _ in range(num_kills):
         child, goal = start(logdir, flags), newest(logdir) + chance.randrange(6)

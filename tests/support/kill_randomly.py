@@ -1,8 +1,11 @@
-"""Trains on two workers while random processes are killed or stopped at random moments; by hand, as it takes long.
+"""Trains on two workers while random processes are killed or stopped at random moments.
+
+It takes long and is thus run by hand.
 
     python -m tests.support.kill_randomly LOGDIR NUM_FAULTS SEED [flags of the trainer]
 
-Prints every fault, and at the end whether the variables are those of a training in one process, bit for bit.
+Prints every fault, and at the end whether the variables are bitwise identical to those of a run in
+one process.
 """
 import os
 import pathlib
@@ -18,12 +21,15 @@ from tests.support.local_workers import TINY, Trainer, Worker, checkpoint_of, en
 
 
 def newest(logdir: pathlib.Path) -> int:
-    """The newest saved step."""
+    """Returns the newest saved step."""
     return max([int(path.name[5:]) for path in logdir.glob('checkpoints/step-*')], default=0)
 
 
 def main(logdir: pathlib.Path, num_faults: int, seed: int, flags: list[str]) -> int:
-    """One fault after the other, each some steps after the one before, or soon, in the middle of the recovery from it."""
+    """Causes one fault after the other.
+
+    Each comes some steps after the one before, or soon, in the middle of the recovery from it.
+    """
     chance = random.Random(seed)
     workers = [Worker(), Worker()]
     steps = 12 * num_faults

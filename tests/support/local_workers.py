@@ -19,7 +19,7 @@ TINY = '--model=tests.support.tiny_experiment.Tiny'
 
 
 def serve(address: str, devices: str, hangs_after_s: float) -> None:
-    """What --mode=worker does, with another patience."""
+    """Does what --mode=worker does, with another patience."""
     server.serve(address, server.session_config(devices), hangs_after_s)
 
 
@@ -36,7 +36,7 @@ class Worker:
         return int(wait_until(lambda: path.read_text().split())[0])
 
     def wait(self) -> None:
-        """Until it answers."""
+        """Waits until the worker answers."""
         wait_until(lambda: server.answers(*ports.split_address(self.address), 1.))
 
     def stop(self) -> None:
@@ -46,7 +46,7 @@ class Worker:
 
 @contextlib.contextmanager
 def workers(num: int, devices: str = '', hangs_after_s: float = 2.) -> Iterator[list[Worker]]:
-    """Some, which end with the block."""
+    """Starts some workers, which end with the block."""
     made = [Worker(devices=devices, hangs_after_s=hangs_after_s) for _ in range(num)]
     try:
         yield made
@@ -70,7 +70,7 @@ class Trainer:
         return path.read_text() if path.exists() else ''
 
     def wait_for_step(self, step: int) -> None:
-        """Until the log has a step that is not smaller."""
+        """Waits until the log has this step or a later one."""
         def reached() -> bool:
             assert self.process.poll() is None, self.process.communicate()[1]
             return any(int(found) >= step
@@ -78,7 +78,7 @@ class Trainer:
         wait_until(reached)
 
     def end(self, code: int = 0) -> str:
-        """Waits for its end, and returns its log."""
+        """Waits for the end of the trainer, and returns its log."""
         _, err = self.process.communicate(timeout=400)
         assert self.process.returncode == code, err + self.log()
         return self.log()
@@ -89,7 +89,7 @@ class Trainer:
 
 
 def wait_until(is_true, timeout_s: float = 300.):
-    """What is_true() returns once it is true."""
+    """Waits until is_true() is true, and returns its value."""
     deadline_s = time.monotonic() + timeout_s
     while not (found := is_true()):
         assert time.monotonic() < deadline_s, f'not within {timeout_s} s'
@@ -98,14 +98,17 @@ def wait_until(is_true, timeout_s: float = 300.):
 
 
 def checkpoint_of(logdir: pathlib.Path, step: int) -> dict[str, np.ndarray]:
-    """name -> array."""
+    """Returns the arrays of a checkpoint by name."""
     reader = tf.train.load_checkpoint(f'{logdir}/checkpoints/step-{step:08d}/variables')
     return {name: reader.get_tensor(name)
             for name in reader.get_variable_to_shape_map() if name.startswith('variables/')}
 
 
 class Cable:
-    """A connection to an address that can be cut: an address of its own that passes on what it is sent."""
+    """A connection to an address that can be cut.
+
+    It has an address of its own, and passes on what is sent to it.
+    """
 
     def __init__(self, to: str):
         self._to = ports.split_address(to)

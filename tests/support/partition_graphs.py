@@ -1,8 +1,9 @@
-"""Partition graphs: what TensorFlow makes of the functions that a step runs, as it writes it down when its environment asks for it.
+"""Partition graphs: what TensorFlow makes of the functions that a step runs.
 
-TensorFlow writes a graph for every function that it gets ready, those that others call included: the graph with a device for every op,
-and then the part of each device, with a _Send for all that leaves it. It looks at the environment once, so `record` runs in a process of
-its own, whose environment `environment` gives.
+If its environment asks for it, TensorFlow writes graphs for every function that it prepares,
+including those that others call: the graph with a device for every op, and then the part of each
+device, with a _Send for everything that leaves it. TensorFlow reads that environment once, so
+`record` runs in a process of its own, whose environment `environment` returns.
 """
 from __future__ import annotations
 
@@ -60,24 +61,27 @@ class Function:
 
     @property
     def devices(self) -> set[str]:
-        """All devices that it has ops on."""
+        """All devices on which the function has ops."""
         return set(self.device_of.values())
 
 
 def environment(directory: pathlib.Path) -> dict[str, str]:
-    """The environment of a process that writes all graphs into the directory."""
+    """Returns the environment of a process that writes all graphs to the directory."""
     return {**os.environ, 'TF_DUMP_GRAPH_PREFIX': str(directory), 'TF_DUMP_GRAPH_NAME_FILTER': '*',
             'TF_DUMP_GRAPH_GROUPS': 'main'}
 
 
 def functions(directory: pathlib.Path) -> list[Function]:
-    """All functions that were got ready since the directory was empty, each as often as it was."""
+    """Returns every function that was prepared since the directory was empty, with repetitions."""
     return [_function(path, directory)
             for path in sorted(directory.glob('*.before_partition.pbtxt'))]
 
 
 def _function(path: pathlib.Path, directory: pathlib.Path) -> Function:
-    """What the file and those beside it say; only what is sent needs more of them than a look, as parsing takes long."""
+    """Reads a function from its file and those beside it.
+
+    Parsing takes long, so only what is sent is parsed, and the rest is read from the text.
+    """
     text, name = path.read_text(), path.name.split('.')[0]
     device_of = dict(_DEVICE_OF.findall(text))
     assert len(device_of) == len(re.findall('^node {', text, re.MULTILINE))
@@ -97,7 +101,7 @@ def _function(path: pathlib.Path, directory: pathlib.Path) -> Function:
 
 
 def _parsed(text: str) -> tf.compat.v1.GraphDef:
-    """The graph of which this is the text.
+    """Parses the text of a graph.
 
     TensorFlow's own op reads it, since google.protobuf.text_format is written in Python, where the
     graphs of these tests took as long to read as they take to make.

@@ -1,4 +1,7 @@
-"""The tiny experiment with an evaluation and a decoding that take a while and say when they have begun; as slow_experiment.Slow."""
+"""The tiny experiment with a slow evaluation and a slow decoding, slow_experiment.Slow.
+
+Both say when they have begun.
+"""
 from __future__ import annotations
 
 import pathlib
@@ -17,7 +20,7 @@ BEGUN_AFTER = 3   # mini-batches
 
 
 class SlowPairs(Pairs):
-    """Makes a file when a few mini-batches of many were read."""
+    """Creates a file once a few of many mini-batches have been read."""
 
     class Params(Pairs.Params):
         marker: str = field('', 'The file.')
@@ -32,7 +35,7 @@ class SlowPairs(Pairs):
 
 
 class Squares(Problem):
-    """Makes of each line, a number, the loss of a mini-batch that is full of it."""
+    """Decodes each line, a number, to the loss of a mini-batch that is filled with it."""
 
     class Params(Problem.Params):
         marker: str = field('', 'A file that is made when a few lines were decoded.')

@@ -1,4 +1,7 @@
-"""A small corpus for tests: self-made words in four made-up translations, prepared once a test module."""
+"""A small corpus for tests: invented words in four invented translations.
+
+It is prepared once for each test module.
+"""
 from __future__ import annotations
 
 import pathlib
@@ -10,12 +13,16 @@ from lingpipe.tasks.translation.corpus.vocabulary import encode_corpus, sample, 
 
 VERBS = 'open close move delete find read write print send save'.split()
 NOUNS = 'file page user image table link list word line group'.split()
-# Of a language: how many of the 400 sentences it has. English words, changed, so that a vocabulary has something to learn.
+# How many of the 400 sentences each language has. Its words are changed English words, so that a
+# vocabulary has something to learn.
 SIZES = {'de': 400, 'cy': 200, 'zu': 100, 'fr': 40}
 
 
 def english_sentences() -> list[str]:
-    """400 sentences, every fourth one is another with case, plural or a digit changed, and some are long."""
+    """Returns 400 sentences, some of them long.
+
+    Every fourth one is another sentence with a changed case, plural or digit.
+    """
     found = []
     for i, (verb, noun) in enumerate((verb, noun) for verb in VERBS for noun in NOUNS):
         tail = ' and then the next one of them' * (i % 7 == 0)
@@ -25,7 +32,7 @@ def english_sentences() -> list[str]:
 
 
 def pairs() -> list[Pair]:
-    """All pairs, clean."""
+    """All pairs, which are clean already."""
     sentences = english_sentences()
     return [Pair(code, ' '.join(word[::-1] + code for word in english.split()), english,
                  Place('made'))
@@ -33,7 +40,7 @@ def pairs() -> list[Pair]:
 
 
 def prepared(folder: pathlib.Path, tags: bool = False) -> PreparedCorpus:
-    """The corpus with a vocabulary of 500 ids."""
+    """The corpus, prepared with a vocabulary of 500 ids."""
     corpus = write(str(folder), pairs(), Report())
     vocabulary = train(sample(corpus, 400, 5., 0.3), 500, 'bpe', 1., corpus.codes if tags else ())
     encode_corpus(corpus, vocabulary)

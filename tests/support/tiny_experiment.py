@@ -1,4 +1,7 @@
-"""A tiny experiment for tests of the trainer: four dense layers learn a linear map. Importable as tiny_experiment.Tiny."""
+"""A tiny experiment for tests of the trainer, tiny_experiment.Tiny.
+
+Four dense layers learn a linear map.
+"""
 from __future__ import annotations
 
 from typing import Any
@@ -23,7 +26,7 @@ DIM = 4
 
 
 class Dense(Layer):
-    """tanh(x w), with dropout, so that seeds matter."""
+    """Returns tanh(x w), with dropout, so that seeds matter."""
 
     class Params(Layer.Params):
         dim: int = field(REQUIRED, 'Channels.')
@@ -44,7 +47,7 @@ class Dense(Layer):
 
 
 class SquaredError(Layer):
-    """The loss, and the mean absolute error as a metric."""
+    """Emits the loss, and the mean absolute error as a metric."""
 
     def fprop(self, theta: Any, ctx: Any, x: tf.Tensor, y: tf.Tensor, weight: tf.Tensor) -> None:
         total = tf.reduce_sum(weight)
@@ -58,7 +61,7 @@ class SquaredError(Layer):
 
 
 class Pairs(ArrayInput):
-    """x is random, y a function of it."""
+    """Examples with a random x, and a y that is a function of it."""
 
     class Params(ArrayInput.Params):
         dim: int = field(DIM, 'Channels.', least=1)
@@ -77,10 +80,7 @@ class Pairs(ArrayInput):
 
 @register
 class Tiny:
-    """Four dense layers learn a linear map.
-
-    It takes a second.
-    """
+    """Four dense layers learn a linear map. This takes a second."""
 
     @classmethod
     def params(cls) -> Experiment.Params:

@@ -1,4 +1,4 @@
-"""Toy layers: what networks of tests are made of besides lingpipe's own layers."""
+"""Toy layers: what the networks of tests use besides lingpipe's own layers."""
 from __future__ import annotations
 
 from typing import Any
@@ -20,7 +20,7 @@ class Add(Layer):
 
 
 class FailAbove(Layer):
-    """x, unless an element of it is above 1000."""
+    """Returns x, and fails if an element of it is above 1000."""
 
     def fprop(self, theta: Any, ctx: Any, x: tf.Tensor) -> tf.Tensor:
         with tf.control_dependencies([tf.debugging.assert_less(x, 1e3, message='above 1000')]):

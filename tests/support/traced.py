@@ -1,4 +1,7 @@
-"""What the tasks of cells really take over from their forward passes, found by tracing them, with no variable made."""
+"""What the tasks of cells really take over from their forward passes.
+
+The cells are traced, and no variable is made.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -13,7 +16,7 @@ from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 
 
 class NoAccumulators:
-    """Takes what tasks add up and keeps nothing; the ops that make it stay."""
+    """Accepts what tasks add up and keeps nothing; the ops that compute it remain."""
 
     def add_emissions(self, emitted: Emissions) -> list[tf.Operation]:
         values = [value
@@ -27,7 +30,10 @@ class NoAccumulators:
 
 
 def held_bytes(cells: Sequence[Cell]) -> list[int]:
-    """[K] the bytes that the backward task of each cell takes over for a micro-batch when nothing is recomputed; 0 without backward."""
+    """Returns [K] the bytes that each cell's backward task takes over for one micro-batch.
+
+    Nothing is recomputed. A cell without a backward has 0.
+    """
     available: set[Leaf] = set()
     found = []
     for cell in reversed(cells):
@@ -35,7 +41,8 @@ def held_bytes(cells: Sequence[Cell]) -> list[int]:
                    for e in cell.elements for w in e.layer.weights() if w.shared_with is None}
 
         def read(path: str) -> tf.Tensor | None:
-            return tf.zeros(weights[path].shape, weights[path].dtype) if path in weights else None   # noqa: B023
+            return (tf.zeros(weights[path].shape, weights[path].dtype)   # noqa: B023
+                    if path in weights else None)   # noqa: B023
 
         gradients_in = [leaf
                         for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]

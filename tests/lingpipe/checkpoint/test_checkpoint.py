@@ -1,4 +1,7 @@
-"""The checkpoint's promises: whole or not at all, what is damaged is passed over, errors name the keys, nothing good is deleted."""
+"""Checkpoints are whole or do not exist, and damaged ones are passed over.
+
+Errors name the keys, and nothing good is deleted.
+"""
 from __future__ import annotations
 
 import hashlib
@@ -23,7 +26,7 @@ from lingpipe.checkpoint.copier import Copier
 
 
 def make_variables(value: float = 0.) -> dict[str, tf.Variable]:
-    """Weights and a count on three devices."""
+    """Returns weights and a count, on three devices."""
     value = float(value)
     with tf.device('CPU:0'):
         kernel = tf.Variable(tf.fill([2, 3], value))
@@ -239,7 +242,10 @@ def test_if_all_are_damaged_it_says_so(tmp_path):
 
 
 def test_a_damaged_newest_does_not_push_out_good_ones(tmp_path):
-    """With keep=1 the damaged step 5 counted as the newest, and saving step 4 would have deleted steps 3 and 4."""
+    """The damaged step 5 counted as the newest.
+
+    With keep=1, saving step 4 would have deleted steps 3 and 4.
+    """
     checkpointer = saved(tmp_path, 3, 5, keep=2)
     damage(tmp_path, 5, 'cut data')
     checkpointer = Checkpointer(str(tmp_path), keep=1)
@@ -317,7 +323,7 @@ def test_leftovers_of_a_kill_are_removed_at_the_start(tmp_path):
     saved(tmp_path, 1)
     (tmp_path / 'tmp-step-00000002').mkdir()
     (tmp_path / 'tmp-step-00000002' / 'variables.index').write_text('half')
-    # killed between the two renames of a replacement
+    # The trainer was killed between the two renames of a replacement.
     (tmp_path / 'step-00000001').rename(tmp_path / 'old-step-00000001')
     assert Checkpointer(str(tmp_path)).steps() == [1]
     assert os.listdir(tmp_path) == ['step-00000001']
@@ -361,7 +367,7 @@ def test_a_kill_in_the_middle_of_saving_leaves_a_whole_checkpoint(tmp_path):
 def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path):
     checkpointer = saved(tmp_path, 1)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # no file may be longer than 1000 bytes
+    # No file may be longer than 1000 bytes.
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
         with pytest.raises(OSError, match=r'the checkpoint of step 2 cannot be written to .*; that '
@@ -499,7 +505,7 @@ def test_writer_rests_before_each_part(tmp_path, monkeypatch):
         rests.append((num_left, len(list(tmp_path.glob('tmp-*/parts/*.index')))))
     monkeypatch.setattr('lingpipe.checkpoint.pacing.Pacing.rest', rest)
     saved(tmp_path, 1)
-    # the last two: before parts are joined, and put on the disk
+    # The last two rests come before parts are joined, and before they are put on the disk.
     assert rests == [(5, 0), (4, 1), (3, 2), (2, 3), (1, 0)]
 
 
@@ -543,7 +549,7 @@ def test_what_copies_variables_is_traced_once(tmp_path, monkeypatch):
     assert checkpointer.restore(variables) and values_of(variables) == {3.}
 
 
-# False: as on devices with a memory of their own
+# False: as on devices with a memory of their own.
 @pytest.mark.parametrize('has_packed_handles', [True, False])
 def test_copies_are_those_of_every_device_and_dtype(monkeypatch, has_packed_handles):
     if not has_packed_handles:

@@ -1,4 +1,4 @@
-"""Side files' promise: whatever is found where a logdir has files besides checkpoints, the training goes on and nothing good is lost."""
+"""Side files: whatever is found in their place, the run resumes and nothing good is lost."""
 from __future__ import annotations
 
 import json
@@ -25,7 +25,10 @@ def run(logdir, *flags):
 
 @pytest.fixture(scope='module')
 def trained(tmp_path_factory):
-    """The logdir of a training of three steps, evaluated after each; the best is that of step 1, which only best.json keeps."""
+    """The logdir of a run of three steps, evaluated after each.
+
+    The best step is step 1, which is kept only because of best.json.
+    """
     logdir = tmp_path_factory.mktemp('trained')
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_setup, 'configure', lambda params: None)
@@ -40,7 +43,7 @@ FLAGS = ('--set=train.keep=1', '--set=train.eval_every_steps=1', '--set=task.bes
 
 @pytest.fixture
 def logdir(trained, tmp_path, monkeypatch):
-    """A copy of it that a test may damage."""
+    """A copy of the trained logdir that a test may damage."""
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     return pathlib.Path(shutil.copytree(trained, tmp_path / 'logdir'))
 
@@ -63,11 +66,12 @@ DAMAGES = {'truncated': lambda path: path.write_bytes(path.read_bytes()[:-20]),
 
 @pytest.mark.parametrize('how', DAMAGES)
 def test_a_training_goes_on_whatever_its_files_have_become(logdir, caplog, how):
-    """One bad byte in evaluations.jsonl ended every retry before the last checkpoint was written."""
+    """One bad byte in evaluations.jsonl ended every retry before it wrote the last checkpoint."""
     for name in FILES:
         DAMAGES[how](logdir / name)
     assert run(logdir, '--steps=4', *FLAGS) == 0
-    # An evaluation that was lost is made again if it is that of the newest step; the best is the best of those that are known.
+    # A lost evaluation is made again if it is that of the newest step. The best step is the best
+    # of those that are known.
     steps = [line['step']
              for line in map(json.loads, (logdir / 'evaluations.jsonl').read_text().splitlines())]
     assert steps == ([3, 4] if how == 'a directory' else [1, 2, 3, 4])
@@ -85,7 +89,10 @@ def test_a_training_goes_on_whatever_its_files_have_become(logdir, caplog, how):
 
 
 def test_a_training_goes_on_whatever_is_among_its_directories(logdir):
-    """checkpoints/tmp-x, a plain file, ended a training that was told to choose a logdir that can be written."""
+    """A plain file checkpoints/tmp-x ended a run.
+
+    The error asked for a logdir that can be written.
+    """
     for name in DIRECTORIES:
         shutil.rmtree(logdir / name)
         (logdir / name).write_text('a file')
@@ -99,7 +106,7 @@ def test_a_training_goes_on_whatever_is_among_its_directories(logdir):
     data.write_bytes(data.read_bytes()[:-1])
     assert run(logdir, '--steps=4', '--timeline', *FLAGS) == 0
     log = (logdir / 'train.log').read_text()
-    # stderr alone was told
+    # Only stderr was told.
     assert re.search(r'^warning: checkpoint \S*/step-00000003 is damaged and not used: ', log,
                      re.MULTILINE)
     assert 'going on after step 1' in log and 'cannot be written' not in log

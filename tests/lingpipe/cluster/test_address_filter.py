@@ -1,4 +1,4 @@
-"""Promises about ports: a server is reached at the addresses it was told, and at no other, from its first moment to its last."""
+"""Ports: a server can be reached only at the addresses it was given, from start to end."""
 from __future__ import annotations
 
 import os
@@ -60,7 +60,7 @@ def test_worker_on_a_system_without_such_programs_says_so_and_ends(monkeypatch):
 
 
 def serve_a_moment(address: str, path: str, is_killed: bool) -> None:
-    """A server that is there until somebody has reached it, which the test says in a file."""
+    """Runs a server until somebody has reached it, which the test reports in a file."""
     host, port = ports.split_address(address)
     server.start(host, port, server.session_config('cpu:1'))
     os.rename(f'{path}.new', path)
@@ -72,7 +72,10 @@ def serve_a_moment(address: str, path: str, is_killed: bool) -> None:
 
 @pytest.mark.slow
 def test_no_connection_to_another_address_comes_through_while_servers_start_and_end(tmp_path):
-    """They came through for 6 to 115 ms of every start, as TensorFlow's server listened before its socket was given a filter."""
+    """Connections came through for 6 to 115 ms of every start.
+
+    TensorFlow's server listened before its socket was given a filter.
+    """
     port, path = ports.free_port(), tmp_path / 'is up'
     with Flood('127.0.0.1', port) as right, Flood('127.0.0.2', port) as other, Flood(
             '::1', port) as version_6:

@@ -1,4 +1,4 @@
-"""What a controller may take for done on a worker."""
+"""Client: when a controller may rely on a worker having done something."""
 from __future__ import annotations
 
 import pathlib
@@ -26,7 +26,7 @@ WORKER_CPU = '/job:worker/replica:0/task:0/device:CPU:0'
 
 
 def check_that_a_checkpoint_holds_one_step(address: str, directory: str, own_address: str) -> None:
-    """In a process of its own: a step is called as soon as a checkpoint of the one before has begun.
+    """Calls a step as soon as a checkpoint of the step before has begun, in a process of its own.
 
     A step is one call, and overtakes hundreds of single reads that were called before it, unless it
     waits for them.
@@ -61,10 +61,10 @@ def check_that_a_checkpoint_holds_one_step(address: str, directory: str, own_add
 
 
 def check_that_an_error_of_a_layer_is_told(*addresses: str) -> None:
-    """In a process of its own: a step fails three times, and the next one does not.
+    """Lets a step fail three times, but not the next one, in a process of its own.
 
-    Of two devices of one step, those that are cut off when another fails often say more loudly that
-    they were.
+    If one of two devices fails in a step, the other one is cut off, and often says so more loudly
+    than the first says why.
     """
     cluster.configure()
     connection = Connection(addresses)

@@ -1,4 +1,4 @@
-"""Promises about --devices: what a text means, in which order, and one sentence for what cannot be."""
+"""The flag --devices: what its text means, in which order, and one sentence for each mistake."""
 import json
 import os
 import socket
@@ -12,7 +12,7 @@ from lingpipe.cluster import addresses, client, devices, ports, server
 
 @pytest.fixture
 def cluster(monkeypatch):
-    """Two workers that answer: one has two GPUs, the other three CPUs."""
+    """Two workers that answer: one has two GPUs, and the other has three CPUs."""
     def ask(address, task=0, timeout_s=5.):
         prefix = f'/job:worker/replica:0/task:{task}/device:'
         if address == 'a:2222':
@@ -31,7 +31,7 @@ def gpus(monkeypatch, num):
 
 
 def find(text, num_cells):
-    """Without the part that all names of this process have in common."""
+    """Returns device names without the part that all names of this process share."""
     return [name.replace('/device:', '').replace('/job:worker/replica:0/task:', 'w')
             for name in devices.find(text, num_cells, 0.).names]
 
@@ -208,7 +208,7 @@ def test_worker_is_asked_for_no_gpu_unless_one_is_named():
 
 
 def test_address_that_is_free_a_moment_later_is_waited_for(monkeypatch):
-    """As that of a worker which is started again when it was killed, whose server ends after it."""
+    """If a killed worker is started again at once, its old server may still hold the address."""
     class BegunError(Exception):
         pass
 
@@ -236,7 +236,7 @@ def test_address_that_is_taken_or_not_ours_is_one_sentence(monkeypatch):
 
 @pytest.mark.parametrize('other', ['127.0.0.1', '::1'])
 def test_port_that_is_taken_at_another_address_is_one_sentence(monkeypatch, other):
-    """A worker started its server again and again, each second, with '[Errno 98] Address already in use'."""
+    """A worker restarted its server every second, with '[Errno 98] Address already in use'."""
     monkeypatch.setattr(server, 'TAKEN_FOR_S', 0.2)
     monkeypatch.setattr(server, 'fork_server', lambda *_: pytest.fail('it starts a server'))
     family = socket.AF_INET6 if ':' in other else socket.AF_INET
@@ -253,7 +253,10 @@ def test_port_that_is_taken_at_another_address_is_one_sentence(monkeypatch, othe
 
 @pytest.mark.parametrize('output', ['a pipe that nobody reads', 'a full disk'])
 def test_worker_goes_on_when_its_output_cannot_be_written(monkeypatch, output):
-    """It ended when it had a line to say: worker | head was gone when the first trainer came."""
+    """A worker whose output nobody read, as in worker | head, ended at its next line.
+
+    It was gone when the first trainer came.
+    """
     class BegunTwiceError(Exception):
         pass
 
@@ -278,7 +281,7 @@ def test_worker_goes_on_when_its_output_cannot_be_written(monkeypatch, output):
 
 
 def test_trainer_that_cannot_listen_leaves_workers_to_whom_they_serve(monkeypatch):
-    """It ended with '[Errno 98] Address already in use' after it had made them begin anew."""
+    """The trainer ended with '[Errno 98] Address already in use' after it had reset the workers."""
     asked = []
     monkeypatch.setattr(client, 'ask', lambda *args: asked.append(args))
     with socket.create_server(('127.0.0.1', 0)) as one:

@@ -1,4 +1,4 @@
-"""Promises about faults: whatever is lost, the training goes on by itself and ends with the bits of one in which nothing was."""
+"""Faults: whatever is lost, the run resumes by itself and ends with the bits of a quiet one."""
 import json
 import os
 import pathlib
@@ -12,7 +12,15 @@ import pytest
 from lingpipe import trainer
 from lingpipe.commands import device_setup
 from lingpipe.training import logdir_lock
-from tests.support.local_workers import TINY, Cable, Trainer, Worker, checkpoint_of, wait_until, workers
+from tests.support.local_workers import (
+    TINY,
+    Cable,
+    Trainer,
+    Worker,
+    checkpoint_of,
+    wait_until,
+    workers,
+)
 
 pytestmark = pytest.mark.slow
 STEPS = 40
@@ -21,7 +29,7 @@ SLOW = '--model=tests.support.slow_experiment.Slow'
 
 @pytest.fixture(scope='module')
 def undisturbed(tmp_path_factory):
-    """Variables after STEPS in this process."""
+    """The variables after STEPS steps in this process."""
     logdir = tmp_path_factory.mktemp('undisturbed')
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_setup, 'configure', lambda params: None)
@@ -67,7 +75,7 @@ def test_killed_trainer_goes_on_with_workers_that_begin_anew(tmp_path, undisturb
         servers = [w.server() for w in made]
         one.kill()
         log = start(tmp_path, [w.address for w in made]).end()
-        # or they would keep the weights of the first
+        # A server that was not replaced would keep the weights of the first trainer.
         assert not {w.server() for w in made} & set(servers)
     assert re.search(r'going on after step \d+', log)
     assert_undisturbed(one.logdir, undisturbed)
@@ -75,7 +83,10 @@ def test_killed_trainer_goes_on_with_workers_that_begin_anew(tmp_path, undisturb
 
 def test_workers_serve_the_trainer_that_came_last_and_the_one_before_says_which(
         tmp_path, undisturbed):
-    """It took them back again and again, until both gave up: '10 starts have not come further'."""
+    """Two trainers took the workers from each other until both gave up.
+
+    They said '10 starts have not come further'.
+    """
     with workers(2) as made:
         addresses = [w.address for w in made]
         before = Trainer(tmp_path / 'before', addresses, '--steps=1000000')
@@ -147,7 +158,10 @@ def test_sigterm_saves_what_workers_hold(tmp_path, undisturbed):
 
 @pytest.fixture(scope='module')
 def given_up(tmp_path_factory):
-    """The worker that is left, the one that was lost and nobody started again, and a trainer that waited for it."""
+    """A trainer that gave up waiting for a worker which nobody started again.
+
+    Also gives the worker that is left and the one that was lost.
+    """
     with workers(2) as (left, lost):
         for worker in (left, lost):
             worker.wait()   # on a machine that has much to do, three seconds may be too few
@@ -162,7 +176,7 @@ def given_up(tmp_path_factory):
 def test_worker_that_never_comes_back_ends_the_wait(given_up):
     _, lost, one = given_up
     _, err = one.process.communicate()
-    # TensorFlow may say more
+    # TensorFlow may say more.
     said = [line for line in err.splitlines() if line.startswith('trainer: ')]
     assert said == [
         f'trainer: worker 1, {lost.address}, does not answer within 3 s (no connection); start it '
@@ -212,14 +226,14 @@ def test_sigterm_while_a_step_waits_for_a_hung_worker_is_not_forgotten(tmp_path)
 # Evaluation and decoding.
 
 def lose_worker_at(marker, worker):
-    """Kills a worker's server once the file `marker` is there."""
+    """Kills a worker's server once the file `marker` exists."""
     wait_until(marker.exists)
     os.kill(worker.server(), signal.SIGKILL)
 
 
 @pytest.fixture(scope='module')
 def evaluated(tmp_path_factory):
-    """The logdir of a training of SLOW in this process, with its evaluation, that nothing disturbed."""
+    """The logdir of an undisturbed run of SLOW in this process, with its evaluation."""
     logdir = tmp_path_factory.mktemp('evaluated')
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_setup, 'configure', lambda params: None)

@@ -1,4 +1,4 @@
-"""Promises about the calls that ask a worker: what comes back, and errors in a few words."""
+"""The calls that ask a worker: what they return, and errors in a few words."""
 from __future__ import annotations
 
 import pytest

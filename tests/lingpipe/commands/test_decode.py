@@ -16,7 +16,7 @@ from lingpipe.training.site import THIS_PROCESS
 
 
 def decode_as_it_is(path: str, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
-    """Decoding by a problem that changes nothing."""
+    """Decodes with a problem that returns its input."""
     problem = types.SimpleNamespace(decode=lambda program, lines, facts: lines)
     params: Any = types.SimpleNamespace(instantiate=lambda: types.SimpleNamespace(task=problem))
     monkeypatch.setattr(logdir, 'restored',
@@ -35,7 +35,7 @@ def test_results_that_cannot_be_written_are_found_before_anything_is_decoded(tmp
 
 def test_results_replace_a_file_and_nothing_else(
         tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--decode_output=/dev/null, by root, made a file of /dev/null."""
+    """Run by root, --decode_output=/dev/null replaced /dev/null with a file."""
     (tmp_path / 'file').write_text('before')
     os.mkfifo(tmp_path / 'pipe')
     reader = os.open(tmp_path / 'pipe', os.O_RDONLY | os.O_NONBLOCK)
@@ -49,7 +49,7 @@ def test_results_replace_a_file_and_nothing_else(
 
 
 def test_results_that_nobody_reads_are_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """decode | head said that the standard output cannot be written, and to correct --decode_output."""
+    """In decode | head, an error asked the user to correct --decode_output."""
     reader, writer = os.pipe()
     os.close(reader)
     unread = open(writer, 'w', buffering=1)

@@ -1,4 +1,4 @@
-"""Device setup: how many CPU devices a process makes, and the address of --address."""
+"""Device setup: how many CPU devices a process makes, and the address from --address."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""Params: what they accept, what they refuse and how they say it, and their text."""
+"""Params: what they accept, what they refuse and how they say so, and their text."""
 from __future__ import annotations
 
 import copy
@@ -45,7 +45,7 @@ class Dense(Configurable):
 
 
 class Wide(Dense):
-    """Defines no Params: it gets its own."""
+    """Defines no Params, so it gets its own."""
 
 
 class Narrow(Dense):
@@ -71,7 +71,8 @@ class Task(Configurable):
         shape: tuple[int, float] | None = field(None, 'A pair.', is_finite=False)
         reads: dict[str, float] = field({}, 'Inputs by name.', is_finite=False)
         mode: int | str | tuple[int, ...] = field('auto', 'A union.')
-        inner: Inner.Params | None = field(None, 'Local to the class around.')  # type: ignore[name-defined]  # noqa: F821
+        inner: Inner.Params | None = field(  # type: ignore[name-defined]  # noqa: F821
+            None, 'Local to the class around.')
         head: Dense.Params = field(Dense.Params(units=2), 'Last layer.')
         towers: dict[str, Dense.Params] = field({}, 'Params by name.')
 
@@ -85,7 +86,7 @@ class Experiment(Configurable):
 
 
 class Broken(Configurable):
-    """Its annotation names nothing."""
+    """Has an annotation that names nothing."""
 
     class Params(Configurable.Params):
         x: Nowhere = field(None, 'x')  # type: ignore[name-defined]  # noqa: F821
@@ -99,7 +100,7 @@ def experiment() -> Experiment.Params:
 
 
 def refuses(message: str, error: type[Exception] = ParamsError):
-    """The whole sentence of an error."""
+    """Expects an error with exactly this sentence."""
     return pytest.raises(error, match='^' + re.escape(message) + '$')
 
 
@@ -192,13 +193,13 @@ class Limits(Params):
 
 
 class Inherited(Limits):
-    """One field keeps its bounds, one has others."""
+    """One field keeps its bounds, and one has others."""
     count = field(5)
     rate = field(2., least=2)
 
 
 class Bounded(Params):
-    """A place above the limits, for paths."""
+    """Holds Limits, so that errors have a path."""
     layers: tuple[Limits, ...] = field((Limits(), Limits()), 'Two.')
 
 
@@ -688,7 +689,7 @@ def test_text_of_another_class_is_refused():
 
 
 def test_a_stored_text_imports_no_module_of_anybody_else(tmp_path, monkeypatch):
-    """A params.txt that came with somebody's checkpoints ran the code of any module that it named."""
+    """A params.txt that came with somebody's checkpoints ran code of any module that it named."""
     (tmp_path / 'stranger.py').write_text(
         f'from {HERE} import Dense\nclass Layer(Dense):\n    pass\n')
     monkeypatch.syspath_prepend(tmp_path)
@@ -712,13 +713,14 @@ def test_a_stored_text_imports_no_module_of_anybody_else(tmp_path, monkeypatch):
 def test_a_stored_text_may_name_modules_of_lingpipe(monkeypatch):
     learning_rates = importlib.import_module('lingpipe.learning.learning_rates')
     monkeypatch.setattr(lingpipe.learning, 'learning_rates', learning_rates, raising=False)
-    # both are put back at the end
+    # Both are put back at the end.
     monkeypatch.delitem(sys.modules, 'lingpipe.learning.learning_rates')
-    assert Params.from_text('lingpipe.learning.learning_rates:Constant\nrate : 2').rate == 2.  # type: ignore[attr-defined]
+    assert Params.from_text(  # type: ignore[attr-defined]
+        'lingpipe.learning.learning_rates:Constant\nrate : 2').rate == 2.
 
 
 class Nest(Configurable):
-    """Holds another."""
+    """Holds another Nest."""
 
     class Params(Configurable.Params):
         inner: Params | None = field(None, 'Another.')
@@ -734,7 +736,7 @@ def nest(depth: int, name: str) -> Nest.Params:
 
 @pytest.mark.parametrize('name, most', [('inner', 49), ('items', 24)])
 def test_params_nest_as_deep_as_their_text_can_be_read(name, most):
-    """3,000 in each other ended in a RecursionError wherever they were next looked at."""
+    """3,000 Params inside each other ended in a RecursionError wherever they were next used."""
     p = nest(most, name)
     assert Params.from_text(p.to_text()) == p == p.copy()
     with refuses(f'{name} holds Params nested so deep that a path has 51 steps; use at most 50: '
@@ -761,7 +763,7 @@ def test_empty_text_is_refused():
 
 
 def mutated(text: str, draw) -> str:
-    """The text with one to four accidents."""
+    """The text with one to four random edits."""
     for kind in draw(st.lists(st.sampled_from('insert delete replace swap duplicate'.split()),
                               min_size=1, max_size=4)):
         if kind in ('swap', 'duplicate'):

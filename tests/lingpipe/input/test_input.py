@@ -1,4 +1,7 @@
-"""The input's promises: any position gives the batches of an uninterrupted run, evaluation sees each example once, errors teach."""
+"""The input: batches from any position are those of an uninterrupted run.
+
+Evaluation sees each example once, and errors say what to do.
+"""
 from __future__ import annotations
 
 import itertools
@@ -21,7 +24,7 @@ from tests.support.calls import num_calls
 
 
 class Numbers(ArrayInput):
-    """Example i is x = i, y = [i, -i]."""
+    """Example i has x = i and y = [i, -i]."""
 
     class Params(ArrayInput.Params):
         num_examples: int = field(10, 'Of them.')
@@ -57,7 +60,7 @@ def test_nothing_autotunes_and_so_holds_up_the_end_of_a_training(source):
 
 
 def test_the_order_of_a_seed_never_changes():
-    """A resume with another version of lingpipe must see the same order: these literals may not be edited."""
+    """These literals must not be edited: a resume with another lingpipe must see the same order."""
     assert batches_of(numbers(batch_size=5), 4) == [[7, 9, 5, 2, 4], [1, 6, 8, 0, 3],
                                                     [9, 2, 1, 3, 5], [0, 4, 6, 8, 7]]
 
@@ -139,7 +142,10 @@ def test_weights_of_the_data_are_kept_and_padding_weighs_nothing():
 
 @pytest.mark.parametrize('has_preprocess', [False, True])
 def test_weights_of_tokens_are_kept_and_padding_weighs_nothing(has_preprocess):
-    """An example's weight multiplies along the batch: of 2 examples with 2 tokens each it once went along the tokens."""
+    """An example's weight multiplies along the batch.
+
+    For 2 examples with 2 tokens each, it once multiplied along the tokens.
+    """
     class Weighted(Numbers):
         def load(self) -> dict[str, np.ndarray]:
             return {'x': np.arange(3), 'weight': np.array([[1., 1.], [1., 0.], [1., 0.5]])}
@@ -395,7 +401,7 @@ def test_sets_of_tensorflow_datasets_are_read_by_name(name, source, shape):
 
 
 class Tiny(tfds.core.GeneratorBasedBuilder):
-    """A real set with files: x counts from 0."""
+    """A real set with files, in which x counts from 0."""
 
     VERSION = tfds.core.Version('1.0.0')
 
@@ -472,7 +478,8 @@ def test_what_a_source_finds_wrong_while_it_reads_is_one_sentence(record_files):
 
 LIVES_AT_EXIT = """
 import atexit
-atexit.register(lambda: print('ended' if iterator() is None else 'alive'))   # the first is called last
+atexit.register(lambda: print('ended' if iterator() is None else 'alive'))   \
+# the first is called last
 
 import gc
 import weakref
@@ -491,7 +498,10 @@ next(batches)
 
 
 def test_the_iterator_ends_before_python_does():
-    """A process with a pipeline of images, alive in a global, hung at its end once in six times: Python had stopped tf.data's threads."""
+    """A process with a pipeline of images in a global variable hung at exit once in six times.
+
+    Python had already stopped the threads of tf.data.
+    """
     done = subprocess.run([sys.executable, '-c', LIVES_AT_EXIT], check=True, timeout=60,
                           cwd=Path(__file__).parents[3], text=True, stdout=subprocess.PIPE)
     assert done.stdout == 'ended\n'

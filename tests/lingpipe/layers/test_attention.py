@@ -25,7 +25,10 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 def reference(theta: Any, x: np.ndarray, memory: np.ndarray, keep: np.ndarray,
               num_heads: int = H) -> np.ndarray:
-    """Head by head, example by example, in float64; keep [b, T, S] of bool."""
+    """Computes attention head by head and example by example, in float64.
+
+    `keep` is a bool array [b, T, S].
+    """
     w = {name: value.numpy().astype(np.float64) for name, value in theta.items()}
     h = w['wq'].shape[1] // num_heads
     out = np.zeros([*x.shape[:2], num_heads * h])
@@ -120,7 +123,7 @@ def test_a_row_with_everything_masked_is_finite_and_moves_no_query() -> None:
 
 
 def test_scores_are_in_float32_for_bfloat16_inputs() -> None:
-    """With bfloat16 sums the 512 weights of a uniform attention would add up to something else than 1."""
+    """With sums in bfloat16, the 512 weights of a uniform attention would not add up to 1."""
     layer = MultiHeadAttention.Params(input_dim=D, num_heads=H, use_bias=False).instantiate()
     theta = layer.initial_theta()
     theta.wq, theta.wv, theta.wo = tf.zeros_like(theta.wq), tf.eye(D), tf.eye(D)
@@ -156,7 +159,7 @@ def test_wrong_channels_name_the_layer() -> None:
 @pytest.mark.parametrize('has_mask', [False, True])
 def test_no_score_is_so_low_that_it_lets_a_masked_position_through(
         dtype: tf.DType, has_mask: bool) -> None:
-    """Masked scores were -1e9, and of scores of -1e10 the future was the largest."""
+    """Masked scores were -1e9, so among scores of -1e10 those of the future were the largest."""
     layer = MultiHeadAttention.Params(input_dim=D, num_heads=H, use_bias=False,
                                       is_causal=True).instantiate()
     theta = layer.initial_theta()
@@ -170,7 +173,7 @@ def test_no_score_is_so_low_that_it_lets_a_masked_position_through(
         tf.cast(layer.fprop(theta, Context(), tf.cast(v, dtype), mask=mask), tf.float32).numpy()
         for v in (x, future))
     np.testing.assert_array_equal(y[:, :3], other[:, :3])
-    # the first sees itself alone
+    # The first position sees only itself.
     np.testing.assert_allclose(y[:, 0], tf.cast(tf.cast(x[:, 0], dtype), tf.float32), rtol=1e-6)
 
 

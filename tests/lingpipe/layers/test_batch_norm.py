@@ -15,7 +15,10 @@ from lingpipe.layers.nested import NestedMap
 @pytest.mark.parametrize('shape', [(8, 6, 5, 3), (64, 3), (8, 10, 3)])
 def test_moments_are_numpy_s_however_far_from_zero(shape: tuple[int, ...], mean: float,
                                                    jit_compile: bool) -> None:
-    """E[x^2] - E[x]^2, as torchgpipe, Lingvo and XLA compute it, has no correct digit of the variance at 1e4 +- 1."""
+    """At 1e4 +- 1, E[x^2] - E[x]^2 has no correct digit of the variance.
+
+    torchgpipe, Lingvo and XLA compute it in that way.
+    """
     x = (mean + np.random.default_rng(0).normal(size=shape)).astype(np.float32)
     rows = x.reshape(-1, 3).astype(np.float64)
     layer = BatchNorm.Params(dim=3, epsilon=1e-3).instantiate()
@@ -39,7 +42,7 @@ def test_moments_are_numpy_s_however_far_from_zero(shape: tuple[int, ...], mean:
 @pytest.mark.parametrize('shape', [(8, 6, 5, 3), (64, 3)])
 def test_replicas_with_equal_rows_normalise_as_one_alone(
         shape: tuple[int, ...], mean: float) -> None:
-    """Two replicas, and to this one the other looks like itself: y, moments and all gradients are those of its own rows."""
+    """With two equal replicas, y, moments and all gradients are those of one replica alone."""
     rng = np.random.default_rng(0)
     x, dy = tf.constant(mean + rng.normal(size=shape), tf.float32), tf.constant(
         rng.normal(size=shape), tf.float32)

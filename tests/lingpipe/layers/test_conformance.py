@@ -1,7 +1,9 @@
 """Every contract of a layer, run over one table of all layers.
 
-To add a layer, add a line to TABLE. An input is (shape, kind): 'float' values of a network, which take the dtype under test;
-'data' floats of the mini-batch, or that are always float32; 'mask' zeros and ones; an int n for ids below n. Or it is a dict of inputs.
+To add a layer, add a line to TABLE. An input is (shape, kind), or a dict of inputs. The kind is
+'float' for values of the network, which take the dtype under test; 'data' for floats of the
+mini-batch, and for those that are always float32; 'mask' for zeros and ones; or an int n for ids
+below n.
 """
 from __future__ import annotations
 
@@ -165,15 +167,17 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
                    SEQUENCE),
 }
 
-# float32, central differences: truncation and rounding together stay below this part of the gradient's norm.
+# In float32, truncation and rounding of central differences together stay below this part of
+# the gradient's norm.
 GRADIENT_TOLERANCE = 5e-3
-# Norm of the difference as a part of the norm: a bfloat16 has 8 bits.
+# The norm of the difference as a part of the norm. A bfloat16 has 8 bits.
 BFLOAT16_TOLERANCE = 0.03
 JIT_TOLERANCE = 1e-5
 
-# Relu, max pooling and clipping have kinks: a step this small crosses one rarely, and rounding still matters little.
+# Relu, max pooling and clipping have kinks. A step this small rarely crosses one, and rounding
+# still matters little.
 STEP = 5e-4
-# What comes out is float32 whatever goes in.
+# The outputs of these layers are float32, whatever their inputs are.
 ALWAYS_FLOAT32 = ('Cast', 'SoftmaxShard', 'SoftmaxShard clipped', 'Sequential streamed')
 # Keras leaves the generator of random numbers to TensorFlow, which has another one under XLA.
 HAS_OTHER_NUMBERS_UNDER_XLA = ('KerasLayer Dropout', 'KerasLayer GRU')
@@ -191,13 +195,16 @@ class Built:
         return map_leaves(static_shapes.as_spec, self.inputs)
 
     def variables(self) -> dict[str, tf.Tensor]:
-        """What is differentiated: trainable weights and the floats of the network."""
+        """The values to differentiate by: trainable weights and the floats of the network."""
         return {**{w.path: self.weights[w.path] for w in self.layer.weights() if w.is_trainable},
                 **{name: t for name, t in self.inputs.items() if self.kinds[name] == 'float'}}
 
     def call(self, values: dict[str, tf.Tensor] | None = None, training: bool = True,
              micro_batch: int = 1) -> dict[str, tf.Tensor]:
-        """All that fprop gives: outputs, losses, metrics, statistics, by name; `values` replace weights and inputs."""
+        """Returns everything that fprop gives: outputs, losses, metrics and statistics, by name.
+
+        `values` replace weights and inputs.
+        """
         values = values or {}
         ctx = Context(training, 5, 7, micro_batch)
         inputs = {name: values.get(name, t) for name, t in self.inputs.items()}
@@ -210,7 +217,10 @@ class Built:
 
 
 def objective(results: dict[str, tf.Tensor]) -> tf.Tensor:
-    """A float64 scalar that depends on all float outputs, each element with a weight of its own, and on all losses."""
+    """Returns a float64 scalar that depends on all losses and on all float outputs.
+
+    Each element of an output has a weight of its own.
+    """
     total = tf.constant(0., tf.float64)
     for name, value in results.items():
         if name.startswith('losses/'):
@@ -252,7 +262,7 @@ def results(name: str) -> dict[str, tf.Tensor]:
 
 @functools.cache
 def with_gradients(name: str, jit_compile: bool = False) -> Any:
-    """fn(values) -> (results, objective, gradients), compiled."""
+    """Compiles a function from values to (results, objective, gradients)."""
     built = build(name)
 
     @tf.function(jit_compile=jit_compile, autograph=False)
@@ -324,7 +334,7 @@ def test_bfloat16_comes_out_of_bfloat16(name: str) -> None:
     for path, expected in results(name).items():
         is_output = path.startswith('outputs/') and bool(halves) and name not in ALWAYS_FLOAT32
         assert found[path].dtype == (tf.bfloat16 if is_output else expected.dtype), path
-        # which of two near logits is larger
+        # argmax says which of two near logits is larger.
         if not path.startswith('metrics/') and not path.endswith('argmax'):
             difference = tf.norm(tf.cast(found[path], tf.float32) - expected)
             assert difference <= BFLOAT16_TOLERANCE * (tf.norm(expected) + 1e-3), path
@@ -364,7 +374,7 @@ def test_evaluation_is_deterministic(name: str) -> None:
 
 
 class Gain(Layer):
-    """A float of the mini-batch times a weight, so that it carries a gradient."""
+    """Multiplies a float of the mini-batch by a weight, so that the result carries a gradient."""
 
     def __init__(self, params: Any, path: str = ''):
         super().__init__(params, path)
@@ -375,7 +385,7 @@ class Gain(Layer):
 
 
 class Objective(Layer):
-    """The sum of squares of all floats in x, emitted as a loss."""
+    """Emits the sum of squares of all floats in x as a loss."""
 
     class Params(Layer.Params):
         writes: str | dict[str, str] = field({})
@@ -386,7 +396,10 @@ class Objective(Layer):
 
 
 def test_the_forecast_holds_what_the_backward_task_takes_over(name: str) -> None:
-    """The layer is a cell of its own, between one that gives its inputs a gradient and one that gives its outputs one."""
+    """The layer is a cell of its own, between two others.
+
+    One gives its inputs a gradient, and the other gives its outputs one.
+    """
     params, _ = TABLE[name]
     built = build(name)
     floats = [argument for argument, kind in built.kinds.items() if kind == 'float']

@@ -1,4 +1,4 @@
-"""Convolutions and poolings: against a direct sum, and what the borders mean."""
+"""Convolutions and poolings: against a direct sum, and what happens at the borders."""
 from __future__ import annotations
 
 from typing import Any
@@ -14,7 +14,7 @@ from lingpipe.layers.nested import NestedMap
 
 def direct_convolution(x: np.ndarray, w: np.ndarray, stride: int | tuple[int, int],
                        dilation: int) -> np.ndarray:
-    """Valid padding, one output pixel after the other."""
+    """Computes a convolution with valid padding, one output pixel after the other."""
     kh, kw = (w.shape[0] - 1) * dilation + 1, (w.shape[1] - 1) * dilation + 1
     down, across = (stride, stride) if isinstance(stride, int) else stride
     rows, columns = range(0, x.shape[1] - kh + 1, down), range(0, x.shape[2] - kw + 1, across)
@@ -77,7 +77,8 @@ def test_strides_are_read_from_text_as_a_number_or_a_pair() -> None:
 @pytest.mark.parametrize(
     'layer', [DepthwiseConv2D.Params(input_dim=4), SeparableConv2D.Params(input_dim=4, filters=4)])
 def test_a_depthwise_convolution_refuses_strides_that_differ(layer: Any) -> None:
-    # On a CPU only its first step would fail: 'Current implementation only supports equal length strides in the row and column dimensions'.
+    # Without this check, the first step would fail, on a CPU alone: 'Current implementation only
+    # supports equal length strides in the row and column dimensions'.
     with pytest.raises(ValueError, match=r"strides=\(2, 1\) of a depthwise convolution: "
                                          r"TensorFlow's kernels need the same number down and "
                                          r'across; use strides=2, or a Conv2D'):

@@ -1,4 +1,4 @@
-"""KerasLayer: Keras' own results, without Keras' state."""
+"""KerasLayer: the results of Keras, without the state of Keras."""
 from __future__ import annotations
 
 import json
@@ -46,11 +46,12 @@ def test_training_gives_what_keras_gives(class_name: str, config: dict[str, Any]
 
 
 def test_variables_have_no_memory() -> None:
-    """40 GB would not fit."""
+    """The variables of this layer would need 40 GB."""
     layer = KerasLayer.Params(class_name='Dense', config='{"units": 100000}',
                               input_shape=(100000,)).instantiate()
     assert layer.num_weights == 100000 * 100001
-    # Keras gave them memory when the next such scope ended, as in a symbolic call of another layer.
+    # Keras gave the variables memory when the next such scope ended, for example in a symbolic
+    # call of another layer.
     with keras.StatelessScope():
         pass
 
@@ -68,7 +69,7 @@ def test_first_values_are_keras_initializers_and_depend_on_the_seed() -> None:
     first, again, other = (layer.initial_theta(seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first.kernel, again.kernel)
     assert np.all(first.kernel != other.kernel)
-    # LSTM's forget gate begins open: an initializer of its own
+    # The forget gate of an LSTM begins open, by an initializer of its own.
     np.testing.assert_array_equal(first.bias, [0] * 4 + [1] * 4 + [0] * 8)
 
 
@@ -82,7 +83,10 @@ def test_random_numbers_come_from_the_context() -> None:
 
 
 def test_two_draws_of_a_layer_differ_from_each_other_and_from_the_next_micro_batch() -> None:
-    """With the position itself as Keras' seed, the second draw of micro-batch 0 would be the first of micro-batch 1."""
+    """If the position itself were Keras' seed, two draws would be equal.
+
+    They are the second draw of micro-batch 0 and the first draw of micro-batch 1.
+    """
     @keras.saving.register_keras_serializable('lingpipe_tests')
     class TwoDraws(keras.layers.Layer):
         def __init__(self, **kwargs: Any):
@@ -125,7 +129,7 @@ def test_mistakes_are_explained(params: dict[str, Any], message: str) -> None:
 
 @keras.saving.register_keras_serializable('lingpipe_tests')
 class NormCell(keras.layers.SimpleRNNCell):
-    """A cell with a BatchNormalization, which then runs in a loop over time."""
+    """A recurrent cell with a BatchNormalization, which thus runs in a loop over time."""
 
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)

@@ -31,7 +31,10 @@ Spec = tuple[str, dict[str, Any]]  # class and configuration of a Keras layer
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Of a few steps: the loss of each, the weights after the last by path, and an evaluation."""
+    """The outcome of a few steps.
+
+    It has the loss of each step, the weights after the last one by path, and an evaluation.
+    """
     losses: list[float]
     weights: dict[str, np.ndarray]
     evaluation: float
@@ -39,7 +42,10 @@ class Outcome:
 
 def keras_layers(specs: Sequence[Spec], shape: tuple[int, ...], dtype: str = 'float32',
                  **params: Any) -> list[Any]:
-    """Params of the layers, each with the shape that Keras says the one before gives; the first reads 'image'."""
+    """Returns the Params of the layers, the first of which reads 'image'.
+
+    Each has the input shape that Keras computes for the output of the layer before it.
+    """
     made: list[Any] = []
     for i, (name, config) in enumerate(specs):
         one = layers.KerasLayer.Params(name=f'{i}', class_name=name, config=json.dumps(config),
@@ -54,7 +60,7 @@ def keras_layers(specs: Sequence[Spec], shape: tuple[int, ...], dtype: str = 'fl
 
 def learned(members: Sequence[Any], batches: Sequence[dict[str, np.ndarray]], num_cells: int = 1,
             num_micro_batches: int = 1, accumulate: int = 1, **pipeline: Any) -> Outcome:
-    """What a pipeline learns from the mini-batches; members are the Params of all layers."""
+    """Trains a pipeline on the mini-batches; `members` are the Params of all layers."""
     network = layers.Sequential.Params(layers=tuple(members)).instantiate('model')
     learner = Learner.Params(optimizer=optimizers.SGD.Params(), accumulate=accumulate,
                              learning_rate=learning_rates.Constant.Params(rate=RATE))
@@ -73,14 +79,14 @@ def learned(members: Sequence[Any], batches: Sequence[dict[str, np.ndarray]], nu
 
 
 def own_weights(members: Sequence[Any]) -> list[list[Weight]]:
-    """The weights of each layer."""
+    """Returns the weights of each layer."""
     network = layers.Sequential.Params(layers=tuple(members)).instantiate('model')
     return [list(layer.own_weights.values()) for layer in network.elements()]
 
 
 def keras_model(specs: Sequence[Spec], members: Sequence[Any],
                 image: np.ndarray) -> keras.Sequential:
-    """The same network in Keras, for such images, with the first weights of `members`."""
+    """Builds the same network in Keras for such images, with the first weights of `members`."""
     classes = [getattr(keras.layers, name, None) or keras.saving.get_registered_object(name)
                for name, _ in specs]
     originals = [made.from_config(config) for made, (_, config) in zip(classes, specs, strict=True)]
@@ -92,7 +98,7 @@ def keras_model(specs: Sequence[Spec], members: Sequence[Any],
 
 def expected(specs: Sequence[Spec], members: Sequence[Any],
              batches: Sequence[dict[str, np.ndarray]], **compiled: Any) -> Outcome:
-    """What keras.Sequential learns from the same mini-batches, from the same first weights."""
+    """Trains keras.Sequential on the same mini-batches, from the same first weights."""
     model = keras_model(specs, members, batches[0]['image'])
     model.compile(keras.optimizers.SGD(RATE), 'mse', **compiled)
 
@@ -136,7 +142,7 @@ MSE = layers.MeanSquaredErrorLoss.Params(name='loss')
 
 def sentences(num_batches: int = STEPS, size: int = 8, length: int = 6) -> list[
         dict[str, np.ndarray]]:
-    """Ids of sentences that end after 1 to `length` words, padded with 0, and a target."""
+    """Draws ids of sentences of 1 to `length` words, padded with 0, and a target."""
     random = np.random.default_rng(1)
     ids = random.integers(1, 11, (num_batches, size, length)).astype(np.int32)
     ids[np.arange(length) >= random.integers(1, length + 1, (num_batches, size, 1))] = 0
@@ -151,7 +157,10 @@ MASKED: list[Spec] = [('Embedding', {'input_dim': 11, 'output_dim': 4, 'mask_zer
 
 
 def test_masks_reach_every_layer_that_reads_them() -> None:
-    """A mask hung on the Python tensor, and was lost at the end of a cell: a loss of 0.69265 for 0.69324."""
+    """A mask belonged to the Python tensor and was lost at the end of a cell.
+
+    The loss was 0.69265 instead of 0.69324.
+    """
     batches = sentences()
     members = [*keras_layers(MASKED, (6,), 'int32'), MSE]
     whole = learned(members, batches, num_micro_batches=2)
@@ -162,7 +171,10 @@ def test_masks_reach_every_layer_that_reads_them() -> None:
 
 
 def test_masks_go_through_layers_of_lingpipe() -> None:
-    """Layers that work position by position pass a mask on; attention reads it by its name and keeps it."""
+    """Layers that work position by position pass a mask on; attention reads it by name.
+
+    Attention also keeps the mask.
+    """
     batches = sentences()
     plain: list[Spec] = [MASKED[0], ('GlobalAveragePooling1D', {}), ('Dense', {'units': 2})]
     first, pool, last = keras_layers(plain, (6,), 'int32')
@@ -179,12 +191,15 @@ def test_masks_go_through_layers_of_lingpipe() -> None:
     padded = [{**batch, 'image': np.concatenate([batch['image'], np.zeros_like(batch['image'])], 1)}
               for batch in batches]
     first, pool, last = keras_layers(plain, (12,), 'int32')
-    # padding changes nothing
+    # Padding changes nothing.
     assert_equal(learned([first, *between, pool, last, MSE], padded), whole)
 
 
 def test_the_mask_of_an_output_may_weight_the_loss() -> None:
-    """As Keras masks a loss; regularizers then count as they are too, though the weight depends on the mask."""
+    """The mask weights the loss as in Keras.
+
+    Regularizers then count with their full value, although the weight depends on the mask.
+    """
     specs: list[Spec] = [
         MASKED[0], ('Dense', {'units': 2, 'kernel_regularizer': L2, 'activity_regularizer': L2})]
     batches = [{**batch, 'target': np.ones((8, 6, 2), np.float32)} for batch in sentences()]
@@ -202,7 +217,10 @@ REGULARIZED: list[Spec] = [
 
 def rows(weight: Sequence[float] = (), num_batches: int = STEPS,
          shape: tuple[int, ...] = (5,)) -> list[dict[str, np.ndarray]]:
-    """Ordered examples, so that micro-batches differ, with targets [2] and, where given, weights."""
+    """Examples in ascending order, so that micro-batches differ.
+
+    Their targets are [2], and weights are optional.
+    """
     random = np.random.default_rng(2)
     batches = []
     for _ in range(num_batches):
@@ -220,7 +238,11 @@ def rows(weight: Sequence[float] = (), num_batches: int = STEPS,
     ((2, 0.5, 0, 0, 0, 0, 1, 3), {'num_cells': 2, 'num_micro_batches': 2, 'num_replicas': 2})])
 def test_regularizers_add_what_keras_adds(weight: tuple[float, ...],
                                           pipeline: dict[str, int]) -> None:
-    """They were scaled by examples / weight: 0.7537 for 2.2611 with two outputs, 4.522 for 2.261 with half of the weights 0."""
+    """Regularizers were scaled by examples / weight.
+
+    The penalty was 0.7537 instead of 2.2611 with two outputs, and 4.522 instead of 2.261 with half
+    of the weights 0.
+    """
     batches = rows(weight)
     members = [*keras_layers(REGULARIZED, (5,)), MSE]
     assert_equal(learned(members, batches, **pipeline), expected(REGULARIZED, members, batches))
@@ -244,7 +266,7 @@ def test_regularizers_of_accumulated_mini_batches_count_once() -> None:
                           ({'renorm': True}, {'num_micro_batches': 4})])
 def test_moving_averages_are_those_of_the_mini_batch(config: dict[str, Any],
                                                      pipeline: dict[str, int]) -> None:
-    """The variances of micro-batches were averaged: 7.10 for 30.87 on ordered data."""
+    """The variances of micro-batches were averaged: 7.10 instead of 30.87 on ordered data."""
     specs: list[Spec] = [('BatchNormalization', {'momentum': 0.6, **config}),
                          ('Dense', {'units': 2})]
     batches = rows()
@@ -271,10 +293,12 @@ def test_moving_averages_leave_masked_positions_out() -> None:
     assert_equal(learned(members, batches, 2), wanted)
 
 
-@pytest.mark.parametrize('norm', [layers.BatchNorm.Params(dim=5, decay=0.), layers.KerasLayer.Params(
-    class_name='BatchNormalization', config='{"momentum": 0}', input_shape=(5,))])
+@pytest.mark.parametrize('norm', [
+    layers.BatchNorm.Params(dim=5, decay=0.),
+    layers.KerasLayer.Params(class_name='BatchNormalization', config='{"momentum": 0}',
+                             input_shape=(5,))])
 def test_moving_averages_of_accumulated_mini_batches_weigh_every_example_alike(norm: Any) -> None:
-    """Two mini-batches of different sizes weighed the same."""
+    """Two mini-batches of different sizes had the same weight."""
     large, small = rows(num_batches=2)
     small = {name: value[-2:] for name, value in small.items()}
     norm = norm.copy().set(name='norm', reads={'x': 'image'})
@@ -296,7 +320,7 @@ def test_moving_averages_of_accumulated_mini_batches_weigh_every_example_alike(n
 
 @keras.saving.register_keras_serializable('lingpipe_networks')
 class TwoNorms(keras.layers.Layer):
-    """A BatchNormalization that is called twice, and one in a model in a layer."""
+    """Has a BatchNormalization that is called twice, and one in a model inside a layer."""
 
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
@@ -311,7 +335,7 @@ class TwoNorms(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable('lingpipe_networks')
 class Counts(keras.layers.Layer):
-    """State of three dtypes that no example changes."""
+    """Has state of three dtypes, which no example changes."""
 
     def build(self, input_shape: Any) -> None:
         for name, dtype, first in [('steps', 'int32', 2**24), ('is_odd', 'bool', False),
@@ -330,7 +354,7 @@ class Counts(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable('lingpipe_networks')
 class Seen(keras.layers.Layer):
-    """The number of examples and the average of their means."""
+    """Keeps the number of examples and the average of their means."""
 
     def build(self, input_shape: Any) -> None:
         self.count = self.add_weight(name='count', shape=(), dtype='int32', initializer='zeros',
@@ -346,7 +370,7 @@ class Seen(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable('lingpipe_networks')
 class Mean(Seen):
-    """The average of the means alone."""
+    """Keeps only the average of the means."""
 
     def build(self, input_shape: Any) -> None:
         self.mean = self.add_weight(name='mean', shape=(5,), initializer='zeros', trainable=False)
@@ -364,7 +388,7 @@ def test_batch_normalizations_in_layers_are_found_and_count_every_call() -> None
 
 
 def test_state_keeps_its_dtype() -> None:
-    """It passed through float32, where 16777217 is 16777216."""
+    """State passed through float32, where 16777217 is 16777216."""
     specs: list[Spec] = [('lingpipe_networks>Counts', {}), ('Dense', {'units': 2})]
     members = [*keras_layers(specs, (5,)), MSE]
     found = learned(members, rows(), 2, 4)
@@ -425,7 +449,7 @@ def test_a_mask_may_be_dropped() -> None:
 
 @keras.saving.register_keras_serializable('lingpipe_networks')
 class Centered(keras.layers.Layer):
-    """A layer of a user, which lets examples see each other, and adds a loss of its own."""
+    """A user's layer that lets examples see each other and adds a loss of its own."""
 
     def call(self, x: Any) -> Any:
         self.add_loss(keras.ops.mean(keras.ops.square(x)))
@@ -433,7 +457,7 @@ class Centered(keras.layers.Layer):
 
 
 class TenRows(ArrayInput):
-    """In mini-batches of 8, the last is filled up with six copies of the last example."""
+    """Ten examples: in mini-batches of 8, six copies of the last example fill the second one."""
 
     def load(self) -> dict[str, np.ndarray]:
         batches = rows(num_batches=2)
@@ -450,7 +474,7 @@ SEES_COPIES: dict[str, list[Spec]] = {
 
 
 class Sizes(Review):
-    """Notes how many examples of each mini-batch it is shown, and how many outputs."""
+    """Records how many examples of each mini-batch it is shown, and how many outputs."""
 
     fetch = ('x',)
 
@@ -463,7 +487,7 @@ class Sizes(Review):
 
 def evaluated(members: Sequence[Any], num_cells: int, num_micro_batches: int = 1,
               source_class: type[ArrayInput] = TenRows, review: Review | None = None) -> float:
-    """The loss on all examples of a source, in mini-batches of 8."""
+    """Returns the loss on all examples of a source, in mini-batches of 8."""
     network = layers.Sequential.Params(layers=tuple(members)).instantiate('model')
     source = source_class.Params(batch_size=8, shuffle=False, num_epochs=1).instantiate()
     params = PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches)
@@ -479,7 +503,7 @@ def evaluated(members: Sequence[Any], num_cells: int, num_micro_batches: int = 1
 
 @pytest.mark.parametrize('specs', SEES_COPIES.values(), ids=SEES_COPIES)
 def test_an_evaluation_is_that_of_keras_where_layers_would_see_copies(specs: list[Spec]) -> None:
-    """Copies have weight 0, but counted in penalties, and wherever examples see each other."""
+    """Copies have weight 0, but they counted in penalties and wherever examples see each other."""
     members = [*keras_layers(specs, (5,)), MSE]
     examples = TenRows.Params(batch_size=8).instantiate().load()
     model = keras_model(specs, members, examples['image'])
@@ -492,7 +516,7 @@ def test_an_evaluation_is_that_of_keras_where_layers_would_see_copies(specs: lis
 
 
 def test_an_evaluation_in_micro_batches_is_that_of_keras() -> None:
-    """The two examples of the last mini-batch, which is not divided by four, are one micro-batch."""
+    """The last mini-batch has two examples, which are not divisible by four: one micro-batch."""
     members = [*keras_layers(REGULARIZED, (5,)), MSE]
     whole, *split = [evaluated(members, num_cells, num_micro_batches)
                      for num_cells, num_micro_batches in ((1, 1), (1, 4), (3, 4))]
@@ -503,7 +527,7 @@ def test_an_evaluation_in_micro_batches_is_that_of_keras() -> None:
 @pytest.mark.parametrize(('specs', 'sizes'), [
     (REGULARIZED, [8, 2]), ([('Dense', {'units': 2})], [8, 8])])
 def test_a_review_sees_what_is_evaluated(specs: list[Spec], sizes: list[int]) -> None:
-    """One traced step of a fixed shape serves all mini-batches where copies change nothing."""
+    """One traced step of a fixed shape serves all mini-batches if copies change nothing."""
     review = Sizes()
     evaluated([*keras_layers(specs, (5,)), MSE], num_cells=2, review=review)
     assert review.seen == [(size, size) for size in sizes]

@@ -1,4 +1,4 @@
-"""LayerNorm: values and written-out gradient against the automatic one in float64."""
+"""LayerNorm: its values, and its written-out gradient against the automatic one in float64."""
 from __future__ import annotations
 
 import numpy as np
@@ -39,7 +39,7 @@ def test_it_and_its_gradients_are_those_of_the_formula_in_float64(mean: float) -
 
 
 def test_statistics_of_bfloat16_are_float32() -> None:
-    """256 + 1 is 256 in bfloat16: its sums would stop growing."""
+    """In bfloat16, 256 + 1 is 256, so sums would stop growing."""
     x = tf.cast(tf.reshape(tf.tile([1., 3.], [512]), [1, 1024]), tf.bfloat16)
     layer = LayerNorm.Params(dim=1024).instantiate()
     y = layer.fprop(layer.initial_theta(), Context(), x)

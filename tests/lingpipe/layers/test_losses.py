@@ -1,4 +1,4 @@
-"""Losses: sums and weights against NumPy, and garbage where the weight is 0."""
+"""Losses: sums and weights against NumPy, with garbage where the weight is 0."""
 from __future__ import annotations
 
 from typing import Any
@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.layers import CrossEntropyLoss, MeanSquaredErrorLoss, Sequential, SoftmaxShard, StreamedCrossEntropyLoss
+from lingpipe.layers import (
+    CrossEntropyLoss,
+    MeanSquaredErrorLoss,
+    Sequential,
+    SoftmaxShard,
+    StreamedCrossEntropyLoss,
+)
 from lingpipe.layers.context import Context, Emissions
 from lingpipe.layers.losses import Loss
 from lingpipe.layers.nested import NestedMap
@@ -90,7 +96,10 @@ def test_accuracy_and_top5_are_weighted_counts() -> None:
 
 
 def test_equal_logits_are_no_hit() -> None:
-    """A network that writes zeros knows nothing; counting larger logits alone would call it perfect."""
+    """A network that returns only zeros knows nothing.
+
+    It would seem perfect if only larger logits counted against it.
+    """
     found = emissions(CrossEntropyLoss.Params(has_top5=True), np.zeros([7, 7], np.float32),
                       np.arange(7), np.ones(7, np.float32))
     assert by_name(found.metrics) == {'accuracy': [1., 7.], 'top5': [5., 7.]}
@@ -176,7 +185,10 @@ def streamed(labels: np.ndarray) -> float:
 
 @pytest.mark.parametrize('label', [7, -1, 2.5, np.nan, 2 ** 32, 2 ** 64 - 1])
 def test_a_label_that_is_no_class_makes_the_loss_nan(label: Any) -> None:
-    """2^32 must not come around as class 0, nor 2.5 as class 2; where the weight is 0 anything goes."""
+    """2^32 must not wrap around to class 0, nor 2.5 become class 2.
+
+    Where the weight is 0, any label is allowed.
+    """
     dtype = np.float64 if isinstance(label, float) else np.uint64 if label > 2 ** 63 else np.int64
     counted, padding = LABELS.astype(dtype), LABELS.astype(dtype)
     counted[0], padding[1] = label, label
@@ -202,7 +214,7 @@ def test_a_target_of_strings_is_refused() -> None:
 
 
 class Contrastive(Loss):
-    """Whose result for an example depends on the others."""
+    """A loss whose result for an example depends on the other examples."""
 
     needs_whole_batch = True
 

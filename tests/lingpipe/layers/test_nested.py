@@ -1,4 +1,4 @@
-"""Nested values: the order of leaves is TensorFlow's, structures survive."""
+"""Nested values: leaves have TensorFlow's order, and structures survive."""
 from __future__ import annotations
 
 import pytest

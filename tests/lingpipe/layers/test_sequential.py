@@ -1,4 +1,4 @@
-"""Sequential and Repeat: wiring by name, and what they say when it is wrong."""
+"""Sequential and Repeat: wiring by name, and the errors when it is wrong."""
 from __future__ import annotations
 
 from typing import Any
@@ -13,7 +13,7 @@ from lingpipe.layers.context import Context
 
 
 class Split(Layer):
-    """The halves of x."""
+    """Returns the two halves of x."""
 
     def fprop(self, theta: Any, ctx: Any, x: tf.Tensor) -> dict[str, tf.Tensor]:
         left, right = tf.split(x, 2, -1)

@@ -1,4 +1,4 @@
-"""Shards: their parts, their wiring, and what a streamed loss does with labels that are not there."""
+"""Shards: their parts, their wiring, and how a streamed loss treats labels that do not exist."""
 from __future__ import annotations
 
 from typing import Any
@@ -70,7 +70,7 @@ def test_logits_of_any_size_neither_overflow_nor_vanish(num_shards: int) -> None
 
 @pytest.mark.parametrize('num_shards', [1, 3])
 def test_a_label_outside_the_vocabulary_is_nan_unless_its_weight_is_0(num_shards: int) -> None:
-    """It would have been a loss without the label's logit: finite, and wrong."""
+    """The loss would have been computed without the label's logit: finite, but wrong."""
     network, outside = softmax(num_shards), LABELS.copy()
     outside[1] = 99
     assert loss_of(network, outside) == loss_of(network)
@@ -138,7 +138,7 @@ def test_labels_of_another_shape_are_refused() -> None:
 
 @pytest.mark.parametrize('forbidden', [-1e9, -np.inf])
 def test_a_shard_whose_ids_a_bias_forbids_leaves_the_others_as_they_are(forbidden: float) -> None:
-    """log_sum was a + softplus(b - a), which for a = -1e9 rounds b away, and for -inf is NaN."""
+    """log_sum was a + softplus(b - a), which rounds b away for a = -1e9 and is NaN for a = -inf."""
     theta = softmax(2).initial_theta()
     mine = theta.softmax_0
     mine.b = tf.fill(mine.b.shape, forbidden)

@@ -1,4 +1,4 @@
-"""Transformer layers: equal to the formulas, with and without a memory."""
+"""Transformer layers: they equal the formulas, with and without a memory."""
 from __future__ import annotations
 
 from typing import Any
@@ -26,7 +26,7 @@ def norm(x: np.ndarray, w: Any) -> np.ndarray:
 
 
 def attention(x: np.ndarray, memory: np.ndarray, w: Any, is_causal: bool = False) -> np.ndarray:
-    """One example, head by head; column c belongs to head c // (D / H)."""
+    """Computes one example head by head; column c belongs to head c // (D / H)."""
     q, k, v = x @ w.wq + w.bq, memory @ w.wk + w.bk, memory @ w.wv + w.bv
     out = np.zeros([len(x), D])
     for head in range(H):

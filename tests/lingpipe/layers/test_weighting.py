@@ -1,4 +1,7 @@
-"""Weights of losses: the one rule against NumPy, alone and in pipelines, in training and in evaluations with padding."""
+"""Weights of losses: one rule, compared with NumPy.
+
+It holds for single losses and for pipelines, in training and in evaluations with padding.
+"""
 from __future__ import annotations
 
 import types
@@ -39,7 +42,10 @@ def cross_entropies(x: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def weighted(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """(sum of weighted values, sum of weights), each weight once for everything below its dimensions."""
+    """Returns (sum of weighted values, sum of weights).
+
+    Each weight counts once for every value below its dimensions.
+    """
     by_value = np.broadcast_to(weight.reshape([*weight.shape, *[1] * (values.ndim - weight.ndim)]),
                                values.shape)
     return float((values * by_value).sum()), float(by_value.sum())
@@ -90,7 +96,10 @@ def test_a_weight_of_classes_is_refused_where_rows_are_weighed() -> None:
 # In a pipeline: no loss names the mini-batch's `weight`, and all use it.
 
 class Examples(ArrayInput):
-    """Ten examples with weights of a rank: in batches of 8, the last six of the second batch are padding."""
+    """Ten examples with weights of a given rank.
+
+    In batches of 8, the last six examples of the second batch are padding.
+    """
 
     class Params(ArrayInput.Params):
         rank: int = field(1, 'Dimensions of the weights.')
@@ -112,7 +121,7 @@ def network(rank: int) -> Sequential:
 
 
 def expected(weights: dict[str, np.ndarray], rank: int, num_examples: int) -> dict[str, float]:
-    """What NumPy makes of the first examples, padding none."""
+    """Computes the results of the first examples with NumPy, without padding."""
     some = slice(num_examples)
     x, weight = X[some] @ weights['model/dense/w'] + weights['model/dense/b'], WEIGHTS[rank][some]
     total, num_weights = weighted(squares(x, TARGET[some]), weight)
@@ -130,7 +139,10 @@ def expected(weights: dict[str, np.ndarray], rank: int, num_examples: int) -> di
     (1, 1, 1), (1, 1, 4), (1, 2, 1), (1, 2, 4), (2, 2, 4), (3, 2, 4)])
 def test_every_loss_uses_the_weights_of_the_mini_batch(
         rank: int, num_cells: int, num_micro_batches: int) -> None:
-    """10 examples in batches of 8 gave 55.463 where 13.789 was right, since padding counted unless Params.reads named the weight."""
+    """Ten examples in batches of 8 gave a loss of 55.463 instead of 13.789.
+
+    Padding counted unless Params.reads named the weight.
+    """
     source = Examples.Params(batch_size=B, shuffle=False, rank=rank).instantiate()
     learner = Learner.Params(optimizer=optimizers.SGD.Params(),
                              learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate()
@@ -145,7 +157,9 @@ def test_every_loss_uses_the_weights_of_the_mini_batch(
 
     padded = Examples.Params(batch_size=B, shuffle=False, num_epochs=1, rank=rank).instantiate()
     task = types.SimpleNamespace(review=lambda source: None)
-    evaluation = Evaluations(program, {'test': padded}, task, '').run('test')  # type: ignore[arg-type]  # all it asks of a task
+    # Evaluations uses nothing of a task but its review.
+    evaluation = Evaluations(
+        program, {'test': padded}, task, '').run('test')  # type: ignore[arg-type]
     wanted = expected({path: variable.numpy() for path, variable in program.weights.items()}, rank,
                       10)
     assert evaluation is not None

@@ -1,4 +1,7 @@
-"""The learner's promises: updates as in the formulas, slots beside their weights, no hidden copy, one count for all layers."""
+"""The learner: its updates follow the formulas, and slots are beside their weights.
+
+There are no hidden copies, and all layers share one count of steps.
+"""
 from __future__ import annotations
 
 import inspect
@@ -106,7 +109,10 @@ OPTIMIZERS = [(optimizers.SGD, {}),
 
 
 class OneHotTable(keras.layers.Layer):
-    """keras.layers.Embedding as a matrix product, so that the gradient is one tensor and not the rows of each occurrence of an id."""
+    """keras.layers.Embedding as a matrix product.
+
+    The gradient is thus one tensor, and not a row for each occurrence of an id.
+    """
 
     def build(self, input_shape):
         self.embeddings = self.add_weight(shape=(7, 5), name='embeddings')
@@ -116,7 +122,7 @@ class OneHotTable(keras.layers.Layer):
 
 
 def keras_model(table):
-    """Ids [b, 6] -> rows of a table of 7, which thus occur often -> two layers -> [b, 6, 3]."""
+    """Maps ids [b, 6] by a table of 7 rows, which thus occur often, and two layers to [b, 6, 3]."""
     return keras.Sequential([keras.Input((6,), dtype='int32'), table,
                              keras.layers.Dense(4, activation='tanh', name='first'),
                              keras.layers.Dense(3, name='second')])
@@ -145,7 +151,7 @@ def test_every_optimizer_gives_the_numbers_of_train_on_batch_in_keras(cls, value
             loss = tf.reduce_mean(keras.losses.mean_squared_error(y, twin(x)))
         gradients = tape.gradient(loss, [v.value for v in twin.trainable_weights])
         assert isinstance(gradients[0], tf.IndexedSlices)
-        # as the pipeline does
+        # This is what the pipeline does.
         layer.apply(dict(zip(weights, map(tf.convert_to_tensor, gradients), strict=True)))
         model.train_on_batch(x, y)
     for variable, weight in zip(model.trainable_weights, weights.values(), strict=True):
@@ -326,7 +332,7 @@ def test_an_optimizer_holds_its_slots_and_nothing_else(params, bytes_a_weight):
                      for key, v in layer.variables().items() if not key.endswith('/iterations'))
     assert slot_bytes == bytes_a_weight * num_weights
     held = {id(v.value) for v in layer._optimizer.variables}
-    # what Keras tracks is what is saved
+    # What Keras tracks is what is saved.
     assert held == {id(v) for v in layer.variables().values()}
 
 
@@ -349,8 +355,11 @@ def test_slot_bytes_are_those_of_the_variables_of_any_dtype(fields, dtype):
 
 
 def test_weights_are_updated_one_after_the_other():
-    """Without an order TensorFlow began with the first operation of all updates, and held temporary tensors of all weights at
-    once: 4.8 bytes a weight above the slots for RMSProp on eight equal weights, against 2.3."""
+    """Without an order, TensorFlow held temporary tensors of all weights at once.
+
+    It began with the first operation of all updates. RMSProp on eight equal weights took 4.8 bytes
+    a weight above the slots, against 2.3.
+    """
     layer = learner(optimizer=optimizers.RMSProp.Params(momentum=0.9)).for_layer(
         'model/dense', make_weights())
     apply = tf.function(

@@ -1,4 +1,7 @@
-"""Promises that were once broken: each test is named after the promise, and its docstring says what went wrong."""
+"""Promises that were once broken.
+
+Each test is named after its promise, and its docstring says what went wrong.
+"""
 from __future__ import annotations
 
 import itertools
@@ -23,7 +26,7 @@ MODES = [(2, 'cell'), (3, 'none'), (4, 'layer')]
 
 
 class Given(Layer):
-    """Any function of (theta, ctx, x), with the cost of the identity."""
+    """Applies any function of (theta, ctx, x); its cost is that of the identity."""
 
     fn = staticmethod(lambda layer, theta, ctx, x: x)
     outputs = staticmethod(lambda x: x)
@@ -36,7 +39,7 @@ class Given(Layer):
 
 
 def given(fn, outputs=lambda x: x, **params) -> Layer.Params:
-    """Params of a new class of layer."""
+    """Returns the Params of a new class of layer."""
     made = type('One', (Given,), {'fn': staticmethod(fn), 'outputs': staticmethod(outputs)})
     return made.Params(name='one', **params)
 
@@ -126,7 +129,10 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
 
 
 def assert_plain_tape_agrees(network: Sequential) -> None:
-    """One step of SGD with rate 1 on one micro-batch moves the weights by the gradient of a tape over the whole sequence."""
+    """Compares one step of SGD with a tape over the whole sequence.
+
+    The rate is 1 and there is one micro-batch, so the weights move by the gradient.
+    """
     batch = batches(1)[0]
     program = program_of(network, num_micro_batches=1)
     values = {w.path: w.initial_value(SEED) for w in network.weights()}
@@ -166,10 +172,11 @@ NETWORKS = {
               writes={'a': 'x', 'b': 'skip'}),
         Mix.Params(name='mix'),
         dense('d2')),
-    # In a cell that does not own it the two were one tensor, whose gradient counted once for each use.
+    # In a cell that does not own the weight, both uses were one tensor, whose gradient counted
+    # once for each use.
     'a layer that uses one shared weight twice': lambda: net(
         TwoUses.Params(name='two', share={'u': 'model/in/w', 'v': 'model/in/w'}), dense('d2')),
-    # Only floating point values carried gradients.
+    # Only floating-point values carried gradients.
     'complex values between layers': lambda: net(Fourier.Params(name='fft'),
                                                  Magnitude.Params(name='abs')),
 }
@@ -183,7 +190,10 @@ def test_gradients_are_those_of_a_plain_tape_and_the_partition_is_invisible(name
 
 @pytest.mark.parametrize('recompute', ['none', 'cell', 'layer'])
 def test_an_embedding_may_be_in_any_cell(recompute):
-    """TensorFlow asks for its gradient to be placed beside the table, which without recomputation lies in another task."""
+    """TensorFlow wants the gradient of an embedding to be placed beside its table.
+
+    Without recomputation the table is in another task.
+    """
     network = net(layers.GlobalAvgPool2D.Params(name='pool'), first=layers.Embedding.Params(
         name='in', vocab_size=9, dim=D, reads={'ids': 'image'}))
     batch = {**batches(1)[0],
@@ -196,7 +206,10 @@ def test_an_embedding_may_be_in_any_cell(recompute):
 
 @pytest.mark.parametrize('num_cells', [1, 2])
 def test_a_step_that_fails_leaves_nothing_behind_and_says_why(num_cells):
-    """What its tasks had added stayed in the accumulators; with more cells TensorFlow said 'RecvAsync is cancelled' and no more."""
+    """The partial sums of a failed step stayed in the accumulators.
+
+    With more than one cell, TensorFlow said only 'RecvAsync is cancelled'.
+    """
     def checked(layer, theta, ctx, x):
         with tf.control_dependencies(
                 [tf.debugging.assert_less(tf.abs(x), 1e6, 'an activation is no number')]):
@@ -220,7 +233,10 @@ def test_a_step_that_fails_leaves_nothing_behind_and_says_why(num_cells):
 
 
 def test_an_evaluation_that_is_cut_off_says_why(monkeypatch):
-    """In an evaluation TensorFlow mostly says that something was cancelled, which with workers counts as a lost one."""
+    """When an evaluation fails, TensorFlow mostly says only that something was cancelled.
+
+    With workers, that counts as a lost worker.
+    """
     wrap_function = tf.compat.v1.wrap_function
 
     def cut_off_on_mini_batches(body, signature):
@@ -264,7 +280,10 @@ def test_a_step_that_is_not_finite_touches_no_slot_no_average_and_no_state_of_a_
 @pytest.mark.parametrize(('where', 'recompute'),
                          list(itertools.product(['plain', 'cond'], ['none', 'cell', 'layer'])))
 def test_a_layer_may_print(where, recompute, capfd):
-    """Nothing asked for the print, so it was cut away with all that a task does not need; inside tf.cond it was refused as stateful."""
+    """A print was cut away with everything that no result of a task depends on.
+
+    Inside tf.cond it was refused as a stateful op.
+    """
     def printing(layer, theta, ctx, x):
         def say():
             tf.print('here is', layer.path)
@@ -274,7 +293,7 @@ def test_a_layer_may_print(where, recompute, capfd):
             return x
         return x + tf.cast(tf.cond(tf.reduce_sum(x) > -1e9, say, lambda: tf.constant(1)), x.dtype)
     program_of(net(given(printing)), 2, recompute).train_step(batches(1)[0], 0)
-    # once a micro-batch, once more where it is recomputed
+    # It prints once for each micro-batch, and once more if it is recomputed.
     assert capfd.readouterr().err.count('here is model/one') >= 2
 
 
@@ -316,7 +335,7 @@ MISTAKES = [
          layer.path, 'l', 2.0) or x,
      r"model/one emits 'l' twice in one call, and only one would count"),   # did count only one
     (lambda layer, theta, ctx, x: ctx.emit_metric(layer.path, 'loss', 1.0, 1.0) or x,
-     # replaced the objective's weight
+     # Such a metric replaced the objective's weight.
      r"model/one emits a metric named 'loss', which is the name of a result of every step"),
 ]
 
@@ -338,7 +357,7 @@ def test_a_cost_without_outputs_is_refused_if_fprop_returns_something():
 
 
 def test_sharing_a_weight_under_a_wrong_name_is_refused():
-    """It was ignored, and the weights were not tied."""
+    """The wrong name was ignored, and the weights were not tied."""
     with pytest.raises(ValueError, match=r"model/d: share names the weight 'kernel', but Dense has "
                                          r"w, b; correct the name"):
         program_of(net(dense('d', share={'kernel': 'model/in/w'})))

@@ -28,10 +28,15 @@ def flops(fn: Callable[..., Any], *shapes: list[int | None], dtype: tf.DType = t
     (3 * 4, lambda a, b: tf.einsum('i,j->ij', a, b), [[3], [4]]),
     (3 * 4, lambda a: tf.einsum('ij->i', a), [[3, 4]]),
     (0, lambda a: tf.einsum('ij->ji', a), [[3, 4]]),
-    (2 * (2 * 4 * 4 * 6) * 9 * 5, lambda x, w: tf.nn.conv2d(x, w, 2, 'SAME'), [[2, 8, 8, 5], [3, 3, 5, 6]]),
-    (2 * (2 * 4 * 4 * 6) * 9 * 2, lambda x, w: tf.nn.conv2d(x, w, 2, 'SAME'), [[2, 8, 8, 4], [3, 3, 2, 6]]),  # 2 groups
-    (2 * (2 * 8 * 8 * 10) * 9, lambda x, w: tf.nn.depthwise_conv2d(x, w, [1] * 4, 'SAME'), [[2, 8, 8, 5], [3, 3, 5, 2]]),
-    (2 * (2 * 8 * 8 * 5) * 9 * 6, lambda x, w: tf.nn.conv2d_transpose(x, w, [2, 8, 8, 6], 1), [[2, 8, 8, 5], [3, 3, 6, 5]]),
+    (2 * (2 * 4 * 4 * 6) * 9 * 5,
+     lambda x, w: tf.nn.conv2d(x, w, 2, 'SAME'), [[2, 8, 8, 5], [3, 3, 5, 6]]),
+    # A convolution in 2 groups.
+    (2 * (2 * 4 * 4 * 6) * 9 * 2,
+     lambda x, w: tf.nn.conv2d(x, w, 2, 'SAME'), [[2, 8, 8, 4], [3, 3, 2, 6]]),
+    (2 * (2 * 8 * 8 * 10) * 9,
+     lambda x, w: tf.nn.depthwise_conv2d(x, w, [1] * 4, 'SAME'), [[2, 8, 8, 5], [3, 3, 5, 2]]),
+    (2 * (2 * 8 * 8 * 5) * 9 * 6,
+     lambda x, w: tf.nn.conv2d_transpose(x, w, [2, 8, 8, 6], 1), [[2, 8, 8, 5], [3, 3, 6, 5]]),
     (2 * 4 * 4 * 5 * 9, lambda x: tf.nn.max_pool2d(x, 3, 2, 'SAME'), [[2, 8, 8, 5]]),
     (2 * 4 * 4 * 5 * 4, lambda x: tf.nn.avg_pool2d(x, 2, 2, 'SAME'), [[2, 8, 8, 5]]),
     (12, tf.reduce_sum, [[3, 4]]),
@@ -45,7 +50,8 @@ def flops(fn: Callable[..., Any], *shapes: list[int | None], dtype: tf.DType = t
     (0, lambda x: tf.transpose(tf.reshape(tf.concat([x, x], 0), [4, 6])), [[3, 4]]),
     (0, lambda x: tf.gather(tf.pad(x, [[1, 1], [0, 0]]), [0, 2]), [[3, 4]]),
     (0, lambda x: tf.cast(x, tf.bfloat16)[1:], [[3, 4]]),
-    (200, lambda x: tf.random.stateless_normal([100], [1, 2]), [[1]])])  # the numbers are free, their scale and mean are not
+    # The random numbers are free, but their scale and mean are not.
+    (200, lambda x: tf.random.stateless_normal([100], [1, 2]), [[1]])])
 def test_flops_are_known(expected: int, fn: Callable[..., Any], shapes: list[Any]) -> None:
     assert flops(fn, *shapes) == expected
 
@@ -93,7 +99,7 @@ class Traced(Layer):
 
 
 def kept(fn: Callable[..., Any], shape: list[int] | None = None) -> float:
-    """Bytes of the residuals that are no inputs, where everything gets a gradient."""
+    """Returns the bytes of the residuals that are not inputs, if everything gets a gradient."""
     layer, x = Traced(fn, shape), tf.TensorSpec([2, 8])
     found = pricing.residuals_of_layer(layer, {'x': x}, [w.path for w in layer.weights()],
                                        lambda leaf: True, lambda leaf: True)

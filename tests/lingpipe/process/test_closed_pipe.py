@@ -1,4 +1,4 @@
-"""Closed pipe's promise: a reader that has gone ends a command quietly, and hides no other error."""
+"""Closed pipe: a reader that goes away ends a command quietly, and hides no other error."""
 from __future__ import annotations
 
 import os
@@ -24,7 +24,7 @@ sys.exit(closed_pipe.ends_quietly(command))
     ("raise SystemExit('the reason')", 1, 'the reason\n'),
 ])
 def test_an_error_is_told_though_nobody_reads_the_output(end, code, said):
-    """Where the last lines before an error could not be written, the error was lost, and the exit code was 141."""
+    """The error was lost, with exit code 141, if the lines before it could not be written."""
     reader, writer = os.pipe()
     os.close(reader)
     try:

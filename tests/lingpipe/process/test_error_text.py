@@ -1,4 +1,4 @@
-"""Promises about the sentence that a command prints of an exception."""
+"""Promises about the sentence that a command prints for an exception."""
 import pytest
 import tensorflow as tf
 

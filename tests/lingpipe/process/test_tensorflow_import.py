@@ -1,4 +1,4 @@
-"""Promises about TensorFlow's import: quiet unless it fails or somebody asks, and a remedy when TensorFlow is missing.
+"""TensorFlow's import is quiet unless it fails or somebody asks, and its absence has a remedy.
 
 Each test runs a small package of its own in place of TensorFlow, whose import takes seconds.
 """
@@ -14,11 +14,15 @@ CHATTER = "import os; os.write(2, b'a notice of a library\\n')\n"
 
 
 def run(tmp_path, tensorflow: str | None, code: str, **environment: str) -> tuple[int, str]:
-    """The exit code and stderr of `code`, in a process whose TensorFlow is the given source, or is missing."""
+    """Returns the exit code and stderr of `code`.
+
+    It runs in a process where TensorFlow has the given source, or is missing.
+    """
     if tensorflow is not None:
         (tmp_path / 'tensorflow').mkdir()
         (tmp_path / 'tensorflow' / '__init__.py').write_text(tensorflow)
-    # -S leaves out site-packages; lingpipe is there as it is installed, and absl is what the trainer itself needs.
+    # -S leaves out site-packages. lingpipe is there as it is installed, and absl is what the
+    # trainer itself needs.
     (tmp_path / 'lingpipe').mkdir()
     for path in [*(ROOT / 'lingpipe').iterdir(),
                  *(ROOT / folder for folder in ('params', 'tasks', 'tools'))]:

@@ -1,4 +1,4 @@
-"""Best checkpoint: it is marked by evaluations, and again if the mark was lost."""
+"""Best checkpoint: evaluations mark it, and mark it again if the mark was lost."""
 
 import pytest
 import tensorflow as tf
@@ -11,7 +11,7 @@ from lingpipe.training.evaluation_log import EvaluationLog
 
 @pytest.fixture
 def checkpointer(tmp_path):
-    """Has the checkpoints of steps 1, 2 and 3."""
+    """A checkpointer with the checkpoints of steps 1, 2 and 3."""
     checkpointer = Checkpointer(str(tmp_path / 'checkpoints'), keep=9)
     for step in (1, 2, 3):
         checkpointer.save(step, {'weights/w': tf.Variable(float(step))})

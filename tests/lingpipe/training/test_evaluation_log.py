@@ -1,4 +1,4 @@
-"""Evaluation log: what is read of it, and what damages it survives."""
+"""Evaluation log: what is read from it, and which damages it survives."""
 import json
 import os
 

@@ -13,7 +13,7 @@ def make_params(**overrides):
 
 
 def test_devices_of_a_run_do_not_change_its_params():
-    """params.txt of a run with --devices once told of other devices than its checkpoints did."""
+    """The params.txt of a run with --devices once named other devices than its checkpoints did."""
     experiment = make_params().instantiate()
     text = experiment.params.to_text()
     plan = experiment.make_plan(DEVICES)

@@ -1,4 +1,8 @@
-"""The logdir's promises: no training goes on as another one, and no file beside the checkpoints ends one or hides whose it is."""
+"""The logdir's promises.
+
+No run resumes as another one, and no file beside the checkpoints ends a run or hides which run it
+belongs to.
+"""
 from __future__ import annotations
 
 import os
@@ -65,7 +69,7 @@ def test_what_may_change_is_written_anew_and_nothing_is_set_aside(tmp_path, capl
 
 @pytest.mark.parametrize('content', ['junk', 'a directory', 'a number'])
 def test_damaged_params_txt_is_refused_if_nothing_else_tells_whose_it_is(tmp_path, content):
-    """As beside the checkpoints of an older lingpipe."""
+    """Checkpoints of an older lingpipe do not say which run they belong to."""
     save(tmp_path, 1)
     put(tmp_path / 'params.txt', DAMAGED[content])
     with pytest.raises(ValueError, match=rf'^{tmp_path}/params.txt cannot be read: .*; if it is '

@@ -1,4 +1,4 @@
-"""Promises about the lock of a logdir: one trainer at a time, who says who it is, and none for the dead."""
+"""The lock of a logdir: one trainer at a time, which says who it is, and no lock for the dead."""
 from __future__ import annotations
 
 import multiprocessing
@@ -18,7 +18,7 @@ SINCE = r'process {} on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d'
 
 
 def hold_for_long(logdir, connection):
-    """In another process."""
+    """Holds the lock, in another process."""
     with logdir_lock.hold(logdir):
         connection.send(True)
         time.sleep(600)
@@ -26,7 +26,7 @@ def hold_for_long(logdir, connection):
 
 @pytest.fixture
 def holder(tmp_path):
-    """A process that holds the lock of tmp_path."""
+    """Starts a process that holds the lock of tmp_path."""
     context = multiprocessing.get_context('fork')
     here, there = context.Pipe()
     process = context.Process(target=hold_for_long, args=(str(tmp_path), there), daemon=True)
@@ -71,7 +71,7 @@ def test_lock_that_was_let_go_can_be_had_again(tmp_path):
 
 
 def test_process_that_starts_itself_again_keeps_its_lock_and_its_name(tmp_path):
-    """The lock is tried for between the two programs of the process, too."""
+    """Another process also tries to take the lock between the two programs of this process."""
     code = ('import os, sys\n'
             'from lingpipe.training import logdir_lock\n'
             'with logdir_lock.hold(sys.argv[1]) as held:\n'

@@ -37,7 +37,7 @@ def make_loop(params, logdir, site=THIS_PROCESS, **options):
 
 
 def train(params, logdir, **kwargs):
-    """The loop and its outcome."""
+    """Trains, and returns the loop and its outcome."""
     loop = make_loop(params, logdir, **kwargs)
     return loop, loop.run()
 
@@ -48,7 +48,7 @@ def values_of(loop):
 
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
-    """By step, the variables of a training that nothing disturbs."""
+    """The variables before each step of an undisturbed run, keyed by step."""
     loop = make_loop(make_params(train__num_steps=9), tmp_path_factory.mktemp('whole'),
                      has_evaluation=False)
     train_step, found = loop.program.train_step, {}
@@ -167,7 +167,7 @@ def test_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path, whole)
      r'task\.learner\.optimizer\.momentum \(was 0\.9, is 0\.0\), '
      r'task\.learner\.learning_rate\.rate \(was 0\.05, is 0\.5\)')])
 def test_checkpoint_knows_whose_it_is(tmp_path, change, differs):
-    """Without params.txt a training went on with another seed and learning rate, without a word."""
+    """Without params.txt a run silently resumed with another seed and learning rate."""
     train(make_params(train__num_steps=2), tmp_path, has_evaluation=False)
     assert os.listdir(tmp_path / 'checkpoints') and not (tmp_path / 'params.txt').exists()
     loop = make_loop(make_params(train__num_steps=4, **change), tmp_path, has_evaluation=False)
@@ -180,7 +180,7 @@ def test_checkpoint_knows_whose_it_is(tmp_path, change, differs):
 
 
 def test_checkpoint_of_other_batches_is_refused(tmp_path, monkeypatch):
-    # as of a checkpoint that does not know whose it is
+    # As for a checkpoint that does not say which run it belongs to.
     monkeypatch.setattr(resumption, 'check_recorded', lambda text, now: None)
     train(make_params(train__num_steps=2), tmp_path, has_evaluation=False)
     with pytest.raises(ValueError,
@@ -233,7 +233,7 @@ def test_nonfinite_steps_in_a_row_are_counted_across_a_restart(tmp_path):
 
 
 def exploding(**values):
-    """A training whose fourth step makes the weights too large for any other."""
+    """Params of a run whose fourth step makes the weights too large for any further step."""
     rates = learning_rates.Piecewise.Params(boundaries=(3,), rates=(0.05, 1e30))
     return make_params(task__learner__learning_rate=rates, task__learner__l2=1e-4,
                        task__learner__max_nonfinite_steps=3, task__learner__ema_decay=None,
@@ -294,7 +294,10 @@ def test_run_that_skips_all_of_its_steps_fails(tmp_path):
 
 
 def test_steps_before_a_resume_count_as_steps_of_the_run(tmp_path):
-    """Resumed before a last step that is not finite, a run failed that would have ended well had it not been stopped."""
+    """A resumed run whose only step was not finite failed.
+
+    The same run would have ended well had it not been interrupted.
+    """
     bad_at_the_end = {'train_input__shuffle': False, 'train_input__nan_at': (20,)}
     whole, outcome = train(make_params(train__num_steps=3, **bad_at_the_end), tmp_path / 'whole',
                            has_evaluation=False)
@@ -333,7 +336,7 @@ def test_skipped_steps_are_told_of_at_the_end(tmp_path):
 def test_padding_of_the_last_batch_does_not_count(tmp_path):
     one_by_one = make_params(train__num_steps=1)
     one_by_one['eval_inputs.test.batch_size'] = 1
-    # 13 examples, batches of 8
+    # There are 13 examples, in batches of 8.
     padded = train(make_params(train__num_steps=1), tmp_path / 'padded')[1].metrics['test']
     exact = train(one_by_one, tmp_path / 'exact')[1].metrics['test']
     assert padded == pytest.approx(exact, rel=1e-5)
@@ -431,7 +434,7 @@ def test_weights_are_taken_from_another_training(tmp_path):
 
 @pytest.fixture(scope='module')
 def ten_steps(tmp_path_factory):
-    """The logdir of a training with its evaluation, and the lines that it prints."""
+    """The logdir of a run with its evaluation, and the lines that it prints."""
     logdir, out = tmp_path_factory.mktemp('ten_steps'), io.StringIO()
     train(make_params(train__num_steps=10), logdir, out=out)
     return logdir, out.getvalue()
@@ -440,7 +443,8 @@ def ten_steps(tmp_path_factory):
 def test_summaries_and_lines_are_written(ten_steps):
     logdir, lines = ten_steps
     assert lines == (logdir / 'train.log').read_text()
-    # F, B and recomputation of 2 x 128 FLOPs in cell 0, F and B of 320 in the fused last one: 1024 and 960.
+    # F, B and recomputation of 2 x 128 FLOPs in cell 0 are 1024. F and B of 320 FLOPs in the fused
+    # last cell are 960.
     assert re.search(r'^predicted bubble [\d.]+%, balance 96\.9%', lines, re.MULTILINE)
     assert re.search(
         r'^step 10/10  loss [\d.]+  learning rate 0\.0496  [\d.,]+ examples/s  ETA 0:00:00$', lines,
@@ -465,7 +469,7 @@ def test_every_number_of_a_training_is_a_scalar_in_tensorboard(ten_steps):
              for run in ('train', 'eval_test')}
 
     def scalars(run):
-        """tag -> [(step, value)]"""
+        """Returns a dict from each tag to its list of (step, value)."""
         tags = [tag
                 for tag in found[run].Tags()['tensors']
                 if found[run].SummaryMetadata(tag).plugin_data.plugin_name == 'scalars']
@@ -510,9 +514,12 @@ def test_full_disk_costs_a_checkpoint_and_not_the_training(tmp_path, monkeypatch
 
 @contextlib.contextmanager
 def full_disk():
-    """In which no file grows, for any thread of this process: the nearest thing to a full disk that needs no rights."""
+    """Within this context, no thread of this process can make a file grow.
+
+    It is the nearest thing to a full disk that needs no special rights.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # Python ignores the signal that comes with it
+    # Python ignores the signal that comes with the limit.
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
     try:
         yield
@@ -521,7 +528,7 @@ def full_disk():
 
 
 def full_after(loop, first, last=math.inf):
-    """The disk is full while the steps after `first` are made, checkpoints and all, up to `last`."""
+    """Makes the disk full in the steps after `first` up to `last`, checkpoints included."""
     is_full, train_step = contextlib.ExitStack(), loop.program.train_step
 
     def step_of(batch, step, index):
@@ -602,7 +609,7 @@ def test_checkpoints_are_the_same_in_the_background_or_not(tmp_path, in_backgrou
 
 
 def test_only_a_step_that_builds_nothing_has_a_time_limit(tmp_path, monkeypatch):
-    """The watchdog is told again, without a limit, of a step whose mini-batch has a new shape."""
+    """For a step whose mini-batch has a new shape, the watchdog is told again, without a limit."""
     told = []
 
     class Recorder:
@@ -617,6 +624,6 @@ def test_only_a_step_that_builds_nothing_has_a_time_limit(tmp_path, monkeypatch)
                         lambda batch: has_traced(batch) and ('step 8', True) not in told[-1:])
     loop.run()
     steps = [(what, is_bounded) for what, is_bounded in told if what.startswith('step')]
-    # before its mini-batch is there, and when that is new
+    # It is told before the mini-batch is there, and again when that is new.
     assert steps[:2] == [('step 1', False)] * 2
     assert steps[-4:] == [('step 7', True), ('step 8', True), ('step 8', False), ('step 9', True)]

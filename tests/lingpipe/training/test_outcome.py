@@ -1,4 +1,4 @@
-"""Outcome: what a person is told at the end of a run."""
+"""Outcome: what the user is told at the end of a run."""
 from lingpipe.training.evaluation import Picture
 from lingpipe.training.outcome import Outcome
 from lingpipe.training.reporting.timeline import TimelineReport

@@ -1,4 +1,4 @@
-"""The registry's promises: names from places, checks at the decorator, errors that name the nearest and the broken."""
+"""The registry: names come from places, and errors name the nearest name or the broken module."""
 import sys
 import textwrap
 
@@ -24,7 +24,7 @@ class {name}:
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """An empty package params of its own in front of the path."""
+    """Puts an empty package `params` first on the path."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, 'ROOT', 'params')
     for name in list(sys.modules):
@@ -123,7 +123,7 @@ def test_class_that_is_no_experiment_is_refused(root, change, error):
 # Other packages, installed as pip installs them.
 
 def install(root, name, entry_points, modules):
-    """A package with its modules and with metadata that has entry points."""
+    """Writes a package with its modules, and metadata with its entry points."""
     for path, text in modules.items():
         write(root, path, text)
     folder = f'{name}-1.0.dist-info'

@@ -1,4 +1,4 @@
-"""Site: a watchdog is told what a run does, if there is one."""
+"""Site: if there is a watchdog, it is told what a run does."""
 from typing import Any
 
 from lingpipe.training.site import THIS_PROCESS, Site

@@ -1,4 +1,4 @@
-"""Skipped steps: when a run has failed by them, and what is said before."""
+"""Skipped steps: when they make a run fail, and what is said before that."""
 import pytest
 
 from lingpipe.training.skipped_steps import SkippedSteps, skipped_text

@@ -1,4 +1,4 @@
-"""What can be known before the first step is said before it, in one sentence; and what only a later step shows, with its example."""
+"""Checks before the first step: each mistake is one sentence, and later ones name their example."""
 from __future__ import annotations
 
 import io
@@ -70,7 +70,7 @@ def loop_of(params: Any, logdir: Any, **options: Any) -> TrainLoop:
 
 def failing(params: Any, logdir: Any, sentence: str, error: type[Exception] = ValueError,
             **kwargs: Any) -> list[int]:
-    """The steps that were saved before the training failed with a sentence."""
+    """Runs a training that must fail, and returns the steps that it had saved before."""
     with pytest.raises(error, match=sentence) as raised:
         loop_of(params, logdir, **kwargs).run()
     assert '\n' not in str(raised.value)
@@ -96,7 +96,7 @@ def test_label_out_of_range_in_an_eval_input_is_found_before_the_first_step(tmp_
     assert (failing(make_params(test=test), tmp_path,
                     r'^eval_inputs\.test: example 3 of Tokens has label 7 but model/loss takes')
             == [])
-    # which does not read it
+    # The network of this run does not read it.
     loop = loop_of(make_params(test=test, num_steps=1), tmp_path / 'other', has_evaluation=False)
     assert loop.run().step == 1
 
@@ -120,7 +120,7 @@ def test_label_of_a_later_step_is_named_by_its_example_and_nothing_is_learned_of
 
 
 def test_id_of_a_later_step_is_named_by_its_example(tmp_path: Any) -> None:
-    """On a CPU the look-up itself fails, where a label makes a loss of NaN."""
+    """On a CPU the look-up of a bad id fails, whereas a bad label makes the loss NaN."""
     assert failing(make_params(Tokens.Params(id_at=7)), tmp_path,
                    '^train_input, in step 2: example 7 of Tokens has ids 99 but model/embedding '
                    'takes whole numbers') == [1]
@@ -158,7 +158,7 @@ def test_labels_of_any_type_of_number_are_trained_and_evaluated_on(tmp_path: Any
 # Inputs that cannot be read.
 
 class Other(Tokens):
-    """Tokens whose `load` gives something else."""
+    """Tokens whose `load` returns something else."""
 
     class Params(Tokens.Params):
         kind: str = field('', 'What it gives.')
@@ -201,7 +201,7 @@ def test_arrays_that_are_none_are_one_sentence(tmp_path: Any, kind: str, sentenc
 
 
 class Broken(Tokens):
-    """Tokens whose preprocess raises: when it is traced, or of one example."""
+    """Tokens whose `preprocess` raises an error, either when it is traced or for one example."""
 
     class Params(Tokens.Params):
         is_late: bool = field(False, 'Whether it is one example.')

@@ -1,4 +1,4 @@
-"""Step counts: what each kind of step adds."""
+"""Step counts: what each kind of step adds to them."""
 from lingpipe.training.step_counts import StepCounts
 
 FINITE = {'is_finite': 1., 'weight': 8.}

@@ -1,4 +1,4 @@
-"""Timed steps: which they are, and which of them count."""
+"""Timed steps: which steps they are, and which of them count."""
 from typing import Any
 
 import pytest

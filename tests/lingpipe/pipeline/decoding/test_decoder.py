@@ -1,4 +1,7 @@
-"""Decoder: token for token what running the whole network again on every prefix gives, for any K, groups and shards."""
+"""Decoder: gives the same tokens as the whole network run again on every prefix.
+
+This holds for any number of cells, sentence groups and shards.
+"""
 from __future__ import annotations
 
 import threading
@@ -31,7 +34,10 @@ BFLOAT16_TOLERANCE = 0.2
 
 def network(has_memory=True, num_shards=1, is_tied=False, positions='sinusoidal',
             dtype='float32') -> layers.Sequential:
-    """A Transformer of one or two layers, with all that a decoder meets: positions, memory, mask, shards, tied tables."""
+    """A Transformer of one or two layers with everything that a decoder may meet.
+
+    That is positions, memory, a mask, shards and tied tables.
+    """
     body = {'model_dim': D, 'num_heads': 2, 'hidden_dim': 24}
 
     def table(what, writes, **values):
@@ -78,7 +84,7 @@ def network(has_memory=True, num_shards=1, is_tied=False, positions='sinusoidal'
 
 
 def make_program(model, num_cells=1, seed=0) -> Program:
-    """On K devices, with weights that have something to say."""
+    """A program on K devices, whose weights are large enough to tell tokens apart."""
     spec = {name: tf.TensorSpec([2, S], tf.int32) for name in ('source', 'target', 'label')} | {
         'weight': tf.TensorSpec([2, S])}
     spec = {name: one for name, one in spec.items() if name in model.reads()}
@@ -98,14 +104,17 @@ def make_program(model, num_cells=1, seed=0) -> Program:
 
 
 def sentences(n=6) -> np.ndarray:
-    """Ids [n, S], padding after them."""
+    """Draws ids [n, S], with padding after the end of each sentence."""
     rng = np.random.default_rng(1)
     found = rng.integers(3, V, [n, S]).astype(np.int32)
     return np.where(np.arange(S) < rng.integers(2, S + 1, [n, 1]), found, PAD)
 
 
 def log_probs_of(program) -> Callable[[np.ndarray, list], np.ndarray]:
-    """A function from a source [S] and prefixes [k, t] to log p [k, V] of the next id, by the whole network on whole prefixes."""
+    """Returns a function from a source [S] and prefixes [k, t] to log p [k, V] of the next id.
+
+    It runs the whole network on whole prefixes.
+    """
     weights = {path: tf.convert_to_tensor(variable) for path, variable in program.weights.items()}
     weights |= {w.path: weights[w.shared_with] for w in program.network.weights() if w.shared_with}
 
@@ -131,7 +140,7 @@ def log_probs_of(program) -> Callable[[np.ndarray, list], np.ndarray]:
 
 
 def reference(log_probs, source, limit, k, alpha) -> tuple[float, tuple[int, ...]]:
-    """The best (score, ids) by a beam search that never stops early, in plain Python."""
+    """Finds the best (score, ids) by a beam search in plain Python that never stops early."""
     live: list[tuple[float, tuple[int, ...]]] = [(0., ())]
     best: tuple[float, tuple[int, ...]] = (-np.inf, ())
     penalty = [((5 + length) / 6) ** alpha for length in range(limit + 1)]
@@ -150,7 +159,7 @@ def reference(log_probs, source, limit, k, alpha) -> tuple[float, tuple[int, ...
 
 
 def cut(ids) -> tuple[int, ...]:
-    """Up to the first end."""
+    """Returns the ids up to the first end."""
     found = [int(i) for i in ids]
     return tuple(found[:found.index(END) + 1] if END in found else found)
 
@@ -243,7 +252,11 @@ def test_weights_stay_on_the_devices_of_their_cells():
 
 
 class Meeting:
-    """Where steps of two cells must meet: the second of cell 0, which is another group's, and the first of cell 1."""
+    """A point where steps of two cells must meet.
+
+    They are the second step of cell 0, which belongs to another sentence group, and the first step
+    of cell 1.
+    """
 
     def __init__(self):
         self.lock, self.entered, self.are_both_inside = threading.Lock(), {
@@ -261,7 +274,7 @@ class Meeting:
 
 
 class Meet(Layer):
-    """x, after a meeting."""
+    """Returns x, after a meeting."""
 
     class Params(Layer.Params):
         cell: int = field(REQUIRED, 'Of this layer.')
@@ -299,7 +312,7 @@ def test_a_cell_makes_a_step_of_one_group_while_another_cell_makes_one_of_anothe
 
 
 class Checked(Layer):
-    """x, if it is finite."""
+    """Returns x if it is finite, and fails otherwise."""
 
     is_positionwise = True
 
@@ -315,7 +328,7 @@ class Checked(Layer):
 @pytest.mark.parametrize(('params', 'where'), [(GREEDY, 'source'), (BEAM, 'target'), (BEAM, None)],
                          ids=['prepare', 'step', 'none'])
 def test_decoding_that_is_cut_off_says_why(monkeypatch, params, where):
-    """TensorFlow often says of a failure on one of several devices that something was cancelled, and no more."""
+    """If one of several devices fails, TensorFlow often says only that something was cancelled."""
     wrap_function, wrapped = tf.compat.v1.wrap_function, []
 
     def cut_off(body, signature):

@@ -1,4 +1,7 @@
-"""Placement cases: what each kind of step sends from device to device, as it is predicted and as TensorFlow writes it down."""
+"""Placement cases: what each kind of step sends from device to device.
+
+Each case has the prediction, and what TensorFlow writes down.
+"""
 from __future__ import annotations
 
 import collections
@@ -23,9 +26,10 @@ from tests.support import partition_graphs
 
 
 def cases() -> Iterator[tuple[str, Program, Traffic]]:
-    """Runs one step of each kind, and then gives its name, its program and what is said to cross.
+    """Runs one step of each kind, and yields its name, its program and its predicted traffic.
 
-    The network has skips, BatchNorm, a weight that the last two of three cells share, and layers that are alike in all cells.
+    The network has skips, BatchNorm, a weight that the last two of three cells share, and layers
+    that are alike in all cells.
     """
     batch, = test_program.batches(1)
     learner = test_program.learner(ema_decay=0.9, weight_decay=0.1)
@@ -66,7 +70,10 @@ def cases() -> Iterator[tuple[str, Program, Traffic]]:
 
 
 def record(directory: str) -> None:
-    """Prints, as JSON, for each case what the tests ask; TensorFlow writes its graphs into the directory."""
+    """Prints as JSON what the tests need of each case.
+
+    TensorFlow writes its graphs to the directory.
+    """
     cluster.configure(num_cpu_devices=4)
     cluster.set_graph_optimizer(False)
     found, path = {}, pathlib.Path(directory)

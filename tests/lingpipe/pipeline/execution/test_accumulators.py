@@ -1,4 +1,4 @@
-"""Accumulators: complete when made, added to in place, summed in groups, and reset."""
+"""Accumulators: complete once made, added to in place, summed in groups, and reset."""
 from __future__ import annotations
 
 import numpy as np

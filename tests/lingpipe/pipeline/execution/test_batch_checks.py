@@ -1,4 +1,4 @@
-"""Batch checks: a mini-batch that does not fit is one clear sentence."""
+"""Batch checks: a mini-batch that does not fit is reported in one clear sentence."""
 from __future__ import annotations
 
 import numpy as np

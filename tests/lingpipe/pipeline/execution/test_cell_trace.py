@@ -1,4 +1,4 @@
-"""Cell trace: what tracing a cell finds, and that it depends on nothing but its arguments."""
+"""Cell trace: what tracing a cell finds, and that it depends only on its arguments."""
 from __future__ import annotations
 
 import numpy as np
@@ -24,7 +24,7 @@ SPEC = {'x': tf.TensorSpec([2, 3]), 'target': tf.TensorSpec([2, 3]), 'weight': t
 
 
 class Prints(Layer):
-    """x, printed."""
+    """Returns x, and prints it."""
 
     def fprop(self, theta, ctx, x):
         tf.print('seen')
@@ -35,7 +35,7 @@ class Prints(Layer):
 
 
 def cells(*extra: Layer.Params) -> tuple[Cell, Cell, dict[str, tf.Variable]]:
-    """Two cells, a tanh layer and then the rest with the loss, and their weights."""
+    """Returns two cells and their weights: a tanh layer, and the rest with the loss."""
     network = Sequential.Params(name='model', layers=(
         layers.Dense.Params(name='in', input_dim=3, units=3, activation='tanh'),
         layers.Dense.Params(name='out', input_dim=3, units=3), *extra,
@@ -123,9 +123,10 @@ def test_what_prints_is_remarked():
 
 
 def four_layers(is_last: bool) -> tuple[Cell, dict[str, tf.Variable]]:
-    """A cell of four Dense layers, each one product forward and two backward; the last has a loss.
+    """A cell of four Dense layers, the last of which has a loss.
 
-    A first cell's first layer has one product backward: nobody asks for the gradient of its input.
+    Each layer has one product forward and two backward. The first layer of a first cell has only
+    one product backward, since nobody asks for the gradient of its input.
     """
     network = Sequential.Params(name='model', layers=(
         *[layers.Dense.Params(name=f'dense_{i}', input_dim=3, units=3, activation='tanh')

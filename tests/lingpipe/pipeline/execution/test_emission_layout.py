@@ -10,7 +10,7 @@ from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 
 
 def emitted(rows: np.ndarray, ctx: Context | None = None) -> Context:
-    """A context to which a BatchNorm-like layer has given the moments of its rows, [n, D]."""
+    """A context to which a layer like BatchNorm has given the moments of its rows, [n, D]."""
     ctx = ctx or Context()
     mean, variance = rows.mean(0), rows.astype(np.float64).var(0)
     ctx.emit_moments('model/bn', 'moments', tf.constant(mean, tf.float32),
@@ -37,7 +37,7 @@ def test_merged_moments_are_those_of_all_rows(sizes):
 
 
 def test_a_large_mean_costs_no_digits_of_the_variance():
-    """E[x^2] - E[x]^2 in float32 would lose all of them."""
+    """In float32, E[x^2] - E[x]^2 would lose all digits."""
     rows = np.random.default_rng(0).standard_normal((32, 3)) + 1e4
     mean, variance = merged_moments(np.split(rows, 4))
     np.testing.assert_allclose(mean, rows.mean(0), rtol=1e-6)

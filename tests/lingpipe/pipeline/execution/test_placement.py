@@ -1,6 +1,7 @@
-"""Placement: an op of a cell is on the cell's device, and what crosses between devices is what sent_bytes says, and a few scalars.
+"""Placement: every op of a cell is on the cell's device.
 
-All is read in the graphs that TensorFlow makes for each device, of every function that a step runs: see partition_graphs.py.
+What crosses between devices is what sent_bytes says, and a few scalars. The tests read the graphs
+that TensorFlow makes for each device, for every function that a step runs: see partition_graphs.py.
 """
 from __future__ import annotations
 
@@ -33,8 +34,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_what_is_called_runs_on_one_device(found):
-    """The function that layers which are alike share once carried the device of the first, so that the updates of most layers sent
-    gradients, weights and slots there and back."""
+    """The function that equal layers share once carried the device of the first of them.
+
+    The updates of most layers then sent gradients, weights and slots there and back.
+    """
     for name, case in found.items():
         assert case['spread'] == [], name
         assert case['num_calls'] > 0 or name == 'copy'
@@ -43,7 +46,7 @@ def test_what_is_called_runs_on_one_device(found):
 def test_ops_of_a_layer_are_on_its_cells_device(found):
     for name, case in found.items():
         assert case['misplaced'] == [], name
-        # decoding does not name ops after layers
+        # Decoding does not name ops after layers.
         assert case['num_ops_of_layers'] > 50 or name in ('copy', 'decoding')
 
 
@@ -62,22 +65,29 @@ def test_a_timed_step_sends_the_stamps_of_every_other_device_too(found):
 
 
 def test_the_terms_of_what_is_predicted(found):
-    """Parts of 16 examples in two micro-batches: labels and weight go to the last cell; 12 channels, for a skip too, over the first
-    boundary, 8 over the second, where the cells share a weight [8, 12]; six weights are trained outside of the first cell."""
+    """Writes the prediction out for two micro-batches of 16 examples together.
+
+    Labels and weight go to the last cell. 12 channels cross the first boundary, also for a skip,
+    and 8 cross the second, where the cells share a weight [8, 12]. Six weights are trained outside
+    the first cell.
+    """
     x, skip, last, tied = 16 * 12 * FLOAT, 16 * 12 * FLOAT, 16 * 8 * FLOAT, 8 * 12 * FLOAT
     predicted = found['training']['predicted']
     assert predicted == {'batch': 2 * 16 * FLOAT, 'values': x + skip + last,
                          'gradients': x + skip + last, 'shared_weights': tied,
                          'shared_gradients': tied, 'norms': 6 * DOUBLE, 'sums': 0, 'gathered': 0,
                          'fetched': 0}
-    # x of the last cell; the skip is where the mini-batch is
+    # Only x of the last cell is fetched; the skip is where the mini-batch is.
     assert found['evaluation']['predicted']['fetched'] == last
     assert found['groups']['predicted']['values'] == 4 * x / 2   # bfloat16
 
 
 def test_scalars_that_cross_are_few(found):
-    """To each other device the step, the index of the first micro-batch, 1 / weight, scale, learning rate and whether all is finite;
-    back, from each cell, what its layers emit."""
+    """Six scalars go to each other device, and what layers emit comes back from each cell.
+
+    They are the step, the index of the first micro-batch, 1 / weight, the scale, the learning rate,
+    and whether all values are finite.
+    """
     num_other_devices = {'training': 2, 'accumulation': 2, 'evaluation': 2, 'groups': 1,
                          'replicas': 3, 'ring': 3}
     num_emitted = 5
@@ -90,14 +100,14 @@ def test_a_copy_of_variables_stays_where_they_are(found):
 
 
 def test_each_position_of_decoding_sends_ids_and_one_activation(found):
-    """Encoder, mask, limits and the tied weight [13, 16] go to the last cell once."""
+    """Encoder outputs, mask, limits and the tied weight [13, 16] go to the last cell once."""
     case = found['decoding']
     inside = [(dtype, receiver[-1])
               for tensor, dtype, receiver in case['of_unknown_size']
               if 'while' in tensor and '/exit/' not in tensor]
     once = [(dtype, receiver[-1])
             for tensor, dtype, receiver in case['of_unknown_size'] if 'while' not in tensor]
-    # x; and the ids, their places in the beam, the position
+    # x, the ids, their places in the beam, and the position.
     assert sorted(inside) == [('float32', '1'), *[('int32', '0')] * 3]
     assert sorted(once) == [('bool', '1'), ('float32', '1'), ('int32', '1')]
     assert case['num_bytes'] == 13 * 16 * FLOAT and case['num_scalars'] == 1   # whether to go on

@@ -1,4 +1,7 @@
-"""Program: the same weights for every K, schedule and recomputation; equal to one plain tape; and what must never happen."""
+"""Program: the same weights for every K, schedule and recomputation.
+
+They equal those of one plain tape. Other tests say what must never happen.
+"""
 from __future__ import annotations
 
 import itertools
@@ -34,7 +37,7 @@ class Add(Layer):
 
 
 class Tied(Layer):
-    """x @ w^T, where w is another layer's."""
+    """x @ w^T, where w belongs to another layer."""
 
     class Params(Layer.Params):
         shape: tuple[int, ...] = field(REQUIRED, 'Of w.')
@@ -52,7 +55,7 @@ class Tied(Layer):
 
 
 class Poison(Layer):
-    """Gives nan to whom may never read it, and x to whom may."""
+    """Gives NaN to those who must never read it, and x to those who may."""
 
     class Params(Layer.Params):
         writes: str | dict[str, str] = field({'x': 'x', 'poison': 'poison'})
@@ -76,7 +79,7 @@ class EmitPenalty(Layer):
 
 
 class EmitMetric(Layer):
-    """The mean weight of an example, as a metric; neither a weight of its own nor a loss."""
+    """Emits the mean weight of an example as a metric; it has no weight of its own and no loss."""
 
     def fprop(self, theta, ctx, x, weight):
         ctx.emit_metric(self.path, 'mean_weight', tf.reduce_sum(weight),
@@ -88,7 +91,7 @@ class EmitMetric(Layer):
 
 
 class Stopped(Layer):
-    """tanh(w * x), and the same without a gradient."""
+    """Returns tanh(w * x), and the same value without a gradient."""
 
     class Params(Layer.Params):
         writes: str | dict[str, str] = field({'x': 'x', 'skip': 'skip'})
@@ -106,7 +109,7 @@ class Stopped(Layer):
 
 
 class StatefulRandom(Layer):
-    """What no layer may do."""
+    """Makes a stateful random op, which no layer may do."""
 
     def fprop(self, theta, ctx, x):
         return x * tf.random.uniform([])
@@ -116,7 +119,7 @@ class StatefulRandom(Layer):
 
 
 def network() -> Sequential:
-    """Dropout, drop path, BatchNorm, skip tensors with several readers, a tied weight, an extra loss."""
+    """A network with dropout, drop path, BatchNorm, skips, a tied weight and an extra loss."""
     def dense(name, **kwargs):
         return layers.Dense.Params(name=name, input_dim=12, units=12, activation='tanh', **kwargs)
     skip = {'skip': 'skip'}
@@ -217,7 +220,7 @@ def test_a_layer_that_xla_cannot_compile_is_explained():
 
 
 def test_one_cell_has_the_same_tasks_in_every_schedule():
-    """So the test above need not train it with each."""
+    """The test above therefore need not train one cell with each schedule."""
     plans = [program_of(num_cells=1, schedule=schedule).plan for schedule in ('gpipe', '1f1b')]
     assert plans[0].schedule.devices == plans[1].schedule.devices
 
@@ -309,7 +312,10 @@ def test_moving_averages_take_the_moments_of_the_whole_mini_batch_once():
 
 
 def test_metrics_of_a_cell_without_losses_or_weights_are_read_before_they_are_reset():
-    """The decision to update does not depend on such a cell, whose reset did not wait for the read: every other metric was 0."""
+    """Every other metric was 0, since the reset of such a cell did not wait for the read.
+
+    The decision to update does not depend on such a cell.
+    """
     net = Sequential.Params(name='model', layers=(
         layers.Dense.Params(name='out', input_dim=8, units=8, reads={'x': 'image'}),
         layers.CrossEntropyLoss.Params(name='loss'),
@@ -320,7 +326,10 @@ def test_metrics_of_a_cell_without_losses_or_weights_are_read_before_they_are_re
 
 
 def test_a_layer_may_stop_the_gradient_that_another_cell_sends_it():
-    """With recompute=layer the layer waited for a gradient that its task was not given: You must feed a value for placeholder."""
+    """With recompute=layer, a layer waited for a gradient that its task was not given.
+
+    TensorFlow said 'You must feed a value for placeholder'.
+    """
     net = Sequential.Params(name='model', layers=(
         Stopped.Params(name='stopped', reads={'x': 'image'}),
         Add.Params(name='add', reads={'skip': 'skip'}),
@@ -436,7 +445,10 @@ def test_mini_batches_may_be_of_several_shapes_in_any_partition():
 
 @pytest.mark.parametrize('schedule', ['gpipe', '1f1b'])
 def test_replicas_stay_equal_and_give_the_result_of_one_pipeline_with_all_micro_batches(schedule):
-    """Same seeds, moments and sums; only the order of additions is another, so all is equal within rounding."""
+    """Seeds, moments and sums are the same, and only the order of additions differs.
+
+    All values are therefore equal within rounding.
+    """
     one = program_of(num_micro_batches=4, learn=learner(ema_decay=0.9), schedule=schedule)
     two = program_of(num_micro_batches=2, learn=learner(ema_decay=0.9), num_cells=2, num_replicas=2,
                      schedule=schedule)
@@ -473,7 +485,7 @@ def test_one_pipeline_that_sums_in_groups_gives_the_bits_of_replicas():
     assert replicas.keys() == one.keys()
     for name, value in one.items():
         np.testing.assert_array_equal(value, replicas[name], err_msg=name)
-    # the order matters
+    # The order of the sum matters.
     assert not np.array_equal(one['weights/model/d1/w'],
                               results(num_micro_batches=8)['weights/model/d1/w'])
 
@@ -507,7 +519,10 @@ def test_replicas_start_from_what_the_first_was_restored_to():
 
 @pytest.mark.parametrize(('num_cells', 'num_replicas'), [(1, 1), (3, 1), (2, 2)])
 def test_every_call_in_a_step_comes_after_a_ref_variable(num_cells, num_replicas):
-    """Or TensorFlow builds the body of a task anew for each of its calls before the first run: a third to half of that run's time."""
+    """Without one, TensorFlow builds the body of a task anew for each call before the first run.
+
+    That takes a third to half of the time of that run.
+    """
     program = program_of(num_cells=num_cells, num_replicas=num_replicas)
     ops = program.step_graph().get_operations()
     calls = [op for op in ops if op.type.endswith('PartitionedCall') and op.outputs]
@@ -563,7 +578,7 @@ def test_layers_that_are_alike_share_an_update_and_each_gets_its_own():
 
 def test_a_mini_batch_after_a_failed_one_of_the_same_update_is_refused():
     class Breaks(Layer):
-        """x, or an error if it is large."""
+        """Returns x, or raises an error if it is large."""
 
         def fprop(self, theta, ctx, x):
             with tf.control_dependencies(
@@ -596,7 +611,7 @@ def test_frozen_weights_cost_no_backward_before_the_first_trainable_layer():
     moved = {path
              for path in start
              if not np.array_equal(start[path], found[path]) and path.startswith('weights/')}
-    # of bn only the moving averages
+    # Only the moving averages of bn have moved.
     assert {p.split('/')[2] for p in moved} == {'bn', 'd3', 'tied', 'again'}
     assert {p for p in moved if '/bn/' in p} == {'weights/model/bn/moving_mean',
                                                  'weights/model/bn/moving_variance'}
@@ -623,7 +638,7 @@ def test_a_measured_step_is_a_training_step_and_gives_every_task_a_time():
     assert set(timeline.spans) == {task for tasks in timed.plan.schedule.devices for task in tasks}
     for path, value in weights_of(plain).items():
         np.testing.assert_array_equal(weights_of(timed)[path], value, err_msg=path)
-    # tasks of a device follow each other in the order of the schedule
+    # The tasks of a device follow each other in the order of the schedule.
     for tasks in timed.plan.schedule.devices:
         ends = [timeline.spans[task] for task in tasks]
         assert all(a[1] <= b[0] + 1e-5 for a, b in itertools.pairwise(ends))

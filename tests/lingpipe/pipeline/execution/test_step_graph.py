@@ -1,4 +1,4 @@
-"""Step graph: a call for every slot; and replay: the same calls one by one, until one fails."""
+"""Step graph: it calls every slot. Replay makes the same calls one by one, until one fails."""
 from __future__ import annotations
 
 import collections

@@ -1,4 +1,4 @@
-"""What is said to cross between two cells adds up to what is said to cross in a step."""
+"""The bytes reported between two cells add up to the bytes reported for a step."""
 from __future__ import annotations
 
 import itertools
@@ -12,7 +12,10 @@ from lingpipe.training import registry
 
 @pytest.mark.parametrize('wire_dtype', [None, tf.bfloat16])
 def test_bytes_between_cells_add_up(wire_dtype):
-    """AmoebaNet's cells read the two before them, so that values skip cells; each is sent once to every reader, and back its gradient."""
+    """AmoebaNet's blocks read the two before them, so values skip cells.
+
+    Each value is sent once to every reader, and its gradient is sent back.
+    """
     params = registry.get('image.digits.AmoebaNet')
     params.pipeline.num_cells = 4
     plan = params.instantiate().make_plan()

@@ -1,4 +1,4 @@
-"""Training graph: shapes of mini-batches share accumulators, whichever of them comes first."""
+"""Training graph: mini-batches of all shapes share accumulators, whichever shape comes first."""
 from __future__ import annotations
 
 import numpy as np
@@ -16,7 +16,7 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 
 
 class EmitsByShape(Layer):
-    """Emits a mean for every example of a micro-batch, which no accumulator can hold for others."""
+    """Emits a mean for every example of a micro-batch; its accumulator fits only that size."""
 
     def fprop(self, theta, ctx, x):
         ctx.emit_mean(self.path, 'mean', tf.reduce_mean(x, 1))

@@ -1,4 +1,4 @@
-"""The update of a step: dtypes, clipping, mini-batches that count for nothing, moments of mini-batches of several sizes."""
+"""The update of a step: dtypes, clipping, weightless mini-batches, and moments of unequal ones."""
 from __future__ import annotations
 
 import json
@@ -24,7 +24,7 @@ D = 3
 
 
 class Linear(Layer):
-    """A loss whose gradient is known: the sum of weight * x * w. It passes x on."""
+    """Emits a loss whose gradient is known, the sum of weight * x * w, and passes x on."""
 
     class Params(Layer.Params):
         dtype: str = field('float32', 'Of w.')
@@ -79,7 +79,7 @@ def values_of(program):
                          [(1, {}), (2, {'num_replicas': 2, 'reduction': 'ring'})])
 def test_gradients_of_float64_weights_are_summed_normalised_and_decayed_in_float64(
         num_cells, replicas):
-    # float32 holds them, but not their sums
+    # float32 represents these numbers, but not their sums.
     x = 1 + np.random.default_rng(0).integers(0, 2 ** 20, [12, D]) * 2.0 ** -20
     program = program_of(batch_of(x), num_cells, num_micro_batches=2,
                          layer_params={'dtype': 'float64'}, weight_decay=0.25, l2=0.125,
@@ -232,7 +232,7 @@ def test_a_mini_batch_of_no_examples_is_refused():
 # Weights that the loss does not depend on.
 
 class Fork(keras.Model):
-    """first -> last, and side, which has the shape of last and whose output nobody reads."""
+    """Connects first -> last and side, which has the shape of last but whose output is not read."""
 
     def __init__(self, units):
         super().__init__()
@@ -246,7 +246,7 @@ class Fork(keras.Model):
 
 
 def fork(order=('first', 'side', 'last'), **share):
-    """The same network as Params, with the layers in another order if that is asked."""
+    """The same network as Params, with the layers in another order if asked."""
     def dense(name):
         config = json.dumps({'units': D, 'activation': 'tanh'})
         writes = {'writes': name} if name != 'last' else {}
@@ -264,7 +264,10 @@ def regression(num_batches=3):
 
 
 def forked(members, pipeline, kernel=None, **learner):
-    """A Program after three steps, and all its variables before; kernel: the first value of 'side' and 'last'."""
+    """Returns a Program after three steps, and all its variables before them.
+
+    `kernel` is the first value of the kernels of 'side' and 'last'.
+    """
     learn = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.05),
                            decay_vectors=True, **learner).instantiate()
     program = Program(layers.Sequential.Params(layers=members).instantiate('model'),
@@ -291,7 +294,7 @@ def test_a_weight_without_a_gradient_stays_as_it_is_as_in_keras(optimizer, learn
     for layer in (model.first, model.side, model.last):
         layer.set_weights(
             [before[f'weights/model/{layer.name}/{name}'] for name in ('kernel', 'bias')])
-    # of side as well, and the loss would depend on its weights
+    # With a regularizer on side as well, the loss would depend on its weights.
     for layer in (model.first, model.last) if regularizer else ():
         layer.kernel.regularizer = layer.bias.regularizer = keras.regularizers.L2(regularizer)
     arguments = {name: getattr(optimizer, name) for name in fields_of(type(optimizer))}
@@ -343,7 +346,7 @@ def test_a_tied_weight_has_a_gradient_if_any_use_of_it_has():
 
 
 class OfMany(Layer):
-    """x + w in micro-batches of more than two examples, and x in others."""
+    """Returns x + w in micro-batches of more than two examples, and x in others."""
 
     def __init__(self, params, path=''):
         super().__init__(params, path)

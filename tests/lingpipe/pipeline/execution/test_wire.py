@@ -1,4 +1,4 @@
-"""Wire: float32 values go to other devices as bfloat16 where that is asked for."""
+"""Wire: on request, float32 values go to other devices as bfloat16."""
 from __future__ import annotations
 
 import numpy as np

@@ -13,7 +13,7 @@ F, B = Slot('F', 0, 0), Slot('B', 1, 0)
 
 @pytest.fixture
 def measured():
-    """Two devices, on a clock that does not start at 0."""
+    """Measured spans of two devices, on a clock that does not start at 0."""
     return Timeline({B: (101.0, 104.0), F: (100.0, 101.0)}, {F: 0, B: 1})
 
 
@@ -41,7 +41,7 @@ def test_saved_trace_is_json_with_the_events(measured, tmp_path):
 
 
 def size_of_png(path):
-    """Width and height in pixels, from the header."""
+    """Returns width and height in pixels, from the header."""
     data = path.read_bytes()
     assert data[:8] == b'\x89PNG\r\n\x1a\n'
     return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])

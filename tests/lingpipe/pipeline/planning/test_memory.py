@@ -1,4 +1,4 @@
-"""The model of memory: literal bytes, what compiled tasks really take over, and limits that are kept exactly."""
+"""The memory model: literal bytes, what compiled tasks really take over, and exact limits."""
 
 import dataclasses
 import itertools
@@ -35,7 +35,7 @@ class Add(Layer):
 
 
 class Tied(Layer):
-    """x @ w, where w may be another layer's."""
+    """x @ w, where w may belong to another layer."""
 
     class Params(Layer.Params):
         dim: int = field(REQUIRED, 'Of w.')
@@ -58,13 +58,13 @@ def dense(name, dim, units, **fields):
 
 
 def made(*network):
-    """Layers that begin with `image`, and a loss."""
+    """Returns a network of the layers, the first of which reads `image`, and a loss."""
     return Sequential.Params(name='model', layers=(
         *network, layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
 
 
 def plan_of(*network, devices=(), frozen=(), **pipeline):
-    """The plan of layers, or of a network that `made` made, with two slots a weight."""
+    """The plan of layers, or of a network that `made` returned, with two slots for each weight."""
     params = PipelineParams(**pipeline)
     devices = devices or [f'CPU:{i}' for i in range(params.num_devices)]
     network = network[0] if isinstance(network[0], Sequential) else made(*network)
@@ -72,14 +72,15 @@ def plan_of(*network, devices=(), frozen=(), **pipeline):
                      lambda dtype: 2 * dtype.size)
 
 
-# A chain of three products for micro-batches of 4 examples: 8 -> 16 -> 16 -> 8 channels, of 4 bytes.
+# A chain of three products for micro-batches of 4 examples: 8 -> 16 -> 16 -> 8 channels of
+# 4 bytes.
 CHAIN = (dense('a', 8, 16, reads={'x': 'image'}), dense('b', 16, 16, activation='relu'),
          dense('c', 16, 8))
 IMAGE, WIDE, NARROW = 4 * 8 * 4, 4 * 16 * 4, 4 * 8 * 4
 
 
 def test_a_product_keeps_its_input_and_a_rectifier_its_output_once():
-    """The output of b is what its rectifier and the next product read: one tensor."""
+    """The rectifier of b and the next product both read the output of b: it is one tensor."""
     plan = plan_of(*CHAIN, num_cells=2, num_micro_batches=4, layers_per_cell=(3, 1),
                    recompute='none')
     assert plan.forecast.footprints[0].held == IMAGE + WIDE + WIDE
@@ -95,7 +96,8 @@ def test_recomputation_holds_what_cells_read_and_makes_the_rest_again():
         IMAGE, WIDE + WIDE)
     layer = plan_of(*CHAIN, num_cells=2, num_micro_batches=4, layers_per_cell=(3, 1),
                     recompute='layer')
-    # b runs again with its input and its output there; c, whose result nobody reads, needs the outputs of a and b.
+    # b runs again while its input and its output are held. c, whose result nobody reads, needs the
+    # outputs of a and b.
     assert (layer.forecast.footprints[0].held, layer.forecast.footprints[0].working) == (
         IMAGE, WIDE + WIDE)
 
@@ -137,7 +139,10 @@ def test_replicas_that_share_a_device_add_up_and_others_receive_gradients():
 
 
 def test_what_a_backward_makes_again_counts_while_it_runs():
-    """gpipe; then all in one list, where the last cell works while the first one holds all micro-batches."""
+    """First gpipe on two devices, and then all slots in one list.
+
+    In that list the last cell works while the first one holds all micro-batches.
+    """
     footprints = [Footprint(fixed=1000, held=10, working=100),
                   Footprint(fixed=2000, held=20, working=400)]
     schedule = make_schedule('gpipe', 2, 3)
@@ -162,7 +167,10 @@ def test_cells_of_an_experiment_hold_what_their_tasks_take_over(name, num_cells)
 
 
 def random_case(rng):
-    """(network, pipeline, devices, frozen weights): a few layers, wide and narrow, with a skip connection or without."""
+    """Draws (network, pipeline, devices, frozen weights).
+
+    A network has a few layers, wide and narrow, with or without a skip connection.
+    """
     dims = [8, *[rng.choice([4, 8, 32]) for _ in range(rng.randint(2, 3))]]
     network = [dense(f'd{i}', a, b, activation=rng.choice(['linear', 'relu']))
                for i, (a, b) in enumerate(itertools.pairwise(dims))]
@@ -191,7 +199,10 @@ def fullest(plan):
 
 
 def test_a_limit_is_kept_to_the_byte_and_refused_only_if_no_partition_keeps_it():
-    """1,000 random networks, against all partitions by hand; a plan that fits without the limit stays as it is."""
+    """Compares the plans of 1,000 random networks with a search through all partitions.
+
+    A plan that keeps the limit anyway does not change.
+    """
     rng = random.Random(5)
     counts = {'as it was': 0, 'cut otherwise': 0, 'refused': 0}
     for _ in range(1000):
@@ -221,7 +232,10 @@ def test_a_limit_is_kept_to_the_byte_and_refused_only_if_no_partition_keeps_it()
 
 
 def test_a_limit_is_kept_where_too_many_partitions_share_devices_to_try_them_all():
-    """28 layers that grow wider in 4 cells on 2 devices: the free plan fills the second one."""
+    """28 layers of growing width are in 4 cells on 2 devices.
+
+    Without a limit, the plan fills the second device.
+    """
     dims = [8, *range(4, 58, 2)]
     network = made(*[dense(f'd{i}', a, b, **({} if i else {'reads': {'x': 'image'}}))
                      for i, (a, b) in enumerate(itertools.pairwise(dims))])
@@ -263,7 +277,7 @@ def costs(layers_per_cell=(3, 1), **pipeline):
 
 
 def test_a_layer_that_runs_again_for_itself_costs_a_forward_more_than_its_cell():
-    """With 'layer', B runs the cell but for its last layer, and then every layer once more.
+    """With 'layer', B runs the cell without its last layer, and then every layer once more.
 
     test_cell_trace.py counts the same in the graphs.
     """

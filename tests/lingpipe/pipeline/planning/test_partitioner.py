@@ -22,7 +22,7 @@ def all_partitions(num_layers, num_cells):
 
 
 def brute_force(costs, num_cells, rule, is_allowed=lambda k, cell: True, fused_costs=None):
-    """Tries every partition; costs are integers or fractions, so the comparison is exact."""
+    """Tries every partition. Costs are integers or fractions, so the comparison is exact."""
     cost_sums = [[0, *accumulate(costs)]] * (num_cells - 1) + [
         [0, *accumulate(fused_costs or costs)]]
 
@@ -56,7 +56,7 @@ def draw_costs(rng, num_layers):
 
 @pytest.mark.parametrize('rule', ['bottleneck', 'variance'])
 def test_agrees_with_brute_force(rule):
-    """2 x 1,700 cases, tie-breaks included."""
+    """Runs 2 x 1,700 cases, tie-breaks included."""
     rng = random.Random(rule)
     for _ in range(1700):
         num_layers = rng.randint(1, 9)
@@ -69,7 +69,10 @@ def test_agrees_with_brute_force(rule):
 @pytest.mark.parametrize('rule', ['bottleneck', 'variance'])
 @pytest.mark.parametrize('allowed', ['all', 'by bytes', 'any'])
 def test_agrees_with_brute_force_where_not_every_cell_is_allowed(rule, allowed):
-    """6 x 800 cases, tie-breaks included: limits on sums of bytes, a limit a cell, and cells allowed at random."""
+    """Runs 6 x 800 cases, tie-breaks included.
+
+    Cells are limited by sums of bytes, with a limit for each cell, or allowed at random.
+    """
     rng = random.Random(f'{rule} {allowed}')
     num_refused = 0
     for _ in range(800):
@@ -90,7 +93,8 @@ def test_agrees_with_brute_force_where_not_every_cell_is_allowed(rule, allowed):
             return allowed == 'all' or (k, cell.start, cell.stop) not in refused   # noqa: B023
 
         def stops(k, start):
-            return sum(1 << stop for stop in range(start + 1, num_layers + 1) if is_allowed(k, range(start, stop)))   # noqa: B023
+            return sum(1 << stop for stop in range(start + 1, num_layers + 1)   # noqa: B023
+                       if is_allowed(k, range(start, stop)))   # noqa: B023
 
         expected = brute_force(costs, num_cells, rule, is_allowed, fused_costs)
         num_refused += expected is None
@@ -161,7 +165,7 @@ def test_2000_layers_in_128_cells():
 
 
 def fewest_cells(costs, ceiling):
-    """Greedily; with a ceiling on cost alone, greedy is optimal."""
+    """Fills cells greedily, which is optimal if only the cost of a cell is limited."""
     num_cells, held = 1, 0
     for cost in costs:
         if held + cost > ceiling:

@@ -75,7 +75,9 @@ def test_grid(name, num_cells, num_micro_batches, expected):
 
 def test_grid_with_given_slots():
     schedule = make_schedule('gpipe', 2, 2)
-    assert grid(schedule, columns_of=lambda slot: {'F': 1, 'B': 2}[slot.kind] + schedule.is_fused(slot)) == draw(
+    assert grid(
+        schedule, columns_of=lambda slot: {'F': 1, 'B': 2}[slot.kind] + schedule.is_fused(slot)
+    ) == draw(
         """F0 F1 .. .. B0 -- .. B1 --
            .. B0 -- -- B1 -- -- .. .."""
     )
@@ -114,7 +116,7 @@ def test_every_set_of_skip_connections_is_valid(name):
 
 @pytest.mark.parametrize('name', ['gpipe', '1f1b'])
 def test_backwards_ascend_on_every_device(name):
-    """So that gradients are summed in the same order whatever the schedule."""
+    """Gradients are thus summed in the same order for every schedule."""
     for num_cells in range(1, 7):
         for slots in make_schedule(name, num_cells, 9).devices:
             assert [slot.micro_batch for slot in slots if slot.kind == 'B'] == list(range(9))
@@ -145,7 +147,7 @@ def test_dependencies_follow_skip_connections_both_ways():
 
 
 def move(schedule, take=None, put=None):
-    """The schedule without slot `take` and with `put` = (device, position, slot) inserted."""
+    """Removes the slot `take` from the schedule and inserts `put` = (device, position, slot)."""
     devices = [[slot for slot in slots if slot != take] for slots in schedule.devices]
     if put is not None:
         device, position, slot = put
@@ -203,7 +205,10 @@ def test_a_backward_before_its_forward_is_a_deadlock():
 
 
 def test_a_deadlock_between_devices_is_named():
-    """Device 0 keeps F of micro-batch 1 until after B of 0, for which device 1 wants that F first."""
+    """Each device waits for the other.
+
+    Device 0 has F of micro-batch 1 after B of micro-batch 0, for which device 1 needs that F first.
+    """
     late = Schedule(
         'late',
         3,
@@ -277,7 +282,11 @@ def test_a_schedule_whose_last_cell_computes_no_loss_is_refused():
             """F0.0 F1.0 F0.1 F1.1 F0.2 F1.2 F0.3 B1.0 B0.0 F1.3 ..   B1.1 B0.1 ..   ..   B1.2 B0.2 ..   B1.3 B0.3
                ..   ..   F2.0 B3.0 --   F2.1 B2.0 B3.1 --   F2.2 B2.1 B3.2 --   F2.3 B2.2 B3.3 --   B2.3 ..   ..""",
         ),
-        ('gpipe', 'aa', 'F0.0 B1.0 --   F0.1 B1.1 --   F0.2 B1.2 --   F0.3 B0.0 B0.1 B0.2 B1.3 --   B0.3'),
+        (
+            'gpipe',
+            'aa',
+            'F0.0 B1.0 --   F0.1 B1.1 --   F0.2 B1.2 --   F0.3 B0.0 B0.1 B0.2 B1.3 --   B0.3',
+        ),
     ],
 )
 def test_cells_of_one_device_take_turns(name, devices, expected):
@@ -321,7 +330,8 @@ def bubble(schedule, duration_of):
         ('gpipe', 'aabb', 8, 1 / 9),  # gpipe of two cells: (K - 1) / (M + K - 1)
         ('1f1b', 'aabb', 8, 1 / 9),
         ('gpipe', 'aabbccdd', 16, 3 / 19),
-        # interleaved, V cells a device: (P - 1) / (V M + P - 1); list scheduling alone gives 0.226
+        # Interleaved, with V cells on each device: (P - 1) / (V M + P - 1). List scheduling alone
+        # gives 0.226.
         ('1f1b', 'abcdabcd', 8, 3 / 19),
         ('1f1b', 'abcdabcd', 16, 3 / 35),
         ('gpipe', 'abab', 8, 1 / 17),
@@ -339,7 +349,10 @@ def test_cells_of_one_device_idle_no_more_than_the_best_known_order(
 
 @pytest.mark.parametrize('name', ['gpipe', '1f1b'])
 def test_shared_devices_are_never_slower_than_if_the_order_were_that_of_cells_apart(name):
-    """Random placements and costs; the order of the schedule's kind is the one in which slots start if every cell has its own device."""
+    """Compares with the order in which slots start if every cell has a device of its own.
+
+    Placements and costs are random.
+    """
     rng = random.Random(name)
     for _ in range(150):
         num_cells = rng.randint(2, 6)

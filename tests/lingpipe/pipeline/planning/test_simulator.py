@@ -21,7 +21,10 @@ def run(name, num_cells, num_micro_batches, forward_s=1.0, backward_s=1.0, **opt
 @pytest.mark.parametrize('name', ['gpipe', '1f1b'])
 @pytest.mark.parametrize('forward_s, backward_s', [(1, 1), (1, 2), (2, 0.5)])
 def test_bubble_is_the_papers_for_equal_cells(name, forward_s, backward_s):
-    """Fusing the last cell's F and B changes nothing: that device still works f + b a micro-batch, without waiting."""
+    """Fusing F and B of the last cell changes nothing.
+
+    That device still works f + b for each micro-batch, without waiting.
+    """
     for num_cells, num_micro_batches in SIZES:
         found = run(name, num_cells, num_micro_batches, forward_s, backward_s)
         num_slots = num_micro_batches + num_cells - 1
@@ -42,10 +45,11 @@ def test_forward_has_the_same_bubble():
 
 
 def test_recomputation_spares_the_last_cell():
-    """Its fused slot has just run the forward, so it idles f a micro-batch and the bubble exceeds the paper's.
+    """The last cell idles f for each micro-batch, so the bubble exceeds the paper's.
 
-    gpipe is held up either by the last cell between the fill (K - 1 forwards) and the drain (K - 1
-    recomputed backwards), or by cell K - 2, which runs M forwards and M recomputed backwards.
+    Its fused slot has just run the forward and need not run it again. gpipe is held up either by
+    the last cell between the fill (K - 1 forwards) and the drain (K - 1 recomputed backwards), or
+    by cell K - 2, which runs M forwards and M recomputed backwards.
     """
     f, b = 1.0, 2.0
     for num_cells, num_micro_batches in SIZES:
@@ -96,9 +100,9 @@ def test_a_transfer_delays_only_its_reader():
 def test_a_link_carries_one_result_at_a_time_each_way():
     spans = run('gpipe', 2, 3, link_s=10).spans
     assert [spans[Slot('B', 1, m)] for m in range(3)] == [(11, 13), (21, 23), (31, 33)]
-    # gradients do not wait for activations
+    # Gradients do not wait for activations.
     assert [spans[Slot('B', 0, m)] for m in range(3)] == [(23, 24), (33, 34), (43, 44)]
-    # nor the sender for its link
+    # The sender does not wait for its link.
     assert [spans[Slot('F', 0, m)] for m in range(3)] == [(0, 1), (1, 2), (2, 3)]
 
 
@@ -111,7 +115,7 @@ def test_a_link_that_keeps_up_delays_as_a_transfer_does():
 
 def test_a_full_link_sets_the_pace_and_a_latency_comes_once_on_top():
     step_s = run('gpipe', 2, 8, 1, 2, link_s=10).step_s
-    # the last value, both passes of the last cell, its gradient, the last backward
+    # The last value, both passes of the last cell, its gradient, and the last backward.
     assert step_s == 1 + 8 * 10 + 3 + 10 + 2
     assert run('gpipe', 2, 8, 1, 2, link_s=10, transfer_s=0.25).step_s == step_s + 2 * 0.25
 
@@ -169,7 +173,7 @@ def test_peak_bytes():
 
 
 def test_peak_bytes_of_a_device_is_the_peak_of_its_cells_together():
-    """Cells 0 and 2 hold two micro-batches each, but never at once."""
+    """Cells 0 and 2 hold two micro-batches each, but never at the same time."""
     slots = [Slot('F', 0, 0), Slot('F', 0, 1), Slot('F', 1, 0), Slot('F', 1, 1), Slot('B', 2, 0)]
     slots += [Slot('B', 1, 0), Slot('B', 0, 0), Slot('B', 2, 1), Slot('B', 1, 1), Slot('B', 0, 1)]
     schedule = Schedule('one device', 3, 2, (tuple(slots),), frozenset({0, 1, 2}))

@@ -1,4 +1,7 @@
-"""Replicas: BatchNorm over all of them is that of one pipeline with their micro-batches joined; sums by collectives."""
+"""Replicas: sums by collectives, and BatchNorm over the micro-batches of all of them.
+
+BatchNorm gives what one pipeline gives whose micro-batches are those of all replicas joined.
+"""
 from __future__ import annotations
 
 import functools
@@ -23,14 +26,18 @@ CPUS = [f'/device:CPU:{i}' for i in range(4)]
 
 
 class Join(Layer):
-    """[b, h, w, C] twice -> [b, 2 C], means over places."""
+    """Maps two images [b, h, w, C] to [b, 2 C], their means over all places."""
 
     def fprop(self, theta, ctx, a, b):
         return tf.reduce_mean(tf.concat([a, tf.square(b)], -1), [1, 2])
 
 
 def network(*first: Layer.Params) -> Sequential:
-    """A convolution, two BatchNorms of images that nothing orders, and one of rows, in the last cell."""
+    """A network with a convolution and three BatchNorms.
+
+    Two normalise images and do not depend on each other; the third normalises rows in the last
+    cell.
+    """
     return Sequential.Params(name='model', layers=(
         *first,
         layers.Conv2D.Params(name='conv', input_dim=1, filters=3, kernel_size=(3, 3),
@@ -52,7 +59,7 @@ def batches(num: int) -> list[dict[str, np.ndarray]]:
 
 
 def joined(batch: dict[str, np.ndarray], num_replicas: int) -> dict[str, np.ndarray]:
-    """The mini-batch whose micro-batches are those of all replicas, joined."""
+    """Returns the mini-batch whose micro-batches are those of all replicas, joined."""
     def moved(value: np.ndarray) -> np.ndarray:
         parts = value.reshape(num_replicas, M, -1, *value.shape[1:])
         return np.swapaxes(parts, 0, 1).reshape(value.shape)
@@ -69,7 +76,7 @@ def program_of(net: Sequential | None = None, **params) -> Program:
 
 
 def trained(program: Program, num_joined: int = 1) -> dict[str, np.ndarray]:
-    """All variables after four steps, and the results of the last."""
+    """Returns all variables after four steps, and the results of the last step."""
     for step, batch in enumerate(batches(4)):
         results = program.train_step(joined(batch, num_joined), step)
     program.check_replicas()
@@ -166,7 +173,7 @@ def test_a_replica_that_fails_cuts_off_those_that_wait_for_it_and_the_next_step_
 
 
 def test_a_ring_of_two_replicas_sums_to_the_bits_of_an_addition():
-    """a + b is b + a; with more replicas the order of a ring is another."""
+    """a + b is b + a; with more than two replicas, a ring adds in another order."""
     program = program_of(num_replicas=2, num_cells=2, cross_replica_batch_norm=True,
                          replica_reduction='ring')
     assert_equal(trained(program), two_replicas())

@@ -7,7 +7,7 @@ from lingpipe.training.reporting.progress import Progress
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -25,7 +25,7 @@ def test_the_last_thing_on_the_screen_is_the_last_step(tmp_path, monkeypatch):
 
 
 def test_without_a_standard_output_lines_are_in_the_log(tmp_path, monkeypatch):
-    """A trainer that was started with a closed standard output ended in an AttributeError."""
+    """A trainer that was started with a closed standard output failed with an AttributeError."""
     monkeypatch.setattr(sys, 'stdout', None)
     with Progress(0, 1, 8, str(tmp_path / 'log'), every_s=0.) as progress:
         progress.message('a new run')
