@@ -1,6 +1,7 @@
-"""Dictionary: the least that a translator must beat: each word by the English word that comes with it most reliably in the training pairs.
+"""Dictionary: translates word by word, which is the least that a translator must beat.
 
-The measure is Dice's coefficient (Smadja et al., 1996, section 4.1), of pairs of sentences that have the words:
+A word becomes the English word that comes with it most reliably in the training pairs. The measure
+is Dice's coefficient (Smadja et al., 1996, section 4.1) over the pairs of sentences with the words:
 
     dice(word, english) = 2 n(word, english) / (n(word) + n(english))
 """
@@ -12,18 +13,21 @@ import re
 from collections.abc import Iterable, Sequence
 
 _WORD = re.compile(r'\w+')
-MIN_COUNT = 2   # pairs that a word and its translation share, at least: once is no evidence
+MIN_COUNT = 2   # fewest pairs that a word and its translation share: one is no evidence
 
 
 class Dictionary:
     """The translations of one language's words.
 
     Attributes:
-      words: word -> English word, both in lower case.
+      words: the English words by word, all in lower case.
     """
 
     def __init__(self, texts: Iterable[str], english: Iterable[str]):
-        """Counts words of pairs of sentences. A text without spaces, as of Chinese, has few words that come twice, and stays as it is."""
+        """Counts the words of pairs of sentences.
+
+        In a text without spaces, as in Chinese, few words come twice, so it stays as it is.
+        """
         left: collections.Counter[str] = collections.Counter()
         right: collections.Counter[str] = collections.Counter()
         both: collections.Counter[tuple[str, str]] = collections.Counter()
@@ -32,15 +36,20 @@ class Dictionary:
             left.update(mine)
             right.update(theirs)
             both.update(itertools.product(mine, theirs))
+
         best: dict[str, tuple[float, str]] = {}
         for (word, translation), number in both.items():
             dice = 2 * number / (left[word] + right[translation])
             if number >= MIN_COUNT and dice > best.get(word, (0., ''))[0]:
                 best[word] = (dice, translation)
+
         self.words = {word: translation for word, (_, translation) in best.items()}
 
     def translate(self, texts: Sequence[str]) -> list[str]:
-        """Word by word, in the same order; words that are not known and all that is no word stay. Capitals come from the source."""
+        """Translates word by word, in the same order.
+
+        Unknown words, and all that is no word, stay as they are. Capitals come from the source.
+        """
         return [_WORD.sub(lambda match: self._translated(match[0]), text) for text in texts]
 
     def _translated(self, word: str) -> str:

@@ -1,4 +1,4 @@
-"""RandomTokens: sequences of random ids, to measure memory and time with."""
+"""RandomTokens: sequences of random ids, for measuring memory and time."""
 from __future__ import annotations
 
 from typing import Any
@@ -10,13 +10,14 @@ from lingpipe.input import Input
 
 
 class RandomTokens(Input):
-    """Ids from 1 to vocab_size - 1; the example of an index in an epoch is always the same. No padding.
+    """Draws ids from 1 to vocab_size - 1, without padding.
 
-    A batch: source int32 [B, S], unless S is 0; target and label int32 [B, T], label[t] = target[t + 1]; weight [B].
+    The example of an index in an epoch is always the same. A batch has source int32 [B, S], unless
+    S is 0; target and label int32 [B, T], with label[t] = target[t + 1]; and weight [B].
     """
 
     class Params(Input.Params):
-        """Sizes."""
+        """The sizes of examples and epochs."""
         vocab_size: int = field(REQUIRED, 'V; id 0 is padding and does not occur.', least=2)
         source_length: int = field(0, 'S; 0: there is no source.', least=0)
         target_length: int = field(REQUIRED, 'T.', least=1)
@@ -25,16 +26,18 @@ class RandomTokens(Input):
     params: Params
 
     def num_examples(self) -> int:
-        """`size`."""
+        """Returns `size`."""
         return self.params.size
 
     def read(self, index: tf.Tensor) -> dict[str, Any]:
-        """Nothing but the index."""
+        """Returns nothing but the index."""
         return {'index': index}
 
     def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
-        """The ids, which depend on the seed alone."""
+        """Returns the ids, which depend on the seed alone."""
         p = self.params
-        ids = tf.random.stateless_uniform([p.source_length + p.target_length + 1], seed, 1, p.vocab_size, tf.int32)
+        ids = tf.random.stateless_uniform([p.source_length + p.target_length + 1], seed, 1,
+                                          p.vocab_size, tf.int32)
         source, target = ids[:p.source_length], ids[p.source_length:]
-        return {**({'source': source} if p.source_length else {}), 'target': target[:-1], 'label': target[1:]}
+        return {**({'source': source} if p.source_length else {}), 'target': target[:-1],
+                'label': target[1:]}

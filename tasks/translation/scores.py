@@ -1,6 +1,7 @@
-"""Scores: sacreBLEU (Post, 2018, arXiv:1804.08771) and chrF (Popovic, 2015) of translations, by language and pooled by resources.
+"""Scores: BLEU and chrF of translations, by language and pooled by resources.
 
-A pool is scored as one corpus of all its sentences; it is not a mean over languages.
+They are sacreBLEU's (Post, 2018, arXiv:1804.08771; chrF is of Popovic, 2015). A pool is scored as
+one corpus of all its sentences, not by a mean over languages.
 """
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ class Translated:
     """The translations of one language's sentences.
 
     Attributes:
-      code: of the language.
+      code: the code of the language.
       level: 'high', 'middle' or 'low', or '' if it is not known.
-      train: its pairs for training, or 0.
-      systems: name -> translations; all of the same sentences.
-      references: what they should be.
+      train: the number of its pairs for training, or 0.
+      systems: translations of the same sentences, by the name of the system.
+      references: the translations that are expected.
     """
     code: str
     level: str
@@ -33,21 +34,24 @@ class Translated:
     def __post_init__(self) -> None:
         for name, lines in self.systems.items():
             if len(lines) != len(self.references):
-                raise ValueError(f'{self.code}: {name} has {len(lines):,} lines, but there are {len(self.references):,} references; line '
-                                 'n of one must be that of the other.')
+                raise ValueError(f'{self.code}: {name} has {len(lines):,} lines, but there are '
+                                 f'{len(self.references):,} references; line n of one must be that '
+                                 'of the other.')
         if not self.references:
             raise ValueError(f'{self.code}: there are no references; give one sentence or more.')
 
 
 def scored(languages: Sequence[Translated]) -> dict[str, Any]:
-    """Scores of languages and pools.
+    """Returns the scores of languages and pools.
 
     Returns:
-      languages: a row for each, the largest first; pools: a row for each level that there is, and 'all'. A row has name, level, train,
-      sentences, and system -> {'bleu', 'chrf'}. signatures: 'bleu' and 'chrf' as sacreBLEU writes them.
+      languages: a row for each language, the largest first.
+      pools: a row for each level that occurs, and one for 'all'.
+      signatures: those of 'bleu' and 'chrf', as sacreBLEU writes them.
+      A row has name, level, train, sentences, and {'bleu', 'chrf'} for each system.
 
     Raises:
-      ValueError: there is no sacreBLEU, or languages have different systems.
+      ValueError: sacreBLEU is missing, or languages have different systems.
     """
     if len({tuple(one.systems) for one in languages}) > 1:
         raise ValueError('languages have different systems; give every language the same ones.')
@@ -56,20 +60,27 @@ def scored(languages: Sequence[Translated]) -> dict[str, Any]:
 
     def row(name: str, level: str, some: Sequence[Translated]) -> dict[str, Any]:
         references = [line for one in some for line in one.references]
-        made: dict[str, Any] = {'name': name, 'level': level, 'train': sum(one.train for one in some), 'sentences': len(references)}
+        made: dict[str, Any] = {'name': name, 'level': level,
+                                'train': sum(one.train for one in some),
+                                'sentences': len(references)}
         for system in some[0].systems:
             lines = [line for one in some for line in one.systems[system]]
-            made[system] = {'bleu': bleu.corpus_score(lines, [references]).score, 'chrf': chrf.corpus_score(lines, [references]).score}
+            made[system] = {'bleu': bleu.corpus_score(lines, [references]).score,
+                            'chrf': chrf.corpus_score(lines, [references]).score}
         return made
 
-    pools = [row(level, level, some) for level in LEVELS if (some := [one for one in order if one.level == level])]
-    found = {'languages': [row(one.code, one.level, [one]) for one in order], 'pools': [*pools, row(ALL, '', order)]}
-    return {**found, 'signatures': {'bleu': str(bleu.get_signature()), 'chrf': str(chrf.get_signature())}}
+    pools = [row(level, level, some) for level in LEVELS
+             if (some := [one for one in order if one.level == level])]
+    found = {'languages': [row(one.code, one.level, [one]) for one in order],
+             'pools': [*pools, row(ALL, '', order)]}
+    return {**found,
+            'signatures': {'bleu': str(bleu.get_signature()), 'chrf': str(chrf.get_signature())}}
 
 
 def _metrics() -> Any:
     try:
         from sacrebleu.metrics import BLEU, CHRF
     except ImportError as error:
-        raise ValueError(f"scores need sacrebleu: pip install -e '.[translation]' ({error}).") from error
+        raise ValueError("scores need sacrebleu: pip install -e '.[translation]' "
+                         f"({error}).") from error
     return BLEU(), CHRF()

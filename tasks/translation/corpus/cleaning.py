@@ -1,11 +1,12 @@
-"""Cleaner: which pairs are kept; every other is counted in the report with its reason.
+"""Cleaner: decides which pairs are kept, and counts every other in the report with its reason.
 
-    language        known, asked for, no formal variant; from here on a pair has the code of its language     'sr-el' -> 'sr'
-    form            NFC, spaces made one, invisible marks taken off
-    markup          no pair with markup, placeholders or addresses on either side
-    words           letters on both sides; not too long, not too short
-    translated      no pair whose translation is the English itself
-    repeated        no pair that came before, in any source
+    language        known, asked for, and no formal variant; from here on a pair has the code of
+                    its language: 'sr-el' -> 'sr'
+    form            made NFC, runs of spaces made one, invisible marks removed
+    markup          no markup, placeholders or addresses on either side
+    words           letters on both sides; neither too long nor too short
+    translated      the translation differs from the English
+    repeated        the pair has not come before, in any source
 """
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from lingpipe.tasks.translation.corpus.languages import KNOWN, checked, language
 from lingpipe.tasks.translation.corpus.pair import Pair
 from lingpipe.tasks.translation.corpus.report import FOUND, KEPT, Report
 
-# What texts of programs hold besides words.
+# Matches what texts of programs hold besides words.
 MARKUP = re.compile(r'''
     \{\{ | \}\} | \[\[ | \]\] | [<>|%\\{}] | '' |  # templates, links, tags, tables, wiki emphasis
     \$\d | \$\w+ |                                 # $1, $name
@@ -27,40 +28,46 @@ MARKUP = re.compile(r'''
     \b[a-z]+:// | \bwww\. | \bmailto: | \w@\w |    # addresses
     [\ue000-\uf8ff\ufffd]                          # private characters, characters that were lost
     ''', re.VERBOSE | re.IGNORECASE)
-# Marks of direction, byte order marks, soft hyphens; not the joiners, which belong to the spelling of Persian and of Indian scripts.
-INVISIBLE = re.compile('[\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\u00ad\x00-\x08\x0e-\x1f\x7f]')
+# Matches marks of direction, byte order marks and soft hyphens, but not the joiners, which belong
+# to the spelling of Persian and of Indian scripts.
+INVISIBLE = re.compile(
+    '[\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\u00ad\x00-\x08\x0e-\x1f\x7f]')
 
 
 class Cleaner:
-    """Cleans pairs; remembers 8 bytes of each that it kept, to find those that come again.
+    """Cleans pairs, and remembers 8 bytes of each kept pair to recognize repetitions.
 
     Attributes:
-      report: of all that was found and dropped.
+      report: counts all pairs that were found, kept and dropped.
     """
 
-    def __init__(self, languages: Collection[str] = tuple(KNOWN), max_words: int = 60, max_characters: int = 400, min_words: int = 1,
-                 report: Report | None = None):
+    def __init__(self, languages: Collection[str] = tuple(KNOWN), max_words: int = 60,
+                 max_characters: int = 400, min_words: int = 1, report: Report | None = None):
         """
         Args:
-          languages: their codes; others are dropped.
-          max_words: of a sentence, on each side.
-          max_characters: of a sentence, on each side: the limit for languages that write no spaces.
-          min_words: of the English.
-          report: goes on counting in it.
+          languages: the codes of the languages that are kept.
+          max_words: the most words of a sentence, on each side.
+          max_characters: the most characters of a sentence, on each side; this is the limit for
+            languages that write no spaces.
+          min_words: the fewest words of the English.
+          report: continues its counts; by default a new report is made.
 
         Raises:
-          ValueError: a language that is not known, or limits that exclude each other.
+          ValueError: a language is not known, or the limits exclude each other.
         """
         if not 1 <= min_words <= max_words or max_characters < 1:
-            raise ValueError(f'min_words={min_words}, max_words={max_words}, max_characters={max_characters} leave nothing; use '
-                             '1 <= min_words <= max_words, and 1 character or more.')
+            raise ValueError(f'min_words={min_words}, max_words={max_words}, '
+                             f'max_characters={max_characters} leave nothing; use 1 <= min_words '
+                             '<= max_words, and 1 character or more.')
+
         self.report = report or Report()
         self._languages = frozenset(checked(languages))
-        self._max_words, self._max_characters, self._min_words = max_words, max_characters, min_words
+        self._max_words, self._max_characters, self._min_words = (max_words, max_characters,
+                                                                  min_words)
         self._seen: set[bytes] = set()
 
     def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """The pairs that are kept, each with the code of its language."""
+        """Yields the pairs that are kept, each with the code of its language."""
         for pair in pairs:
             self.report.count(FOUND, pair.place)
             kept, reason = self._cleaned(pair)
@@ -74,9 +81,11 @@ class Cleaner:
             return None, why
         if language not in self._languages:
             return None, 'language not asked for'
+
         text, english = normalized(pair.text), normalized(pair.english)
         if why := self._why_not(text, english):
             return None, why
+
         key = hashlib.blake2b('\0'.join((language, text, english)).encode(), digest_size=8).digest()
         if key in self._seen:
             return None, 'repeated'
@@ -90,7 +99,8 @@ class Cleaner:
             return 'markup'
         if not any(map(str.isalpha, text)) or not any(map(str.isalpha, english)):
             return 'no letters'
-        if max(len(text), len(english)) > self._max_characters or max(len(text.split()), len(english.split())) > self._max_words:
+        if (max(len(text), len(english)) > self._max_characters
+                or max(len(text.split()), len(english.split())) > self._max_words):
             return 'overlong'
         if len(english.split()) < self._min_words:
             return 'too short'
@@ -98,5 +108,8 @@ class Cleaner:
 
 
 def normalized(text: str) -> str:
-    """The text in NFC (Unicode Standard Annex 15), its runs of white space made one space, invisible marks taken off."""
+    """Returns the text in NFC (Unicode Standard Annex 15), without invisible marks.
+
+    Each run of white space becomes one space.
+    """
     return ' '.join(INVISIBLE.sub('', unicodedata.normalize('NFC', text)).split())

@@ -1,9 +1,10 @@
-"""Languages: their codes and names, and what becomes of the codes that sources use for variants of them.
+"""Languages: their codes and names, and the languages that variants of the codes belong to.
 
-LISTED are the languages, English left out, that a public translator offered in 2019, about those of the GPipe paper's corpus of 102
-languages. What else has a two-letter code of ISO 639-1 is known too. A code of a region, a script or a form of address ('pt-br',
-'sr-el', 'de-formal') belongs to the language before its first hyphen: regions and scripts are merged into it, formal variants
-dropped, since they repeat nearly every sentence.
+LISTED has the languages, apart from English, that a public translator offered in 2019. They are
+about those of the GPipe paper's corpus of 102 languages. All others with a two-letter code of ISO
+639-1 are known too. A code of a region, a script or a form of address ('pt-br', 'sr-el',
+'de-formal') belongs to the language before its first hyphen: regions and scripts are merged into
+the language, and formal variants are dropped, since they repeat nearly every sentence.
 """
 from __future__ import annotations
 
@@ -39,16 +40,21 @@ OTHERS = _table('''
     ty Tahitian, ug Uyghur, ve Venda, vo Volapuk, wa Walloon, wo Wolof, za Zhuang''')
 KNOWN = {**LISTED, **OTHERS}
 
-# Other codes of the same language: outdated, longer, of its commonest written form.
-ALIASES = {'nb': 'no', 'iw': 'he', 'in': 'id', 'ji': 'yi', 'jw': 'jv', 'fil': 'tl', 'mo': 'ro', 'cmn': 'zh', 'mww': 'hmn', 'zlm': 'ms',
-           'zsm': 'ms'}
-# Names after the first hyphen that make another language of it, or another spelling that its readers would not mix.
-OTHER_LANGUAGE = frozenset({'be-tarask', 'be-x-old', 'nds-nl', 'map-bms', 'roa-tara', 'cbk-zam', 'zh-yue', 'zh-classical', 'zh-min-nan'})
+# Other codes of a language: outdated, longer, or those of its commonest written form.
+ALIASES = {'nb': 'no', 'iw': 'he', 'in': 'id', 'ji': 'yi', 'jw': 'jv', 'fil': 'tl', 'mo': 'ro',
+           'cmn': 'zh', 'mww': 'hmn', 'zlm': 'ms', 'zsm': 'ms'}
+# Codes that name another language than the part before the hyphen does, or a spelling that readers
+# would not mix with it.
+OTHER_LANGUAGE = frozenset({'be-tarask', 'be-x-old', 'nds-nl', 'map-bms', 'roa-tara', 'cbk-zam',
+                            'zh-yue', 'zh-classical', 'zh-min-nan'})
 FORMS_OF_ADDRESS = frozenset({'formal', 'informal'})
 
 
 def language_of(code: str) -> tuple[str | None, str]:
-    """(language, why not) of the code that a source uses: ('pt', '') for 'pt_BR', (None, 'formal variant') for 'de-formal'."""
+    """Returns the language of a source's code, and why not if it is None.
+
+    'pt_BR' gives ('pt', ''), and 'de-formal' gives (None, 'formal variant').
+    """
     code = re.sub(r'[_@]', '-', code.strip().lower())
     first, _, rest = code.partition('-')
     if FORMS_OF_ADDRESS & set(rest.split('-')):
@@ -61,16 +67,17 @@ def language_of(code: str) -> tuple[str | None, str]:
     return (first, '') if first in KNOWN else (None, 'unknown language')
 
 
-def checked(codes: Iterable[str], known: Iterable[str] = KNOWN, whose: str = 'known') -> tuple[str, ...]:
-    """The languages of the codes, in order, each once.
+def checked(codes: Iterable[str], known: Iterable[str] = KNOWN,
+            whose: str = 'known') -> tuple[str, ...]:
+    """Returns the languages of the codes, in order, each once.
 
     Args:
-      codes: as a user writes them.
+      codes: the codes that a user wrote.
       known: the languages that there are.
-      whose: what these are, for the error.
+      whose: describes the known languages in the error.
 
     Raises:
-      ValueError: a code is not among them; it names the nearest.
+      ValueError: a code is not known; the error names the nearest.
     """
     known, found = set(known), []
     for code in codes:
@@ -85,7 +92,11 @@ def _nearest(code: str, known: set[str]) -> str:
     names = {KNOWN[one].lower(): one for one in known if one in KNOWN}
     if code.lower() in names:
         return f'its code is {names[code.lower()]!r}.'
-    near = [names.get(one, one) for one in difflib.get_close_matches(code.lower(), [*sorted(known), *names], 5, 0.4)]
+
+    near = [names.get(one, one)
+            for one in difflib.get_close_matches(code.lower(), [*sorted(known), *names], 5, 0.4)]
     same = sorted(one for one in known if one[:1] == code.lower()[:1])
     shown = list(dict.fromkeys(near)) or same or sorted(known)[:8]
-    return f'the nearest are {", ".join(f"{one} ({KNOWN[one]})" if one in KNOWN else one for one in shown)}. Use one of them.'
+    return ('the nearest are '
+            f'{", ".join(f"{one} ({KNOWN[one]})" if one in KNOWN else one for one in shown)}. '
+            'Use one of them.')

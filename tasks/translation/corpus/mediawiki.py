@@ -1,7 +1,7 @@
 """MediaWiki's messages: */i18n/*.json, one file a language beside en.json, in about 500 languages.
 
-They are under GPL-2+ and no part of this project: `python -m lingpipe.tools.get_mediawiki` fetches Debian's
-package and unpacks the messages into a folder of the user's, from which they are read.
+They are under GPL-2+ and no part of this project: `python -m lingpipe.tools.get_mediawiki` fetches
+Debian's package and unpacks the messages into a folder of the user's, from which they are read.
 
 A package is an ar archive that holds data.tar.xz (deb(5)). tarfile reads the latter. The ar archive
 is read by hand, in ten lines, so that neither Debian's programs are needed nor python-debian or
@@ -33,8 +33,9 @@ def message_pairs(folder: str, report: Report) -> Iterator[Pair]:
     english_files = sorted(path for path in root.rglob('en.json') if 'i18n' in path.parts)
     if not english_files:
         raise ValueError(
-            f'{folder} holds no i18n/en.json; name a folder that python -m lingpipe.tools.get_mediawiki '
-            f"--output made, or another with MediaWiki's i18n files (it is looked up from "
+            f'{folder} holds no i18n/en.json; name a folder that '
+            'python -m lingpipe.tools.get_mediawiki '
+            "--output made, or another with MediaWiki's i18n files (it is looked up from "
             f'{os.getcwd()}).')
 
     for english_file in english_files:

@@ -1,4 +1,4 @@
-"""Pair: a sentence and its English, and where it was found."""
+"""Pair: a sentence, its English, and where they were found."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -8,10 +8,10 @@ class Place(NamedTuple):
     """Where a pair was found.
 
     Attributes:
-      source: what the report calls the source.
-      file: path below the source; '' if it has no files.
-      line: 1 is the first; 0 if there are no lines.
-      key: of a message, for sources that have keys.
+      source: the name of the source in the report.
+      file: path below the source; '' if the source has no files.
+      line: counted from 1; 0 if there are no lines.
+      key: the key of a message, for sources that have keys.
     """
     source: str
     file: str = ''
@@ -19,17 +19,18 @@ class Place(NamedTuple):
     key: str = ''
 
     def __str__(self) -> str:
-        return (self.file or self.source) + (f':{self.line}' if self.line else '') + (f' {self.key}' if self.key else '')
+        return ((self.file or self.source) + (f':{self.line}' if self.line else '')
+                + (f' {self.key}' if self.key else ''))
 
 
 class Pair(NamedTuple):
     """A sentence and its English.
 
     Attributes:
-      code: the language, as the source calls it until it is cleaned.
+      code: the code of the language; until the pair is cleaned, the one that the source uses.
       text: the sentence.
-      english: its translation.
-      place: where it was found.
+      english: the translation of the sentence.
+      place: where the pair was found.
     """
     code: str
     text: str

@@ -1,12 +1,16 @@
 """A prepared corpus: a folder that training reads, written once.
 
     corpus.json                  languages by size, the split, the report of what was dropped
-    train.source.txt             a sentence a line, UTF-8; languages in the order of corpus.json, each one's lines together
-    train.english.txt            their English, line for line; and test.* alike
-    train.source.starts.npy      where each line begins in bytes, int64 [n + 1]
-    vocabulary.model             sentencepiece, once there is one
-    train.source.ids.npy         its ids of all lines, one after the other: uint16, or int32 of a vocabulary of more than 2^16
-    train.source.ids.starts.npy  where each line begins in them, int64 [n + 1]
+    train.source.txt             one sentence a line, in UTF-8, language by language in the order of
+                                 corpus.json
+    train.english.txt            their English, line by line
+    train.source.starts.npy      the byte where each line begins, int64 [n + 1]
+    vocabulary.model             the sentencepiece model, once there is one
+    train.source.ids.npy         the ids of all lines, one after the other: uint16, or int32 if the
+                                 vocabulary has more than 2^16
+    train.source.ids.starts.npy  where each line begins in the ids, int64 [n + 1]
+
+The test split has the same files, called test.*.
 """
 from __future__ import annotations
 
@@ -38,10 +42,11 @@ class Language(NamedTuple):
     """A language of a corpus.
 
     Attributes:
-      code: as in languages.KNOWN.
-      name: in English.
-      train, test: numbers of pairs.
-      level: 'high', 'middle' or 'low': the third of the languages, by their pairs for training, that it is in.
+      code: the code, as in languages.KNOWN.
+      name: the name in English.
+      train, test: the numbers of pairs.
+      level: 'high', 'middle' or 'low': the third of the languages that it belongs to, by the
+        number of pairs for training.
     """
     code: str
     name: str
@@ -50,30 +55,38 @@ class Language(NamedTuple):
     level: str
 
 
-def write(folder: str, pairs: Iterable[Pair], report: Report, test_share: float = 0.09) -> PreparedCorpus:
-    """Writes clean pairs as a corpus without ids; files of an earlier one are replaced at the end.
+def write(folder: str, pairs: Iterable[Pair], report: Report,
+          test_share: float = 0.09) -> PreparedCorpus:
+    """Writes clean pairs as a corpus without ids; an earlier corpus is replaced at the end.
 
     Args:
-      folder: is made if need be.
-      pairs: of a Cleaner.
-      report: of the Cleaner; goes into corpus.json.
+      folder: is created if it does not exist.
+      pairs: the pairs that a Cleaner kept.
+      report: the report of the Cleaner, which goes into corpus.json.
       test_share: the part of the folded English sentences that is kept for the test.
 
     Raises:
-      ValueError: a share that leaves no training, or no pairs.
+      ValueError: the share leaves nothing to train on, or there are no pairs.
     """
     if not 0 <= test_share < 1:
-        raise ValueError(f'test_share={test_share} is no part of the sentences that leaves some to train on; use 0 to below 1, as 0.09.')
+        raise ValueError(f'test_share={test_share} is no part of the sentences that leaves some to '
+                         'train on; use 0 to below 1, as 0.09.')
+
     root = pathlib.Path(folder)
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root) as scratch:
         counts = _scatter(pathlib.Path(scratch), pairs, test_share)
-        languages = by_size({code: (counts[code, 'train'], counts[code, 'test']) for code in {code for code, _ in counts}})
+        languages = by_size({code: (counts[code, 'train'], counts[code, 'test'])
+                             for code in {code for code, _ in counts}})
         if not any(language.train for language in languages):
-            raise ValueError(f'no pair for training is left of {report.total("found"):,} that were found:\n{report.text()}\nName other '
-                             'sources or languages, or weaken the filters.')
-        for old in [*root.glob('corpus.json'), *root.glob(VOCABULARY), *root.glob('*.npy')]:   # a kill from here on leaves no corpus
+            raise ValueError(f'no pair for training is left of {report.total("found"):,} that were '
+                             f'found:\n{report.text()}\nName other sources or languages, or weaken '
+                             'the filters.')
+
+        # A kill from here on leaves no corpus.
+        for old in [*root.glob('corpus.json'), *root.glob(VOCABULARY), *root.glob('*.npy')]:
             old.unlink()
+
         for split in SPLITS:
             for side in SIDES:
                 target = root / f'{split}.{side}.txt'
@@ -84,24 +97,28 @@ def write(folder: str, pairs: Iterable[Pair], report: Report, test_share: float 
                             with open(path, 'rb') as part:
                                 shutil.copyfileobj(part, out)
                 np.save(root / f'{split}.{side}.starts.npy', _line_starts(target))
-    described = {'version': VERSION, 'test_share': test_share, 'languages': [language._asdict() for language in languages],
+
+    described = {'version': VERSION, 'test_share': test_share,
+                 'languages': [language._asdict() for language in languages],
                  'report': report.rows()}
-    (root / 'corpus.json').write_text(json.dumps(described, indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
+    (root / 'corpus.json').write_text(json.dumps(described, indent=1, ensure_ascii=False) + '\n',
+                                      encoding='utf-8')
     return PreparedCorpus(folder)
 
 
 def by_size(sizes: dict[str, tuple[int, int]]) -> tuple[Language, ...]:
-    """The languages of code -> (train, test), the largest first, in thirds."""
+    """Returns the languages in thirds, the largest first, from the pairs (train, test) by code."""
     order = sorted(sizes, key=lambda code: (-sizes[code][0], code))
-    return tuple(Language(code, KNOWN.get(code, code), *sizes[code], LEVELS[3 * i // len(order)]) for i, code in enumerate(order))
+    return tuple(Language(code, KNOWN.get(code, code), *sizes[code], LEVELS[3 * i // len(order)])
+                 for i, code in enumerate(order))
 
 
 class PreparedCorpus:
     """Reads a folder that `write` made. Files are mapped into memory, not loaded.
 
     Attributes:
-      folder: where it is.
-      languages: the largest first.
+      folder: the folder of the corpus.
+      languages: its languages, the largest first.
     """
 
     def __init__(self, folder: str):
@@ -112,22 +129,27 @@ class PreparedCorpus:
         self.folder = folder
         path = os.path.join(folder, 'corpus.json')
         if not os.path.exists(path):
-            raise ValueError(f'{folder!r} holds no corpus.json; prepare a corpus there: python -m lingpipe.tools.build_corpus '
-                             f'--output={folder} ... (it is looked up from {os.getcwd()}).')
+            raise ValueError(f'{folder!r} holds no corpus.json; prepare a corpus there: python -m '
+                             f'lingpipe.tools.build_corpus --output={folder} ... (it is looked up '
+                             f'from {os.getcwd()}).')
+
         try:
             with open(path, encoding='utf-8') as file:
                 self.described: dict[str, Any] = json.load(file)
             version = self.described['version']
             if version == VERSION:
-                self.languages = tuple(Language(**language) for language in self.described['languages'])
+                self.languages = tuple(Language(**language)
+                                       for language in self.described['languages'])
         except (LookupError, TypeError, ValueError) as error:
-            raise ValueError(f'{path} does not describe a corpus ({type(error).__name__}: {error}); build it again.') from error
+            raise ValueError(f'{path} does not describe a corpus ({type(error).__name__}: '
+                             f'{error}); build it again.') from error
         if version != VERSION:
-            raise ValueError(f'{folder} holds a corpus of version {version}, and this reads {VERSION}; build it again.')
+            raise ValueError(f'{folder} holds a corpus of version {version}, and this reads '
+                             f'{VERSION}; build it again.')
 
     @property
     def vocabulary_path(self) -> str:
-        """Where its vocabulary is, once there is one."""
+        """The path of the vocabulary, once there is one."""
         return os.path.join(self.folder, VOCABULARY)
 
     @functools.cached_property
@@ -140,19 +162,22 @@ class PreparedCorpus:
         return np.cumsum([0, *(getattr(language, split) for language in self.languages)])
 
     def select(self, codes: Iterable[str] = (), level: str = 'all') -> tuple[int, ...]:
-        """The numbers of the languages of the codes (none: all) and of a level.
+        """Returns the numbers of the languages of these codes (no codes: all languages) and level.
 
         Raises:
-          ValueError: a language that the corpus lacks, or none is left.
+          ValueError: the corpus lacks a language, or none is left.
         """
-        codes = checked(codes, self.codes, f'one of the {len(self.codes)} in {self.folder}') or self.codes
-        found = tuple(i for i, one in enumerate(self.languages) if one.code in codes and level in ('all', one.level))
+        codes = (checked(codes, self.codes, f'one of the {len(self.codes)} in {self.folder}')
+                 or self.codes)
+        found = tuple(i for i, one in enumerate(self.languages) if one.code in codes
+                      and level in ('all', one.level))
         if not found:
-            raise ValueError(f'none of the languages {", ".join(codes)} is of level {level!r} in {self.folder}; choose others.')
+            raise ValueError(f'none of the languages {", ".join(codes)} is of level {level!r} in '
+                             f'{self.folder}; choose others.')
         return found
 
     def texts(self, split: str, side: str, first: int = 0, end: int | None = None) -> list[str]:
-        """The sentences of rows first to end of a split; side 'source' or 'english'."""
+        """Returns the sentences of rows first to end of a split; side is 'source' or 'english'."""
         starts = self._array(f'{split}.{side}.starts')[first:None if end is None else end + 1]
         if len(starts) < 2:
             return []
@@ -161,39 +186,44 @@ class PreparedCorpus:
             return file.read(int(starts[-1] - starts[0])).decode().split('\n')[:-1]
 
     def pairs(self, split: str, code: str) -> tuple[list[str], list[str]]:
-        """(sentences, their English) of a language: what a score is computed from."""
+        """Returns the sentences of a language and their English, from which scores are computed."""
         number, = self.select([code])
         first, end = map(int, self.rows(split)[number:number + 2])
         return self.texts(split, 'source', first, end), self.texts(split, 'english', first, end)
 
     def ids(self, split: str, side: str) -> tuple[np.ndarray, np.ndarray]:
-        """(ids of all sentences, int64 [n + 1] of where each begins).
+        """Returns the ids of all sentences, and where each sentence begins: int64 [n + 1].
 
         Raises:
-          ValueError: there are none yet.
+          ValueError: there are no ids yet.
         """
         if not os.path.exists(self.vocabulary_path):
-            raise ValueError(f'{self.folder} has no ids of a vocabulary; make them: python -m lingpipe.tools.train_vocabulary '
-                             f'--corpus={self.folder} --size=16000 (or --vocabulary=FILE of one that is there).')
+            raise ValueError(f'{self.folder} has no ids of a vocabulary; make them: python -m '
+                             f'lingpipe.tools.train_vocabulary --corpus={self.folder} --size=16000 '
+                             '(or --vocabulary=FILE of one that is there).')
         return self._array(f'{split}.{side}.ids'), self._array(f'{split}.{side}.ids.starts')
 
     def forget_ids(self) -> None:
-        """Takes vocabulary and ids away."""
-        for old in [*pathlib.Path(self.folder).glob(VOCABULARY), *pathlib.Path(self.folder).glob('*.ids*.npy')]:
+        """Deletes the vocabulary and the ids."""
+        for old in [*pathlib.Path(self.folder).glob(VOCABULARY),
+                    *pathlib.Path(self.folder).glob('*.ids*.npy')]:
             old.unlink()
 
     def write_ids(self, split: str, side: str, ids: list[np.ndarray], vocab_size: int) -> None:
-        """Keeps the ids of all sentences of a split and side, in order."""
+        """Writes the ids of all sentences of a split and side, in order."""
         flat = np.concatenate([np.zeros([0], np.int64), *ids])
-        self._save(f'{split}.{side}.ids', flat.astype(np.uint16 if vocab_size <= 1 << 16 else np.int32))
+        self._save(f'{split}.{side}.ids',
+                   flat.astype(np.uint16 if vocab_size <= 1 << 16 else np.int32))
         self._save(f'{split}.{side}.ids.starts', np.cumsum([0, *map(len, ids)]))
 
     def text(self) -> str:
-        """A table of the languages, and sums."""
+        """Returns a table of the languages, with sums."""
         lines = [f'{"language":24} {"train":>12} {"test":>9}  level']
-        lines += [f'{one.code:4} {one.name:19} {one.train:12,} {one.test:9,}  {one.level}' for one in self.languages]
+        lines += [f'{one.code:4} {one.name:19} {one.train:12,} {one.test:9,}  {one.level}'
+                  for one in self.languages]
         train, test = (int(self.rows(split)[-1]) for split in SPLITS)
-        lines.append(f'{len(self.languages):4} {"languages":19} {train:12,} {test:9,}  {test / max(1, train + test):.1%} test')
+        lines.append(f'{len(self.languages):4} {"languages":19} {train:12,} {test:9,}  '
+                     f'{test / max(1, train + test):.1%} test')
         return '\n'.join(lines)
 
     def _array(self, name: str) -> np.ndarray:
@@ -204,8 +234,9 @@ class PreparedCorpus:
         np.save(os.path.join(self.folder, name + '.npy'), array)
 
 
-def _scatter(scratch: pathlib.Path, pairs: Iterable[Pair], test_share: float) -> collections.Counter[tuple[str, str]]:
-    """A file for every language, split and side, and the number of pairs of (language, split)."""
+def _scatter(scratch: pathlib.Path, pairs: Iterable[Pair],
+             test_share: float) -> collections.Counter[tuple[str, str]]:
+    """Writes a file for each language, split and side; returns the pairs by (language, split)."""
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     waiting: dict[str, bytearray] = collections.defaultdict(bytearray)
 
@@ -227,6 +258,6 @@ def _scatter(scratch: pathlib.Path, pairs: Iterable[Pair], test_share: float) ->
 
 
 def _line_starts(path: pathlib.Path) -> np.ndarray:
-    """Where each line begins, and the end: int64 [lines + 1]."""
+    """Returns where each line begins, and the end: int64 [lines + 1]."""
     content = np.memmap(path, np.uint8, 'r') if path.stat().st_size else np.zeros([0], np.uint8)
     return np.concatenate([[0], np.flatnonzero(content == ord('\n')) + 1]).astype(np.int64)

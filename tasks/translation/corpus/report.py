@@ -1,4 +1,4 @@
-"""Report: what was found and what was dropped, by source and reason, with the first few places of each."""
+"""Report: the pairs that were found and dropped, by source and reason, with their first places."""
 from __future__ import annotations
 
 import collections
@@ -19,8 +19,8 @@ class Report:
     """Counts of pairs. Every pair is found once, and kept or dropped for one reason.
 
     Attributes:
-      counts: (source, reason) -> pairs; the reasons FOUND and KEPT among them.
-      places: (source, reason) -> the first few places.
+      counts: the number of pairs by (source, reason), where FOUND and KEPT are reasons too.
+      places: the first few places by (source, reason).
     """
 
     def __init__(self) -> None:
@@ -35,31 +35,38 @@ class Report:
             self.places[key].append(str(place))
 
     def total(self, reason: str, source: str | None = None) -> int:
-        """Pairs of a reason, in one source or in all."""
-        return sum(n for (one, why), n in self.counts.items() if why == reason and source in (None, one))
+        """Returns the number of pairs with a reason, in one source or in all."""
+        return sum(n for (one, why), n in self.counts.items()
+                   if why == reason and source in (None, one))
 
     @property
     def reasons(self) -> list[str]:
-        """Why pairs were dropped, in the order in which they first were."""
-        return list(dict.fromkeys(reason for _, reason in self.counts if reason not in (FOUND, KEPT)))
+        """The reasons for which pairs were dropped, in the order of their first use."""
+        return list(dict.fromkeys(reason for _, reason in self.counts
+                                  if reason not in (FOUND, KEPT)))
 
     def rows(self) -> list[dict[str, Any]]:
-        """For every source and reason the number of pairs and the first places: what corpus.json holds."""
-        return [{'source': source, 'reason': reason, 'pairs': n, 'places': self.places.get((source, reason), [])}
+        """Returns the pairs and the first places of every source and reason, for corpus.json."""
+        return [{'source': source, 'reason': reason, 'pairs': n,
+                 'places': self.places.get((source, reason), [])}
                 for (source, reason), n in self.counts.items()]
 
     def text(self, width: int = 140) -> str:
-        """A table: a row for every source and reason."""
+        """Returns a table with a row for every source and reason."""
         table = Table(box=box.SIMPLE_HEAD)
-        for name, justify in (('source', 'left'), ('pairs', 'left'), ('number', 'right'), ('share', 'right'), ('the first', 'left')):
+        for name, justify in (('source', 'left'), ('pairs', 'left'), ('number', 'right'),
+                              ('share', 'right'), ('the first', 'left')):
             table.add_column(name, justify=justify, overflow='fold')  # type: ignore[arg-type]
+
         for source in dict.fromkeys(source for source, _ in self.counts):
             found = self.total(FOUND, source)
             for reason in [FOUND, *self.reasons, KEPT]:
                 if (n := self.total(reason, source)) or reason in (FOUND, KEPT):
                     label = reason if reason in (FOUND, KEPT) else f'dropped: {reason}'
-                    table.add_row(source if reason == FOUND else '', label, f'{n:,}', f'{n / max(1, found):.1%}',
+                    table.add_row(source if reason == FOUND else '', label, f'{n:,}',
+                                  f'{n / max(1, found):.1%}',
                                   _some(self.places.get((source, reason), [])))
+
         console = Console(width=width, color_system=None)
         with console.capture() as capture:
             console.print(table)
@@ -67,7 +74,7 @@ class Report:
 
 
 def _some(places: list[str]) -> str:
-    """As many of the places as have room in a line, one at least."""
+    """Returns as many of the places as fit in a line, but at least one."""
     shown = places[:1]
     for place in places[1:]:
         if len(', '.join([*shown, place])) <= PLACES_WIDTH:

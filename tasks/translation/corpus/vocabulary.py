@@ -1,7 +1,8 @@
-"""One vocabulary for all languages: sentencepiece (Kudo and Richardson, 2018, arXiv:1808.06226), trained on a sample by temperature.
+"""Vocabulary: one for all languages, trained on a sample of sentences by temperature.
 
-Its first ids are 0 padding, 1 start, 2 end, 3 unknown; then the tags of languages, if asked for; then 256 bytes, of which any
-character that has no piece is spelt, so that nothing is unknown.
+It is a model of sentencepiece (Kudo and Richardson, 2018, arXiv:1808.06226). Its first ids are 0
+padding, 1 start, 2 end, 3 unknown. Then come the tags of languages, if asked for, and then the 256
+bytes, which spell any character that has no piece, so that nothing is unknown.
 """
 from __future__ import annotations
 
@@ -29,26 +30,33 @@ class Vocabulary:
     def __init__(self, path: str, model: bytes = b''):
         """
         Args:
-          path: its file; or what errors call the model that is given.
+          path: the file of the model; or the name of a given model in errors.
           model: the content of such a file.
 
         Raises:
-          ValueError: there is no sentencepiece, no such file, it is no model, or its control ids are others.
+          ValueError: sentencepiece or the file is missing, the file is no model, or its control ids
+            are others.
         """
         if not model:
             if not os.path.exists(path):
-                raise ValueError(f'{path} is no file; train a vocabulary: python -m lingpipe.tools.train_vocabulary.')
+                raise ValueError(f'{path} is no file; train a vocabulary: python -m '
+                                 'lingpipe.tools.train_vocabulary.')
             with open(path, 'rb') as file:
                 model = file.read()
+
         self._model = _sentencepiece().SentencePieceProcessor()
         try:
             self._model.load_from_serialized_proto(model)
         except RuntimeError as error:
-            raise ValueError(f'{path} is no model of sentencepiece; train one by python -m lingpipe.tools.train_vocabulary.') from error
-        found = (self._model.pad_id(), self._model.bos_id(), self._model.eos_id(), self._model.unk_id())
+            raise ValueError(f'{path} is no model of sentencepiece; train one by python -m '
+                             'lingpipe.tools.train_vocabulary.') from error
+
+        found = (self._model.pad_id(), self._model.bos_id(), self._model.eos_id(),
+                 self._model.unk_id())
         if found != (PAD, START, END, UNKNOWN):
-            raise ValueError(f'{path} has pad, bos, eos, unk = {found}, and they must be {(PAD, START, END, UNKNOWN)}; train it by '
-                             'python -m lingpipe.tools.train_vocabulary.')
+            raise ValueError(f'{path} has pad, bos, eos, unk = {found}, and they must be '
+                             f'{(PAD, START, END, UNKNOWN)}; train it by python -m '
+                             'lingpipe.tools.train_vocabulary.')
 
     @property
     def size(self) -> int:
@@ -61,23 +69,25 @@ class Vocabulary:
         return np.array([self._model.is_byte(i) for i in range(self.size)])
 
     def save(self, path: str) -> None:
-        """Writes it to a file."""
+        """Writes the model to a file."""
         with open(path, 'wb') as file:
             file.write(self._model.serialized_model_proto())
 
     def encode(self, texts: Sequence[str], num_threads: int = 2) -> list[list[int]]:
-        """The ids of sentences, without start and end."""
-        return self._model.encode(list(texts), num_threads=num_threads) if texts else []   # type: ignore[no-any-return]
+        """Returns the ids of sentences, without start and end."""
+        return self._model.encode(   # type: ignore[no-any-return]
+            list(texts), num_threads=num_threads) if texts else []
 
     def decode(self, ids: Any) -> list[str]:
-        """The sentences of rows of ids [n, T]: up to the first end, control ids left out."""
+        """Returns the sentences of rows of ids [n, T], up to the first end, without control ids."""
         rows = [[int(i) for i in row] for row in np.asarray(ids)]
         rows = [row[:row.index(END)] if END in row else row for row in rows]
-        return self._model.decode([[i for i in row if i > UNKNOWN] for row in rows])   # type: ignore[no-any-return]
+        return self._model.decode(   # type: ignore[no-any-return]
+            [[i for i in row if i > UNKNOWN] for row in rows])
 
     @functools.cached_property
     def tags(self) -> dict[str, int]:
-        """Code -> id of languages' tags: the first pieces. One that was learnt later, as <br>, is none."""
+        """The ids of language tags by code: the first pieces. A later piece like <br> is no tag."""
         found: dict[str, int] = {}
         for i in range(UNKNOWN + 1, self.size):
             tag = _TAG.fullmatch(self._model.id_to_piece(i))
@@ -87,80 +97,94 @@ class Vocabulary:
         return found
 
     def tag(self, code: str) -> int:
-        """The id of a language's tag.
+        """Returns the id of a language's tag.
 
         Raises:
-          ValueError: it has none.
+          ValueError: the language has no tag.
         """
         if code not in self.tags:
-            raise ValueError(f'the vocabulary has no tag of the language {code!r}; train it with --language_tags, or set '
-                             'language_tags=False.')
+            raise ValueError(f'the vocabulary has no tag of the language {code!r}; train it with '
+                             '--language_tags, or set language_tags=False.')
         return self.tags[code]
 
 
-def sample(corpus: PreparedCorpus, num_sentences: int, temperature: float, english_share: float, seed: int = 0) -> list[str]:
-    """Sentences for training a vocabulary, of the training part alone, in an order that depends on the seed alone.
+def sample(corpus: PreparedCorpus, num_sentences: int, temperature: float, english_share: float,
+           seed: int = 0) -> list[str]:
+    """Returns sentences for training a vocabulary, from the training part only.
 
-    A language has a part by its temperature (temperature.shares) of what English leaves; none comes twice unless it has to.
+    Their order depends on the seed alone. What English leaves is shared among the languages by
+    temperature (temperature.shares). English repeats only if there is too little of it.
 
     Raises:
-      ValueError: a temperature below 1, a share outside [0, 1], or fewer sentences than languages.
+      ValueError: the temperature is below 1, the share is outside [0, 1], or there are fewer
+        sentences than languages.
     """
     if not temperature >= 1:
-        raise ValueError(f'temperature={temperature} is below 1, which would make large languages larger; use 1 to inf')
+        raise ValueError(f'temperature={temperature} is below 1, which would make large languages '
+                         'larger; use 1 to inf')
     if not 0 <= english_share <= 1:
         raise ValueError(f'english_share={english_share} is no part of a whole; use 0 to 1')
+
     rng, rows, found = np.random.default_rng(seed), corpus.rows('train'), []
     sizes = np.diff(rows)
     num_english = round(num_sentences * english_share)
     if num_sentences - num_english < np.count_nonzero(sizes):
-        raise ValueError(f'{num_sentences} sentences, {num_english} of them English, are too few for {np.count_nonzero(sizes)} languages; '
-                         'take more')
+        raise ValueError(f'{num_sentences} sentences, {num_english} of them English, are too few '
+                         f'for {np.count_nonzero(sizes)} languages; take more')
+
     quotas = apportioned(shares(sizes, temperature), num_sentences - num_english)
     for i, quota in enumerate(quotas):
         texts = corpus.texts('train', 'source', int(rows[i]), int(rows[i + 1]))
         chosen = rng.permutation(len(texts))[:quota]
         found += [texts[j] for j in chosen]
+
     english = sorted(set(corpus.texts('train', 'english')))
     repeats = -(-num_english // len(english))
     found += (english * repeats)[:num_english]
     return [found[i] for i in rng.permutation(len(found))]
 
 
-def train(sentences: Iterable[str], size: int, kind: Literal['unigram', 'bpe'] = 'unigram', coverage: float = 0.9995,
-          tags: Iterable[str] = (), num_threads: int = 2) -> Vocabulary:
+def train(sentences: Iterable[str], size: int, kind: Literal['unigram', 'bpe'] = 'unigram',
+          coverage: float = 0.9995, tags: Iterable[str] = (), num_threads: int = 2) -> Vocabulary:
     """Trains a vocabulary.
 
     Args:
-      sentences: to train on.
-      size: number of ids, control ids and bytes included.
-      kind: of segmentation.
-      coverage: the part of all characters that have an id of their own; rarer ones are spelt in bytes.
+      sentences: the sentences to train on.
+      size: the number of ids, control ids and bytes included.
+      kind: the kind of segmentation.
+      coverage: the part of all characters that have an id of their own; rarer ones are spelt in
+        bytes.
       tags: codes of languages that get an id '<code>'.
-      num_threads: of the training.
+      num_threads: the number of threads that train.
 
     Raises:
-      ValueError: a size that does not go with the sentences.
+      ValueError: the size does not fit the sentences.
     """
     model = io.BytesIO()
     try:
         _sentencepiece().SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences), model_writer=model, vocab_size=size, model_type=kind, character_coverage=coverage,
-            byte_fallback=True, pad_id=PAD, bos_id=START, eos_id=END, unk_id=UNKNOWN, user_defined_symbols=[f'<{tag}>' for tag in tags],
+            sentence_iterator=iter(sentences), model_writer=model, vocab_size=size, model_type=kind,
+            character_coverage=coverage, byte_fallback=True, pad_id=PAD, bos_id=START, eos_id=END,
+            unk_id=UNKNOWN, user_defined_symbols=[f'<{tag}>' for tag in tags],
             num_threads=num_threads, minloglevel=2)
     except (RuntimeError, OSError) as error:
         why = ' '.join(str(error).split())
-        raise ValueError(f'sentencepiece makes no vocabulary of size={size} with coverage={coverage}: {why[-200:]} It needs room for '
-                         f'{NUM_BYTES} bytes and every character that is covered, and as many different pieces: change the size, or lower '
-                         'the coverage.') from error
+        raise ValueError(f'sentencepiece makes no vocabulary of size={size} with '
+                         f'coverage={coverage}: {why[-200:]} It needs room for {NUM_BYTES} bytes '
+                         'and every character that is covered, and as many different pieces: '
+                         'change the size, or lower the coverage.') from error
     return Vocabulary('the new vocabulary', model.getvalue())
 
 
-def encode_corpus(corpus: PreparedCorpus, vocabulary: Vocabulary, progress: Callable[[int], None] = lambda n: None) -> dict[str, Any]:
-    """Writes the ids of all sentences, then the vocabulary, and returns statistics; progress(n) is called after every n sentences.
+def encode_corpus(corpus: PreparedCorpus, vocabulary: Vocabulary,
+                  progress: Callable[[int], None] = lambda n: None) -> dict[str, Any]:
+    """Writes the ids of all sentences, then the vocabulary, and returns statistics.
+
+    progress(n) is called after every n sentences.
 
     Returns:
-      sentences, ids and the 50th, 90th, 99th percentile and the maximum of ids a sentence, by side; the share of ids that are bytes.
+      vocab_size, and by side the numbers of sentences and ids, the share of ids that are bytes, and
+      the 50th, 90th and 99th percentile and the maximum of ids a sentence.
     """
     made: dict[str, Any] = {'vocab_size': vocabulary.size}
     is_byte = vocabulary.is_byte
@@ -170,16 +194,23 @@ def encode_corpus(corpus: PreparedCorpus, vocabulary: Vocabulary, progress: Call
         for split in SPLITS:
             texts, ids = corpus.texts(split, side), []
             for first in range(0, len(texts), _CHUNK):
-                some = [np.array(row, np.int64) for row in vocabulary.encode(texts[first:first + _CHUNK])]
+                some = [np.array(row, np.int64)
+                        for row in vocabulary.encode(texts[first:first + _CHUNK])]
                 num_bytes += sum(int(is_byte[row].sum()) for row in some)
                 ids += some
                 progress(len(some))
+
             corpus.write_ids(split, side, ids, vocabulary.size)
             lengths.append(np.array([len(row) for row in ids], np.int64))
+
         flat = np.concatenate(lengths)
-        made[side] = {'sentences': len(flat), 'ids': int(flat.sum()), 'bytes_share': num_bytes / max(1, int(flat.sum())),
-                      **{f'p{q}': int(np.percentile(flat, q)) for q in (50, 90, 99)}, 'max': int(flat.max())}
-    vocabulary.save(corpus.vocabulary_path)   # last: with it there, the ids are whole and its own
+        made[side] = {'sentences': len(flat), 'ids': int(flat.sum()),
+                      'bytes_share': num_bytes / max(1, int(flat.sum())),
+                      **{f'p{q}': int(np.percentile(flat, q)) for q in (50, 90, 99)},
+                      'max': int(flat.max())}
+
+    # The vocabulary is written last: if it is there, the ids are complete and belong to it.
+    vocabulary.save(corpus.vocabulary_path)
     return made
 
 
@@ -188,5 +219,6 @@ def _sentencepiece() -> Any:
     try:
         import sentencepiece
     except ImportError as error:
-        raise ValueError(f"a vocabulary needs sentencepiece: pip install -e '.[translation]' ({error}).") from error
+        raise ValueError("a vocabulary needs sentencepiece: pip install -e '.[translation]' "
+                         f"({error}).") from error
     return sentencepiece
