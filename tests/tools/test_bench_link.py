@@ -9,8 +9,9 @@ from tests.support.forks import Fork, run_module
 
 
 def test_a_slow_link_sets_the_pace():
-    """With 2 cells, 4 micro-batches and 50 ms a transfer, the last value arrives after 201 ms, and
-    its gradient 50 ms after its backward.
+    """A step waits for the transfers of 2 cells and 4 micro-batches, 50 ms each.
+
+    The last value arrives after 201 ms, and its gradient 50 ms after its backward.
     """
     process = Fork(run_module, 'lingpipe.tools.bench_link',
                    '--num_cells=2', '--num_micro_batches=4', '--device_ms=1,2', '--transfer_kb=4',

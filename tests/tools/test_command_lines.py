@@ -1,6 +1,4 @@
-"""All tools report a mistake in the command line in one sentence before any work, and print one
-object with --json.
-"""
+"""All tools report mistakes in one sentence before any work, and print one object with --json."""
 from __future__ import annotations
 
 import json

@@ -1,6 +1,4 @@
-"""The corpus tools make ids from files, print a table of what was dropped, and report errors in
-one line.
-"""
+"""The corpus tools make ids from files, count what was dropped, and report errors in one line."""
 from __future__ import annotations
 
 import json

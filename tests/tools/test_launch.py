@@ -184,8 +184,9 @@ def test_slurm_quotes_the_path_of_python_for_trainer_and_workers(tmp_path):
     ['-model', 'a.B', '-set', 'x=1', '-set=y=2', '-logdir=c'],
     ['--logdir=c', '--model', 'other', '--set', 'x=1', '--set=y=2', '--model=a.B']])
 def test_workers_get_model_and_set_however_they_are_written(flags):
-    """-model and -set once did not reach the workers, so their threads and graph optimizer were
-    not the experiment's.
+    """-model and -set once did not reach the workers.
+
+    Their threads and graph optimizer were then not the experiment's.
     """
     assert trainer_flags.of_workers(flags, '') == ['--model=a.B', '--set=x=1', '--set=y=2']
     assert trainer_flags.of_workers(flags, 'cpu:2') == ['--model=a.B', '--set=x=1', '--set=y=2',

@@ -1,6 +1,4 @@
-"""paper_tables prints the paper's numbers, and beside them what Params, plan and simulator
-predict.
-"""
+"""paper_tables prints the paper's numbers beside those that Params, plan and simulator predict."""
 from __future__ import annotations
 
 import json

@@ -1,6 +1,4 @@
-"""AmoebaNet has exactly the papers' parameter counts and shapes, and cutting it anywhere gives
-bitwise identical weights.
-"""
+"""AmoebaNet has exactly the papers' parameter counts, and cuts anywhere change no bit."""
 from __future__ import annotations
 
 import functools
@@ -174,9 +172,7 @@ def test_a_network_without_auxiliary_head_has_one_loss():
 
 @pytest.mark.slow
 def test_losses_and_metrics_of_training_and_evaluation():
-    """The objective is the smoothed loss plus 0.4 times the auxiliary loss, which an evaluation
-    leaves out.
-    """
+    """The objective is the smoothed loss plus 0.4 times the auxiliary loss of training."""
     task = classifier(tiny(auxiliary_image_size=16), FIXED_RATE, has_top5=True).instantiate()
     spec = image_spec(16, 8, 1)
     program = Program(task.network, spec, PipelineParams(num_cells=2, num_micro_batches=2),
@@ -208,9 +204,7 @@ def test_losses_and_metrics_of_training_and_evaluation():
     ('v2', 0, (0.3 / 5, 0.3), {'DropPath'}),
     ('v3', 9, (0.3 / 5, 0.3), {'RampedDropPath'})])
 def test_drop_path_schedules_are_those_of_the_reference(schedule, steps, first_and_last, kinds):
-    """With five blocks, reductions included, v2 and v3 use 1/5 of the rate in the first block and
-    all of it in the last.
-    """
+    """Of five blocks, v2 and v3 use 1/5 of the rate in the first and all of it in the last."""
     network = tiny(drop_path_keep=0.7, drop_path_schedule=schedule,
                    drop_path_steps=steps).instantiate('model')
     found = [layer for layer in network.layers() if layer.path.endswith('/drop_path')]
@@ -338,8 +332,7 @@ def train(num_cells: int, layers_per_cell: tuple[int, ...] = (),
 
 
 def test_cuts_inside_operations_change_no_bit():
-    """One cut is between 1x7 and 7x1 of a bottleneck, the other between an operation and its sum.
-    """
+    """One cut is between 1x7 and 7x1 of a bottleneck, one between an operation and its sum."""
     paths = [layer.path for layer in trained_task().network.elements()]
     first, second = sorted(paths.index(f'model/amoebanet/{first}') for first in (
         'cell_1/combination_2/right/layer_2', 'reduction_cell_1/combination_3/sum'))

@@ -1,6 +1,4 @@
-"""The picture shows the surest mistakes and nothing else, needs little memory, and counts as the
-accuracy does.
-"""
+"""The picture shows the surest mistakes, needs little memory, and counts as the accuracy does."""
 from __future__ import annotations
 
 import io
@@ -16,9 +14,7 @@ from lingpipe.training.loop import LoopOptions, TrainLoop
 
 
 def batch_of(labels, weight=None, size=4):
-    """Returns images [B, size, size, 3], whose first pixel is their number, with labels and
-    weights [B].
-    """
+    """Returns images [B, size, size, 3] that begin with their number, labels and weights [B]."""
     image = np.zeros([len(labels), size, size, 3], np.float32)
     image[:, 0, 0, 0] = 1 + np.arange(len(labels))
     return {'image': image, 'label': np.array(labels, np.int32),

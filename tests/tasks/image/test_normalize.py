@@ -1,6 +1,4 @@
-"""Normalize computes the right numbers and cost, and can replace a value of the batch in any
-number of cells without changing a bit.
-"""
+"""Normalize computes the right numbers and cost, and gives the same bits in any number of cells."""
 from __future__ import annotations
 
 import re

@@ -1,6 +1,4 @@
-"""ResNet has the known parameter counts and exact costs, and cutting inside its blocks gives
-bitwise identical weights.
-"""
+"""ResNet has the known parameter counts and exact costs, and cuts in its blocks change no bit."""
 from __future__ import annotations
 
 import functools
@@ -44,8 +42,7 @@ def image_spec(size: int, batch: int = 1, channels: int = 3) -> dict[str, tf.Ten
 
 
 def sizes(network: ResNet, size: int) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of one example after the stem and the blocks, by the names of the values.
-    """
+    """Returns the shapes of one example after the stem and the blocks, by names of values."""
     elements = wire(network, image_spec(size, channels=network.params.image_channels))
     return {name: tuple(value.spec.shape[1:]) for e in elements for name, value in e.writes.items()
             if '.' not in name}

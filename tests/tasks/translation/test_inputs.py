@@ -1,6 +1,4 @@
-"""Batches are a function of the position, languages are drawn by temperature, and each pair comes
-once before any comes again.
-"""
+"""Batches are a function of the position, and each pair comes once before any comes again."""
 from __future__ import annotations
 
 import collections
@@ -110,9 +108,7 @@ def test_a_pair_is_in_the_first_bucket_that_holds_it(corpus):
 # Positions.
 
 def test_the_order_of_a_seed_never_changes():
-    """A run resumed with another version must see the same order, so these literals may not be
-    edited.
-    """
+    """A run resumed with another version must see the same order: do not edit these literals."""
     deck = Deck(np.array([[4, 2], [2, 0]]), np.array([0.75, 0.25]), (4, 2), 0, True)
     found = [deck.batch(tf.constant(i, tf.int64)) for i in (0, 1, 10 ** 12)]
     assert [(int(b.bucket), b.cell.numpy().tolist(), b.index.numpy().tolist()) for b in found] == [

@@ -1,6 +1,4 @@
-"""Scores are sacreBLEU's own numbers over pools of all sentences, and the dictionary translates
-words by what they come with.
-"""
+"""Scores are sacreBLEU's own over pools of all sentences; the dictionary knows frequent words."""
 from __future__ import annotations
 
 import pytest

@@ -1,6 +1,4 @@
-"""Decoding translates every line in order, and only with the vocabulary that the weights were
-trained with.
-"""
+"""Decoding translates every line in order, with the vocabulary of the run and no other."""
 from __future__ import annotations
 
 import shutil

@@ -1,6 +1,4 @@
-"""The Transformer has the papers' counts and masks; shards and ties change no result, and cuts
-change no bit.
-"""
+"""The Transformer has the papers' counts; shards and ties change no result, and cuts no bit."""
 from __future__ import annotations
 
 import functools
@@ -128,8 +126,9 @@ def test_a_tied_table_counts_once(tied: Any, tables: int) -> None:
 
 
 def test_the_largest_is_built_and_planned_with_work_in_proportion() -> None:
-    """The larger network has 4 times the layers in 4 times the cells. The partitioner once made
-    all cells of every cut that it tried, which took 18 s.
+    """The larger network has 4 times the layers in 4 times the cells.
+
+    The partitioner once made all cells of every cut that it tried, which took 18 s.
     """
     plans = {}
 
@@ -182,8 +181,9 @@ def test_a_later_target_token_never_changes_an_earlier_logit(params: Transformer
 
 @pytest.mark.parametrize('num_shards', [1, 3])
 def test_padding_never_matters(num_shards: int) -> None:
-    """The loss depends neither on the amount of padding after a source, nor on the target where
-    the label is padding.
+    """The loss does not depend on padding.
+
+    Neither the amount of padding after a source matters, nor the target where the label is padding.
     """
     network = tiny(vocabulary_shards=num_shards).instantiate()
     values, given = weights_of(network), batch()

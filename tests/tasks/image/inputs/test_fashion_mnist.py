@@ -1,5 +1,6 @@
-"""FashionMNISTInput reads its file format. Small generated files are used, and the real ones where
-Debian's package is installed.
+"""FashionMNISTInput reads the files of Fashion-MNIST.
+
+The files are small and generated, and the real ones where Debian's package is installed.
 """
 from __future__ import annotations
 

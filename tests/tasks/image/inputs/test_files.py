@@ -1,6 +1,4 @@
-"""Inputs of image files, from folders and from tensorflow-datasets, resume at exact positions and
-handle broken files as documented.
-"""
+"""Inputs of image files resume at exact positions, and treat broken files as documented."""
 from __future__ import annotations
 
 import logging

@@ -19,9 +19,7 @@ def transform(**values) -> Transform:
 
 
 def many(image: np.ndarray, num_seeds: int = NUM_SEEDS, **values) -> np.ndarray:
-    """Returns what the seeds [0, 0], [0, 1], ... make of an image: uint8 [num_seeds, size, size,
-    C].
-    """
+    """Returns images by the seeds [0, 0], [0, 1], ...: uint8 [num_seeds, size, size, C]."""
     one = transform(**values)
     seeds = tf.stack([tf.zeros([num_seeds], tf.int64), tf.range(num_seeds, dtype=tf.int64)], 1)
     return tf.function(lambda: tf.map_fn(lambda seed: one(tf.constant(image), seed), seeds,
@@ -53,9 +51,7 @@ def test_random_windows_have_the_area_and_aspect_that_are_asked_for():
 
 
 def test_an_area_of_a_tenth_is_not_left_out():
-    """By default, min_object_covered=0.1 of tf.image refuses every window under a tenth of the
-    image.
-    """
+    """By default, min_object_covered=0.1 of tf.image refuses windows under a tenth of an image."""
     _, _, height, width = windows(window='random', area=(0.05, 0.09)).T
     assert np.all(height * width < 0.1 * 375 * 500)
 
@@ -137,9 +133,7 @@ def test_one_random_field_does_not_change_the_numbers_of_another():
 
 
 def test_the_images_of_a_seed_never_change():
-    """A run resumed with another version must see the same images, so these literals may not be
-    edited.
-    """
+    """A run resumed with another version must see the same images: do not edit these literals."""
     gradient = np.arange(40 * 60 * 3).reshape(40, 60, 3).astype(np.uint8)
     found = many(gradient, 2, window='random', flip=True, cutout=4, max_shift=1)
     assert found.sum((1, 2, 3)).tolist() == [96406, 94222]

@@ -1,6 +1,4 @@
-"""Cleaning keeps each pair or drops it for one reason, and no English test sentence is trained on
-in any language.
-"""
+"""Cleaning keeps or drops each pair for one reason, and never trains on English of the test."""
 from __future__ import annotations
 
 import pytest

@@ -1,6 +1,4 @@
-"""A prepared folder returns all pairs, keeps the English test sentences out of all training, and
-has one vocabulary that spells everything.
-"""
+"""A prepared folder returns all pairs, keeps the test apart, and has one vocabulary for all."""
 from __future__ import annotations
 
 import json
@@ -38,9 +36,7 @@ def test_all_pairs_come_back_in_the_order_of_size(corpus):
 
 
 def test_no_english_of_the_test_is_trained_on_in_any_language(corpus):
-    """Every language has the same sentences, some only with other endings, which count as the
-    same.
-    """
+    """All languages have the same sentences, some with other endings, which count as the same."""
     train_english, test_english = (set(corpus.texts(split, 'english'))
                                    for split in ('train', 'test'))
     assert not {folded(one) for one in train_english} & {folded(one) for one in test_english}
