@@ -47,8 +47,10 @@ TOP = {'lingpipe': {'lingpipe'}, 'tasks': {'tasks', 'lingpipe'},
 def imported(path: pathlib.Path) -> set[str]:
     """Returns the dotted names of all modules that a file imports at run time."""
     tree = ast.parse(path.read_text(encoding='utf-8'))
-    for_types = {id(child) for node in ast.walk(tree) if isinstance(
-        node, ast.If) and 'TYPE_CHECKING' in ast.unparse(node.test) for child in ast.walk(node)}
+    for_types = {id(child)
+                 for node in ast.walk(tree)
+                 if isinstance(node, ast.If) and 'TYPE_CHECKING' in ast.unparse(node.test)
+                 for child in ast.walk(node)}
     names = set()
     for node in ast.walk(tree):
         if id(node) in for_types:

@@ -91,8 +91,9 @@ def _function(path: pathlib.Path, directory: pathlib.Path) -> Function:
         definition = _parsed(text)
         with graph.as_default():
             tf.import_graph_def(definition, name='')
-    parts = [_parsed(part.read_text()) for part in directory.glob(
-        f'{name}_partition_*.after_partition_passes.pbtxt') if len(set(device_of.values())) > 1]
+    parts = [_parsed(part.read_text())
+             for part in directory.glob(f'{name}_partition_*.after_partition_passes.pbtxt')
+             if len(set(device_of.values())) > 1]
     sends = [node for part in parts for node in part.node if node.op in ('_Send', '_HostSend')]
     gathered = sum(collective_bytes(_num_bytes(op.inputs[0]),
                                     int(tf.get_static_value(op.inputs[1])))

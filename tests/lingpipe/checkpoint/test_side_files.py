@@ -82,8 +82,9 @@ def test_a_training_goes_on_whatever_its_files_have_become(logdir, caplog, how):
     said = [record.getMessage() for record in caplog.records]
     assert [line.removeprefix('warning: ')
             for line in log.splitlines() if line.startswith('warning: ')] == said
-    repaired = [name for name in FILES if any(
-        f'/{name} cannot be used: ' in line or f'/{name} ended within' in line for line in said)]
+    repaired = [name for name in FILES
+                if any(f'/{name} cannot be used: ' in line or f'/{name} ended within' in line
+                       for line in said)]
     assert repaired == [name for name in FILES if name != 'train.log' or how == 'a directory'], said
     assert 'step 4/4' in log
 

@@ -514,8 +514,9 @@ def test_params_with_a_place_are_copied_when_assigned_elsewhere():
     p = experiment()
     p.task.head = p.task.layers[0]
     p.task.head.units = 77
-    assert p.task.layers[0].units == 8 and path_of(p.task.head) == 'task.head' and path_of(
-        p.task.layers[0]) == 'task.layers[0]'
+    assert (p.task.layers[0].units == 8
+            and path_of(p.task.head) == 'task.head'
+            and path_of(p.task.layers[0]) == 'task.layers[0]')
 
 
 def test_one_object_twice_in_a_tuple_becomes_two():

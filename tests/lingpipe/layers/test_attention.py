@@ -33,8 +33,9 @@ def reference(theta: Any, x: np.ndarray, memory: np.ndarray, keep: np.ndarray,
     h = w['wq'].shape[1] // num_heads
     out = np.zeros([*x.shape[:2], num_heads * h])
     for i in range(x.shape[0]):
-        q, k, v = x[i] @ w['wq'] + w['bq'], memory[i] @ w['wk'] + w['bk'], memory[i] @ w['wv'] + w[
-            'bv']
+        q, k, v = (x[i] @ w['wq'] + w['bq'],
+                   memory[i] @ w['wk'] + w['bk'],
+                   memory[i] @ w['wv'] + w['bv'])
         for head in range(num_heads):
             c = slice(head * h, (head + 1) * h)
             scores = np.where(keep[i], q[:, c] @ k[:, c].T / np.sqrt(h), -np.inf)
@@ -61,8 +62,8 @@ def test_it_is_the_paper_s_formula_head_by_head() -> None:
 @pytest.mark.parametrize('dtype', [tf.bool, tf.int32, tf.float32])
 def test_a_mask_of_any_type_hides_memory_positions(dtype: tf.DType) -> None:
     layer, theta = made(memory_dim=6)
-    x, memory, mask = normal(B, T, D), normal(B, S, 6, seed=1), np.array(
-        [[1, 1, 0, 0], [0, 1, 0, 1]])
+    x, memory, mask = (
+        normal(B, T, D), normal(B, S, 6, seed=1), np.array([[1, 1, 0, 0], [0, 1, 0, 1]]))
     found = layer.fprop(theta, Context(), tf.constant(x), memory=tf.constant(memory),
                         mask=tf.cast(mask, dtype))
     keep = np.broadcast_to(mask[:, None, :] > 0, [B, T, S])
@@ -181,8 +182,8 @@ def test_decoding_sees_no_masked_memory_either() -> None:
     layer = MultiHeadAttention.Params(input_dim=D, num_heads=H, use_bias=False).instantiate()
     theta = layer.initial_theta()
     theta.wq, theta.wk, theta.wv, theta.wo = 1e5 * tf.eye(D), -1e5 * tf.eye(D), tf.eye(D), tf.eye(D)
-    x, memory = tf.constant(np.abs(normal(B, T, D)) + 1), tf.constant(
-        np.abs(normal(B, S, D, seed=1)) + 1)
+    x, memory = (tf.constant(np.abs(normal(B, T, D)) + 1),
+                 tf.constant(np.abs(normal(B, S, D, seed=1)) + 1))
     kept = layer.prepare(theta, Context(), memory=memory,
                          mask=tf.constant([[1, 0, 0, 0], [0, 0, 0, 0]]))
     y, _ = layer.decode(theta, Context(), kept, NestedMap(), x)

@@ -27,8 +27,8 @@ def test_moments_are_numpy_s_however_far_from_zero(shape: tuple[int, ...], mean:
     @tf.function(jit_compile=jit_compile)
     def run() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         ctx = Context(training=True)
-        return layer.fprop(theta, ctx, tf.constant(x)), *ctx.emissions.moments[
-            'batchnorm', 'moments'][:2]
+        return (layer.fprop(theta, ctx, tf.constant(x)),
+                *ctx.emissions.moments['batchnorm', 'moments'][:2])
 
     y, found_mean, found_variance = run()
     np.testing.assert_allclose(found_mean, rows.mean(0), rtol=1e-6, atol=1e-6)
@@ -44,8 +44,8 @@ def test_replicas_with_equal_rows_normalise_as_one_alone(
         shape: tuple[int, ...], mean: float) -> None:
     """With two equal replicas, y, moments and all gradients are those of one replica alone."""
     rng = np.random.default_rng(0)
-    x, dy = tf.constant(mean + rng.normal(size=shape), tf.float32), tf.constant(
-        rng.normal(size=shape), tf.float32)
+    x, dy = (tf.constant(mean + rng.normal(size=shape), tf.float32),
+             tf.constant(rng.normal(size=shape), tf.float32))
     layer = BatchNorm.Params(dim=3, epsilon=1e-3).instantiate()
     theta = NestedMap(layer.initial_theta(), scale=tf.constant([2., 1., .5]),
                       offset=tf.constant([0., 5., 1.]))

@@ -245,8 +245,9 @@ def build(name: str) -> Built:
                            tf.float32)
 
     def made(spec: Any) -> Any:
-        return {n: made(inner) for n, inner in spec.items()} if isinstance(spec, dict) else value(
-            *spec)
+        return ({n: made(inner) for n, inner in spec.items()}
+                if isinstance(spec, dict)
+                else value(*spec))
 
     # Biases begin at 0 and scales at 1, where errors in them hide.
     weights = {w.path: w.initial_value(3) + 0.1 * rng.normal(size=w.shape) ** 2
@@ -408,8 +409,8 @@ def test_the_forecast_holds_what_the_backward_task_takes_over(name: str) -> None
     layer = params.copy().set(name='layer')
     if not isinstance(built.layer, layers.Sequential):
         layer.set(reads={argument: argument for argument in built.inputs})
-    written = [] if pricing.price(built.layer, **built.specs()).outputs is None else [
-        Objective.Params(name='objective')]
+    written = ([] if pricing.price(built.layer, **built.specs()).outputs is None
+               else [Objective.Params(name='objective')])
     padding = layers.Reshape.Params(name='padding', shape=(1,), reads={'x': 'pad'}, writes='pad')
     network = layers.Sequential.Params(
         name='model', layers=(padding, *gains, layer, *written, padding.copy().set(name='end')))

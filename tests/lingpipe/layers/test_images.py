@@ -18,12 +18,11 @@ def direct_convolution(x: np.ndarray, w: np.ndarray, stride: int | tuple[int, in
     kh, kw = (w.shape[0] - 1) * dilation + 1, (w.shape[1] - 1) * dilation + 1
     down, across = (stride, stride) if isinstance(stride, int) else stride
     rows, columns = range(0, x.shape[1] - kh + 1, down), range(0, x.shape[2] - kw + 1, across)
-    return np.stack(
-        [np.stack([np.einsum('bhwc,hwcf->bf', x[:, i:i + kh:dilation, j:j + kw:dilation], w)
-                   for j in columns],
-                  1)
-         for i in rows],
-        1)
+    return np.stack([
+        np.stack([
+            np.einsum('bhwc,hwcf->bf', x[:, i:i + kh:dilation, j:j + kw:dilation], w)
+            for j in columns], 1)
+        for i in rows], 1)
 
 
 @pytest.mark.parametrize('stride, dilation', [(1, 1), (2, 1), (1, 2), ((1, 2), 1), ((3, 2), 1)])
@@ -54,9 +53,10 @@ def test_the_mean_of_a_window_leaves_out_what_is_beyond_the_border() -> None:
 
 def test_the_maximum_of_a_window_leaves_it_out_too() -> None:
     x = -tf.ones([1, 4, 4, 1])
-    np.testing.assert_array_equal(MaxPool2D.Params(pool_size=(3, 3), strides=1).instantiate().fprop(
-                                      NestedMap(), Context(), x),
-                                  x)
+    np.testing.assert_array_equal(
+        MaxPool2D.Params(pool_size=(3, 3), strides=1).instantiate().fprop(
+            NestedMap(), Context(), x),
+        x)
 
 
 def test_a_pair_of_equal_strides_is_one_stride() -> None:

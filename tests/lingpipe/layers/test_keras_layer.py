@@ -194,8 +194,8 @@ def test_batch_normalization_over_replicas_is_refused() -> None:
 
 
 def test_random_numbers_are_keras_own_for_the_same_seeds() -> None:
-    layer, ctx = made('LSTM', units=3, dropout=0.4, recurrent_dropout=0.3), Context(
-        True, step=3, micro_batch=2)
+    layer, ctx = (made('LSTM', units=3, dropout=0.4, recurrent_dropout=0.3),
+                  Context(True, step=3, micro_batch=2))
     theta = layer.initial_theta()
     original = keras.layers.LSTM(3, dropout=0.4, recurrent_dropout=0.3)
     original.build((None, 6, 3))

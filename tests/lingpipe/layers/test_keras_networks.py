@@ -140,8 +140,8 @@ def assert_same_bits(found: Outcome, wanted: Outcome) -> None:
 MSE = layers.MeanSquaredErrorLoss.Params(name='loss')
 
 
-def sentences(num_batches: int = STEPS, size: int = 8, length: int = 6) -> list[
-        dict[str, np.ndarray]]:
+def sentences(
+        num_batches: int = STEPS, size: int = 8, length: int = 6) -> list[dict[str, np.ndarray]]:
     """Draws ids of sentences of 1 to `length` words, padded with 0, and a target."""
     random = np.random.default_rng(1)
     ids = random.integers(1, 11, (num_batches, size, length)).astype(np.int32)
@@ -181,8 +181,8 @@ def test_masks_go_through_layers_of_lingpipe() -> None:
     between = [layers.LayerNorm.Params(name='norm', dim=4),
                layers.PositionEmbedding.Params(name='position', dim=4),
                layers.Sequential.Params(name='inner', layers=(
-                   layers.MultiHeadAttention.Params(
-                       name='attention', input_dim=4, num_heads=2, reads={'mask': 'x.mask'}),
+                   layers.MultiHeadAttention.Params(name='attention', input_dim=4, num_heads=2,
+                                                    reads={'mask': 'x.mask'}),
                    layers.Dropout.Params(name='drop', rate=0.))),
                layers.Dense.Params(name='dense', input_dim=4, units=4)]
     members = [first, *between, pool, last, MSE]
@@ -428,10 +428,9 @@ def test_averages_of_means_are_merged_where_that_is_said() -> None:
     ([('Embedding', MASKED[0][1])],
      r"model/loss reads 'x', .* would leave the mask out; set its reads=\{'weight': 'x.mask'\}")])
 def test_a_layer_that_would_lose_a_mask_says_so(members: list[Any], sentence: str) -> None:
-    made = [keras_layers([member], (6,) if i == 0 else (6, 4), 'int32' if i == 0 else 'float32')[
-                0].copy().set(name=f'{i}', reads={'x': 'image'} if i == 0 else {})
-            if isinstance(member, tuple)
-            else member
+    made = [(keras_layers([member], (6,) if i == 0 else (6, 4), 'int32' if i == 0 else 'float32')[0]
+             .copy().set(name=f'{i}', reads={'x': 'image'} if i == 0 else {}))
+            if isinstance(member, tuple) else member
             for i, member in enumerate(members)]
     with pytest.raises(ValueError, match=sentence):
         learned([*made, MSE], sentences())

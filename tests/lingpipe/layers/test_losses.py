@@ -54,8 +54,10 @@ MIXED = {'other_labels': 'other_labels', 'share': 'share'}
 
 @pytest.mark.parametrize('smoothing', [0., 0.1])
 def test_mixed_labels_share_the_loss(smoothing: float) -> None:
-    params, others, share = CrossEntropyLoss.Params(
-        label_smoothing=smoothing, reads=MIXED), LABELS[::-1].copy(), [1., .5, .25, 0.]
+    params, others, share = (
+        CrossEntropyLoss.Params(label_smoothing=smoothing, reads=MIXED),
+        LABELS[::-1].copy(),
+        [1., .5, .25, 0.])
     found = emissions(params, LOGITS, LABELS, WEIGHT, others, np.array(share, np.float32))
     own, other = (emissions(CrossEntropyLoss.Params(label_smoothing=smoothing), LOGITS, labels,
                             WEIGHT * part)
@@ -124,8 +126,8 @@ def test_an_example_of_weight_0_may_hold_anything(params: Any, garbage: float) -
         return [by_name(ctx.emissions.losses), by_name(ctx.emissions.metrics),
                 tape.gradient(loss, x).numpy()]
 
-    (*clean, clean_gradient), (*dirty, dirty_gradient) = run(LOGITS, LABELS), run(
-        dirty_logits, dirty_labels)
+    (*clean, clean_gradient), (*dirty, dirty_gradient) = (
+        run(LOGITS, LABELS), run(dirty_logits, dirty_labels))
     assert clean == dirty
     np.testing.assert_array_equal(clean_gradient, dirty_gradient)
     assert not dirty_gradient[1].any()

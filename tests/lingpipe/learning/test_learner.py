@@ -160,8 +160,9 @@ def test_every_optimizer_gives_the_numbers_of_train_on_batch_in_keras(cls, value
 
 
 def test_every_optimizer_of_keras_is_here_or_refused():
-    theirs = {cls for cls in vars(keras.optimizers).values() if inspect.isclass(cls) and issubclass(
-        cls, keras.optimizers.Optimizer)}
+    theirs = {cls
+              for cls in vars(keras.optimizers).values()
+              if inspect.isclass(cls) and issubclass(cls, keras.optimizers.Optimizer)}
     wrappers = {getattr(keras.optimizers, name, None)
                 for name in ('LossScaleOptimizer', 'MultiOptimizer')} - {None}
     assert (theirs - wrappers - {keras.optimizers.Optimizer}
@@ -365,8 +366,9 @@ def test_weights_are_updated_one_after_the_other():
     apply = tf.function(
         lambda kernel, bias: layer.apply({'model/dense/kernel': kernel, 'model/dense/bias': bias}))
     graph = apply.get_concrete_function(tf.TensorSpec([4, 3]), tf.TensorSpec([3])).graph
-    ancestors, reached = [op for op in graph.get_operations() if graph.inputs[1].op in [
-        t.op for t in op.inputs]], set()
+    ancestors, reached = ([op for op in graph.get_operations()
+                           if graph.inputs[1].op in [t.op for t in op.inputs]],
+                          set())
     while ancestors:
         op = ancestors.pop()
         if op.name not in reached:
@@ -387,9 +389,10 @@ def test_names_for_the_checkpoint_are_these():
 
 
 def test_what_an_optimizer_keeps_for_all_weights_has_the_same_name_in_every_process():
-    keys = [sorted(learner(
-                optimizer=optimizers.Nadam.Params()).for_layer('m', make_weights()).variables())
-            for _ in range(2)]
+    keys = [
+        sorted(learner(optimizer=optimizers.Nadam.Params())
+               .for_layer('m', make_weights()).variables())
+        for _ in range(2)]
     assert keys[0] == keys[1] and 'optimizer/m/u_product' in keys[0]
 
 

@@ -331,8 +331,9 @@ MISTAKES = [
      r'model/one writes x float32 <unknown>, but its cost says x float32 \(4, 4\)'),
     (lambda layer, theta, ctx, x: ctx.emit_loss(layer.path, 'l', tf.reduce_sum(x, -1)) or x,
      r"model/one emits 'l' of shape \(4,\), but losses, metrics and their weights are scalars"),
-    (lambda layer, theta, ctx, x: ctx.emit_loss(layer.path, 'l', 1.0) or ctx.emit_loss(
-         layer.path, 'l', 2.0) or x,
+    (lambda layer, theta, ctx, x: ctx.emit_loss(layer.path, 'l', 1.0)
+                                  or ctx.emit_loss(layer.path, 'l', 2.0)
+                                  or x,
      r"model/one emits 'l' twice in one call, and only one would count"),   # did count only one
     (lambda layer, theta, ctx, x: ctx.emit_metric(layer.path, 'loss', 1.0, 1.0) or x,
      # Such a metric replaced the objective's weight.

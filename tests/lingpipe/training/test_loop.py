@@ -248,9 +248,10 @@ def test_good_checkpoints_are_kept_while_steps_are_skipped(tmp_path, keep, saved
         loop.run()
     checkpointer = Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False)
     assert checkpointer.steps() == saved
-    largest = {step: max(np.abs(value).max() for value in files.tensors(
-                   checkpointer.path(step), ['weights/model/dense_0/w']))
-               for step in saved}
+    largest = {
+        step: max(np.abs(value).max()
+                  for value in files.tensors(checkpointer.path(step), ['weights/model/dense_0/w']))
+        for step in saved}
     assert largest[3] < 10 and largest[4] > 1e20
 
 
@@ -550,8 +551,8 @@ def test_full_disk_under_the_logdir_costs_lines_and_not_the_training(tmp_path):
         outcome = loop.run()
     assert_same(values_of(loop), values_of(whole))
     assert outcome.metrics == expected.metrics
-    lines, logged = out.getvalue().splitlines(), (
-        tmp_path / 'parts' / 'train.log').read_text().splitlines()
+    lines, logged = (out.getvalue().splitlines(),
+                     (tmp_path / 'parts' / 'train.log').read_text().splitlines())
     said = [re.sub(r'/\S+', 'PATH', line) for line in lines if 'cannot be written' in line]
     assert [line.split(' cannot be written')[0] for line in said] == [
         'PATH', 'step 4: TensorBoard files', 'step 4: the checkpoint of step 4',

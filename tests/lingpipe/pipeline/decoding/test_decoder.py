@@ -85,8 +85,8 @@ def network(has_memory=True, num_shards=1, is_tied=False, positions='sinusoidal'
 
 def make_program(model, num_cells=1, seed=0) -> Program:
     """A program on K devices, whose weights are large enough to tell tokens apart."""
-    spec = {name: tf.TensorSpec([2, S], tf.int32) for name in ('source', 'target', 'label')} | {
-        'weight': tf.TensorSpec([2, S])}
+    spec = ({name: tf.TensorSpec([2, S], tf.int32) for name in ('source', 'target', 'label')}
+            | {'weight': tf.TensorSpec([2, S])})
     spec = {name: one for name, one in spec.items() if name in model.reads()}
     learner = Learner.Params(optimizer=optimizers.SGD.Params(),
                              learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate()
@@ -353,8 +353,9 @@ def test_decoding_that_is_cut_off_says_why(monkeypatch, params, where):
     if where:
         program.weights[f'model/{where}/w'].assign(np.full([V, D], np.nan))
     monkeypatch.setattr(tf.compat.v1, 'wrap_function', cut_off)
-    error, sentence = (tf.errors.InvalidArgumentError, 'an activation is no number') if where else (
-        tf.errors.CancelledError, 'RecvAsync')
+    error, sentence = (
+        (tf.errors.InvalidArgumentError, 'an activation is no number') if where
+        else (tf.errors.CancelledError, 'RecvAsync'))
     with pytest.raises(error, match=sentence):
         Decoder(program, params, START, END).decode(
             [Group({'source': one}, [LIMIT] * len(one)) for one in np.split(sentences(), 2)])
@@ -362,8 +363,8 @@ def test_decoding_that_is_cut_off_says_why(monkeypatch, params, where):
 
 def test_averages_of_weights_are_used():
     model = network()
-    spec = {name: tf.TensorSpec([2, S], tf.int32) for name in ('source', 'target', 'label')} | {
-        'weight': tf.TensorSpec([2, S])}
+    spec = ({name: tf.TensorSpec([2, S], tf.int32) for name in ('source', 'target', 'label')}
+            | {'weight': tf.TensorSpec([2, S])})
     learner = Learner.Params(optimizer=optimizers.SGD.Params(),
                              learning_rate=learning_rates.Constant.Params(rate=0.1), ema_decay=0.9)
     program, source = Program(model, spec, PipelineParams(num_cells=2),

@@ -105,8 +105,9 @@ def _facts(functions: list[partition_graphs.Function], program: Program) -> dict
                           for path, op, device in ops
                           if path in devices_of and cluster.place(device) not in devices_of[path]],
             'num_ops_of_layers': sum(path in devices_of for path, _, _ in ops),
-            'num_bytes': sum(one.num_bytes or 0 for one in sent if not one.is_scalar) + sum(
-                function.gathered * num_calls.get(function.name, 1) for function in functions),
+            'num_bytes': (sum(one.num_bytes or 0 for one in sent if not one.is_scalar)
+                          + sum(function.gathered * num_calls.get(function.name, 1)
+                                for function in functions)),
             'num_scalars': sum(one.is_scalar for one in sent),
             'of_unknown_size': [[one.tensor, one.dtype, one.receiver]
                                 for one in sent if one.num_bytes is None],}

@@ -605,8 +605,9 @@ def test_frozen_weights_cost_no_backward_before_the_first_trainable_layer():
     program = program_of(num_cells=4, learn=learner(frozen='model/(in|d1|bn|d2)/'))
     start = weights_of(program)
     assert sorted(program.plan.schedule.backward_cells) == [
-        k for k, cell in enumerate(program.plan.cells) if any(
-            e.layer.path >= 'model/d3' for e in cell.elements if e.trained)]
+        k
+        for k, cell in enumerate(program.plan.cells)
+        if any(e.layer.path >= 'model/d3' for e in cell.elements if e.trained)]
     found = trained(program, 2)
     moved = {path
              for path in start

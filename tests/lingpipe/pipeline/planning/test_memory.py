@@ -223,8 +223,8 @@ def test_a_limit_is_kept_to_the_byte_and_refused_only_if_no_partition_keeps_it()
             counts['refused'] += 1
             continue
         assert fullest(plan) <= limit, (pipeline, devices)
-        same = [len(cell.elements) for cell in plan.cells] == [
-            len(cell.elements) for cell in free.cells]
+        same = ([len(cell.elements) for cell in plan.cells]
+                == [len(cell.elements) for cell in free.cells])
         if fullest(free) <= limit:
             assert same and plan.schedule.devices == free.schedule.devices
         counts['as it was' if same else 'cut otherwise'] += 1

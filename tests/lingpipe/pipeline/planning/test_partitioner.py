@@ -23,8 +23,8 @@ def all_partitions(num_layers, num_cells):
 
 def brute_force(costs, num_cells, rule, is_allowed=lambda k, cell: True, fused_costs=None):
     """Tries every partition. Costs are integers or fractions, so the comparison is exact."""
-    cost_sums = [[0, *accumulate(costs)]] * (num_cells - 1) + [
-        [0, *accumulate(fused_costs or costs)]]
+    cost_sums = ([[0, *accumulate(costs)]] * (num_cells - 1)
+                 + [[0, *accumulate(fused_costs or costs)]])
 
     def worth(cells):
         sums = [cost_sum[cell.stop] - cost_sum[cell.start]
@@ -38,8 +38,9 @@ def brute_force(costs, num_cells, rule, is_allowed=lambda k, cell: True, fused_c
             [cell.start for cell in reversed(cells)],  # later cells get more layers
         )
 
-    found = (cells for cells in all_partitions(len(costs), num_cells) if all(
-        map(is_allowed, range(num_cells), cells)))
+    found = (cells
+             for cells in all_partitions(len(costs), num_cells)
+             if all(map(is_allowed, range(num_cells), cells)))
     return min(found, key=worth, default=None)
 
 

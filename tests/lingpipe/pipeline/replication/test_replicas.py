@@ -133,8 +133,9 @@ def test_a_cell_is_reduced_while_earlier_cells_still_run_backward(reduction):
     ops = program.step_graph().get_operations()
     for cells in program.plan.replicas:
         # Outside of tasks and updates, nothing is assigned but the sums over replicas.
-        summed = [op for op in ops if op.type == 'AssignVariableOp' and op.device.endswith(
-            cells[1].device)]
+        summed = [op
+                  for op in ops
+                  if op.type == 'AssignVariableOp' and op.device.endswith(cells[1].device)]
         assert len(summed) > sum(len(element.trained) for element in cells[1].elements)
         for op in summed:
             before = graph_cutting.ancestors([op.inputs[1]], set()).values()
