@@ -39,7 +39,7 @@ class Block:
 
 
 def blocks(page: pathlib.Path) -> list[Block]:
-    """The marked blocks of a page, in its order.
+    """Returns the marked blocks of a page, in the order of the page.
 
     Raises:
       ValueError: a comment marks nothing, because of a typing error or a line below it.
@@ -57,12 +57,12 @@ def blocks(page: pathlib.Path) -> list[Block]:
 
 
 def quoted_words(page: pathlib.Path) -> Iterator[str]:
-    """What a page says that the source has."""
+    """Returns the words that a page says are in the source."""
     yield from _IN_THE_SOURCE.findall(page.read_text(encoding='utf-8'))
 
 
 def holds(output: str, expected: str) -> bool:
-    """Whether the output has the expected lines in their order, with any others between them."""
+    """Returns whether the output has the expected lines in order, with any others in between."""
     lines = iter([line.strip() for line in output.splitlines()])
     wanted = [line.strip() for line in expected.splitlines()]
     return all(any(line == other for other in lines) for line in wanted if line and line != '...')

@@ -1,4 +1,4 @@
-"""The promise of CITATION.cff: it is of this version."""
+"""CITATION.cff is of this version."""
 import yaml
 
 import lingpipe

@@ -1,4 +1,4 @@
-"""The promise of the documents: what is marked runs, prints what they say, and errors exist."""
+"""Marked blocks of the documents run and print what the documents say, and the errors exist."""
 from __future__ import annotations
 
 import ast
@@ -69,7 +69,7 @@ QUOTED = [(name_of(page), words) for page in PAGES for words in quoted_words(pag
 
 @functools.cache
 def texts_in_the_source() -> str:
-    """All strings of lingpipe and its tasks, as they are when adjacent literals are joined."""
+    """Returns all strings of lingpipe and its tasks, with adjacent literals joined."""
     texts = []
     for path in [*(ROOT / 'lingpipe').rglob('*.py'), *(ROOT / 'tasks').rglob('*.py')]:
         for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):

@@ -1,4 +1,4 @@
-"""The pictures' promise: they show what is planned today."""
+"""The pictures of the documentation show what is planned today."""
 from __future__ import annotations
 
 import importlib.util
@@ -10,7 +10,7 @@ PICTURES = ROOT / 'docs' / 'pictures'
 
 
 def drawer() -> ModuleType:
-    """docs/pictures/draw.py, which is in no package."""
+    """Returns the module docs/pictures/draw.py, which is in no package."""
     spec = importlib.util.spec_from_file_location('draw', PICTURES / 'draw.py')
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

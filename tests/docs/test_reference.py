@@ -1,4 +1,4 @@
-"""The reference's promise: it has every layer and every input."""
+"""The reference has every layer and every input."""
 from __future__ import annotations
 
 import inspect
@@ -20,7 +20,7 @@ NOT_FOR_USERS = {'lingpipe.input.InputMeter'}
 
 
 def described(page: pathlib.Path) -> list[str]:
-    """The dotted names of what a page of the reference describes."""
+    """Returns the dotted names of what a page of the reference describes."""
     return re.findall(r'^::: ([\w.]+)$', page.read_text(encoding='utf-8'), re.MULTILINE)
 
 

@@ -87,7 +87,7 @@ def test_a_transfer_starts_all_layers_but_both_softmax_layers_from_imagenet():
 
 @pytest.mark.parametrize('name', PAPER_MODELS)
 def test_pipelines_of_the_paper_have_four_micro_batches_a_cell(name):
-    """Unless the mini-batch is too small: Table 1's Transformers have 32 examples."""
+    """There are fewer only if the mini-batch is too small, as with the 32 examples of Table 1."""
     params = registry.get(name)
     pipeline = params.pipeline
     enough = min(4 * pipeline.num_cells, params.train_input.batch_size)

@@ -1,4 +1,4 @@
-"""bench_scale's promise: seconds and memory of every size it is asked for."""
+"""bench_scale prints the seconds and the memory of every size that it is asked for."""
 from __future__ import annotations
 
 import json

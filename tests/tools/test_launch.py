@@ -68,6 +68,7 @@ def test_slurm_script_is_bash_and_passes_flags_through_its_quotes(tmp_path):
     assert {'--nodes=2', '--gpus-per-node=4', '--partition=long', '--signal=B:TERM@120',
             '--requeue'} <= set(options)
     assert subprocess.run(['bash', '-n', script], capture_output=True, text=True).stderr == ''
+
     for name, body in {'scontrol': 'echo node1; echo node2',
                        'srun': 'while [ "$1" != bash ]; do shift; done; timeout 0.5 "$@"'}.items():
         (tmp_path / name).write_text(f'#!/bin/bash\n{body}\n')
@@ -78,6 +79,7 @@ def test_slurm_script_is_bash_and_passes_flags_through_its_quotes(tmp_path):
     done = subprocess.run(['bash', script], capture_output=True, text=True, timeout=30,
                           env=environment)
     assert done.returncode == 0, done.stderr
+
     lines = set(done.stdout.splitlines())
     flags = "--model=image.digits.Dense --set task.x='a b'"
     assert (f'-m lingpipe.trainer --devices=node1:2222,node2:2222 --address=node1:2223 {flags} '

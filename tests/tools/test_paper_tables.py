@@ -21,6 +21,7 @@ def test_table_1_counts_parameters_and_bytes():
     assert row['simulated']['model_gb'] == pytest.approx(16 * row['simulated']['parameters'] / 1e9)
     assert row['simulated']['fullest_device_gb'] == pytest.approx(
         row['simulated']['model_gb'] + row['simulated']['activation_gb'])
+
     plan = registry.get('translation.table1.Transformer3').instantiate().make_plan()
     # Inspection prints this number.
     assert row['simulated']['fullest_device_gb'] == plan.rows()[0]['peak_mb'] / 1e3
@@ -75,6 +76,7 @@ def test_a_table_says_what_is_the_papers_and_what_is_simulated(capsys, monkeypat
                            'prediction: nothing was trained here.')
     assert ('AmoebaNetD18x128            paper, PCI-E  1.00  1.70  2.70\n' in text
             and 'simulated, free  1.00' in text)
+
     paper_tables.main(['--tables=3', '--links_gb_s=inf', '--json'])
     assert [row['model'] for row in json.loads(capsys.readouterr().out)['table_3']] == [
         'AmoebaNetD18x128', 'Transformer24']

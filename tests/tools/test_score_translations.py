@@ -72,6 +72,7 @@ def test_files_are_read_as_decoding_reads_them(capsys, tmp_path):
     (tmp_path / 'ours').write_bytes('\ufeffwrite the name of the page\r\nsave\u2028it\r\n'.encode())
     (tmp_path / 'theirs').write_text('write the name of the page\nsave\u2028it\n')
     assert '100.0' in printed(capsys, f'--file=de:{tmp_path}/ours:{tmp_path}/theirs')
+
     (tmp_path / 'ours').write_bytes(b'save it\n\xff\n')
     assert error_of(f'--file=de:{tmp_path}/ours:{tmp_path}/theirs') == (
         f'score_translations: line 2 of {tmp_path}/ours is not UTF-8; convert it, as with iconv -t '

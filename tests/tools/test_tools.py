@@ -86,6 +86,7 @@ def test_plot_partition_has_the_sums_of_its_title(capsys, tmp_path):
         for cell in cells:
             assert cell[total] == pytest.approx(
                 sum(row[name] for row in layers if row['cell'] == cell['cell']))
+
     # Cell 0 has forward, recomputation and twice as much backward; the last has no recomputation.
     costs = [4 * cells[0]['gflops_per_micro_batch'], 3 * cells[1]['gflops_per_micro_batch']]
     assert [cell['step_share'] for cell in cells] == pytest.approx(
@@ -142,6 +143,7 @@ def test_compare_params_imports_a_module_only_if_a_flag_names_it(capsys, tmp_pat
     assert 'theirs' not in sys.modules
     assert json.loads(printed(capsys, compare_params, *files, '--import=theirs', '--json')) == {
         'rate': ['0.1', '0.2']}
+
     monkeypatch.delitem(sys.modules, 'theirs')
     with pytest.raises(SystemExit,
                        match="compare_params: there is no module 'thiers'; correct its name"):
@@ -193,6 +195,7 @@ def test_compare_checkpoints_finds_the_bit_that_differs(capsys, tmp_path):
     Checkpointer(str(tmp_path / 'other')).save(3, values)
     assert (printed(capsys, compare_checkpoints, f'{tmp_path}/one', f'{tmp_path}/same')
             == '2 of 2 variables are equal to the last bit\n')
+
     with pytest.raises(SystemExit) as ended:
         compare_checkpoints.main([f'{tmp_path}/one', f'{tmp_path}/other', '--keys=.*a', '--json'])
     found = json.loads(capsys.readouterr().out)

@@ -45,7 +45,7 @@ class Message(NamedTuple):
 
 
 def catalogue_pairs(folder: str, report: Report) -> Iterator[Pair]:
-    """The messages of all catalogues below a folder, in the order of paths.
+    """Yields the messages of all catalogues below a folder, in the order of paths.
 
     A .mo file is not read if there is a .po file beside it.
 

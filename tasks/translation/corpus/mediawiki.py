@@ -24,7 +24,7 @@ NO_JSON = 'file is no JSON'
 
 
 def message_pairs(folder: str, report: Report) -> Iterator[Pair]:
-    """The messages of all languages whose keys English has too, in the order of paths.
+    """Yields the messages of all languages whose keys English has too, in the order of paths.
 
     Raises:
       ValueError: there is no en.json in an i18n folder.
@@ -50,7 +50,7 @@ def message_pairs(folder: str, report: Report) -> Iterator[Pair]:
 
 
 def _messages(path: pathlib.Path, root: pathlib.Path, report: Report) -> dict[str, str]:
-    """The messages of a file by key; none if the file is not JSON, which the report then says."""
+    """Returns the messages of a file by key; a file that is not JSON has none, and is reported."""
     try:
         content = json.loads(path.read_bytes().decode('utf-8-sig'))
     except ValueError:   # JSONDecodeError and UnicodeDecodeError are ValueErrors
@@ -89,7 +89,7 @@ def unpack(package: str, folder: str) -> int:
 
 
 def _data_of(package: str) -> tarfile.TarFile:
-    """The archive data.tar.* of a package."""
+    """Returns the archive data.tar.* of a package."""
     with open(package, 'rb') as file:
         if file.read(8) != b'!<arch>\n':
             raise ValueError(f'{package} is no Debian package; name the .deb that apt-get download '

@@ -186,9 +186,11 @@ def test_losses_and_metrics_of_training_and_evaluation():
     np.testing.assert_allclose(sums['loss'][0], expected, rtol=TOLERANCE)
     assert {name: float(weight) for name, (_, weight) in sums.items()} == {
         'loss': 8, 'accuracy': 8, 'top5': 8}
+
     in_top5 = np.any(np.argsort(-outputs['x'].numpy(), -1)[:, :5]
                      == batch['label'].numpy()[:, np.newaxis], -1)
     assert float(sums['top5'][0]) == np.sum(in_top5)
+
     found = program.train_step(batch, 0)
     main, auxiliary = (found['loss/model/loss/loss'],
                        found['loss/model/amoebanet/auxiliary_loss/loss'])

@@ -28,6 +28,7 @@ def test_a_checkpoint_of_other_classes_names_the_layer_and_transfer_leaves_it_ou
     with pytest.raises(ValueError, match=r'does not fit: weights/model/dense/logits/b is '
                                          r'float32\[10\] in it and float32\[11\] here'):
         saved.restore(ours)
+
     for variable in theirs.values():
         variable.assign(variable + 1)
     saved.save(2, theirs)

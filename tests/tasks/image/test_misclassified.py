@@ -110,10 +110,12 @@ def test_a_training_leaves_the_picture_in_its_logdir_and_in_tensorboard(tmp_path
     assert f'{num_wrong} of 355 images are misclassified: {path}\n' in out.getvalue()
     assert outcome.pictures['test'].path == str(path)
     assert path.read_bytes().startswith(b'\x89PNG')
+
     events = EventAccumulator(str(tmp_path / 'tensorboard' / 'eval_test')).Reload()
     width, height, png = events.Tensors('misclassified')[0].tensor_proto.string_val
     assert (tf.io.decode_png(png).shape[:2] == (int(height), int(width))
             == tf.io.decode_png(path.read_bytes()).shape[:2])
+
     events = EventAccumulator(str(tmp_path / 'tensorboard' / 'train')).Reload()
     # Width and height come before the images.
     assert len(events.Tensors('image')[0].tensor_proto.string_val) == 2 + 8

@@ -141,7 +141,7 @@ def test_a_position_between_batches_is_refused(corpus):
 @pytest.mark.parametrize('temperature', [1., 5., float('inf')])
 @pytest.mark.parametrize('buckets', [(32,), BUCKETS])
 def test_languages_come_in_their_shares(corpus, temperature, buckets):
-    """Returns all cards of a deck, without making the batches."""
+    """The test counts all cards of a deck, without making the batches."""
     source = an_input(corpus, temperature=temperature, bucket_lengths=buckets)
     sizes = source._cells.sizes.sum(axis=0)
     found = source._deck.quotas.sum(axis=0)
@@ -183,6 +183,7 @@ def test_evaluation_sees_each_pair_once_and_padding_weighs_nothing(corpus, bucke
     source = an_input(corpus, split='test', bucket_lengths=buckets, **one_pass())
     batches = taken(source)
     assert len(batches) == source.num_batches() and source.num_batches(4 * len(batches)) == 0
+
     rows = np.concatenate([batch['index'] for batch in batches])
     assert sorted(rows[rows >= 0]) == list(range(len(corpus.texts('test', 'source'))))
     for number, batch in enumerate(batches):

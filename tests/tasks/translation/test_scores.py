@@ -25,6 +25,7 @@ def test_scores_are_sacrebleus():
     assert (found['languages'][0]['model'] == found['languages'][2]['model']
             == pytest.approx(expected))
     assert found['languages'][1]['model'] == pytest.approx({'bleu': 100., 'chrf': 100.})
+
     pools = {row['name']: row for row in found['pools']}
     assert list(pools) == ['high', 'low', 'all']
     assert (pools['high']['sentences'], pools['high']['train'], pools['all']['sentences']) == (

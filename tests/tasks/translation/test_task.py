@@ -80,6 +80,7 @@ def test_tags_and_ends_are_those_of_the_training(corpus):
     text = corpus.texts('train', 'source', int(batch['index'][0]), int(batch['index'][0]) + 1)
     task_long, _ = made()
     assert task_long.encoded(vocabulary, [f'<de> {text[0]}']) == [trained]
+
     short, = task.encoded(vocabulary, text)
     # The source is cut, and the tag is of another language.
     assert short == [vocabulary.tag('cy'), *trained[1:5], END] and START not in short
@@ -94,6 +95,7 @@ def test_vocabulary_of_another_training_is_refused(corpus, tmp_path):
     with pytest.raises(ValueError, match=r'same\.model is not the vocabulary of the training, '
                                          r'.*vocabulary\.model: its SHA-256 is \w{12}'):
         task.decode(program, ['nepo'], {**known, 'sha256': '0' * 64})
+
     task, program = made(vocab_size=499)
     with pytest.raises(ValueError, match=r'vocabulary\.model has 500 ids, but '
                                          r'task\.model\.vocab_size=499; set task\.vocabulary'):
@@ -193,6 +195,7 @@ def test_unknown_tag_names_its_line_and_the_nearest(corpus):
         task.encoded(vocabulary, ['nepo', '<dee> nepo'])
     assert task.encoded(vocabulary, ['<de> <b>nepo</b>']) == [
         [vocabulary.tag('de'), *vocabulary.encode(['<b>nepo</b>'])[0], END]]
+
     task, _ = made(decode__language='xx')
     with pytest.raises(ValueError, match=r"^task\.decode\.language: language 'xx' is not one of "
                                          r"the vocabulary's tags"):

@@ -450,6 +450,7 @@ def test_the_encoder_is_sent_once_to_each_device_that_reads_it_and_its_gradient_
     program = Program(task.network, specs(),
                       PipelineParams(num_cells=4, num_micro_batches=2, layers_per_cell=counts),
                       task.learner)
+
     encoded, x, mask = B * S * D * 4, B * T * D * 4, B * S
     # The encoder's output (and its gradient back) and its mask go to three cells; x (and its
     # gradient back) goes to the next of four cells.

@@ -142,6 +142,7 @@ def test_a_broken_image_keeps_its_place_with_weight_0_and_is_logged(birds, caplo
     source = folder(birds, max_broken_share=0.05, **EVALUATION)
     with caplog.at_level(logging.WARNING, 'absl'):
         found = one_pass(source)
+
     assert found['weight'].tolist() == [1.] * 11 + [0.] + [1.] * 8
     assert np.all(found['image'][11] == 128)
     assert np.array_equal(np.delete(found['image'], 11, 0), np.delete(whole['image'], 11, 0))

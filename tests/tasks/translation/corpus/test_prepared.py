@@ -79,6 +79,7 @@ def test_what_is_not_there_is_refused(corpus, tmp_path):
         corpus.pairs('test', 'ze')
     with pytest.raises(ValueError, match="none of the languages de is of level 'low' in "):
         corpus.select(['de'], 'low')
+
     plain = write(str(tmp_path), small_corpus.pairs(), Report())
     with pytest.raises(ValueError, match='has no ids of a vocabulary; make them: python -m '
                                          'lingpipe.tools.train_vocabulary --corpus='):
@@ -87,11 +88,13 @@ def test_what_is_not_there_is_refused(corpus, tmp_path):
         write(str(tmp_path), [], Report())
     with pytest.raises(ValueError, match='test_share=1.0 is no part of the sentences'):
         write(str(tmp_path), [], Report(), 1.)
+
     described = json.loads((tmp_path / 'corpus.json').read_text())
     (tmp_path / 'corpus.json').write_text(json.dumps({**described, 'version': 0}))
     with pytest.raises(ValueError,
                        match='holds a corpus of version 0, and this reads 1; build it again'):
         PreparedCorpus(str(tmp_path))
+
     (tmp_path / 'corpus.json').write_text('5')
     with pytest.raises(ValueError, match=r"corpus.json does not describe a corpus \(TypeError: "
                                          r"'int' object .*\); build it again"):
