@@ -195,8 +195,8 @@ def test_list_prints_names_and_first_lines(capsys, monkeypatch, tmp_path):
     try:
         assert trainer.main(['trainer', '--list']) == 1
     finally:
-        for name in {name for name in sys.modules if name == 'params' or name.startswith(
-            'params.')} - before:
+        for name in {name for name in sys.modules
+                     if name == 'params' or name.startswith('params.')} - before:
             del sys.modules[name]
     captured = capsys.readouterr()
     assert captured.out == 'tiny.Tiny  Four dense layers learn a linear map.\n'

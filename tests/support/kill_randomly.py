@@ -72,8 +72,8 @@ def main(logdir: pathlib.Path, num_faults: int, seed: int, flags: list[str]) -> 
     subprocess.run([sys.executable, '-m', 'lingpipe.trainer', TINY, f'--logdir={logdir}/whole',
                     '--mode=train', *flags],
                    check=True, env=environment(), stdout=subprocess.DEVNULL)
-    found, expected = checkpoint_of(logdir / 'killed', steps), checkpoint_of(
-        logdir / 'whole', steps)
+    found, expected = (checkpoint_of(logdir / 'killed', steps),
+                       checkpoint_of(logdir / 'whole', steps))
     differing = [name for name in expected if not np.array_equal(found[name], expected[name])]
     restarts = one.log().count('starts again from there')
     print(f'{counts}; the trainer started itself again {restarts} times; '

@@ -71,8 +71,8 @@ class Pairs(ArrayInput):
     params: Params
 
     def load(self) -> dict[str, np.ndarray]:
-        x = np.random.default_rng(
-            0).standard_normal((self.params.num_examples, self.params.dim)).astype(np.float32)
+        x = np.random.default_rng(0).standard_normal(
+            (self.params.num_examples, self.params.dim)).astype(np.float32)
         y = np.tanh(np.pad(x, ((0, 0), (1, 0)))[:, :-1])
         x[list(self.params.nan_at)] = np.nan
         return {'x': x, 'y': y}

@@ -144,8 +144,8 @@ def test_every_optimizer_gives_the_numbers_of_train_on_batch_in_keras(cls, value
                     decay_vectors=True).for_layer('model', weights)
     rng = np.random.default_rng(0)
     for _ in range(4):
-        x, y = rng.integers(0, 6, [8, 6]).astype(np.int32), rng.normal(size=[8, 6, 3]).astype(
-            np.float32)
+        x, y = (rng.integers(0, 6, [8, 6]).astype(np.int32),
+                rng.normal(size=[8, 6, 3]).astype(np.float32))
         twin.set_weights([w.numpy() for w in weights.values()])
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(keras.losses.mean_squared_error(y, twin(x)))
@@ -374,8 +374,8 @@ def test_weights_are_updated_one_after_the_other():
         if op.name not in reached:
             reached.add(op.name)
             ancestors += [t.op for t in op.inputs] + list(op.control_inputs)
-    assert [name
-            for name in reached if graph.get_operation_by_name(name).type == 'AssignSubVariableOp']
+    assert [name for name in reached
+            if graph.get_operation_by_name(name).type == 'AssignSubVariableOp']
 
 
 def test_names_for_the_checkpoint_are_these():

@@ -113,10 +113,10 @@ def test_label_of_a_later_step_is_named_by_its_example_and_nothing_is_learned_of
     train = Tokens.Params(label_at=10, label=9)
     params = make_params(train, num_cells=num_cells, accumulate=accumulate)
     step = 10 // (4 * accumulate) + 1
-    assert (failing(
-                params, tmp_path,
-                rf'^train_input, in step {step}: example 10 of Tokens has label 9 but model/loss')
-            == list(range(1, step)))
+    assert failing(
+        params, tmp_path,
+        rf'^train_input, in step {step}: example 10 of Tokens has label 9 but model/loss'
+    ) == list(range(1, step))
 
 
 def test_id_of_a_later_step_is_named_by_its_example(tmp_path: Any) -> None:

@@ -56,16 +56,18 @@ def network(has_memory=True, num_shards=1, is_tied=False, positions='sinusoidal'
                   for one, theirs in zip(target, source, strict=True)]
     encoder = (*source, *(target if is_tied else ()),
                layers.Cast.Params(name='mask', dtype='bool', reads={'x': 'source'}, writes='mask'),
-               position('source_position'), layers.TransformerEncoderLayer.Params(
-                   name='encoder', **body, reads={'mask': 'mask'}),
+               position('source_position'),
+               layers.TransformerEncoderLayer.Params(name='encoder', **body,
+                                                     reads={'mask': 'mask'}),
                layers.LayerNorm.Params(name='encoder_norm', dim=D, writes='encoded'))
-    memory = {'memory_dim': D,
-              'reads': {'memory': 'encoded', 'memory_mask': 'mask'}} if has_memory else {}
+    memory = ({'memory_dim': D, 'reads': {'memory': 'encoded', 'memory_mask': 'mask'}}
+              if has_memory else {})
     decoder = layers.TransformerDecoderLayer.Params(**body, **memory)
     fields = {'name': 'softmax', 'input_dim': D, 'vocab_size': V, 'max_abs': 20.}
     if num_shards == 1:
-        output = (layers.Logits.Params(**fields, writes='logits'), layers.CrossEntropyLoss.Params(
-            name='loss', reads={'x': 'logits', 'labels': 'label'}))
+        output = (layers.Logits.Params(**fields, writes='logits'),
+                  layers.CrossEntropyLoss.Params(
+                      name='loss', reads={'x': 'logits', 'labels': 'label'}))
     else:
         output = (*layers.split(layers.SoftmaxShard.Params(**fields, reads={'labels': 'label'}),
                                 num_shards),
@@ -259,8 +261,8 @@ class Meeting:
     """
 
     def __init__(self):
-        self.lock, self.entered, self.are_both_inside = threading.Lock(), {
-            0: 0, 1: 0}, threading.Event()
+        self.lock, self.entered, self.are_both_inside = (
+            threading.Lock(), {0: 0, 1: 0}, threading.Event())
 
     def enter(self, cell: int) -> None:
         with self.lock:
@@ -269,8 +271,8 @@ class Meeting:
             if self.entered[0] > 1 and self.entered[1]:
                 self.are_both_inside.set()
         if number == 2 - cell:
-            assert self.are_both_inside.wait(
-                60), f'cell {1 - cell} makes no step while cell {cell} does'
+            assert self.are_both_inside.wait(60), (
+                f'cell {1 - cell} makes no step while cell {cell} does')
 
 
 class Meet(Layer):
@@ -367,8 +369,8 @@ def test_averages_of_weights_are_used():
             | {'weight': tf.TensorSpec([2, S])})
     learner = Learner.Params(optimizer=optimizers.SGD.Params(),
                              learning_rate=learning_rates.Constant.Params(rate=0.1), ema_decay=0.9)
-    program, source = Program(model, spec, PipelineParams(num_cells=2),
-                              learner.instantiate()), sentences()
+    program, source = (
+        Program(model, spec, PipelineParams(num_cells=2), learner.instantiate()), sentences())
     expected = decoded(program, BEAM, [source])
     for variable in program.weights.values():
         variable.assign(variable * np.nan)

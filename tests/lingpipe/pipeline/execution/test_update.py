@@ -395,8 +395,9 @@ def test_state_that_a_layer_updates_is_not_shared():
     norms[1].share = {'moving_mean': 'model/a/moving_mean'}
     network = Sequential.Params(name='model',
                                 layers=(*norms, Linear.Params(name='loss'))).instantiate('model')
-    batch, learn = batch_of(np.ones([4, D])), Learner.Params(
-        learning_rate=learning_rates.Constant.Params(rate=0.5)).instantiate()
+    batch, learn = (
+        batch_of(np.ones([4, D])),
+        Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.5)).instantiate())
     for num_cells in (1, 3):
         program = Program(network, spec_of(batch), PipelineParams(num_cells=num_cells), learn)
         sentence = ("model/b/moving_mean shares model/a/moving_mean, but model/b updates it in "

@@ -272,8 +272,8 @@ def costs(layers_per_cell=(3, 1), **pipeline):
     plan = plan_of(*CHAIN, num_cells=2, num_micro_batches=4, layers_per_cell=layers_per_cell,
                    **pipeline)
     forecast = plan.forecast
-    return forecast.forward_costs[
-        0], forecast.backward_costs[0], forecast.step_costs[0], plan.simulate().step_s
+    return (forecast.forward_costs[0], forecast.backward_costs[0], forecast.step_costs[0],
+            plan.simulate().step_s)
 
 
 def test_a_layer_that_runs_again_for_itself_costs_a_forward_more_than_its_cell():
