@@ -83,7 +83,7 @@ def test_imports_go_down(path):
         if top != 'lingpipe':
             assert top not in TOP, f'{path} imports {name}; write lingpipe.{name}'
             continue
-        if rest and rest[0] in TOP:   # a folder at the top level, installed below lingpipe
+        if rest and rest[0] in TOP:   # A top-level folder, installed below lingpipe.
             top, *rest = rest
         assert top in TOP[folder], (f'{path} imports {name}: {folder}/ may import only '
                                     f'{sorted(TOP[folder])}')
@@ -171,7 +171,7 @@ def test_a_circle_would_be_found() -> None:
 
 # Names with an underscore belong to their module.
 
-PUBLIC_ALL_THE_SAME = {'_exit', '_replace', '_asdict'}   # of os and of named tuples, documented
+PUBLIC_ALL_THE_SAME = {'_exit', '_replace', '_asdict'}   # Documented, of os and named tuples.
 
 # (module, name): a name of a library that has no public one for it, with what it is needed for.
 OF_LIBRARIES = {

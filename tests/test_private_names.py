@@ -41,7 +41,7 @@ def private_names_of_others(source: str) -> set[str]:
             owner = ast.unparse(node.value)
             if owner == 'self' and isinstance(node.ctx, ast.Store):
                 own.add(node.attr)
-            if owner not in ('self', 'super()', 'os'):   # os._exit has no other name
+            if owner not in ('self', 'super()', 'os'):   # os._exit has no other name.
                 touched.add(node.attr)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             touched.update(part for alias in node.names for part in alias.name.split('.'))

@@ -51,7 +51,7 @@ def test_the_commands_find_an_experiment_of_this_folder_beside_decoys(
         'from tests.support.tiny_experiment import Tiny as Mine\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, 'path', sys.path[:])
-    monkeypatch.delitem(sys.modules, 'mine_here', raising=False)   # from the other command
+    monkeypatch.delitem(sys.modules, 'mine_here', raising=False)   # The other command has left it.
     mode = ['--mode=inspect'] if script is trainer.train_script else []
     for model in ('mine_here.Mine', 'image.digits.Dense'):
         monkeypatch.setattr(sys, 'argv', ['lingpipe-train', f'--model={model}', *mode])

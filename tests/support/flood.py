@@ -10,7 +10,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-NUM_OPEN = 256   # attempts at once; the oldest makes room for the next
+NUM_OPEN = 256   # Attempts at once; the oldest makes room for the next.
 
 
 class Flood:
@@ -42,7 +42,7 @@ class Flood:
         while not self._is_over.wait(self._every_s):
             one = socket.socket(self._family)
             one.setblocking(False)
-            found = one.connect_ex(self._address)   # sends the first packet
+            found = one.connect_ex(self._address)   # This sends the first packet.
             self.num_tried += 1
             if found not in (0, errno.EINPROGRESS):
                 one.close()
@@ -67,6 +67,6 @@ class Flood:
             self.num_through += one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
             waiting.remove(one)
             with contextlib.suppress(OSError):
-                # leaves nothing behind
+                # Closing with this option leaves nothing behind.
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b'\1\0\0\0\0\0\0\0')
             one.close()

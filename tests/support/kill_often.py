@@ -49,7 +49,7 @@ def main(logdir: str, num_kills: int, seed: int, flags: list[str]) -> int:
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
-            return 3   # it ended before it was killed
+            return 3   # The child ended before it was killed.
         print('killed at', newest(logdir),
               os.listdir(os.path.join(logdir, 'checkpoints')) if newest(logdir) else '', flush=True)
     return os.waitstatus_to_exitcode(os.waitpid(start(logdir, flags), 0)[1])

@@ -122,7 +122,7 @@ def _parsed(text: str) -> tf.compat.v1.GraphDef:
 def _sent(node: tf.compat.v1.NodeDef, graph: tf.Graph) -> Sent:
     name = node.input[0] if ':' in node.input[0] else f'{node.input[0]}:0'
     receiver, dtype = node.attr['recv_device'].s.decode(), tf.as_dtype(node.attr['T'].type).name
-    if '/ctrl/' in name:   # an empty tensor stands for a control dependency
+    if '/ctrl/' in name:   # An empty tensor stands for a control dependency.
         return Sent(name, 0, False, receiver, dtype)
     tensor = graph.get_tensor_by_name(name)
     return Sent(name, _num_bytes(tensor), tensor.shape.rank == 0, receiver, dtype)

@@ -16,7 +16,7 @@ from lingpipe.training.problem import Problem
 from lingpipe.training.registry import register
 from tests.support.tiny_experiment import Pairs, Tiny
 
-BEGUN_AFTER = 3   # mini-batches
+BEGUN_AFTER = 3   # This many mini-batches.
 
 
 class SlowPairs(Pairs):

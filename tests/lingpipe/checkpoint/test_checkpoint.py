@@ -466,7 +466,7 @@ def test_what_is_begun_has_the_values_of_that_moment(tmp_path):
     checkpointer, variables = Checkpointer(str(tmp_path)), make_variables(1.)
     checkpointer.begin(1, variables, {'position': 10})
     for variable in variables.values():
-        variable.assign_add(tf.ones_like(variable))   # in place, as optimizers do
+        variable.assign_add(tf.ones_like(variable))   # Optimizers also assign in place.
     checkpointer.wait()
     restored = make_variables()
     assert checkpointer.restore(restored) == {'position': 10, 'step': 1}
@@ -528,8 +528,9 @@ def test_rests_are_shorter_where_the_next_checkpoint_would_have_to_wait(tmp_path
     monkeypatch.setattr('lingpipe.checkpoint.files.CHUNK_BYTES', (0, 20))
     monkeypatch.setattr('lingpipe.checkpoint.pacing.RESTS', 1e9)
     checkpointer = Checkpointer(str(tmp_path))
-    checkpointer.check()   # after the first step
-    checkpointer.begin(1, make_variables(1.))   # soon after: so is the next, as far as one can know
+    checkpointer.check()   # This comes after the first step.
+    # This is soon after the check. As far as one can know, the next checkpoint also comes soon.
+    checkpointer.begin(1, make_variables(1.))
     deadline_s = time.monotonic() + 60.
     while checkpointer.steps() != [1]:
         assert time.monotonic() < deadline_s
@@ -544,7 +545,7 @@ def test_what_copies_variables_is_traced_once(tmp_path, monkeypatch):
         patch.setattr(tf.compat.v1, 'wrap_function', None)
         checkpointer.begin(1, dict(variables))
         checkpointer.begin(2, variables)
-    checkpointer.begin(3, make_variables(3.))   # others
+    checkpointer.begin(3, make_variables(3.))   # These are other variables.
     checkpointer.wait()
     assert checkpointer.restore(variables) and values_of(variables) == {3.}
 

@@ -194,7 +194,7 @@ def test_devices_are_left_where_they_are(tmp_path):
     side_files.make_way_for_file('/dev/null')
     with pytest.raises(FileExistsError):
         side_files.make_directory('/dev/null')
-    os.mkfifo(tmp_path / 'pipe')   # whoever opens it for writing waits for a reader
+    os.mkfifo(tmp_path / 'pipe')   # Whoever opens a pipe for writing waits for a reader.
     (tmp_path / 'link').symlink_to('/nowhere/file')
     (tmp_path / 'later').symlink_to(tmp_path / 'not yet')
     for name in ('pipe', 'link', 'later'):

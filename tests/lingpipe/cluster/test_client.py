@@ -118,4 +118,5 @@ def test_checkpoint_holds_one_step_though_the_next_is_called_at_once(
                            env=local_workers.environment())
             _, err = process.communicate(timeout=400)
         assert process.returncode == 0, err[-2000:]
-        assert other.num_through == 0   # of the controller's own port, which was open for a moment
+        # The port is the controller's own, which was open for a moment.
+        assert other.num_through == 0

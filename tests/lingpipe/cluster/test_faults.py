@@ -105,7 +105,7 @@ def test_workers_serve_the_trainer_that_came_last_and_the_one_before_says_which(
 
 
 def test_hung_worker_is_found_by_the_step_time_limit(tmp_path, undisturbed):
-    with workers(2, hangs_after_s=1000.) as made:   # nobody else looks
+    with workers(2, hangs_after_s=1000.) as made:   # Nothing else looks.
         one = start(tmp_path, [w.address for w in made], '--set=train.step_timeout_s=3')
         one.wait_for_step(5)
         server = made[0].server()
@@ -164,7 +164,7 @@ def given_up(tmp_path_factory):
     """
     with workers(2) as (left, lost):
         for worker in (left, lost):
-            worker.wait()   # on a machine that has much to do, three seconds may be too few
+            worker.wait()   # On a busy machine, three seconds may be too few.
         one = start(tmp_path_factory.mktemp('given_up'), [left.address, lost.address],
                     '--set=train.worker_timeout_s=3')
         one.wait_for_step(5)
@@ -196,7 +196,7 @@ def test_sigterm_ends_the_wait_for_a_lost_worker(tmp_path, undisturbed):
     with workers(2) as made:
         one = start(tmp_path, [w.address for w in made])
         one.wait_for_step(5)
-        made[1].stop()   # and nobody starts it again
+        made[1].stop()   # Nobody starts it again.
         wait_until(lambda: 'starts again from there' in one.log())
         one.process.terminate()
         log = one.end(143)
@@ -211,7 +211,7 @@ def test_sigterm_ends_the_wait_for_a_lost_worker(tmp_path, undisturbed):
 
 
 def test_sigterm_while_a_step_waits_for_a_hung_worker_is_not_forgotten(tmp_path):
-    with workers(2, hangs_after_s=1000.) as made:   # nobody else looks
+    with workers(2, hangs_after_s=1000.) as made:   # Nothing else looks.
         one = start(tmp_path, [w.address for w in made], '--set=train.checkpoint_every_steps=1000')
         one.wait_for_step(5)
         os.kill(made[0].server(), signal.SIGSTOP)
@@ -280,7 +280,7 @@ def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_pat
     assert one.process.returncode == 0, err
     assert 'the trainer starts again from there' in err
 
-    (tmp_path / 'in').write_text(lines)   # undisturbed, in this process
+    (tmp_path / 'in').write_text(lines)   # This run is undisturbed, in this process.
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     files = [f'--decode_input={tmp_path}/in', f'--decode_output={tmp_path}/out']
     assert trainer.main(['trainer', SLOW, f'--logdir={evaluated}', '--mode=decode', *files]) == 0
@@ -300,7 +300,7 @@ def test_replicas_on_workers_have_the_bits_of_one_process(
         one = Trainer(tmp_path / 'log', [w.address for w in made], *flags)
         if devices:
             one.wait_for_step(3)
-            os.kill(made[1].server(), signal.SIGKILL)   # all of replica 1
+            os.kill(made[1].server(), signal.SIGKILL)   # It runs all of replica 1.
         log = one.end()
     assert ('starts again from there' in log) == bool(devices)
     found, expected = checkpoint_of(tmp_path / 'log', 12), checkpoint_of(tmp_path / 'whole', 12)

@@ -25,7 +25,7 @@ def decode_as_it_is(path: str, lines: list[str], monkeypatch: pytest.MonkeyPatch
 
 
 def test_results_that_cannot_be_written_are_found_before_anything_is_decoded(tmp_path: Any) -> None:
-    params: Any = None   # nothing is made of them
+    params: Any = None   # Nothing is made of them.
     for path in (f'{tmp_path}/nowhere/out', str(tmp_path)):
         with pytest.raises(OSError,
                            match=rf'{path} cannot be written: .*; correct --decode_output'):
@@ -57,7 +57,7 @@ def test_results_that_nobody_reads_are_no_mistake(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(BrokenPipeError):
         decode_as_it_is('', ['a'], monkeypatch)
     with contextlib.suppress(BrokenPipeError):
-        unread.close()   # which tries once more
+        unread.close()   # Closing tries to write once more.
 
 
 @pytest.mark.parametrize(('content', 'lines'), [

@@ -98,7 +98,7 @@ def test_without_shuffling_epochs_follow_without_a_gap():
 def test_a_position_of_a_long_training_is_as_good_as_the_first():
     def work(position: int) -> int:
         return num_calls(lambda: batches_of(numbers(batch_size=4), 1, position=position))
-    work(1)   # what is imported and resolved at first use
+    work(1)   # Some things are imported and resolved at first use.
     assert work(10**12) < 2 * work(1)
 
 
@@ -523,9 +523,9 @@ def test_the_meter_tells_the_share_of_time_spent_waiting():
             yield None
 
     meter = InputMeter(slow(), clock=lambda: now[0])
-    next(meter)              # the start is not counted
+    next(meter)              # The start is not counted.
     for _ in range(4):
-        now[0] += 1.         # a step
+        now[0] += 1.         # This is a step.
         next(meter)
     assert meter.wait_s == 3.
     assert meter.share == 0.75

@@ -83,7 +83,7 @@ def test_causal_and_padding_masks_join() -> None:
     x, mask = normal(B, T, D), np.array([[1, 1, 1, 0, 0], [1, 1, 0, 1, 0]])
     keep = np.tril(np.ones([T, T], bool)) & (mask[:, None, :] > 0)
     found = layer.fprop(theta, Context(), tf.constant(x), mask=tf.constant(mask)).numpy()
-    is_real = mask > 0  # queries at padded positions mean nothing
+    is_real = mask > 0  # Queries at padded positions mean nothing.
     np.testing.assert_allclose(found[is_real], reference(theta, x, x, keep)[is_real], atol=1e-5)
 
 
@@ -188,4 +188,4 @@ def test_decoding_sees_no_masked_memory_either() -> None:
                          mask=tf.constant([[1, 0, 0, 0], [0, 0, 0, 0]]))
     y, _ = layer.decode(theta, Context(), kept, NestedMap(), x)
     np.testing.assert_allclose(y[0], np.broadcast_to(memory[0, 0], [T, D]), rtol=1e-6)
-    assert np.all(np.isfinite(y[1]))   # everything is masked
+    assert np.all(np.isfinite(y[1]))   # Everything is masked.

@@ -98,7 +98,7 @@ def test_the_fan_out_initializer_keeps_the_variance_of_gradients() -> None:
                           kernel_initializer='he_normal_fan_out').instantiate()
     w = layer.initial_theta(0).w.numpy()
     assert w.std() == pytest.approx((2 / (3 * 3 * 512)) ** 0.5, rel=0.02)
-    assert not np.array_equal(w, layer.initial_theta(1).w)   # the experiment's seed
+    assert not np.array_equal(w, layer.initial_theta(1).w)   # The seed of the experiment counts.
 
 
 def test_an_unknown_initializer_is_refused_before_anything_is_made() -> None:

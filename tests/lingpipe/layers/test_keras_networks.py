@@ -26,7 +26,7 @@ from lingpipe.training.problem import Review
 RATE, STEPS, SEED = 0.3, 3, 5
 TOLERANCE = 2e-6
 
-Spec = tuple[str, dict[str, Any]]  # class and configuration of a Keras layer
+Spec = tuple[str, dict[str, Any]]  # The class and the configuration of a Keras layer.
 
 
 @dataclasses.dataclass(frozen=True)

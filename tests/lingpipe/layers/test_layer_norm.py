@@ -32,7 +32,7 @@ def test_it_and_its_gradients_are_those_of_the_formula_in_float64(mean: float) -
         centered = exact['x'] - tf.reduce_mean(exact['x'], -1, keepdims=True)
         variance = tf.reduce_mean(centered ** 2, -1, keepdims=True)
         expected = centered / tf.sqrt(variance + 1e-5) * exact['scale'] + exact['offset']
-    tolerance = 1e-5 if mean == 0 else 2e-3  # a float32 of 1000 has an error of 6e-5
+    tolerance = 1e-5 if mean == 0 else 2e-3  # A float32 of 1000 has an error of 6e-5.
     np.testing.assert_allclose(y, expected, atol=tolerance)
     for name, gradient in tape.gradient(expected, exact, output_gradients=tf.constant(dy)).items():
         np.testing.assert_allclose(found[name], gradient, atol=10 * tolerance, err_msg=name)

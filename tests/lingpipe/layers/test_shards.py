@@ -162,6 +162,6 @@ def test_a_shard_whose_ids_a_bias_forbids_leaves_the_others_as_they_are(forbidde
         tape.watch(x)
         unsmoothed.fprop(theta, ctx, x=x, labels=tf.constant(labels), weight=tf.constant(WEIGHT))
         loss = ctx.emissions.losses['net/loss', 'loss']
-    expected, d_expected = gradient(theta, ['softmax_1'])   # as if there were no other ids
+    expected, d_expected = gradient(theta, ['softmax_1'])   # As if there were no other ids.
     assert float(loss) == pytest.approx(expected, rel=1e-6)
     np.testing.assert_allclose(tape.gradient(loss, x), d_expected, atol=1e-6)

@@ -24,7 +24,7 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training.evaluation import Evaluations
 
 B, T, C = 8, 3, 4
-LOSS_TOLERANCE = 1e-5  # of float32 sums of a hundred numbers
+LOSS_TOLERANCE = 1e-5  # The error of float32 sums of a hundred numbers.
 RNG = np.random.default_rng(0)
 X, TARGET = (RNG.normal(size=[10, T, C]).astype(np.float32) for _ in range(2))
 LABELS = RNG.integers(0, C, [10, T]).astype(np.int32)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 
-TOLERANCE = 1e-6   # float32, values about 1, five updates
+TOLERANCE = 1e-6   # For float32, values of about 1, and five updates.
 
 
 def learner(rate: float = 0.1, **values: Any) -> Learner:
@@ -155,7 +155,7 @@ def test_every_optimizer_gives_the_numbers_of_train_on_batch_in_keras(cls, value
         layer.apply(dict(zip(weights, map(tf.convert_to_tensor, gradients), strict=True)))
         model.train_on_batch(x, y)
     for variable, weight in zip(model.trainable_weights, weights.values(), strict=True):
-        assert np.abs(weight).max() < 10   # no nan either
+        assert np.abs(weight).max() < 10   # This also excludes NaN.
         np.testing.assert_allclose(weight, variable.value, atol=TOLERANCE, err_msg=variable.path)
 
 

@@ -318,7 +318,8 @@ MISTAKES = [
     (lambda layer, theta, ctx, x: tf.while_loop(
          lambda i, x: i < 2, lambda i, x: (i + 1, x * tf.random.uniform([])), [0, x])[1],
      r'model/one makes the stateful op RandomUniform '),
-    (assigning, r'model/one makes the stateful op AssignAddVariableOp '),   # was cut away silently
+    # The op was silently cut away.
+    (assigning, r'model/one makes the stateful op AssignAddVariableOp '),
     (lambda layer, theta, ctx, x: x * COUNT,
      r'model/one makes the stateful op ReadVariableOp .* declare weights with add_weight'),
     (lambda layer, theta, ctx, x: None,
@@ -334,7 +335,7 @@ MISTAKES = [
     (lambda layer, theta, ctx, x: ctx.emit_loss(layer.path, 'l', 1.0)
                                   or ctx.emit_loss(layer.path, 'l', 2.0)
                                   or x,
-     r"model/one emits 'l' twice in one call, and only one would count"),   # did count only one
+     r"model/one emits 'l' twice in one call, and only one would count"),   # Only one counted.
     (lambda layer, theta, ctx, x: ctx.emit_metric(layer.path, 'loss', 1.0, 1.0) or x,
      # Such a metric replaced the objective's weight.
      r"model/one emits a metric named 'loss', which is the name of a result of every step"),
@@ -344,7 +345,7 @@ MISTAKES = [
 @pytest.mark.parametrize(('fn', 'sentence'), MISTAKES, ids=[sentence for _, sentence in MISTAKES])
 def test_a_mistake_in_fprop_is_one_clear_sentence_every_time(fn, sentence):
     program = program_of(net(given(fn)), 2)
-    for _ in range(2):  # the second time there were tasks of some cells only
+    for _ in range(2):  # The second time, only some cells had tasks.
         with pytest.raises(ValueError, match=sentence):
             program.train_step(batches(1)[0], 0)
 

@@ -116,15 +116,15 @@ def test_a_layer_without_cost_is_traced() -> None:
 
 @pytest.mark.parametrize('expected, fn, shape', [
     (0, lambda x: x + 1, None),
-    (0, lambda x: x * x, None),                                   # reads the input alone
-    (0, lambda x, w: x @ w, [8, 4]),                              # reads the input and the weight
-    (0, lambda x, w: tf.reshape(x, [4, 4]) @ w, [4, 4]),          # a view of the input
-    (0, lambda x, w: x @ tf.exp(w), [8, 4]),                      # depends on the weight alone
-    (64, tf.exp, None),                                           # reads its result
-    (64, lambda x: tf.reshape(tf.exp(x), [4, 4]) ** 2, None),     # a view is no second tensor
-    (16, lambda x: tf.where(x > 0, 2 * x, 0), None),              # bools
+    (0, lambda x: x * x, None),                                   # It reads only the input.
+    (0, lambda x, w: x @ w, [8, 4]),                              # It reads both inputs.
+    (0, lambda x, w: tf.reshape(x, [4, 4]) @ w, [4, 4]),          # It reads a view of the input.
+    (0, lambda x, w: x @ tf.exp(w), [8, 4]),                      # exp(w) needs only the weight.
+    (64, tf.exp, None),                                           # It reads its result.
+    (64, lambda x: tf.reshape(tf.exp(x), [4, 4]) ** 2, None),     # A view is not a second tensor.
+    (16, lambda x: tf.where(x > 0, 2 * x, 0), None),              # It reads only bools.
     (64 + 64, lambda x, w: (tf.exp(x) * tf.exp(x + 1)) @ tf.ones([8, 8]), [8, 4]),
-    (64, lambda x, w: tf.exp(x) @ w, [8, 4])])                    # read twice, kept once
+    (64, lambda x, w: tf.exp(x) @ w, [8, 4])])                    # It is read twice and kept once.
 def test_residuals_are_what_backward_reads(expected: int, fn: Callable[..., Any],
                                            shape: Any) -> None:
     assert kept(fn, shape) == expected
@@ -158,7 +158,7 @@ def test_what_is_no_tensor_is_refused_as_an_output(outputs: Callable[..., Any], 
 
 
 @pytest.mark.parametrize('name, found', [(None, ''), ('scale', " 'scale'")])
-# of a constant TensorFlow makes one silently
+# TensorFlow silently makes a variable of a constant.
 @pytest.mark.parametrize('initial_value', [lambda x: 2., tf.exp])
 def test_a_variable_made_in_fprop_is_refused(initial_value: Callable[..., Any], name: str | None,
                                              found: str) -> None:

@@ -86,7 +86,7 @@ def test_process_that_starts_itself_again_keeps_its_lock_and_its_name(tmp_path):
         name = process.stdout.readline()
         print(file=process.stdin, flush=True)
         in_use = pytest.raises(OSError, match=f'is in use by {SINCE.format(process.pid)}')
-        with in_use, logdir_lock.hold(str(tmp_path)):   # tries for two seconds
+        with in_use, logdir_lock.hold(str(tmp_path)):   # It tries for two seconds.
             pass
         assert process.stdout.readline() == name
         print(file=process.stdin, flush=True)

@@ -126,7 +126,7 @@ def test_timed_step_is_a_normal_step_and_is_drawn(tmp_path, whole):
     assert pathlib.Path(report.png).read_bytes().startswith(b'\x89PNG')
     events = json.loads(pathlib.Path(report.trace).read_text())['traceEvents']
     tasks = [event for event in events if event['ph'] == 'X' and event['pid'] == 0]
-    assert len(tasks) == 6   # two micro-batches: F and B of cell 0, B of cell 1
+    assert len(tasks) == 6   # For two micro-batches: F and B of cell 0, and B of cell 1.
 
 
 def test_a_run_that_is_past_its_last_step_says_so(tmp_path, whole):

@@ -15,5 +15,5 @@ def test_watchdog_is_told_of_every_activity():
     site = Site(watchdog=watchdog)
     site.begin('the start')
     site.begin('step 1', is_bounded=True)
-    THIS_PROCESS.begin('step 2')   # which nobody watches
+    THIS_PROCESS.begin('step 2')   # Nobody watches this.
     assert told == [('the start', False), ('step 1', True)]

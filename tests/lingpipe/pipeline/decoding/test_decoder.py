@@ -51,7 +51,7 @@ def network(has_memory=True, num_shards=1, is_tied=False, positions='sinusoidal'
                                                **values)
 
     target, source = table('target', 'embedded'), table('source', 'x')
-    if is_tied:   # the rows of both lookups come from the first cell
+    if is_tied:   # The rows of both lookups come from the first cell.
         target = [one.set(share={'w': f'model/{theirs.name}/w'})
                   for one, theirs in zip(target, source, strict=True)]
     encoder = (*source, *(target if is_tied else ()),
@@ -93,7 +93,7 @@ def make_program(model, num_cells=1, seed=0) -> Program:
     learner = Learner.Params(optimizer=optimizers.SGD.Params(),
                              learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate()
     program = Program(model, spec, PipelineParams(num_cells=num_cells), learner)
-    for path in sorted(program.weights):   # the same ones for every K
+    for path in sorted(program.weights):   # The weights are the same for every K.
         variable = program.weights[path]
         scale = 0.6 if path.endswith(('/b', 'b1', 'b2')) else 2.
         noise = (np.random.default_rng([seed, *path.encode()]).standard_normal(variable.shape)
@@ -190,7 +190,7 @@ def test_equals_the_whole_network_on_every_prefix(model, params, seed):
     program, source = make_program(network(**model), seed=seed), sentences()
     log_probs = log_probs_of(program)
     expected = [reference(log_probs, row, LIMIT, params.beam_size, params.alpha) for row in source]
-    assert len({len(ids) for _, ids in expected}) > 1   # or else the seed tests little
+    assert len({len(ids) for _, ids in expected}) > 1   # Otherwise the seed tests little.
     assert_equal(decoded(program, params, [source]), expected)
     for num_cells in (2, 3) if model is PLAIN else (3,):
         assert_equal(decoded(make_program(program.network, num_cells, seed), params,
@@ -246,7 +246,7 @@ def test_weights_stay_on_the_devices_of_their_cells():
     decoder = Decoder(make_program(network(), 3), BEAM, START, END)
     decoder.decode([Group({'source': sentences()}, [LIMIT] * 6)])
     num_read = 0
-    for part in decoder._parts:   # what a step reads, it reads on the device on which it is called
+    for part in decoder._parts:   # A step reads on the device that calls it.
         for function in part.step._list_all_concrete_functions():
             assert all(tensor.device.endswith(part.device) for tensor in function.captured_inputs)
             num_read += len(function.captured_inputs)

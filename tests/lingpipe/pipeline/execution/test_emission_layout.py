@@ -21,7 +21,7 @@ def emitted(rows: np.ndarray, ctx: Context | None = None) -> Context:
 def merged_moments(parts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     emissions = [emitted(rows).emissions for rows in parts]
     layout = EmissionLayout.of(emissions[0])
-    total = tf.zeros([layout.num_averages])   # as a reset leaves it
+    total = tf.zeros([layout.num_averages])   # A reset leaves it so.
     for one in emissions:
         total = layout.merged_averages(total, layout.averages(one))
     mean, variance = layout.unpacked(None, total, {}).moments['model/bn', 'moments']

@@ -16,8 +16,8 @@ from tests.support import partition_graphs
 from tests.support.forks import Fork
 
 NUM_CASES = 8
-pytestmark = pytest.mark.slow   # one process makes what all look at
-FLOAT, DOUBLE = 4, 8   # bytes
+pytestmark = pytest.mark.slow   # One process makes what all tests look at.
+FLOAT, DOUBLE = 4, 8   # Sizes in bytes.
 
 
 @pytest.fixture(scope='module')
@@ -59,7 +59,7 @@ def test_what_crosses_is_what_is_predicted(found, name):
 
 def test_a_timed_step_sends_the_stamps_of_every_other_device_too(found):
     case = found['training']
-    num_tasks = {'second cell': 4, 'last cell': 2}   # two micro-batches
+    num_tasks = {'second cell': 4, 'last cell': 2}   # There are two micro-batches.
     assert (case['num_bytes']
             == sum(case['predicted'].values()) + sum(num_tasks.values()) * 2 * DOUBLE)
 
@@ -79,7 +79,7 @@ def test_the_terms_of_what_is_predicted(found):
                          'fetched': 0}
     # Only x of the last cell is fetched; the skip is where the mini-batch is.
     assert found['evaluation']['predicted']['fetched'] == last
-    assert found['groups']['predicted']['values'] == 4 * x / 2   # bfloat16
+    assert found['groups']['predicted']['values'] == 4 * x / 2   # They cross as bfloat16.
 
 
 def test_scalars_that_cross_are_few(found):
@@ -107,7 +107,7 @@ def test_each_position_of_decoding_sends_ids_and_one_activation(found):
               if 'while' in tensor and '/exit/' not in tensor]
     once = [(dtype, receiver[-1])
             for tensor, dtype, receiver in case['of_unknown_size'] if 'while' not in tensor]
-    # x, the ids, their places in the beam, and the position.
+    # Inside the loop cross x, the ids, their places in the beam, and the position.
     assert sorted(inside) == [('float32', '1'), *[('int32', '0')] * 3]
     assert sorted(once) == [('bool', '1'), ('float32', '1'), ('int32', '1')]
     assert case['num_bytes'] == 13 * 16 * FLOAT and case['num_scalars'] == 1   # whether to go on

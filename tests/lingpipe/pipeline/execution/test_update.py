@@ -88,7 +88,7 @@ def test_gradients_of_float64_weights_are_summed_normalised_and_decayed_in_float
     for step in range(3):
         results = program.train_step(batch_of(x), step)
         gradient = x.mean(0, keepdims=True) + 0.125 * w
-        norm = np.sqrt(2 * np.sum(gradient ** 2))   # of both layers
+        norm = np.sqrt(2 * np.sum(gradient ** 2))   # The norm is over both layers.
         assert float(results['gradient_norm']) == pytest.approx(norm, rel=1e-14)
         w = w - 0.5 * 0.25 * w - 0.5 * gradient * 1.5 / norm
         average = 0.5 * (w + average) if step else w
@@ -99,7 +99,7 @@ def test_gradients_of_float64_weights_are_summed_normalised_and_decayed_in_float
 
 
 def test_gradients_and_averages_of_bfloat16_weights_are_kept_in_float32():
-    batch = batch_of(np.repeat([[256.], [1.], [1.], [2.]], D, 1))   # in bfloat16 256 + 1 is 256
+    batch = batch_of(np.repeat([[256.], [1.], [1.], [2.]], D, 1))   # In bfloat16, 256 + 1 is 256.
     program = program_of(batch, 2, layer_params={'dtype': 'bfloat16'}, weight_decay=0.5,
                          ema_decay=0.75, ema_warmup=False)
     w = average = 1.0

@@ -12,7 +12,7 @@ VALUE = np.float32(1.001)
 
 @pytest.mark.parametrize(('dtype', 'maker', 'value', 'expected'), [
     (None, 'CPU:0', VALUE, VALUE),
-    (tf.bfloat16, 'CPU:1', VALUE, VALUE),               # it stays where it is
+    (tf.bfloat16, 'CPU:1', VALUE, VALUE),               # It stays where it is.
     (tf.bfloat16, 'CPU:0', VALUE, np.float32(1.)),
     (tf.bfloat16, 'CPU:0', np.int32(257), np.int32(257)),
 ])

@@ -32,10 +32,10 @@ def brute_force(costs, num_cells, rule, is_allowed=lambda k, cell: True, fused_c
         return (
             max(sums) if rule == 'bottleneck' else 0,
             sum(c * c for c in sums),
-            # an infinitesimal more a layer
+            # Each layer costs an infinitesimal more.
             sum(c * len(cell) for c, cell in zip(sums, cells, strict=True)),
             sum(len(cell) ** 2 for cell in cells),
-            [cell.start for cell in reversed(cells)],  # later cells get more layers
+            [cell.start for cell in reversed(cells)],  # Later cells get more layers.
         )
 
     found = (cells
@@ -47,7 +47,7 @@ def brute_force(costs, num_cells, rule, is_allowed=lambda k, cell: True, fused_c
 def draw_costs(rng, num_layers):
     kind = rng.randrange(5)
     if kind == 0:
-        return [rng.randrange(3) for _ in range(num_layers)]  # zeros and ties
+        return [rng.randrange(3) for _ in range(num_layers)]  # Zeros and ties are frequent.
     if kind == 1:
         return [rng.choice([0, 5])] * num_layers
     if kind == 2:
@@ -125,10 +125,10 @@ def lengths(cells):
     'costs, num_cells, expected',
     [
         ([1] * 4, 4, [1, 1, 1, 1]),  # Lingvo's leaves the first cell empty
-        ([1] * 7, 4, [1, 2, 2, 2]),  # torchgpipe: 1, 1, 1, 4
-        ([1] * 11, 6, [1, 2, 2, 2, 2, 2]),  # torchgpipe: 1, 1, 1, 1, 1, 6
-        ([1, 1, 50, 50], 3, [2, 1, 1]),  # torchgpipe leaves a cell empty
-        ([1, 1, 1, 1, 50, 50], 5, [1, 1, 2, 1, 1]),  # torchgpipe never returns
+        ([1] * 7, 4, [1, 2, 2, 2]),  # torchgpipe gives 1, 1, 1, 4.
+        ([1] * 11, 6, [1, 2, 2, 2, 2, 2]),  # torchgpipe gives 1, 1, 1, 1, 1, 6.
+        ([1, 1, 50, 50], 3, [2, 1, 1]),  # torchgpipe leaves a cell empty.
+        ([1, 1, 1, 1, 50, 50], 5, [1, 1, 2, 1, 1]),  # torchgpipe never returns.
     ],
 )
 def test_cases_that_other_balancers_get_wrong(costs, num_cells, expected):

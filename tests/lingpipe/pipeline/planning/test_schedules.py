@@ -327,7 +327,7 @@ def bubble(schedule, duration_of):
 @pytest.mark.parametrize(
     'name, devices, num_micro_batches, expected',
     [
-        ('gpipe', 'aabb', 8, 1 / 9),  # gpipe of two cells: (K - 1) / (M + K - 1)
+        ('gpipe', 'aabb', 8, 1 / 9),  # As gpipe of two cells: (K - 1) / (M + K - 1).
         ('1f1b', 'aabb', 8, 1 / 9),
         ('gpipe', 'aabbccdd', 16, 3 / 19),
         # Interleaved, with V cells on each device: (P - 1) / (V M + P - 1). List scheduling alone

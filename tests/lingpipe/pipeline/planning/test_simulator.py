@@ -90,7 +90,7 @@ def test_a_transfer_delays_only_its_reader():
         return 10.0 if (sender, receiver) == (0, 1) else 0.0
 
     spans = run('gpipe', 2, 2, transfer_s=transfer_s).spans
-    assert spans[Slot('F', 0, 1)] == (1, 2)  # the sender computes on
+    assert spans[Slot('F', 0, 1)] == (1, 2)  # The sender goes on computing.
     assert spans[Slot('B', 1, 0)] == (11, 13)
     assert spans[Slot('B', 1, 1)] == (13, 15)
     assert spans[Slot('B', 0, 0)] == (13, 14)
@@ -180,7 +180,7 @@ def test_peak_bytes_of_a_device_is_the_peak_of_its_cells_together():
     found = simulate(schedule, [1] * 3, [1] * 3, transfer_s=100, held_bytes=[1, 10, 100],
                      fixed_bytes=[1000, 1000, 1000])
     assert found.peak_bytes == (3122,)
-    assert found.step_s == 12  # nothing is transferred within a device
+    assert found.step_s == 12  # Nothing is transferred within a device.
     assert found.bubble_share == pytest.approx(0, abs=RELATIVE)
 
 

@@ -143,7 +143,7 @@ def test_a_cell_is_reduced_while_earlier_cells_still_run_backward(reduction):
                 one
                 for one in before
                 if one.type == 'StatefulPartitionedCall' and one.device.endswith(cells[0].device)]
-            # the forwards that the last cell needed, and none of the M backwards
+            # They are the forwards that the last cell needed, and none of the M backwards.
             assert len(on_first) == M
 
 
