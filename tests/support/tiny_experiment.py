@@ -80,7 +80,10 @@ class Pairs(ArrayInput):
 
 @register
 class Tiny:
-    """Four dense layers learn a linear map. This takes a second."""
+    """Four dense layers learn a linear map.
+
+    This takes a second.
+    """
 
     @classmethod
     def params(cls) -> Experiment.Params:
