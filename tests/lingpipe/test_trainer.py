@@ -188,9 +188,11 @@ def test_list_prints_names_and_first_lines(capsys, monkeypatch, tmp_path):
     (tmp_path / 'params' / 'bad.py').write_text('1 / 0')
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, 'ROOT', 'params')
+
     for name in list(sys.modules):
         if name == 'params' or name.startswith('params.'):
             monkeypatch.delitem(sys.modules, name)
+
     before = set(sys.modules)
     try:
         assert trainer.main(['trainer', '--list']) == 1
@@ -198,6 +200,7 @@ def test_list_prints_names_and_first_lines(capsys, monkeypatch, tmp_path):
         for name in {name for name in sys.modules
                      if name == 'params' or name.startswith('params.')} - before:
             del sys.modules[name]
+
     captured = capsys.readouterr()
     assert captured.out == 'tiny.Tiny  Four dense layers learn a linear map.\n'
     assert captured.err == 'trainer: params.bad cannot be imported: division by zero\n'
@@ -373,9 +376,11 @@ def test_sigterm_saves_and_the_same_command_goes_on(tmp_path):
     process = subprocess.Popen([sys.executable, '-m', *command, '--steps=100000'],
                                env=environment(), cwd=tmp_path, text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
+
     log, deadline = tmp_path / 'log' / 'train.log', time.monotonic() + 60
     while not (log.exists() and 'step 2/' in log.read_text()) and time.monotonic() < deadline:
         time.sleep(0.05)
+
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     stopped: Any = re.search(r'SIGTERM: stopped after step (\d+), whose checkpoint is saved; the '
@@ -383,6 +388,7 @@ def test_sigterm_saves_and_the_same_command_goes_on(tmp_path):
                              out)
     assert process.returncode == 143, err
     assert err == ''   # TensorFlow is quiet
+
     step = int(stopped[1])
     again = Fork(run_module, *command, f'--steps={step + 2}', env=environment(), cwd=tmp_path)
     out, err = again.communicate(timeout=60)

@@ -71,15 +71,18 @@ class Fork:
         """
         self.returncode: int | None = None
         self._output: tuple[str, str] | None = None
+
         self._printed = [tempfile.NamedTemporaryFile('r', encoding='utf-8', newline='')
                          for _ in range(2)]
         names = [file.name for file in self._printed]
+
         read, write = _context.Pipe(duplex=False)
         self._process = _context.Process(
             target=_run, args=(call, args, dict(env), str(cwd), read, *names), daemon=True)
         with read, write:
             self._process.start()
             os.write(write.fileno(), stdin.encode())
+
         assert self._process.pid is not None
         self.pid = self._process.pid
 

@@ -346,10 +346,12 @@ def test_a_kill_in_the_middle_of_saving_leaves_a_whole_checkpoint(tmp_path):
                '    variable.assign(tf.fill([1 << 20], float(step)))\n'
                '    checkpointer.save(step, {"w": variable})\n'
                '    print(step, flush=True)\n')
+
     process = subprocess.Popen([sys.executable, '-c', program, str(tmp_path)],
                                stdout=subprocess.PIPE, text=True,
                                env={**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path)})
     assert process.stdout is not None
+
     last = 0
     while last < 5:
         last = int(process.stdout.readline())
@@ -358,6 +360,7 @@ def test_a_kill_in_the_middle_of_saving_leaves_a_whole_checkpoint(tmp_path):
     last = int((process.stdout.read().split() or [str(last)])[-1])
     process.wait()
     process.stdout.close()
+
     variable = tf.Variable(tf.zeros([1 << 20]))
     restored = Checkpointer(str(tmp_path)).restore({'w': variable})
     assert restored is not None and restored['step'] in (last, last + 1)

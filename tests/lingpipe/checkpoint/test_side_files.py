@@ -70,6 +70,7 @@ def test_a_training_goes_on_whatever_its_files_have_become(logdir, caplog, how):
     for name in FILES:
         DAMAGES[how](logdir / name)
     assert run(logdir, '--steps=4', *FLAGS) == 0
+
     # A lost evaluation is made again if it is that of the newest step. The best step is the best
     # of those that are known.
     steps = [line['step']
@@ -78,10 +79,12 @@ def test_a_training_goes_on_whatever_its_files_have_become(logdir, caplog, how):
     assert best(logdir)['step'] == (3 if how == 'a directory' else 1)
     assert Checkpointer(str(logdir / 'checkpoints'), is_writer=False).steps() == [
         best(logdir)['step'], 4]
+
     log = (logdir / 'train.log').read_bytes().decode(errors='replace')
     said = [record.getMessage() for record in caplog.records]
     assert [line.removeprefix('warning: ')
             for line in log.splitlines() if line.startswith('warning: ')] == said
+
     repaired = [name for name in FILES
                 if any(f'/{name} cannot be used: ' in line or f'/{name} ended within' in line
                        for line in said)]

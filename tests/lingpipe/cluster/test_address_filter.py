@@ -28,8 +28,10 @@ def test_port_is_reached_at_its_addresses_only(monkeypatch, hosts, reached, hops
     monkeypatch.setenv('TF_GRPC_REUSE_PORT', '')
     port = ports.free_port()
     guard = address_filter.Guard(port, 'name')
+
     addresses = ({address: socket.AF_INET for address in ('127.0.0.1', '127.0.0.2', '127.0.0.3')}
                  | {'::1': socket.AF_INET6})
+
     with socket.create_server(('', port), family=socket.AF_INET6, dualstack_ipv6=True,
                               reuse_port=True):
         guard.check()
@@ -43,6 +45,7 @@ def test_port_is_reached_at_its_addresses_only(monkeypatch, hosts, reached, hops
                     one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, hops)
                 if one.connect_ex((address, port)) == 0:
                     found.append(address)
+
     assert found == reached
 
 

@@ -695,9 +695,11 @@ def test_a_stored_text_imports_no_module_of_anybody_else(tmp_path, monkeypatch):
         f'from {HERE} import Dense\nclass Layer(Dense):\n    pass\n')
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, 'stranger', raising=False)
+
     rule = ('stranger:Layer is in a module that nothing here has imported, and reading a text '
             'imports only modules of lingpipe; if you trust that module, let the experiment import '
             'it, or name it in a flag')
+
     with refuses(f'line 1: the root: {rule}'):
         Params.from_text('stranger:Layer\n')
     with refuses(f'line 3: task.layers[0]: {rule}'):
@@ -706,6 +708,7 @@ def test_a_stored_text_imports_no_module_of_anybody_else(tmp_path, monkeypatch):
     with refuses(f'line 3: task.head: {rule}'):
         Params.from_text(f'{HERE}:Experiment\ntask : {HERE}:Task\ntask.head : stranger:Layer\n')
     assert 'stranger' not in sys.modules
+
     text = experiment().override('task.head', 'stranger:Layer').to_text()   # as --set does
     assert 'task.head : stranger:Layer\n' in text and Params.from_text(text).to_text() == text
     monkeypatch.delitem(sys.modules, 'stranger')

@@ -46,9 +46,11 @@ def test_replicas_with_equal_rows_normalise_as_one_alone(
     rng = np.random.default_rng(0)
     x, dy = (tf.constant(mean + rng.normal(size=shape), tf.float32),
              tf.constant(rng.normal(size=shape), tf.float32))
+
     layer = BatchNorm.Params(dim=3, epsilon=1e-3).instantiate()
     theta = NestedMap(layer.initial_theta(), scale=tf.constant([2., 1., .5]),
                       offset=tf.constant([0., 5., 1.]))
+
     found = []
     for gather in (None, lambda value: tf.stack([value, value])):
         ctx = Context(training=True, gather=gather)
@@ -58,6 +60,7 @@ def test_replicas_with_equal_rows_normalise_as_one_alone(
             y = layer.fprop(theta, ctx, x)
         found.append([y, *ctx.emissions.moments['batchnorm', 'moments'][:2],
                       *tape.gradient(y, sources, dy)])
+
     tolerance = 2e-3 if mean > 1e3 else 1e-4
     for one, both in zip(*found, strict=True):
         np.testing.assert_allclose(both, one, rtol=tolerance, atol=10 * tolerance)

@@ -301,6 +301,7 @@ def test_moving_averages_of_accumulated_mini_batches_weigh_every_example_alike(n
     """Two mini-batches of different sizes had the same weight."""
     large, small = rows(num_batches=2)
     small = {name: value[-2:] for name, value in small.items()}
+
     norm = norm.copy().set(name='norm', reads={'x': 'image'})
     network = layers.Sequential.Params(layers=(
         norm, layers.Dense.Params(name='dense', input_dim=5, units=2), MSE)).instantiate('model')
@@ -308,9 +309,11 @@ def test_moving_averages_of_accumulated_mini_batches_weigh_every_example_alike(n
                              learning_rate=learning_rates.Constant.Params(rate=RATE), accumulate=2)
     specs = [nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), batch)
              for batch in (large, small)]
+
     program = Program(network, specs, PipelineParams(num_micro_batches=2), learner.instantiate())
     program.accumulate(large, 0, 0)
     program.train_step(small, 0, 1)
+
     images = np.concatenate([large['image'], small['image']])
     np.testing.assert_allclose(program.weights['model/norm/moving_mean'], images.mean(0),
                                rtol=TOLERANCE, atol=TOLERANCE)

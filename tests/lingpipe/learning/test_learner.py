@@ -133,6 +133,7 @@ def keras_model(table):
 def test_every_optimizer_gives_the_numbers_of_train_on_batch_in_keras(cls, values):
     if cls.keras_class is None:
         pytest.skip('this Keras is too old to have it')
+
     keras.utils.set_random_seed(0)
     model, twin = keras_model(OneHotTable(name='table')), keras_model(keras.layers.Embedding(7, 5))
     decay = {'weight_decay': 0.02,
@@ -142,6 +143,7 @@ def test_every_optimizer_gives_the_numbers_of_train_on_batch_in_keras(cls, value
     weights = {v.path: tf.Variable(v.numpy()) for v in model.trainable_weights}
     layer = learner(0.05, optimizer=cls.Params(**values), weight_decay=0.02,
                     decay_vectors=True).for_layer('model', weights)
+
     rng = np.random.default_rng(0)
     for _ in range(4):
         x, y = (rng.integers(0, 6, [8, 6]).astype(np.int32),
@@ -154,6 +156,7 @@ def test_every_optimizer_gives_the_numbers_of_train_on_batch_in_keras(cls, value
         # This is what the pipeline does.
         layer.apply(dict(zip(weights, map(tf.convert_to_tensor, gradients), strict=True)))
         model.train_on_batch(x, y)
+
     for variable, weight in zip(model.trainable_weights, weights.values(), strict=True):
         assert np.abs(weight).max() < 10   # This also excludes NaN.
         np.testing.assert_allclose(weight, variable.value, atol=TOLERANCE, err_msg=variable.path)

@@ -43,11 +43,13 @@ def test_checkpoint_tells_whose_it_is_whatever_params_txt_says(tmp_path, caplog,
                 'of another experiment': make_params(seed=3).to_text().encode()}
     save(tmp_path, 1, params)
     put(tmp_path / 'params.txt', contents[what])
+
     with pytest.raises(ValueError,
                        match=rf'^cannot resume training in {tmp_path}: it holds a run whose seed '
                              r'\(was 0, is 4\) differ; '):
         logdir.claim(str(tmp_path), make_params(seed=4))
     assert not caplog.records
+
     logdir.claim(str(tmp_path), params)
     assert (tmp_path / 'params.txt').read_text() == params.to_text()
     is_set_aside = what not in ('absent', 'empty')

@@ -444,12 +444,14 @@ def ten_steps(tmp_path_factory):
 def test_summaries_and_lines_are_written(ten_steps):
     logdir, lines = ten_steps
     assert lines == (logdir / 'train.log').read_text()
+
     # F, B and recomputation of 2 x 128 FLOPs in cell 0 are 1024. F and B of 320 FLOPs in the fused
     # last cell are 960.
     assert re.search(r'^predicted bubble [\d.]+%, balance 96\.9%', lines, re.MULTILINE)
     assert re.search(
         r'^step 10/10  loss [\d.]+  learning rate 0\.0496  [\d.,]+ examples/s  ETA 0:00:00$', lines,
         re.MULTILINE)
+
     found: dict[str, list[int]] = {}
     for run in ('train', 'eval_test'):
         for file in glob.glob(f'{logdir}/tensorboard/{run}/*'):
@@ -457,6 +459,7 @@ def test_summaries_and_lines_are_written(ten_steps):
                 event = tf.compat.v1.Event.FromString(record.numpy())
                 for value in event.summary.value:
                     found.setdefault(f'{run}/{value.tag}', []).append(event.step)
+
     assert found['train/loss'] == [1, 5, 10]
     assert found['train/params'] == [0]
     assert found['eval_test/error'] == [10]
@@ -546,11 +549,14 @@ def test_full_disk_under_the_logdir_costs_lines_and_not_the_training(tmp_path):
     lengths = {'train__num_steps': 8, 'train__keep': 9, 'train__eval_every_steps': 2,
                'train__summary_every_steps': 1, 'train__checkpoint_in_background': False}
     whole, expected = train(make_params(**lengths), tmp_path / 'whole')
+
     loop = make_loop(make_params(**lengths), tmp_path / 'parts', out=(out := io.StringIO()))
     with full_after(loop, 3, 6):   # steps 4, 5 and 6
         outcome = loop.run()
+
     assert_same(values_of(loop), values_of(whole))
     assert outcome.metrics == expected.metrics
+
     lines, logged = (out.getvalue().splitlines(),
                      (tmp_path / 'parts' / 'train.log').read_text().splitlines())
     said = [re.sub(r'/\S+', 'PATH', line) for line in lines if 'cannot be written' in line]
@@ -558,6 +564,7 @@ def test_full_disk_under_the_logdir_costs_lines_and_not_the_training(tmp_path):
         'PATH', 'step 4: TensorBoard files', 'step 4: the checkpoint of step 4',
         'step 4: the log of evaluations', 'step 5: the checkpoint of step 5',
         'step 6: the checkpoint of step 6'], said
+
     assert said[0] == ('PATH cannot be written: File too large. The run goes on; lines are shown '
                        'here alone.')
     assert ('that of step 3 is still whole. Make room or choose another logdir. The run goes on.'
@@ -566,6 +573,7 @@ def test_full_disk_under_the_logdir_costs_lines_and_not_the_training(tmp_path):
                for line in said[1:])
     assert ([line for line in lines if line.startswith('step 7/')]
             == [line for line in logged if line.startswith('step 7/')] != [])
+
     assert Checkpointer(str(tmp_path / 'parts' / 'checkpoints'), is_writer=False).steps() == [
         1, 2, 3, 7, 8]
     assert not glob.glob(f'{tmp_path}/parts/checkpoints/tmp-*')

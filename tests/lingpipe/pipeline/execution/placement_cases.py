@@ -91,12 +91,15 @@ def _facts(functions: list[partition_graphs.Function], program: Program) -> dict
     num_calls: collections.Counter[str] = collections.Counter()
     for function in functions:
         num_calls.update(function.calls)
+
     devices_of: dict[str, set[Any]] = {}
     for cell in (cell for cells in program.plan.replicas for cell in cells):
         for element in cell.elements:
             devices_of.setdefault(element.layer.path, set()).add(cluster.place(cell.device))
+
     ops = [(op.split('./')[0].removesuffix('_backward'), op, device)
            for function in functions for op, device in function.device_of.items()]
+
     return {'spread': sorted({function.name
                               for function in functions
                               if function.name in called and len(function.devices) > 1}),

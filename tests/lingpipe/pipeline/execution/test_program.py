@@ -262,6 +262,7 @@ def test_one_step_equals_a_plain_tape_over_the_whole_sequence():
     program = program_of(net, num_cells=4, num_micro_batches=1, recompute='cell', learn=learner(
         optimizer=optimizers.SGD.Params(), learning_rate=learning_rates.Constant.Params(rate=1.0),
         clip_norm=None))
+
     values = {w.path: w.initial_value(7) for w in net.weights()}
     values['model/tied2/w'] = values['model/tied/w']
     trainable = [p for p in program.weights if not p.startswith('model/bn/moving')]
@@ -273,6 +274,7 @@ def test_one_step_equals_a_plain_tape_over_the_whole_sequence():
         loss = (tf.add_n(list(ctx.emissions.losses.values()))
                 / tf.add_n(list(ctx.emissions.weights.values())))
     gradients = tape.gradient(loss, [values[p] for p in trainable])
+
     results = program.train_step(batch, 0)
     assert results['loss'].numpy() == pytest.approx(float(loss), rel=1e-6)
     for path, gradient in zip(trainable, gradients, strict=True):
@@ -551,9 +553,11 @@ def test_layers_that_are_alike_share_an_update_and_each_gets_its_own():
              for i, name in enumerate(('x', 'target'))}
     learn = Learner.Params(optimizer=optimizers.Lion.Params(), ema_decay=0.9, weight_decay=0.1,
                            learning_rate=learning_rates.Constant.Params(rate=0.01)).instantiate()
+
     program = Program(twins, spec_of(batch), PipelineParams(), learn)
     first = {path: variable.numpy() for path, variable in program.weights.items()}
     others = learn.for_layer('plain', {path: tf.Variable(value) for path, value in first.items()})
+
     for step in range(3):
         with tf.GradientTape() as tape:
             tape.watch(values := {p: tf.convert_to_tensor(v) for p, v in others.weights.items()})
@@ -563,10 +567,12 @@ def test_layers_that_are_alike_share_an_update_and_each_gets_its_own():
             loss = sum(ctx.emissions.losses.values()) / sum(ctx.emissions.weights.values())
         others.apply(tape.gradient(loss, values))
         program.train_step(batch, step)
+
     for path, variable in others.weights.items():
         assert not np.array_equal(variable.numpy(), first[path])
         np.testing.assert_allclose(program.weights[path].numpy(), variable.numpy(), atol=1e-6,
                                    err_msg=path)
+
     slots = {key.split('/', 2)[-1]: v.numpy()
              for key, v in others.variables().items() if 'momentum' in key}
     mine = {key.split('/', 2)[-1]: v.numpy()

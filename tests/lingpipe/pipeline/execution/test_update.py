@@ -215,6 +215,7 @@ def test_a_mini_batch_whose_weights_are_all_0_changes_nothing():
                    for weight in (None, np.zeros(4)))
     program = Program(network, spec_of(first), PipelineParams(num_cells=2, num_micro_batches=2),
                       learn)
+
     program.train_step(first, 0)
     before = values_of(program)
     results = program.train_step(none, 1)
@@ -289,6 +290,7 @@ def forked(members, pipeline, kernel=None, **learner):
 def test_a_weight_without_a_gradient_stays_as_it_is_as_in_keras(optimizer, learner, regularizer):
     whole, before = forked(fork(), PipelineParams(num_micro_batches=2), optimizer=optimizer,
                            **learner)
+
     model = Fork(D)
     model(regression()[0]['image'])
     for layer in (model.first, model.side, model.last):
@@ -301,9 +303,11 @@ def test_a_weight_without_a_gradient_stays_as_it_is_as_in_keras(optimizer, learn
     model.compile(type(optimizer).owner.keras_class(0.05, weight_decay=learner.get('weight_decay'),
                                                     **arguments),
                   'mse')
+
     with pytest.warns(UserWarning, match='Gradients do not exist for variables'):
         for batch in regression():
             model.train_on_batch(batch['image'], batch['target'])
+
     found = values_of(whole)
     for weight in model.trainable_weights:
         path = 'weights/model/' + '/'.join(weight.path.split('/')[-2:])
@@ -311,6 +315,7 @@ def test_a_weight_without_a_gradient_stays_as_it_is_as_in_keras(optimizer, learn
     for key, value in found.items():
         assert np.array_equal(value, before[key]) == (
             '/side/kernel' in key or '/side/bias' in key), key
+
     cut, _ = forked(fork(), PipelineParams(num_cells=3, num_micro_batches=2,
                                            layers_per_cell=(1, 1, 2), recompute='layer'),
                     optimizer=optimizer, **learner)
