@@ -69,7 +69,7 @@ setuptools.setup(
     extras_require={
         'cpu': ['tensorflow-cpu>=2.18'],             # 2.18 is the first that runs with NumPy 2
         'docs': [
-            'mkdocs>=1.6',                  # pages of Markdown; 1.6 is the first that checks anchors
+            'mkdocs>=1.6',                  # pages of Markdown; 1.6 checks anchors
             'mkdocstrings[python]>=1.0.7',  # the reference, from docstrings; 1.0.6 fails with
                                             # today's pymdown-extensions
         ],

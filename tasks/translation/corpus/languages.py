@@ -19,24 +19,31 @@ def _table(text: str) -> dict[str, str]:
 
 
 LISTED = _table('''
-    af Afrikaans, am Amharic, ar Arabic, az Azerbaijani, be Belarusian, bg Bulgarian, bn Bengali, bs Bosnian, ca Catalan, ceb Cebuano,
-    co Corsican, cs Czech, cy Welsh, da Danish, de German, el Greek, eo Esperanto, es Spanish, et Estonian, eu Basque, fa Persian,
-    fi Finnish, fr French, fy Western Frisian, ga Irish, gd Scottish Gaelic, gl Galician, gu Gujarati, ha Hausa, haw Hawaiian, he Hebrew,
-    hi Hindi, hmn Hmong, hr Croatian, ht Haitian, hu Hungarian, hy Armenian, id Indonesian, ig Igbo, is Icelandic, it Italian, ja Japanese,
-    jv Javanese, ka Georgian, kk Kazakh, km Khmer, kn Kannada, ko Korean, ku Kurdish, ky Kyrgyz, la Latin, lb Luxembourgish, lo Lao,
-    lt Lithuanian, lv Latvian, mg Malagasy, mi Maori, mk Macedonian, ml Malayalam, mn Mongolian, mr Marathi, ms Malay, mt Maltese,
-    my Burmese, ne Nepali, nl Dutch, no Norwegian, ny Chichewa, pa Punjabi, pl Polish, ps Pashto, pt Portuguese, ro Romanian, ru Russian,
-    sd Sindhi, si Sinhala, sk Slovak, sl Slovenian, sm Samoan, sn Shona, so Somali, sq Albanian, sr Serbian, st Southern Sotho,
-    su Sundanese, sv Swedish, sw Swahili, ta Tamil, te Telugu, tg Tajik, th Thai, tl Tagalog, tr Turkish, uk Ukrainian, ur Urdu, uz Uzbek,
+    af Afrikaans, am Amharic, ar Arabic, az Azerbaijani, be Belarusian, bg Bulgarian, bn Bengali,
+    bs Bosnian, ca Catalan, ceb Cebuano, co Corsican, cs Czech, cy Welsh, da Danish, de German,
+    el Greek, eo Esperanto, es Spanish, et Estonian, eu Basque, fa Persian, fi Finnish, fr French,
+    fy Western Frisian, ga Irish, gd Scottish Gaelic, gl Galician, gu Gujarati, ha Hausa,
+    haw Hawaiian, he Hebrew, hi Hindi, hmn Hmong, hr Croatian, ht Haitian, hu Hungarian,
+    hy Armenian, id Indonesian, ig Igbo, is Icelandic, it Italian, ja Japanese, jv Javanese,
+    ka Georgian, kk Kazakh, km Khmer, kn Kannada, ko Korean, ku Kurdish, ky Kyrgyz, la Latin,
+    lb Luxembourgish, lo Lao, lt Lithuanian, lv Latvian, mg Malagasy, mi Maori, mk Macedonian,
+    ml Malayalam, mn Mongolian, mr Marathi, ms Malay, mt Maltese, my Burmese, ne Nepali, nl Dutch,
+    no Norwegian, ny Chichewa, pa Punjabi, pl Polish, ps Pashto, pt Portuguese, ro Romanian,
+    ru Russian, sd Sindhi, si Sinhala, sk Slovak, sl Slovenian, sm Samoan, sn Shona, so Somali,
+    sq Albanian, sr Serbian, st Southern Sotho, su Sundanese, sv Swedish, sw Swahili, ta Tamil,
+    te Telugu, tg Tajik, th Thai, tl Tagalog, tr Turkish, uk Ukrainian, ur Urdu, uz Uzbek,
     vi Vietnamese, xh Xhosa, yi Yiddish, yo Yoruba, zh Chinese, zu Zulu''')
 OTHERS = _table('''
-    aa Afar, ab Abkhazian, ak Akan, an Aragonese, as Assamese, ast Asturian, av Avaric, ay Aymara, ba Bashkir, bi Bislama, bm Bambara,
-    bo Tibetan, br Breton, ce Chechen, ch Chamorro, cr Cree, cv Chuvash, dv Divehi, dz Dzongkha, ee Ewe, en English, ff Fulah, fj Fijian,
-    fo Faroese, gn Guarani, gv Manx, ho Hiri Motu, hz Herero, ia Interlingua, ie Interlingue, ii Sichuan Yi, ik Inupiaq, io Ido,
-    iu Inuktitut, kg Kongo, ki Kikuyu, kj Kuanyama, kl Kalaallisut, kr Kanuri, ks Kashmiri, kv Komi, kw Cornish, lg Ganda, li Limburgish,
-    ln Lingala, lu Luba-Katanga, mh Marshallese, na Nauru, nd North Ndebele, ng Ndonga, nn Norwegian Nynorsk, nr South Ndebele, nv Navajo,
-    oc Occitan, oj Ojibwa, om Oromo, or Odia, os Ossetian, pi Pali, qu Quechua, rm Romansh, rn Rundi, rw Kinyarwanda, sa Sanskrit,
-    sc Sardinian, se Northern Sami, sg Sango, ss Swati, ti Tigrinya, tk Turkmen, tn Tswana, to Tongan, ts Tsonga, tt Tatar, tw Twi,
+    aa Afar, ab Abkhazian, ak Akan, an Aragonese, as Assamese, ast Asturian, av Avaric, ay Aymara,
+    ba Bashkir, bi Bislama, bm Bambara, bo Tibetan, br Breton, ce Chechen, ch Chamorro, cr Cree,
+    cv Chuvash, dv Divehi, dz Dzongkha, ee Ewe, en English, ff Fulah, fj Fijian, fo Faroese,
+    gn Guarani, gv Manx, ho Hiri Motu, hz Herero, ia Interlingua, ie Interlingue, ii Sichuan Yi,
+    ik Inupiaq, io Ido, iu Inuktitut, kg Kongo, ki Kikuyu, kj Kuanyama, kl Kalaallisut, kr Kanuri,
+    ks Kashmiri, kv Komi, kw Cornish, lg Ganda, li Limburgish, ln Lingala, lu Luba-Katanga,
+    mh Marshallese, na Nauru, nd North Ndebele, ng Ndonga, nn Norwegian Nynorsk, nr South Ndebele,
+    nv Navajo, oc Occitan, oj Ojibwa, om Oromo, or Odia, os Ossetian, pi Pali, qu Quechua,
+    rm Romansh, rn Rundi, rw Kinyarwanda, sa Sanskrit, sc Sardinian, se Northern Sami, sg Sango,
+    ss Swati, ti Tigrinya, tk Turkmen, tn Tswana, to Tongan, ts Tsonga, tt Tatar, tw Twi,
     ty Tahitian, ug Uyghur, ve Venda, vo Volapuk, wa Walloon, wo Wolof, za Zhuang''')
 KNOWN = {**LISTED, **OTHERS}
 

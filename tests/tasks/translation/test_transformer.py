@@ -439,7 +439,7 @@ def test_activations_of_bfloat16_learn_what_those_of_float32_do() -> None:
     assert np.dot(moved, other) > 0.95 * np.linalg.norm(moved) * np.linalg.norm(other)
 
 
-def test_the_encoder_is_sent_once_to_each_device_that_reads_it_and_its_gradient_from_one_to_the_next(
+def test_encoder_is_sent_once_to_each_device_that_reads_it_and_its_gradient_from_one_to_the_next(
         ) -> None:
     learner = Learner.Params(optimizer=optimizers.SGD.Params(),
                              learning_rate=learning_rates.Constant.Params(rate=0.1))

@@ -280,7 +280,7 @@ def test_a_schedule_whose_last_cell_computes_no_loss_is_refused():
             '1f1b',
             'aabb',
             """F0.0 F1.0 F0.1 F1.1 F0.2 F1.2 F0.3 B1.0 B0.0 F1.3 ..   B1.1 B0.1 ..   ..   B1.2 B0.2 ..   B1.3 B0.3
-               ..   ..   F2.0 B3.0 --   F2.1 B2.0 B3.1 --   F2.2 B2.1 B3.2 --   F2.3 B2.2 B3.3 --   B2.3 ..   ..""",
+               ..   ..   F2.0 B3.0 --   F2.1 B2.0 B3.1 --   F2.2 B2.1 B3.2 --   F2.3 B2.2 B3.3 --   B2.3 ..   ..""",  # noqa: E501 (a grid is drawn whole)
         ),
         (
             'gpipe',
