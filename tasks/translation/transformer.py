@@ -189,8 +189,9 @@ def _stack(p: Transformer.Params, name: str, body: Any, depth: int) -> list[Laye
 
 def _output(p: Transformer.Params, path: str) -> list[Layer.Params]:
     """Returns the softmax, the weights of tokens and the loss."""
-    fields = {'name': 'softmax', 'input_dim': p.model_dim, 'vocab_size': p.vocab_size,
-              'max_abs': p.max_abs_logit, 'transpose_w': p.tied == 'all'}
+    fields: dict[str, Any] = {
+        'name': 'softmax', 'input_dim': p.model_dim, 'vocab_size': p.vocab_size,
+        'max_abs': p.max_abs_logit, 'transpose_w': p.tied == 'all'}
     weight = TokenWeight.Params(
         name='token_weight', padding_id=p.padding_id, reads={'labels': 'label'})
     reads = {'labels': 'label', 'weight': 'token_weight'}
