@@ -41,7 +41,7 @@ class TFDSInput(Input):
     """
 
     class Params(Input.Params):
-        """Which set, and where it is."""
+        """The set, and where it is."""
         name: str = field(REQUIRED, "The name in tensorflow-datasets: 'cifar10', "
                                     "'wmt14_translate/de-en:1.0.0'.")
         split: str = field('train', "A split or a part of one: 'train', 'train[:90%]'.")

@@ -105,7 +105,7 @@ class RecordInput(Input):
     """TFRecord files of tf.train.Example. The files are read in the order of their names."""
 
     class Params(Input.Params):
-        """Which files, and which features of their examples."""
+        """The files, and the features of their examples that are read."""
         files: str = field(REQUIRED, 'A glob pattern, or several separated by commas.')
         features: dict[str, Feature.Params] = field(
             REQUIRED, 'Name -> Feature.Params, for those that are wanted.')

@@ -238,7 +238,7 @@ class MultiHeadAttention(Layer):
         return tf.transpose(x, [0, 2, 1, 3])
 
     def _is_seen(self, mask: tf.Tensor | None, t: int | tf.Tensor) -> tf.Tensor | None:
-        """Which position sees which: bools that broadcast to [b, H, T, S], or None for all."""
+        """Bools that say which position sees which, broadcasting to [b, H, T, S]; None: all."""
         is_seen = None if mask is None else mask[:, tf.newaxis, tf.newaxis, :]  # [b, 1, 1, S]
         if self.params.is_causal:
             is_earlier = tf.range(t)[:, tf.newaxis] >= tf.range(t)  # [T, S]

@@ -28,7 +28,7 @@ class Shardable(Layer):
     """The base of layers that can be one of several shards."""
 
     class Params(Layer.Params):
-        """Which shard it is; `split` sets this."""
+        """The number of the shard; `split` sets it."""
         shard: int = field(0, 'The index of this shard among num_shards, from 0.', least=0)
         num_shards: int = field(1, 'How many layers the whole is split into; 1: it is the whole.',
                                 least=1, most=10_000)

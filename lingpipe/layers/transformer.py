@@ -248,7 +248,7 @@ class TransformerDecoderLayer(_TransformerLayer):
 
     def initial_past(self, num_sentences: int | tf.Tensor, ctx: DecodingContext,
                      **specs: tf.TensorSpec) -> NestedMap:
-        """That of the self-attention."""
+        """Returns the initial past of the self-attention."""
         return self.children['attention'].initial_past(num_sentences, ctx, x=specs['x'])
 
     def decode(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,

@@ -52,7 +52,7 @@ class Operation(Sequential):
     """One operation of a table; its layers read Params.reads['x'] and write Params.writes."""
 
     class Params(Sequential.Params):
-        """Which operation, channels, stride, drop path."""
+        """The operation, its channels, stride and drop path."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
         kind: str = field(REQUIRED, "Its name in the tables: '1x1', 'max_pool_3x3', ...")
         input_dim: int = field(REQUIRED, 'C, the channels of the input.', least=1)

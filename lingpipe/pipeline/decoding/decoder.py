@@ -220,7 +220,7 @@ class Decoder:
 
 
 class _Dependence:
-    """Which elements of a network depend on the target, and which ones the candidates need.
+    """The elements of a network that depend on the target, and those that the candidates need.
 
     Attributes:
       target: the Value of the ids so far.

@@ -359,7 +359,7 @@ def _token_after(ops: Sequence[tf.Operation | tf.Tensor], name: str) -> tf.Tenso
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Part:
-    """Which tensors of a cell's graph a task computes, and which it is given.
+    """The tensors of a cell's graph that a task computes, and those that it is given.
 
     Attributes:
       token: fetched last; it exists once the ops without a result have run.

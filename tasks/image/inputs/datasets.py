@@ -21,7 +21,7 @@ class TFDSImageInput(EncodedImageInput, TFDSInput):
     """
 
     class Params(EncodedImageInput.Params, TFDSInput.Params):
-        """Which set, and how its images are transformed."""
+        """The set, and how its images are transformed."""
         label: str = field(
             'label', "Name of the feature that is the label, such as 'coarse_label' of cifar100.")
 

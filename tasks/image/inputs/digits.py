@@ -27,7 +27,7 @@ class DigitsInput(ArrayInput):
     """
 
     class Params(ArrayInput.Params):
-        """Which images, and how far they are moved."""
+        """The images that are read, and how far they are moved."""
         split: Literal['train', 'test'] = field('train', 'Which part of the data.')
         subset: Subset = field(Subset(), 'Which classes, and how many examples of each.')
         max_shift: int = field(

@@ -33,7 +33,7 @@ class FashionMNISTInput(ArrayInput):
     """
 
     class Params(ArrayInput.Params):
-        """Which part, where it is, and how it is transformed."""
+        """The part that is read, where it is, and how it is transformed."""
         split: Literal['train', 'test'] = field('train', 'Which part of the data.')
         directory: str = field(
             '', "Folder of the four files *-ubyte.gz; empty: that of Debian's package, or else "

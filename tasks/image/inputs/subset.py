@@ -10,7 +10,7 @@ from lingpipe.hyperparams import Params, field
 
 
 class Subset(Params):
-    """Which examples are used; by default all.
+    """The examples that are used; by default all.
 
     It serves experiments on transfer from few examples.
     """

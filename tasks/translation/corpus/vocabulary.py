@@ -65,7 +65,7 @@ class Vocabulary:
 
     @property
     def is_byte(self) -> np.ndarray:
-        """Which ids are bytes: bool [V]."""
+        """Bools [V]: whether each id is a byte."""
         return np.array([self._model.is_byte(i) for i in range(self.size)])
 
     def save(self, path: str) -> None:

@@ -27,7 +27,7 @@ class Numbers(ArrayInput):
     """Example i has x = i and y = [i, -i]."""
 
     class Params(ArrayInput.Params):
-        num_examples: int = field(10, 'Of them.')
+        num_examples: int = field(10, 'Number of examples.')
 
     params: Params
 

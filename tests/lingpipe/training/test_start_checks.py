@@ -35,7 +35,7 @@ class Tokens(ArrayInput):
         label: float = field(0., 'Its label.')
         weight: float = field(1., 'Its weight.')
         id_at: int = field(-1, 'The example with the id 99; -1: none.')
-        dtype: str = field('int32', 'Of labels.')
+        dtype: str = field('int32', 'Dtype of the labels.')
 
     params: Params
 

@@ -206,7 +206,7 @@ def test_losses_and_metrics_of_training_and_evaluation():
     ('v2', 0, (0.3 / 5, 0.3), {'DropPath'}),
     ('v3', 9, (0.3 / 5, 0.3), {'RampedDropPath'})])
 def test_drop_path_schedules_are_those_of_the_reference(schedule, steps, first_and_last, kinds):
-    """Of five blocks, v2 and v3 use 1/5 of the rate in the first and all of it in the last."""
+    """With five blocks, v2 and v3 use 1/5 of the rate in the first and all of it in the last."""
     network = tiny(drop_path_keep=0.7, drop_path_schedule=schedule,
                    drop_path_steps=steps).instantiate('model')
     found = [layer for layer in network.layers() if layer.path.endswith('/drop_path')]

@@ -279,7 +279,7 @@ class Meet(Layer):
     """Returns x, after a meeting."""
 
     class Params(Layer.Params):
-        cell: int = field(REQUIRED, 'Of this layer.')
+        cell: int = field(REQUIRED, 'The cell of this layer.')
 
     is_positionwise = True
     meeting: Meeting

@@ -40,7 +40,7 @@ class Tied(Layer):
     """x @ w^T, where w belongs to another layer."""
 
     class Params(Layer.Params):
-        shape: tuple[int, ...] = field(REQUIRED, 'Of w.')
+        shape: tuple[int, ...] = field(REQUIRED, 'Shape of w.')
 
     def __init__(self, params, path=''):
         super().__init__(params, path)

@@ -27,7 +27,7 @@ class Linear(Layer):
     """Emits a loss whose gradient is known, the sum of weight * x * w, and passes x on."""
 
     class Params(Layer.Params):
-        dtype: str = field('float32', 'Of w.')
+        dtype: str = field('float32', 'Dtype of w.')
         start: str = field('ones', 'Initializer of w.')
         is_auxiliary: bool = field(False, 'Whether it gives no weight of its own.')
 

@@ -38,8 +38,8 @@ class Tied(Layer):
     """x @ w, where w may belong to another layer."""
 
     class Params(Layer.Params):
-        dim: int = field(REQUIRED, 'Of w.')
-        dtype: str = field('float32', 'Of w.')
+        dim: int = field(REQUIRED, 'Rows and columns of w.')
+        dtype: str = field('float32', 'Dtype of w.')
 
     def __init__(self, params, path=''):
         super().__init__(params, path)
