@@ -1,12 +1,14 @@
-"""Timelines: shares, trace files and pictures."""
+"""Drawings: timelines as shares, trace files and pictures; schedules as grids."""
 
 import json
 
 import pytest
 
-from lingpipe.pipeline.planning.drawing import Timeline
-from lingpipe.pipeline.planning.schedules import Slot, make_schedule
+from lingpipe.pipeline.planning.drawing import Timeline, grid
+from lingpipe.pipeline.planning.schedules import Schedule, Slot, make_schedule
 from lingpipe.pipeline.planning.simulator import simulate
+from lingpipe.pipeline.planning.validation import validate
+from tests.support.schedule_grids import draw
 
 F, B = Slot('F', 0, 0), Slot('B', 1, 0)
 
@@ -66,3 +68,23 @@ def test_errors():
         Timeline({F: (2, 1)}, {F: 0})
     with pytest.raises(ValueError, match=r'B\(cell 1, micro-batch 0\) has a span but no device'):
         Timeline({B: (1, 2)}, {F: 0})
+
+
+def test_grid_with_given_slots():
+    schedule = make_schedule('gpipe', 2, 2)
+    assert grid(
+        schedule, columns_of=lambda slot: {'F': 1, 'B': 2}[slot.kind] + schedule.is_fused(slot)
+    ) == draw(
+        """F0 F1 .. .. B0 -- .. B1 --
+           .. B0 -- -- B1 -- -- .. .."""
+    )
+
+
+def test_several_cells_on_a_device_are_drawn_with_their_numbers():
+    devices = (
+        (Slot('F', 0, 0), Slot('F', 2, 0)),
+        (Slot('F', 1, 0),),
+    )
+    schedule = Schedule('looped', 3, 1, devices, frozenset())
+    validate(schedule)
+    assert grid(schedule) == 'F0.0 ..   F2.0\n..   F1.0 ..'

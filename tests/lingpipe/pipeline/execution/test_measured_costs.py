@@ -1,0 +1,11 @@
+"""Measured costs: seconds of the forward and of the backward of each layer."""
+
+from lingpipe.pipeline.execution.measured_costs import layer_seconds
+from tests.support.planned_chains import CHAIN, plan_of
+
+
+def test_a_measurement_times_forward_and_backward_of_each_layer_apart():
+    plan = plan_of(*CHAIN, num_micro_batches=4, frozen=('model/a/w',))
+    measured = layer_seconds(plan.elements, 'CPU:0', repeats=2)
+    assert [backward > 0 for _, backward in measured] == [False, True, True, True]
+    assert all(forward > 0 for forward, _ in measured)

@@ -1,0 +1,60 @@
+"""Dependencies: what a slot waits for, and when it runs."""
+
+import re
+
+import pytest
+
+from lingpipe.pipeline.planning.dependencies import chain, dependencies, play
+from lingpipe.pipeline.planning.schedules import Schedule, Slot, make_schedule
+
+
+def test_dependencies_follow_skip_connections_both_ways():
+    schedule = make_schedule('gpipe', 4, 2, backward_cells={1, 2, 3})
+    edges = {(0, 1), (1, 2), (2, 3), (0, 2), (1, 3)}
+    assert dependencies(Slot('F', 0, 1), schedule, edges) == ()
+    assert dependencies(Slot('F', 2, 1), schedule, edges) == (Slot('F', 0, 1), Slot('F', 1, 1))
+    assert dependencies(Slot('B', 3, 1), schedule, edges) == (Slot('F', 1, 1), Slot('F', 2, 1))
+    assert dependencies(Slot('B', 1, 1), schedule, edges) == (
+        Slot('F', 1, 1), Slot('B', 2, 1), Slot('B', 3, 1))
+    assert dependencies(Slot('B', 2, 1), schedule) == (Slot('F', 2, 1), Slot('B', 3, 1))
+    with pytest.raises(ValueError, match=re.escape(
+        'has no place for B(cell 0, micro-batch 1): cell 0 is not in backward_cells')):
+        dependencies(Slot('B', 0, 1), schedule, edges)
+
+
+def test_the_edges_of_a_chain_join_neighbours():
+    assert chain(4) == {(0, 1), (1, 2), (2, 3)}
+
+
+def test_a_slot_starts_when_its_device_is_free_and_what_it_needs_has_ended():
+    """Forwards take 1, the last cell's B takes 3 and the other cell's B takes 2."""
+    schedule = make_schedule('gpipe', 2, 2)
+    spans = play(schedule, lambda slot: {('F', 0): 1, ('B', 1): 3, ('B', 0): 2}[slot[:2]])
+    assert spans == {
+        Slot('F', 0, 0): (0, 1),
+        Slot('F', 0, 1): (1, 2),
+        Slot('B', 1, 0): (1, 4),
+        Slot('B', 1, 1): (4, 7),
+        Slot('B', 0, 0): (4, 6),
+        Slot('B', 0, 1): (7, 9),
+    }
+
+
+def test_a_slot_starts_when_the_last_of_its_needs_has_arrived():
+    schedule = make_schedule('forward', 3, 1)
+
+    def arrival_of(maker, reader, end):
+        return end + {(0, 1): 1, (1, 2): 2, (0, 2): 9}[maker.cell, reader.cell]
+
+    spans = play(schedule, lambda slot: 1, {(0, 1), (1, 2), (0, 2)}, arrival_of)
+    assert spans == {
+        Slot('F', 0, 0): (0, 1), Slot('F', 1, 0): (2, 3), Slot('F', 2, 0): (10, 11)}
+
+
+def test_devices_that_wait_for_each_other_are_refused():
+    one_device = ((Slot('F', 1, 0), Slot('F', 0, 0)),)
+    schedule = Schedule('reversed', 2, 1, one_device, frozenset())
+    sentence = ("schedule 'reversed' deadlocks: device 0 waits at F(cell 1, micro-batch 0) for "
+                'F(cell 0, micro-batch 0), which can never start')
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        play(schedule, lambda slot: 1)

@@ -1,0 +1,108 @@
+"""Partitions under a memory limit: kept to the byte, or refused."""
+
+import itertools
+import random
+
+import pytest
+
+from tests.support.planned_chains import CHAIN, dense, made, plan_of
+from tests.support.toy_layers import Add
+
+
+def random_case(rng):
+    """Draws (network, pipeline, devices, frozen weights).
+
+    A network has a few layers, wide and narrow, with or without a skip connection.
+    """
+    dims = [8, *[rng.choice([4, 8, 32]) for _ in range(rng.randint(2, 3))]]
+    network = [dense(f'd{i}', a, b, activation=rng.choice(['linear', 'relu']))
+               for i, (a, b) in enumerate(itertools.pairwise(dims))]
+    network[0].set(reads={'x': 'image'}, writes='skip' if (has_skip := rng.random() < 0.3) else 'x')
+    if has_skip:
+        network[1].set(reads={'x': 'skip'})
+        network.append(dense('back', dims[-1], dims[1]))
+        network.append(Add.Params(name='add', reads={'skip': 'skip'}))
+    num_cells = rng.randint(2, min(4, len(network) + 1))
+    num_replicas = rng.choice([1, 1, 1, 2])
+    num_micro_batches = rng.choice([1, 2, 4])
+    pipeline = dict(
+        num_cells=num_cells, num_replicas=num_replicas, num_micro_batches=num_micro_batches,
+        sum_groups=2 if num_replicas == 1 and num_micro_batches > 1 and rng.random() < 0.2 else 1,
+        schedule=rng.choice(['gpipe', '1f1b']), recompute=rng.choice(['none', 'cell', 'layer']),
+        partition=rng.choice(['bottleneck', 'variance']))
+    devices = [f'CPU:{i}' for i in range(num_cells * num_replicas)]
+    if rng.random() < 0.3:
+        devices = [rng.choice(devices) for _ in devices]
+    return made(*network), pipeline, devices, ['model/d0/w'] if rng.random() < 0.3 else []
+
+
+def fullest(plan):
+    assert max(plan.simulate().peak_bytes) <= max(plan.peak_bytes().values())
+    return max(plan.peak_bytes().values())
+
+
+def test_a_limit_is_kept_to_the_byte_and_refused_only_if_no_partition_keeps_it():
+    """Compares the plans of 1,000 random networks with a search through all partitions.
+
+    A plan that keeps the limit anyway does not change.
+    """
+    rng = random.Random(5)
+    counts = {'as it was': 0, 'cut otherwise': 0, 'refused': 0}
+    for _ in range(1000):
+        network, pipeline, devices, frozen = random_case(rng)
+        free = plan_of(network, devices=devices, frozen=frozen, **pipeline)
+        limit = (fullest(free)
+                 - rng.choice([-1, 0, *[rng.random() * fullest(free) * 0.15 for _ in range(5)]]))
+        try:
+            plan = plan_of(network, devices=devices, frozen=frozen, device_bytes=limit, **pipeline)
+        except ValueError as error:
+            assert 'device_bytes' in str(error)
+            num_layers = len(free.elements)
+            for cuts in itertools.combinations(range(1, num_layers), pipeline['num_cells'] - 1):
+                by_hand = tuple(b - a for a, b in itertools.pairwise((0, *cuts, num_layers)))
+                other = plan_of(network, devices=devices, frozen=frozen, layers_per_cell=by_hand,
+                                **pipeline)
+                assert fullest(other) > limit, (pipeline, devices, by_hand)
+            counts['refused'] += 1
+            continue
+        assert fullest(plan) <= limit, (pipeline, devices)
+        same = ([len(cell.elements) for cell in plan.cells]
+                == [len(cell.elements) for cell in free.cells])
+        if fullest(free) <= limit:
+            assert same and plan.schedule.devices == free.schedule.devices
+        counts['as it was' if same else 'cut otherwise'] += 1
+    assert min(counts.values()) > 100, counts
+
+
+def test_a_limit_is_kept_where_too_many_partitions_share_devices_to_try_them_all():
+    """28 layers of growing width are in 4 cells on 2 devices.
+
+    Without a limit, the plan fills the second device.
+    """
+    dims = [8, *range(4, 58, 2)]
+    network = made(*[dense(f'd{i}', a, b, **({} if i else {'reads': {'x': 'image'}}))
+                     for i, (a, b) in enumerate(itertools.pairwise(dims))])
+    shape = dict(num_cells=4, num_micro_batches=4, devices=['a', 'b', 'a', 'b'])
+    free = plan_of(network, **shape)
+    for share in (0.97, 0.93):
+        limit = share * fullest(free)
+        assert fullest(plan_of(network, device_bytes=limit, **shape)) <= limit < fullest(free)
+
+
+def test_a_partition_by_hand_that_breaks_the_limit_is_refused():
+    sentence = (r'layers_per_cell=\[3, 1\] needs [\d,]+ bytes on CPU:0, which is more than '
+                r'device_bytes=5,000; leave')
+    with pytest.raises(ValueError, match=sentence):
+        plan_of(*CHAIN, num_cells=2, num_micro_batches=4, layers_per_cell=(3, 1), device_bytes=5000)
+
+
+def test_a_limit_that_nothing_fits_names_the_layer_or_the_least_that_would():
+    with pytest.raises(ValueError, match=r'model/b alone needs [\d,]+ bytes, which is more than '
+                                         r'device_bytes=2,000; a layer cannot be cut'):
+        plan_of(*CHAIN, num_cells=2, num_micro_batches=4, device_bytes=2000)
+    sentence = (r'no partition of 4 layers into 2 cells .* device_bytes=5,000: the best needs '
+                r'[\d,]+ bytes')
+    with pytest.raises(ValueError, match=sentence) as found:
+        plan_of(*CHAIN, num_cells=2, num_micro_batches=4, device_bytes=5000)
+    least = int(str(found.value).split('the best needs ')[1].split(' bytes')[0].replace(',', ''))
+    assert fullest(plan_of(*CHAIN, num_cells=2, num_micro_batches=4, device_bytes=least)) == least

@@ -1,0 +1,60 @@
+"""Pipeline Params: fields that contradict each other are refused, with what to write instead."""
+
+import re
+
+import pytest
+
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+
+
+def test_the_defaults_are_one_cell_on_one_device():
+    params = PipelineParams().validate()
+    assert (params.num_cells, params.num_micro_batches, params.num_devices) == (1, 1, 1)
+
+
+def test_every_cell_of_every_replica_has_a_device():
+    assert PipelineParams(num_cells=4, num_replicas=3).num_devices == 12
+
+
+@pytest.mark.parametrize(('pipeline', 'sentence'), [
+    ({'num_micro_batches': 12, 'sum_groups': 5},
+     'sum_groups=5 does not divide num_micro_batches=12; use 1, 2, 3, 4, 6 or 12.'),
+    ({'num_micro_batches': 2, 'sum_groups': 2, 'num_replicas': 2},
+     'sum_groups=2 and num_replicas=2; replicas are groups already: set one of the two to 1.'),
+    ({'num_cells': 2049, 'num_replicas': 2},
+     'num_cells=2049 and num_replicas=2 need 4098 devices; use at most 4096 of both together.'),
+    ({'num_cells': 3, 'layers_per_cell': (1, 2)},
+     'layers_per_cell=[1, 2] names 2 cells, but num_cells=3; make them equal, or leave '
+     'layers_per_cell empty.'),
+    ({'layer_seconds': (5., 7., 9., 1.), 'layer_backward_seconds': (1., 1.)},
+     'layer_backward_seconds has 2 numbers, but layer_seconds has 4; give one a layer to both, or '
+     'leave layer_backward_seconds empty.'),
+    ({'layer_seconds': (5., 7., 9., 1.), 'layer_backward_seconds': (1., 8., 1., 1.)},
+     'layer_backward_seconds[1]=8.0 is more than layer_seconds[1]=7.0, of which it is a part; '
+     'measure again.'),
+    ({'num_cells': 2, 'devices': ('CPU:0',)},
+     'devices names 1 devices, but num_cells=2; name one for each cell.'),
+    ({'num_cells': 2, 'num_replicas': 2, 'devices': ('CPU:0', 'CPU:1', 'CPU:2')},
+     'devices names 3 devices, but num_cells=2 and num_replicas=2; name one for each cell of each '
+     'replica.'),
+    ({'devices': ('CPU:4096',)},
+     'devices names CPU:4096; no process has so many devices: use numbers below 4096.'),
+    ({'num_cells': 3, 'devices': ('GPU:0', 'GPU:1', '/gpu:0')},
+     'devices puts 2 cells on GPU:0, [0, 2]; name another GPU, or set cells_per_gpu=2 if that is '
+     'meant.'),
+])
+def test_fields_that_contradict_each_other_are_refused(pipeline, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        PipelineParams(**pipeline).validate()
+
+
+@pytest.mark.parametrize('pipeline', [
+    {'num_micro_batches': 12, 'sum_groups': 6},
+    {'num_cells': 2048, 'num_replicas': 2},
+    {'layer_seconds': (5., 7.), 'layer_backward_seconds': (5., 0.)},
+    {'devices': ('CPU:4095',)},
+    {'num_cells': 3, 'devices': ('CPU:0',) * 3},   # Cells may share a CPU.
+    {'num_cells': 3, 'devices': ('GPU:0', 'GPU:1', '/gpu:0'), 'cells_per_gpu': 2},
+])
+def test_what_just_keeps_a_rule_is_accepted(pipeline):
+    PipelineParams(**pipeline).validate()
