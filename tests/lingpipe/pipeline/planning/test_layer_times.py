@@ -1,0 +1,63 @@
+"""Layer times: measured seconds or FLOPs, and what recomputation adds to them."""
+
+import pytest
+
+from lingpipe.pipeline.planning.dataflow import wire
+from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from tests.support.planned_chains import MICRO_BATCH_SPEC, dense, made
+
+
+def times_of(frozen=('model/a/w',), **pipeline):
+    """Of the layers a, whose weight is frozen, c and the loss."""
+    network = made(dense('a', 8, 16, reads={'x': 'image'}), dense('c', 16, 8))
+    elements = wire(network, MICRO_BATCH_SPEC, lambda path: path in frozen)
+    return layer_times(elements, PipelineParams(**pipeline))
+
+
+# 2 FLOPs a product: 4 rows * 16 * 8 for a and for c. The loss has 9 for each of 4 * 8 logits and 7
+# for each row.
+A, C, LOSS = 1024, 1024, 316
+
+
+def test_flops_stand_for_seconds_and_a_backward_is_two_forwards():
+    times = times_of(recompute='none')
+    assert times.forward == (A, C, LOSS)
+    assert times.backward == (0, 2 * C, 2 * LOSS)
+
+
+@pytest.mark.parametrize(('recompute', 'expected'), [
+    ('none', LayerTimes(forward=(A, C, LOSS), backward=(0, 2 * C, 2 * LOSS),
+                        repeated=(0, 0, 0), own_repeat=(0, 0, 0))),
+    ('cell', LayerTimes(forward=(A, C, LOSS), backward=(0, 2 * C, 2 * LOSS),
+                        repeated=(0, C, LOSS), own_repeat=(0, 0, 0))),
+    ('layer', LayerTimes(forward=(A, C, LOSS), backward=(0, 3 * C, 3 * LOSS),
+                         repeated=(0, C, LOSS), own_repeat=(0, C, LOSS))),
+])
+def test_recomputation_repeats_forwards_of_layers_with_a_backward(recompute, expected):
+    assert times_of(recompute=recompute) == expected
+
+
+def test_two_thirds_of_measured_seconds_are_the_backward_and_none_where_there_is_no_backward():
+    times = times_of(recompute='none', layer_seconds=(3.0, 6.0, 9.0))
+    assert times.forward == (3.0, 2.0, 3.0)
+    assert times.backward == (0.0, 4.0, 6.0)
+
+
+def test_measured_seconds_of_the_backward_are_taken_off_those_of_both():
+    times = times_of(frozen=(), recompute='none', layer_seconds=(3.0, 6.0, 9.0),
+                     layer_backward_seconds=(1.0, 5.0, 6.0))
+    assert times.forward == (2.0, 1.0, 3.0)
+    assert times.backward == (1.0, 5.0, 6.0)
+
+
+def test_only_cells_before_the_last_repeat_their_forward():
+    times = LayerTimes(forward=(1, 2), backward=(10, 20), repeated=(100, 200), own_repeat=(0, 0))
+    assert times.fused == [11, 22]
+    assert times.unfused == [111, 222]
+
+
+def test_seconds_of_another_number_of_layers_are_refused():
+    with pytest.raises(ValueError, match='layer_seconds has 2 numbers, but the network has 3 '
+                                         r'layers; measure again\.'):
+        times_of(layer_seconds=(1.0, 2.0))

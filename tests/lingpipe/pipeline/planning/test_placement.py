@@ -1,0 +1,24 @@
+"""Placements: the devices of all cells, replica after replica, however they are spelled."""
+
+from lingpipe.pipeline.planning.placement import Placement, place_cells
+
+
+def test_cells_are_placed_replica_after_replica():
+    placement = place_cells(['CPU:3', 'CPU:2', 'CPU:1', 'CPU:0'], num_replicas=2, num_cells=2)
+    assert placement.devices == (('CPU:3', 'CPU:2'), ('CPU:1', 'CPU:0'))
+
+
+def test_two_spellings_of_a_device_are_one_place():
+    (first, second, third), = Placement((('CPU:0', '/device:cpu:0', 'CPU:1'),)).places
+    assert first == second != third
+
+
+def test_cells_of_a_place_are_listed_replica_after_replica():
+    placement = Placement((('CPU:0', 'CPU:1', 'CPU:0'), ('/cpu:1', '/cpu:1', '/cpu:2')))
+    assert list(placement.cells_of_place.values()) == [[0, 2], [1, 0, 1], [2]]
+
+
+def test_a_place_is_named_as_it_was_first_spelled():
+    placement = Placement((('CPU:0', '/cpu:1'), ('/device:CPU:1', '/device:CPU:0')))
+    places = placement.places[1]
+    assert [placement.device_at(place) for place in places] == ['/cpu:1', 'CPU:0']
