@@ -18,7 +18,6 @@ from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution import graph_cutting
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.replication.collectives import Group
 from tests.support.toy_layers import FailAbove
 
 BATCH, M = 16, 2
@@ -147,21 +146,6 @@ def test_a_cell_is_reduced_while_earlier_cells_still_run_backward(reduction):
             assert len(on_first) == M
 
 
-def test_moments_are_gathered_in_the_order_of_replicas_whatever_that_of_devices():
-    @functools.partial(tf.compat.v1.wrap_function, signature=[])
-    def run():
-        made = []
-        devices = (CPUS[3], CPUS[0], CPUS[2])
-        for replica, device in enumerate(devices):
-            with tf.device(device):
-                made.append(Group(0, devices).gatherer(replica)(
-                    tf.constant([replica + 1., np.nan if replica == 1 else np.inf])))
-        return made
-
-    for found in run():
-        np.testing.assert_array_equal(found, [[1, np.inf], [2, np.nan], [3, np.inf]])
-
-
 def test_a_replica_that_fails_cuts_off_those_that_wait_for_it_and_the_next_step_is_well():
     net = network(FailAbove.Params(name='fail', reads={'x': 'image'}, writes='image'))
     program = program_of(net, num_replicas=2, cross_replica_batch_norm=True)
@@ -181,24 +165,6 @@ def test_a_ring_of_two_replicas_sums_to_the_bits_of_an_addition():
     ops = program.step_graph().get_operations()
     assert (sum(op.type == 'CollectiveReduceV2' for op in ops)
             == 2 * sum(w.is_trainable for w in program.network.weights()))
-
-
-def test_a_ring_gives_every_device_the_same_bits_each_time():
-    values = np.random.default_rng(0).standard_normal((4, 1003, 7)).astype(np.float32)
-
-    def run() -> list[np.ndarray]:
-        made = []
-        for replica, device in enumerate(CPUS):
-            with tf.device(device):
-                made.append(Group(0, tuple(CPUS)).sum(
-                    tf.constant(values[replica]), [[5], [1003, 7]], 1, 'ring'))
-        return made
-
-    step = tf.compat.v1.wrap_function(run, [])
-    first, *others = [tensor.numpy() for tensor in (*step(), *step())]
-    np.testing.assert_allclose(first, values.sum(0), rtol=1e-5, atol=1e-5)
-    for other in others:
-        np.testing.assert_array_equal(other, first)
 
 
 @pytest.mark.parametrize(('change', 'sentence'), [

@@ -1,0 +1,127 @@
+"""Beam search, step by step, on probabilities that are given by hand."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe.layers.nested import NestedMap
+from lingpipe.pipeline.decoding.search import (
+    SearchParams,
+    advance,
+    initial_state,
+    length_penalty,
+)
+
+START, END = 1, 2
+LIMIT = 4
+
+# For two hypotheses of one sentence: the best next ids and their probabilities, the best first.
+FIRST = ([[[3, 4, 5, END]] * 2], [[[.4, .3, .2, .1]] * 2])
+SECOND = ([[[END, 5, 6, 7], [6, END, 3, 5]]], [[[.5, .3, .1, .1], [.9, .05, .03, .02]]])
+
+
+def search(alpha: float = 0., beam_size: int = 2) -> SearchParams:
+    return SearchParams(beam_size=beam_size, alpha=alpha, max_length=LIMIT)
+
+
+def candidates(ids, probabilities) -> NestedMap:
+    """What a softmax gives whose logits are the logarithms of twice the probabilities."""
+    ids, probabilities = np.array(ids, np.int32), np.array(probabilities, np.float32)
+    return NestedMap(ids=tf.constant(ids), values=tf.constant(np.log(2 * probabilities)),
+                     log_sum=tf.fill(ids.shape[:2], np.log(np.float32(2))))
+
+
+def after(*steps, params: SearchParams, limits=(LIMIT,)) -> NestedMap:
+    """The state after some steps."""
+    limits = tf.constant(limits)
+    state = initial_state(limits, START, params)
+    for step in steps:
+        state = advance(state, candidates(*step), limits, END, params)
+    return state
+
+
+@pytest.mark.parametrize(('length', 'alpha', 'penalty'), [
+    (1, .6, 1.), (7, 1., 2.), (13, 2., 9.), (25, 0., 1.)])
+def test_the_length_penalty_is_that_of_the_paper(length, alpha, penalty):
+    assert float(length_penalty(length, alpha)) == pytest.approx(penalty)
+
+
+@pytest.mark.parametrize(('beam_size', 'num_candidates'), [(1, 1), (2, 4), (5, 10)])
+def test_enough_candidates_are_wanted_that_a_beam_full_of_them_goes_on(beam_size, num_candidates):
+    assert search(beam_size=beam_size).num_candidates == num_candidates
+
+
+def test_all_hypotheses_begin_with_the_start():
+    assert after(params=search()).next.numpy().tolist() == [[START, START]]
+
+
+def test_the_first_ids_are_taken_from_one_hypothesis():
+    """All hypotheses are equal before the first id: the best id would be taken twice."""
+    state = after(FIRST, params=search())
+    assert state.next.numpy().tolist() == [[3, 4]]
+    np.testing.assert_allclose(state.scores, np.log([[.4, .3]]), rtol=1e-5)
+
+
+def test_the_best_unfinished_hypotheses_go_on():
+    state = after(FIRST, SECOND, params=search())
+    assert state.ids.numpy().tolist() == [[[4, 6], [3, 5]]]
+    np.testing.assert_allclose(state.scores, np.log([[.3 * .9, .4 * .3]]), rtol=1e-5)
+
+
+def test_parents_are_the_hypotheses_that_the_next_ids_continue():
+    state = after(FIRST, SECOND, params=search())
+    assert state.parents.numpy().tolist() == [[1, 0]]
+    assert state.next.numpy().tolist() == [[6, 5]]
+
+
+def test_the_best_finished_hypothesis_is_kept():
+    first, second = after(FIRST, params=search()), after(FIRST, SECOND, params=search())
+    assert first.best_ids.numpy().tolist() == [[END]]
+    assert second.best_ids.numpy().tolist() == [[3, END]]
+    np.testing.assert_allclose([*first.best_score, *second.best_score], np.log([.1, .4 * .5]),
+                               rtol=1e-5)
+
+
+def test_a_worse_end_does_not_replace_a_better_one():
+    late = ([[[5, END, 6, 7]] * 2], [[[.4, .3, .2, .1]] * 2])
+    state = after(FIRST, SECOND, late, params=search())
+    assert state.best_ids.numpy().tolist() == [[3, END, END]]
+
+
+@pytest.mark.parametrize(('alpha', 'is_going', 'best_ids'), [
+    (0., False, [END, END]),   # log .5 against log .36, and log .45 cannot become more
+    (3., True, [3, END]),      # log .5 against log .36 / (7 / 6)^3
+])
+def test_length_normalisation_favours_the_longer_result(alpha, is_going, best_ids):
+    first = ([[[END, 3, 4, 5]] * 2], [[[.5, .45, .03, .02]] * 2])
+    second = ([[[END, 5, 6, 7]] * 2], [[[.8, .1, .06, .04]] * 2])
+    assert bool(after(first, params=search(alpha)).is_going) == is_going
+    state = after(first, second, params=search(alpha))
+    assert state.best_ids.numpy().tolist() == [best_ids]
+
+
+def test_greedy_ends_with_the_first_end():
+    params = search(beam_size=1)
+    going = after(([[[3]]], [[[.4]]]), params=params)
+    over = after(([[[3]]], [[[.4]]]), ([[[END]]], [[[.6]]]), params=params)
+    assert bool(going.is_going) and not bool(over.is_going)
+    assert over.best_ids.numpy().tolist() == [[3, END]]
+
+
+def test_a_sentence_that_reaches_its_limit_takes_its_best_unfinished_hypothesis():
+    no_end = ([[[3, 4, 5, 6]] * 2] * 2, [[[.4, .3, .2, .1]] * 2] * 2)
+    state = after(no_end, params=search(), limits=(1, LIMIT))
+    assert state.best_ids.numpy()[0].tolist() == [3]
+    np.testing.assert_allclose(state.best_score, [np.log(.4), -np.inf], rtol=1e-5)
+
+
+def test_a_sentence_at_its_limit_does_not_stop_the_others():
+    no_end = ([[[3, 4, 5, 6]] * 2] * 2, [[[.4, .3, .2, .1]] * 2] * 2)
+    state = after(no_end, params=search(), limits=(1, LIMIT))
+    assert bool(state.is_going)
+    assert np.isfinite(state.scores).tolist() == [[False, False], [True, True]]
+
+
+def test_a_sentence_of_limit_0_is_over_from_the_start():
+    assert not bool(after(params=search(), limits=(0,)).is_going)
