@@ -43,6 +43,7 @@ def command(main: Main) -> Main:
 
     @functools.wraps(main)
     def run(argv: list[str] | None = None) -> None:
+        """Runs the tool, and exits with a sentence if it fails."""
         flags = sys.argv[1:] if argv is None else argv
         try:
             code = closed_pipe.ends_quietly(

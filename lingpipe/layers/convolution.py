@@ -103,6 +103,7 @@ class Conv2D(_Conv):
             self.add_weight('b', [p.filters], 'zeros')
 
     def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
+        """Returns the convolution of x [b, height, width, input_dim], with the bias if any."""
         p = self.params
         check_last_dim(x, p.input_dim, self.path)
         w, padding = tf.cast(theta.w, x.dtype), p.padding.upper()

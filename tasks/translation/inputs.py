@@ -46,7 +46,7 @@ class TranslationInput(Input):
             REQUIRED, 'Examples in a mini-batch of the longest bucket; shorter ones have a '
                       'multiple of it.', least=1)
         directory: str = field(REQUIRED, 'The prepared corpus.')
-        split: Literal['train', 'test'] = field('train', 'Which part.')
+        split: Literal['train', 'test'] = field('train', 'The part that is read.')
         languages: tuple[str, ...] = field((), 'Codes of those that are used; empty: all.')
         level: Literal['all', 'high', 'middle', 'low'] = field(
             'all', 'Which third of the languages, by their pairs for training.')

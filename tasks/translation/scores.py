@@ -59,6 +59,7 @@ def scored(languages: Sequence[Translated]) -> dict[str, Any]:
     order = sorted(languages, key=lambda one: (-one.train, one.code))
 
     def row(name: str, level: str, some: Sequence[Translated]) -> dict[str, Any]:
+        """Returns the scores of some languages together."""
         references = [line for one in some for line in one.references]
         made: dict[str, Any] = {'name': name, 'level': level,
                                 'train': sum(one.train for one in some),

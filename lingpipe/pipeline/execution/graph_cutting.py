@@ -58,6 +58,7 @@ class Subgraphs:
         names = [t.name for t in fetches]
 
         def body(*args: tf.Tensor) -> list[tf.Tensor]:
+            """Copies the part of the graph between the feeds and the fetches."""
             given = dict(zip(fed, args, strict=True))
             capture = tf.compat.v1.get_default_graph().capture
             captured = {name: capture(outside) for name, outside in self._captures

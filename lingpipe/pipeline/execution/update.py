@@ -207,6 +207,7 @@ class Update:
         """
         def squares(layer: LayerLearner, inverse_weight: tf.Tensor,
                     dtype: tf.DType = tf.float32) -> tf.Tensor:
+            """Computes half the sum of squares of each gradient of a layer."""
             halves: list[tf.Tensor] = []
             for path in layer.weights:
                 if path not in reached:
@@ -250,6 +251,7 @@ class Update:
             return done
 
         def apply() -> tf.Tensor:
+            """Updates the layers of the cell, one after the other."""
             done: list[tf.Tensor] = []
             for layer in self._layers(cell):
                 # The layers are updated one after the other, so that the temporaries of only one

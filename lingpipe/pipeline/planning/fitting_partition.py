@@ -178,6 +178,7 @@ class _Search:
         return None
 
     def why_none_fits(self) -> str:
+        """Returns the sentence of the error: what needs how much, and what to do."""
         elements, num_cells = self.fullest.partition.elements, self.params.num_cells
         peak = max(self.trials.peak_bytes(self.fullest.partition).values())
         needs = Needs(self.fullest.memory, self.units.starts, self.live, peak)

@@ -34,7 +34,7 @@ class FashionMNISTInput(ArrayInput):
 
     class Params(ArrayInput.Params):
         """The part that is read, where it is, and how it is transformed."""
-        split: Literal['train', 'test'] = field('train', 'Which part of the data.')
+        split: Literal['train', 'test'] = field('train', 'The part of the data.')
         directory: str = field(
             '', "Folder of the four files *-ubyte.gz; empty: that of Debian's package, or else "
                 'tensorflow-datasets.')

@@ -9,7 +9,7 @@ from tests.support.planned_chains import MICRO_BATCH_SPEC, dense, made
 
 
 def times_of(frozen=('model/a/w',), **pipeline):
-    """Of the layers a, whose weight is frozen, c and the loss."""
+    """Returns the times of the layers a, whose weight is frozen, c and the loss."""
     network = made(dense('a', 8, 16, reads={'x': 'image'}), dense('c', 16, 8))
     elements = wire(network, MICRO_BATCH_SPEC, lambda path: path in frozen)
     return layer_times(elements, PipelineParams(**pipeline))

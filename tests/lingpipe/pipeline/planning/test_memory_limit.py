@@ -33,7 +33,7 @@ class FourLayers:
 
 
 def needs_of(starts=(0, 1, 2, 3, 4), most=1000, received=0):
-    """Of two cells, which have 3 live micro-batches and 1."""
+    """Returns the needs of two cells, which have 3 live micro-batches and 1."""
     return Needs(FourLayers(received), starts, live=[3, 1], most=most)
 
 
