@@ -22,7 +22,7 @@ class Placement:
 
     @functools.cached_property
     def places(self) -> tuple[tuple[Place, ...], ...]:
-        """[R][K] the place of each device."""
+        """The place of each device, [R, K]."""
         return tuple(tuple(cluster.place(device) for device in devices)
                      for devices in self.devices)
 

@@ -75,7 +75,7 @@ class Plan:
 
     @functools.cached_property
     def replicas(self) -> tuple[tuple[Cell, ...], ...]:
-        """[R][K] the cells of every replica, those of the first included."""
+        """The cells of every replica, those of the first included, [R, K]."""
         return tuple(cells_on(self.partition, devices) for devices in self.placement.devices)
 
     def peak_bytes(self) -> dict[Place, float]:
