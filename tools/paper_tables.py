@@ -189,7 +189,7 @@ def _occupied(plan: Plan, flops_a_byte: float) -> Callable[[int, int], float]:
 
     The time is that of a micro-batch of one example, in the unit of `_step`.
     """
-    from lingpipe.pipeline.execution.traffic import bytes_between
+    from lingpipe.pipeline.planning.cell import bytes_between
 
     @functools.cache
     def occupied(sender: int, receiver: int) -> float:

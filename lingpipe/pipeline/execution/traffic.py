@@ -15,7 +15,7 @@ import tensorflow as tf
 from lingpipe import cluster
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
-from lingpipe.pipeline.planning.cell import Cell
+from lingpipe.pipeline.planning.cell import Cell, bytes_sent
 from lingpipe.pipeline.planning.dataflow import BATCH, Value
 
 
@@ -78,7 +78,7 @@ def forward_traffic(cells: Sequence[Cell], num_micro_batches: int, home: str,
         for weight in (weight for element in cell.elements for weight in element.layer.weights()):
             if weight.shared_with is not None:
                 shared.setdefault(
-                    weight.shared_with, (_bytes(tf.TensorSpec(weight.shape, weight.dtype)), [])
+                    weight.shared_with, (bytes_sent(tf.TensorSpec(weight.shape, weight.dtype)), [])
                 )[1].append(cell.device)
 
     owner = _owners(cells)
@@ -87,7 +87,7 @@ def forward_traffic(cells: Sequence[Cell], num_micro_batches: int, home: str,
     return Traffic(
         batch=m * sum(value.num_bytes * _num_others(home, devices)
                       for value, devices in readers.items() if value.maker == BATCH),
-        values=m * sum(_bytes(spec, wire_dtype) * _num_others(makers[value], devices)
+        values=m * sum(bytes_sent(spec, wire_dtype) * _num_others(makers[value], devices)
                        for value, devices in readers.items() if value.maker != BATCH
                        for spec in value.specs),
         shared_weights=sum(size * _num_others(owner[path], devices)
@@ -105,7 +105,7 @@ def backward_traffic(cells: Sequence[Cell], num_micro_batches: int,
         chain = [cell.device for cell in cells if value in cell.outputs or value in cell.inputs]
         num_sent = sum(_num_others(a, [b]) for a, b in itertools.pairwise(chain))
         total += num_sent * sum(
-            _bytes(spec, wire_dtype)
+            bytes_sent(spec, wire_dtype)
             for spec, carries in zip(value.specs, value.carries_gradient, strict=True) if carries)
     return Traffic(gradients=num_micro_batches * total)
 
@@ -118,7 +118,8 @@ def update_traffic(cells: Sequence[Cell], accumulators: Sequence[Accumulators]) 
     """
     owner = _owners(cells)
     return Traffic(shared_gradients=sum(
-        _bytes(sums.gradients[weight.path]) * _num_others(cell.device, [owner[weight.shared_with]])
+        bytes_sent(sums.gradients[weight.path])
+        * _num_others(cell.device, [owner[weight.shared_with]])
         for cell, sums in zip(cells, accumulators, strict=True)
         for element in cell.elements for weight in element.trained
         if weight.shared_with is not None))
@@ -155,15 +156,15 @@ def replicas_traffic(replicas: Sequence[Sequence[Cell]],
         num_together = 0 if reduction == 'add' else len(same[0].gradients)
         for i, variable in enumerate(same[0].variables()):
             if i < num_together:
-                sums += len(devices) * collective_bytes(_bytes(variable), len(devices))
+                sums += len(devices) * collective_bytes(bytes_sent(variable), len(devices))
             else:
                 adder = devices[i % len(devices)]
-                sums += _bytes(variable) * (
+                sums += bytes_sent(variable) * (
                     sum(_num_others(device, [adder]) for device in devices) +
                     _num_others(adder, devices))
 
     for task in (task for one in tasks for task in one.values()):
-        sizes = [_bytes(op.inputs[0]) for op in task.function.graph.get_operations()
+        sizes = [bytes_sent(op.inputs[0]) for op in task.function.graph.get_operations()
                  if op.type == 'CollectiveReduceV2']
         gathered += num_micro_batches * sum(collective_bytes(size, len(replicas)) for size in sizes)
     return Traffic(sums=sums, gathered=gathered)
@@ -178,27 +179,6 @@ def collective_bytes(size: float, num_devices: int) -> float:
     return 2 * size * (num_devices - 1) / num_devices
 
 
-def bytes_between(cells: Sequence[Cell], sender: int, receiver: int,
-                  wire_dtype: tf.DType | None = None) -> float:
-    """What one cell sends to another for one micro-batch.
-
-    To a later cell it sends values, and to an earlier one the gradients of that cell's values.
-    Every reader's gradient is counted as sent straight to the maker. In total these are as many
-    bytes as are really sent, and in a plain chain of cells they are the same ones.
-
-    Args:
-      cells: [K].
-      sender, receiver: the indices of two cells.
-      wire_dtype: as above.
-    """
-    maker, reader = sorted((sender, receiver))
-    read = [value for value in cells[maker].outputs if value in cells[reader].inputs]
-    return float(sum(
-        _bytes(spec, wire_dtype) for value in read
-        for spec, carries in zip(value.specs, value.carries_gradient, strict=True)
-        if carries or sender < receiver))
-
-
 def _owners(cells: Sequence[Cell]) -> dict[str, str]:
     """Path of a weight -> the device of the cell whose layer has it."""
     return {weight.path: cell.device for cell in cells for element in cell.elements
@@ -208,9 +188,3 @@ def _owners(cells: Sequence[Cell]) -> dict[str, str]:
 def _num_others(maker: str, readers: Iterable[str]) -> int:
     """The number of devices, other than the maker's, that have readers."""
     return len({cluster.place(device) for device in readers} - {cluster.place(maker)})
-
-
-def _bytes(spec: tf.TensorSpec | tf.Tensor | tf.Variable,
-           wire_dtype: tf.DType | None = None) -> int:
-    dtype = wire_dtype if wire_dtype and spec.dtype == tf.float32 else spec.dtype
-    return int((spec.shape.num_elements() or 0) * dtype.size)

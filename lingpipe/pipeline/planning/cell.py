@@ -6,6 +6,8 @@ import functools
 import itertools
 from collections.abc import Iterable, Sequence
 
+import tensorflow as tf
+
 from lingpipe.pipeline.planning.dataflow import BATCH, Element, Value
 
 # A leaf of a value, by its number: what compiled tasks take and give.
@@ -70,3 +72,31 @@ def edges_of_tasks(cells: Sequence[Cell]) -> set[tuple[int, int]]:
             if value.maker != BATCH and value.specs:
                 cells_of_value.setdefault(value, []).append(cell.index)
     return {pair for chain in cells_of_value.values() for pair in itertools.pairwise(chain)}
+
+
+def bytes_between(cells: Sequence[Cell], sender: int, receiver: int,
+                  wire_dtype: tf.DType | None = None) -> float:
+    """What one cell sends to another for one micro-batch.
+
+    To a later cell it sends values, and to an earlier one the gradients of that cell's values.
+    Every reader's gradient is counted as sent straight to the maker. In total these are as many
+    bytes as are really sent, and in a plain chain of cells they are the same ones.
+
+    Args:
+      cells: [K].
+      sender, receiver: the indices of two cells.
+      wire_dtype: the dtype in which float32 values are sent to other cells; None: float32.
+    """
+    maker, reader = sorted((sender, receiver))
+    read = [value for value in cells[maker].outputs if value in cells[reader].inputs]
+    return float(sum(
+        bytes_sent(spec, wire_dtype) for value in read
+        for spec, carries in zip(value.specs, value.carries_gradient, strict=True)
+        if carries or sender < receiver))
+
+
+def bytes_sent(spec: tf.TensorSpec | tf.Tensor | tf.Variable,
+               wire_dtype: tf.DType | None = None) -> int:
+    """The bytes of a tensor that is sent, if float32 values are sent as `wire_dtype`."""
+    dtype = wire_dtype if wire_dtype and spec.dtype == tf.float32 else spec.dtype
+    return int((spec.shape.num_elements() or 0) * dtype.size)

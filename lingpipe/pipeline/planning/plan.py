@@ -37,7 +37,7 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement, place_cells
 from lingpipe.pipeline.planning.schedules import Schedule
 from lingpipe.pipeline.planning.shared_devices import together
-from lingpipe.pipeline.planning.simulator import Simulation, durations, simulate
+from lingpipe.pipeline.planning.simulator import Delay, Simulation, durations, simulate
 from lingpipe.pipeline.planning.validation import validate
 
 
@@ -82,14 +82,23 @@ class Plan:
         """The most that each device holds at a time, of all cells of all replicas."""
         return peaks_of_devices(self.schedule, self.placement, self.forecast.footprints)
 
+    def simulate_times(self, transfer_s: Delay = 0.0, link_s: Delay = 0.0) -> Simulation:
+        """Predicts the time of a step and its bubble; its memory is not asked for.
+
+        Args:
+          transfer_s, link_s: as of `simulator.simulate`, in the units of the costs.
+        """
+        forecast = self.forecast
+        return simulate(self.schedule, forecast.forward_costs, forecast.backward_costs,
+                        edges=self.edges, recompute=forecast.recomputes, transfer_s=transfer_s,
+                        link_s=link_s)
+
     def simulate(self) -> Simulation:
         """Predicts the time of a step, in the units of the costs, its bubble and its memory.
 
         Devices are those of the first replica; their memory is that of all that they hold.
         """
-        forecast = self.forecast
-        simulation = simulate(self.schedule, forecast.forward_costs, forecast.backward_costs,
-                              edges=self.edges, recompute=forecast.recomputes)
+        simulation = self.simulate_times()
         peak_bytes = self.peak_bytes()
         places = [self.placement.places[0][slots[0].cell] for slots in self.schedule.devices]
         return dataclasses.replace(simulation,
@@ -159,14 +168,20 @@ def make_plan(network: Sequential, batch_spec: Mapping[str, Any], params: Pipeli
         not add up, layers that do not fit, a value that nobody writes.
     """
     params.validate()
-    network_of_batch = _priced(network, batch_spec, params, is_frozen, slot_bytes)
+    priced = _priced(network, batch_spec, params, is_frozen, slot_bytes)
+    return plan_priced(priced, devices)
+
+
+def plan_priced(network: PricedNetwork, devices: Sequence[str]) -> Plan:
+    """Cuts a network whose layers are priced already; see `make_plan`."""
+    params = network.params
     placement = place_cells(devices, params.num_replicas, params.num_cells)
 
     @functools.lru_cache(maxsize=MAX_TRIED)
     def plan_of(partition: Partition) -> Plan:
-        return _arranged(network_of_batch, placement, partition)
+        return _arranged(network, placement, partition)
 
-    partition = choose_partition(network_of_batch.elements, network_of_batch.times, params)
+    partition = choose_partition(network.elements, network.times, params)
     plan = plan_of(partition)
     limit = params.device_bytes
     if limit is None or max(plan.peak_bytes().values()) <= limit:
@@ -175,7 +190,7 @@ def make_plan(network: Sequential, batch_spec: Mapping[str, Any], params: Pipeli
         refuse_partition_by_hand(partition.layers_per_cell, plan.peak_bytes(), placement, limit)
 
     trials = Trials(peak_bytes=lambda partition: plan_of(partition).peak_bytes(),
-                    step_s=lambda partition: plan_of(partition).simulate().step_s)
+                    step_s=lambda partition: plan_of(partition).simulate_times().step_s)
     return plan_of(fitting_partition(plan.forecast, placement, params, limit, trials))
 
 
@@ -202,8 +217,15 @@ def plan_like(plan: Plan, network: Sequential, batch_spec: Mapping[str, Any],
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Network:
-    """What is known of a network before it is cut."""
+class PricedNetwork:
+    """What is known of a network before it is cut.
+
+    Attributes:
+      params: K, M and the rest.
+      elements: its layers, wired for one micro-batch.
+      times: of its layers.
+      memory: what cells of its layers hold.
+    """
     params: PipelineParams
     elements: tuple[Element, ...]
     times: LayerTimes
@@ -212,7 +234,7 @@ class _Network:
 
 def _priced(network: Sequential, batch_spec: Mapping[str, Any], params: PipelineParams,
             is_frozen: Callable[[str], bool],
-            slot_bytes: Callable[[tf.DType], int]) -> _Network:
+            slot_bytes: Callable[[tf.DType], int]) -> PricedNetwork:
     check_whole(network, params.num_micro_batches, params.num_replicas)
     check_state(network, params.num_micro_batches * params.num_replicas)
     micro_batch_spec = split_spec(batch_spec, params.num_micro_batches, params.num_replicas)
@@ -226,10 +248,10 @@ def _priced(network: Sequential, batch_spec: Mapping[str, Any], params: Pipeline
         num_replicas=params.num_replicas,
         is_summed_in_groups=params.sum_groups > 1,
         receives_gradients=params.replica_reduction == 'add')
-    return _Network(params, elements, times, memory)
+    return PricedNetwork(params, elements, times, memory)
 
 
-def _arranged(network: _Network, placement: Placement, partition: Partition) -> Plan:
+def _arranged(network: PricedNetwork, placement: Placement, partition: Partition) -> Plan:
     """The plan of a partition."""
     params = network.params
     forecast = Forecast(partition, network.times, network.memory, params.recompute != 'none')

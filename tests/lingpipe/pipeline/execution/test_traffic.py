@@ -6,7 +6,8 @@ import itertools
 import pytest
 import tensorflow as tf
 
-from lingpipe.pipeline.execution.traffic import backward_traffic, bytes_between, forward_traffic
+from lingpipe.pipeline.execution.traffic import backward_traffic, forward_traffic
+from lingpipe.pipeline.planning.cell import bytes_between
 from lingpipe.training import registry
 
 
