@@ -17,7 +17,8 @@ from typing import Any
 
 from lingpipe.pipeline.planning.dependencies import play
 from lingpipe.pipeline.planning.plan import Plan
-from lingpipe.pipeline.planning.schedules import Schedule, Slot, make_schedule
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
+from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.pipeline.planning.simulator import simulate
 from lingpipe.training import registry
 

@@ -17,7 +17,7 @@ from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
-from lingpipe.pipeline.planning.schedules import Schedule
+from lingpipe.pipeline.planning.schedule import Schedule
 
 Gather = Callable[[tf.Tensor], tf.Tensor]
 

@@ -17,7 +17,7 @@ from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline
 from lingpipe.pipeline.execution.placed import call_on
 from lingpipe.pipeline.execution.task_values import ReplicaBatch, TaskValues, order_of_calls
 from lingpipe.pipeline.execution.wire import Wire
-from lingpipe.pipeline.planning.schedules import Slot
+from lingpipe.pipeline.planning.schedule import Slot
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

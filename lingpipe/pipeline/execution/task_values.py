@@ -15,7 +15,7 @@ from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.cell import Cell, Leaf, edges_of_tasks
 from lingpipe.pipeline.planning.dataflow import BATCH, Value
 from lingpipe.pipeline.planning.dependencies import play
-from lingpipe.pipeline.planning.schedules import Slot
+from lingpipe.pipeline.planning.schedule import Slot
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ K cells, M micro-batches, k a cell, m a micro-batch.
 
 from collections.abc import Callable, Collection, Iterable
 
-from lingpipe.pipeline.planning.schedules import Schedule, Slot
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
 
 Edges = Collection[tuple[int, int]]
 """Pairs (maker cell, reader cell): the reader's forward reads what the maker's made.
@@ -27,8 +27,8 @@ def dependency_graph(schedule: Schedule,
     """Returns what each slot needs before it can start, besides its turn on its device.
 
     F(k, m), and B(k, m) where it is fused with F, needs F(j, m) for every edge (j, k). B(k, m)
-    needs its own F(k, m) unless fused, and B(j, m) for every edge (k, j) whose reader j has a
-    backward.
+    needs its own F(k, m) unless fused, its R(k, m) if there is one, and B(j, m) for every edge
+    (k, j) whose reader j has a backward. R(k, m) needs its F(k, m), and W(k, m) its B(k, m).
 
     Args:
       schedule: any schedule.
@@ -53,9 +53,14 @@ def dependency_graph(schedule: Schedule,
         is_fused = schedule.is_fused(slot)
         if kind == 'F' or is_fused:
             yield from (Slot('F', j, m) for j in makers[k])
-        if kind == 'B' and not is_fused:
+        if kind == 'R' or kind == 'B' and not is_fused:
             yield Slot('F', k, m)
+        if schedule.is_recomputed_early(slot):
+            yield Slot('R', k, m)
+        if kind == 'B':
             yield from (Slot('B', j, m) for j in readers[k] if j in schedule.backward_cells)
+        if kind == 'W':
+            yield Slot('B', k, m)
 
     return {slot: tuple(needs(slot)) for k in range(num_cells) for slot in schedule.slots_of(k)}
 
@@ -136,8 +141,14 @@ def _refuse_deadlock(schedule: Schedule, graph: dict[Slot, tuple[Slot, ...]],
 def unexpected(slot: Slot, schedule: Schedule) -> str:
     """Why a slot is none of the schedule's, and what to do about it."""
     why = (f'there are {schedule.num_cells} cells and {schedule.num_micro_batches} micro-batches, '
-           'of kinds F and B')
-    why_not_kind = {'F': 'is the last, whose B is its F too', 'B': 'is not in backward_cells'}
+           'of kinds F, B, W and R')
+    why_not_kind = {
+        'F': 'is the last, whose B is its F too',
+        'B': 'is not in backward_cells',
+        'W': 'is not in backward_cells',
+        'R': 'is the last, which never recomputes' if slot.cell == schedule.num_cells - 1
+             else 'is not in backward_cells',
+    }
     is_inside = (0 <= slot.cell < schedule.num_cells and
                  0 <= slot.micro_batch < schedule.num_micro_batches)
     if is_inside and slot.kind in why_not_kind:

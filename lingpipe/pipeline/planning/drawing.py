@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lingpipe.pipeline.planning.dependencies import Edges, Span, play
-from lingpipe.pipeline.planning.schedules import Schedule, Slot
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CATEGORIES = {'F': 'forward', 'B': 'backward'}
-COLOURS = {'F': '#7fb2e5', 'B': '#f2a65a'}
+CATEGORIES = {'F': 'forward', 'B': 'backward', 'W': 'weight gradients', 'R': 'recomputation'}
+COLOURS = {'F': '#7fb2e5', 'B': '#f2a65a', 'W': '#8cc98f', 'R': '#c9b3e0'}
 OTHER_COLOUR = '#bbbbbb'
 
 
@@ -163,7 +163,7 @@ def _add_legend(ax: Axes, kinds: set[str]) -> None:
     """Says which colour is which kind of slot: forward, backward and then any other."""
     from matplotlib.patches import Patch
 
-    in_order = sorted(kinds, key=lambda kind: (kind not in COLOURS, kind != 'F', kind))
+    in_order = [kind for kind in COLOURS if kind in kinds] + sorted(kinds - set(COLOURS))
     patches = [Patch(facecolor=COLOURS.get(kind, OTHER_COLOUR), edgecolor='white',
                      label=CATEGORIES.get(kind, kind)) for kind in in_order]
     ax.legend(handles=patches, loc='lower right', bbox_to_anchor=(1, 1), ncols=len(in_order),

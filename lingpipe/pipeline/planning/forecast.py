@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
+from lingpipe.pipeline.planning.cell_times import CellTimes, cell_times
 from lingpipe.pipeline.planning.layer_times import LayerTimes
 from lingpipe.pipeline.planning.memory import Footprint, Memory
 from lingpipe.pipeline.planning.partition import Partition
@@ -42,6 +43,18 @@ class Forecast:
         costs = [sum(times.backward[layer] for layer in span) for span in self.partition.spans]
         return [*(cost - times.own_repeat[span[-1]] for cost, span in
                   zip(costs[:-1], self.partition.spans[:-1], strict=True)), costs[-1]]
+
+    @functools.cached_property
+    def weight_costs(self) -> list[float]:
+        """[K] the part of the backward that W takes where it is split."""
+        return [min(backward, sum(self.times.weight[layer] for layer in span))
+                for backward, span in zip(self.backward_costs, self.partition.spans, strict=True)]
+
+    @functools.cached_property
+    def cell_times(self) -> CellTimes:
+        """The times of all slots."""
+        return cell_times(self.forward_costs, self.backward_costs, self.weight_costs,
+                          self.recomputes)
 
     @functools.cached_property
     def step_costs(self) -> list[float]:

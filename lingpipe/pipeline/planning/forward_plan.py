@@ -13,7 +13,7 @@ from lingpipe.pipeline.planning.dataflow import Element, Value, wire
 from lingpipe.pipeline.planning.micro_batches import check_state, check_whole, split_spec
 from lingpipe.pipeline.planning.partition import Partition, schedule_for
 from lingpipe.pipeline.planning.plan import Plan, cells_on
-from lingpipe.pipeline.planning.schedules import Schedule, check_sizes
+from lingpipe.pipeline.planning.schedule import Schedule, check_sizes
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -16,11 +16,15 @@ class LayerTimes:
       forward: [L].
       backward: [L] 0 where no gradient is asked for. With recompute='layer' it begins with the
         layer's forward, besides that of its cell.
+      weight: [L] the part of `backward` that finds the gradients of the layer's weights: half of
+        it, or all if no gradient of its inputs is wanted, and nothing if they do not train. No
+        forward is a part of it.
       repeated: [L] what the layer adds to the recomputation of a cell that is not the last.
       own_repeat: [L] how much of `backward` is the layer's own forward.
     """
     forward: tuple[float, ...]
     backward: tuple[float, ...]
+    weight: tuple[float, ...]
     repeated: tuple[float, ...]
     own_repeat: tuple[float, ...]
 
@@ -47,15 +51,25 @@ def layer_times(elements: Sequence[Element], params: PipelineParams) -> LayerTim
         raise ValueError(f'layer_seconds has {len(params.layer_seconds)} numbers, but the network '
                          f'has {len(elements)} layers; measure again.')
 
-    forward, backward, repeated, own_repeat = [], [], [], []
+    forward, backward, weight, repeated, own_repeat = [], [], [], [], []
     for element in elements:
         forward_time, backward_time = _passes(element, params)
         own_repeat_time = forward_time * (params.recompute == 'layer')
         forward.append(forward_time)
         backward.append((backward_time + own_repeat_time) * element.has_backward)
+        weight.append(backward_time * _weight_share(element))
         repeated.append(forward_time * (params.recompute != 'none' and element.has_backward))
         own_repeat.append(own_repeat_time * element.has_backward)
-    return LayerTimes(tuple(forward), tuple(backward), tuple(repeated), tuple(own_repeat))
+    return LayerTimes(tuple(forward), tuple(backward), tuple(weight), tuple(repeated),
+                      tuple(own_repeat))
+
+
+def _weight_share(element: Element) -> float:
+    """How much of a layer's backward is that of its weights."""
+    if not element.trained:
+        return 0.0
+    passes_gradient_on = any(value.needs_gradient for value in element.reads.values())
+    return 0.5 if passes_gradient_on else 1.0
 
 
 def _passes(element: Element, params: PipelineParams) -> tuple[float, float]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from lingpipe.pipeline.planning.dataflow import Element, Value
     from lingpipe.pipeline.planning.placement import Place, Placement
-    from lingpipe.pipeline.planning.schedules import Schedule, Slot
+    from lingpipe.pipeline.planning.schedule import Schedule, Slot
     from lingpipe.pricing import Residuals
 
 
@@ -285,9 +285,10 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
           cells: Sequence[int] | None = None) -> list[float]:
     """The most bytes that the cells of each list of a schedule hold together at any time.
 
-    A micro-batch is live in a cell from the start of its F to the end of its B. In the last cell,
-    whose B is both, and in a cell without backward, it is live while its only slot runs. Slots of a
-    list run one by one, so their order is all that matters.
+    A micro-batch is live in a cell from the start of its F to the end of its B, or of its W if the
+    B is split. In the last cell, whose B is F too, it is live from the start of that, and in a cell
+    without backward while its only slot runs. Slots of a list run one by one, so their order is all
+    that matters.
 
     Args:
       schedule: any valid schedule.
@@ -306,7 +307,7 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
         for i, slot in enumerate(slots):
             footprint = footprints[slot.cell]
             held += footprint.held * _begins(slot, schedule)
-            peak = max(peak, held + (footprint.working if slot.kind == 'B' else 0) + received)
+            peak = max(peak, held + (footprint.working if slot.kind in 'BR' else 0) + received)
             held -= footprint.held * _ends(slot, schedule)
             if i == last[slot.cell]:
                 received += footprint.received
@@ -344,8 +345,8 @@ def most_live(schedule: Schedule) -> list[int]:
 
 
 def _begins(slot: Slot, schedule: Schedule) -> bool:
-    return slot.kind == 'F' or schedule.is_fused(slot)
+    return schedule.runs_forward(slot)
 
 
 def _ends(slot: Slot, schedule: Schedule) -> bool:
-    return slot.kind == 'B' or slot.cell not in schedule.backward_cells
+    return schedule.adds_gradients(slot) or slot.cell not in schedule.backward_cells

@@ -9,7 +9,8 @@ from lingpipe.pipeline.planning import partitioner
 from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.layer_times import LayerTimes
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.schedules import Schedule, make_schedule
+from lingpipe.pipeline.planning.schedule import Schedule
+from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.pipeline.planning.units import units_of
 
 

@@ -38,7 +38,7 @@ class PipelineParams(Params):
         'add', "Who sums the gradients of replicas: plain additions in the order of replicas; "
                "TensorFlow's ring of collectives, in an order that depends on the devices; NCCL, "
                "on GPUs only (written, but never run: one GPU cannot).")
-    schedule: Literal['gpipe', '1f1b'] = field(
+    schedule: Literal['gpipe', '1f1b', 'zb_h1'] = field(
         '1f1b', 'Order of the slots on each device; see pipeline/planning/schedules.py.')
     recompute: Literal['none', 'cell', 'layer'] = field(
         'cell', 'What runs again in the backward pass: nothing; the cell; the cell, and then every '

@@ -35,9 +35,9 @@ from lingpipe.pipeline.planning.micro_batches import check_state, check_whole, s
 from lingpipe.pipeline.planning.partition import Partition, choose_partition, schedule_for
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement, place_cells
-from lingpipe.pipeline.planning.schedules import Schedule
+from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.shared_devices import together
-from lingpipe.pipeline.planning.simulator import Delay, Simulation, durations, simulate
+from lingpipe.pipeline.planning.simulator import Delay, Simulation, simulate
 from lingpipe.pipeline.planning.validation import validate
 
 
@@ -90,8 +90,8 @@ class Plan:
         """
         forecast = self.forecast
         return simulate(self.schedule, forecast.forward_costs, forecast.backward_costs,
-                        edges=self.edges, recompute=forecast.recomputes, transfer_s=transfer_s,
-                        link_s=link_s)
+                        weight_s=forecast.weight_costs, edges=self.edges,
+                        recompute=forecast.recomputes, transfer_s=transfer_s, link_s=link_s)
 
     def simulate(self) -> Simulation:
         """Predicts the time of a step, in the units of the costs, its bubble and its memory.
@@ -264,9 +264,8 @@ def _arranged(network: PricedNetwork, placement: Placement, partition: Partition
         return max(0.0, max(peak_bytes.values()) - params.device_bytes)
 
     apart = schedule_for(partition, params.schedule, params.num_micro_batches)
-    duration_of = durations(apart, forecast.forward_costs, forecast.backward_costs,
-                            forecast.recomputes)
     edges = edges_of_tasks(cells_on(partition, placement.devices[0]))
-    schedule = together(apart, placement.places[0], duration_of, edges, excess_bytes)
+    schedule = together(apart, placement.places[0], forecast.cell_times.of(apart), edges,
+                        excess_bytes)
     validate(schedule, partition.edges)
     return Plan(params, partition, placement, schedule, forecast)

@@ -1,64 +1,19 @@
-"""A schedule: for each device, the ordered list of slots it runs in one step.
+"""Schedules by name, each with a device for every cell: gpipe, 1f1b, zb_h1 and forward.
 
-One representation serves every schedule, so one validator, one simulator and one runtime do too. A
-list per device is all there is: when a slot starts follows from the order on its device and from
-what it needs from other devices.
-
-Three rules hold for every schedule here:
-  * The last cell's forward and backward are one slot, its B: nothing lies between them. So a
-    training schedule has no F for cell K-1, and K = 1 is M slots B.
-  * A cell's backwards run in ascending order of micro-batches. So gradients are summed in one order
-    whatever the schedule, and the last cell never waits for a later micro-batch.
-  * Cells before the first trainable layer may have no B at all. The last cell always has: its B
-    computes the loss.
-
-K cells, M micro-batches, k a cell, m a micro-batch. In grids a row is a device, a column a unit of
-time; F and B take a unit each, the last cell's B (which is both) takes two: `B0 --`.
+schedule.py says what a schedule is. In grids a row is a device, a column a unit of time; F and B
+take a unit each, the last cell's B (which is both) takes two: `B0 --`.
 """
 
 import difflib
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 
-
-class Slot(NamedTuple):
-    """One entry in a schedule: the work of one cell on one micro-batch."""
-
-    kind: str  # 'F' forward, 'B' backward (with the forward, in the last cell)
-    cell: int
-    micro_batch: int
-
-    def __str__(self) -> str:
-        return f'{self.kind}(cell {self.cell}, micro-batch {self.micro_batch})'
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """What each device runs, in order."""
-
-    name: str
-    num_cells: int
-    num_micro_batches: int
-    devices: tuple[tuple[Slot, ...], ...]
-    backward_cells: frozenset[int]  # cells that have B slots; none in a schedule without backward
-
-    @cached_property
-    def device_of(self) -> Mapping[Slot, int]:
-        """The device of each slot."""
-        return {slot: device for device, slots in enumerate(self.devices) for slot in slots}
-
-    def is_fused(self, slot: Slot) -> bool:
-        """Whether the slot is a forward and a backward in one: the B of the last cell."""
-        return slot.kind == 'B' and slot.cell == self.num_cells - 1
-
-    def slots_of(self, cell: int) -> tuple[Slot, ...]:
-        """The slots that a complete schedule has for the cell, each exactly once."""
-        has_backward = cell in self.backward_cells
-        is_fused = has_backward and cell == self.num_cells - 1
-        kinds = ('F',) * (not is_fused) + ('B',) * has_backward
-        return tuple(Slot(kind, cell, m) for kind in kinds for m in range(self.num_micro_batches))
+from lingpipe.pipeline.planning.schedule import (
+    Schedule,
+    Slot,
+    check_backward_cells,
+    check_sizes,
+)
 
 
 # gpipe, K = 3, M = 4:    F0 F1 F2 F3 .. .. B0 B1 .. B2 .. B3
@@ -93,6 +48,35 @@ def one_f_one_b(num_cells: int, num_micro_batches: int,
                      lambda k: num_cells - k)
 
 
+# zb_h1, K = 3, M = 4:    F0 F1 F2 .. .. B0 W0 F3 B1 W1 B2 W2 B3 W3
+#                         .. F0 F1 .. B0 F2 B1 W0 F3 B2 W1 B3 W2 W3
+#                         .. .. B0 -- B1 -- B2 -- W0 B3 -- W1 W2 W3
+def zb_h1(num_cells: int, num_micro_batches: int,
+          backward_cells: Collection[int] | None = None) -> Schedule:
+    """1f1b with split backwards (ZB-H1 of arXiv 2401.10241, section 2.2).
+
+    Cell k runs its forwards ahead as in 1f1b and delays its first W until k more of its B have run.
+    So every cell holds up to K micro-batches, as many as 1f1b's first.
+    """
+    apart = _training('zb_h1', num_cells, num_micro_batches, backward_cells,
+                      lambda k: num_cells - k)
+
+    def with_weights(k: int, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
+        """Those of cell k, with a W behind each B from the k-th on, and the rest at the end."""
+        order = []
+        for slot in slots:
+            order.append(slot)
+            if slot.kind == 'B' and slot.micro_batch >= k:
+                order.append(Slot('W', k, slot.micro_batch - k))
+        if k in apart.backward_cells:
+            first_left = max(0, num_micro_batches - k)
+            order += _slots('W', k, range(first_left, num_micro_batches))
+        return tuple(order)
+
+    devices = tuple(with_weights(k, slots) for k, slots in enumerate(apart.devices))
+    return replace(apart, devices=devices)
+
+
 # forward, K = 3, M = 4:  F0 F1 F2 F3 .. ..
 #                         .. F0 F1 F2 F3 ..
 #                         .. .. F0 F1 F2 F3
@@ -105,7 +89,7 @@ def forward_only(num_cells: int, num_micro_batches: int) -> Schedule:
 
 def make_schedule(name: str, num_cells: int, num_micro_batches: int,
                   backward_cells: Collection[int] | None = None) -> Schedule:
-    """Builds the schedule of that name: 'gpipe', '1f1b' or 'forward'.
+    """Builds the schedule of that name: 'gpipe', '1f1b', 'zb_h1' or 'forward'.
 
     Args:
       name: which schedule.
@@ -120,6 +104,7 @@ def make_schedule(name: str, num_cells: int, num_micro_batches: int,
     builders: dict[str, Callable[[], Schedule]] = {
         'gpipe': lambda: gpipe(num_cells, num_micro_batches, backward_cells),
         '1f1b': lambda: one_f_one_b(num_cells, num_micro_batches, backward_cells),
+        'zb_h1': lambda: zb_h1(num_cells, num_micro_batches, backward_cells),
         'forward': lambda: forward_only(num_cells, num_micro_batches),
     }
     if name not in builders:
@@ -158,18 +143,3 @@ def _training(name: str, num_cells: int, num_micro_batches: int,
 
 def _slots(kind: str, cell: int, micro_batches: Iterable[int]) -> tuple[Slot, ...]:
     return tuple(Slot(kind, cell, m) for m in micro_batches)
-
-
-def check_sizes(num_cells: int, num_micro_batches: int) -> None:
-    """Raises ValueError for a K or M below 1."""
-    for name, number in (('num_cells', num_cells), ('num_micro_batches', num_micro_batches)):
-        if number < 1:
-            raise ValueError(f'{name}={number} makes no pipeline; use 1 or more.')
-
-
-def check_backward_cells(cells: Collection[int], num_cells: int) -> None:
-    """Raises ValueError for a cell that does not exist."""
-    for k in sorted(cells):
-        if not 0 <= k < num_cells:
-            raise ValueError(f'backward_cells has cell {k} of {num_cells}; use cells 0 to '
-                             f'{num_cells - 1}.')

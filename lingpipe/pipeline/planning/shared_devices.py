@@ -11,7 +11,7 @@ equals:
 * Neighbours as one: cells that follow each other on a device count as one cell in a schedule of
   that kind.
 * Interleaved: cells dealt out to the devices in turn, in the order of arXiv 2104.04473, section
-  2.2, for any kind of schedule.
+  2.2, for any kind of schedule that splits no backward.
 
 In each of them the forwards and the backwards of a cell ascend. Only the first two keep the whole
 order within a cell; in the others it may hold fewer micro-batches, or more, than the schedule's
@@ -25,7 +25,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from lingpipe.pipeline.planning.dependencies import Edges, chain, dependency_graph, play
-from lingpipe.pipeline.planning.schedules import Schedule, Slot, make_schedule
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
+from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.pipeline.planning.validation import validate
 
 
@@ -39,14 +40,15 @@ def together(
     """The schedule with all cells of a device in one list; see the head of this file.
 
     Args:
-      schedule: with a list for every cell.
+      schedule: with a list for every cell. One whose lists are of devices already, with more than
+        one cell each, is returned as it is.
       devices: [K] of each cell, anything that equals that of another cell on the same device.
       duration_of: how long a slot takes.
       edges: pairs (maker, reader); the chain by default.
       excess_of: how much an order breaks a limit (of memory); those that break it least are
         preferred, however slow.
     """
-    if len(set(devices)) == len(devices):
+    if len(set(devices)) == len(devices) or len(schedule.devices) < schedule.num_cells:
         return schedule
     edges = chain(schedule.num_cells) if edges is None else edges
 
@@ -106,8 +108,9 @@ def _neighbours_as_one(schedule: Schedule, devices: Sequence[Hashable],
         if coarse_slot.kind == 'F' or coarse.is_fused(coarse_slot):
             is_last_fused = last in schedule.backward_cells
             slots += [Slot('F', k, m) for k in run if not (k == last and is_last_fused)]
-        if coarse_slot.kind == 'B':
-            slots += [Slot('B', k, m) for k in reversed(run) if k in schedule.backward_cells]
+        if coarse_slot.kind in 'BW':
+            slots += [Slot(coarse_slot.kind, k, m) for k in reversed(run)
+                      if k in schedule.backward_cells]
         return slots
 
     coarse_edges = {(run_of[a], run_of[b]) for a, b in edges if run_of[a] != run_of[b]}
@@ -125,15 +128,16 @@ def _neighbours_as_one(schedule: Schedule, devices: Sequence[Hashable],
 def _interleaved(schedule: Schedule, devices: Sequence[Hashable]) -> list[Schedule]:
     """One order, or none.
 
-    There is none if cells are not dealt out in turn, M is no multiple of the number of devices, or
-    a cell has no backward.
+    There is none if cells are not dealt out in turn, M is no multiple of the number of devices, a
+    cell has no backward, or a backward is split.
     """
     homes = list(dict.fromkeys(devices))
     num_homes, num_cells = len(homes), schedule.num_cells
     num_rounds, rest = divmod(num_cells, num_homes)
     if rest or schedule.num_micro_batches % num_homes or list(devices) != homes * num_rounds:
         return []
-    if len(schedule.backward_cells) != num_cells:
+    kinds = {slot.kind for slots in schedule.devices for slot in slots}
+    if len(schedule.backward_cells) != num_cells or kinds - {'F', 'B'}:
         return []
 
     # (round, micro-batch): a device runs as many micro-batches of a round as there are devices.

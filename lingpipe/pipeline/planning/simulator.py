@@ -9,10 +9,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lingpipe.pipeline.planning.cell_times import cell_times, per_cell
 from lingpipe.pipeline.planning.dependencies import Edges, Span, play
 from lingpipe.pipeline.planning.drawing import Timeline
 from lingpipe.pipeline.planning.memory import Footprint, most_live, peaks
-from lingpipe.pipeline.planning.schedules import Schedule, Slot
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.validation import validate
 
 # Seconds from one cell to another: one number, or a function of (sending cell, receiving cell).
@@ -26,6 +27,7 @@ class Simulation:
     timeline: Timeline
     peak_live: tuple[int, ...]  # [K] most micro-batches of the cell held at once
     peak_bytes: tuple[float, ...]  # [devices]
+    update_s: float = 0.0  # of the slowest device, when all slots have ended
 
     @property
     def spans(self) -> dict[Slot, Span]:
@@ -34,12 +36,12 @@ class Simulation:
 
     @property
     def step_s(self) -> float:
-        """Seconds from the start of the first slot to the end of the last."""
-        return self.timeline.step_s
+        """Seconds from the start of the first slot to the end of the update."""
+        return self.timeline.step_s + self.update_s
 
     @property
     def busy_share(self) -> float:
-        """Share of the devices' time in slots, 0 to 1."""
+        """Share of the devices' time in slots, 0 to 1; the update does not count."""
         return self.timeline.busy_share
 
     @property
@@ -63,7 +65,10 @@ def simulate(
     held_bytes: Sequence[float] | None = None,
     fixed_bytes: Sequence[float] | None = None,
     working_bytes: Sequence[float] | None = None,
-    recompute: bool = False,
+    weight_s: Sequence[float] | None = None,
+    split_s: float | Sequence[float] = 0.0,
+    update_s: Sequence[float] | None = None,
+    recompute: bool | Sequence[bool] = False,
 ) -> Simulation:
     """Simulates one step.
 
@@ -84,8 +89,14 @@ def simulate(
       held_bytes: [K] bytes a cell holds for each live micro-batch. With recomputation, its inputs.
       fixed_bytes: [K] bytes a cell holds throughout: weights, optimizer slots, gradient sums.
       working_bytes: [K] bytes a cell holds besides while one of its B runs: what it computes again.
-      recompute: each B runs its cell's forward again, but for the last cell's, which has just
-        run it.
+      weight_s: [K] the part of backward_s that W takes where the backward is split; half of it by
+        default.
+      split_s: seconds that it costs to split a backward, of all cells or [K]; half of them in its B
+        and half in its W.
+      update_s: [K] seconds in which the weights of a cell are updated. The update is synchronous,
+        so no device begins before all slots have ended.
+      recompute: each B runs its cell's forward again, unless an R has run it; of all cells or [K].
+        The last cell never does, since its B has just run the forward.
 
     Returns:
       Times, shares and peaks. With several cells on a device, `peak_bytes` is the peak of their
@@ -95,17 +106,22 @@ def simulate(
       ValueError: an invalid schedule or edge, or costs that are not K finite numbers of 0 or more.
     """
     num_cells = schedule.num_cells
-    fixed = _per_cell('fixed_bytes', fixed_bytes, num_cells)
-    held = _per_cell('held_bytes', held_bytes, num_cells)
-    working = _per_cell('working_bytes', working_bytes, num_cells)
-    duration_of = durations(schedule, _per_cell('forward_s', forward_s, num_cells),
-                            _per_cell('backward_s', backward_s, num_cells), recompute)
+    fixed = per_cell('fixed_bytes', fixed_bytes, num_cells)
+    held = per_cell('held_bytes', held_bytes, num_cells)
+    working = per_cell('working_bytes', working_bytes, num_cells)
+    updates = per_cell('update_s', update_s, num_cells)
+    times = cell_times(per_cell('forward_s', forward_s, num_cells), backward_s, weight_s, recompute,
+                       split_s)
     validate(schedule, edges)
 
     arrival_of = _Links(schedule, transfer_s, link_s).arrival_of
-    timeline = Timeline(play(schedule, duration_of, edges, arrival_of), schedule.device_of)
+    spans = play(schedule, times.of(schedule), edges, arrival_of)
+    timeline = Timeline(spans, schedule.device_of)
     footprints = [Footprint(*amounts) for amounts in zip(fixed, held, working, strict=True)]
-    return Simulation(timeline, tuple(most_live(schedule)), tuple(peaks(schedule, footprints)))
+    update = max(sum(updates[k] for k in {slot.cell for slot in slots})
+                 for slots in schedule.devices)
+    return Simulation(timeline, tuple(most_live(schedule)), tuple(peaks(schedule, footprints)),
+                      update)
 
 
 class _Links:
@@ -130,19 +146,6 @@ class _Links:
         return sent_at + _seconds('transfer_s', self._transfer_s, maker.cell, reader.cell)
 
 
-def durations(schedule: Schedule, forward_s: Sequence[float], backward_s: Sequence[float],
-              recompute: bool) -> Callable[[Slot], float]:
-    """The function that says how long a slot takes; arguments as of `simulate`."""
-
-    def duration_of(slot: Slot) -> float:
-        if slot.kind == 'F':
-            return forward_s[slot.cell]
-        runs_forward = recompute or schedule.is_fused(slot)
-        return backward_s[slot.cell] + (forward_s[slot.cell] if runs_forward else 0.0)
-
-    return duration_of
-
-
 def bound(num_cells: int, num_micro_batches: int) -> float:
     """The most that K equal cells can speed up a step of M micro-batches: K M / (M + K - 1).
 
@@ -161,17 +164,3 @@ def _seconds(name: str, delay: Delay, sender: int, receiver: int) -> float:
         raise ValueError(f'{name} from cell {sender} to cell {receiver} is {seconds}; give '
                          'seconds, finite and 0 or more.')
     return seconds
-
-
-def _per_cell(name: str, amounts: Sequence[float] | None, num_cells: int) -> Sequence[float]:
-    """[K] the amounts, or zeros if there are none."""
-    if amounts is None:
-        return [0.0] * num_cells
-    if len(amounts) != num_cells:
-        raise ValueError(f'{name} has {len(amounts)} entries for {num_cells} cells; give one a '
-                         'cell.')
-    for k, amount in enumerate(amounts):
-        if not (math.isfinite(amount) and amount >= 0):
-            raise ValueError(f'{name}[{k}]={amount} is not a finite number of 0 or more; correct '
-                             f'the cost of cell {k}.')
-    return amounts

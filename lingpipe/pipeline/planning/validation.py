@@ -1,7 +1,7 @@
 """Validation: proves that a schedule can run, whoever made it."""
 
 from lingpipe.pipeline.planning.dependencies import Edges, play, unexpected
-from lingpipe.pipeline.planning.schedules import (
+from lingpipe.pipeline.planning.schedule import (
     Schedule,
     Slot,
     check_backward_cells,
@@ -10,7 +10,7 @@ from lingpipe.pipeline.planning.schedules import (
 
 
 def validate(schedule: Schedule, edges: Edges | None = None) -> None:
-    """Proves that the schedule is complete, on one device a cell, in order and free of deadlock.
+    """Proves that the schedule is complete, keeps cells on one device, and can run in its order.
 
     Args:
       schedule: any schedule, of schedules.py or made by hand.
@@ -56,12 +56,24 @@ def _check_complete(schedule: Schedule) -> None:
 
 
 def _check_ascending(schedule: Schedule) -> None:
-    """The backwards of each cell are in the order of their micro-batches."""
-    next_backward = [0] * schedule.num_cells
-    for slot in (slot for slots in schedule.devices for slot in slots if slot.kind == 'B'):
-        expected = next_backward[slot.cell]
-        if slot.micro_batch != expected:
-            raise ValueError(
-                f'schedule {schedule.name!r} runs {slot} before micro-batch {expected}; backwards '
-                'run in ascending order, so that gradients are always summed in the same one.')
-        next_backward[slot.cell] += 1
+    """The forwards of each cell, and what adds up its gradients, ascend in micro-batches."""
+    next_forward = [0] * schedule.num_cells
+    next_sum = [0] * schedule.num_cells
+    for slot in (slot for slots in schedule.devices for slot in slots):
+        if schedule.runs_forward(slot):
+            _check_next(schedule, slot, next_forward,
+                        'forwards run in ascending order, so that what they give out, such as '
+                        'moments, is always merged in the same one')
+        if schedule.adds_gradients(slot):
+            _check_next(schedule, slot, next_sum,
+                        'backwards run in ascending order, so that gradients are always summed '
+                        'in the same one')
+
+
+def _check_next(schedule: Schedule, slot: Slot, next_of_cell: list[int], rule: str) -> None:
+    """Raises ValueError unless the slot is of the next micro-batch, which it then counts up."""
+    expected = next_of_cell[slot.cell]
+    if slot.micro_batch != expected:
+        raise ValueError(f'schedule {schedule.name!r} runs {slot} before micro-batch {expected}; '
+                         f'{rule}.')
+    next_of_cell[slot.cell] += 1

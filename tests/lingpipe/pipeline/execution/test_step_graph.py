@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from lingpipe.pipeline.execution.step_graph import add_tasks, stamped_slots
 from lingpipe.pipeline.execution.wire import Wire
-from lingpipe.pipeline.planning.schedules import Slot
+from lingpipe.pipeline.planning.schedule import Slot
 from tests.support.two_cells import M, given, sums
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from lingpipe.pipeline.execution.step_graph import stamped_slots
 from lingpipe.pipeline.execution.task_values import ReplicaBatch, TaskValues, order_of_calls
 from lingpipe.pipeline.execution.wire import Wire
-from lingpipe.pipeline.planning.schedules import Slot
+from lingpipe.pipeline.planning.schedule import Slot
 from tests.support.two_cells import M
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)

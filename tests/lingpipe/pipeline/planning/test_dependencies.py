@@ -5,7 +5,8 @@ import re
 import pytest
 
 from lingpipe.pipeline.planning.dependencies import chain, dependencies, play
-from lingpipe.pipeline.planning.schedules import Schedule, Slot, make_schedule
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
+from lingpipe.pipeline.planning.schedules import make_schedule
 
 
 def test_dependencies_follow_skip_connections_both_ways():

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from lingpipe.pipeline.planning.drawing import Timeline, grid
-from lingpipe.pipeline.planning.schedules import Schedule, Slot, make_schedule
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
+from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.pipeline.planning.simulator import simulate
 from lingpipe.pipeline.planning.validation import validate
 from tests.support.schedule_grids import draw

@@ -27,11 +27,11 @@ def test_flops_stand_for_seconds_and_a_backward_is_two_forwards():
 
 
 @pytest.mark.parametrize(('recompute', 'expected'), [
-    ('none', LayerTimes(forward=(A, C, LOSS), backward=(0, 2 * C, 2 * LOSS),
+    ('none', LayerTimes(forward=(A, C, LOSS), backward=(0, 2 * C, 2 * LOSS), weight=(0, 2 * C, 0),
                         repeated=(0, 0, 0), own_repeat=(0, 0, 0))),
-    ('cell', LayerTimes(forward=(A, C, LOSS), backward=(0, 2 * C, 2 * LOSS),
+    ('cell', LayerTimes(forward=(A, C, LOSS), backward=(0, 2 * C, 2 * LOSS), weight=(0, 2 * C, 0),
                         repeated=(0, C, LOSS), own_repeat=(0, 0, 0))),
-    ('layer', LayerTimes(forward=(A, C, LOSS), backward=(0, 3 * C, 3 * LOSS),
+    ('layer', LayerTimes(forward=(A, C, LOSS), backward=(0, 3 * C, 3 * LOSS), weight=(0, 2 * C, 0),
                          repeated=(0, C, LOSS), own_repeat=(0, C, LOSS))),
 ])
 def test_recomputation_repeats_forwards_of_layers_with_a_backward(recompute, expected):
@@ -44,6 +44,11 @@ def test_two_thirds_of_measured_seconds_are_the_backward_and_none_where_there_is
     assert times.backward == (0.0, 4.0, 6.0)
 
 
+def test_weights_take_half_of_a_backward_that_passes_a_gradient_on():
+    times = times_of(frozen=(), recompute='none', layer_seconds=(3.0, 6.0, 9.0))
+    assert times.weight == (2.0, 2.0, 0.0)
+
+
 def test_measured_seconds_of_the_backward_are_taken_off_those_of_both():
     times = times_of(frozen=(), recompute='none', layer_seconds=(3.0, 6.0, 9.0),
                      layer_backward_seconds=(1.0, 5.0, 6.0))
@@ -52,7 +57,8 @@ def test_measured_seconds_of_the_backward_are_taken_off_those_of_both():
 
 
 def test_only_cells_before_the_last_repeat_their_forward():
-    times = LayerTimes(forward=(1, 2), backward=(10, 20), repeated=(100, 200), own_repeat=(0, 0))
+    times = LayerTimes(forward=(1, 2), backward=(10, 20), weight=(5, 10),
+                       repeated=(100, 200), own_repeat=(0, 0))
     assert times.fused == [11, 22]
     assert times.unfused == [111, 222]
 

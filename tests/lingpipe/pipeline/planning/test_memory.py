@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from lingpipe.pipeline.planning.memory import Footprint, peaks
-from lingpipe.pipeline.planning.schedules import Slot, make_schedule
+from lingpipe.pipeline.planning.schedule import Slot
+from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.training import registry
 from tests.support.planned_chains import CHAIN, IMAGE, WIDE, Tied, dense, plan_of
 from tests.support.traced import held_bytes

@@ -75,7 +75,8 @@ def test_a_kind_of_schedule_that_does_not_exist_is_refused():
 
 
 # A layer takes 1 in the last cell and 4 in any other.
-REPEATED = LayerTimes(forward=(1,) * 4, backward=(0,) * 4, repeated=(3,) * 4, own_repeat=(0,) * 4)
+REPEATED = LayerTimes(forward=(1,) * 4, backward=(0,) * 4, weight=(0,) * 4,
+                      repeated=(3,) * 4, own_repeat=(0,) * 4)
 
 
 @pytest.mark.parametrize(('pipeline', 'expected'), [
@@ -93,7 +94,8 @@ def test_a_partition_does_not_cut_a_unit():
     """Two cells of two layers each would be even, but would cut between b and c."""
     unit = Sequential.Params(name='unit', is_unit=True, layers=(dense('b', 8, 8), dense('c', 8, 8)))
     elements = wire(made(dense('a', 8, 8, reads={'x': 'image'}), unit), MICRO_BATCH_SPEC)
-    even = LayerTimes(forward=(1,) * 4, backward=(0,) * 4, repeated=(0,) * 4, own_repeat=(0,) * 4)
+    even = LayerTimes(forward=(1,) * 4, backward=(0,) * 4, weight=(0,) * 4,
+                      repeated=(0,) * 4, own_repeat=(0,) * 4)
     partition = choose_partition(elements, even, PipelineParams(num_cells=2, recompute='none'))
     assert partition.layers_per_cell == (1, 3)
 

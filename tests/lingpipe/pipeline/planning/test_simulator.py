@@ -6,7 +6,8 @@ from itertools import product
 
 import pytest
 
-from lingpipe.pipeline.planning.schedules import Schedule, Slot, make_schedule
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
+from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.pipeline.planning.simulator import bound, simulate
 
 RELATIVE = 1e-9

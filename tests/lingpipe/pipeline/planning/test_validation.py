@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from lingpipe.pipeline.planning.schedules import Schedule, Slot, make_schedule
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
+from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.pipeline.planning.validation import validate
 
-NAMES = ('gpipe', '1f1b', 'forward')
+NAMES = ('gpipe', '1f1b', 'zb_h1', 'forward')
 
 
 def move(schedule, take=None, put=None):
@@ -28,7 +29,7 @@ def refuses(schedule, sentence, edges=None):
 @pytest.mark.parametrize('name', NAMES)
 def test_every_missing_slot_is_named(name):
     schedule = make_schedule(name, 3, 4)
-    for slot in schedule.device_of:
+    for slot in (slot for slot in schedule.device_of if slot.kind != 'W'):
         refuses(move(schedule, take=slot), f'schedule {name!r} lacks {slot}; run every task once')
 
 
@@ -52,8 +53,11 @@ def test_a_slot_on_the_wrong_device_is_named():
     [
         (Slot('F', 2, 0), 'cell 2 is the last, whose B is its F too'),
         (Slot('B', 0, 0), 'cell 0 is not in backward_cells'),
-        (Slot('F', 0, 4), 'there are 3 cells and 4 micro-batches, of kinds F and B'),
-        (Slot('X', 0, 0), 'there are 3 cells and 4 micro-batches, of kinds F and B'),
+        (Slot('W', 0, 0), 'cell 0 is not in backward_cells'),
+        (Slot('R', 0, 0), 'cell 0 is not in backward_cells'),
+        (Slot('R', 2, 0), 'cell 2 is the last, which never recomputes'),
+        (Slot('F', 0, 4), 'there are 3 cells and 4 micro-batches, of kinds F, B, W and R'),
+        (Slot('X', 0, 0), 'there are 3 cells and 4 micro-batches, of kinds F, B, W and R'),
     ],
 )
 def test_a_slot_that_should_not_exist_is_named(slot, reason):
@@ -96,6 +100,42 @@ def test_backwards_out_of_order_are_refused():
                                          schedule.devices[1]))
     refuses(swapped,
             'runs B(cell 0, micro-batch 1) before micro-batch 0; backwards run in ascending order')
+
+
+def test_forwards_out_of_order_are_refused():
+    forwards = (Slot('F', 0, 1), Slot('F', 0, 0))
+    schedule = make_schedule('gpipe', 2, 2)
+    refuses(replace(schedule, devices=(forwards + schedule.devices[0][2:], schedule.devices[1])),
+            'runs F(cell 0, micro-batch 1) before micro-batch 0; forwards run in ascending order')
+
+
+def test_weight_gradients_out_of_order_are_refused():
+    """W of a split B and a B that is whole add to the same sums."""
+    schedule = make_schedule('gpipe', 1, 3)
+    b0, b1, b2 = schedule.devices[0]
+    w0, w1 = Slot('W', 0, 0), Slot('W', 0, 1)
+    validate(replace(schedule, devices=((b0, b1, w0, w1, b2),)))
+    refuses(replace(schedule, devices=((b0, b1, w1, w0, b2),)),
+            'runs W(cell 0, micro-batch 1) before micro-batch 0; backwards run in ascending order')
+    refuses(replace(schedule, devices=((b0, b1, b2, w0),)),
+            'runs B(cell 0, micro-batch 1) before micro-batch 0; backwards run in ascending order')
+
+
+def test_a_weight_gradient_before_its_backward_is_a_deadlock():
+    b0, w0 = Slot('B', 0, 0), Slot('W', 0, 0)
+    refuses(replace(make_schedule('gpipe', 1, 1), devices=((w0, b0),)),
+            'device 0 waits at W(cell 0, micro-batch 0) for B(cell 0, micro-batch 0)')
+
+
+def test_early_recomputation_runs_between_its_forward_and_its_backward():
+    schedule = make_schedule('gpipe', 2, 1)
+    (f0, b0), last = schedule.devices
+    r0 = Slot('R', 0, 0)
+    validate(replace(schedule, devices=((f0, r0, b0), last)))
+    refuses(replace(schedule, devices=((r0, f0, b0), last)),
+            'device 0 waits at R(cell 0, micro-batch 0) for F(cell 0, micro-batch 0)')
+    refuses(replace(schedule, devices=((f0, b0, r0), last)),
+            'device 0 waits at B(cell 0, micro-batch 0) for R(cell 0, micro-batch 0)')
 
 
 def test_edges_that_do_not_lead_to_a_later_cell_are_refused():

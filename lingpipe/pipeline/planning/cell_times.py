@@ -1,0 +1,106 @@
+"""Cell times: how long each slot of a cell takes."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
+
+
+@dataclass(frozen=True)
+class CellTimes:
+    """The times of the slots of K cells for one micro-batch, all in the same unit.
+
+    Attributes:
+      forward: [K] of F.
+      backward: [K] of the whole backward without recomputation; not read for a cell without B.
+      weight: [K] the part of it that W takes if the B is split.
+      recomputes: [K] whether the backward begins with the forward. It does not in the last cell,
+        whatever is said of it, and not where an R has repeated the forward before.
+      split: [K] what it costs to split a backward, half of it in its B and half in its W: what one
+        hands over to the other goes through memory.
+    """
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+    weight: tuple[float, ...]
+    recomputes: tuple[bool, ...]
+    split: tuple[float, ...]
+
+    @property
+    def num_cells(self) -> int:
+        """K."""
+        return len(self.forward)
+
+    def of(self, schedule: Schedule) -> Callable[[Slot], float]:
+        """The function that says how long a slot of the schedule takes."""
+        return lambda slot: self.of_task(slot.cell, schedule.task_kind(slot))
+
+    def of_task(self, cell: int, task_kind: str) -> float:
+        """How long a compiled task of a cell takes; see Schedule.task_kind."""
+        if task_kind in 'FR':
+            return self.forward[cell]
+        if task_kind == 'W':
+            return self.weight[cell] + self.split[cell] / 2
+
+        is_last = cell == self.num_cells - 1
+        repeats = self.recomputes[cell] and not task_kind.endswith('_after_R')
+        forward = self.forward[cell] if repeats or is_last else 0.0
+        if task_kind.startswith('B_split'):
+            return forward + self.backward[cell] - self.weight[cell] + self.split[cell] / 2
+        return forward + self.backward[cell]
+
+
+def cell_times(
+    forward: Sequence[float],
+    backward: Sequence[float],
+    weight: Sequence[float] | None = None,
+    recompute: bool | Sequence[bool] = False,
+    split: float | Sequence[float] = 0.0,
+) -> CellTimes:
+    """Returns CellTimes, checked; see there.
+
+    Args:
+      forward: [K].
+      backward: [K].
+      weight: [K] at most those of `backward`; half of them by default.
+      recompute: of all cells, or [K].
+      split: of all cells, or [K].
+
+    Raises:
+      ValueError: they are not K finite numbers of 0 or more, or W takes longer than the backward.
+    """
+    num_cells = len(forward)
+    forward = per_cell('forward_s', forward, num_cells)
+    backward = per_cell('backward_s', backward, num_cells)
+    if weight is None:
+        weight = [seconds / 2 for seconds in backward]
+    weight = per_cell('weight_s', weight, num_cells)
+    for k in range(num_cells):
+        if weight[k] > backward[k]:
+            raise ValueError(f'weight_s[{k}]={weight[k]} is more than backward_s[{k}]='
+                             f'{backward[k]}, of which it is a part; correct the cost of cell {k}.')
+
+    recomputes = [recompute] * num_cells if isinstance(recompute, bool) else recompute
+    splits = split if isinstance(split, Sequence) else [split] * num_cells
+    return CellTimes(tuple(forward), tuple(backward), tuple(weight),
+                     tuple(map(bool, per_cell('recompute', recomputes, num_cells))),
+                     tuple(per_cell('split_s', splits, num_cells)))
+
+
+def per_cell(name: str, amounts: Sequence[float] | None, num_cells: int) -> Sequence[float]:
+    """[K] the amounts, or zeros if there are none.
+
+    Raises:
+      ValueError: they are not K finite numbers of 0 or more.
+    """
+    if amounts is None:
+        return [0.0] * num_cells
+    if len(amounts) != num_cells:
+        raise ValueError(f'{name} has {len(amounts)} entries for {num_cells} cells; give one a '
+                         'cell.')
+    for k, amount in enumerate(amounts):
+        if not (math.isfinite(amount) and amount >= 0):
+            raise ValueError(f'{name}[{k}]={amount} is not a finite number of 0 or more; correct '
+                             f'the cost of cell {k}.')
+    return amounts
