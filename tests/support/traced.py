@@ -11,7 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from lingpipe.layers.context import Emissions
-from lingpipe.pipeline.execution.cell_trace import TracingOptions, trace_cell, trace_forward
+from lingpipe.pipeline.execution.cell_trace import trace_cell
+from lingpipe.pipeline.execution.forward_trace import TracingOptions, trace_forward
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 
 

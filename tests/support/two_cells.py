@@ -9,8 +9,8 @@ from lingpipe.layers import Sequential
 from lingpipe.learning import learning_rates
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.accumulators import Accumulators
-from lingpipe.pipeline.execution.cell_trace import TracingOptions
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, compile_pipeline
+from lingpipe.pipeline.execution.forward_trace import TracingOptions
 from lingpipe.pipeline.execution.task_values import ReplicaBatch
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell

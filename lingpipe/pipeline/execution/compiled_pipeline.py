@@ -7,14 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from lingpipe.pipeline.execution.accumulators import Accumulators
-from lingpipe.pipeline.execution.cell_trace import (
-    CellTrace,
-    TracingOptions,
-    trace_cell,
-    trace_forward,
-)
+from lingpipe.pipeline.execution.cell_trace import CellTrace, trace_cell
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
+from lingpipe.pipeline.execution.forward_trace import TracingOptions, trace_forward
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.schedule import Schedule

@@ -14,9 +14,9 @@ from lingpipe.pipeline.execution import results
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.bad_ids import BadId, find_bad_id
 from lingpipe.pipeline.execution.batch_checks import check_batch, explained
-from lingpipe.pipeline.execution.cell_trace import TracingOptions
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, compile_pipeline
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
+from lingpipe.pipeline.execution.forward_trace import TracingOptions
 from lingpipe.pipeline.execution.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.placed_network import PlacedNetwork

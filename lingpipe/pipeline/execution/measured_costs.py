@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from lingpipe.pipeline.execution.accumulators import Accumulators
-from lingpipe.pipeline.execution.cell_trace import TracingOptions, trace_cell, trace_forward
+from lingpipe.pipeline.execution.cell_trace import trace_cell
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
+from lingpipe.pipeline.execution.forward_trace import TracingOptions, trace_forward
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import Element

@@ -15,9 +15,9 @@ from lingpipe.cluster import HOME
 from lingpipe.layers import nested
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.accumulators import Accumulators
-from lingpipe.pipeline.execution.cell_trace import TracingOptions
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, compile_pipeline
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
+from lingpipe.pipeline.execution.forward_trace import TracingOptions
 from lingpipe.pipeline.execution.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.execution.step_graph import add_tasks
 from lingpipe.pipeline.execution.task_values import ReplicaBatch

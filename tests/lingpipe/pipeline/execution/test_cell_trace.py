@@ -10,13 +10,8 @@ from lingpipe.layers import Sequential
 from lingpipe.layers.base import Layer
 from lingpipe.layers.cost import Cost
 from lingpipe.pipeline.execution.accumulators import Accumulators
-from lingpipe.pipeline.execution.cell_trace import (
-    CellTrace,
-    ForwardTrace,
-    TracingOptions,
-    trace_cell,
-    trace_forward,
-)
+from lingpipe.pipeline.execution.cell_trace import CellTrace, trace_cell
+from lingpipe.pipeline.execution.forward_trace import ForwardTrace, TracingOptions, trace_forward
 from lingpipe.pipeline.planning.cell import Cell, leaves_of
 from lingpipe.pipeline.planning.dataflow import wire
 

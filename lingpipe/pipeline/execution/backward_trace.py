@@ -1,0 +1,77 @@
+"""Backward trace: the gradients of a cell's layers, traced into the graph of their forward.
+
+Gradients that meet at a value are added one by one, from the last reader to the first, across cells
+too: a cell takes the sum so far, adds its own gradient and passes the sum on towards the maker. So
+no sum depends on K.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import tensorflow as tf
+
+from lingpipe.layers.context import Emissions
+from lingpipe.pipeline.execution.forward_trace import ForwardTrace
+from lingpipe.pipeline.planning.cell import Leaf, leaves_of
+
+
+class Sums(Protocol):
+    """Where the tasks of a cell add emissions and gradients; see accumulators.py."""
+
+    def add_emissions(self, emitted: Emissions) -> list[tf.Operation]:
+        """Makes the ops that add the emissions of one micro-batch."""
+
+    def add_gradient(self, path: str, gradient: tf.Tensor) -> tf.Operation:
+        """Makes the op that adds the gradient of one micro-batch."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BackwardTrace:
+    """The result of tracing the layers backward.
+
+    Attributes:
+      gradients: leaf of an input -> the sum of its gradients so far.
+      differentiated: paths of the weights, as used, that have a gradient.
+      token: exists once all gradients of weights have been added.
+    """
+    gradients: Mapping[Leaf, tf.Tensor]
+    differentiated: Sequence[str]
+    token: tf.Tensor
+
+
+def trace_backward(forward: ForwardTrace, sums: Sums,
+                   gradients_in: Mapping[Leaf, tf.Tensor]) -> BackwardTrace:
+    """Traces the backward of all layers, from the last to the first.
+
+    Args:
+      forward: the cell, traced forward.
+      sums: where gradients of weights are added.
+      gradients_in: leaf -> the sum of its gradients of later cells.
+    """
+    gradients = dict(gradients_in)
+    added, differentiated = [], []
+    for result in reversed(forward.results if forward.options.training else ()):
+        element = result.call.element
+        if not element.has_backward:
+            continue
+        if forward.options.recompute == 'layer':
+            result = result.call.repeat(
+                after=[gradients[leaf] for leaf in leaves_of(element.writes.values())
+                       if leaf in gradients])
+        found = result.backward(gradients)
+        gradients.update(found.inputs)
+        for path, gradient in found.weights.items():
+            added.append(sums.add_gradient(path, gradient))
+            differentiated.append(path)
+
+    wanted = {leaf: tf.identity(gradients[leaf]) for leaf in forward.cell.gradients_wanted
+              if leaf in gradients}
+    return BackwardTrace(wanted, differentiated, token_after(added, 'backward_token'))
+
+
+def token_after(ops: Sequence[tf.Operation | tf.Tensor], name: str) -> tf.Tensor:
+    """Makes a tensor that exists once the ops have run."""
+    with tf.control_dependencies(ops):
+        return tf.constant(0, name=name)

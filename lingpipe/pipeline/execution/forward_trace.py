@@ -1,0 +1,196 @@
+"""Forward trace: the layers of a cell, traced one after the other into one graph.
+
+The rest of the cell is traced into the same graph afterwards (cell_trace.py).
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.layers import nested
+from lingpipe.layers.context import Context, Emissions
+from lingpipe.pipeline.execution.emission_layout import EmissionLayout
+from lingpipe.pipeline.execution.layer_call import LayerCall, LayerResult
+from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
+from lingpipe.pipeline.execution.stateful_ops import remarks_of
+from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
+from lingpipe.pipeline.planning.dataflow import Element, Value
+
+# Makes the op that reads a weight of a cell; returns None if another cell owns the weight.
+WeightReader = Callable[[str], tf.Tensor | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class TracingOptions:
+    """How all cells of a network are traced.
+
+    Attributes:
+      training: as in Context; without it, there is no backward.
+      experiment_seed: as in Context.
+      recompute: PipelineParams.recompute.
+      jit_compile: whether XLA compiles the tasks; on a TPU it always does.
+    """
+    training: bool
+    experiment_seed: int = 0
+    recompute: str = 'none'
+    jit_compile: bool = False
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Arguments:
+    """The placeholders for the arguments of a cell's tasks, in this order."""
+    step: tf.Tensor
+    micro_batch: tf.Tensor
+    inputs: Mapping[Leaf, tf.Tensor]
+    shared: Mapping[str, tf.Tensor]
+    gradients: Mapping[Leaf, tf.Tensor] = dataclasses.field(default_factory=dict)
+
+    def with_gradients(self, leaves: Iterable[Leaf]) -> Arguments:
+        """The same, and new placeholders for the gradients of leaves."""
+        gradients = {(value, i): _placeholder(value.specs[i]) for value, i in leaves}
+        return dataclasses.replace(self, gradients=gradients)
+
+    @property
+    def of_micro_batch(self) -> list[tf.Tensor]:
+        """The arguments of the forward that change from one micro-batch to the next."""
+        return [self.step, self.micro_batch, *self.inputs.values()]
+
+    @property
+    def all(self) -> list[tf.Tensor]:
+        """All placeholders."""
+        return [*self.of_micro_batch, *self.shared.values(), *self.gradients.values()]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ForwardTrace:
+    """A cell traced forward.
+
+    Attributes:
+      cell: the cell.
+      options: how it was traced.
+      graph: the graph into which everything is traced.
+      arguments: placeholders of `graph`.
+      results: the results of the layers, in order.
+      outputs: leaf of an output of the cell -> tensor.
+      emissions: what all layers emitted.
+      remarks: ops that print or check an assertion.
+    """
+    cell: Cell
+    options: TracingOptions
+    graph: tf.Graph
+    arguments: Arguments
+    results: Sequence[LayerResult]
+    outputs: Mapping[Leaf, tf.Tensor]
+    emissions: Emissions
+    remarks: Sequence[tf.Operation]
+
+    @property
+    def layout(self) -> EmissionLayout:
+        """The layout of what the cell emits."""
+        return EmissionLayout.of(self.emissions)
+
+    @property
+    def weights(self) -> list[tf.Tensor]:
+        """The weight tensors of all layers."""
+        return [weight for result in self.results for weight in result.call.weights.values()]
+
+
+def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions,
+                  gather: Callable[[tf.Tensor], tf.Tensor] | None = None) -> ForwardTrace:
+    """Traces the layers of a cell, one after the other.
+
+    Args:
+      cell: the cell.
+      read_weight: reads one of its weights.
+      options: how to trace it.
+      gather: Context.gather.
+    """
+    graph = tf.__internal__.FuncGraph(f'cell_{cell.index}')
+    with graph.as_default():
+        arguments = _forward_arguments(cell)
+
+        def make_context() -> Context:
+            return Context(options.training, options.experiment_seed, arguments.step,
+                           arguments.micro_batch, gather, arguments.inputs[MEAN_WEIGHT])
+
+        values: dict[Value, Any] = {
+            value: nested.pack_like(value.spec, [arguments.inputs[value, i]
+                                                 for i in range(len(value.specs))])
+            for value in cell.inputs}
+        taken = {tensor.name for tensor in arguments.inputs.values()}
+        results = []
+        for element in cell.elements:
+            inputs = {value: values[value] for value in element.reads.values()}
+            weights = _weights_of(element, arguments.shared, read_weight)
+            result = LayerCall(element, weights, inputs, make_context).forward(
+                options.training and options.recompute != 'layer' and element.has_backward)
+            results.append(result)
+            written = _distinct(result.written, taken)
+            values.update({element.writes[name]: value for name, value in written.items()})
+            taken.update(tensor.name for tensor in nested.leaves(written))
+
+        remarks = remarks_of(graph)
+        outputs = {(value, i): tf.identity(tensor) for value in cell.outputs
+                   for i, tensor in enumerate(nested.leaves(values[value]))}
+    emissions = _joined(result.emissions for result in results)
+    return ForwardTrace(cell, options, graph, arguments, results, outputs, emissions, remarks)
+
+
+def _forward_arguments(cell: Cell) -> Arguments:
+    owned = {weight.path for element in cell.elements for weight in element.layer.weights()}
+    shared = {weight.shared_with: tf.TensorSpec(weight.shape, weight.dtype)
+              for element in cell.elements for weight in element.layer.weights()
+              if weight.shared_with is not None and weight.shared_with not in owned}
+    return Arguments(
+        step=_placeholder(tf.TensorSpec([], tf.int64)),
+        micro_batch=_placeholder(tf.TensorSpec([], tf.int32)),
+        inputs={(value, i): _placeholder(value.specs[i])
+                for value, i in [*leaves_of(cell.inputs), MEAN_WEIGHT]},
+        shared={path: _placeholder(spec) for path, spec in shared.items()})
+
+
+def _placeholder(spec: tf.TensorSpec) -> tf.Tensor:
+    return tf.compat.v1.placeholder(spec.dtype, spec.shape)
+
+
+def _weights_of(element: Element, shared: Mapping[str, tf.Tensor],
+                read_weight: WeightReader) -> dict[str, tf.Tensor]:
+    """Returns path -> tensor, with a tensor of its own for every use.
+
+    A tape that is asked twice for the gradient of one tensor returns the sum over all uses twice.
+    """
+    weights = {}
+    for weight in element.layer.weights():
+        path = weight.shared_with or weight.path
+        weights[weight.path] = tf.identity(shared[path]) if path in shared else read_weight(path)
+    return weights
+
+
+def _distinct(written: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
+    """Returns what a layer has written, and copies tensors that also belong to another value.
+
+    A layer may return its input, or one tensor twice. A tape could not tell the two values apart.
+
+    Args:
+      written: name -> nested tensors.
+      taken: the names of the tensors of all other values.
+    """
+    seen: set[str] = set()
+
+    def distinct(tensor: tf.Tensor) -> tf.Tensor:
+        is_taken = tensor.name in taken or tensor.name in seen
+        seen.add(tensor.name)
+        return tf.identity(tensor) if is_taken else tensor
+
+    return {name: nested.map_leaves(distinct, value) for name, value in written.items()}
+
+
+def _joined(emissions: Iterable[Emissions]) -> Emissions:
+    joined = Emissions()
+    for one in emissions:
+        for kind in dataclasses.fields(Emissions):
+            getattr(joined, kind.name).update(getattr(one, kind.name))
+    return joined
