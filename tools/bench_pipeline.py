@@ -174,8 +174,8 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
     peak_mb = _status_mb('VmHWM')
 
     if args.timeline:
-        _, timeline = program.timed_step(batch, len(run.losses))
-        timeline.save_png(args.timeline, f'{args.stack}, K={args.num_cells}, '
+        _, times = program.timed_step(batch, len(run.losses))
+        times.timeline.save_png(args.timeline, f'{args.stack}, K={args.num_cells}, '
                                          f'M={args.num_micro_batches}, {args.schedule}')
 
     timed = run.steps[WARMUP_STEPS:]

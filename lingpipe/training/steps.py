@@ -75,8 +75,8 @@ class Steps:
                 program.accumulate(batch, step, index)
 
         if is_timed:
-            results, timeline = program.timed_step(batch, step, num_batches - 1)
-            self._timed.add(timeline)
+            results, times = program.timed_step(batch, step, num_batches - 1)
+            self._timed.add(times.timeline)
             if step + 1 == self._timed.last_step:
                 with self._run.report.optional('the timeline', step):
                     self._draw_timeline(step + 1)

@@ -10,6 +10,7 @@ All sums are made in an order that does not depend on K.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ from lingpipe.pipeline.execution.batch_checks import check_batch, explained, is_
 from lingpipe.pipeline.execution.evaluator import Evaluator
 from lingpipe.pipeline.execution.placed_network import PlacedNetwork
 from lingpipe.pipeline.execution.replay import replay
-from lingpipe.pipeline.execution.step_graph import stamped_slots
+from lingpipe.pipeline.execution.stamps import stamped_work, step_times
 from lingpipe.pipeline.execution.traffic import (
     Traffic,
     backward_traffic,
@@ -47,7 +48,7 @@ from lingpipe.pipeline.execution.training_graph import (
 )
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.execution.wire import Wire
-from lingpipe.pipeline.planning.drawing import Timeline
+from lingpipe.pipeline.planning.breakdown import StepTimes
 from lingpipe.pipeline.planning.micro_batches import check_state
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import Plan, make_plan, plan_like
@@ -154,15 +155,19 @@ class Program:
         self._call('accumulate', batch, step, index)
 
     def timed_step(self, batch: dict[str, Any], step: int,
-                   index: int = 0) -> tuple[dict[str, tf.Tensor], Timeline]:
-        """Runs a train_step, and also measures when every task ran."""
-        results = dict(self._call('timed', batch, step, index))
+                   index: int = 0) -> tuple[dict[str, tf.Tensor], StepTimes]:
+        """Runs a train_step, and also measures when every task and the update ran.
 
+        Once the step of this shape is built, `StepTimes.call_s` is the time of this call.
+        """
+        start_s = time.perf_counter()
+        results = dict(self._call('timed', batch, step, index))
         stamps = results.pop('stamps').numpy()
-        slots = stamped_slots(self._compiled[self._number_of(batch)].pipelines[0])
-        spans = {slot: (float(start), float(end))
-                 for slot, (start, end) in zip(slots, stamps - stamps.min(), strict=True)}
-        return results, Timeline(spans, self.plan.schedule.device_of)
+        call_s = time.perf_counter() - start_s
+
+        pipeline = self._compiled[self._number_of(batch)].pipelines[0]
+        works = stamped_work(pipeline, has_replicas=self.plan.params.num_replicas > 1)
+        return results, step_times(stamps, works, pipeline.schedule, call_s)
 
     def check(self, batch: dict[str, Any]) -> BadId | None:
         """Returns an id in the mini-batch that a layer cannot use, or None.

@@ -8,13 +8,14 @@ weights and add to accumulators.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from lingpipe.cluster import HOME
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline
 from lingpipe.pipeline.execution.placed import call_on
+from lingpipe.pipeline.execution.stamps import Stamps
 from lingpipe.pipeline.execution.task_values import ReplicaBatch, TaskValues, order_of_calls
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.schedule import Slot
@@ -27,23 +28,20 @@ class AddedTasks:
     Attributes:
       last: [K] the last op of every cell; whatever uses its sums must wait for it.
       values: what the cells have written for others.
-      stamps: [number of slots, 2] start and end in seconds, in the order of `stamped_slots`; None
-        if the step is not timed.
     """
     last: Sequence[tf.Operation]
     values: TaskValues
-    stamps: tf.Tensor | None
 
 
 def add_tasks(pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire,
-              is_timed: bool = False) -> AddedTasks:
+              stamps: Stamps | None = None) -> AddedTasks:
     """Adds the calls of all tasks of a replica to the graph that is being traced.
 
     Args:
       pipeline: the tasks and their order.
       batch: the input of the replica.
       wire: what carries values to other devices.
-      is_timed: whether to record the time before and after every task.
+      stamps: records when every task runs; None if the step is not timed.
     """
     schedule, tasks = pipeline.schedule, pipeline.tasks
     first_micro_batch = _after_ref_variable(batch.first_micro_batch)
@@ -51,56 +49,27 @@ def add_tasks(pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire,
         pipeline, dataclasses.replace(batch, first_micro_batch=first_micro_batch), wire)
     last_of_cell: dict[int, tf.Operation] = {}
     last_on_device: dict[int, tf.Operation] = {}
-    stamps: dict[Slot, list[tf.Tensor]] = {}
 
     for slot in order_of_calls(pipeline):
         device, home = pipeline.cells[slot.cell].device, schedule.device_of[slot]
         taken = values.taken_by(slot)
         with tf.device(device):
             before = [last_on_device[home]] if home in last_on_device else []
-            if is_timed:
-                with tf.control_dependencies(before + taken):
-                    start = tf.timestamp()
-                before = [start.op]
+            if stamps is not None:
+                before = [stamps.start(slot, device, before, taken)]
 
             with tf.control_dependencies(before):
                 function = tasks[slot.kind, slot.cell].function
                 results = call_on(device, function, [*values.position(slot), *taken])
             op = results[0].op
 
-            if is_timed:
-                with tf.control_dependencies(results):
-                    end = tf.timestamp()
-                op = end.op
-                stamps[slot] = [start, end]
+            if stamps is not None:
+                op = stamps.end(slot, device, results)
             op = _after_end_of_group(pipeline, slot, op)
         last_of_cell[slot.cell] = last_on_device[home] = op
         values.keep(slot, results)
 
-    return AddedTasks([last_of_cell[k] for k in sorted(last_of_cell)], values,
-                      _stacked(stamps, pipeline) if is_timed else None)
-
-
-def stamped_slots(pipeline: CompiledPipeline) -> list[Slot]:
-    """Returns the slots in the order of AddedTasks.stamps: device after device."""
-    return [slot for slots in _slots_by_device(pipeline).values() for slot in slots]
-
-
-def _slots_by_device(pipeline: CompiledPipeline) -> dict[str, list[Slot]]:
-    """Returns device -> its slots, in the order of their calls."""
-    slots: dict[str, list[Slot]] = {cell.device: [] for cell in pipeline.cells}
-    for slot in order_of_calls(pipeline):
-        slots[pipeline.cells[slot.cell].device].append(slot)
-    return slots
-
-
-def _stacked(stamps: Mapping[Slot, Sequence[tf.Tensor]], pipeline: CompiledPipeline) -> tf.Tensor:
-    """Returns [number of slots, 2] seconds; each device sends all of its stamps in one tensor."""
-    of_devices = []
-    for device, slots in _slots_by_device(pipeline).items():
-        with tf.device(device):
-            of_devices.append(tf.stack([tf.stack(stamps[slot]) for slot in slots]))
-    return tf.concat(of_devices, 0)
+    return AddedTasks([last_of_cell[k] for k in sorted(last_of_cell)], values)
 
 
 def _after_end_of_group(pipeline: CompiledPipeline, slot: Slot, op: tf.Operation) -> tf.Operation:

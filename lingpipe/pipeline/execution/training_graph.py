@@ -19,6 +19,7 @@ from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, comp
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.forward_trace import TracingOptions
 from lingpipe.pipeline.execution.mean_weight import MeanWeight, asked_for
+from lingpipe.pipeline.execution.stamps import Stamps, UpdatePart
 from lingpipe.pipeline.execution.step_graph import add_tasks
 from lingpipe.pipeline.execution.task_values import ReplicaBatch
 from lingpipe.pipeline.execution.update import Update, reached_weights
@@ -169,31 +170,50 @@ def build_step(kind: Kind, shape: CompiledShape, trained: TrainedReplicas,
         *flat, step, first_micro_batch = args
         batch = nested.pack_like(dict(shape.batch_spec), flat)
         parts = shape.split(batch, step, first_micro_batch)
-        added = [add_tasks(pipeline, part, wire, is_timed=kind == 'timed' and r == 0)
+        stamps = Stamps(step) if kind == 'timed' else None   # of the first replica
+        added = [add_tasks(pipeline, part, wire, None if r else stamps)
                  for r, (pipeline, part) in enumerate(zip(shape.pipelines, parts, strict=True))]
         last = [tasks.last for tasks in added]
         if kind == 'accumulate':
             with tf.control_dependencies([op for ops in last for op in ops]):
                 return {'done': tf.constant(True)}
 
-        results = _add_update(trained, last, step, reached)
-        if added[0].stamps is not None:
-            results['stamps'] = added[0].stamps
+        results = _add_update(trained, last, step, reached, stamps)
+        if stamps is not None:
+            results['stamps'] = stamps.stacked(shape.pipelines[0])
         return results
 
     return tf.compat.v1.wrap_function(body, specs)
 
 
 def _add_update(trained: TrainedReplicas, last: Sequence[Sequence[tf.Operation]], step: tf.Tensor,
-                reached: frozenset[str]) -> dict[str, tf.Tensor]:
-    """Adds all that follows the last ops of the cells, [R][K], and returns the step's results."""
-    last = reduce(trained.replicas, last, trained.reduction)
+                reached: frozenset[str], stamps: Stamps | None) -> dict[str, tf.Tensor]:
+    """Adds all that follows the last ops of the cells, [R, K], and returns the step's results."""
+    last = _reduced(trained, last, stamps)
     foreign = [update.foreign_gradients(ops)
                for update, ops in zip(trained.updates, last, strict=True)]
-    decision = trained.updates[0].decide(last[0], foreign[0], step, reached)
-    done = [tensor for update, ops, gradients in zip(trained.updates, last, foreign, strict=True)
-            for tensor in update.apply(decision, ops, gradients, reached)]
+    decision = trained.updates[0].decide(last[0], foreign[0], step, reached, stamps)
+    done = [tensor
+            for r, (update, ops, gradients) in enumerate(
+                zip(trained.updates, last, foreign, strict=True))
+            for tensor in update.apply(decision, ops, gradients, reached, None if r else stamps)]
 
     first_device = trained.replicas[0].cells[0].device
     with tf.device(first_device), tf.control_dependencies(done):
         return {name: tf.identity(value) for name, value in decision.results.items()}
+
+
+def _reduced(trained: TrainedReplicas, last: Sequence[Sequence[tf.Operation]],
+             stamps: Stamps | None) -> list[list[tf.Operation]]:
+    """Sums over replicas, and returns [R, K] the ops after which the sums are there."""
+    if stamps is None or len(trained.replicas) == 1:
+        return reduce(trained.replicas, last, trained.reduction)
+
+    # The sums of a cell begin when its own tasks are done, and may wait for other replicas.
+    cells = trained.replicas[0].cells
+    starts = [stamps.start(UpdatePart('sums', cell.index), cell.device, [op], [])
+              for cell, op in zip(cells, last[0], strict=True)]
+    reduced = reduce(trained.replicas, [starts, *last[1:]], trained.reduction)
+    ends = [stamps.end(UpdatePart('sums', cell.index), cell.device, [op])
+            for cell, op in zip(cells, reduced[0], strict=True)]
+    return [ends, *reduced[1:]]

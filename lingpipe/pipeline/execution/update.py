@@ -29,6 +29,7 @@ from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.emission_layout import Merged
 from lingpipe.pipeline.execution.graph_cutting import Subgraphs
 from lingpipe.pipeline.execution.placed import placed
+from lingpipe.pipeline.execution.stamps import Stamps, UpdatePart, call_stamped
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell
 
@@ -97,7 +98,7 @@ class Update:
                 for path, uses in self._uses.items() for use in uses if self._is_foreign(path, use)}
 
     def decide(self, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor], step: tf.Tensor,
-               reached: Collection[str]) -> Decision:
+               reached: Collection[str], stamps: Stamps | None = None) -> Decision:
         """Computes, after the last op of every device, what all replicas must know to update."""
         cells = self._cells
 
@@ -114,9 +115,10 @@ class Update:
 
         squares = []
         for cell, op in zip(cells, last, strict=True):
-            with tf.device(cell.device), tf.control_dependencies([op]):
-                squares.append(placed(lambda *a, c=cell: self._squares(c, reached, *a))(
-                    inverse_weight, self._given(cell, foreign)))
+            squares.append(call_stamped(
+                placed(lambda *a, c=cell: self._squares(c, reached, *a)),
+                [inverse_weight, self._given(cell, foreign)],
+                UpdatePart('norms', cell.index), cell.device, [op], stamps))
 
         with tf.device(cells[0].device):
             norm = tf.sqrt(2.0 * tf.reduce_sum(tf.concat(squares, 0)))
@@ -135,7 +137,7 @@ class Update:
                             is_finite & (weight != 0.0), made)
 
     def apply(self, decision: Decision, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor],
-              reached: Collection[str]) -> list[tf.Tensor]:
+              reached: Collection[str], stamps: Stamps | None = None) -> list[tf.Tensor]:
         """Adds the update of all cells, and returns tensors that exist once it is done."""
         cells, made = self._cells, decision.results
 
@@ -148,10 +150,11 @@ class Update:
 
         done = []
         for cell, op in zip(cells, last, strict=True):
-            with tf.device(cell.device), tf.control_dependencies([*before, op]):
-                done.append(placed(lambda *a, c=cell: self._update(c, reached, *a))(
-                    decision.inverse_weight, decision.clip_factor, made['learning_rate'],
-                    decision.is_update, self._given(cell, foreign)))
+            done.append(call_stamped(
+                placed(lambda *a, c=cell: self._update(c, reached, *a)),
+                [decision.inverse_weight, decision.clip_factor, made['learning_rate'],
+                 decision.is_update, self._given(cell, foreign)],
+                UpdatePart('update', cell.index), cell.device, [*before, op], stamps))
         return done
 
     # Gradients.

@@ -57,6 +57,14 @@ class Forecast:
                           self.recomputes)
 
     @functools.cached_property
+    def layer_repeat_costs(self) -> list[float]:
+        """[K] the part of the backward in which layers run once more, each for itself."""
+        times = self.times
+        costs = [sum(times.own_repeat[layer] for layer in span) for span in self.partition.spans]
+        return [*(cost - times.own_repeat[span[-1]] for cost, span in
+                  zip(costs[:-1], self.partition.spans[:-1], strict=True)), costs[-1]]
+
+    @functools.cached_property
     def step_costs(self) -> list[float]:
         """[K] relative time of a device's work for one micro-batch.
 

@@ -59,9 +59,10 @@ def test_what_crosses_is_what_is_predicted(found, name):
 
 def test_a_timed_step_sends_the_stamps_of_every_other_device_too(found):
     case = found['training']
-    num_tasks = {'second cell': 4, 'last cell': 2}   # There are two micro-batches.
+    # There are two micro-batches, and each cell stamps its norms and its update.
+    num_stamped = {'second cell': 4 + 2, 'last cell': 2 + 2}
     assert (case['num_bytes']
-            == sum(case['predicted'].values()) + sum(num_tasks.values()) * 2 * DOUBLE)
+            == sum(case['predicted'].values()) + sum(num_stamped.values()) * 3 * DOUBLE)
 
 
 def test_the_terms_of_what_is_predicted(found):

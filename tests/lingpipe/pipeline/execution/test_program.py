@@ -232,7 +232,7 @@ def test_cells_of_one_device_run_one_task_at_a_time_and_give_the_same_weights(de
     program = program_of(num_cells=4, devices=devices)
     for path, value in trained(program).items():
         np.testing.assert_array_equal(value, reference[path], err_msg=path)
-    _, timeline = program.timed_step(batches(1)[0], 9)
+    timeline = program.timed_step(batches(1)[0], 9)[1].timeline
     assert (timeline.num_devices == len({device[-1] for device in devices})
             == len(program.plan.schedule.devices))
     for tasks in program.plan.schedule.devices:
@@ -640,7 +640,7 @@ def test_evaluation_uses_the_moving_average_of_weights_and_any_batch_size():
 
 def test_a_measured_step_is_a_training_step_and_gives_every_task_a_time():
     timed, plain = program_of(num_cells=2), program_of(num_cells=2)
-    results, timeline = timed.timed_step(batches(1)[0], 0)
+    timeline = timed.timed_step(batches(1)[0], 0)[1].timeline
     plain.train_step(batches(1)[0], 0)
     assert set(timeline.spans) == {task for tasks in timed.plan.schedule.devices for task in tasks}
     for path, value in weights_of(plain).items():

@@ -30,6 +30,13 @@ def test_a_layer_that_runs_again_for_itself_costs_a_forward_more_than_its_cell()
     assert again[3] > total
 
 
+def test_what_layers_repeat_for_themselves_is_a_part_of_the_backward():
+    seconds = dict(layer_seconds=(5.0, 7.0, 9.0, 1.0), layer_backward_seconds=(4.0, 5.0, 2.0, 0.5))
+    plan = plan_of(*CHAIN, num_cells=2, num_micro_batches=4, layers_per_cell=(3, 1), **seconds,
+                   recompute='layer')
+    assert plan.forecast.layer_repeat_costs == [1.0 + 2.0, 0.5]
+
+
 def test_measured_seconds_of_the_backward_are_taken_as_they_are():
     seconds = dict(layer_seconds=(5.0, 7.0, 9.0, 1.0), layer_backward_seconds=(4.0, 5.0, 2.0, 0.5))
     assert costs(recompute='none', **seconds)[:3] == (10.0, 11.0, 21.0)
