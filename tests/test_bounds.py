@@ -4,8 +4,8 @@ import pkgutil
 
 import lingpipe
 import lingpipe.tasks
-from lingpipe.hyperparams import Params
-from lingpipe.hyperparams.bounds import Bounds, holds_numbers
+from lingpipe.hyperparams import Params, fields_of
+from lingpipe.hyperparams.fields import Bounds, holds_numbers
 
 # Any finite number means something in these.
 UNBOUNDED = {'Experiment.seed', 'Input.seed', 'Subset.seed', 'Loss.scale', 'Normalize.mean',
@@ -29,7 +29,7 @@ def params_classes() -> list[type[Params]]:
 def numbers() -> list[tuple[str, Bounds]]:
     """Yields the name, as Class.field, and the bounds of each field that holds numbers."""
     fields = [(f'{cls.__qualname__.removesuffix(".Params")}.{name}', declared)
-              for cls in params_classes() for name, declared in cls._fields().items()
+              for cls in params_classes() for name, declared in fields_of(cls).items()
               if name in cls._declared]
     return [(name, declared.bounds) for name, declared in fields if holds_numbers(declared.type)]
 

@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Protocol
 
-from lingpipe.hyperparams.bounds import Bounds
+from lingpipe.hyperparams.fields import Bounds
 from lingpipe.process import closed_pipe
 from lingpipe.process.error_text import notes, sentence
 

@@ -8,10 +8,11 @@ names.
 """
 from __future__ import annotations
 
+import difflib
 import json
 import os
 
-from lingpipe.hyperparams import Params, diff, diff_text
+from lingpipe.hyperparams import Params, diff
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import command
 from lingpipe.training import registry
@@ -47,7 +48,9 @@ def main(argv: list[str] | None = None) -> None:
     if args.json:
         print(json.dumps({path: [repr(a), repr(b)] for path, a, b in diff(first, second)}))
     else:
-        print(diff_text(first, second) or 'no difference')
+        texts = first.to_text().splitlines(), second.to_text().splitlines()
+        lines = difflib.unified_diff(*texts, args.first, args.second, n=0, lineterm='')
+        print('\n'.join(line for line in lines if line[:2] != '@@') or 'no difference')
 
 
 if __name__ == '__main__':

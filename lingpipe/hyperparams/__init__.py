@@ -19,8 +19,7 @@ The files, each of which imports only those above it:
     value_text.py   the text of one value
     class_names.py  package.module:Class, and which modules a text may import
     field_types.py  value -> type of a field
-    bounds.py       which numbers a field accepts
-    fields.py       field, REQUIRED
+    fields.py       field, REQUIRED, and which numbers a field accepts
     tree.py         what Params are made of: fields that hold values, each in its place
     text.py         the text of whole Params, and diff
     params.py       Params, Configurable
@@ -28,10 +27,10 @@ The files, each of which imports only those above it:
 from lingpipe.hyperparams.errors import ParamsError, UnknownParamError
 from lingpipe.hyperparams.fields import ABSENT, REQUIRED, field
 from lingpipe.hyperparams.params import Configurable, Params
-from lingpipe.hyperparams.text import diff, diff_text
+from lingpipe.hyperparams.text import diff
 from lingpipe.hyperparams.tree import fields_of, path_of
 
 __all__ = [
     'ABSENT', 'REQUIRED', 'Configurable', 'Params', 'ParamsError', 'UnknownParamError',
-    'diff', 'diff_text', 'field', 'fields_of', 'path_of',
+    'diff', 'field', 'fields_of', 'path_of',
 ]

@@ -16,7 +16,7 @@ from lingpipe.hyperparams.errors import ParamsError, nearest, shortened, show
 from lingpipe.hyperparams.value_text import Word
 
 _OWN_PACKAGE = 'lingpipe'
-_IDENTIFIERS = r'[^\W\d]\w*(\.[^\W\d]\w*)*'
+_IDENTIFIERS = r'[^\W\d]\w*(?:\.[^\W\d]\w*)*'
 
 
 class Owned:
@@ -38,43 +38,44 @@ def find_class(word: Word, where: str) -> type[Owned]:
       ParamsError: there is no such class, its module cannot be imported, or this text may not
         import it.
     """
-    place, name = where or 'the root', shortened(word.text)
-    if not re.fullmatch(f'{_IDENTIFIERS}:{_IDENTIFIERS}', word.text):
-        raise ParamsError(f'{place}: {show(word.text)} is not the name of a class; '
-                          'write package.module:Class', where)
+    def error(problem: str) -> ParamsError:
+        return ParamsError(f'{where or "the root"}: {problem}', where)
 
-    module_name, qualname = word.text.split(':')
+    name = shortened(word.text)
+    names = re.fullmatch(f'({_IDENTIFIERS}):({_IDENTIFIERS})', word.text)
+    if not names:
+        raise error(f'{show(word.text)} is not the name of a class; write package.module:Class')
+    module_name, qualname = names.groups()
     is_own = module_name.partition('.')[0] == _OWN_PACKAGE
     if not (word.is_by_person or is_own or module_name in sys.modules):
-        raise ParamsError(f'{place}: {name} is in a module that nothing here has imported, and '
-                          f'reading a text imports only modules of {_OWN_PACKAGE}; if you trust '
-                          'that module, let the experiment import it, or name it in a flag', where)
+        raise error(f'{name} is in a module that nothing here has imported, and reading a text '
+                    f'imports only modules of {_OWN_PACKAGE}; if you trust that module, let the '
+                    'experiment import it, or name it in a flag')
     try:
         module = sys.modules.get(module_name) or importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # Whatever the module's own code raises.
-        raise ParamsError(f'{place}: the module of {name} cannot be imported: '
-                          f'{type(error).__name__}: {error}; correct its name, or put it on the '
-                          'path', where) from error
+    except (Exception, SystemExit) as e:  # Whatever the module's own code raises.
+        raise error(f'the module of {name} cannot be imported: {type(e).__name__}: {e}; '
+                    'correct its name, or put it on the path') from e
 
-    found: object = module
+    named: object = module
     for part in qualname.split('.'):
-        found = getattr(found, '__dict__', {}).get(part)
-    params_class = _params_class(found)
+        named = getattr(named, '__dict__', {}).get(part)
+    params_class = _params_class(named)
     if params_class is None:
-        known = [name for name, value in vars(module).items() if _params_class(value)]
-        raise ParamsError(f'{place}: {name} is no Configurable and no Params; '
-                          f'{nearest(qualname, known, "its module has")}', where)
+        known = [other for other, value in vars(module).items() if _params_class(value)]
+        raise error(f'{name} is no Configurable and no Params; '
+                    f'{nearest(qualname, known, "its module has")}')
     return params_class
 
 
-def is_params_class(found: object) -> TypeGuard[type[Owned]]:
+def is_params_class(value: object) -> TypeGuard[type[Owned]]:
     """Whether this is a class of Params."""
-    return isinstance(found, type) and issubclass(found, Owned) and found is not Owned
+    return isinstance(value, type) and issubclass(value, Owned) and value is not Owned
 
 
-def _params_class(found: object) -> type[Owned] | None:
+def _params_class(value: object) -> type[Owned] | None:
     """The class itself if it is one of Params, the Params of a Configurable, or else None."""
-    if is_params_class(found):
-        return found
-    params_class = getattr(found, 'Params', None) if isinstance(found, type) else None
-    return params_class if getattr(params_class, 'owner', None) is found else None
+    if is_params_class(value):
+        return value
+    params_class = getattr(value, 'Params', None) if isinstance(value, type) else None
+    return params_class if getattr(params_class, 'owner', None) is value else None

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 class ParamsError(ValueError):
     """A mistake in Params or in their text; the message names the whole path from the root.
 
-    Attributes:
-      path: the path alone; '' if the mistake is in no particular value.
+    `path` is that path alone, or '' if the mistake is in no particular value.
     """
 
     def __init__(self, message: str, path: str = ''):

@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import typing
-from collections.abc import Callable
 from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union
 
@@ -15,18 +14,8 @@ from lingpipe.hyperparams.value_text import Word, write
 
 _SCALARS = (NoneType, bool, int, float, str)
 _UNIONS = (Union, UnionType)
-
-# A union takes the first member that fits, in this order: 3 is an int before a float, and anything
-# before a str. A Params class has rank 5.
-_RANKS = {NoneType: 0, bool: 1, int: 2, float: 3, Literal: 4, tuple: 6, dict: 7, str: 8}
-
-_FROM_WORD: dict[type, Callable[[str], object]] = {
-    NoneType: lambda text: {'none': None, 'null': None}[text.lower()],
-    bool: lambda text: {'true': True, 'false': False}[text.lower()],
-    int: int,
-    float: float,
-}
-
+_WORDS: dict[type, dict[str, Any]] = {
+    NoneType: {'none': None, 'null': None}, bool: {'true': True, 'false': False}}
 _MISFIT = (TypeError, KeyError, ValueError, OverflowError)  # What the functions below raise.
 
 
@@ -48,16 +37,12 @@ class Entries(dict[str, Any]):
 
 
 def type_name(tp: Any) -> str:
-    """A type as its author would write it, without module names."""
-    origin, args = typing.get_origin(tp), typing.get_args(tp)
-    if origin in _UNIONS:
-        return ' | '.join(map(type_name, args))
-    if origin is not None:
-        names = map(repr if origin is Literal else type_name, args)
-        return f'{origin.__name__}[{", ".join(names)}]'
-    if tp in (NoneType, Ellipsis):
-        return 'None' if tp is NoneType else '...'
-    return tp.__qualname__ if isinstance(tp, type) else str(tp)
+    """A type as its author would write it."""
+    if typing.get_origin(tp) in _UNIONS:
+        return ' | '.join(map(type_name, typing.get_args(tp)))
+    if typing.get_args(tp):
+        return str(tp).removeprefix('typing.')
+    return 'None' if tp is NoneType else getattr(tp, '__qualname__', str(tp))
 
 
 def check_type(tp: Any, where: str) -> None:
@@ -105,10 +90,13 @@ def _fitted(value: object, tp: Any, where: str) -> object:
     origin, args = typing.get_origin(tp), typing.get_args(tp)
     if origin in _UNIONS:
         return _fitted_to_union(value, args, where)
-    if origin is Literal:
-        return _fitted_to_literal(value, args)
     if tp in _SCALARS:
         return _fitted_to_scalar(value, tp)
+    if origin is Literal:
+        for choice in args:
+            with contextlib.suppress(*_MISFIT):
+                if _fitted_to_scalar(value, type(choice)) == choice:
+                    return choice
 
     if origin is tuple and isinstance(value, (list, tuple)):
         types = [args[0]] * len(value) if args[1:] == (...,) else args
@@ -117,7 +105,6 @@ def _fitted(value: object, tp: Any, where: str) -> object:
     if origin is dict and isinstance(value, dict):
         by_key = {_fitted_to_scalar(key, str): item for key, item in value.items()}
         return Entries({k: convert(v, args[1], join_path(where, k)) for k, v in by_key.items()})
-
     if origin is None and isinstance(value, tp):
         return value
     raise TypeError
@@ -128,7 +115,7 @@ def _fitted_to_scalar(value: object, tp: type) -> Any:
         if value.is_by_person and not value.text.startswith(('"', "'")):
             return value.text
     elif isinstance(value, Word):
-        return _FROM_WORD[tp](value.text)
+        return _WORDS[tp][value.text.lower()] if tp in _WORDS else tp(value.text)
     elif isinstance(value, (int, float) if tp is float else tp):
         if isinstance(value, str):
             value.encode()  # UnicodeEncodeError, a ValueError, if no file can hold it.
@@ -138,17 +125,10 @@ def _fitted_to_scalar(value: object, tp: type) -> Any:
     raise TypeError
 
 
-def _fitted_to_literal(value: object, choices: tuple[object, ...]) -> object:
-    for choice in choices:
-        with contextlib.suppress(*_MISFIT):
-            if _fitted_to_scalar(value, type(choice)) == choice:
-                return choice
-    raise TypeError
-
-
 def _fitted_to_union(value: object, members: tuple[Any, ...], where: str) -> object:
+    """The value as the first member that it fits: 3 is no float or str if it may be an int."""
     errors = []
-    for tp in sorted(members, key=lambda tp: _RANKS.get(typing.get_origin(tp) or tp, 5)):
+    for tp in sorted(members, key=lambda tp: (float, str).index(tp) if tp in (float, str) else -1):
         try:
             return convert(value, tp, where)
         except ParamsError as error:

@@ -87,10 +87,6 @@ class Params(Tree):
         """
         return whole_text.tree_of(text, cls)
 
-    def describe(self) -> str:
-        """A table of all fields: path, type, value, description."""
-        return whole_text.table(self)
-
     def __eq__(self, other: object) -> bool:
         """Equal in class and values, as their text is: nan equals nan, and 0.0 is not -0.0."""
         if not isinstance(other, Params):

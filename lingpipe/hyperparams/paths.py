@@ -12,8 +12,6 @@ from lingpipe.hyperparams.errors import ParamsError
 
 Key: TypeAlias = str | int  # One step of a path: a field, a dict's key or a tuple's index.
 
-MAX_DEPTH = 50  # The steps of the longest path of a value.
-
 _BRACKETS = r'\[\d+\]|\["(?:[^"\\]|\\.)*"\]'
 PATH_PATTERN = rf'\w+(?:\.\w+|{_BRACKETS})*'
 
@@ -32,7 +30,7 @@ def split_path(path: str) -> list[Key]:
     steps = re.findall(rf'\w+|{_BRACKETS}', path, re.DOTALL)
     try:
         return [json.loads(step)[0] if step.startswith('[') else step for step in steps]
-    except ValueError as error:
+    except ValueError as error:  # In the quoted key of a dict, as "\\q".
         raise ParamsError(f'{path!r} is not a path of Params: {error}; '
                           'write one like task.reads["a key"]') from error
 

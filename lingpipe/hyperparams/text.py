@@ -1,7 +1,4 @@
-"""The text of Params: the class, then one line `path : value` for every value.
-
-What differs between two Params, and the table of their fields, are made of the same lines.
-"""
+"""The text of Params: the class, then one line `path : value` for every value; and differences."""
 from __future__ import annotations
 
 import dataclasses
@@ -10,17 +7,14 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from lingpipe.hyperparams.class_names import class_name, find_class
-from lingpipe.hyperparams.errors import ParamsError, shortened, show
-from lingpipe.hyperparams.field_types import type_name
+from lingpipe.hyperparams.errors import ParamsError, show
 from lingpipe.hyperparams.fields import ABSENT
-from lingpipe.hyperparams.paths import MAX_DEPTH, PATH_PATTERN, Key, join_path, split_path
+from lingpipe.hyperparams.paths import PATH_PATTERN, Key, join_path, split_path
 from lingpipe.hyperparams.tree import Tree, fields_of, is_plain, parts, unknown, with_path
 from lingpipe.hyperparams.value_text import Word, read, write
 
 T = TypeVar('T', bound=Tree)
 
-
-# Writing.
 
 def lines(value: object, path: str = '') -> Iterator[str]:
     """The lines of the value at a path; values are equal if and only if their lines are."""
@@ -34,22 +28,17 @@ def lines(value: object, path: str = '') -> Iterator[str]:
         yield from lines(part, join_path(path, key))
 
 
-def table(tree: Tree) -> str:
-    """A table of all fields: path, type, value, description."""
-    rows = [('field', 'type', 'value', 'description')]
-    for path, p in tree.walk():
-        for name, f in fields_of(p).items():
-            value = parts(p)[name]
-            is_one_line = is_plain(value) or isinstance(value, Tree)
-            text = next(lines(value)) if is_one_line else f'{len(value)} items'
-            rows.append((join_path(path, name), type_name(f.type), shortened(text), f.doc))
+def diff(a: object, b: object, path: str = '') -> list[tuple[str, Any, Any]]:
+    """(path, value in a, value in b) of all that differs.
 
-    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:3]] + [0]
-    padded = [[c.ljust(width) for c, width in zip(row, widths, strict=True)] for row in rows]
-    return ''.join('  '.join(row).rstrip() + '\n' for row in padded)
+    A change of class is one difference, whose values are the two Params.
+    """
+    if type(a) is type(b) and not (is_plain(a) and is_plain(b)):
+        parts_a, parts_b = parts(a), parts(b)
+        return [difference for key in parts_a | parts_b for difference in diff(
+            parts_a.get(key, ABSENT), parts_b.get(key, ABSENT), join_path(path, key))]
+    return [] if list(lines(a)) == list(lines(b)) else [(path, a, b)]
 
-
-# Reading.
 
 @dataclasses.dataclass
 class _Node:
@@ -80,6 +69,8 @@ def tree_of(text: str, cls: type[T]) -> T:
                 break
             node = node.below[key]
         raise type(error)(f'line {node.number}: {error}', error.path) from error
+    except RecursionError as error:
+        raise ParamsError('line 1: the Params nest too deep; nest them less') from error
 
 
 def _parsed(text: str) -> _Node:
@@ -106,13 +97,8 @@ def _add_line(root: _Node, number: int, line: str) -> None:
     match = re.fullmatch(rf'({PATH_PATTERN})\s*:\s*(.*)', line, re.DOTALL)
     if not match:
         raise ParamsError(f'{show(line)} is not a line of Params; write path : value')
-    keys = split_path(match[1])
-    if len(keys) > MAX_DEPTH:
-        raise ParamsError(f'a path has {len(keys)} steps; use at most {MAX_DEPTH}: '
-                          f'{shortened(match[1])}')
-
     node = root
-    for key in keys:
+    for key in split_path(match[1]):
         node = node.below.setdefault(key, _Node(number))
     if node.text is not None:
         raise ParamsError(f'{match[1]} is here a second time, after line {node.number}; '
@@ -145,33 +131,3 @@ def _value_of(node: _Node, path: str) -> Any:
         return values
     raise ParamsError(f'{path} lists the items {", ".join(map(str, values))}; '
                       'number them from 0, in order', path)
-
-
-# Differences.
-
-def diff(a: Tree, b: Tree) -> list[tuple[str, Any, Any]]:
-    """(path, value in a, value in b) of all that differs.
-
-    A change of class is one difference, whose values are the two Params.
-    """
-    return list(_differences(a, b, ''))
-
-
-def diff_text(a: Tree, b: Tree) -> str:
-    """`diff` as the lines of a unified diff; '' if nothing differs."""
-    text = ['--- a', '+++ b']
-    for path, *values in diff(a, b):
-        for sign, value in zip('-+', values, strict=True):
-            new = [] if value is ABSENT else list(lines(value, path))
-            text += [f'{sign} {line}' for line in (new[:1] if isinstance(value, Tree) else new)]
-    return '\n'.join(text) + '\n' if text[2:] else ''
-
-
-def _differences(a: object, b: object, path: str) -> Iterator[tuple[str, Any, Any]]:
-    if type(a) is type(b) and not (is_plain(a) and is_plain(b)):
-        parts_a, parts_b = parts(a), parts(b)
-        for key in parts_a | parts_b:
-            part_a, part_b = parts_a.get(key, ABSENT), parts_b.get(key, ABSENT)
-            yield from _differences(part_a, part_b, join_path(path, key))
-    elif list(lines(a)) != list(lines(b)):
-        yield path, a, b

@@ -8,37 +8,34 @@ from lingpipe.hyperparams.class_names import Owned
 from lingpipe.hyperparams.errors import ParamsError, UnknownParamError, nearest, shortened, show
 from lingpipe.hyperparams.field_types import Entries
 from lingpipe.hyperparams.fields import Field, declared, resolved
-from lingpipe.hyperparams.paths import MAX_DEPTH, Key, join_path, split_path
+from lingpipe.hyperparams.paths import Key, join_path, split_path
 
 T = TypeVar('T', bound='Tree')
 
+_MAX_DEPTH = 50  # The steps of the longest path of Params, well within Python's recursion limit.
+
 
 class Tree(Owned):
-    """What Params are made of: fields that may hold other Trees, which have one place each."""
+    """What Params are made of: fields that may hold other Trees, which have one place each.
 
+    Attributes:
+      is_frozen: whether writes are refused.
+    """
+
+    is_frozen: bool = False
     _parent: Tree | None = None  # With _key, the place in the tree above, which names this one.
     _key: str = ''  # 'units', 'layers[17]', 'reads.x'
-    _frozen: bool = False
 
-    _declared: ClassVar[dict[str, Field]] = {}  # Those of this class itself.
-    _resolved: ClassVar[dict[str, Field]]  # All, with their types.
+    _declared: ClassVar[dict[str, Field]] = {}  # The fields of this class itself.
 
     def __init_subclass__(cls) -> None:
         cls._declared = declared(cls)
 
     def __init__(self, **values: Any):
-        for name, f in self._fields().items():
+        for name, f in fields_of(self).items():
             vars(self)[name] = _with_trees(
                 f.default, name, lambda tree, key: self._adopted(tree.copy(), key))
-        for name, value in values.items():
-            setattr(self, name, value)
-
-    @classmethod
-    def _fields(cls) -> dict[str, Field]:
-        """All fields; types are resolved at first use, as they may be defined after the class."""
-        if '_resolved' not in cls.__dict__:
-            cls._resolved = resolved(cls)
-        return cls._resolved
+        self.set(**values)
 
     # Reading and writing.
 
@@ -70,18 +67,14 @@ class Tree(Owned):
             raise unknown(self, name, path_of(self))
 
         def __setattr__(self, name: str, value: Any) -> None:
-            if name not in self._fields():
+            if name not in fields_of(self):
                 raise unknown(self, name, path_of(self))
             where = join_path(path_of(self), name)
-            if self._frozen:
+            if self.is_frozen:
                 raise ParamsError(f'{where} cannot be set: these Params are frozen, as they belong '
                                   'to an object made from them; change a .copy() and make another',
                                   where)
-            self._store(name, self._fields()[name].converted(value, where))
-
-        def __delattr__(self, name: str) -> None:
-            raise ParamsError(f'{join_path(path_of(self), name)} cannot be deleted; '
-                              'set it to REQUIRED or to its default')
+            self._store(name, fields_of(self)[name].converted(value, where), where)
 
     def set(self, **values: Any) -> Self:
         """Sets fields by name or path, `p.set(**{'learner.lr': 1})`, and returns p."""
@@ -113,24 +106,22 @@ class Tree(Owned):
     def freeze(self) -> Self:
         """Refuses every later write, here and in all nested Params; returns p."""
         for _, tree in self.walk():
-            vars(tree)['_frozen'] = True
+            vars(tree)['is_frozen'] = True
         return self
 
-    @property
-    def is_frozen(self) -> bool:
-        """Whether writes are refused."""
-        return self._frozen
-
     def __reduce__(self) -> Any:
-        return _restored, (type(self), parts(self), self._frozen)
+        return _restored, (type(self), parts(self), self.is_frozen)
 
     # Places.
 
-    def _store(self, name: str, value: Any) -> None:
+    def _store(self, name: str, value: Any, where: str) -> None:
         """Stores a checked value. Trees in it get their place here, and those before lose it."""
         before = vars(self).get(name)
         if isinstance(value, _HOLDERS) or isinstance(before, _HOLDERS):  # Most are scalars.
-            self._check_depth(name, value)
+            depth = max((len(split_path(path)) for path, _ in _trees(value, where)), default=0)
+            if depth > _MAX_DEPTH:
+                raise ParamsError(f'{shortened(where)} holds Params nested so deep that a path has '
+                                  f'{depth} steps; use at most {_MAX_DEPTH}: nest them less', where)
             _with_trees(before, '', lambda tree, _: with_path(tree, ''))
             value = _with_trees(value, name, self._adopted)
         vars(self)[name] = value
@@ -140,18 +131,10 @@ class Tree(Owned):
         root = self
         while root._parent is not None:
             root = root._parent
-        if tree._parent is not None or tree._frozen or tree is root:
+        if tree._parent is not None or tree.is_frozen or tree is root:
             tree = tree.copy()
         vars(tree).update(_parent=self, _key=key)
         return tree
-
-    def _check_depth(self, name: str, value: Any) -> None:
-        """Raises ParamsError if a path would have so many steps that its text is not read back."""
-        where = join_path(path_of(self), name)
-        num_steps = len(split_path(where)) + _depth(value)
-        if num_steps > MAX_DEPTH:
-            raise ParamsError(f'{shortened(where)} holds Params nested so deep that a path has '
-                              f'{num_steps} steps; use at most {MAX_DEPTH}: nest them less', where)
 
 
 _HOLDERS = (Tree, tuple, dict)  # The types of values that may hold a Tree.
@@ -164,17 +147,14 @@ def _restored(cls: type[Tree], values: dict[str, Any], is_frozen: bool) -> Tree:
 
 def fields_of(tree: Tree | type[Tree]) -> dict[str, Field]:
     """All fields of a Tree or of its class, by name, with their types."""
-    return tree._fields()
+    cls: type = tree if isinstance(tree, type) else type(tree)
+    return resolved(cls)
 
 
 def path_of(tree: Tree) -> str:
     """The path from the root, '' for the root: 'task.layers[17]'."""
-    keys = []
-    node: Tree | None = tree
-    while node is not None:
-        keys.append(node._key)
-        node = node._parent
-    return '.'.join(filter(None, reversed(keys)))
+    above = path_of(tree._parent) if tree._parent is not None else ''
+    return '.'.join(filter(None, [above, tree._key]))
 
 
 def with_path(tree: T, path: str) -> T:
@@ -210,11 +190,6 @@ def _trees(value: object, path: str) -> Iterator[tuple[str, Tree]]:
             yield from _trees(part, join_path(path, key))
 
 
-def _depth(value: object) -> int:
-    """The steps of the longest path below a value; 0 for what is written on one line."""
-    return 0 if is_plain(value) else 1 + max(map(_depth, parts(value).values()), default=0)
-
-
 def _with_trees(value: Any, path: str, change: Callable[[Tree, str], Tree]) -> Any:
     """The value at a path with change(tree, path) for each Tree that it holds directly."""
     if isinstance(value, Tree):
@@ -229,10 +204,10 @@ def _with_trees(value: Any, path: str, change: Callable[[Tree, str], Tree]) -> A
 
 def _part(value: object, key: Key, path: str) -> Any:
     """What `key` names in the value at a path; raises UnknownParamError if it names nothing."""
-    found = parts(value)
-    if key not in found:
+    values = parts(value)
+    if key not in values:
         raise unknown(value, key, path)
-    return found[key]
+    return values[key]
 
 
 def _with_part(value: Any, keys: list[Key], new: Any, path: str) -> Any:

@@ -7,19 +7,22 @@ lists, dicts, quoted strings and `Word`s, and `field_types.convert` decides by t
 """
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Any
 
 from lingpipe.hyperparams.errors import ParamsError, show
-from lingpipe.hyperparams.paths import MAX_DEPTH
 
-_QUOTED = r'"(?:[^"\\]|\\.)*"|' r"'(?:[^'\\]|\\.)*'"
-_ENTRY = re.compile(rf'\s*({_QUOTED}|[^:]*)\s*:(.*)', re.DOTALL)
-_ATOM = re.compile(rf'(?<!\w)(?:{_QUOTED})|.', re.DOTALL)  # The quote in "it's" opens no string.
-_CLOSING = {'[': ']', '(': ')', '{': '}'}
+# The atoms of a text that JSON does not read as they are: strings in either quotes, words, round
+# brackets and last commas. The quote in "it's" opens no string.
+_ATOM = re.compile(
+    r'(?P<json>"(?:[^"\\]|\\.)*")|' r"(?P<python>'(?:[^'\\]|\\.)*')|"
+    r'(?P<word>[^\s,:()[\]{}](?:[^,:()[\]{}]|:(?!\s))*)|[()]|,(?=\s*[)\]}])', re.DOTALL)
+_BRACKETS = {'(': '[', ')': ']', ',': ''}
+_OPENINGS = ('[', '(', '{', '"', "'")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,9 +38,6 @@ class Word:
         return self.text
 
 
-Reading: TypeAlias = 'Word | str | list[Reading] | dict[str, Reading]'
-
-
 def write(value: object) -> str:
     """The text of a scalar, a tuple or a dict, which `read` and `convert` turn back."""
     if value is None or isinstance(value, bool):
@@ -51,94 +51,54 @@ def write(value: object) -> str:
     return repr(value)
 
 
-def read(text: str, is_by_person: bool) -> Reading:
-    """Reads one value's text; `is_by_person` is as in Word.
+def read(text: str, is_by_person: bool) -> Any:
+    """The Word, the string, or the list or dict of these that a text holds; see Word.
 
     Raises:
-      ParamsError: brackets or quotes that do not close, a missing value, a key that is there
-        twice, or text after the value.
+      ParamsError: the text is no value, or has a key twice.
     """
     text = text.strip()
-    quoted = re.match(_QUOTED, text, re.DOTALL)
-    if quoted:
-        _check_end(text, quoted.end())
-        return _unquoted(text)
-    if text[:1] not in _CLOSING:
+    if not text.startswith(_OPENINGS):
         return Word(text, is_by_person)
-    if text[0] != '{':
-        return [read(piece, is_by_person) for piece in _pieces(text)]
-
-    entries: dict[str, Reading] = {}
-    for piece in _pieces(text):
-        entry = _ENTRY.fullmatch(piece)
-        if not entry:
-            raise _unclosed(text, text.find(piece) + len(piece), "':'")
-        if entry[1][:1] in _CLOSING:
-            raise _too_deep(text, text.find(piece))
-        key = str(read(entry[1], is_by_person))
-        if key in entries:
-            raise ParamsError(f'{show(text)} has the key {key!r} twice; keep one')
-        entries[key] = read(entry[2], is_by_person)
-    return entries
+    try:
+        marked = json.loads(_ATOM.sub(_marked, text), strict=False, object_pairs_hook=_with_keys)
+        return _unmarked(marked, is_by_person)
+    except (ValueError, SyntaxError, RecursionError) as error:
+        reason = getattr(error, 'msg', str(error))
+        raise ParamsError(f'{show(text)} is not a value: {reason}; write one like [1, 2], '
+                          '{"a": 1} or "text", with \\\\ for a backslash') from error
 
 
-def readings(text: str) -> Iterator[Callable[[], Reading]]:
+def readings(text: str) -> Iterator[Callable[[], Any]]:
     """What a person may mean: what `read` gives, a list without brackets, or one plain string."""
-    if text.lstrip().startswith((*_CLOSING, '"', "'")):
+    if text.lstrip().startswith(_OPENINGS):
         yield lambda: read(text, is_by_person=True)
     if ',' in text:
         yield lambda: read(f'[{text}]', is_by_person=True)
     yield lambda: Word(text.strip(), is_by_person=True)
 
 
-def _pieces(text: str) -> list[str]:
-    """What stands in the brackets that enclose the text, cut at the commas in no inner ones."""
-    pieces: list[str] = []
-    still_open: list[str] = []  # The brackets that must close, the innermost last.
-    for match in _ATOM.finditer(text):
-        atom, at = match[0], match.start()
-        if atom in _CLOSING:
-            still_open.append(_CLOSING[atom])
-        elif atom == still_open[-1]:
-            still_open.pop()
-        if len(still_open) > MAX_DEPTH:
-            raise _too_deep(text, at)
-
-        if not still_open or atom == ',' and len(still_open) == 1:
-            piece = text[1 + sum(len(piece) + 1 for piece in pieces):at]
-            if atom == ',' and not piece.strip():
-                raise ParamsError(f'{show(text)} lacks a value at character {at}; write one')
-            pieces.append(piece)
-        if not still_open:
-            _check_end(text, at + 1)
-            return pieces if pieces[-1].strip() else pieces[:-1]
-    raise _unclosed(text, len(text), f"',' or {still_open[-1]!r}")
+def _marked(atom: re.Match[str]) -> str:
+    """An atom in JSON, where a word becomes a string too: "s..." is a string and "w..." a word."""
+    text = atom[0]
+    if atom.lastgroup == 'json':
+        return f'"s{text[1:]}'
+    if atom.lastgroup == 'python':
+        return json.dumps(f's{ast.literal_eval(text)}')
+    return json.dumps(f'w{text.rstrip()}') if atom.lastgroup else _BRACKETS[text]
 
 
-def _too_deep(text: str, at: int) -> ParamsError:
-    return ParamsError(f'{show(text)} nests too deep, or has a list for a key, '
-                       f'at character {at}; simplify it')
+def _unmarked(value: Any, is_by_person: bool) -> Any:
+    if isinstance(value, list):
+        return [_unmarked(item, is_by_person) for item in value]
+    if isinstance(value, dict):
+        return {key: _unmarked(item, is_by_person) for key, item in value.items()}
+    return value[1:] if value[0] == 's' else Word(value[1:], is_by_person)
 
 
-def _unclosed(text: str, at: int, missing: str) -> ParamsError:
-    return ParamsError(f'{show(text)} lacks {missing} at character {at}; '
-                       'close its brackets and quotes')
-
-
-def _check_end(text: str, end: int) -> None:
-    """Raises ParamsError if there is more than a value, which ends at `end`."""
-    if end < len(text):
-        raise ParamsError(f'{show(text)} goes on after its value, with {show(text[end:])}; '
-                          'quote it if it is one string')
-
-
-def _unquoted(quoted: str) -> str:
-    """The string that stands in double quotes, as in JSON, or in single quotes."""
-    if quoted[0] == "'":  # In JSON \' means nothing, and a bare " must be escaped.
-        inner = quoted[1:-1].replace("\\'", "'")
-        quoted = '"' + re.sub(r'\\.|"', lambda m: '\\"' if m[0] == '"' else m[0], inner) + '"'
-    try:
-        return str(json.loads(quoted, strict=False))
-    except ValueError as error:
-        raise ParamsError(f'{show(quoted)} is not a string: {error}; '
-                          'escape a backslash as \\\\') from error
+def _with_keys(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key[1:] for key, _ in entries]
+    twice = [key for i, key in enumerate(keys) if key in keys[:i]]
+    if twice:
+        raise ValueError(f'it has the key {twice[0]!r} twice')
+    return dict(zip(keys, (value for _, value in entries), strict=True))

@@ -123,9 +123,11 @@ def test_compare_params_shows_what_differs(capsys, tmp_path):
     from lingpipe.training import registry
     changed = registry.get('image.digits.Dense').override('pipeline.num_cells', '3')
     (tmp_path / 'params.txt').write_text(changed.to_text(), encoding='utf-8')
-    found = json.loads(printed(capsys, compare_params, 'image.digits.Dense',
-                               str(tmp_path / 'params.txt'), '--json'))
-    assert found == {'pipeline.num_cells': ['2', '3']}
+    files = ['image.digits.Dense', str(tmp_path / 'params.txt')]
+    assert printed(capsys, compare_params, *files) == (
+        f'--- {files[0]}\n+++ {files[1]}\n-pipeline.num_cells : 2\n+pipeline.num_cells : 3\n')
+    differences = json.loads(printed(capsys, compare_params, *files, '--json'))
+    assert differences == {'pipeline.num_cells': ['2', '3']}
 
 
 def test_compare_params_imports_a_module_only_if_a_flag_names_it(capsys, tmp_path, monkeypatch):

@@ -24,12 +24,15 @@ from lingpipe.hyperparams import (
     ParamsError,
     UnknownParamError,
     diff,
-    diff_text,
     field,
+    fields_of,
     path_of,
 )
 
 HERE = __name__
+
+# The end of errors about a text that is not a value.
+FORMS = 'write one like [1, 2], {"a": 1} or "text", with \\\\ for a backslash'
 
 
 class Dense(Configurable):
@@ -216,8 +219,8 @@ class Bounded(Params):
     ('weights', {'x': math.inf}, 'layers[1].weights.x=inf is not finite; use more than 0'),
     ('shift', -math.inf, 'layers[1].shift=-inf is not finite; use a finite number'),
     ('shift', math.nan, 'layers[1].shift=nan is not a number; use a finite number'),
-    ('seed', 2 ** 63, 'layers[1].seed=9223372036854775808 is too large for 64 bits; use -2^63 or '
-                      'more and less than 2^63'),
+    ('seed', 2 ** 63, 'layers[1].seed=9223372036854775808 is too large for 64 bits; use a number '
+                      'from -2^63 to 2^63 - 1'),
     ('limit', math.nan, 'layers[1].limit=nan is not a number; use 0 or more'),
 ])
 def test_a_number_out_of_its_field_s_bounds_is_refused_with_its_path(path, value, message):
@@ -273,7 +276,7 @@ def test_a_configurable_without_params_gets_its_own_class():
 
 def test_a_subclass_can_change_a_default_alone():
     assert Narrow.Params().units == 4
-    assert 'Number of output channels.' in Narrow.Params().describe()
+    assert fields_of(Narrow.Params)['units'].doc == 'Number of output channels.'
 
 
 @pytest.mark.parametrize('body, message', [
@@ -397,9 +400,9 @@ def test_overrides_are_read_by_the_field_s_type(path, text, value):
     ('task.is_fast', '1', 'task.is_fast=1 is not of type bool; give a value of type bool'),
     ('task.shape', '1,x', 'task.shape[1]=x is not of type float; give a value of type float'),
     ('task.shape', '[1, 2',
-     "task.shape: '[1, 2' lacks ',' or ']' at character 5; close its brackets and quotes"),
+     f"task.shape: '[1, 2' is not a value: Expecting ',' delimiter; {FORMS}"),
     ('task.reads', '{"a": 1, "a": 2}',
-     'task.reads: \'{"a": 1, "a": 2}\' has the key \'a\' twice; keep one'),
+     f'task.reads: \'{{"a": 1, "a": 2}}\' is not a value: it has the key \'a\' twice; {FORMS}'),
     ('task.name', '"a', 'task.name="a is not of type str; give a value of type str'),
     ('task.head', 'Narrow',
      "task.head: 'Narrow' is not the name of a class; write package.module:Class"),
@@ -419,20 +422,18 @@ def test_a_wrong_override_names_the_whole_path(path, text, message):
         experiment().override(path, text)
 
 
-@pytest.mark.parametrize('text, message', [
-    ('[1, 2] 3',
-     "mode: '[1, 2] 3' goes on after its value, with ' 3'; quote it if it is one string"),
-    ('[1,, 2]', "mode: '[1,, 2]' lacks a value at character 3; write one"),
-    ('[[1], [2', "mode: '[[1], [2' lacks ',' or ']' at character 8; close its brackets and quotes"),
-    ('{a 1}', "mode: '{a 1}' lacks ':' at character 4; close its brackets and quotes"),
-    ('{[1]: 2}',
-     "mode: '{[1]: 2}' nests too deep, or has a list for a key, at character 1; simplify it"),
+@pytest.mark.parametrize('text, reason', [
+    ('[1, 2] 3', 'Extra data'),
+    ('[1,, 2]', 'Expecting value'),
+    ('[[1], [2', "Expecting ',' delimiter"),
+    ('{a 1}', "Expecting ':' delimiter"),
+    ('{[1]: 2}', 'Expecting property name enclosed in double quotes'),
 ])
-def test_brackets_that_hold_no_value_are_refused_with_their_place(text, message):
+def test_brackets_that_hold_no_value_are_refused_with_the_reason(text, reason):
     task = type('Made', (Params,),
                 {'__annotations__': {'mode': tuple[int, ...]}, 'mode': field((), 'x'),
                  '__module__': __name__})
-    with refuses(message):
+    with refuses(f'mode: {text!r} is not a value: {reason}; {FORMS}'):
         task().override('mode', text)
 
 
@@ -455,7 +456,7 @@ def test_a_string_that_no_file_can_hold_is_refused():
 
 
 def test_a_text_of_many_brackets_is_an_error_and_not_a_crash():
-    with pytest.raises(ParamsError, match='nests too deep'):
+    with pytest.raises(ParamsError, match='is not a value: maximum recursion depth exceeded'):
         Task.Params().override('shape', '[' * 100_000)
 
 
@@ -665,8 +666,7 @@ def test_every_value_survives_its_text(p):
     ('task.name : "task"', 'task.name : task',
      'line 12: task.name=task is not of type str; give a value of type str'),
     ('task.name : "task"', 'task.name : "\\q"',
-     'line 12: task.name: \'"\\\\q"\' is not a string: Invalid \\escape: line 1 column 2 (char 1); '
-     'escape a backslash as \\\\'),
+     f'line 12: task.name: \'"\\\\q"\' is not a value: Invalid \\escape; {FORMS}'),
     ('task.layers[1]', 'task.layers[2]',
      'line 3: task.layers lists the items 0, 2; number them from 0, in order'),
     ('units : 16', 'units : x',
@@ -738,27 +738,32 @@ def nest(depth: int, name: str) -> Nest.Params:
     return p
 
 
-@pytest.mark.parametrize('name, most', [('inner', 49), ('items', 24)])
-def test_params_nest_as_deep_as_their_text_can_be_read(name, most):
+@pytest.mark.parametrize('name, most, steps', [('inner', 50, 51), ('items', 25, 52)])
+def test_params_nest_as_deep_as_their_text_can_be_read(name, most, steps):
     """3,000 Params inside each other ended in a RecursionError wherever they were next used."""
     p = nest(most, name)
     assert Params.from_text(p.to_text()) == p == p.copy()
-    with refuses(f'{name} holds Params nested so deep that a path has 51 steps; use at most 50: '
-                 f'nest them less'):
+    with refuses(f'{name} holds Params nested so deep that a path has {steps} steps; use at most '
+                 f'50: nest them less'):
         nest(3000, name)
 
 
 def test_what_is_put_deep_down_counts_from_the_root():
     root = nest(2, 'inner')
-    root['inner.inner.inner'] = nest(46, 'inner')
+    root['inner.inner.inner'] = nest(47, 'inner')
     with refuses('inner.inner.inner holds Params nested so deep that a path has 51 steps; use at '
                  'most 50: nest them less'):
-        root['inner.inner.inner'] = nest(47, 'inner')
+        root['inner.inner.inner'] = nest(48, 'inner')
     with refuses('inner holds Params nested so deep that a path has 51 steps; use at most 50: nest '
                  'them less'):
         Nest.Params(inner=root)
     root['inner.inner.inner'] = None
     assert Nest.Params(inner=root)['inner.inner.inner.inner'] is None
+
+
+def test_a_text_of_a_path_without_end_is_an_error_and_not_a_crash():
+    with refuses('line 1: the Params nest too deep; nest them less'):
+        Params.from_text(f'{HERE}:Nest\n{"inner." * 5000}items : []\n')
 
 
 def test_empty_text_is_refused():
@@ -811,20 +816,12 @@ def test_a_difference_is_a_path_and_two_values():
     assert diff(a, a.copy()) == []
     assert diff(a, b) == [('task.layers[1].units', 16, 17), ('task.lr', 0.5, 0.25),
                           ('task.shape', None, (1, 2.0)), ('task.reads.y', ABSENT, 3.0)]
-    assert diff_text(a, b) == ('--- a\n+++ b\n- task.layers[1].units : 16\n'
-                               '+ task.layers[1].units : 17\n- task.lr : 0.5\n+ task.lr : 0.25\n'
-                               '- task.shape : none\n+ task.shape : [1, 2.0]\n'
-                               '+ task.reads.y : 3.0\n')
-    assert diff_text(a, a) == ''
 
 
 def test_a_change_of_class_is_reported_once():
     a, b = experiment(), experiment()
     b.task.layers = (Narrow.Params(), b.task.layers[1], Dense.Params())
     assert [path for path, _, _ in diff(a, b)] == ['task.layers[0]', 'task.layers[2]']
-    assert diff_text(a, b) == (f'--- a\n+++ b\n- task.layers[0] : {HERE}:Dense\n'
-                               f'+ task.layers[0] : {HERE}:Narrow\n'
-                               f'+ task.layers[2] : {HERE}:Dense\n')
 
 
 # Python's own protocols.
@@ -836,13 +833,6 @@ def test_walk_visits_every_params_once():
     assert all(p[path] is child for path, child in p.walk())
 
 
-def test_describe_is_a_table():
-    assert Dense.Params(units=3).describe() == (
-        "field       type                            value  description\n"
-        "units       int                             3      Number of output channels.\n"
-        "activation  Literal['relu', 'gelu'] | None  none   What follows the product.\n")
-
-
 def test_equality_is_of_class_and_values():
     assert Dense.Params(units=1) == Dense.Params(units=1) != Wide.Params(units=1)
     assert Task.Params(mode=1) != Task.Params(mode='1')
@@ -851,11 +841,9 @@ def test_equality_is_of_class_and_values():
         hash(Dense.Params())
 
 
-def test_unknown_attributes_are_absent_and_none_can_be_deleted():
+def test_unknown_attributes_are_absent():
     p = Dense.Params()
     assert hasattr(p, 'units') and not hasattr(p, 'unit')
-    with refuses('units cannot be deleted; set it to REQUIRED or to its default'):
-        del p.units
 
 
 @pytest.mark.parametrize('again', [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
