@@ -132,7 +132,9 @@ def _fitted_to_union(value: object, members: tuple[Any, ...], where: str) -> obj
         try:
             return convert(value, tp, where)
         except ParamsError as error:
-            if tp is not NoneType:
+            # That a word is no list, and no None, says less than why it is none of the rest.
+            is_list_of = typing.get_origin(tp) in (tuple, dict)
+            if tp is not NoneType and not (is_list_of and isinstance(value, (str, Word))):
                 errors.append(error)
 
     # An error about one item of a tuple or dict says more than one about all of it.

@@ -34,7 +34,7 @@ def make_pipeline() -> CompiledPipeline:
     trained = {0: elements[0].trained, 1: ()}
     return compile_pipeline(
         make_schedule('1f1b', 2, M), cells, Variables(network, cells, learner, 0),
-        TracingOptions(training=True, recompute='cell'),
+        TracingOptions(training=True, modes=('cell', 'cell')),
         lambda cell, layout: Accumulators(cell.device, trained[cell.index], layout))
 
 

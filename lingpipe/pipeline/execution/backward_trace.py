@@ -56,7 +56,7 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
         element = result.call.element
         if not element.has_backward:
             continue
-        if forward.options.recompute == 'layer':
+        if forward.options.mode(forward.cell) == 'layer':
             result = result.call.repeat(
                 after=[gradients[leaf] for leaf in leaves_of(element.writes.values())
                        if leaf in gradients])

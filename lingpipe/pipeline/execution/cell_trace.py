@@ -108,7 +108,7 @@ def trace_cell(forward: ForwardTrace, sums: Sums, gradients_in: Sequence[Leaf] =
         return CellTrace(cut.task(first), None, forward.layout, remarks)
 
     residuals: list[tf.Tensor] = []
-    if forward.options.recompute == 'none':
+    if forward.options.mode(forward.cell) == 'none':
         residuals = residual_tensors(first.fetches, second.fetches, arguments.all,
                                      arguments.of_micro_batch)
     return CellTrace(cut.task(dataclasses.replace(first, residuals_out=residuals)),

@@ -30,13 +30,17 @@ class TracingOptions:
     Attributes:
       training: as in Context; without it, there is no backward.
       experiment_seed: as in Context.
-      recompute: PipelineParams.recompute.
+      modes: [K] PipelineParams.recompute_of each cell; 'none' for all by default.
       jit_compile: whether XLA compiles the tasks; on a TPU it always does.
     """
     training: bool
     experiment_seed: int = 0
-    recompute: str = 'none'
+    modes: Sequence[str] = ()
     jit_compile: bool = False
+
+    def mode(self, cell: Cell) -> str:
+        """What runs again in the backward pass of a cell."""
+        return self.modes[cell.index] if self.modes else 'none'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -126,7 +130,7 @@ def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions
             inputs = {value: values[value] for value in element.reads.values()}
             weights = _weights_of(element, arguments.shared, read_weight)
             result = LayerCall(element, weights, inputs, make_context).forward(
-                options.training and options.recompute != 'layer' and element.has_backward)
+                options.training and options.mode(cell) != 'layer' and element.has_backward)
             results.append(result)
             written = _distinct(result.written, taken)
             values.update({element.writes[name]: value for name, value in written.items()})

@@ -78,7 +78,7 @@ def _tasks(element: Element, device: str) -> list[Callable[[], None]]:
 
     # Without recomputation, forward and backward are two tasks, and neither repeats work of the
     # other.
-    traced = trace_forward(cell, read, TracingOptions(training=True, recompute='none'))
+    traced = trace_forward(cell, read, TracingOptions(training=True))
     accumulators = Accumulators(device, element.trained, traced.layout)
     trace = trace_cell(traced, accumulators, outputs)
     forward, backward = trace.forward, trace.backward

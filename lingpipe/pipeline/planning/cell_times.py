@@ -16,15 +16,15 @@ class CellTimes:
       forward: [K] of F.
       backward: [K] of the whole backward without recomputation; not read for a cell without B.
       weight: [K] the part of it that W takes if the B is split.
-      recomputes: [K] whether the backward begins with the forward. It does not in the last cell,
-        whatever is said of it, and not where an R has repeated the forward before.
+      repeat: [K] what the backward takes to run the forward, or a part of it, again; if there is an
+        R, this is the time of that. Not read for the last cell, whose forward has just run.
       split: [K] what it costs to split a backward, half of it in its B and half in its W: what one
         hands over to the other goes through memory.
     """
     forward: tuple[float, ...]
     backward: tuple[float, ...]
     weight: tuple[float, ...]
-    recomputes: tuple[bool, ...]
+    repeat: tuple[float, ...]
     split: tuple[float, ...]
 
     @property
@@ -38,14 +38,17 @@ class CellTimes:
 
     def of_task(self, cell: int, task_kind: str) -> float:
         """How long a compiled task of a cell takes; see Schedule.task_kind."""
-        if task_kind in 'FR':
+        if task_kind == 'F':
             return self.forward[cell]
+        if task_kind == 'R':
+            return self.repeat[cell]
         if task_kind == 'W':
             return self.weight[cell] + self.split[cell] / 2
 
         is_last = cell == self.num_cells - 1
-        repeats = self.recomputes[cell] and not task_kind.endswith('_after_R')
-        forward = self.forward[cell] if repeats or is_last else 0.0
+        forward = 0.0 if task_kind.endswith('_after_R') else self.repeat[cell]
+        if is_last:
+            forward = self.forward[cell]
         if task_kind.startswith('B_split'):
             return forward + self.backward[cell] - self.weight[cell] + self.split[cell] / 2
         return forward + self.backward[cell]
@@ -55,7 +58,7 @@ def cell_times(
     forward: Sequence[float],
     backward: Sequence[float],
     weight: Sequence[float] | None = None,
-    recompute: bool | Sequence[bool] = False,
+    recompute: bool | Sequence[float] = False,
     split: float | Sequence[float] = 0.0,
 ) -> CellTimes:
     """Returns CellTimes, checked; see there.
@@ -64,7 +67,8 @@ def cell_times(
       forward: [K].
       backward: [K].
       weight: [K] at most those of `backward`; half of them by default.
-      recompute: of all cells, or [K].
+      recompute: [K] the times of recomputation, where True stands for that of the forward; or True
+        or False for all cells. The last cell has none, whatever is said of it.
       split: of all cells, or [K].
 
     Raises:
@@ -82,9 +86,12 @@ def cell_times(
                              f'{backward[k]}, of which it is a part; correct the cost of cell {k}.')
 
     recomputes = [recompute] * num_cells if isinstance(recompute, bool) else recompute
+    per_cell('recompute', recomputes, num_cells)
+    repeat = [seconds if again is True else float(again)
+              for seconds, again in zip(forward, recomputes, strict=True)]
     splits = split if isinstance(split, Sequence) else [split] * num_cells
     return CellTimes(tuple(forward), tuple(backward), tuple(weight),
-                     tuple(map(bool, per_cell('recompute', recomputes, num_cells))),
+                     tuple(repeat),
                      tuple(per_cell('split_s', splits, num_cells)))
 
 

@@ -18,7 +18,7 @@ from lingpipe.pipeline.planning import partitioner
 from lingpipe.pipeline.planning.forecast import Forecast
 from lingpipe.pipeline.planning.memory import most_live
 from lingpipe.pipeline.planning.memory_limit import Needs
-from lingpipe.pipeline.planning.partition import Partition
+from lingpipe.pipeline.planning.partition import Partition, costs_of_cells
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement
 from lingpipe.pipeline.planning.schedules import make_schedule
@@ -101,7 +101,8 @@ class _Search:
 
     @functools.cached_property
     def needs(self) -> Needs:
-        return Needs(self.fullest.memory, self.units.starts, self.live, self.limit)
+        return Needs(self.fullest.memory, self.params.modes, self.units.starts, self.live,
+                     self.limit)
 
     @property
     def is_exact(self) -> bool:
@@ -138,10 +139,8 @@ class _Search:
         def stops(k: int, start: int) -> int:
             return self.needs.stops(k, start, bytes_of_cell[k])
 
-        times, rule = self.fullest.times, self.params.partition
-        spans = partitioner.partition_among(
-            self.units.sums(times.unfused), self.params.num_cells, stops, rule=rule,
-            fused_costs=self.units.sums(times.fused) if rule == 'bottleneck' else None)
+        costs = costs_of_cells(self.units, self.fullest.times, self.params)
+        spans = partitioner.partition_among(costs, stops, rule=self.params.partition)
         if spans is None:
             return None
         partition = self._partition(spans)
@@ -181,7 +180,7 @@ class _Search:
         """Returns the sentence of the error: what needs how much, and what to do."""
         elements, num_cells = self.fullest.partition.elements, self.params.num_cells
         peak = max(self.trials.peak_bytes(self.fullest.partition).values())
-        needs = Needs(self.fullest.memory, self.units.starts, self.live, peak)
+        needs = Needs(self.fullest.memory, self.params.modes, self.units.starts, self.live, peak)
         unit_bytes, unit = needs.largest_unit()
         if unit_bytes > self.limit:
             return (f'{elements[self.units.starts[unit]].layer.path} alone needs '

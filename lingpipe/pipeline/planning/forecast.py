@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 from lingpipe.pipeline.planning.cell_times import CellTimes, cell_times
 from lingpipe.pipeline.planning.layer_times import LayerTimes
@@ -18,12 +19,12 @@ class Forecast:
       partition: the cells.
       times: of all layers.
       memory: what its layers hold, in any cell.
-      recomputes: whether the backward of a cell begins with its forward.
+      modes: [K] PipelineParams.recompute_of each cell.
     """
     partition: Partition
     times: LayerTimes
     memory: Memory
-    recomputes: bool
+    modes: Sequence[str]
 
     @functools.cached_property
     def forward_costs(self) -> list[float]:
@@ -39,10 +40,24 @@ class Forecast:
         then needs no forward of its last layer, which is taken off here; the last cell has no
         recomputation.
         """
-        times = self.times
-        costs = [sum(times.backward[layer] for layer in span) for span in self.partition.spans]
-        return [*(cost - times.own_repeat[span[-1]] for cost, span in
-                  zip(costs[:-1], self.partition.spans[:-1], strict=True)), costs[-1]]
+        times, last = self.times, self.partition.num_cells - 1
+        costs = []
+        for k, span in enumerate(self.partition.spans):
+            cost = sum(times.backward[layer] for layer in span)
+            if self.modes[k] == 'layer':
+                cost += sum(times.repeated[layer] for layer in span)
+                cost -= times.repeated[span[-1]] * (k < last)
+            costs.append(cost)
+        return costs
+
+    @functools.cached_property
+    def repeat_costs(self) -> list[float]:
+        """[K] relative time of the cell's recomputation for one micro-batch."""
+        last = self.partition.num_cells - 1
+        repeats = [k < last and mode in ('cell', 'layer') and self.partition.has_backward(k)
+                   for k, mode in enumerate(self.modes)]
+        return [cost * is_repeated
+                for cost, is_repeated in zip(self.forward_costs, repeats, strict=True)]
 
     @functools.cached_property
     def weight_costs(self) -> list[float]:
@@ -54,7 +69,7 @@ class Forecast:
     def cell_times(self) -> CellTimes:
         """The times of all slots."""
         return cell_times(self.forward_costs, self.backward_costs, self.weight_costs,
-                          self.recomputes)
+                          self.repeat_costs)
 
     @functools.cached_property
     def layer_repeat_costs(self) -> list[float]:
@@ -68,13 +83,10 @@ class Forecast:
     def step_costs(self) -> list[float]:
         """[K] relative time of a device's work for one micro-batch.
 
-        That is forward, backward and, but for the last cell, recomputation.
+        That is forward, backward and recomputation.
         """
-        last = self.partition.num_cells - 1
-        num_forwards = [1 + (self.recomputes and k < last and self.partition.has_backward(k))
-                        for k in range(self.partition.num_cells)]
-        return [forward * number + backward for forward, number, backward in
-                zip(self.forward_costs, num_forwards, self.backward_costs, strict=True)]
+        return [forward + backward + repeated for forward, backward, repeated in
+                zip(self.forward_costs, self.backward_costs, self.repeat_costs, strict=True)]
 
     @property
     def balance(self) -> float:
@@ -85,4 +97,5 @@ class Forecast:
     @functools.cached_property
     def footprints(self) -> list[Footprint]:
         """[K] the bytes of each cell; layers are traced for it when it is first asked for."""
-        return [self.memory.of_span(span) for span in self.partition.spans]
+        return [self.memory.of_span(span, mode)
+                for span, mode in zip(self.partition.spans, self.modes, strict=True)]

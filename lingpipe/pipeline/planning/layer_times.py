@@ -14,31 +14,27 @@ class LayerTimes:
 
     Attributes:
       forward: [L].
-      backward: [L] 0 where no gradient is asked for. With recompute='layer' it begins with the
-        layer's forward, besides that of its cell.
+      backward: [L] 0 where no gradient is asked for. Nothing runs again.
       weight: [L] the part of `backward` that finds the gradients of the layer's weights: half of
-        it, or all if no gradient of its inputs is wanted, and nothing if they do not train. No
-        forward is a part of it.
-      repeated: [L] what the layer adds to the recomputation of a cell that is not the last.
-      own_repeat: [L] how much of `backward` is the layer's own forward.
+        it, or all if no gradient of its inputs is wanted, and nothing if they do not train.
+      repeated: [L] what it takes to run the layer once more for its backward: its forward, or 0
+        where it has no backward.
     """
     forward: tuple[float, ...]
     backward: tuple[float, ...]
     weight: tuple[float, ...]
     repeated: tuple[float, ...]
-    own_repeat: tuple[float, ...]
 
-    @property
-    def fused(self) -> list[float]:
-        """[L] what each layer takes in the last cell, whose forward is not repeated."""
-        return [forward + backward
-                for forward, backward in zip(self.forward, self.backward, strict=True)]
+    def in_cell(self, mode: str, is_last: bool) -> list[float]:
+        """[L] what each layer takes in a cell of that mode of recomputation.
 
-    @property
-    def unfused(self) -> list[float]:
-        """[L] what each layer takes in any other cell."""
-        return [fused + repeated
-                for fused, repeated in zip(self.fused, self.repeated, strict=True)]
+        Args:
+          mode: PipelineParams.recompute_of the cell.
+          is_last: whether the cell is the last, whose forward has just run.
+        """
+        num_repeats = (mode == 'layer') + (mode in ('cell', 'layer') and not is_last)
+        return [forward + backward + num_repeats * repeated for forward, backward, repeated in
+                zip(self.forward, self.backward, self.repeated, strict=True)]
 
 
 def layer_times(elements: Sequence[Element], params: PipelineParams) -> LayerTimes:
@@ -51,17 +47,14 @@ def layer_times(elements: Sequence[Element], params: PipelineParams) -> LayerTim
         raise ValueError(f'layer_seconds has {len(params.layer_seconds)} numbers, but the network '
                          f'has {len(elements)} layers; measure again.')
 
-    forward, backward, weight, repeated, own_repeat = [], [], [], [], []
+    forward, backward, weight, repeated = [], [], [], []
     for element in elements:
         forward_time, backward_time = _passes(element, params)
-        own_repeat_time = forward_time * (params.recompute == 'layer')
         forward.append(forward_time)
-        backward.append((backward_time + own_repeat_time) * element.has_backward)
+        backward.append(backward_time * element.has_backward)
         weight.append(backward_time * _weight_share(element))
-        repeated.append(forward_time * (params.recompute != 'none' and element.has_backward))
-        own_repeat.append(own_repeat_time * element.has_backward)
-    return LayerTimes(tuple(forward), tuple(backward), tuple(weight), tuple(repeated),
-                      tuple(own_repeat))
+        repeated.append(forward_time * element.has_backward)
+    return LayerTimes(tuple(forward), tuple(backward), tuple(weight), tuple(repeated))
 
 
 def _weight_share(element: Element) -> float:

@@ -55,7 +55,6 @@ class Memory:
       elements: the layers of the network.
       residuals: finds what the backward of each layer takes over. It is slow, and called only when
         bytes are asked for.
-      recompute: PipelineParams.recompute.
       slot_bytes: dtype -> bytes of optimizer slots and averages of one number in a weight that
         trains.
       num_replicas: R.
@@ -66,27 +65,31 @@ class Memory:
 
     elements: Sequence[Element]
     residuals: Callable[[], Sequence[Residuals]]
-    recompute: str = 'cell'
     slot_bytes: Callable[[tf.DType], int] = lambda dtype: 0
     num_replicas: int = 1
     is_summed_in_groups: bool = False
     receives_gradients: bool = True
 
-    def of_span(self, span: range) -> Footprint:
-        """The footprint of a cell of the layers `span`."""
-        footprints = self.growing(span.start)
+    def of_span(self, span: range, mode: str) -> Footprint:
+        """The footprint of a cell of the layers `span`, with that mode of recomputation."""
+        footprints = self.growing(span.start, mode)
         for _ in range(len(span) - 1):
             next(footprints)
         return next(footprints)
 
-    def growing(self, start: int) -> Iterator[Footprint]:
-        """The footprints of cells that begin at layer `start` and hold one layer, two and so on."""
+    def growing(self, start: int, mode: str = 'none') -> Iterator[Footprint]:
+        """The footprints of cells that begin at layer `start` and hold one layer, two and so on.
+
+        Args:
+          start: the first layer of all of them.
+          mode: PipelineParams.recompute_of each of them.
+        """
         fixed = _Fixed(self)
         activations = _Activations(start, self._leaves)
         for layer in self._layers[start:]:
             fixed.add(layer)
             activations.add(layer)
-            held, working = activations.held_and_working(self.recompute)
+            held, working = activations.held_and_working(mode)
             yield Footprint(fixed.total, held, working, fixed.received, activations.residual)
 
     @functools.cached_property
@@ -267,12 +270,12 @@ class _Activations:
     def residual(self) -> int:
         return self._kept_bytes + self._kept_input_bytes
 
-    def held_and_working(self, recompute: str) -> tuple[int, int]:
+    def held_and_working(self, mode: str) -> tuple[int, int]:
         if not self._has_backward:
             return self._input_bytes, 0
-        if recompute == 'none':
+        if mode == 'none':
             return self.residual, 0
-        return self._input_bytes, self._kept_bytes if recompute == 'cell' else self._layer_bytes
+        return self._input_bytes, self._kept_bytes if mode == 'cell' else self._layer_bytes
 
     def _root(self, leaf: int) -> int:
         """The leaf whose memory this one shares, as far as the cell has both."""

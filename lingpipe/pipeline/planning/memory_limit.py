@@ -20,24 +20,28 @@ class Needs:
       num_units: how many units of layers there are; a cell holds whole ones.
     """
 
-    def __init__(self, memory: Memory, starts: Sequence[int], live: Sequence[int], most: float):
+    def __init__(self, memory: Memory, modes: Sequence[str], starts: Sequence[int],
+                 live: Sequence[int], most: float):
         """
         Args:
           memory: what cells hold.
+          modes: [K] PipelineParams.recompute_of each cell.
           starts: the layer where each unit begins, and the number of layers.
           live: [K] the most micro-batches of a cell with a backward that are live at once.
           most: what no device needs to have; spans whose weights alone need more are left out.
         """
         self.num_units = len(starts) - 1
-        self._live = list(live)
-        self._rows = [_row(memory, starts, unit, most) for unit in range(self.num_units)]
+        self._live, self._modes = list(live), list(modes)
+        self._rows = {mode: [_row(memory, mode, starts, unit, most)
+                             for unit in range(self.num_units)]
+                      for mode in dict.fromkeys(modes)}
 
     def of(self, k: int, start: int) -> np.ndarray:
         """[n] the bytes of a cell k that holds one unit from `start` on, two, and so on.
 
         The longest that is listed is the last whose weights may fit.
         """
-        fixed, held, working, received, has_backward = self._rows[start]
+        fixed, held, working, received, has_backward = self._rows[self._modes[k]][start]
         live = np.where(has_backward, self._live[k], 1)
         return np.asarray(fixed + np.maximum(live * held + working, received))
 
@@ -70,13 +74,14 @@ class Needs:
         return max((least_need(unit), unit) for unit in range(self.num_units))
 
 
-def _row(memory: Memory, starts: Sequence[int], unit: int, most: float) -> tuple[np.ndarray, ...]:
+def _row(memory: Memory, mode: str, starts: Sequence[int], unit: int,
+         most: float) -> tuple[np.ndarray, ...]:
     """[n] of fixed, held, working, received and has_backward of the cells from `unit` on."""
     cells = []
     ends = set(starts[unit + 1:])
     has_backward = False
     layers = range(starts[unit], starts[-1])
-    for i, footprint in zip(layers, memory.growing(starts[unit]), strict=True):
+    for i, footprint in zip(layers, memory.growing(starts[unit], mode), strict=True):
         has_backward |= memory.elements[i].has_backward
         if footprint.fixed > most:
             break

@@ -11,7 +11,7 @@ from lingpipe.pipeline.planning.layer_times import LayerTimes
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedules import make_schedule
-from lingpipe.pipeline.planning.units import units_of
+from lingpipe.pipeline.planning.units import Units, units_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -80,13 +80,28 @@ def choose_partition(elements: tuple[Element, ...], times: LayerTimes,
         return Partition(elements, _spans_by_hand(params.layers_per_cell, len(elements)))
 
     units = units_of(elements)
-    costs = units.sums(times.unfused)
-    if params.recompute != 'none' and params.partition == 'bottleneck':
-        fused_costs = units.sums(times.fused)
-        spans = partitioner.partition_fused(costs, fused_costs, params.num_cells)
+    costs = costs_of_cells(units, times, params)
+    first, last = costs[0], costs[-1]
+    if any(of_cell != first for of_cell in costs[:-1]):
+        spans = partitioner.partition_among(costs, rule=params.partition)
+    elif first != last:
+        spans = partitioner.partition_fused(first, last, params.num_cells)
     else:
-        spans = partitioner.partition(costs, params.num_cells, rule=params.partition)
+        spans = partitioner.partition(first, params.num_cells, rule=params.partition)
+    assert spans is not None, 'every partition is allowed'
     return Partition(elements, units.layers(spans))
+
+
+def costs_of_cells(units: Units, times: LayerTimes, params: PipelineParams) -> list[list[float]]:
+    """[K, units] what each unit of layers takes in each cell.
+
+    The rule 'variance' counts the recomputation of the last cell too, as if it had one: that is
+    GPipe's rule, for which all cells are alike.
+    """
+    last = params.num_cells - 1 if params.partition == 'bottleneck' else params.num_cells
+    of_mode = {(mode, is_last): units.sums(times.in_cell(mode, is_last))
+               for mode in dict.fromkeys(params.modes) for is_last in (False, True)}
+    return [of_mode[mode, k == last] for k, mode in enumerate(params.modes)]
 
 
 def _spans_by_hand(counts: Sequence[int], num_layers: int) -> tuple[range, ...]:

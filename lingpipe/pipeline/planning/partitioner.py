@@ -100,14 +100,12 @@ def partition_fused(costs: Sequence[float], fused_costs: Sequence[float], num_ce
 
 
 def partition_among(
-    costs: Sequence[float],
-    num_cells: int,
-    stops: Callable[[int, int], int],
+    costs: Sequence[Sequence[float]],
+    stops: Callable[[int, int], int] | None = None,
     *,
     rule: str = 'bottleneck',
-    fused_costs: Sequence[float] | None = None,
 ) -> Cells | None:
-    """As `partition`, among those partitions whose cells are all allowed; None if there is none.
+    """As `partition`, where a layer may cost something else in every cell and cells may not be.
 
     Which spans of layers fit a device follows no order (one layer more may read less from other
     cells), so nothing is assumed of `stops`, and a sum of squares over arbitrary gaps is not Monge.
@@ -116,26 +114,38 @@ def partition_among(
     enough.
 
     Args:
-      costs: [L] cost of each layer.
-      num_cells: K, from 1 to L.
+      costs: [K, L] cost of each layer in each cell; K from 1 to L.
       stops: of (k, start), the layers at which a cell k that begins at layer `start` may end, as
-        bits of an integer: bit j stands for the cell of the layers start..j-1.
+        bits of an integer: bit j stands for the cell of the layers start..j-1. By default, anywhere
+        behind `start`.
       rule: as of `partition`.
-      fused_costs: [L] cost of each layer in the last cell; `costs` by default.
-    """
-    _check(costs, num_cells, rule)
-    num_layers = len(costs)
-    exact_costs, _ = _as_integers([*costs, *(costs if fused_costs is None else fused_costs)])
-    sums, fused_sums = _sums(exact_costs[:num_layers]), _sums(exact_costs[num_layers:])
-    allowed = _Allowed(stops, [sums] * (num_cells - 1) + [fused_sums])
 
-    highest = max(sums[-1], fused_sums[-1]) if num_cells > 1 else fused_sums[-1]
+    Returns:
+      The best partition whose cells are all allowed; None if there is none.
+    """
+    num_cells, num_layers = len(costs), len(costs[0])
+    distinct = list(dict.fromkeys(map(tuple, costs)))   # Most cells cost alike.
+    for of_cell in distinct:
+        _check(of_cell, num_cells, rule)
+    exact_costs, _ = _as_integers([cost for of_cell in distinct for cost in of_cell])
+    sums_of_costs = {of_cell: _sums(exact_costs[i * num_layers:(i + 1) * num_layers])
+                     for i, of_cell in enumerate(distinct)}
+    sums_of = [sums_of_costs[tuple(of_cell)] for of_cell in costs]
+    allowed = _Allowed(stops or _anywhere(num_layers), sums_of)
+
+    highest = max(sums[-1] for sums in sums_of)
     if not allowed.has_partition(highest):
         return None
     ceiling = highest
     if rule == 'bottleneck':
         ceiling = _smallest(0, highest, allowed.has_partition)
     return _least_squares_among(allowed, ceiling, _scale(highest, num_layers))
+
+
+def _anywhere(num_layers: int) -> Callable[[int, int], int]:
+    """The `stops` of `partition_among` that allow every cell."""
+    all_stops = (1 << num_layers + 1) - 1
+    return lambda k, start: all_stops >> start + 1 << start + 1
 
 
 class _Allowed:

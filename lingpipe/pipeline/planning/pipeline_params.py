@@ -1,11 +1,14 @@
 """Pipeline Params: how a network is run on devices, as an experiment says it."""
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from lingpipe import cluster
 from lingpipe.hyperparams import Params, field
 from lingpipe.pipeline.planning.micro_batches import divisors
+
+Mode: TypeAlias = Literal['none', 'cell', 'layer']
+"""What runs again in the backward pass of a cell; see PipelineParams.recompute."""
 
 
 class PipelineParams(Params):
@@ -40,9 +43,10 @@ class PipelineParams(Params):
                "on GPUs only (written, but never run: one GPU cannot).")
     schedule: Literal['gpipe', '1f1b', 'zb_h1'] = field(
         '1f1b', 'Order of the slots on each device; see pipeline/planning/schedules.py.')
-    recompute: Literal['none', 'cell', 'layer'] = field(
+    recompute: Mode | tuple[Mode, ...] = field(
         'cell', 'What runs again in the backward pass: nothing; the cell; the cell, and then every '
-                'layer in turn. Less memory, more time.')
+                'layer in turn. Less memory, more time. One word for all cells, or one a cell, as '
+                'in cell,none.')
     partition: Literal['bottleneck', 'variance'] = field(
         'bottleneck', 'What the partitioner minimises: the slowest cell, or the variance.')
     layers_per_cell: tuple[int, ...] = field(
@@ -80,10 +84,11 @@ class PipelineParams(Params):
         """Checks what two or more fields say together.
 
         Raises:
-          ValueError: a partition or devices of another length than the numbers say, cells that
-            would share a GPU, or groups that do not come out even.
+          ValueError: a partition, modes or devices of another length than the numbers say, cells
+            that would share a GPU, or groups that do not come out even.
         """
         self._check_groups()
+        self._check_modes()
         self._check_layers()
         self._check_devices()
 
@@ -91,6 +96,17 @@ class PipelineParams(Params):
     def num_devices(self) -> int:
         """R K."""
         return self.num_replicas * self.num_cells
+
+    def recompute_of(self, cell: int) -> Mode:
+        """What runs again in the backward pass of a cell."""
+        return self.modes[cell]
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """[K] `recompute_of` every cell."""
+        if isinstance(self.recompute, tuple):
+            return self.recompute
+        return (self.recompute,) * self.num_cells
 
     def _check_groups(self) -> None:
         if self.num_micro_batches % self.sum_groups:
@@ -106,6 +122,12 @@ class PipelineParams(Params):
             raise ValueError(
                 f'sum_groups={self.sum_groups} and num_replicas={self.num_replicas}; replicas are '
                 'groups already: set one of the two to 1.')
+
+    def _check_modes(self) -> None:
+        if len(self.modes) != self.num_cells:
+            raise ValueError(
+                f'recompute={",".join(self.modes)} has {len(self.modes)} modes, but '
+                f'num_cells={self.num_cells}; give one mode a cell, or one word for all of them.')
 
     def _check_layers(self) -> None:
         if self.layers_per_cell and len(self.layers_per_cell) != self.num_cells:

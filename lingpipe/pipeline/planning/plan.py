@@ -91,7 +91,7 @@ class Plan:
         forecast = self.forecast
         return simulate(self.schedule, forecast.forward_costs, forecast.backward_costs,
                         weight_s=forecast.weight_costs, edges=self.edges,
-                        recompute=forecast.recomputes, transfer_s=transfer_s, link_s=link_s)
+                        recompute=forecast.repeat_costs, transfer_s=transfer_s, link_s=link_s)
 
     def simulate(self) -> Simulation:
         """Predicts the time of a step, in the units of the costs, its bubble and its memory.
@@ -243,7 +243,6 @@ def _priced(network: Sequential, batch_spec: Mapping[str, Any], params: Pipeline
     memory = Memory(
         elements,
         residuals=functools.partial(residuals_of, elements),
-        recompute=params.recompute,
         slot_bytes=slot_bytes,
         num_replicas=params.num_replicas,
         is_summed_in_groups=params.sum_groups > 1,
@@ -254,7 +253,7 @@ def _priced(network: Sequential, batch_spec: Mapping[str, Any], params: Pipeline
 def _arranged(network: PricedNetwork, placement: Placement, partition: Partition) -> Plan:
     """The plan of a partition."""
     params = network.params
-    forecast = Forecast(partition, network.times, network.memory, params.recompute != 'none')
+    forecast = Forecast(partition, network.times, network.memory, params.modes)
 
     def excess_bytes(schedule: Schedule) -> float:
         """How much too many bytes the fullest device holds; 0 without a limit."""

@@ -68,7 +68,7 @@ def simulate(
     weight_s: Sequence[float] | None = None,
     split_s: float | Sequence[float] = 0.0,
     update_s: Sequence[float] | None = None,
-    recompute: bool | Sequence[bool] = False,
+    recompute: bool | Sequence[float] = False,
 ) -> Simulation:
     """Simulates one step.
 
@@ -95,8 +95,7 @@ def simulate(
         and half in its W.
       update_s: [K] seconds in which the weights of a cell are updated. The update is synchronous,
         so no device begins before all slots have ended.
-      recompute: each B runs its cell's forward again, unless an R has run it; of all cells or [K].
-        The last cell never does, since its B has just run the forward.
+      recompute: as of `cell_times`: what each B, or its R if it has one, runs again.
 
     Returns:
       Times, shares and peaks. With several cells on a device, `peak_bytes` is the peak of their

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -46,7 +47,7 @@ def overview(plan: Plan, batch_size: int) -> str:
         f'cells{of_replicas}',
         f'{p.num_micro_batches} micro-batches of '
         f'{batch_size // (p.num_micro_batches * p.num_replicas)} examples; '
-        f'schedule {p.schedule}, recompute {p.recompute}',
+        f'schedule {p.schedule}, recompute {_modes(p.modes)}',
         f'predicted bubble {simulation.bubble_share:.1%}, '
         f'balance {plan.forecast.balance:.1%} (mean cell / slowest cell)',
         *[f'replica {r} on {", ".join(short_device(cell.device) for cell in cells)}'
@@ -78,6 +79,11 @@ def short_number(number: int) -> str:
         if number >= 0.9995 * size:
             return f'{number / size:.3g} {prefix}'
     return str(number)
+
+
+def _modes(modes: Sequence[str]) -> str:
+    """Modes of recomputation as the flag takes them: one word if all are alike."""
+    return modes[0] if len(set(modes)) == 1 else ','.join(modes)
 
 
 def _render(table: Table) -> str:

@@ -77,7 +77,7 @@ def test_without_training_there_is_no_backward():
                          [('none', True), ('cell', False), ('layer', False)])
 def test_only_without_recomputation_the_forward_hands_tensors_to_the_backward(recompute, keeps):
     first, _, weights = cells()
-    trace = traced(first, weights, recompute=recompute)[2]
+    trace = traced(first, weights, modes=[recompute])[2]
     assert trace.forward.num_residuals_out == trace.backward.num_residuals_in
     assert (trace.backward.num_residuals_in > 0) == keeps
 
@@ -85,7 +85,7 @@ def test_only_without_recomputation_the_forward_hands_tensors_to_the_backward(re
 @pytest.mark.parametrize('recompute', ['none', 'cell', 'layer'])
 def test_the_tasks_compute_the_layer_and_its_gradient(recompute):
     first, _, weights = cells()
-    _, accumulators, trace = traced(first, weights, recompute=recompute)
+    _, accumulators, trace = traced(first, weights, modes=[recompute])
     x, gradient = np.random.default_rng(0).standard_normal([2, 2, 3]).astype(np.float32)
     position = [tf.constant(0, tf.int64), tf.constant(0)]
     y, *residuals, _ = trace.forward.function(*position, tf.constant(x))
@@ -137,6 +137,6 @@ def four_layers(is_last: bool) -> tuple[Cell, dict[str, tf.Variable]]:
 def test_a_backward_task_has_the_matrix_products_that_the_forecast_counts(recompute, first, last):
     for is_last, num_products in ((False, first), (True, last)):
         cell, weights = four_layers(is_last)
-        _, _, trace = traced(cell, weights, is_fused=is_last, recompute=recompute)
+        _, _, trace = traced(cell, weights, is_fused=is_last, modes=[recompute] * 2)
         ops = trace.tasks['B'].function.graph.get_operations()
         assert sum(op.type == 'MatMul' for op in ops) == num_products

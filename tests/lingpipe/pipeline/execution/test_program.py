@@ -191,6 +191,15 @@ def test_weights_are_bitwise_equal_for_every_partition_schedule_and_recomputatio
         np.testing.assert_array_equal(found[path], value, err_msg=path)
 
 
+@pytest.mark.parametrize('modes', [('none', 'cell', 'layer', 'none'),
+                                   ('cell', 'layer', 'none', 'layer'),
+                                   ('layer', 'none', 'cell', 'cell')])
+def test_weights_are_bitwise_equal_if_each_cell_recomputes_in_its_own_way(modes, reference):
+    found = trained(program_of(num_cells=4, recompute=modes))
+    for path, value in reference.items():
+        np.testing.assert_array_equal(found[path], value, err_msg=path)
+
+
 @pytest.mark.parametrize(('num_cells', 'num_replicas', 'recompute'),
                          [(2, 1, 'none'), (2, 1, 'layer'), (1, 2, 'cell')])
 def test_tasks_that_xla_compiles_give_the_same_weights_within_rounding(

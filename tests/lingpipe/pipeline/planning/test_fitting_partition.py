@@ -9,6 +9,14 @@ from tests.support.planned_chains import CHAIN, dense, made, plan_of
 from tests.support.toy_layers import Add
 
 
+def random_modes(rng, num_cells):
+    """Draws one mode of recomputation for all cells, or one a cell."""
+    modes = ['none', 'cell', 'layer']
+    if rng.random() < 0.5:
+        return rng.choice(modes)
+    return tuple(rng.choice(modes) for _ in range(num_cells))
+
+
 def random_case(rng):
     """Draws (network, pipeline, devices, frozen weights).
 
@@ -28,7 +36,7 @@ def random_case(rng):
     pipeline = dict(
         num_cells=num_cells, num_replicas=num_replicas, num_micro_batches=num_micro_batches,
         sum_groups=2 if num_replicas == 1 and num_micro_batches > 1 and rng.random() < 0.2 else 1,
-        schedule=rng.choice(['gpipe', '1f1b']), recompute=rng.choice(['none', 'cell', 'layer']),
+        schedule=rng.choice(['gpipe', '1f1b']), recompute=random_modes(rng, num_cells),
         partition=rng.choice(['bottleneck', 'variance']))
     devices = [f'CPU:{i}' for i in range(num_cells * num_replicas)]
     if rng.random() < 0.3:

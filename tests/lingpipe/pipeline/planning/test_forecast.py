@@ -49,10 +49,10 @@ def test_balance_is_the_mean_cell_over_the_largest():
     """The cells of one layer and of three take 3 and 9."""
     elements = plan_of(*CHAIN, num_micro_batches=4).elements
     times = LayerTimes(forward=(1,) * 4, backward=(2,) * 4, weight=(0,) * 4,
-                       repeated=(0,) * 4, own_repeat=(0,) * 4)
+                       repeated=(1,) * 4)
     partition = Partition(elements, (range(0, 1), range(1, 4)))
     memory = Memory(elements, residuals=list)
-    assert Forecast(partition, times, memory, recomputes=False).balance == 6 / 9
+    assert Forecast(partition, times, memory, modes=('none', 'none')).balance == 6 / 9
 
 
 def test_a_cell_without_backward_repeats_nothing():

@@ -3,7 +3,7 @@
 import pytest
 
 from lingpipe.pipeline.planning.dataflow import wire
-from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
+from lingpipe.pipeline.planning.layer_times import layer_times
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from tests.support.planned_chains import MICRO_BATCH_SPEC, dense, made
 
@@ -26,16 +26,15 @@ def test_flops_stand_for_seconds_and_a_backward_is_two_forwards():
     assert times.backward == (0, 2 * C, 2 * LOSS)
 
 
-@pytest.mark.parametrize(('recompute', 'expected'), [
-    ('none', LayerTimes(forward=(A, C, LOSS), backward=(0, 2 * C, 2 * LOSS), weight=(0, 2 * C, 0),
-                        repeated=(0, 0, 0), own_repeat=(0, 0, 0))),
-    ('cell', LayerTimes(forward=(A, C, LOSS), backward=(0, 2 * C, 2 * LOSS), weight=(0, 2 * C, 0),
-                        repeated=(0, C, LOSS), own_repeat=(0, 0, 0))),
-    ('layer', LayerTimes(forward=(A, C, LOSS), backward=(0, 3 * C, 3 * LOSS), weight=(0, 2 * C, 0),
-                         repeated=(0, C, LOSS), own_repeat=(0, C, LOSS))),
+@pytest.mark.parametrize(('mode', 'unfused', 'fused'), [
+    ('none', [A, 3 * C, 3 * LOSS], [A, 3 * C, 3 * LOSS]),
+    ('cell', [A, 4 * C, 4 * LOSS], [A, 3 * C, 3 * LOSS]),
+    ('layer', [A, 5 * C, 5 * LOSS], [A, 4 * C, 4 * LOSS]),
 ])
-def test_recomputation_repeats_forwards_of_layers_with_a_backward(recompute, expected):
-    assert times_of(recompute=recompute) == expected
+def test_recomputation_repeats_forwards_of_layers_with_a_backward(mode, unfused, fused):
+    times = times_of()
+    assert times.in_cell(mode, is_last=False) == unfused
+    assert times.in_cell(mode, is_last=True) == fused
 
 
 def test_two_thirds_of_measured_seconds_are_the_backward_and_none_where_there_is_no_backward():
@@ -54,13 +53,6 @@ def test_measured_seconds_of_the_backward_are_taken_off_those_of_both():
                      layer_backward_seconds=(1.0, 5.0, 6.0))
     assert times.forward == (2.0, 1.0, 3.0)
     assert times.backward == (1.0, 5.0, 6.0)
-
-
-def test_only_cells_before_the_last_repeat_their_forward():
-    times = LayerTimes(forward=(1, 2), backward=(10, 20), weight=(5, 10),
-                       repeated=(100, 200), own_repeat=(0, 0))
-    assert times.fused == [11, 22]
-    assert times.unfused == [111, 222]
 
 
 def test_seconds_of_another_number_of_layers_are_refused():

@@ -27,14 +27,14 @@ class FourLayers:
     def __init__(self, received=0):
         self.received = received
 
-    def growing(self, start):
+    def growing(self, start, mode):
         for fixed in itertools.accumulate((10, 20, 30, 40)[start:]):
             yield Footprint(fixed=fixed, held=1, received=self.received)
 
 
 def needs_of(starts=(0, 1, 2, 3, 4), most=1000, received=0):
     """Returns the needs of two cells, which have 3 live micro-batches and 1."""
-    return Needs(FourLayers(received), starts, live=[3, 1], most=most)
+    return Needs(FourLayers(received), ['none', 'none'], starts, live=[3, 1], most=most)
 
 
 @pytest.mark.parametrize(('k', 'start', 'expected'), [

@@ -74,19 +74,21 @@ def test_a_kind_of_schedule_that_does_not_exist_is_refused():
         schedule_for(two_cells(), '1F1B', 3)
 
 
-# A layer takes 1 in the last cell and 4 in any other.
-REPEATED = LayerTimes(forward=(1,) * 4, backward=(0,) * 4, weight=(0,) * 4,
-                      repeated=(3,) * 4, own_repeat=(0,) * 4)
+# With 'cell', a layer takes 1 in the last cell and 4 in any other.
+REPEATED = LayerTimes(forward=(1,) * 4, backward=(0,) * 4, weight=(0,) * 4, repeated=(3,) * 4)
 
 
 @pytest.mark.parametrize(('pipeline', 'expected'), [
     ({'recompute': 'cell'}, (1, 3)),   # The cells take 4 and 3.
     ({'recompute': 'cell', 'partition': 'variance'}, (2, 2)),
     ({'recompute': 'none'}, (2, 2)),
+    ({'recompute': ('cell', 'cell')}, (1, 3)),
+    ({'recompute': ('none', 'cell')}, (2, 2)),
+    ({'recompute': ('layer', 'none', 'none'), 'num_cells': 3}, (1, 1, 2)),   # 7, 1 and 2.
     ({'layers_per_cell': (3, 1)}, (3, 1)),
 ])
 def test_the_last_cell_gets_more_layers_if_it_alone_repeats_nothing(pipeline, expected):
-    params = PipelineParams(num_cells=2, **pipeline)
+    params = PipelineParams(**{'num_cells': 2, **pipeline})
     assert choose_partition(elements_with_skip(), REPEATED, params).layers_per_cell == expected
 
 
@@ -94,8 +96,7 @@ def test_a_partition_does_not_cut_a_unit():
     """Two cells of two layers each would be even, but would cut between b and c."""
     unit = Sequential.Params(name='unit', is_unit=True, layers=(dense('b', 8, 8), dense('c', 8, 8)))
     elements = wire(made(dense('a', 8, 8, reads={'x': 'image'}), unit), MICRO_BATCH_SPEC)
-    even = LayerTimes(forward=(1,) * 4, backward=(0,) * 4, weight=(0,) * 4,
-                      repeated=(0,) * 4, own_repeat=(0,) * 4)
+    even = LayerTimes(forward=(1,) * 4, backward=(0,) * 4, weight=(0,) * 4, repeated=(0,) * 4)
     partition = choose_partition(elements, even, PipelineParams(num_cells=2, recompute='none'))
     assert partition.layers_per_cell == (1, 3)
 

@@ -21,10 +21,14 @@ def all_partitions(num_layers, num_cells):
         yield tuple(range(start, stop) for start, stop in pairwise((0, *cuts, num_layers)))
 
 
-def brute_force(costs, num_cells, rule, is_allowed=lambda k, cell: True, fused_costs=None):
+def brute_force(costs, num_cells, rule):
+    return brute_force_among([costs] * num_cells, rule)
+
+
+def brute_force_among(costs, rule, is_allowed=lambda k, cell: True):
     """Tries every partition. Costs are integers or fractions, so the comparison is exact."""
-    cost_sums = ([[0, *accumulate(costs)]] * (num_cells - 1)
-                 + [[0, *accumulate(fused_costs or costs)]])
+    num_cells = len(costs)
+    cost_sums = [[0, *accumulate(of_cell)] for of_cell in costs]
 
     def worth(cells):
         sums = [cost_sum[cell.stop] - cost_sum[cell.start]
@@ -39,7 +43,7 @@ def brute_force(costs, num_cells, rule, is_allowed=lambda k, cell: True, fused_c
         )
 
     found = (cells
-             for cells in all_partitions(len(costs), num_cells)
+             for cells in all_partitions(len(costs[0]), num_cells)
              if all(map(is_allowed, range(num_cells), cells)))
     return min(found, key=worth, default=None)
 
@@ -72,15 +76,16 @@ def test_agrees_with_brute_force(rule):
 def test_agrees_with_brute_force_where_not_every_cell_is_allowed(rule, allowed):
     """Runs 6 x 800 cases, tie-breaks included.
 
-    Cells are limited by sums of bytes, with a limit for each cell, or allowed at random.
+    A layer costs something else in some cells. Cells are limited by sums of bytes, with a limit for
+    each cell, or allowed at random.
     """
     rng = random.Random(f'{rule} {allowed}')
     num_refused = 0
     for _ in range(800):
         num_layers = rng.randint(1, 9)
         num_cells = rng.randint(1, min(num_layers, 5))
-        costs = draw_costs(rng, num_layers)
-        fused_costs = rng.choice([None, draw_costs(rng, num_layers)])
+        costs_of_cells = [draw_costs(rng, num_layers), draw_costs(rng, num_layers)]
+        costs = [rng.choice(costs_of_cells) for _ in range(num_cells)]
         layer_bytes = [rng.randrange(6) for _ in range(num_layers)]
         limits = [max(0, sum(layer_bytes) // num_cells + rng.randint(-1, 5))
                   for _ in range(num_cells)]
@@ -97,10 +102,9 @@ def test_agrees_with_brute_force_where_not_every_cell_is_allowed(rule, allowed):
             return sum(1 << stop for stop in range(start + 1, num_layers + 1)   # noqa: B023
                        if is_allowed(k, range(start, stop)))   # noqa: B023
 
-        expected = brute_force(costs, num_cells, rule, is_allowed, fused_costs)
+        expected = brute_force_among(costs, rule, is_allowed)
         num_refused += expected is None
-        assert partition_among(costs, num_cells, stops, rule=rule,
-                               fused_costs=fused_costs) == expected, (costs, num_cells)
+        assert partition_among(costs, stops, rule=rule) == expected, costs
     assert (num_refused == 0) == (allowed == 'all') and num_refused < 480
 
 

@@ -23,6 +23,9 @@ def test_every_cell_of_every_replica_has_a_device():
      'sum_groups=2 and num_replicas=2; replicas are groups already: set one of the two to 1.'),
     ({'num_cells': 2049, 'num_replicas': 2},
      'num_cells=2049 and num_replicas=2 need 4098 devices; use at most 4096 of both together.'),
+    ({'num_cells': 3, 'recompute': ('cell', 'none')},
+     'recompute=cell,none has 2 modes, but num_cells=3; give one mode a cell, or one word for all '
+     'of them.'),
     ({'num_cells': 3, 'layers_per_cell': (1, 2)},
      'layers_per_cell=[1, 2] names 2 cells, but num_cells=3; make them equal, or leave '
      'layers_per_cell empty.'),
@@ -58,3 +61,23 @@ def test_fields_that_contradict_each_other_are_refused(pipeline, sentence):
 ])
 def test_what_just_keeps_a_rule_is_accepted(pipeline):
     PipelineParams(**pipeline).validate()
+
+
+def test_recomputation_is_one_word_for_all_cells_or_one_a_cell():
+    assert PipelineParams(num_cells=2, recompute='layer').modes == ('layer', 'layer')
+    params = PipelineParams(num_cells=2)
+    params.override('recompute', 'cell,none')
+    assert [params.recompute_of(k) for k in range(2)] == ['cell', 'none']
+    text = params.to_text()
+    assert PipelineParams.from_text(text).recompute == ('cell', 'none')
+    one_word = text.replace('recompute : ["cell", "none"]', 'recompute : "layer"')
+    assert PipelineParams.from_text(one_word).recompute == 'layer'
+
+
+def test_an_unknown_mode_of_recomputation_is_refused():
+    params = PipelineParams(num_cells=2)
+    for text, where, meant in (('cel', 'recompute=cel', 'cell'),
+                               ('cell,non', 'recompute[1]=non', 'none')):
+        sentence = f'{where} is not one of "none", "cell", "layer"; did you mean \'{meant}\'?'
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            params.override('recompute', text)
