@@ -67,13 +67,13 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     """Returns tokens_per_s, first_s, and naive_tokens_per_s unless the baseline is left out."""
     import numpy as np
 
-    from lingpipe.pipeline.decoding.decoder import Decoder, Group
+    from lingpipe.pipeline.decoding.decoder import Decoder, SentenceGroup
     from lingpipe.pipeline.decoding.search import SearchParams
 
     program = transformer(args)
     shape = [args.num_groups, args.group_size, args.source]
     sources = np.random.default_rng(0).integers(END + 1, args.vocab_size, shape).astype(np.int32)
-    groups = [Group({'source': group_sources}, [args.length] * args.group_size)
+    groups = [SentenceGroup({'source': group_sources}, [args.length] * args.group_size)
               for group_sources in sources]
     search = SearchParams(beam_size=args.beam_size, max_length=args.length)
     decoder = Decoder(program, search, START, END)

@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 from lingpipe.hyperparams import field
 from lingpipe.input import Input
-from lingpipe.pipeline.decoding.decoder import Decoder, Group
+from lingpipe.pipeline.decoding.decoder import Decoder, SentenceGroup
 from lingpipe.pipeline.decoding.search import SearchParams
 from lingpipe.tasks.translation.corpus.languages import checked
 from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
@@ -154,13 +154,13 @@ class Translation(Problem):
                             len(endless), p.max_length, p.extra_length, _line_numbers(endless))
         return found
 
-    def _group(self, sources: list[list[int]]) -> Group:
+    def _group(self, sources: list[list[int]]) -> SentenceGroup:
         """Returns the sentence group; without sentences, it has one that ends at once."""
         p = self.params.decode
         limits = [min(p.max_length, len(ids) + p.extra_length) for ids in sources] or [0]
         sources = sources or [[END]]
         length = max(map(len, sources))
-        return Group(
+        return SentenceGroup(
             {'source': np.array([ids + [PAD] * (length - len(ids)) for ids in sources], np.int32)},
             np.array(limits, np.int32))
 

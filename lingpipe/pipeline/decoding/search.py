@@ -17,7 +17,7 @@ hypothesis is finished, the best unfinished one is returned.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -84,34 +84,17 @@ def advance(state: NestedMap, candidates: NestedMap, limits: tf.Tensor, end_id: 
       end_id: the id that finishes a hypothesis.
       params: of the search.
     """
-    k, m = params.beam_size, candidates['values'].shape[2]
-    n, length = tf.shape(limits)[0], state.position + 1
-
-    # The c best continuations of each sentence.
-    scores = state.scores[:, :, tf.newaxis] + (
-        candidates['values'] - candidates['log_sum'][:, :, tf.newaxis])  # [n, k, m]
-    scores, place = tf.math.top_k(
-        tf.reshape(scores, [n, k * m]), min(params.num_candidates, k * m))  # [n, c]
-    parents, said = place // m, tf.gather(
-        tf.reshape(candidates['ids'], [n, k * m]), place, batch_dims=1)
-    is_end = said == end_id
-
-    # The best finished hypothesis, if it beats those of earlier steps.
-    finished = tf.where(is_end, scores, _NEVER) / length_penalty(length, params.alpha)
-    which = tf.argmax(finished, 1, tf.int32)[:, tf.newaxis]
-    score = tf.gather(finished, which, batch_dims=1)[:, 0]  # [n]
-    ended = tf.gather(
-        state.ids, tf.gather(parents, which, batch_dims=1), batch_dims=1)[:, 0]  # [n, t]
-    is_better = score > state.best_score
-    best_score = tf.where(is_better, score, state.best_score)
-    best_ids = _with(
-        tf.where(is_better[:, tf.newaxis], ended, state.best_ids), tf.fill([n], end_id))
+    length = state.position + 1
+    best = _continuations(state, candidates, params)
+    is_end = best.ids == end_id
+    best_score, best_ids = _best_finished(state, best, is_end, end_id, params)
 
     # The k best unfinished hypotheses.
-    scores, place = tf.math.top_k(tf.where(is_end, _NEVER, scores), k) if m > 1 else (
-        tf.where(is_end, _NEVER, scores), tf.zeros_like(said))
-    parents, said = (tf.gather(parents, place, batch_dims=1),
-                     tf.gather(said, place, batch_dims=1))
+    scores, place = tf.where(is_end, _NEVER, best.scores), tf.zeros_like(best.ids)
+    if candidates['values'].shape[2] > 1:
+        scores, place = tf.math.top_k(scores, params.beam_size)  # [n, k]
+    parents = tf.gather(best.parents, place, batch_dims=1)
+    said = tf.gather(best.ids, place, batch_dims=1)
     ids = _with(tf.gather(state.ids, parents, batch_dims=1), said)  # [n, k, t + 1]
 
     # A sentence that reaches its limit without a finished hypothesis takes the best unfinished one.
@@ -125,6 +108,42 @@ def advance(state: NestedMap, candidates: NestedMap, limits: tf.Tensor, end_id: 
         best_score=tf.where(
             is_cut, scores[:, 0] / length_penalty(length, params.alpha), best_score),
         best_ids=tf.where(is_cut[:, tf.newaxis], ids[:, 0], best_ids))
+
+
+class _Continuations(NamedTuple):
+    """The c best of each sentence, [n, c] each: log p, the hypothesis, and the id that it adds."""
+    scores: tf.Tensor
+    parents: tf.Tensor
+    ids: tf.Tensor
+
+
+def _continuations(state: NestedMap, candidates: NestedMap, params: SearchParams) -> _Continuations:
+    """The best of the k m continuations of each sentence."""
+    k, m = params.beam_size, candidates['values'].shape[2]
+    n = tf.shape(candidates['values'])[0]
+
+    scores = state.scores[:, :, tf.newaxis] + (
+        candidates['values'] - candidates['log_sum'][:, :, tf.newaxis])  # [n, k, m]
+    scores, place = tf.math.top_k(
+        tf.reshape(scores, [n, k * m]), min(params.num_candidates, k * m))  # [n, c]
+    ids = tf.gather(tf.reshape(candidates['ids'], [n, k * m]), place, batch_dims=1)
+    return _Continuations(scores, place // m, ids)
+
+
+def _best_finished(state: NestedMap, new: _Continuations, is_end: tf.Tensor, end_id: int,
+                   params: SearchParams) -> tuple[tf.Tensor, tf.Tensor]:
+    """The score [n] and the ids [n, t + 1] of the best finished hypothesis so far."""
+    finished = tf.where(is_end, new.scores, _NEVER) / length_penalty(
+        state.position + 1, params.alpha)
+    which = tf.argmax(finished, 1, tf.int32)[:, tf.newaxis]
+    score = tf.gather(finished, which, batch_dims=1)[:, 0]  # [n]
+    ids = tf.gather(
+        state.ids, tf.gather(new.parents, which, batch_dims=1), batch_dims=1)[:, 0]  # [n, t]
+
+    is_better = score > state.best_score
+    best_ids = tf.where(is_better[:, tf.newaxis], ids, state.best_ids)
+    return (tf.where(is_better, score, state.best_score),
+            _with(best_ids, tf.fill(tf.shape(score), end_id)))
 
 
 def _with(ids: tf.Tensor, last: tf.Tensor) -> tf.Tensor:

@@ -19,7 +19,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.sequential import arguments
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
-from lingpipe.pipeline.decoding.decoder import Decoder, Group
+from lingpipe.pipeline.decoding.decoder import Decoder, SentenceGroup
 from lingpipe.pipeline.decoding.search import SearchParams
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
@@ -168,7 +168,7 @@ def cut(ids) -> tuple[int, ...]:
 
 def decoded(program, params, groups, limit=LIMIT) -> list[tuple[float, tuple[int, ...]]]:
     found = Decoder(program, params, START, END).decode(
-        [Group({'source': group}, [limit] * len(group)) for group in groups])
+        [SentenceGroup({'source': group}, [limit] * len(group)) for group in groups])
     return [(float(score), cut(row))
             for ids, scores in found for row, score in zip(ids, scores, strict=True)]
 
@@ -208,7 +208,7 @@ def test_half_precision_changes_scores_a_little():
 @pytest.mark.parametrize('params', [GREEDY, BEAM], ids=['greedy', 'beam'])
 def test_sentences_of_a_language_model_have_no_source(params):
     program = make_program(network(has_memory=False), 2)
-    (ids, scores), = Decoder(program, params, START, END).decode([Group({}, [LIMIT, 4])])
+    (ids, scores), = Decoder(program, params, START, END).decode([SentenceGroup({}, [LIMIT, 4])])
     for row, score, limit in zip(ids, scores, (LIMIT, 4), strict=True):
         expected = reference(log_probs_of(program), sentences(1)[0], limit, params.beam_size,
                              params.alpha)
@@ -225,7 +225,8 @@ def test_group_sizes_lengths_and_padding_change_nothing():
 def test_every_sentence_has_a_limit_of_its_own():
     program, source = make_program(network()), sentences()
     limits, log_probs = [1, LIMIT, 3, 0, 5, 2], log_probs_of(program)
-    (ids, scores), = Decoder(program, BEAM, START, END).decode([Group({'source': source}, limits)])
+    group = SentenceGroup({'source': source}, limits)
+    (ids, scores), = Decoder(program, BEAM, START, END).decode([group])
     for row, score, one, limit in zip(ids, scores, source, limits, strict=True):
         if limit:
             assert_equal([(score, cut(row)[:limit])],
@@ -238,17 +239,17 @@ def test_stops_when_no_unfinished_hypothesis_can_win():
     program = make_program(network())
     program.weights['model/softmax/b'].assign(np.where(np.arange(V) == END, 15., 0.))
     (ids, _), = Decoder(program, BEAM.copy().set(max_length=200), START, END).decode(
-        [Group({'source': sentences()}, [200] * 6)])
+        [SentenceGroup({'source': sentences()}, [200] * 6)])
     assert ids.shape[1] < 4
 
 
 def test_weights_stay_on_the_devices_of_their_cells():
     decoder = Decoder(make_program(network(), 3), BEAM, START, END)
-    decoder.decode([Group({'source': sentences()}, [LIMIT] * 6)])
+    decoder.decode([SentenceGroup({'source': sentences()}, [LIMIT] * 6)])
     num_read = 0
-    for part in decoder._parts:   # A step reads on the device that calls it.
-        for function in part.step._list_all_concrete_functions():
-            assert all(tensor.device.endswith(part.device) for tensor in function.captured_inputs)
+    for cell in decoder.cells:   # A step reads on the device that calls it.
+        for function in cell.step._list_all_concrete_functions():
+            assert all(tensor.device.endswith(cell.device) for tensor in function.captured_inputs)
             num_read += len(function.captured_inputs)
     assert num_read > 30
 
@@ -309,7 +310,8 @@ def test_a_cell_makes_a_step_of_one_group_while_another_cell_makes_one_of_anothe
                              learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate()
     program = Program(model, spec, PipelineParams(num_cells=2, layers_per_cell=(2, 3)), learner)
     Meet.meeting = Meeting()
-    Decoder(program, GREEDY, START, END).decode([Group({}, [LIMIT] * 2), Group({}, [LIMIT] * 3)])
+    Decoder(program, GREEDY, START, END).decode(
+        [SentenceGroup({}, [LIMIT] * 2), SentenceGroup({}, [LIMIT] * 3)])
     assert Meet.meeting.are_both_inside.is_set()
 
 
@@ -360,7 +362,8 @@ def test_decoding_that_is_cut_off_says_why(monkeypatch, params, where):
         else (tf.errors.CancelledError, 'RecvAsync'))
     with pytest.raises(error, match=sentence):
         Decoder(program, params, START, END).decode(
-            [Group({'source': one}, [LIMIT] * len(one)) for one in np.split(sentences(), 2)])
+            [SentenceGroup({'source': one}, [LIMIT] * len(one))
+             for one in np.split(sentences(), 2)])
 
 
 def test_averages_of_weights_are_used():
@@ -381,10 +384,10 @@ def test_averages_of_weights_are_used():
                          [(lambda program: Decoder(program, BEAM, START, END, target='taget'),
                            r"the network reads no 'taget', so that there is nothing to"),
                           (lambda program: Decoder(program, BEAM, START, END).decode(
-                               [Group({'sauce': sentences()}, [2] * 6)]),
+                               [SentenceGroup({'sauce': sentences()}, [2] * 6)]),
                            r'a group has sauce, but decoding reads source\.'),
                           (lambda program: Decoder(program, BEAM, START, END).decode(
-                               [Group({'source': sentences()}, [10] * 6)]),
+                               [SentenceGroup({'source': sentences()}, [10] * 6)]),
                            r'a limit of 10 ids is above max_length=9; raise max_length\.'),
                           (lambda program: Decoder(program, SearchParams(beam_size=0), START, END),
                            'beam_size=0 is below 1; use 1 or more'),])
@@ -409,4 +412,4 @@ def test_layer_that_cannot_be_decoded_says_so(layer, error):
         layers.CrossEntropyLoss.Params(
             name='loss', reads={'x': 'logits', 'labels': 'label'}))).instantiate('model')
     with pytest.raises(ValueError, match=error):
-        Decoder(make_program(model), BEAM, START, END).decode([Group({}, [3])])
+        Decoder(make_program(model), BEAM, START, END).decode([SentenceGroup({}, [3])])

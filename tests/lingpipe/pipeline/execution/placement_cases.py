@@ -16,7 +16,7 @@ import numpy as np
 from lingpipe import cluster
 from lingpipe.checkpoint.copier import Copier
 from lingpipe.learning import optimizers
-from lingpipe.pipeline.decoding.decoder import Decoder, Group
+from lingpipe.pipeline.decoding.decoder import Decoder, SentenceGroup
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.execution.traffic import Traffic
 from tests.lingpipe.pipeline.decoding import test_decoder
@@ -65,7 +65,7 @@ def cases() -> Iterator[tuple[str, Program, Traffic]]:
     sources = test_decoder.sentences(2)
     decoder = Decoder(program, test_decoder.BEAM, test_decoder.START, test_decoder.END)
     decoder.decode(
-        [Group({'source': sources}, np.full(len(sources), test_decoder.LIMIT, np.int32))])
+        [SentenceGroup({'source': sources}, np.full(len(sources), test_decoder.LIMIT, np.int32))])
     yield 'decoding', program, Traffic()
 
 

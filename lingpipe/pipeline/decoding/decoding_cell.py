@@ -1,0 +1,136 @@
+"""DecodingCell: what a cell does when decoding: it prepares a sentence group, then steps."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.layers import nested
+from lingpipe.layers.context import Context, DecodingContext
+from lingpipe.layers.nested import NestedMap
+from lingpipe.pipeline.decoding.search import SearchParams
+from lingpipe.pipeline.decoding.target_dependence import TargetDependence
+from lingpipe.pipeline.execution.placed import placed
+from lingpipe.pipeline.execution.variables import Variables
+from lingpipe.pipeline.planning.cell import Cell
+from lingpipe.pipeline.planning.dataflow import Element, Value
+
+
+class DecodingCell:
+    """What a cell does when decoding, as functions that run on its device.
+
+    Attributes:
+      device: of the cell.
+      before, stepped: its elements of these two kinds; see TargetDependence.
+      fixed_in: values that do not depend on the target and that it reads from elsewhere.
+      fixed_out: values that do not depend on the target and that its steps or other cells read.
+      fixed_step_in: values that do not depend on the target and that its steps read, including
+        those that it computes itself.
+      moving_in: values that depend on the target and that it reads from other cells.
+      moving_out: values that depend on the target and that other cells or the search read.
+      prepare: (fixed_in, weights_elsewhere()) -> fixed_out, what `step` keeps of them.
+      step: (position, parents, moving_in, fixed_step_in, what `prepare` kept, the past,
+        weights_elsewhere()) -> moving_out, the past after this position.
+    """
+
+    def __init__(self, cell: Cell, network: TargetDependence, variables: Variables,
+                 params: SearchParams):
+        self.device, self._params, self._network = cell.device, params, network
+        self.before = [e for e in network.before if e in cell.elements]
+        self.stepped = [e for e in network.stepped if e in cell.elements]
+
+        # The values that the cell makes, those that it reads, and those that others read.
+        mine = {*self.before, *self.stepped}
+        written = {v for e in mine for v in e.writes.values()}
+        others = [e for e in (*network.before, *network.stepped) if e not in mine]
+        fixed = [v for e in (*self.before, *self.stepped) for v in network.fixed_reads(e)]
+        moving = [v for e in self.stepped for v in network.moving_reads(e).values()]
+        asked = {v for e in others for v in (
+            *network.fixed_reads(e), *network.moving_reads(e).values())} | {network.candidates}
+
+        self.fixed_in = [v for v in dict.fromkeys(fixed) if v not in written]
+        self.moving_in = [v for v in dict.fromkeys(moving) if v not in written]
+        read_by_steps = dict.fromkeys(
+            v for e in self.stepped for v in network.decode_reads(e).values())
+        self.fixed_out = [v for e in self.before for v in e.writes.values()
+                          if v in asked or v in read_by_steps]
+        self.fixed_step_in = [v for v in read_by_steps if v in self.fixed_in or v in self.fixed_out]
+        self.moving_out = [v for e in self.stepped for v in e.writes.values() if v in asked]
+
+        averaged = variables.averaged()
+        self._read = variables.reader(cell, averaged)
+        self._read_shared = variables.shared_reader(averaged)
+        paths = dict.fromkeys(w.shared_with for e in (*self.before, *self.stepped)
+                              for w in e.layer.weights() if w.shared_with)
+        self._elsewhere = [path for path in paths if variables.cell_of[path] != cell.index]
+
+        self.prepare = placed(self._prepare)
+        self.step = placed(self._step)
+
+    def weights_elsewhere(self) -> list[tf.Tensor]:
+        """Reads the tied weights that other cells own."""
+        return [self._read_shared(path) for path in self._elsewhere]
+
+    def initial_past(self, num_sentences: tf.Tensor) -> dict[str, NestedMap]:
+        """Returns the past of every stepped element before the first position, by its index."""
+        ctx = self._context(0)
+        return {_key(e): e.layer.initial_past(
+                    num_sentences, ctx,
+                    **{argument: v.spec for argument, v in self._network.decode_reads(e).items()})
+                for e in self.stepped}
+
+    def _prepare(self, inputs: list[Any],
+                 elsewhere: list[tf.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+        values, ctx, prepared = dict(zip(self.fixed_in, inputs, strict=True)), Context(), {}
+        for element in (*self.before, *self.stepped):
+            layer, theta = element.layer, self._theta(element, elsewhere)
+            if element in self.before:
+                written = layer.written(layer.fprop(
+                    theta, ctx, **{a: values[v] for a, v in element.reads.items()}))
+                values.update({element.writes[name]: new for name, new in written.items()})
+            else:
+                prepared[_key(element)] = layer.prepare(theta, ctx, **{
+                    argument: values[v]
+                    for argument, v in self._network.prepare_reads(element).items()})
+        return values_of(values, self.fixed_out), prepared
+
+    def _step(self, position: tf.Tensor, parents: tf.Tensor, moving: list[Any], fixed: list[Any],
+              prepared: dict[str, Any], past: dict[str, Any],
+              elsewhere: list[tf.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+        values = {**dict(zip(self.moving_in, moving, strict=True)),
+                  **dict(zip(self.fixed_step_in, fixed, strict=True))}
+        ctx, next_past = self._context(position), {}
+        if self._params.beam_size > 1:
+            past = nested.map_leaves(lambda tensor: tf.gather(tensor, parents, batch_dims=1), past)
+
+        for element in self.stepped:
+            key, layer = _key(element), element.layer
+            result, next_past[key] = layer.decode(
+                self._theta(element, elsewhere), ctx, prepared[key], past[key], **{
+                    argument: values[v]
+                    for argument, v in self._network.decode_reads(element).items()})
+            values.update({element.writes[name]: new
+                           for name, new in layer.written(result).items()})
+        return values_of(values, self.moving_out), next_past
+
+    def _theta(self, element: Element, elsewhere: list[tf.Tensor]) -> NestedMap:
+        weights = dict(zip(self._elsewhere, elsewhere, strict=True))
+        owners = {w.path: w.shared_with or w.path for w in element.layer.weights()}
+        return element.layer.theta({
+            path: weights[owner] if owner in weights else self._read(owner)
+            for path, owner in owners.items()})
+
+    def _context(self, position: tf.Tensor | int) -> DecodingContext:
+        return DecodingContext(position, self._params.beam_size, self._params.num_candidates,
+                               self._params.max_length)
+
+
+def values_of(values: Mapping[Value, Any], wanted: Sequence[Value]) -> list[Any]:
+    """The tensors of some of the values, in the order in which they are wanted."""
+    return [values[value] for value in wanted]
+
+
+def _key(element: Element) -> str:
+    """The element's key in nested values, whose leaves are sorted by key."""
+    return f'{element.index:05d}'
