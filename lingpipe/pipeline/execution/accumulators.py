@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from lingpipe.layers.base import Weight
 from lingpipe.layers.context import Emissions
-from lingpipe.learning.learner import accumulator_dtype
+from lingpipe.learning.averages import accumulator_dtype
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout, Key, Merged
 
 

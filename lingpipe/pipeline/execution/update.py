@@ -22,7 +22,8 @@ from typing import Any
 import tensorflow as tf
 
 from lingpipe.layers import nested
-from lingpipe.learning.learner import LayerLearner, Learner
+from lingpipe.learning.layer_learner import LayerLearner
+from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution import results
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.compiled_task import CompiledTask

@@ -9,7 +9,8 @@ from collections.abc import Callable, Container, Sequence
 import tensorflow as tf
 
 from lingpipe.layers.base import Layer, Weight
-from lingpipe.learning.learner import LayerLearner, Learner
+from lingpipe.learning.layer_learner import LayerLearner
+from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.pipeline.planning.dataflow import owner
 

@@ -1,0 +1,170 @@
+"""LayerLearner: the slots, averages and updates of one layer.
+
+There is one Keras optimizer for each layer, and not one for all. Its slots are created beside the
+layer's weights, on whichever device they are, and a layer takes its slots along when another
+partition puts it elsewhere.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import keras
+import tensorflow as tf
+
+from lingpipe.learning import optimizers
+from lingpipe.learning.averages import Averages
+from lingpipe.learning.slots import KerasWeight, Slots, slots_of
+
+Gradient: TypeAlias = tf.Tensor | Callable[[], tf.Tensor | None] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateRule:
+    """How any layer's weights are updated, as Learner.Params say.
+
+    Attributes:
+      make_optimizer: makes an optimizer that is not built.
+      copied_slots: slots that begin as copies of the weights, by their names in
+        LayerLearner.variables.
+      learning_rate: step -> the rate of the update that comes after `step` updates.
+      weight_decay: as in Learner.Params.
+      decays: (path, rank) -> whether weight_decay applies to the weight.
+      ema_decay, ema_warmup: as in Learner.Params.
+    """
+    make_optimizer: Callable[[], keras.optimizers.Optimizer]
+    copied_slots: Sequence[str]
+    learning_rate: Callable[[tf.Tensor], tf.Tensor]
+    weight_decay: float
+    decays: Callable[[str, int], bool]
+    ema_decay: float | None
+    ema_warmup: bool
+
+
+class LayerLearner:
+    """Slots, averages and updates of one layer; see Learner.for_layer.
+
+    Attributes:
+      weights: the weights that it trains, by path.
+    """
+
+    def __init__(self, rule: UpdateRule, layer_path: str, weights: Mapping[str, tf.Variable]):
+        self.weights = dict(weights)
+        self._rule, self._layer_path = rule, layer_path
+        self._optimizer: Any = None
+        self._slots = Slots({}, {})
+        device = next((weight.device for weight in weights.values()), None)
+        with tf.device(device):
+            if weights:
+                self._optimizer = rule.make_optimizer()
+                self._optimizer.build([KerasWeight(weight, path)
+                                       for path, weight in weights.items()])
+                self._slots = slots_of(self._optimizer, list(weights))
+            self._averages = Averages(weights, rule.ema_decay, rule.ema_warmup)
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """Equal for layers whose updates are the same computation on other variables."""
+        return tuple((tuple(weight.shape), weight.dtype.name,
+                      self._rule.decays(path, weight.shape.rank),
+                      tuple(self._slots.by_weight[path]))
+                     for path, weight in self.weights.items())
+
+    def apply(self, gradients: Mapping[str, Gradient],
+              learning_rate: tf.Tensor | None = None) -> tf.Tensor | None:
+        """Updates weights, slots and averages once.
+
+        It may be traced in a tf.function, also in a branch of tf.cond. It opens no tf.device, since
+        layers on several devices may share one trace: the caller opens the device of the weights.
+
+        Args:
+          gradients: by path, already regularised and clipped, or functions that make them. Such a
+            function is called when it is the weight's turn, so that its temporary tensors come and
+            go too. A weight whose gradient is None or missing stays as it is, slots included.
+            Gradients of frozen weights are ignored.
+          learning_rate: that of this update; by default what the Params say for the number of
+            updates made, which checkpoints restore.
+
+        Returns:
+          The number of updates made, available when all is done: a control dependency for the next
+          layer's update. None if there are no weights.
+        """
+        if not self.weights:
+            return None
+        num_updates = tf.identity(self._optimizer.iterations.value)
+        if learning_rate is None:
+            learning_rate = self._rule.learning_rate(num_updates)
+        ema_decay = self._averages.decay(num_updates)
+
+        # One weight after the other. Keras' own apply leaves the order to TensorFlow, which begins
+        # with the first operation of all updates and so holds the temporary tensors of all weights
+        # at once.
+        done = [num_updates]
+        with tf.control_dependencies(done):
+            optimizers.begin_step(self._optimizer, learning_rate)
+        for path in self.weights:
+            with tf.control_dependencies(done):
+                gradient = gradients.get(path)
+                if callable(gradient):
+                    gradient = gradient()
+                done = self._update_weight(path, gradient, learning_rate, ema_decay) or done
+        with tf.control_dependencies(done):
+            return self._optimizer.iterations.value.assign_add(1, read_value=True) + 0
+
+    def _update_weight(self, path: str, gradient: tf.Tensor | None, learning_rate: tf.Tensor,
+                       ema_decay: tf.Tensor | None) -> list[tf.Tensor]:
+        """Updates one weight with its slots and average. Returns what is read after the last write.
+
+        The list is empty if nothing is written.
+        """
+        weight = self.weights[path]
+        if gradient is not None:
+            rate = tf.cast(learning_rate, weight.dtype)
+            if self._rule.weight_decay and self._rule.decays(path, weight.shape.rank):
+                weight.assign_sub(weight * self._rule.weight_decay * rate)
+            self._optimizer.update_step(tf.cast(gradient, weight.dtype), weight, rate)
+        written = self._averages.update(path, weight, ema_decay)
+        return written or ([] if gradient is None else [weight.read_value()])
+
+    def follow_weights(self, but: Container[str] = ()) -> None:
+        """Sets averages, and slots that begin as copies of the weights, to the weights.
+
+        To be called when other code has assigned the weights.
+
+        Args:
+          but: names in `variables` of what that code has assigned too.
+        """
+        copies = [(f'ema/{path}', path, average)
+                  for path, average in self._averages.variables.items()]
+        copies += [(f'optimizer/{path}/{name}', path, slots[name])
+                   for path, slots in self._slots.by_weight.items()
+                   for name in self._rule.copied_slots if name in slots]
+        for name, path, variable in copies:
+            if name not in but:
+                variable.assign(tf.cast(self.weights[path], variable.dtype))
+
+    def ema(self) -> dict[str, tf.Variable]:
+        """The moving averages by path of the weight; empty if ema_decay is none."""
+        return dict(self._averages.variables)
+
+    def variables(self) -> dict[str, tf.Variable]:
+        """All that a checkpoint must hold besides the weights, by stable names:
+
+            ema/<weight path>
+            optimizer/<layer path>/iterations
+            optimizer/<weight path>/<slot>            as velocities
+            optimizer/<layer path>/<shared slot>
+        """
+        averages = {f'ema/{path}': average
+                    for path, average in self._averages.variables.items()}
+        if self._optimizer is None:
+            return averages
+        layer = f'optimizer/{self._layer_path}'
+        return {
+            **averages,
+            f'{layer}/iterations': self._optimizer.iterations.value,
+            **{f'optimizer/{path}/{name}': slot for path, slots in self._slots.by_weight.items()
+               for name, slot in slots.items()},
+            **{f'{layer}/{name}': slot for name, slot in self._slots.shared.items()},
+        }
