@@ -75,8 +75,9 @@ def _define_flags_of_experiments(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         'steps', None, 'Short for --set train.num_steps.', lower_bound=0, flag_values=values)
     flags.DEFINE_bool(
-        'timeline', False, 'Time the tasks of a step soon after the start and draw them '
-        '(train.timeline_step names another).', flag_values=values)
+        'timeline', False, 'Time the tasks of a few steps soon after the start, draw them, and say '
+        'where the devices spend their time (train.timeline_step names other steps).',
+        flag_values=values)
 
 
 def _define_flags_of_devices(values: flags.FlagValues) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from lingpipe.layers.sequential import Sequential
     from lingpipe.pipeline.execution.program import Program
+    from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 
 WARMUP_STEPS = 2
 MAX_DEVICE_MS = 60_000
@@ -106,6 +107,11 @@ def _add_measurement(p: Parser) -> None:
                    help='measure the pipeline alone, in this process')
     p.add_argument('--losses', action='store_true', help='also print the losses of the first steps')
     p.add_output('--timeline', '', 'save a measured timeline to this path (.png)')
+    p.add_argument('--breakdown', action='store_true',
+                   help='also say where the devices spend the time of a step')
+    p.add_output('--breakdown_png', '', 'save the breakdown as stacked bars to this path (.png)')
+    p.add_argument('--measure_layers', action='store_true',
+                   help='time each layer first, cut the network by seconds, and predict the step')
     p.add_argument('--json', action='store_true', help='print one JSON object')
 
 
@@ -178,6 +184,7 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
         times.timeline.save_png(args.timeline, f'{args.stack}, K={args.num_cells}, '
                                          f'M={args.num_micro_batches}, {args.schedule}')
 
+    breakdown = _breakdown(args, program, batch, len(run.losses)) if args.breakdown else {}
     timed = run.steps[WARMUP_STEPS:]
     walls_s = [step.wall_s for step in timed]
     step_s = statistics.median(walls_s)
@@ -198,7 +205,30 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
             'start_mb': start_mb,
             'peak_mb': peak_mb,
             'bytes_a_weight': (peak_mb - start_mb) * 2 ** 20 / num_weights,
+            **breakdown,
             'losses': run.losses[:4]}
+
+
+def _breakdown(args: argparse.Namespace, program: Program, batch: dict[str, tf.Tensor],
+               first_step: int) -> dict[str, Any]:
+    """Times as many steps again with stamps; returns their parts, and those that are predicted."""
+    from lingpipe.pipeline.planning.breakdown import StepTimes
+    from lingpipe.pipeline.planning.cell import edges_of_tasks
+    from lingpipe.pipeline.planning.replay import replay
+    from lingpipe.training.reporting import breakdown_report
+
+    plan = program.plan
+    measured = [program.timed_step(batch, first_step + i)[1]
+                for i in range(WARMUP_STEPS + args.steps)][WARMUP_STEPS:]
+    predicted = {'replayed': replay(plan.schedule, edges_of_tasks(plan.cells), measured)}
+    if plan.params.layer_seconds:
+        predicted = {'planned': StepTimes(plan.simulate().timeline), **predicted}
+    title = (f'{args.stack}, K={args.num_cells}, M={args.num_micro_batches}, {args.schedule}, '
+             f'recompute {args.recompute}, mean of {args.steps} steps')
+    report = breakdown_report.report(title, plan, measured, predicted)
+    if args.breakdown_png:
+        report.save_png(args.breakdown_png)
+    return {'breakdown': {**report.to_json(), 'text': report.text()}}
 
 
 def _configure(args: argparse.Namespace, addresses: list[str]) -> tuple[str, ...]:
@@ -256,12 +286,31 @@ def _program(args: argparse.Namespace, network: Sequential.Params, batch: dict[s
         recompute=args.recompute, use_graph_optimizer=args.graph_optimizer,
         layers_per_cell=layers_per_cell, devices=devices, jit_compile=args.jit_compile)
     spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
+    _set_layer_seconds(args, params, network, spec)
 
     program = Program(network.instantiate('model'), spec, params, learner)
     if args.stack == 'transformer':
         stacks.assign_transformer_weights(program, args.layers, args.dim)
     program.sent_bytes()   # builds the graph of the step
     return program
+
+
+def _set_layer_seconds(args: argparse.Namespace, params: PipelineParams,
+                       network: Sequential.Params, spec: dict[str, tf.TensorSpec]) -> None:
+    """Gives the plan seconds in place of FLOPs: those of emulated layers, or measured ones."""
+    from lingpipe.pipeline.execution.measured_costs import layer_seconds
+    from lingpipe.pipeline.planning.plan import make_plan
+
+    if args.stack == 'delay':
+        forward_ms, backward_ms = args.device_ms or (0., 0.)
+        seconds = [(forward_ms / 1e3, backward_ms / 1e3)] * args.num_cells + [(0., 0.)]
+    elif args.measure_layers:
+        plan = make_plan(network.instantiate('model'), spec, params, [''] * args.num_cells)
+        seconds = layer_seconds(plan.elements, 'CPU:0')
+    else:
+        return
+    params.layer_seconds = tuple(forward + backward for forward, backward in seconds)
+    params.layer_backward_seconds = tuple(backward for _, backward in seconds)
 
 
 def _run(args: argparse.Namespace, program: Program, batch: dict[str, tf.Tensor]) -> _Run:
@@ -316,7 +365,8 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     for _ in range(args.rounds):
         pipeline_runs.append(measured(flags))
         if not args.device_ms:
-            one_device = [*flags, '--num_cells=1', '--workers=0', '--timeline=']
+            alone = argparse.Namespace(**{**vars(args), 'breakdown': False})
+            one_device = [*_flags(alone), '--num_cells=1', '--workers=0', '--timeline=']
             one_device_runs.append(measured(one_device))
 
     k = args.num_cells
@@ -380,8 +430,11 @@ def main(argv: list[str] | None = None) -> None:
     if args.json:
         print(json.dumps(result))
         return
+    breakdown = result.pop('breakdown', None)
     for name, value in result.items():
         print(f'{name:22} {value:,.3f}' if isinstance(value, float) else f'{name:22} {value}')
+    if breakdown:
+        print('\n' + breakdown['text'])
 
 
 if __name__ == '__main__':

@@ -14,7 +14,7 @@ checkpoint: without it the run has failed.
     LOGDIR/params.txt, lock      the Params; who trains there (both written by the trainer)
     LOGDIR/checkpoints/          see checkpoint/
     LOGDIR/tensorboard/          train, and eval_NAME for every eval input
-    LOGDIR/timeline/             a picture and a trace of a measured step
+    LOGDIR/timeline/             a picture and a trace of a measured step, and its breakdown
     LOGDIR/pictures/             what the problem draws of the newest evaluation of each eval input
     LOGDIR/evaluations.jsonl, train.log, initialization.txt
 """

@@ -38,7 +38,9 @@ class Outcome:
             rows.append(('  best', f'{value:.4g} at step {step}'))
         if self.timeline:
             rows.append(('  timeline', self.timeline.text()))
-            rows.append(('  pictures', f'{self.timeline.png}, {self.timeline.trace}'))
+            rows.append(('  step time', self.timeline.step_text()))
+            rows.append(('  pictures', f'{self.timeline.png}, {self.timeline.trace}, '
+                                       f'{self.timeline.breakdown_png}'))
         for picture in self.pictures.values():
             rows.append(('  picture', f'{picture.text}: {picture.path}'))
         rows.append(('  checkpoints', os.path.join(logdir, 'checkpoints')))

@@ -1,7 +1,9 @@
 """Steps: one update after the other, watched, and timed where a timeline is asked for."""
 from __future__ import annotations
 
+import dataclasses
 import os
+import time
 from collections.abc import Iterator
 
 from lingpipe.pipeline.execution.bad_ids import BadIdError
@@ -64,7 +66,9 @@ class Steps:
         """Makes one update from as many mini-batches as the learner accumulates."""
         program, num_batches = self._run.program, self._num_batches
         for index in range(num_batches):
+            start_s = time.perf_counter()
             batch = self._next(step, batches)
+            input_s = time.perf_counter() - start_s
             if step == index == 0:
                 with self._run.report.optional(TENSORBOARD, step):
                     images = self._run.experiment.task.images(batch)
@@ -76,7 +80,7 @@ class Steps:
 
         if is_timed:
             results, times = program.timed_step(batch, step, num_batches - 1)
-            self._timed.add(times.timeline)
+            self._timed.add(dataclasses.replace(times, input_s=input_s))
             if step + 1 == self._timed.last_step:
                 with self._run.report.optional('the timeline', step):
                     self._draw_timeline(step + 1)
@@ -99,4 +103,8 @@ class Steps:
                               self._run.program.plan, self._timed.measured)
         self.timeline = report
         self._run.report.say(f'{report.text()}; {WHY_THEY_DIFFER}; {report.png}')
-        self._run.report.summaries['train'].png(step, 'timeline', report.png)
+        self._run.report.say(f'{report.step_text()}\n\n{report.breakdown.text()}\n')
+        summaries = self._run.report.summaries['train']
+        summaries.png(step, 'timeline', report.png)
+        summaries.png(step, 'breakdown', report.breakdown_png)
+        summaries.text('breakdown', report.breakdown.text(), step)

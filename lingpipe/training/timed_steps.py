@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lingpipe.pipeline.planning.drawing import Timeline
+from lingpipe.pipeline.planning.breakdown import StepTimes
 
 NUM_WARM_UP_STEPS = 2    # Steps that are timed and not counted, while the timed graph warms up.
 NUM_MEASURED_STEPS = 5   # Timed steps whose median is shown.
@@ -11,7 +11,7 @@ NUM_TIMED_STEPS = NUM_WARM_UP_STEPS + NUM_MEASURED_STEPS
 
 
 class TimedSteps:
-    """Collects the timelines of the timed steps of a process.
+    """Collects the times of the timed steps of a process.
 
     Attributes:
       last_step: the number of the last timed step; None: no step is timed.
@@ -19,21 +19,21 @@ class TimedSteps:
 
     def __init__(self, last_step: int | None):
         self.last_step = last_step
-        self._timelines: list[Timeline] = []
+        self._times: list[StepTimes] = []
 
     def has(self, step: int) -> bool:
         """Whether the step with this number is timed."""
         last = self.last_step or 0
         return last - NUM_TIMED_STEPS < step <= last
 
-    def add(self, timeline: Timeline) -> None:
-        """Adds the timeline of one more step."""
-        self._timelines.append(timeline)
+    def add(self, times: StepTimes) -> None:
+        """Adds the times of one more step."""
+        self._times.append(times)
 
     @property
-    def measured(self) -> Sequence[Timeline]:
-        """The timelines that count; if there are none but those of the warm-up, the last."""
-        return self._timelines[NUM_WARM_UP_STEPS:] or self._timelines[-1:]
+    def measured(self) -> Sequence[StepTimes]:
+        """The times that count; if there are none but those of the warm-up, the last."""
+        return self._times[NUM_WARM_UP_STEPS:] or self._times[-1:]
 
 
 def soon_after(step: int, num_steps: int) -> TimedSteps:

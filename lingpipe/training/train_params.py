@@ -22,7 +22,8 @@ class TrainParams(Params):
     check_replicas_every_steps: int = field(
         0, 'Steps between two comparisons of all replicas, bit by bit; 0: none.', least=0)
     timeline_step: int | None = field(
-        None, 'The last of the few steps whose tasks are timed and drawn; none: no step.', least=1)
+        None, 'The last of the few steps whose tasks are timed and drawn, with a breakdown of '
+              'their time; none: no step.', least=1)
     checkpoint_in_background: bool = field(
         True, 'Whether steps go on while a checkpoint is written. It is written from copies, which '
               'take the memory of weights and slots once more until then.')

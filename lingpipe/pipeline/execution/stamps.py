@@ -160,7 +160,7 @@ def step_times(stamps: np.ndarray, works: Sequence[Work], schedule: Schedule,
         if isinstance(work, UpdatePart):
             needs_s = needs_of.get(work.kind, start)
             updates.setdefault(device_of_cell[work.cell], []).append(
-                UpdateSpan((start, end), needs_s, arrival))
+                UpdateSpan(work.kind, (start, end), needs_s, arrival))
     arrivals = {work: by_work[work][0] for work in spans}
     return StepTimes(Timeline(spans, device_of), arrivals, updates, call_s)
 

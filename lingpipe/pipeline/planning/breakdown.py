@@ -43,14 +43,16 @@ Seconds = Mapping[str, float]
 
 @dataclasses.dataclass(frozen=True)
 class UpdateSpan:
-    """A part of a device's update: the sums, the norms or the new weights of one cell.
+    """A part of a device's update.
 
     Attributes:
+      kind: 'sums' over replicas, 'norms' of the gradients, or 'update': the new weights.
       span: start and end, on the clock of the slots.
       needs_s: when other devices had made all that it needs.
       arrival_s: when that was on the device.
     """
 
+    kind: str
     span: Span
     needs_s: float
     arrival_s: float
@@ -170,8 +172,8 @@ def parts_of_slots(schedule: Schedule, spans: Mapping[Slot, Span],
             return {'backward': both - forward - repeated, 'forward': forward,
                     'recomputation': repeated}
 
-        if times.recomputes[k] and not schedule.is_recomputed_early(slot):
-            repeated += forward
+        if not schedule.is_recomputed_early(slot):
+            repeated += times.repeat[k]
         f_start, f_end = spans[Slot('F', k, slot.micro_batch)]
         repeated_s = (f_end - f_start) * repeated / forward if forward else 0.0
         repeated_s = min(repeated_s, seconds)

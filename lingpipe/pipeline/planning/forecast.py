@@ -40,15 +40,8 @@ class Forecast:
         then needs no forward of its last layer, which is taken off here; the last cell has no
         recomputation.
         """
-        times, last = self.times, self.partition.num_cells - 1
-        costs = []
-        for k, span in enumerate(self.partition.spans):
-            cost = sum(times.backward[layer] for layer in span)
-            if self.modes[k] == 'layer':
-                cost += sum(times.repeated[layer] for layer in span)
-                cost -= times.repeated[span[-1]] * (k < last)
-            costs.append(cost)
-        return costs
+        return [sum(self.times.backward[layer] for layer in span) + repeated for span, repeated in
+                zip(self.partition.spans, self.layer_repeat_costs, strict=True)]
 
     @functools.cached_property
     def repeat_costs(self) -> list[float]:
@@ -74,10 +67,9 @@ class Forecast:
     @functools.cached_property
     def layer_repeat_costs(self) -> list[float]:
         """[K] the part of the backward in which layers run once more, each for itself."""
-        times = self.times
-        costs = [sum(times.own_repeat[layer] for layer in span) for span in self.partition.spans]
-        return [*(cost - times.own_repeat[span[-1]] for cost, span in
-                  zip(costs[:-1], self.partition.spans[:-1], strict=True)), costs[-1]]
+        repeated, last = self.times.repeated, self.partition.num_cells - 1
+        return [(sum(repeated[layer] for layer in span) - repeated[span[-1]] * (k < last))
+                * (self.modes[k] == 'layer') for k, span in enumerate(self.partition.spans)]
 
     @functools.cached_property
     def step_costs(self) -> list[float]:

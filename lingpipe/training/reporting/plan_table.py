@@ -53,7 +53,7 @@ def overview(plan: Plan, batch_size: int) -> str:
         *[f'replica {r} on {", ".join(short_device(cell.device) for cell in cells)}'
           for r, cells in enumerate(plan.replicas) if p.devices and r],
     ]
-    text = _render(table) + '\n'.join(lines) + '\n'
+    text = rendered(table) + '\n'.join(lines) + '\n'
 
     if p.num_cells > 1:
         drawn = grid(plan.schedule, edges=plan.edges)
@@ -86,8 +86,8 @@ def _modes(modes: Sequence[str]) -> str:
     return modes[0] if len(set(modes)) == 1 else ','.join(modes)
 
 
-def _render(table: Table) -> str:
-    """Renders the table as wide as its columns, so that a terminal and a file get the same text."""
+def rendered(table: Table) -> str:
+    """Renders a table as wide as its columns, so that a terminal and a file get the same text."""
     out = io.StringIO()
     Console(file=out, width=200, no_color=True, highlight=False).print(table)
     return '\n'.join(line.rstrip() for line in out.getvalue().split('\n'))

@@ -8,9 +8,13 @@ import statistics
 from collections.abc import Sequence
 
 from lingpipe.checkpoint import side_files
+from lingpipe.pipeline.planning.breakdown import StepTimes
+from lingpipe.pipeline.planning.cell import edges_of_tasks
 from lingpipe.pipeline.planning.drawing import Timeline
 from lingpipe.pipeline.planning.plan import Plan
-from lingpipe.pipeline.planning.simulator import Simulation, simulate
+from lingpipe.pipeline.planning.replay import replay
+from lingpipe.training.reporting import breakdown_report
+from lingpipe.training.reporting.breakdown_report import BreakdownReport
 
 WHY_THEY_DIFFER = (
     'transfers and waiting make the measured share larger than the predicted ones, and tasks that '
@@ -26,18 +30,22 @@ class TimelineReport:
       measured_bubbles: the share of each measured step, in the order of steps.
       predicted_bubble: what the simulator predicted from the planned costs, before anything ran.
       predicted_from: the source of the planned costs, 'FLOPs' or 'layer_seconds'.
-      replayed_bubble: what the simulator predicts from the median time of each cell's tasks in the
+      replayed_bubble: what the simulator predicts from the mean time of each cell's tasks in the
         measured steps.
+      breakdown: the mean of the measured steps by parts, beside predictions.
       png, trace: paths of the picture and the trace, which show the measured step with the median
         bubble.
+      breakdown_png: path of the picture of the parts.
     """
     step: int
     measured_bubbles: tuple[float, ...]
     predicted_bubble: float
     predicted_from: str
     replayed_bubble: float
+    breakdown: BreakdownReport
     png: str
     trace: str
+    breakdown_png: str
 
     @property
     def measured_bubble(self) -> float:
@@ -45,7 +53,7 @@ class TimelineReport:
         return statistics.median_low(self.measured_bubbles)
 
     def text(self) -> str:
-        """Returns the report as one line."""
+        """Returns what there is to say of the bubble, as one line."""
         lowest, highest = min(self.measured_bubbles), max(self.measured_bubbles)
         number = len(self.measured_bubbles)
         spread = f' (median of {number} steps, {lowest:.1%} to {highest:.1%})' if number > 1 else ''
@@ -53,46 +61,61 @@ class TimelineReport:
                 f'predicted {self.predicted_bubble:.1%} from {self.predicted_from} and '
                 f'{self.replayed_bubble:.1%} from the measured times of the tasks')
 
-
-def replay(plan: Plan, measured: Sequence[Timeline]) -> Simulation:
-    """Simulates the plan's schedule with the median measured seconds of each cell's F and B."""
-    def seconds(kind: str, k: int) -> float:
-        spans = [span for timeline in measured for task, span in timeline.spans.items()
-                 if (task.kind, task.cell) == (kind, k)]
-        return statistics.median(end - start for start, end in spans) if spans else 0.0
-
-    k = range(len(plan.cells))
-    # The measured B of the last cell includes its forward; that of any other cell includes its
-    # recomputation.
-    return simulate(plan.schedule, [seconds('F', i) for i in k], [seconds('B', i) for i in k],
-                    edges=plan.edges)
+    def step_text(self) -> str:
+        """Returns what there is to say of the time of a step, as one line."""
+        sources = {'planned': f'from {self.predicted_from}',
+                   'replayed': 'from the measured times of the tasks'}
+        predicted = ' and '.join(f'{breakdown.step_s * 1e3:,.1f} ms {sources[name]}'
+                                 for name, breakdown in self.breakdown.predicted.items())
+        return (f'{self.breakdown.title}: {self.breakdown.measured.step_s * 1e3:,.1f} ms, '
+                f'predicted {predicted}')
 
 
 def write_report(directory: str, step: int, plan: Plan,
-                 measured: Sequence[Timeline]) -> TimelineReport:
+                 measured: Sequence[StepTimes]) -> TimelineReport:
     """Writes DIRECTORY/step-00000012.png and .json, each with a measured and the replayed step.
+
+    The parts of the step are in DIRECTORY/step-00000012-breakdown.png and .json.
 
     Args:
       directory: where the files go.
       step: the last of the measured steps, which names the files.
       plan: the plan of the steps.
-      measured: the timeline of each measured step; the one with the median bubble is drawn.
+      measured: the times of each measured step; the one with the median bubble is drawn.
     """
     side_files.make_directory(directory)
-    replayed = replay(plan, measured).timeline
-    shown = sorted(measured, key=lambda timeline: timeline.bubble_share)[(len(measured) - 1) // 2]
-
     path = os.path.join(directory, f'step-{step:08d}')
+    replayed = replay(plan.schedule, edges_of_tasks(plan.cells), measured)
+    planned = plan.simulate().timeline
+    predicted = {'planned': StepTimes(planned)} if plan.params.layer_seconds else {}
+
+    breakdown = breakdown_report.report(
+        _title(step, len(measured)), plan, measured, {**predicted, 'replayed': replayed})
+    breakdown.save(f'{path}-breakdown')
+    _save_timelines(path, step, [one.timeline for one in measured], replayed.timeline)
+
+    predicted_from = 'layer_seconds' if plan.params.layer_seconds else 'FLOPs'
+    return TimelineReport(
+        step, tuple(one.timeline.bubble_share for one in measured), planned.bubble_share,
+        predicted_from, replayed.timeline.bubble_share, breakdown, f'{path}.png', f'{path}.json',
+        f'{path}-breakdown.png')
+
+
+def _save_timelines(path: str, step: int, measured: Sequence[Timeline],
+                    replayed: Timeline) -> None:
+    """Writes PATH.png and PATH.json."""
     for ending in ('png', 'json'):
         side_files.make_way_for_file(f'{path}.{ending}')
+    shown = sorted(measured, key=lambda timeline: timeline.bubble_share)[(len(measured) - 1) // 2]
     shown.save_png(f'{path}.png', f'step {step}', other=replayed)
+
     events = shown.to_chrome_trace(pid=0) + replayed.to_chrome_trace(pid=1)
     events += [{'name': 'process_name', 'ph': 'M', 'pid': pid, 'args': {'name': name}}
                for pid, name in enumerate(('measured', 'predicted'))]
     with open(f'{path}.json', 'w', encoding='utf-8') as file:
         json.dump({'traceEvents': events, 'displayTimeUnit': 'ms'}, file)
 
-    predicted_from = 'layer_seconds' if plan.params.layer_seconds else 'FLOPs'
-    return TimelineReport(
-        step, tuple(timeline.bubble_share for timeline in measured), plan.simulate().bubble_share,
-        predicted_from, replayed.bubble_share, f'{path}.png', f'{path}.json')
+
+def _title(step: int, num_measured: int) -> str:
+    first = step - num_measured + 1
+    return f'step {step}' if num_measured == 1 else f'mean of steps {first} to {step}'

@@ -123,7 +123,15 @@ def test_timed_step_is_a_normal_step_and_is_drawn(tmp_path, whole):
     assert re.search(r'bubble of step 4: measured [\d.]+% \(median of 2 steps, [\d.]+% to '
                      r'[\d.]+%\), predicted [\d.]+% from FLOPs and [\d.]+% from the measured',
                      out.getvalue())
-    assert pathlib.Path(report.png).read_bytes().startswith(b'\x89PNG')
+    assert re.search(r'mean of steps 3 to 4: [\d.,]+ ms, predicted [\d.,]+ ms from the measured',
+                     out.getvalue())
+    assert report.breakdown.text() in out.getvalue()
+    for parts in report.breakdown.measured.devices:
+        assert sum(parts.values()) == pytest.approx(report.breakdown.measured.step_s)
+        assert parts['input'] > 0
+    assert json.loads((tmp_path / 'timed/timeline/step-00000004-breakdown.json').read_text())
+    for png in (report.png, report.breakdown_png):
+        assert pathlib.Path(png).read_bytes().startswith(b'\x89PNG')
     events = json.loads(pathlib.Path(report.trace).read_text())['traceEvents']
     tasks = [event for event in events if event['ph'] == 'X' and event['pid'] == 0]
     assert len(tasks) == 6   # For two micro-batches: F and B of cell 0, and B of cell 1.

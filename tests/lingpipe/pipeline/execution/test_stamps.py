@@ -73,6 +73,6 @@ def test_times_of_a_step_start_at_the_first_stamp():
                                     Slot('B', 1, 0): (4, 7)}
     assert times.arrivals == {Slot('F', 0, 0): 0, Slot('B', 0, 0): 8, Slot('B', 1, 0): 4}
     assert times.updates == {
-        0: [UpdateSpan((12, 13), 12, 12), UpdateSpan((15, 16), 13, 14)],
-        1: [UpdateSpan((7, 8), 12, 7), UpdateSpan((14, 17), 13, 13)]}
+        0: [UpdateSpan('norms', (12, 13), 12, 12), UpdateSpan('update', (15, 16), 13, 14)],
+        1: [UpdateSpan('norms', (7, 8), 12, 7), UpdateSpan('update', (14, 17), 13, 13)]}
     assert (times.call_s, times.input_s, times.end_s, times.step_s) == (20, 0, 17, 20)

@@ -28,8 +28,10 @@ LAST_0, LAST_1 = Slot('B', 1, 0), Slot('B', 1, 1)
 SPANS = {F0: (0.0, 2.0), F1: (2.0, 4.0), B0: (8.0, 10.0), B1: (13.0, 15.0),
          LAST_0: (3.0, 7.0), LAST_1: (7.5, 12.0)}
 ARRIVALS = {F0: 0.0, F1: 0.0, B0: 8.0, B1: 12.5, LAST_0: 3.0, LAST_1: 5.0}
-UPDATES = {0: [UpdateSpan((15.0, 16.0), 15.0, 15.0), UpdateSpan((17.0, 18.0), 16.5, 16.75)],
-           1: [UpdateSpan((15.5, 16.5), 15.0, 15.5), UpdateSpan((17.0, 19.0), 16.5, 16.75)]}
+UPDATES = {0: [UpdateSpan('norms', (15.0, 16.0), 15.0, 15.0),
+               UpdateSpan('update', (17.0, 18.0), 16.5, 16.75)],
+           1: [UpdateSpan('norms', (15.5, 16.5), 15.0, 15.5),
+               UpdateSpan('update', (17.0, 19.0), 16.5, 16.75)]}
 SLOT_PARTS = {F0: {'forward': 2.0}, F1: {'forward': 2.0},
               B0: {'recomputation': 0.5, 'backward': 1.5},
               B1: {'recomputation': 0.5, 'backward': 1.5},
@@ -86,8 +88,9 @@ def test_updates_of_two_cells_on_a_device_do_not_count_twice():
     slots = (Slot('F', 0, 0), Slot('B', 1, 0), Slot('B', 0, 0))
     schedule = Schedule('one device', 2, 1, (slots,), frozenset({0, 1}))
     spans = {slots[0]: (0.0, 1.0), slots[1]: (1.0, 3.0), slots[2]: (4.0, 5.0)}
-    updates = {0: [UpdateSpan((3.0, 4.5), 3.0, 3.0), UpdateSpan((5.0, 8.0), 5.0, 5.0),
-                   UpdateSpan((6.0, 9.0), 5.0, 5.0)]}
+    updates = {0: [UpdateSpan('sums', (3.0, 4.5), 3.0, 3.0),
+                   UpdateSpan('norms', (5.0, 8.0), 5.0, 5.0),
+                   UpdateSpan('norms', (6.0, 9.0), 5.0, 5.0)]}
     step = StepTimes(Timeline(spans, schedule.device_of), {}, updates)
     parts = {slot: {'forward': 1.0} for slot in slots}
     breakdown = break_down(step, schedule, None, parts)
