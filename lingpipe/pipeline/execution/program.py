@@ -245,7 +245,7 @@ class Program:
             if trained is None:
                 trained = trained_replicas(
                     self.plan, compiled.pipelines, self._variables, self.learner)
-                _warn_of_unreached(trained.updates[0].unreached(compiled.reached))
+                _warn_of_unreached(trained.updates[0].gradients.unreached(compiled.reached))
 
             # Both are set together, and only after nothing failed: if a layer raises an error, the
             # next step traces everything again.

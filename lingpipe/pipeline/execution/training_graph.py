@@ -18,11 +18,12 @@ from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, compile_pipeline
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.forward_trace import TracingOptions
+from lingpipe.pipeline.execution.gradients import reached_weights
 from lingpipe.pipeline.execution.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.execution.stamps import Stamps, UpdatePart
 from lingpipe.pipeline.execution.step_graph import add_tasks
 from lingpipe.pipeline.execution.task_values import ReplicaBatch
-from lingpipe.pipeline.execution.update import Update, reached_weights
+from lingpipe.pipeline.execution.update import Update
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.cell import Cell
@@ -190,7 +191,7 @@ def _add_update(trained: TrainedReplicas, last: Sequence[Sequence[tf.Operation]]
                 reached: frozenset[str], stamps: Stamps | None) -> dict[str, tf.Tensor]:
     """Adds all that follows the last ops of the cells, [R, K], and returns the step's results."""
     last = _reduced(trained, last, stamps)
-    foreign = [update.foreign_gradients(ops)
+    foreign = [update.gradients.foreign(ops)
                for update, ops in zip(trained.updates, last, strict=True)]
     decision = trained.updates[0].decide(last[0], foreign[0], step, reached, stamps)
     done = [tensor

@@ -1,0 +1,103 @@
+"""Gradients: those of the weights of one replica, summed over micro-batches, where they are needed.
+
+A weight has a gradient from every cell that uses it. They are added on the device of the cell that
+owns the weight, in the order of the network.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import tensorflow as tf
+
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.accumulators import Accumulators
+from lingpipe.pipeline.execution.compiled_task import CompiledTask
+from lingpipe.pipeline.execution.variables import Variables
+from lingpipe.pipeline.planning.cell import Cell
+
+# Identifies a gradient: the index of the cell that computes it, and the path of the weight as that
+# cell's layer calls it.
+Use = tuple[int, str]
+
+
+def uses_of(cells: Iterable[Cell]) -> dict[str, list[Use]]:
+    """Path of an owned weight -> its gradients, in the order of the network."""
+    uses: dict[str, list[Use]] = {}
+    for cell in cells:
+        for element in cell.elements:
+            for weight in element.trained:
+                owner = weight.shared_with or weight.path
+                uses.setdefault(owner, []).append((cell.index, weight.path))
+    return uses
+
+
+def reached_weights(cells: Iterable[Cell],
+                    tasks: Mapping[tuple[str, int], CompiledTask]) -> frozenset[str]:
+    """The paths of the owned weights for which some task computes a gradient."""
+    differentiated = {(k, path) for (_, k), task in tasks.items() for path in task.differentiated}
+    return frozenset(path for path, uses in uses_of(cells).items()
+                     if differentiated.intersection(uses))
+
+
+class Gradients:
+    """The gradients of one replica, from its accumulators.
+
+    Attributes:
+      uses: path of an owned weight -> its gradients; see uses_of.
+    """
+
+    def __init__(self, cells: Sequence[Cell], accumulators: Sequence[Accumulators],
+                 variables: Variables, learner: Learner):
+        self._cells, self._accumulators, self._variables, self._learner = (
+            cells, accumulators, variables, learner)
+        self.uses = uses_of(cells)
+
+    def unreached(self, reached: Collection[str]) -> list[str]:
+        """The paths of trained weights without a gradient."""
+        return [path for path in self.uses if path not in reached]
+
+    def foreign(self, last: Sequence[tf.Operation]) -> dict[Use, tf.Tensor]:
+        """Reads the gradients of weights that other cells own, after the last op of every device.
+
+        Norm and update both take this result, so that each gradient is sent to its owner once.
+        """
+        return {use: self._read(use, last)
+                for path, uses in self.uses.items() for use in uses if self._is_foreign(path, use)}
+
+    def foreign_of(self, cell: Cell, foreign: Mapping[Use, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Those of `foreign` that are of weights of this cell, by keys for `mean`."""
+        return {_key(path, use): foreign[use] for path, uses in self.uses.items()
+                for use in uses if self._variables.cell_of[path] == cell.index and use in foreign}
+
+    def mean(self, path: str, inverse_weight: tf.Tensor,
+             foreign: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """The gradient of an owned weight, with the learner's regularization.
+
+        The gradients of its uses are added in the order of the network and divided by the total
+        weight.
+        """
+        total = None
+        for use in self.uses[path]:
+            part = (foreign[_key(path, use)] if self._is_foreign(path, use)
+                    else self._accumulators[use[0]].gradients[use[1]].read_value())
+            total = part if total is None else total + part
+        assert total is not None
+
+        return self._learner.regularized(path, total * tf.cast(inverse_weight, total.dtype),
+                                         self._variables.weights[path])
+
+    def variables_of(self, path: str) -> list[tf.Variable]:
+        """The accumulators of the gradients of an owned weight."""
+        return [self._accumulators[k].gradients[used] for k, used in self.uses[path]]
+
+    def _is_foreign(self, path: str, use: Use) -> bool:
+        return use[0] != self._variables.cell_of[path]
+
+    def _read(self, use: Use, last: Sequence[tf.Operation]) -> tf.Tensor:
+        k, path = use
+        with tf.device(self._cells[k].device), tf.control_dependencies([last[k]]):
+            return tf.identity(self._accumulators[k].gradients[path].read_value())
+
+
+def _key(path: str, use: Use) -> str:
+    return f'{path}\n{use[1]}'

@@ -1,0 +1,64 @@
+"""Squared norms: half the sum of squares of every gradient of a cell, on its device."""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import tensorflow as tf
+
+from lingpipe.learning.layer_learner import LayerLearner
+from lingpipe.pipeline.execution.alike_layers import AlikeLayers
+from lingpipe.pipeline.execution.gradients import Gradients
+
+
+class SquaredNorms:
+    """Computes half the sum of squares of gradients."""
+
+    def __init__(self, gradients: Gradients, alike: AlikeLayers, clips: bool):
+        """Adds nothing to a graph yet.
+
+        Args:
+          gradients: of the replica.
+          alike: calls functions of layers.
+          clips: whether gradients are clipped. Then sums that overflow are computed again in
+            float64.
+        """
+        self._gradients, self._alike, self._clips = gradients, alike, clips
+
+    def of(self, layers: Sequence[LayerLearner], reached: Collection[str],
+           inverse_weight: tf.Tensor, foreign: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Half the sum of squares of every owned gradient, [n] float64; 0 for a missing gradient.
+
+        The gradients are computed one after the other, so that only one is in memory at a time.
+        """
+        def squares(layer: LayerLearner, inverse_weight: tf.Tensor,
+                    dtype: tf.DType = tf.float32) -> tf.Tensor:
+            """Computes half the sum of squares of each gradient of a layer."""
+            halves: list[tf.Tensor] = []
+            for path in layer.weights:
+                if path not in reached:
+                    halves.append(tf.zeros([], tf.float64))
+                    continue
+                with tf.control_dependencies(halves[-1:]):
+                    gradient = self._gradients.mean(path, inverse_weight, foreign)
+                    wide = (tf.cast(gradient, dtype) if dtype.size > gradient.dtype.size
+                            else gradient)
+                    halves.append(tf.cast(tf.nn.l2_loss(wide), tf.float64))
+            return tf.stack(halves)
+
+        def exact_squares(layer: LayerLearner, inverse_weight: tf.Tensor) -> tf.Tensor:
+            return squares(layer, inverse_weight, tf.float64)
+
+        def of_all(body: Callable[..., tf.Tensor]) -> tf.Tensor:
+            """Calls the body for one layer after the other."""
+            halves: list[tf.Tensor] = []
+            for layer in layers:
+                with tf.control_dependencies(halves[-1:]):
+                    halves.append(self._alike.call(body, layer, reached, inverse_weight))
+            return tf.concat(halves, 0) if halves else tf.zeros([0], tf.float64)
+
+        halves = of_all(squares)
+        if not self._clips:
+            return halves
+        is_finite = tf.math.is_finite(halves)
+        return tf.cond(tf.reduce_all(is_finite), lambda: halves,
+                       lambda: tf.where(is_finite, halves, of_all(exact_squares)))
