@@ -11,7 +11,7 @@ tensor, the root of the view.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -184,13 +184,15 @@ def residual_tensors(forward: Sequence[tf.Tensor], backward: Sequence[tf.Tensor]
     return [residuals[name] for name in sorted(residuals)]
 
 
-def ancestors(tensors: Sequence[tf.Tensor], stop: set[str]) -> dict[str, tf.Operation]:
+def ancestors(tensors: Sequence[tf.Tensor], stop: Collection[str],
+              done: Collection[str] = ()) -> dict[str, tf.Operation]:
     """The ops (by name) that the tensors need, by data or control.
 
-    The search does not go past the tensors named in `stop`.
+    The search does not go past the tensors named in `stop`, nor by control to the ops named in
+    `done`.
     """
     found: dict[str, tf.Operation] = {}
-    stopped_ops = {name.split(':')[0] for name in stop}
+    stopped_ops = {*(name.split(':')[0] for name in stop), *done}
     stack = [tensor.op for tensor in tensors if tensor.name not in stop]
     while stack:
         op = stack.pop()

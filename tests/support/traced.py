@@ -48,7 +48,8 @@ def held_bytes(cells: Sequence[Cell]) -> list[int]:
         gradients_in = [leaf
                         for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
         forward = trace_forward(cell, read, TracingOptions(training=True))
-        trace = trace_cell(forward, NoAccumulators(), gradients_in)
-        found.append(trace.backward.held_bytes if trace.backward else 0)
+        kinds = ['F', *['B'] * cell.has_backward]
+        trace = trace_cell(forward, NoAccumulators(), gradients_in, kinds)
+        found.append(trace.tasks['B'].held_bytes if cell.has_backward else 0)
         available.update(trace.gradients_out)
     return found[::-1]

@@ -109,23 +109,23 @@ class Accumulators:
             updates.append(_assign(self._states[key].variable, value))
         return updates
 
-    def end_of_group(self, kind: str, is_fused: bool, micro_batch: int) -> list[tf.Operation]:
+    def end_of_group(self, micro_batch: int, adds_emissions: bool,
+                     adds_gradients: bool) -> list[tf.Operation]:
         """Makes the ops that must run at the end of a group, before the cell's next task.
 
         There are none unless the task completes the sums of a group.
 
         Args:
-          kind: the kind of the task. 'F' and fused tasks add emissions, and 'B' adds gradients.
-          is_fused: whether the task is both forward and backward.
           micro_batch: the index of the micro-batch in the mini-batch.
+          adds_emissions, adds_gradients: what the task adds.
         """
         group, rest = divmod(micro_batch + 1, self._group_size)
         if self._num_groups == 1 or rest:
             return []
         complete = []
-        if kind == 'F' or is_fused:
+        if adds_emissions:
             complete += [one for one in (self._scalars, self._averages) if one is not None]
-        if kind == 'B':
+        if adds_gradients:
             complete += self._gradients.values()
         return [self._end_of_group(one, group) for one in complete]
 

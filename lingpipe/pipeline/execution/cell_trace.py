@@ -1,4 +1,4 @@
-"""Cell trace: traces a cell once, and cuts it into its forward and backward tasks.
+"""Cell trace: traces a cell once, and cuts it into its tasks.
 
 The obvious way is a tape around the forward function of every cell. It fails here in three ways:
 gradients of values with many readers are summed in an order that depends on where the cells end;
@@ -6,19 +6,27 @@ gradient ops are placed on the device of the caller; and all gradients of a cell
 before they are added to the accumulators. Instead, a cell is traced once, forward and backward,
 with a tape around each layer by itself, in one graph:
 
-    read weights -> layer 0 -> layer 1 -> ... -> outputs, emissions added to accumulators
-                                                                      (the forward task's fetches)
-    gradients of the outputs -> ... -> layer 1' -> layer 0' -> gradients of the inputs
-                                          |           |              (the backward task's fetches)
-                                          accumulator += gradient, in place, as soon as it is made
+    read weights -> layer 0 -> layer 1 -> ... -> outputs, emissions added to accumulators   (F)
 
-A task is a part of that graph (graph_cutting.py), so F and B of every recomputation mode come from
-the same ops:
+    gradients of the outputs -> ... -> layer 1' -> layer 0' -> gradients of the inputs      (B)
+                                          |           |
+                                          accumulator += gradient, in place                 (B or W)
+
+A task is a part of that graph (task_cutting.py), so all tasks of every recomputation mode come from
+the same ops. What differs is which tensors a task takes from earlier tasks of the same cell and
+micro-batch:
 
     none    F returns those of its tensors that B needs (the residuals), and B starts from them.
     cell    B is the whole graph: it runs the cell again from the cell's inputs.
     layer   like cell, but B keeps only the inputs of the layers while it runs the cell again. Then
             each layer in turn runs once more for its gradient.
+
+    R       runs the cell again ahead of B, which starts from what R returns.
+    split   B computes only the gradients of the inputs. W goes back from the additions to
+            accumulators to the first tensors that B computes anyway; B returns these. So nothing is
+            computed twice. An op that makes both kinds of gradients runs in B.
+
+A cell whose inputs want no gradient, such as the first, leaves all to W if it is split.
 
 Tasks read weights and add to accumulators, so they are stateful. TensorFlow does not chain them
 all, because neither they nor the step have automatic control dependencies: the schedule gives the
@@ -30,7 +38,7 @@ can be made before the rest is traced into the same graph (`trace_cell`).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -42,7 +50,6 @@ from lingpipe.pipeline.execution.graph_cutting import Subgraphs
 from lingpipe.pipeline.execution.stateful_ops import refuse_stateful
 from lingpipe.pipeline.execution.task_cutting import Part, TaskCutter
 from lingpipe.pipeline.planning.cell import Leaf
-from lingpipe.pricing import residual_tensors
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,67 +57,110 @@ class CellTrace:
     """The result of tracing a cell.
 
     Attributes:
-      forward: the forward task; None if the backward task contains it.
-      backward: the backward task; None if nothing in the cell has a gradient.
+      tasks: Schedule.task_kind of a slot -> the task that it calls.
+      gradients_out: the leaves of inputs whose gradients go to earlier cells.
       layout: the layout of what the cell emits.
       remarks: names of the ops that print or check an assertion.
     """
-    forward: CompiledTask | None
-    backward: CompiledTask | None
+    tasks: Mapping[str, CompiledTask]
+    gradients_out: Sequence[Leaf]
     layout: EmissionLayout
     remarks: tuple[str, ...]
 
-    @property
-    def gradients_out(self) -> Sequence[Leaf]:
-        """The leaves of inputs whose gradients go to earlier cells."""
-        return self.backward.gradients_out if self.backward else ()
-
-    @property
-    def tasks(self) -> dict[str, CompiledTask]:
-        """Kind of a slot -> the task that it calls."""
-        tasks = {'F': self.forward, 'B': self.backward}
-        return {kind: task for kind, task in tasks.items() if task is not None}
-
 
 def trace_cell(forward: ForwardTrace, sums: Sums, gradients_in: Sequence[Leaf] = (),
-               is_fused: bool = False) -> CellTrace:
+               kinds: Collection[str] = ('F', 'B')) -> CellTrace:
     """Traces the rest of a cell and cuts the graph into tasks.
 
     Args:
       forward: the cell, traced forward.
       sums: where the tasks add emissions, with the layout `forward.layout`, and gradients.
       gradients_in: the leaves (of inputs and outputs) for which later cells have a gradient.
-      is_fused: whether forward and backward are one task, as in the last cell of training: the
-        backward task then computes the loss and the emissions too.
+      kinds: the kinds of tasks to make, as in Schedule.task_kind. Without 'F', as in the last cell
+        of training, B is forward and backward: it computes the loss and the emissions too.
 
     Raises:
       ValueError: a layer contains a stateful op.
     """
-    graph = forward.graph
+    graph, is_fused = forward.graph, 'F' not in kinds
     with graph.as_default():
         arguments = forward.arguments.with_gradients(gradients_in)
         added = sums.add_emissions(forward.emissions)
         # Ops that print or check an assertion have no readers, so only the token makes them run.
         forward_token = token_after([*added, *forward.remarks], 'forward_token')
         backward = trace_backward(forward, sums, arguments.gradients)
-        both_token = token_after([forward_token, backward.token], 'token')
+        inputs_token = token_after([forward_token] if is_fused else [], 'inputs_token')
+        whole_token = token_after([inputs_token, backward.token], 'token')
     refuse_stateful(forward.cell, graph)
 
-    cut = TaskCutter(forward, arguments, Subgraphs(graph))
-    first = Part(forward_token, outputs=forward.outputs)
-    second = Part(backward.token, gradients=backward.gradients,
-                  differentiated=backward.differentiated)
-    remarks = tuple(op.name for op in forward.remarks)
-    if is_fused:
-        both = dataclasses.replace(second, token=both_token, outputs=forward.outputs)
-        return CellTrace(None, cut.task(both), forward.layout, remarks)
-    if not forward.cell.has_backward or not forward.options.training:
-        return CellTrace(cut.task(first), None, forward.layout, remarks)
+    inputs = Part(inputs_token, outputs=forward.outputs if is_fused else {},
+                  gradients=backward.gradients)
+    parts = _Parts(
+        cutter=TaskCutter(forward, arguments, Subgraphs(graph)),
+        forward=Part(forward_token, outputs=forward.outputs),
+        inputs=inputs,
+        weights=Part(backward.token, differentiated=backward.differentiated),
+        whole=dataclasses.replace(inputs, token=whole_token,
+                                  differentiated=backward.differentiated))
+    return CellTrace(
+        tasks=parts.tasks(kinds),
+        gradients_out=[] if set(kinds) == {'F'} else list(backward.gradients),
+        layout=forward.layout,
+        remarks=tuple(op.name for op in forward.remarks))
 
-    residuals: list[tf.Tensor] = []
-    if forward.options.mode(forward.cell) == 'none':
-        residuals = residual_tensors(first.fetches, second.fetches, arguments.all,
-                                     arguments.of_micro_batch)
-    return CellTrace(cut.task(dataclasses.replace(first, residuals_out=residuals)),
-                     cut.task(dataclasses.replace(second, residuals_in=residuals)),
-                     forward.layout, remarks)
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Parts:
+    """The parts of a cell's graph, before it is known what one hands over to another.
+
+    Attributes:
+      cutter: makes tasks of parts.
+      forward: the forward.
+      inputs: the gradients of the inputs; in a fused cell the forward as well.
+      weights: the additions of gradients of weights.
+      whole: `inputs` and `weights`.
+    """
+    cutter: TaskCutter
+    forward: Part
+    inputs: Part
+    weights: Part
+    whole: Part
+
+    def tasks(self, kinds: Collection[str]) -> dict[str, CompiledTask]:
+        """Cuts the tasks of some kinds; see trace_cell."""
+        if 'F' not in kinds:
+            return self._backward([], kinds)
+        if set(kinds) == {'F'}:
+            return {'F': self.cutter.task(self.forward)}
+
+        forward, kept = self.cutter.forward, []
+        if forward.options.mode(forward.cell) == 'none':
+            kept = self.cutter.handed_over(self.forward, self.whole)
+        tasks = {'F': self.cutter.task(self.forward.giving(kept)), **self._backward(kept, kinds)}
+        if 'R' in kinds:
+            again = self.forward.after(kept)
+            residuals = self.cutter.handed_over(again, self.whole)
+            repeated = Part(self.inputs.token, residuals_out=residuals, available=kept)
+            tasks['R'] = self.cutter.task(repeated)
+            tasks.update(self._backward([*kept, *residuals], kinds, '_after_R'))
+        return tasks
+
+    def _backward(self, available: Sequence[tf.Tensor], kinds: Collection[str],
+                  suffix: str = '') -> dict[str, CompiledTask]:
+        """Cuts those tasks of the backward that are wanted.
+
+        Args:
+          available: tensors that earlier tasks have made.
+          kinds: all that are wanted.
+          suffix: that of the kinds of such tasks.
+        """
+        tasks = {}
+        if f'B{suffix}' in kinds:
+            tasks[f'B{suffix}'] = self.cutter.task(self.whole.after(available))
+        if f'W{suffix}' in kinds:
+            inputs = self.inputs.after(available)
+            handed_over = self.cutter.handed_over(inputs, self.weights)
+            tasks[f'B_split{suffix}'] = self.cutter.task(inputs.giving(handed_over))
+            weights = self.weights.after([*available, *handed_over], self.cutter.ops_of(inputs))
+            tasks[f'W{suffix}'] = self.cutter.task(weights)
+        return tasks

@@ -1,6 +1,7 @@
 """Compiled pipeline: all cells of one replica, traced for mini-batches of one shape."""
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,7 +14,7 @@ from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.forward_trace import TracingOptions, trace_forward
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
-from lingpipe.pipeline.planning.schedule import Schedule
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
 
 Gather = Callable[[tf.Tensor], tf.Tensor]
 
@@ -37,10 +38,21 @@ class CompiledPipeline:
 
     @property
     def tasks(self) -> dict[tuple[str, int], CompiledTask]:
-        """(kind, k) -> compiled task."""
+        """(Schedule.task_kind of a slot, k) -> compiled task."""
         return {(kind, cell.index): task
                 for cell, trace in zip(self.cells, self.traces, strict=True)
                 for kind, task in trace.tasks.items()}
+
+    def calls(self) -> list[tuple[CompiledTask, int]]:
+        """Returns all compiled tasks, each with the number of its calls in a step."""
+        schedule = self.schedule
+        num_calls = collections.Counter(
+            (schedule.task_kind(slot), slot.cell) for slots in schedule.devices for slot in slots)
+        return [(task, num_calls[key]) for key, task in self.tasks.items()]
+
+    def task_of(self, slot: Slot) -> CompiledTask:
+        """The compiled task that a slot calls."""
+        return self.traces[slot.cell].tasks[self.schedule.task_kind(slot)]
 
 
 def compile_pipeline(schedule: Schedule, cells: Sequence[Cell], variables: Variables,
@@ -68,7 +80,7 @@ def compile_pipeline(schedule: Schedule, cells: Sequence[Cell], variables: Varia
         gradients_in = [leaf for leaf in leaves_of([*cell.inputs, *cell.outputs])
                         if leaf in available]
         traces.append(trace_cell(forward, accumulators[-1], gradients_in,
-                                 is_fused=options.training and cell is cells[-1]))
+                                 schedule.task_kinds(cell.index)))
         available.update(traces[-1].gradients_out)
     return CompiledPipeline(schedule, cells, traces[::-1], accumulators[::-1],
                             variables.shared_reader(weights))

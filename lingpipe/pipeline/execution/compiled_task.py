@@ -21,21 +21,24 @@ class CompiledTask:
       inputs: leaves of the values that it reads.
       shared: paths of the weights that it reads and other cells own.
       gradients_in: leaves for which it takes the sum of gradients so far.
-      num_residuals_in: number of tensors that a backward task takes from the forward task.
+      residuals_in: names of tensors that it takes from earlier tasks of the cell.
       outputs: leaves of the values that it writes for other cells.
       gradients_out: leaves for which it returns the sum of gradients so far.
-      num_residuals_out: number of tensors that a forward task returns for the backward task.
-      held_bytes: of a backward task: the bytes of inputs and residuals, which are held from the
-        forward on. Memory that they share counts once.
+      residuals_out: names of tensors that it returns for later tasks of the cell.
+      held_bytes: of a task that is not the first of a micro-batch: the bytes of inputs and
+        residuals, which are held until it runs. Memory that they share counts once.
+      handed_bytes: the bytes of the tensors that it returns for later tasks of the cell, besides
+        those that were held before.
       differentiated: paths of the weights (as used, not as owned) whose gradients it computes.
     """
     function: tf.types.experimental.ConcreteFunction
     inputs: Sequence[Leaf]
     shared: Sequence[str]
     gradients_in: Sequence[Leaf]
-    num_residuals_in: int
+    residuals_in: Sequence[str]
     outputs: Sequence[Leaf]
     gradients_out: Sequence[Leaf]
-    num_residuals_out: int
+    residuals_out: Sequence[str]
     held_bytes: int = 0
+    handed_bytes: int = 0
     differentiated: Sequence[str] = ()

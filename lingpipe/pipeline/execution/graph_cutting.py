@@ -6,7 +6,7 @@ nodes that are needed and imports only these.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import tensorflow as tf
 
@@ -27,13 +27,20 @@ class Subgraphs:
         self._captures = [(inside.name, outside) for outside, inside in graph.captures]
 
     def function(self, feeds: Sequence[tf.Tensor], fetches: Sequence[tf.Tensor],
-                 jit_compile: bool = False) -> tf.types.experimental.ConcreteFunction:
+                 jit_compile: bool = False,
+                 done: Collection[str] = ()) -> tf.types.experimental.ConcreteFunction:
         """Makes a function, never inlined, that computes the fetches from the feeds.
 
         It contains no op that is needed only to compute a feed.
+
+        Args:
+          feeds, fetches: tensors of the graph.
+          jit_compile: whether XLA compiles it.
+          done: names of ops that have run before, so that no other op of the function need wait for
+            them.
         """
         fed = [t.name for t in feeds]
-        before = ancestors(fetches, {*fed, *(name for name, _ in self._captures)})
+        before = ancestors(fetches, {*fed, *(name for name, _ in self._captures)}, done)
         # A placeholder that is not fed is only waited for. An example is the gradient of a value
         # that the layer made with stop_gradient.
         needed = {name: op for name, op in before.items() if op.type != 'Placeholder'}
@@ -74,10 +81,14 @@ class Subgraphs:
         return function.get_concrete_function(*[tf.TensorSpec(t.shape, t.dtype) for t in feeds])
 
 
-def used_feeds(fetches: Sequence[tf.Tensor], feeds: Sequence[tf.Tensor]) -> set[str]:
-    """Returns the names of the feeds that the fetches depend on."""
+def used_feeds(fetches: Sequence[tf.Tensor], feeds: Sequence[tf.Tensor],
+               done: Collection[str] = ()) -> set[str]:
+    """Returns the names of the feeds that the fetches depend on.
+
+    `done` is that of Subgraphs.function.
+    """
     stop = {t.name for t in feeds}
     used = {t.name for t in fetches} & stop
-    for op in ancestors(fetches, stop).values():
+    for op in ancestors(fetches, stop, done).values():
         used |= {t.name for t in op.inputs} & stop
     return used

@@ -80,9 +80,8 @@ def _tasks(element: Element, device: str) -> list[Callable[[], None]]:
     # other.
     traced = trace_forward(cell, read, TracingOptions(training=True))
     accumulators = Accumulators(device, element.trained, traced.layout)
-    trace = trace_cell(traced, accumulators, outputs)
-    forward, backward = trace.forward, trace.backward
-    assert forward is not None
+    trace = trace_cell(traced, accumulators, outputs, ['F', *['B'] * element.has_backward])
+    forward, backward = trace.tasks['F'], trace.tasks.get('B')
 
     by_leaf: dict[Leaf, tf.Tensor] = {MEAN_WEIGHT: tf.constant(1.),
                                       **dict(zip(leaves_of(cell.inputs), inputs, strict=True))}

@@ -283,7 +283,7 @@ class Program:
         accumulators = [replica.accumulators for replica in trained.replicas]
         traffic = norms_traffic(self.plan.cells) + replicas_traffic(
             self.plan.replicas, accumulators, params.replica_reduction,
-            [pipeline.tasks for pipeline in compiled.pipelines], params.num_micro_batches)
+            [call for pipeline in compiled.pipelines for call in pipeline.calls()])
 
         for replica in trained.replicas:
             cells, m = replica.cells, params.num_micro_batches

@@ -31,10 +31,10 @@ def replay(pipelines: Iterable[CompiledPipeline], batches: Iterable[ReplicaBatch
       tf.errors.OpError: the error of the first task that fails.
     """
     for pipeline, batch in zip(pipelines, batches, strict=True):
-        values, tasks = TaskValues(pipeline, batch, wire), pipeline.tasks
+        values = TaskValues(pipeline, batch, wire)
         for slot in order_of_calls(pipeline):
             device, taken = pipeline.cells[slot.cell].device, values.taken_by(slot)
             with tf.device(device):
-                function = tasks[slot.kind, slot.cell].function
+                function = pipeline.task_of(slot).function
                 results = call_on(device, function, [*values.position(slot), *taken])
             values.keep(slot, results)

@@ -43,7 +43,7 @@ def add_tasks(pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire,
       wire: what carries values to other devices.
       stamps: records when every task runs; None if the step is not timed.
     """
-    schedule, tasks = pipeline.schedule, pipeline.tasks
+    schedule = pipeline.schedule
     first_micro_batch = _after_ref_variable(batch.first_micro_batch)
     values = TaskValues(
         pipeline, dataclasses.replace(batch, first_micro_batch=first_micro_batch), wire)
@@ -59,7 +59,7 @@ def add_tasks(pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire,
                 before = [stamps.start(slot, device, before, taken)]
 
             with tf.control_dependencies(before):
-                function = tasks[slot.kind, slot.cell].function
+                function = pipeline.task_of(slot).function
                 results = call_on(device, function, [*values.position(slot), *taken])
             op = results[0].op
 
@@ -74,10 +74,10 @@ def add_tasks(pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire,
 
 def _after_end_of_group(pipeline: CompiledPipeline, slot: Slot, op: tf.Operation) -> tf.Operation:
     """Returns the op after which the next slot may run; sets sums aside where a group ends."""
-    accumulators = pipeline.accumulators[slot.cell]
+    accumulators, schedule = pipeline.accumulators[slot.cell], pipeline.schedule
     with tf.control_dependencies([op]):
-        ends = accumulators.end_of_group(slot.kind, pipeline.schedule.is_fused(slot),
-                                         slot.micro_batch)
+        ends = accumulators.end_of_group(
+            slot.micro_batch, schedule.runs_forward(slot), schedule.adds_gradients(slot))
         return tf.group(ends) if ends else op
 
 

@@ -50,10 +50,10 @@ class TaskValues:
           wire: what carries values to other devices.
         """
         cells, num_micro_batches = pipeline.cells, pipeline.schedule.num_micro_batches
-        self._tasks, self._wire, self._step = pipeline.tasks, wire, batch.step
+        self._pipeline, self._wire, self._step = pipeline, wire, batch.step
         self._devices = [cell.device for cell in cells]
         self._indices = _indices(batch.first_micro_batch, self._devices, num_micro_batches)
-        shared = dict.fromkeys(path for task in self._tasks.values() for path in task.shared)
+        shared = dict.fromkeys(path for task in pipeline.tasks.values() for path in task.shared)
         self._shared = {path: pipeline.read_shared(path) for path in shared}
 
         # Values and, for those that a cell has written, its device. The wire does not carry the
@@ -66,19 +66,24 @@ class TaskValues:
         self._makers: dict[tuple[Leaf, int], str] = {}
         self._gradients: dict[tuple[Leaf, int], tf.Tensor] = {}
         self._adders: dict[tuple[Leaf, int], str] = {}
-        self._residuals: dict[tuple[int, int], list[tf.Tensor]] = {}
+        self._residuals: dict[tuple[int, int], dict[str, tf.Tensor]] = {}
 
     def taken_by(self, slot: Slot) -> list[tf.Tensor]:
-        """Returns the arguments of the slot's task after `position`, and forgets its residuals."""
-        kind, k, m = slot
-        task, device = self._tasks[kind, k], self._devices[k]
+        """Returns the arguments of the slot's task after `position`.
+
+        Forgets the residuals of a micro-batch with the last task of the cell that takes any.
+        """
+        _, k, m = slot
+        task, device = self._pipeline.task_of(slot), self._devices[k]
         inputs = [self._carried(self._values[leaf, m], self._makers.get((leaf, m), device), device)
                   for leaf in task.inputs]
         shared = [self._shared[path] for path in task.shared]
         gradients = [self._carried(self._gradients[leaf, m], self._adders[leaf, m], device)
                      for leaf in task.gradients_in]
-        residuals = self._residuals.pop((k, m)) if task.num_residuals_in else []
-        return [*inputs, *shared, *gradients, *residuals]
+        residuals = self._residuals.get((k, m), {})
+        if self._pipeline.schedule.adds_gradients(slot):
+            self._residuals.pop((k, m), None)
+        return [*inputs, *shared, *gradients, *(residuals[name] for name in task.residuals_in)]
 
     def position(self, slot: Slot) -> list[tf.Tensor]:
         """Returns the first two arguments of the slot's task: the step and the micro-batch."""
@@ -86,16 +91,16 @@ class TaskValues:
 
     def keep(self, slot: Slot, results: Sequence[tf.Tensor]) -> None:
         """Stores the results of the slot's task."""
-        kind, k, m = slot
-        task, device = self._tasks[kind, k], self._devices[k]
+        _, k, m = slot
+        task, device = self._pipeline.task_of(slot), self._devices[k]
         num_values, num_gradients = len(task.outputs), len(task.gradients_out)
         for leaf, tensor in zip(task.outputs, results[:num_values], strict=True):
             self._values[leaf, m], self._makers[leaf, m] = tensor, device
         gradients = results[num_values:num_values + num_gradients]
         for leaf, tensor in zip(task.gradients_out, gradients, strict=True):
             self._gradients[leaf, m], self._adders[leaf, m] = tensor, device
-        if task.num_residuals_out:
-            self._residuals[k, m] = list(results[num_values + num_gradients:-1])
+        residuals = zip(task.residuals_out, results[num_values + num_gradients:-1], strict=True)
+        self._residuals.setdefault((k, m), {}).update(residuals)
 
     def leaf(self, leaf: Leaf, micro_batch: int) -> tf.Tensor:
         """Returns a leaf of a value that a cell has written for others, or of the mini-batch."""

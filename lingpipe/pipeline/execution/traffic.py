@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
@@ -135,16 +135,14 @@ def norms_traffic(cells: Sequence[Cell]) -> Traffic:
 
 def replicas_traffic(replicas: Sequence[Sequence[Cell]],
                      accumulators: Sequence[Sequence[Accumulators]], reduction: str,
-                     tasks: Sequence[Mapping[tuple[str, int], CompiledTask]],
-                     num_micro_batches: int) -> Traffic:
+                     calls: Iterable[tuple[CompiledTask, int]]) -> Traffic:
     """What replicas send to each other.
 
     Args:
       replicas: [R][K] cells.
       accumulators: [R][K].
       reduction: PipelineParams.replica_reduction.
-      tasks: [R] (kind, k) -> task; each task runs num_micro_batches times.
-      num_micro_batches: M.
+      calls: the compiled tasks of all replicas, each with the number of its calls.
     """
     if len(replicas) == 1:
         return Traffic()
@@ -163,10 +161,10 @@ def replicas_traffic(replicas: Sequence[Sequence[Cell]],
                     sum(_num_others(device, [adder]) for device in devices) +
                     _num_others(adder, devices))
 
-    for task in (task for one in tasks for task in one.values()):
+    for task, num_calls in calls:
         sizes = [bytes_sent(op.inputs[0]) for op in task.function.graph.get_operations()
                  if op.type == 'CollectiveReduceV2']
-        gathered += num_micro_batches * sum(collective_bytes(size, len(replicas)) for size in sizes)
+        gathered += num_calls * sum(collective_bytes(size, len(replicas)) for size in sizes)
     return Traffic(sums=sums, gathered=gathered)
 
 

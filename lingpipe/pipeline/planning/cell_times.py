@@ -42,7 +42,7 @@ class CellTimes:
             return self.forward[cell]
         if task_kind == 'R':
             return self.repeat[cell]
-        if task_kind == 'W':
+        if task_kind.startswith('W'):
             return self.weight[cell] + self.split[cell] / 2
 
         is_last = cell == self.num_cells - 1

@@ -55,7 +55,7 @@ def dependency_graph(schedule: Schedule,
             yield from (Slot('F', j, m) for j in makers[k])
         if kind == 'R' or kind == 'B' and not is_fused:
             yield Slot('F', k, m)
-        if schedule.is_recomputed_early(slot):
+        if kind == 'B' and schedule.is_recomputed_early(slot):
             yield Slot('R', k, m)
         if kind == 'B':
             yield from (Slot('B', j, m) for j in readers[k] if j in schedule.backward_cells)

@@ -70,8 +70,8 @@ class Schedule:
         return slot.kind == 'B' and Slot('W', slot.cell, slot.micro_batch) in self.device_of
 
     def is_recomputed_early(self, slot: Slot) -> bool:
-        """Whether the slot is a B whose cell's forward an R has repeated before."""
-        return slot.kind == 'B' and Slot('R', slot.cell, slot.micro_batch) in self.device_of
+        """Whether the slot is a B or W for which an R has repeated its cell's forward before."""
+        return slot.kind in 'BW' and Slot('R', slot.cell, slot.micro_batch) in self.device_of
 
     def runs_forward(self, slot: Slot) -> bool:
         """Whether the slot runs its cell's forward for the first time: F, or the last cell's B."""
@@ -84,12 +84,17 @@ class Schedule:
     def task_kind(self, slot: Slot) -> str:
         """Returns which of its cell's compiled tasks the slot calls.
 
-        It is 'F', 'W' or 'R' for these, and for a B one of 'B', 'B_split' (it hands over to a W),
-        'B_after_R' and 'B_split_after_R' (it takes what an R has made).
+        It is the kind of the slot, with '_split' for a B that hands over to a W, and '_after_R' for
+        a B or W whose forward an R has repeated: 'F', 'R', 'B', 'B_split', 'W', 'B_after_R',
+        'B_split_after_R' or 'W_after_R'.
         """
         is_split = '_split' * self.is_split(slot)
         is_after_r = '_after_R' * self.is_recomputed_early(slot)
         return f'{slot.kind}{is_split}{is_after_r}'
+
+    def task_kinds(self, cell: int) -> frozenset[str]:
+        """Returns the kinds of compiled tasks that the slots of a cell call."""
+        return frozenset(self.task_kind(slot) for slot in self.slots_of(cell))
 
     def slots_of(self, cell: int) -> tuple[Slot, ...]:
         """The slots of the cell in a complete schedule: all its F and B, and what it has of W, R.

@@ -71,7 +71,7 @@ def test_groups_are_summed_by_themselves_and_then_together():
     for m, (gradient, number) in enumerate(zip(gradients, numbers, strict=True)):
         accumulators.add_gradient(PATH, tf.fill([2, 3], gradient))
         accumulators.add_emissions(emissions(number))
-        accumulators.end_of_group('B', is_fused=True, micro_batch=m)
+        accumulators.end_of_group(m, adds_emissions=True, adds_gradients=True)
     loss = accumulators.merged().losses['model/loss', 'loss'].numpy()
     assert loss == (numbers[0] + numbers[1]) + (numbers[2] + numbers[3])
     assert loss != ((numbers[0] + numbers[1]) + numbers[2]) + numbers[3]
@@ -79,14 +79,14 @@ def test_groups_are_summed_by_themselves_and_then_together():
         (gradients[0] + gradients[1]) + (gradients[2] + gradients[3]))
 
 
-@pytest.mark.parametrize('kind', ['F', 'B'])
-def test_a_task_sets_aside_what_it_adds_to(kind):
+@pytest.mark.parametrize('adds_gradients', [False, True])
+def test_a_task_sets_aside_what_it_adds_to(adds_gradients):
     accumulators = make(num_micro_batches=4, num_groups=2)
     accumulators.add_gradient(PATH, tf.ones([2, 3]))
     accumulators.add_emissions(emissions(1.))
-    accumulators.end_of_group(kind, False, 1)
-    assert np.any(accumulators.gradients[PATH].numpy()) == (kind == 'F')
-    assert np.any(accumulators.merged().losses['model/loss', 'loss'].numpy()) == (kind == 'B')
+    accumulators.end_of_group(1, adds_emissions=not adds_gradients, adds_gradients=adds_gradients)
+    assert np.any(accumulators.gradients[PATH].numpy()) != adds_gradients
+    assert np.any(accumulators.merged().losses['model/loss', 'loss'].numpy()) == adds_gradients
 
 
 def test_sums_of_replicas_are_merged_each_by_its_rule():

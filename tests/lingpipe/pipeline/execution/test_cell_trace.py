@@ -1,6 +1,9 @@
 """Cell trace: what tracing a cell finds, and that it depends only on its arguments."""
 from __future__ import annotations
 
+import collections
+from collections.abc import Collection
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,6 +17,7 @@ from lingpipe.pipeline.execution.cell_trace import CellTrace, trace_cell
 from lingpipe.pipeline.execution.forward_trace import ForwardTrace, TracingOptions, trace_forward
 from lingpipe.pipeline.planning.cell import Cell, leaves_of
 from lingpipe.pipeline.planning.dataflow import wire
+from lingpipe.tools import stacks
 
 SPEC = {'x': tf.TensorSpec([2, 3]), 'target': tf.TensorSpec([2, 3]), 'weight': tf.TensorSpec([2])}
 
@@ -40,7 +44,7 @@ def cells(*extra: Layer.Params) -> tuple[Cell, Cell, dict[str, tf.Variable]]:
     return Cell(0, elements[:1], 'CPU:0'), Cell(1, elements[1:], 'CPU:0'), weights
 
 
-def traced(cell: Cell, weights: dict[str, tf.Variable], is_fused: bool = False,
+def traced(cell: Cell, weights: dict[str, tf.Variable], kinds: Collection[str] = ('F', 'B'),
            **options: object) -> tuple[ForwardTrace, Accumulators, CellTrace]:
     def read(path: str) -> tf.Tensor:
         return tf.raw_ops.ReadVariableOp(resource=weights[path].handle, dtype=tf.float32)
@@ -48,38 +52,37 @@ def traced(cell: Cell, weights: dict[str, tf.Variable], is_fused: bool = False,
     forward = trace_forward(cell, read, TracingOptions(**{'training': True, **options}))
     trained = [weight for element in cell.elements for weight in element.trained]
     accumulators = Accumulators('CPU:0', trained, forward.layout)
-    gradients_in = [] if is_fused else leaves_of(cell.outputs)
-    return forward, accumulators, trace_cell(forward, accumulators, gradients_in, is_fused)
+    return forward, accumulators, trace_cell(forward, accumulators, leaves_of(cell.outputs), kinds)
 
 
 def test_the_forward_tells_what_a_cell_emits_before_there_are_accumulators():
     first, last, weights = cells()
     assert traced(first, weights)[0].layout.num_scalars == 0
-    layout = traced(last, weights, is_fused=True)[0].layout
+    layout = traced(last, weights, ['B'])[0].layout
     assert layout.losses == layout.weights == (('model/loss', 'loss'),)
 
 
 def test_the_last_cell_of_training_is_one_task():
     _, last, weights = cells()
-    _, _, trace = traced(last, weights, is_fused=True)
-    assert trace.forward is None and trace.tasks.keys() == {'B'}
-    assert set(trace.backward.differentiated) == {'model/out/w', 'model/out/b'}
+    _, _, trace = traced(last, weights, ['B'])
+    assert trace.tasks.keys() == {'B'}
+    assert set(trace.tasks['B'].differentiated) == {'model/out/w', 'model/out/b'}
     assert [value.name for value, _ in trace.gradients_out] == ['x']
 
 
-def test_without_training_there_is_no_backward():
+def test_without_backward_there_is_no_gradient():
     first, _, weights = cells()
-    trace = traced(first, weights, training=False)[2]
-    assert trace.tasks.keys() == {'F'} and trace.gradients_out == ()
+    trace = traced(first, weights, ['F'], training=False)[2]
+    assert trace.tasks.keys() == {'F'} and trace.gradients_out == []
 
 
 @pytest.mark.parametrize(('recompute', 'keeps'),
                          [('none', True), ('cell', False), ('layer', False)])
 def test_only_without_recomputation_the_forward_hands_tensors_to_the_backward(recompute, keeps):
     first, _, weights = cells()
-    trace = traced(first, weights, modes=[recompute])[2]
-    assert trace.forward.num_residuals_out == trace.backward.num_residuals_in
-    assert (trace.backward.num_residuals_in > 0) == keeps
+    tasks = traced(first, weights, modes=[recompute])[2].tasks
+    assert tasks['F'].residuals_out == tasks['B'].residuals_in
+    assert bool(tasks['B'].residuals_in) == keeps
 
 
 @pytest.mark.parametrize('recompute', ['none', 'cell', 'layer'])
@@ -88,9 +91,10 @@ def test_the_tasks_compute_the_layer_and_its_gradient(recompute):
     _, accumulators, trace = traced(first, weights, modes=[recompute])
     x, gradient = np.random.default_rng(0).standard_normal([2, 2, 3]).astype(np.float32)
     position = [tf.constant(0, tf.int64), tf.constant(0)]
-    y, *residuals, _ = trace.forward.function(*position, tf.constant(x))
-    given = [tf.constant(x)] * len(trace.backward.inputs) + [tf.constant(gradient)]
-    trace.backward.function(*position, *given, *residuals)
+    forward, backward = trace.tasks['F'], trace.tasks['B']
+    y, *residuals, _ = forward.function(*position, tf.constant(x))
+    given = [tf.constant(x)] * len(backward.inputs) + [tf.constant(gradient)]
+    backward.function(*position, *given, *residuals)
 
     w, b = weights['model/in/w'].numpy(), weights['model/in/b'].numpy()
     np.testing.assert_allclose(y, np.tanh(x @ w + b), rtol=1e-5, atol=1e-6)
@@ -104,7 +108,8 @@ def test_a_cell_may_be_traced_again_in_any_order():
 
     def ops(order: list[Cell]) -> dict[int, list[str]]:
         return {cell.index: [op.type for op in
-                             traced(cell, weights, cell is last)[0].graph.get_operations()]
+                             traced(cell, weights, ['B'] if cell is last else ['F', 'B']
+                                    )[0].graph.get_operations()]
                 for cell in order}
 
     assert ops([first, last]) == ops([last, first])
@@ -113,7 +118,7 @@ def test_a_cell_may_be_traced_again_in_any_order():
 def test_what_prints_is_remarked():
     first, last, weights = cells(Prints.Params(name='prints'))
     assert traced(first, weights)[2].remarks == ()
-    remark, = traced(last, weights, is_fused=True)[2].remarks
+    remark, = traced(last, weights, ['B'])[2].remarks
     assert remark.startswith('model/prints.')
 
 
@@ -137,6 +142,62 @@ def four_layers(is_last: bool) -> tuple[Cell, dict[str, tf.Variable]]:
 def test_a_backward_task_has_the_matrix_products_that_the_forecast_counts(recompute, first, last):
     for is_last, num_products in ((False, first), (True, last)):
         cell, weights = four_layers(is_last)
-        _, _, trace = traced(cell, weights, is_fused=is_last, modes=[recompute] * 2)
+        kinds = ['B'] if is_last else ['F', 'B']
+        _, _, trace = traced(cell, weights, kinds, modes=[recompute] * 2)
         ops = trace.tasks['B'].function.graph.get_operations()
         assert sum(op.type == 'MatMul' for op in ops) == num_products
+
+
+# What a task may make once more, since it does not depend on the micro-batch or costs nothing.
+FREE = {'Const', 'ReadVariableOp', 'Placeholder', 'Identity', 'NoOp'}
+
+
+def transformer_cell(is_last: bool) -> Cell:
+    """A cell in the middle of a Transformer, or the last one."""
+    network = stacks.transformer(4, 16, 2).instantiate('model')
+    elements = wire(network, {name: tf.TensorSpec([2, 4, 16]) for name in ('x', 'target')})
+    return Cell(1, elements[2:] if is_last else elements[1:3], 'CPU:0')
+
+
+def convolution_cell(is_last: bool) -> Cell:
+    """A cell in the middle of AmoebaNet-D, with skips and fused BatchNorm, or the last one."""
+    network = stacks.amoebanet(3, 8).instantiate('model')
+    elements = wire(network, {'image': tf.TensorSpec([2, 32, 32, 3]), 'weight': tf.TensorSpec([2]),
+                              'label': tf.TensorSpec([2], tf.int32)})
+    return Cell(1, elements[-20:] if is_last else elements[5:30], 'CPU:0')
+
+
+def keras_cell(is_last: bool) -> Cell:
+    """A cell of a Keras layer with state, or the same with a loss."""
+    network = Sequential.Params(name='model', layers=(
+        layers.Dense.Params(name='in', input_dim=3, units=3),
+        layers.KerasLayer.Params(name='keras', class_name='BatchNormalization', input_shape=(3,),
+                                 averages_state=True),
+        layers.Dense.Params(name='out', input_dim=3, units=3, activation='gelu'),
+        layers.MeanSquaredErrorLoss.Params(name='loss'))).instantiate('model')
+    elements = wire(network, SPEC)
+    return Cell(1, elements[1:] if is_last else elements[1:3], 'CPU:0')
+
+
+@pytest.mark.parametrize('recompute', ['none', 'cell', 'layer'])
+@pytest.mark.parametrize('make_cell', [transformer_cell, convolution_cell, keras_cell])
+@pytest.mark.parametrize('is_last', [False, True])
+def test_tasks_of_a_micro_batch_share_no_op_that_costs_time(make_cell, is_last, recompute):
+    cell = make_cell(is_last)
+    chains = [['B_split', 'W']]
+    if not is_last and recompute == 'none':
+        chains = [['F', 'B'], ['F', 'B_split', 'W']]
+    elif not is_last:
+        chains += [['R', 'B_after_R'], ['R', 'B_split_after_R', 'W_after_R']]
+    kinds = {kind for chain in chains for kind in chain}
+    if not is_last:
+        kinds.add('F')
+    weights = {weight.path: tf.Variable(tf.zeros(weight.shape, weight.dtype))
+               for element in cell.elements for weight in element.layer.weights()}
+
+    tasks = traced(cell, weights, kinds, modes=[recompute] * 2)[2].tasks
+    for chain in chains:
+        num_tasks = collections.Counter(
+            op.name for kind in chain for op in tasks[kind].function.graph.get_operations()
+            if op.type not in FREE)
+        assert max(num_tasks.values()) == 1, [op for op, n in num_tasks.items() if n > 1]

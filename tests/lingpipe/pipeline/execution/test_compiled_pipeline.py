@@ -26,11 +26,11 @@ def test_a_compiled_task_takes_the_position_and_what_it_lists(pipeline, key):
     task = pipeline.tasks[key]
     arguments, _ = task.function.structured_input_signature
     num_listed = len(task.inputs) + len(task.shared) + len(task.gradients_in)
-    assert len(arguments) == 2 + num_listed + task.num_residuals_in
+    assert len(arguments) == 2 + num_listed + len(task.residuals_in)
 
 
 @pytest.mark.parametrize('key', [('F', 0), ('B', 0), ('B', 1)])
 def test_a_compiled_task_gives_what_it_lists_and_a_token(pipeline, key):
     task = pipeline.tasks[key]
     num_listed = len(task.outputs) + len(task.gradients_out)
-    assert len(task.function.structured_outputs) == num_listed + task.num_residuals_out + 1
+    assert len(task.function.structured_outputs) == num_listed + len(task.residuals_out) + 1

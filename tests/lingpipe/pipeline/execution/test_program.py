@@ -20,8 +20,10 @@ from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution import graph_cutting
 from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning import plan, shared_devices
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tools import stacks
+from tests.support.random_schedules import random_schedule
 
 BATCH, M = 16, 4
 
@@ -182,7 +184,8 @@ def reference() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(('num_cells', 'schedule', 'recompute'),
                          [*itertools.product([1], ['gpipe'], ['none', 'cell', 'layer']),
-                          *itertools.product([2, 4], ['gpipe', '1f1b'], ['none', 'cell', 'layer'])])
+                          *itertools.product([2, 4], ['gpipe', '1f1b'], ['none', 'cell', 'layer']),
+                          *itertools.product([1, 3], ['zb_h1'], ['none', 'cell', 'layer'])])
 def test_weights_are_bitwise_equal_for_every_partition_schedule_and_recomputation(
         num_cells, schedule, recompute, reference):
     found = trained(program_of(num_cells=num_cells, schedule=schedule, recompute=recompute))
@@ -198,6 +201,22 @@ def test_weights_are_bitwise_equal_if_each_cell_recomputes_in_its_own_way(modes,
     found = trained(program_of(num_cells=4, recompute=modes))
     for path, value in reference.items():
         np.testing.assert_array_equal(found[path], value, err_msg=path)
+
+
+@pytest.mark.parametrize(('recompute', 'devices'), [
+    ('none', ('CPU:0', 'CPU:1')),
+    (('cell', 'none', 'layer'), ('CPU:0', 'CPU:1', 'CPU:0')),
+    (('layer', 'cell', 'layer', 'none'), ('CPU:0', 'CPU:1', 'CPU:1', 'CPU:0'))])
+def test_weights_are_bitwise_equal_for_any_order_that_splits_and_repeats_whatever_it_likes(
+        recompute, devices, reference, monkeypatch):
+    def in_random_order(schedule, places, duration_of, edges, excess_of):
+        ordered = shared_devices.together(schedule, places, duration_of, edges, excess_of)
+        return random_schedule(ordered, edges, seed=len(devices))
+
+    monkeypatch.setattr(plan, 'together', in_random_order)
+    program = program_of(num_cells=len(devices), devices=devices, recompute=recompute)
+    for path, value in trained(program).items():
+        np.testing.assert_array_equal(value, reference[path], err_msg=path)
 
 
 @pytest.mark.parametrize(('num_cells', 'num_replicas', 'recompute'),

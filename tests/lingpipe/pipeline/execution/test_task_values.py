@@ -4,7 +4,6 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from lingpipe.pipeline.execution.step_graph import stamped_slots
 from lingpipe.pipeline.execution.task_values import ReplicaBatch, TaskValues, order_of_calls
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.schedule import Slot
@@ -22,7 +21,7 @@ def values_of(pipeline) -> TaskValues:
 
 def test_what_is_taken_was_made_before(pipeline):
     order = order_of_calls(pipeline)
-    assert sorted(order) == sorted(stamped_slots(pipeline))
+    assert sorted(order) == sorted(pipeline.schedule.device_of)
     for m in range(M):
         places = [order.index(slot) for slot in
                   (Slot('F', 0, m), Slot('B', 1, m), Slot('B', 0, m))]

@@ -25,7 +25,7 @@ def test_every_slot_calls_the_task_of_its_kind():
     assert kinds(F0, B0) == ['F', 'B']
     assert kinds(F0, B0, W0) == ['F', 'B_split', 'W']
     assert kinds(F0, R0, B0) == ['F', 'R', 'B_after_R']
-    assert kinds(F0, R0, B0, W0) == ['F', 'R', 'B_split_after_R', 'W']
+    assert kinds(F0, R0, B0, W0) == ['F', 'R', 'B_split_after_R', 'W_after_R']
 
 
 def test_the_fused_backward_of_the_last_cell_may_be_split_too():
