@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from lingpipe.cluster import HOME
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline
-from lingpipe.pipeline.execution.placed import call_on
 from lingpipe.pipeline.execution.stamps import Stamps
+from lingpipe.pipeline.execution.task_call import TaskCall
 from lingpipe.pipeline.execution.task_values import ReplicaBatch, TaskValues, order_of_calls
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.schedule import Slot
@@ -47,6 +47,8 @@ def add_tasks(pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire,
     first_micro_batch = _after_ref_variable(batch.first_micro_batch)
     values = TaskValues(
         pipeline, dataclasses.replace(batch, first_micro_batch=first_micro_batch), wire)
+    calls = {(kind, k): TaskCall(task.function, pipeline.cells[k].device)
+             for (kind, k), task in pipeline.tasks.items()}
     last_of_cell: dict[int, tf.Operation] = {}
     last_on_device: dict[int, tf.Operation] = {}
 
@@ -59,8 +61,8 @@ def add_tasks(pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire,
                 before = [stamps.start(slot, device, before, taken)]
 
             with tf.control_dependencies(before):
-                function = pipeline.task_of(slot).function
-                results = call_on(device, function, [*values.position(slot), *taken])
+                call = calls[schedule.task_kind(slot), slot.cell]
+                results = call.add([*values.position(slot), *taken])
             op = results[0].op
 
             if stamps is not None:

@@ -121,7 +121,7 @@ def _indices(first: tf.Tensor, devices: Sequence[str],
     indices = {}
     for device in dict.fromkeys(devices):
         with tf.device(device):
-            indices[device] = [first + m for m in range(num_micro_batches)]
+            indices[device] = tf.unstack(first + tf.range(num_micro_batches))
     return indices
 
 
