@@ -26,6 +26,7 @@ layers/sequential.py.
 from __future__ import annotations
 
 import dataclasses
+import math
 import inspect
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,7 +86,7 @@ class Weight:
     @property
     def size(self) -> int:
         """The number of scalars."""
-        return int(tf.TensorShape(self.shape).num_elements() or 0)
+        return math.prod(self.shape)
 
     def initial_value(self, experiment_seed: int) -> tf.Tensor:
         """The initial value, which depends on the experiment's seed and the path alone."""

@@ -1,6 +1,7 @@
 """Measured costs: the measured seconds of each layer, for the partitioner, where FLOPs mislead."""
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -16,7 +17,7 @@ from lingpipe.pipeline.planning.dataflow import Element
 
 
 def layer_seconds(elements: Sequence[Element], device: str,
-                  repeats: int = 30) -> list[tuple[float, float]]:
+                  repeats: int = 30, budget_s: float = math.inf) -> list[tuple[float, float]]:
     """Measures the seconds of each layer's forward and backward for one micro-batch, on one device.
 
     Each layer runs by itself, and the shortest of `repeats` times counts. All layers are timed once
@@ -26,13 +27,22 @@ def layer_seconds(elements: Sequence[Element], device: str,
     Weights and inputs are random numbers (integers are 0). The device must hold all weights, and
     the activations of all layers for one micro-batch. A layer with has_backward False has a
     backward of 0 seconds.
+
+    Args:
+      elements: the layers.
+      device: a tf.device string.
+      repeats: how many rounds there are, if there is time.
+      budget_s: seconds after which no other round begins; there is at least one.
     """
+    started_s = time.perf_counter()
     tasks = [_tasks(element, device) for element in elements]
     for of_layer in tasks:
         for task in of_layer:
             task()
 
-    times = [[[_seconds(task) for task in of_layer] for of_layer in tasks] for _ in range(repeats)]
+    times: list[list[list[float]]] = []
+    while not times or len(times) < repeats and time.perf_counter() - started_s < budget_s:
+        times.append([[_seconds(task) for task in of_layer] for of_layer in tasks])
     fastest = [[min(of_task) for of_task in zip(*of_layer, strict=True)]
                for of_layer in zip(*times, strict=True)]
     return [(forward, backward[0] if backward else 0.0) for forward, *backward in fastest]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -238,6 +238,11 @@ def residuals_of(elements: Sequence[Element]) -> list[Residuals]:
         leaves_with_gradient |= {(reads[n], i) for n, i in residuals.gradients}
         residuals_of_elements.append(residuals)
     return residuals_of_elements[::-1]
+
+
+def signature(element: Element) -> Hashable:
+    """Equal for layers that compute the same, with other weights."""
+    return dataclasses.replace(_kind_of(element, set()), asked=())
 
 
 def _kind_of(element: Element, leaves_with_gradient: set[tuple[Value, int]]) -> _Kind:

@@ -39,6 +39,7 @@ from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.shared_devices import together
 from lingpipe.pipeline.planning.simulator import Delay, Simulation, simulate
 from lingpipe.pipeline.planning.validation import validate
+from lingpipe.pricing import Residuals
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -235,19 +236,41 @@ class PricedNetwork:
 def _priced(network: Sequential, batch_spec: Mapping[str, Any], params: PipelineParams,
             is_frozen: Callable[[str], bool],
             slot_bytes: Callable[[tf.DType], int]) -> PricedNetwork:
+    elements = wire_parts(network, batch_spec, params, is_frozen)
+    return price_wired(elements, params, slot_bytes, functools.partial(residuals_of, elements))
+
+
+def wire_parts(network: Sequential, batch_spec: Mapping[str, Any], params: PipelineParams,
+               is_frozen: Callable[[str], bool] = lambda path: False) -> tuple[Element, ...]:
+    """The elements of a network for one micro-batch; arguments as of `make_plan`.
+
+    Raises:
+      ValueError: R M does not divide the batch, or a layer cannot be given a part of it.
+    """
     check_whole(network, params.num_micro_batches, params.num_replicas)
     check_state(network, params.num_micro_batches * params.num_replicas)
     micro_batch_spec = split_spec(batch_spec, params.num_micro_batches, params.num_replicas)
-    elements = wire(network, micro_batch_spec, is_frozen)
-    times = layer_times(elements, params)
+    return wire(network, micro_batch_spec, is_frozen)
+
+
+def price_wired(elements: tuple[Element, ...], params: PipelineParams,
+                slot_bytes: Callable[[tf.DType], int],
+                residuals: Callable[[], Sequence[Residuals]]) -> PricedNetwork:
+    """What is known of a network that is wired; see PricedNetwork and Memory.
+
+    Args:
+      elements: for the micro-batches of `params`.
+      params, slot_bytes: as of `make_plan`.
+      residuals: what `residuals_of` finds in the elements.
+    """
     memory = Memory(
         elements,
-        residuals=functools.partial(residuals_of, elements),
+        residuals=residuals,
         slot_bytes=slot_bytes,
         num_replicas=params.num_replicas,
         is_summed_in_groups=params.sum_groups > 1,
         receives_gradients=params.replica_reduction == 'add')
-    return PricedNetwork(params, elements, times, memory)
+    return PricedNetwork(params, elements, layer_times(elements, params), memory)
 
 
 def _arranged(network: PricedNetwork, placement: Placement, partition: Partition) -> Plan:

@@ -1,0 +1,81 @@
+"""Measured hardware: the memory of the devices at hand, and how fast bytes get there."""
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+from tensorflow.python.client import device_lib
+
+from lingpipe import cluster
+from lingpipe.pipeline.planning.hardware import USED_SHARE, Hardware
+
+PROBE_BYTES = 64 * 2**20   # more than caches hold
+NUM_PROBES = 5
+NETWORK_BYTES_PER_S = 1.25e9   # of 10 gigabit Ethernet: nobody has measured the network
+
+
+def measured_hardware(devices: Sequence[str]) -> Hardware:
+    """What the devices of this process can do; takes a second.
+
+    Their arithmetic is not measured: layers are timed instead. The logical CPU devices of a process
+    share its memory, so that nothing is sent between them.
+
+    Args:
+      devices: tf.device strings.
+    """
+    kind = cluster.place(devices[0])[2]
+    is_cpu = kind == 'CPU'
+    own = devices[0]
+    link_bytes_per_s = math.inf
+    if len(devices) > 1 and not is_cpu:
+        link_bytes_per_s = _link_bytes_per_s(own, devices[1])
+    return Hardware(
+        name=f'this machine ({kind})',
+        device_bytes=USED_SHARE * (_ram_bytes() / len(devices) if is_cpu else _gpu_bytes(own)),
+        memory_bytes_per_s=_memory_bytes_per_s(own),
+        link_bytes_per_s=link_bytes_per_s,
+        network_bytes_per_s=NETWORK_BYTES_PER_S)
+
+
+def _memory_bytes_per_s(device: str) -> float:
+    """How fast a device reads and writes."""
+    with tf.device(device):
+        numbers = tf.zeros([PROBE_BYTES // 4])
+        return 2 * PROBE_BYTES / _shortest_s(lambda: numbers + 1.0)
+
+
+def _link_bytes_per_s(sender: str, receiver: str) -> float:
+    with tf.device(sender):
+        numbers = tf.zeros([PROBE_BYTES // 4]) + 1.0
+
+    def send() -> tf.Tensor:
+        with tf.device(receiver):
+            return tf.identity(numbers)[:1]
+
+    return PROBE_BYTES / _shortest_s(send)
+
+
+def _shortest_s(run: Callable[[], tf.Tensor]) -> float:
+    """Seconds until the first number of a result is here, after a warm-up."""
+    times = []
+    for _ in range(1 + NUM_PROBES):
+        start = time.perf_counter()
+        run()[:1].numpy()
+        times.append(time.perf_counter() - start)
+    return max(1e-9, min(times[1:]))
+
+
+def _ram_bytes() -> int:
+    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+
+
+def _gpu_bytes(device: str) -> float:
+    """The memory that TensorFlow may use of a device."""
+    place = cluster.place(device)[2:]
+    for attributes in device_lib.list_local_devices():
+        if cluster.place(attributes.name)[2:] == place:
+            return float(attributes.memory_limit)
+    return math.inf

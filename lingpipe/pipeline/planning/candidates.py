@@ -1,0 +1,374 @@
+"""Candidates: the plans that a network could run with on given devices, the fastest first.
+
+There are hundreds of choices, and a plan of each in turn would take minutes. So they wait in a
+queue, and each is worked out only as far as it takes to know that others are better:
+
+    bound      the work divided among the devices; no plan of the choice is faster
+    timed      its plan, if memory does not matter, through the simulator
+    fitting    its plan on devices whose memory has a limit
+
+Whatever is first in the queue goes on to its next stage, and a candidate that comes first when it
+fits is better than all that are left. Wiring, prices and traces are those of a micro-batch, and
+shared among all choices that have micro-batches of that size.
+
+R replicas, K cells, M micro-batches, L layers.
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from lingpipe import cluster
+from lingpipe.layers.sequential import Sequential
+from lingpipe.pipeline.planning.cell import bytes_between
+from lingpipe.pipeline.planning.dataflow import Element, residuals_of
+from lingpipe.pipeline.planning.hardware import Hardware
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.plan import Plan, plan_priced, price_wired, wire_parts
+from lingpipe.pipeline.planning.search_space import Choice
+from lingpipe.pipeline.planning.simulator import Simulation
+from lingpipe.pricing import Residuals
+
+# [L] seconds of each layer's forward and backward for one micro-batch.
+SecondsOf = Callable[[Sequence[Element]], Sequence[tuple[float, float]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """What is planned.
+
+    Attributes:
+      network: the layers.
+      batch_spec: name -> nested tf.TensorSpec of a whole mini-batch.
+      params: the experiment's; what a Choice names is replaced.
+      devices: tf.device strings; a plan takes the first of them.
+      hardware: what they can do. Its device_bytes limit a plan unless `params` have a limit.
+      seconds_of: how long the layers take.
+      is_frozen, slot_bytes: as of `make_plan`.
+    """
+    network: Sequential
+    batch_spec: Mapping[str, Any]
+    params: PipelineParams
+    devices: Sequence[str]
+    hardware: Hardware
+    seconds_of: SecondsOf
+    is_frozen: Callable[[str], bool] = lambda path: False
+    slot_bytes: Callable[[tf.DType], int] = lambda dtype: 0
+
+    @property
+    def limit(self) -> float | None:
+        """The most bytes that a device may hold."""
+        own = self.params.device_bytes
+        return self.hardware.device_bytes if own is None else own
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Candidate:
+    """A plan, and what its step takes, in seconds.
+
+    Attributes:
+      choice: what was chosen.
+      plan: its costs are seconds.
+      simulation: of the slots, with links.
+      work_s: what a device would take for the whole mini-batch, if it had all memory.
+      replicas_s: how long replicas exchange gradients.
+      update_s: how long the weights are updated.
+    """
+    choice: Choice
+    plan: Plan
+    simulation: Simulation
+    work_s: float
+    replicas_s: float
+    update_s: float
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of one update."""
+        return self.simulation.step_s + self.replicas_s + self.update_s
+
+    @property
+    def speed_up(self) -> float:
+        """How much faster it is than one device with memory enough, which repeats nothing."""
+        return self.work_s / self.step_s
+
+    @property
+    def bubble_share(self) -> float:
+        """How much of the time of its devices they wait, 0 to 1."""
+        busy_s = self.simulation.busy_share * self.simulation.step_s
+        return 1 - (busy_s + self.update_s) / self.step_s
+
+    @functools.cached_property
+    def peak_bytes(self) -> float:
+        """The most that any device holds."""
+        return max(self.plan.peak_bytes().values())
+
+    @functools.cached_property
+    def losses(self) -> dict[str, float]:
+        """What keeps the step from being the work divided by the devices -> seconds, most first."""
+        loads: dict[int, float] = {}
+        for slot, (start, end) in self.simulation.spans.items():
+            device = self.plan.schedule.device_of[slot]
+            loads[device] = loads.get(device, 0.0) + end - start
+        mean_s, most_s = sum(loads.values()) / len(loads), max(loads.values())
+        share_s = self.work_s / self.choice.num_devices
+        links_s = self.simulation.step_s - self.plan.simulate_times().step_s
+        losses = {
+            'recomputation': mean_s - share_s,
+            'imbalance': most_s - mean_s,
+            'links': links_s,
+            'bubble': self.simulation.step_s - links_s - most_s,
+            'replicas': self.replicas_s,
+            'update': self.update_s,
+        }
+        return dict(sorted(losses.items(), key=lambda item: -item[1]))
+
+    @property
+    def limited_by(self) -> str:
+        """The largest loss; 'work' if none takes a fiftieth of the step."""
+        name, seconds = next(iter(self.losses.items()))
+        return name if seconds > 0.02 * self.step_s else 'work'
+
+
+class _Entry(NamedTuple):
+    """A choice in the queue; sorted by time, and as far as that is equal, by place."""
+    step_s: float
+    place: int
+    stage: str
+    candidate: Candidate | None
+
+
+class Candidates:
+    """Finds the candidates of a subject."""
+
+    def __init__(self, subject: Subject):
+        self.subject = subject
+        self._state_of_layers: list[_State] = []
+        self._elements_of: dict[int, tuple[Element, ...]] = {}
+        self._seconds_of: dict[int, Sequence[tuple[float, float]]] = {}
+        self._residuals_of: dict[int, Callable[[], Sequence[Residuals]]] = {}
+
+    def fastest(self, choices: Iterable[Choice]) -> Iterator[Candidate]:
+        """Yields the candidates that fit, the fastest first; of equals those of earlier choices."""
+        listed = list(choices)
+        queue = [_Entry(self._bound(choice), place, 'bound', None)
+                 for place, choice in enumerate(listed)
+                 if self._is_possible(choice)
+                 and not self._is_too_big(choice, self.subject.limit)]
+        heapq.heapify(queue)
+        while queue:
+            entry = heapq.heappop(queue)
+            if entry.stage == 'fitting':
+                assert entry.candidate is not None
+                yield entry.candidate
+                continue
+            following = self._next(entry, listed[entry.place])
+            if following is not None:
+                heapq.heappush(queue, following)
+
+    def _next(self, entry: _Entry, choice: Choice) -> _Entry | None:
+        """The next stage of a choice; None if none of its plans fits."""
+        limit = self.subject.limit
+        if entry.stage == 'bound':
+            candidate = self.of(choice, None)
+            stage = 'timed' if limit is not None else 'fitting'
+            return None if candidate is None else entry._replace(
+                step_s=candidate.step_s, stage=stage, candidate=candidate)
+
+        found = entry.candidate
+        assert found is not None and limit is not None
+        if found.peak_bytes > limit:
+            found = self.of(choice, limit)
+        return None if found is None else entry._replace(
+            step_s=found.step_s, stage='fitting', candidate=found)
+
+    def of(self, choice: Choice, limit: float | None) -> Candidate | None:
+        """The candidate of a choice whose devices hold no more than `limit` bytes, if there is one.
+
+        Args:
+          choice: any.
+          limit: bytes; None: memory does not matter.
+        """
+        try:
+            params = self.params_of(choice, limit)
+            elements = self._elements(choice)
+            priced = price_wired(elements, params, self.subject.slot_bytes,
+                                 self._residuals_of[choice.num_parts])
+            plan = plan_priced(priced, self.subject.devices[:params.num_devices])
+        except ValueError:   # The experiment forbids it, or it does not fit.
+            return None
+        return self._timed(choice, plan)
+
+    def params_of(self, choice: Choice, limit: float | None) -> PipelineParams:
+        """The Params of a choice, with the seconds of its layers.
+
+        Raises:
+          ValueError: its values exclude each other.
+        """
+        seconds = self._seconds(choice)
+        params = self.subject.params.copy()
+        devices = self.subject.params.devices[:choice.num_devices]
+        layers_per_cell = params.layers_per_cell
+        if choice.num_cells != len(layers_per_cell):
+            layers_per_cell = ()
+        return params.set(
+            **choice._asdict(),
+            layers_per_cell=layers_per_cell, devices=devices, device_bytes=limit,
+            layer_seconds=tuple(forward + backward for forward, backward in seconds),
+            layer_backward_seconds=tuple(backward for _, backward in seconds)).validate()
+
+    def least_limit(self, choices: Iterable[Choice]) -> tuple[float, Choice] | None:
+        """The fewest bytes of a device with which a choice fits, and the first such choice."""
+        least: tuple[float, Choice] | None = None
+        for choice in choices:
+            limit = least[0] - 1 if least else None
+            if not self._is_possible(choice) or self._is_too_big(choice, limit):
+                continue
+            candidate = self.of(choice, limit)
+            while candidate is not None:
+                least = candidate.peak_bytes, choice
+                candidate = self.of(choice, _lower(least[0]))
+        return least
+
+    def _is_possible(self, choice: Choice) -> bool:
+        """Whether a mini-batch can be split so and the layers can be given the parts."""
+        try:
+            self._elements(choice)
+        except ValueError:
+            return False
+        return True
+
+    def _is_too_big(self, choice: Choice, limit: float | None) -> bool:
+        """Whether what the layers train is more than the devices of a replica hold together."""
+        update_bytes = sum(state.update_bytes for state in self._state(choice))
+        return limit is not None and update_bytes / 2 > limit * choice.num_cells
+
+    def _elements(self, choice: Choice) -> tuple[Element, ...]:
+        """The network, wired for the micro-batches of a choice."""
+        num_parts = choice.num_parts
+        if num_parts not in self._elements_of:
+            subject = self.subject
+            params = subject.params.copy().set(
+                num_replicas=1, num_micro_batches=num_parts)
+            elements = wire_parts(subject.network, subject.batch_spec, params, subject.is_frozen)
+            self._elements_of[num_parts] = elements
+            self._residuals_of[num_parts] = functools.cache(
+                functools.partial(residuals_of, elements))
+        return self._elements_of[num_parts]
+
+    def _seconds(self, choice: Choice) -> Sequence[tuple[float, float]]:
+        """[L] forward and backward of each layer, to six digits, so that flags can say them."""
+        num_parts = choice.num_parts
+        if num_parts not in self._seconds_of:
+            seconds = self.subject.seconds_of(self._elements(choice))
+            self._seconds_of[num_parts] = [
+                (_rounded(forward), _rounded(backward)) for forward, backward in seconds]
+        return self._seconds_of[num_parts]
+
+    def _work_s(self, choice: Choice) -> float:
+        """Seconds of one replica's forwards and backwards on one device."""
+        return choice.num_micro_batches * sum(itertools.chain(*self._seconds(choice)))
+
+    def _bound(self, choice: Choice) -> float:
+        """Seconds that no plan of the choice is faster than.
+
+        With recomputation, all cells but the last repeat their forwards. No device takes longer
+        than the slowest, and the last cell's forward is no longer than it either.
+        """
+        num_cells = choice.num_cells
+        work_s = self._work_s(choice)
+        if choice.recompute in ('cell', 'layer') and num_cells > 1:
+            forward_s = sum(forward for (forward, _), element in zip(
+                self._seconds(choice), self._elements(choice), strict=True)
+                            if element.has_backward)
+            repeated_s = choice.num_micro_batches * forward_s
+            return max(work_s / num_cells, (work_s + repeated_s) / (num_cells + 1))
+        return work_s / num_cells
+
+    def _timed(self, choice: Choice, plan: Plan) -> Candidate:
+        hardware, links = self.subject.hardware, _Links(plan, self.subject)
+        simulation = plan.simulate_times(hardware.latency_s, links.occupied_s)
+        state = self._state(choice)
+        spans = plan.partition.spans
+        gradient_bytes = [sum(state[i].gradient_bytes for i in span) for span in spans]
+        update_bytes = [sum(state[i].update_bytes for i in span) for span in spans]
+        return Candidate(
+            choice, plan, simulation,
+            work_s=choice.num_replicas * self._work_s(choice),
+            replicas_s=links.exchange_s(gradient_bytes),
+            update_s=max(update_bytes) / hardware.memory_bytes_per_s)
+
+    def _state(self, choice: Choice) -> list[_State]:
+        """[L] what each layer trains; it is the same for all choices."""
+        if not self._state_of_layers:
+            slot_bytes = self.subject.slot_bytes
+            self._state_of_layers = [_state_of(element, slot_bytes)
+                                     for element in self._elements(choice)]
+        return self._state_of_layers
+
+
+class _State(NamedTuple):
+    """What a layer trains: the bytes of the gradients, and those that an update moves."""
+    gradient_bytes: int
+    update_bytes: int
+
+
+def _state_of(element: Element, slot_bytes: Callable[[tf.DType], int]) -> _State:
+    """An update reads and writes weights, gradients and slots."""
+    gradient_bytes = sum(w.size * max(4, w.dtype.size) for w in element.trained)
+    other_bytes = sum(w.size * (w.dtype.size + slot_bytes(w.dtype)) for w in element.trained
+                      if w.shared_with is None)
+    return _State(gradient_bytes, 2 * (gradient_bytes + other_bytes))
+
+
+class _Links:
+    """The links between the devices of a plan."""
+
+    def __init__(self, plan: Plan, subject: Subject):
+        self._plan, self._hardware = plan, subject.hardware
+        self._wire_dtype = tf.bfloat16 if subject.params.wire_dtype == 'bfloat16' else None
+        self._occupied_s: dict[tuple[int, int], float] = {}
+
+    def occupied_s(self, sender: int, receiver: int) -> float:
+        """Seconds that a micro-batch's values or gradients occupy the link between two cells."""
+        pair = sender, receiver
+        if pair not in self._occupied_s:
+            devices = self._plan.placement.devices[0]
+            num_bytes = bytes_between(self._plan.cells, *pair, self._wire_dtype)
+            self._occupied_s[pair] = num_bytes / self._bytes_per_s(
+                devices[sender], devices[receiver])
+        return self._occupied_s[pair]
+
+    def exchange_s(self, gradient_bytes: Sequence[int]) -> float:
+        """Seconds in which replicas add up gradients: each sends and receives 2 (R - 1) / R.
+
+        Args:
+          gradient_bytes: [K].
+        """
+        replicas = self._plan.placement.devices
+        share = 2 * (len(replicas) - 1) / len(replicas)
+        slowest_s = 0.0
+        for devices, other in itertools.pairwise(replicas):
+            for k, num_bytes in enumerate(gradient_bytes):
+                seconds = share * num_bytes / self._bytes_per_s(devices[k], other[k])
+                slowest_s = max(slowest_s, seconds)
+        return slowest_s
+
+    def _bytes_per_s(self, device: str, other: str) -> float:
+        is_one_host = cluster.place(device)[:2] == cluster.place(other)[:2]
+        hardware = self._hardware
+        return hardware.link_bytes_per_s if is_one_host else hardware.network_bytes_per_s
+
+
+def _rounded(seconds: float) -> float:
+    return float(f'{seconds:.6g}')
+
+
+def _lower(limit: float) -> float:
+    """Less than a limit, by a hundredth."""
+    return limit - max(1.0, limit // 100)
