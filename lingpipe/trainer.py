@@ -3,6 +3,7 @@
     python -m lingpipe.trainer --list
     python -m lingpipe.trainer --model=image.digits.AmoebaNet --mode=inspect \\
         --set pipeline.num_cells=8
+    python -m lingpipe.trainer --model=image.digits.AmoebaNet --mode=plan --devices=cpu:4
     python -m lingpipe.trainer --model=image.digits.AmoebaNet --logdir=/tmp/digits
     python -m lingpipe.trainer --model=image.digits.AmoebaNet --logdir=/tmp/digits \\
         --devices=127.0.0.1:2222,127.0.0.1:2223
@@ -66,12 +67,24 @@ def _define_flags_of_experiments(values: flags.FlagValues) -> None:
         'already is resumed.', flag_values=values)
     flags.DEFINE_enum(
         'mode', 'train_and_eval', MODES, 'What to do. eval takes the newest checkpoint; inspect '
-        'shows the plan and runs nothing; worker runs the cells of runs that name its address; '
-        'decode translates lines of text, or whatever else the problem makes of them, with the '
-        'newest checkpoint.', flag_values=values)
+        'shows the plan and runs nothing; plan finds the best plans for --devices; worker runs the '
+        'cells of runs that name its address; decode translates lines of text, or whatever else '
+        'the problem makes of them, with the newest checkpoint.', flag_values=values)
     flags.DEFINE_multi_string(
         'set', [], 'path=value: overrides a value of the Params, as pipeline.num_cells=4; may be '
-        'repeated.', flag_values=values)
+        'repeated. pipeline.num_cells=auto, and likewise num_replicas, num_micro_batches, schedule '
+        'and recompute: as --plan=auto, for this value alone.', flag_values=values)
+    flags.DEFINE_enum(
+        'plan', 'as_set', ['as_set', 'auto'], 'auto: before a new run begins, the fastest plan '
+        'that --mode=plan finds replaces what no --set sets. A run that is resumed keeps its plan.',
+        flag_values=values)
+    flags.DEFINE_bool(
+        'change_statistics', False, 'For --mode=plan and --plan=auto: consider other numbers of '
+        'micro-batches and replicas even where BatchNorm or the like would see other examples '
+        'together, which changes what is learned.', flag_values=values)
+    flags.DEFINE_bool(
+        'json', False, 'For --mode=plan: print one JSON object, with the --set flags of every '
+        'plan.', flag_values=values)
     flags.DEFINE_integer(
         'steps', None, 'Short for --set train.num_steps.', lower_bound=0, flag_values=values)
     flags.DEFINE_bool(
@@ -86,6 +99,10 @@ def _define_flags_of_devices(values: flags.FlagValues) -> None:
         'host1:2222,host2:2222 for workers, TF_CONFIG, slurm or kubernetes:LABEL; 2*gpu:0-3 for '
         'two cells on each. For a worker: what it has, cpu:4 or gpu:0-3. Default: '
         'pipeline.devices, or else GPUs, or else CPUs.', flag_values=values)
+    flags.DEFINE_string(
+        'device_type', '', 'For --mode=plan and inspect: what --devices are, by name, as h100: '
+        'their memory, speed and links (pipeline/planning/hardware.py). Default: for plan, layers '
+        'are timed on this machine.', flag_values=values)
     flags.DEFINE_string(
         'address', '', 'host:port, TF_CONFIG or slurm: where a worker listens, and where workers '
         'reach the trainer (default: found out). Whoever reaches it can run anything: there are '
@@ -114,7 +131,9 @@ def options_of(values: flags.FlagValues, command_line: Sequence[str] = ()) -> Ru
     """The options that parsed flags give; command_line are the flags as they were written."""
     return RunOptions(
         mode=values.mode, model=values.model, overrides=tuple(values.set), num_steps=values.steps,
-        logdir=values.logdir, devices=values.devices, address=values.address,
+        logdir=values.logdir, devices=values.devices, device_type=values.device_type,
+        has_auto_plan=values.plan == 'auto', may_change_statistics=values.change_statistics,
+        is_json=values.json, address=values.address,
         hangs_after_s=values.hangs_after_s, has_timeline=values.timeline,
         decode_input=values.decode_input, decode_output=values.decode_output,
         decode_line_limit=values.decode_line_limit, command_line=tuple(command_line))
@@ -187,6 +206,11 @@ def run(options: RunOptions) -> int:
     if not options.model:
         raise ValueError('--model is missing; --list shows all experiments.')
     params = read_params(options)
+    if options.mode == 'plan':
+        from lingpipe.commands.plan import plan
+        print(plan(params, options), end='')
+        return 0
+    params = chosen(params, options)
     if options.mode == 'inspect':
         from lingpipe.commands.inspect import inspect
         print(inspect(params, options), end='')
@@ -224,11 +248,21 @@ def print_list() -> int:
 
 def read_params(options: RunOptions) -> Experiment.Params:
     """The experiment's Params with all overrides, checked and frozen: what is saved runs."""
+    from lingpipe.commands.plan_freedom import values_in
     from lingpipe.training import registry
-    params = registry.get(options.model).override_all(options.overrides)
+    params = registry.get(options.model).override_all(values_in(options.overrides))
     if options.num_steps is not None:
         params.train.num_steps = options.num_steps
     return params.validate().freeze()
+
+
+def chosen(params: Experiment.Params, options: RunOptions) -> Experiment.Params:
+    """The Params with the plan that a planner chooses, if one is asked for."""
+    from lingpipe.commands.plan_freedom import freedom
+    if not freedom(options).free:
+        return params
+    from lingpipe.commands.chosen_plan import with_plan
+    return with_plan(params, options)
 
 
 def train_script() -> int:

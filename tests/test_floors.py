@@ -110,8 +110,8 @@ def test_nothing_is_loose_in_the_root():
      *sorted(f'hyperparams/{p.stem}' for p in (ROOT / 'lingpipe/hyperparams').glob('*.py')),
      *sorted(f'pipeline/planning/{name}' for name in (
          'dependencies', 'drawing', 'fitting_partition', 'forecast', 'layer_times', 'memory_limit',
-         'partition', 'partitioner', 'pipeline_params', 'placement', 'schedules', 'shared_devices',
-         'simulator', 'units', 'validation'))])
+         'hardware', 'partition', 'partitioner', 'pipeline_params', 'placement', 'schedules',
+         'search_space', 'shared_devices', 'simulator', 'units', 'validation'))])
 def test_pure_files_import_no_tensorflow(name):
     assert not any(i.split('.')[0] in ('tensorflow', 'keras')
                    for i in imported(ROOT / 'lingpipe' / f'{name}.py'))

@@ -79,6 +79,37 @@ def find(text: str, num_cells: int, wait_s: float, must_exist: bool = True) -> D
         two cells by accident.
       OSError: a worker does not answer.
     """
+    named = _named_by(text, wait_s, must_exist)
+    if len(named.names) < num_cells:
+        raise _too_few(text, named, num_cells)
+    names = named.names[:num_cells]
+    return Devices(names, named.workers, max(_cpu_indices(names), default=-1) + 1)
+
+
+def find_all(text: str, wait_s: float, must_exist: bool = True) -> Devices:
+    """Returns all devices that `text` names; arguments and errors as of `find`."""
+    named = _named_by(text, wait_s, must_exist)
+    return Devices(named.names, named.workers, max(_cpu_indices(named.names), default=-1) + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Named:
+    """What a list names.
+
+    Attributes:
+      items: its parts.
+      names: a tf.device string for every cell that there is room for.
+      num_devices: how many different devices these are.
+      workers: 'host:port' of each worker.
+    """
+    items: Sequence[_Item]
+    names: tuple[str, ...]
+    num_devices: int
+    workers: tuple[str, ...]
+
+
+def _named_by(text: str, wait_s: float, must_exist: bool) -> _Named:
+    """Reads a list and asks its workers what they have."""
     items = [_item(part.strip()) for part in text.split(',')]
     worker_addresses = [address for item in items for address in item.workers]
     workers = wait_for(worker_addresses, wait_s) if worker_addresses else []
@@ -87,14 +118,10 @@ def find(text: str, num_cells: int, wait_s: float, must_exist: bool = True) -> D
 
     names = [name for item, item_names in names_by_item for name in item_names
              for _ in range(item.cells_a_device)]
-    if _chooses_among_workers(items):
+    if _chooses_among_workers(items) and (workers or must_exist):
         _check_exist(names, workers)
-    if len(names) < num_cells:
-        num_devices = sum(len(item_names) for _, item_names in names_by_item)
-        raise _too_few(text, items, names, num_devices, num_cells)
-
-    names = names[:num_cells]
-    return Devices(tuple(names), tuple(worker_addresses), max(_cpu_indices(names), default=-1) + 1)
+    num_devices = sum(len(item_names) for _, item_names in names_by_item)
+    return _Named(items, tuple(names), num_devices, tuple(worker_addresses))
 
 
 def _item(part: str) -> _Item:
@@ -240,14 +267,14 @@ def _short(name: str) -> str:
     return re.sub(r'/replica:\d+', '', name).lower()
 
 
-def _too_few(text: str, items: Sequence[_Item], names: Sequence[str], num_devices: int,
-             num_cells: int) -> ValueError:
+def _too_few(text: str, named: _Named, num_cells: int) -> ValueError:
     """Returns the error for fewer places than cells, with a text that would be enough."""
+    names = named.names
     listed = f' ({", ".join(names)})' if names else ''
-    cells_a_device = -(-num_cells // max(1, num_devices))
-    keeps_workers = _chooses_among_workers(items)
+    cells_a_device = -(-num_cells // max(1, named.num_devices))
+    keeps_workers = _chooses_among_workers(named.items)
     enough = ','.join(item.text if keeps_workers and item.workers
-                      else f'{cells_a_device}*{item.text}' for item in items)
+                      else f'{cells_a_device}*{item.text}' for item in named.items)
     return ValueError(f'{num_cells} cells need {num_cells} devices, but --devices={text} names '
                       f'{len(names)}{listed}; name more, set '
                       f'pipeline.num_cells={max(1, len(names))}, or write {enough} for several '

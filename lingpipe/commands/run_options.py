@@ -5,7 +5,8 @@ import dataclasses
 import typing
 from typing import Literal
 
-Mode = Literal['train_and_eval', 'train', 'eval', 'inspect', 'worker', 'decode']
+Mode = Literal['train_and_eval', 'train', 'eval', 'inspect', 'plan', 'worker',
+               'decode']
 MODES: tuple[Mode, ...] = typing.get_args(Mode)
 
 
@@ -20,6 +21,11 @@ class RunOptions:
       num_steps: overrides train.num_steps, unless it is None.
       logdir: a directory, or ''.
       devices: what --devices says, '' for nothing.
+      device_type: what --devices are, by name; '': they are measured, or not known.
+      has_auto_plan: whether the planner chooses what no override sets.
+      may_change_statistics: whether the planner may change the examples of a micro-batch though
+        layers keep statistics of them.
+      is_json: whether --mode=plan prints JSON.
       address: 'host:port' or a source of it, or ''.
       hangs_after_s: a worker's server that has not answered for so long is started again.
       has_timeline: whether a step is timed soon after the start.
@@ -33,6 +39,10 @@ class RunOptions:
     num_steps: int | None = None
     logdir: str = ''
     devices: str = ''
+    device_type: str = ''
+    has_auto_plan: bool = False
+    may_change_statistics: bool = False
+    is_json: bool = False
     address: str = ''
     hangs_after_s: float = 60.
     has_timeline: bool = False

@@ -26,8 +26,8 @@ layers/sequential.py.
 from __future__ import annotations
 
 import dataclasses
-import math
 import inspect
+import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias

@@ -88,6 +88,18 @@ def _parsed(path: str, text: str | None) -> Experiment.Params:
                          f'file away, or else choose another logdir.') from error
 
 
+def recorded(logdir: str) -> Experiment.Params | None:
+    """The Params of the run that a logdir holds; None if it holds none that can be read."""
+    if newest_step(logdir) is not None:
+        params = _recorded_params(logdir)
+        if params is not None:
+            return params
+    try:
+        return Experiment.Params.from_text(_read(os.path.join(logdir, 'params.txt')) or '')
+    except ValueError:
+        return None
+
+
 def _recorded_params(logdir: str) -> Experiment.Params | None:
     """The Params that the newest whole checkpoint keeps, if it keeps any that can be read."""
     metadata = _checkpoints(logdir).newest_metadata()

@@ -61,23 +61,27 @@ def test_the_commands_find_an_experiment_of_this_folder_beside_decoys(
 
 def test_flags_are_these():
     flags = trainer.define_flags()
-    assert sorted(flags) == ['address', 'decode_input', 'decode_line_limit', 'decode_output',
-                             'devices', 'h', 'hangs_after_s', 'help', 'list', 'logdir', 'mode',
-                             'model', 'set', 'steps', 'tensorflow_log', 'timeline', 'traceback']
-    assert list(trainer.MODES) == ['train_and_eval', 'train', 'eval', 'inspect', 'worker', 'decode']
+    assert sorted(flags) == ['address', 'change_statistics', 'decode_input', 'decode_line_limit',
+                             'decode_output', 'device_type', 'devices', 'h', 'hangs_after_s',
+                             'help', 'json', 'list', 'logdir', 'mode', 'model', 'plan', 'set',
+                             'steps', 'tensorflow_log', 'timeline', 'traceback']
+    assert list(trainer.MODES) == ['train_and_eval', 'train', 'eval', 'inspect', 'plan', 'worker',
+                                   'decode']
 
 
 def test_options_are_the_flags():
     flags = ['--mode=decode', MODEL, '--set=seed=1', '--set', 'train.keep=2', '--steps=3',
              '--logdir=log', '--devices=cpu:2', '--address=a:1', '--hangs_after_s=4', '--timeline',
-             '--decode_input=in', '--decode_output=out', '--decode_line_limit=5']
+             '--decode_input=in', '--decode_output=out', '--decode_line_limit=5',
+             '--device_type=h100', '--plan=auto', '--change_statistics', '--json']
     values = trainer.define_flags()
     values(['trainer', *flags])
     assert trainer.options_of(values, flags) == RunOptions(
         mode='decode', model='tests.support.tiny_experiment.Tiny',
         overrides=('seed=1', 'train.keep=2'), num_steps=3, logdir='log', devices='cpu:2',
         address='a:1', hangs_after_s=4., has_timeline=True, decode_input='in', decode_output='out',
-        decode_line_limit=5, command_line=tuple(flags))
+        decode_line_limit=5, device_type='h100', has_auto_plan=True, may_change_statistics=True,
+        is_json=True, command_line=tuple(flags))
 
 
 def test_params_that_a_command_gets_are_frozen():
@@ -98,7 +102,7 @@ def test_help_prints_every_flag(capsys):
 @pytest.mark.parametrize('flags, error', [
     (['--modle=x'], r"trainer: Unknown command line flag 'modle'\. Did you mean: mode, model"),
     (['--mode=fly'], r'trainer: flag --mode=fly: value should be one of '
-                     r'<train_and_eval\|train\|eval\|inspect\|worker\|decode>'),
+                     r'<train_and_eval\|train\|eval\|inspect\|plan\|worker\|decode>'),
     (['model=x'], r"trainer: 'model=x' is no flag; write --model=NAME --logdir=DIR"),
     (['--mode=worker', '--hangs_after_s=0.5'], r'trainer: flag --hangs_after_s=0\.5: '),
     ([], r'trainer: --model is missing; --list shows all experiments\.'),

@@ -48,6 +48,19 @@ def layer_seconds(elements: Sequence[Element], device: str,
     return [(forward, backward[0] if backward else 0.0) for forward, *backward in fastest]
 
 
+def empty_call_s(device: str, repeats: int = 100) -> float:
+    """The seconds that calling a function from Python takes, which `layer_seconds` includes."""
+    function = tf.function(lambda x: x + 1.0)
+    with tf.device(device):
+        one = tf.constant(1.0)
+
+        def call() -> None:
+            function(one).numpy()
+
+        call()
+        return min(_seconds(call) for _ in range(repeats))
+
+
 def _seconds(task: Callable[[], None]) -> float:
     start = time.perf_counter()
     task()

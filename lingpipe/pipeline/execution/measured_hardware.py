@@ -40,6 +40,13 @@ def measured_hardware(devices: Sequence[str]) -> Hardware:
         network_bytes_per_s=NETWORK_BYTES_PER_S)
 
 
+def free_bytes(device: str) -> float:
+    """About what may be taken of a device to time layers on it."""
+    if cluster.place(device)[2] == 'CPU':
+        return 0.5 * os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_AVPHYS_PAGES')
+    return 0.5 * _gpu_bytes(device)
+
+
 def _memory_bytes_per_s(device: str) -> float:
     """How fast a device reads and writes."""
     with tf.device(device):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 
 from lingpipe.layers import nested
-from lingpipe.pipeline.execution.measured_costs import layer_seconds
+from lingpipe.pipeline.execution.measured_costs import empty_call_s, layer_seconds
 from lingpipe.pipeline.planning.dataflow import Element, signature
 
 Passes = tuple[float, float]
@@ -51,13 +51,17 @@ class MeasuredLayers:
         for element in elements:
             first_of_kind.setdefault(signature(element), element)
 
+        call_s = empty_call_s(self._device)
         passes_of_kind: dict[Hashable, Passes] = {}
         groups = list(_groups(first_of_kind, self._free_bytes))
         for kinds in groups:
             passes = layer_seconds([first_of_kind[kind] for kind in kinds], self._device,
                                    MAX_ROUNDS, self._budget_s / len(groups))
             passes_of_kind |= dict(zip(kinds, passes, strict=True))
-        return [passes_of_kind[signature(element)] for element in elements]
+        # In a pipeline many layers are called at once.
+        return [(max(0.0, forward - call_s), max(0.0, backward - call_s))
+                for forward, backward in (
+                    passes_of_kind[signature(element)] for element in elements)]
 
     def _extrapolated(self, sizes: Sequence[int], size: int) -> list[Passes]:
         """The passes on the line through the two largest of known sizes; empty without any."""

@@ -27,16 +27,25 @@ import tensorflow as tf
 from lingpipe import cluster
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.planning.cell import bytes_between
-from lingpipe.pipeline.planning.dataflow import Element, residuals_of
+from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.hardware import Hardware
+from lingpipe.pipeline.planning.layer_times import layer_times
+from lingpipe.pipeline.planning.memory import Memory
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import Plan, plan_priced, price_wired, wire_parts
+from lingpipe.pipeline.planning.plan import (
+    Plan,
+    PricedNetwork,
+    memory_of,
+    plan_priced,
+    wire_parts,
+)
 from lingpipe.pipeline.planning.search_space import Choice
 from lingpipe.pipeline.planning.simulator import Simulation
-from lingpipe.pricing import Residuals
 
 # [L] seconds of each layer's forward and backward for one micro-batch.
 SecondsOf = Callable[[Sequence[Element]], Sequence[tuple[float, float]]]
+
+_BELOW = 1 - 1e-9   # A bound is no more than what sums in another order give.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +85,9 @@ class Candidate:
       choice: what was chosen.
       plan: its costs are seconds.
       simulation: of the slots, with links.
-      work_s: what a device would take for the whole mini-batch, if it had all memory.
+      work_s: what a device would take for these micro-batches, if it had all memory.
+      one_device_s: the same for micro-batches of the best size.
+      overhead_s: what it costs a device to call its slots.
       replicas_s: how long replicas exchange gradients.
       update_s: how long the weights are updated.
     """
@@ -84,18 +95,20 @@ class Candidate:
     plan: Plan
     simulation: Simulation
     work_s: float
+    one_device_s: float
+    overhead_s: float
     replicas_s: float
     update_s: float
 
     @property
     def step_s(self) -> float:
         """Seconds of one update."""
-        return self.simulation.step_s + self.replicas_s + self.update_s
+        return self.simulation.step_s + self.overhead_s + self.replicas_s + self.update_s
 
     @property
     def speed_up(self) -> float:
         """How much faster it is than one device with memory enough, which repeats nothing."""
-        return self.work_s / self.step_s
+        return self.one_device_s / self.step_s
 
     @property
     def bubble_share(self) -> float:
@@ -123,6 +136,7 @@ class Candidate:
             'imbalance': most_s - mean_s,
             'links': links_s,
             'bubble': self.simulation.step_s - links_s - most_s,
+            'overhead': self.overhead_s,
             'replicas': self.replicas_s,
             'update': self.update_s,
         }
@@ -151,7 +165,7 @@ class Candidates:
         self._state_of_layers: list[_State] = []
         self._elements_of: dict[int, tuple[Element, ...]] = {}
         self._seconds_of: dict[int, Sequence[tuple[float, float]]] = {}
-        self._residuals_of: dict[int, Callable[[], Sequence[Residuals]]] = {}
+        self._memory_of: dict[tuple[int, int], Memory] = {}
 
     def fastest(self, choices: Iterable[Choice]) -> Iterator[Candidate]:
         """Yields the candidates that fit, the fastest first; of equals those of earlier choices."""
@@ -195,14 +209,19 @@ class Candidates:
           limit: bytes; None: memory does not matter.
         """
         try:
-            params = self.params_of(choice, limit)
-            elements = self._elements(choice)
-            priced = price_wired(elements, params, self.subject.slot_bytes,
-                                 self._residuals_of[choice.num_parts])
-            plan = plan_priced(priced, self.subject.devices[:params.num_devices])
+            plan = self._plan(choice, self.params_of(choice, limit))
         except ValueError:   # The experiment forbids it, or it does not fit.
             return None
         return self._timed(choice, plan)
+
+    def _plan(self, choice: Choice, params: PipelineParams) -> Plan:
+        """The plan of a choice with these Params; raises ValueError if it does not fit."""
+        elements, key = self._elements(choice), (choice.num_parts, choice.num_replicas)
+        if key not in self._memory_of:
+            self._memory_of[key] = memory_of(elements, params, self.subject.slot_bytes)
+        priced = PricedNetwork(params, elements, layer_times(elements, params),
+                               self._memory_of[key])
+        return plan_priced(priced, self.subject.devices[:params.num_devices])
 
     def params_of(self, choice: Choice, limit: float | None) -> PipelineParams:
         """The Params of a choice, with the seconds of its layers.
@@ -221,6 +240,33 @@ class Candidates:
             layers_per_cell=layers_per_cell, devices=devices, device_bytes=limit,
             layer_seconds=tuple(forward + backward for forward, backward in seconds),
             layer_backward_seconds=tuple(backward for _, backward in seconds)).validate()
+
+    def params_to_run(self, candidate: Candidate) -> PipelineParams:
+        """The experiment's Params with those values that give exactly the candidate's plan.
+
+        The partition is said by hand. The seconds of layers and the limit are left out if they
+        decide nothing else.
+        """
+        complete = candidate.plan.params.copy().set(
+            layers_per_cell=candidate.plan.partition.layers_per_cell)
+        own = self.subject.params
+        without_seconds = {'layer_seconds': own.layer_seconds,
+                           'layer_backward_seconds': own.layer_backward_seconds}
+        without_limit = {'device_bytes': own.device_bytes}
+        for left_out in (without_seconds | without_limit, without_limit, without_seconds):
+            params = complete.copy().set(**left_out)
+            if self._gives(params, candidate):
+                return params
+        return complete
+
+    def _gives(self, params: PipelineParams, candidate: Candidate) -> bool:
+        """Whether Params make the same plan, apart from its seconds."""
+        try:
+            plan = self._plan(candidate.choice, params.validate())
+        except ValueError:   # Seconds of another number of layers, or they do not fit so.
+            return False
+        return (plan.schedule.devices == candidate.plan.schedule.devices
+                and plan.forecast.footprints == candidate.plan.forecast.footprints)
 
     def least_limit(self, choices: Iterable[Choice]) -> tuple[float, Choice] | None:
         """The fewest bytes of a device with which a choice fits, and the first such choice."""
@@ -255,10 +301,8 @@ class Candidates:
             subject = self.subject
             params = subject.params.copy().set(
                 num_replicas=1, num_micro_batches=num_parts)
-            elements = wire_parts(subject.network, subject.batch_spec, params, subject.is_frozen)
-            self._elements_of[num_parts] = elements
-            self._residuals_of[num_parts] = functools.cache(
-                functools.partial(residuals_of, elements))
+            self._elements_of[num_parts] = wire_parts(
+                subject.network, subject.batch_spec, params, subject.is_frozen)
         return self._elements_of[num_parts]
 
     def _seconds(self, choice: Choice) -> Sequence[tuple[float, float]]:
@@ -270,9 +314,9 @@ class Candidates:
                 (_rounded(forward), _rounded(backward)) for forward, backward in seconds]
         return self._seconds_of[num_parts]
 
-    def _work_s(self, choice: Choice) -> float:
-        """Seconds of one replica's forwards and backwards on one device."""
-        return choice.num_micro_batches * sum(itertools.chain(*self._seconds(choice)))
+    def _work_s(self, num_parts: int) -> float:
+        """Seconds of all forwards and backwards on one device, in so many micro-batches."""
+        return num_parts * sum(map(sum, self._seconds_of[num_parts]))
 
     def _bound(self, choice: Choice) -> float:
         """Seconds that no plan of the choice is faster than.
@@ -280,13 +324,12 @@ class Candidates:
         With recomputation, all cells but the last repeat their forwards. No device takes longer
         than the slowest, and the last cell's forward is no longer than it either.
         """
-        num_cells = choice.num_cells
-        work_s = self._work_s(choice)
+        num_cells, num_parts = choice.num_cells, choice.num_parts
+        seconds = self._seconds(choice)
+        work_s = _BELOW * self._work_s(num_parts) / choice.num_replicas
         if choice.recompute in ('cell', 'layer') and num_cells > 1:
-            forward_s = sum(forward for (forward, _), element in zip(
-                self._seconds(choice), self._elements(choice), strict=True)
-                            if element.has_backward)
-            repeated_s = choice.num_micro_batches * forward_s
+            repeated_s = choice.num_micro_batches * sum(forward for (forward, _), element in zip(
+                seconds, self._elements(choice), strict=True) if element.has_backward)
             return max(work_s / num_cells, (work_s + repeated_s) / (num_cells + 1))
         return work_s / num_cells
 
@@ -297,9 +340,12 @@ class Candidates:
         spans = plan.partition.spans
         gradient_bytes = [sum(state[i].gradient_bytes for i in span) for span in spans]
         update_bytes = [sum(state[i].update_bytes for i in span) for span in spans]
+        num_slots = max(map(len, plan.schedule.devices))
         return Candidate(
             choice, plan, simulation,
-            work_s=choice.num_replicas * self._work_s(choice),
+            work_s=self._work_s(choice.num_parts),
+            one_device_s=min(map(self._work_s, self._seconds_of)),
+            overhead_s=num_slots * hardware.slot_s,
             replicas_s=links.exchange_s(gradient_bytes),
             update_s=max(update_bytes) / hardware.memory_bytes_per_s)
 

@@ -17,6 +17,8 @@ ATTAINED_SHARE = 0.5
 
 USED_SHARE = 0.9   # of a device's memory; the rest is for what memory.py does not count
 
+SLOT_S = 25e-6   # measured: docs/benchmarks.md, "Overhead"
+
 
 @dataclasses.dataclass(frozen=True)
 class Hardware:
@@ -31,6 +33,7 @@ class Hardware:
       link_bytes_per_s: from one device of a machine to another.
       network_bytes_per_s: from a device to one of another machine.
       latency_s: until the first byte arrives.
+      slot_s: what it costs to call a slot, whatever it computes.
     """
     name: str
     device_bytes: float | None = None
@@ -40,6 +43,7 @@ class Hardware:
     link_bytes_per_s: float = math.inf
     network_bytes_per_s: float = math.inf
     latency_s: float = 0.0
+    slot_s: float = SLOT_S
 
     def layer_seconds(self, elements: Sequence[Element]) -> list[tuple[float, float]]:
         """[L] the estimated seconds of each layer's forward and backward for one micro-batch."""

@@ -39,7 +39,6 @@ from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.shared_devices import together
 from lingpipe.pipeline.planning.simulator import Delay, Simulation, simulate
 from lingpipe.pipeline.planning.validation import validate
-from lingpipe.pricing import Residuals
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -237,7 +236,8 @@ def _priced(network: Sequential, batch_spec: Mapping[str, Any], params: Pipeline
             is_frozen: Callable[[str], bool],
             slot_bytes: Callable[[tf.DType], int]) -> PricedNetwork:
     elements = wire_parts(network, batch_spec, params, is_frozen)
-    return price_wired(elements, params, slot_bytes, functools.partial(residuals_of, elements))
+    return PricedNetwork(params, elements, layer_times(elements, params),
+                         memory_of(elements, params, slot_bytes))
 
 
 def wire_parts(network: Sequential, batch_spec: Mapping[str, Any], params: PipelineParams,
@@ -253,24 +253,16 @@ def wire_parts(network: Sequential, batch_spec: Mapping[str, Any], params: Pipel
     return wire(network, micro_batch_spec, is_frozen)
 
 
-def price_wired(elements: tuple[Element, ...], params: PipelineParams,
-                slot_bytes: Callable[[tf.DType], int],
-                residuals: Callable[[], Sequence[Residuals]]) -> PricedNetwork:
-    """What is known of a network that is wired; see PricedNetwork and Memory.
-
-    Args:
-      elements: for the micro-batches of `params`.
-      params, slot_bytes: as of `make_plan`.
-      residuals: what `residuals_of` finds in the elements.
-    """
-    memory = Memory(
+def memory_of(elements: tuple[Element, ...], params: PipelineParams,
+              slot_bytes: Callable[[tf.DType], int]) -> Memory:
+    """What cells of a network that is wired would hold; arguments as of `make_plan`."""
+    return Memory(
         elements,
-        residuals=residuals,
+        residuals=functools.partial(residuals_of, elements),
         slot_bytes=slot_bytes,
         num_replicas=params.num_replicas,
         is_summed_in_groups=params.sum_groups > 1,
         receives_gradients=params.replica_reduction == 'add')
-    return PricedNetwork(params, elements, layer_times(elements, params), memory)
 
 
 def _arranged(network: PricedNetwork, placement: Placement, partition: Partition) -> Plan:

@@ -36,7 +36,7 @@ class Choice(NamedTuple):
         return self.num_replicas * self.num_micro_batches
 
 
-FREE = Choice._fields   # the fields that a planner may set
+FREE = tuple(Choice.__annotations__)   # the fields that a planner may set
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -23,10 +23,8 @@ def overview(plan: Plan, batch_size: int) -> str:
     simulation = plan.simulate()
     rows = plan.rows()
 
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style='bold')
-    for name in ('cell', 'device', 'layers', 'GFLOPs', 'params', 'state MB', 'held MB', 'peak MB',
-                 'sent MB', 'share'):
-        table.add_column(name, justify='left' if name == 'device' else 'right', no_wrap=True)
+    table = table_of(['cell', 'device', 'layers', 'GFLOPs', 'params', 'state MB', 'held MB',
+                      'peak MB', 'sent MB', 'share'], left={'device'})
     for row in rows:
         table.add_row(
             str(row['cell']), short_device(row['device']), str(row['num_layers']),
@@ -84,6 +82,14 @@ def short_number(number: int) -> str:
 def _modes(modes: Sequence[str]) -> str:
     """Modes of recomputation as the flag takes them: one word if all are alike."""
     return modes[0] if len(set(modes)) == 1 else ','.join(modes)
+
+
+def table_of(columns: Sequence[str], left: Collection[str]) -> Table:
+    """A table without rows; numbers stand at the right, and the columns `left` at the left."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style='bold')
+    for name in columns:
+        table.add_column(name, justify='left' if name in left else 'right', no_wrap=True)
+    return table
 
 
 def rendered(table: Table) -> str:

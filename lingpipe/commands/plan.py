@@ -1,0 +1,165 @@
+"""Plan: finds the best plans of an experiment on given devices, and prints them.
+
+Nothing is trained. Unless --device_type says what the devices are, the layers are timed on the
+first of them, which takes up to a minute.
+"""
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from lingpipe import cluster
+from lingpipe.cluster import devices
+from lingpipe.commands import device_setup
+from lingpipe.commands.plan_freedom import Freedom, freedom
+from lingpipe.commands.run_options import RunOptions
+from lingpipe.pipeline.execution.measured_hardware import free_bytes, measured_hardware
+from lingpipe.pipeline.execution.measured_layers import MeasuredLayers
+from lingpipe.pipeline.planning.candidates import Candidates, SecondsOf, Subject
+from lingpipe.pipeline.planning.hardware import Hardware, device_type
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.search_space import FREE, Choice, SearchSpace, keeps_statistics
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.reporting import candidate_table
+from lingpipe.training.reporting.candidate_table import value_text
+
+NUM_SHOWN = 12
+MEASURING_S = 40.0   # for layers of all sizes together; to trace them takes time besides
+
+
+def plan(params: Experiment.Params, options: RunOptions) -> str:
+    """Returns the table of the best plans, or their JSON.
+
+    Raises:
+      ValueError: nothing fits, or devices are unknown.
+    """
+    names = all_devices(params, options)
+    if not options.device_type:   # Layers are timed.
+        device_setup.configure(_on_one_device(params))
+    search = make_search(params, options, freedom(options), names)
+    found = list(itertools.islice(search.candidates.fastest(search.choices), NUM_SHOWN))
+    if not found:
+        raise ValueError(_why_none(search))
+    report = candidate_table.Report(
+        model=options.model, batch_size=params.train_input.batch_size, num_devices=len(names),
+        hardware=search.candidates.subject.hardware, limit=search.candidates.subject.limit,
+        num_choices=len(search.choices), candidates=found,
+        params_to_run=[search.candidates.params_to_run(candidate) for candidate in found],
+        params=params.pipeline)
+    return report.json() if options.is_json else report.text()
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """What there is to choose from."""
+    candidates: Candidates
+    choices: list[Choice]
+
+
+def make_search(params: Experiment.Params, options: RunOptions, allowed: Freedom,
+                names: Sequence[str]) -> Search:
+    """Makes the search for the plans of an experiment on devices.
+
+    Args:
+      params: the experiment's.
+      options: say what the devices are.
+      allowed: what the planner may choose.
+      names: tf.device strings.
+
+    Raises:
+      ValueError: values that are set exclude each other, or the device type is unknown.
+    """
+    pipeline = params.pipeline.copy()
+    if 'layers_per_cell' not in allowed.given:
+        pipeline.layers_per_cell = ()   # of one K; the planner cuts anew
+    experiment: Experiment = params.instantiate()
+    network, learner = experiment.task.network, experiment.task.learner
+    space = SearchSpace(
+        pipeline, params.train_input.batch_size, len(names), len(list(network.units())),
+        allowed.held,
+        keeps_micro_batches=keeps_statistics(network) and not options.may_change_statistics)
+    choices = [choice for choice in space.choices()
+               if not pipeline.layers_per_cell or choice.num_cells == len(pipeline.layers_per_cell)]
+    if not choices:
+        raise ValueError(_why_no_choice(space, allowed))
+
+    hardware, seconds_of = _hardware_and_seconds(params, options, names, choices)
+    subject = Subject(network, experiment.train_input.spec(), pipeline, names, hardware,
+                      seconds_of, learner.is_frozen, learner.slot_bytes)
+    return Search(Candidates(subject), choices)
+
+
+def all_devices(params: Experiment.Params, options: RunOptions) -> tuple[str, ...]:
+    """The devices that a plan may use, as tf.device strings.
+
+    Without --devices they are those of the experiment, or all GPUs, or as many logical CPU devices
+    as this process may use processors.
+
+    Raises:
+      ValueError: --device_type stands alone, or --devices are wrong.
+    """
+    if options.devices:
+        must_exist = not options.device_type
+        return devices.find_all(options.devices, params.train.worker_timeout_s, must_exist).names
+    if options.device_type:
+        device_type(options.device_type)   # An unknown one is told first.
+        raise ValueError(f'--device_type={options.device_type} says what the devices can do, but '
+                         'not how many there are; name them, as --devices=gpu:0-7.')
+    if params.pipeline.devices:
+        return params.pipeline.devices
+    gpus = tf.config.list_physical_devices('GPU')
+    number = len(gpus) or len(os.sched_getaffinity(0))
+    return tuple(f'/device:{"GPU" if gpus else "CPU"}:{i}' for i in range(number))
+
+
+def _hardware_and_seconds(params: Experiment.Params, options: RunOptions, names: Sequence[str],
+                          choices: Sequence[Choice]) -> tuple[Hardware, SecondsOf]:
+    """What the devices can do, and how long layers take there."""
+    if options.device_type:
+        hardware = device_type(options.device_type)
+        return hardware, hardware.layer_seconds
+
+    place = cluster.place(names[0])
+    device = f'/device:{place[2]}:0' if place[0] == 'worker' else names[0]
+    if place[2] != 'CPU' and not tf.config.list_physical_devices(place[2]):
+        raise ValueError(f'the {place[2]}s of --devices are on other machines, where no layer can '
+                         'be timed from here; say what they are, as --device_type=h100.')
+    hardware = measured_hardware([device, *names[1:]] if place[0] != 'worker' else [device])
+    sizes = sorted({choice.num_parts for choice in choices}, reverse=True)
+    layers = MeasuredLayers(device, MEASURING_S / len(sizes), free_bytes(device))
+    return hardware, layers
+
+
+def _on_one_device(params: Experiment.Params) -> Experiment.Params:
+    """The experiment, to set TensorFlow up so that layers can be timed."""
+    params = params.copy()
+    params.pipeline = PipelineParams()
+    return params
+
+
+def _why_no_choice(space: SearchSpace, allowed: Freedom) -> str:
+    """The sentence of the error if the values that are set leave nothing to choose from."""
+    p = space.params
+    held = ', '.join(f'{name}={getattr(p, name)}' for name in FREE if name in allowed.held)
+    return (f'no plan has {held or "these values"} on {space.num_devices} devices with a batch of '
+            f'{space.batch_size} examples'
+            f'{" whose micro-batches stay as they are" if space.keeps_micro_batches else ""}; '
+            'leave one of them to the planner, or name more devices.')
+
+
+def _why_none(search: Search) -> str:
+    """The sentence of the error if no plan fits: the smallest limit that would, with its flags."""
+    limit = search.candidates.subject.limit
+    found = search.candidates.least_limit(search.choices)
+    if limit is None or found is None:
+        raise AssertionError('without a limit, every choice fits')
+    least, choice = found
+    flags = ' '.join(f'--set pipeline.{name}={value_text(value)}'
+                     for name, value in choice._asdict().items())
+    return (f'none of {len(search.choices)} plans fits devices of {limit:,.0f} bytes: the smallest '
+            f'limit that any fits is pipeline.device_bytes={least:.0f}, with {flags}; name larger '
+            'devices or more of them.')
