@@ -34,7 +34,11 @@ SEED = 1234
 
 
 class Delay(Layer):
-    """An emulated device: a layer whose forward and backward each sleep without using a core."""
+    """An emulated device: a layer whose passes sleep without using a core.
+
+    The backward sleeps half its time for the gradient of the input and, after that, half for the
+    gradient of the weight, so that a schedule may split it.
+    """
 
     class Params(Layer.Params):
         forward_ms: float = field(REQUIRED, 'Milliseconds of a forward.', least=0)
@@ -47,13 +51,20 @@ class Delay(Layer):
         self.add_weight('scale', [], 'ones')
 
     def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
-        p = self.params
+        forward_ms, backward_ms = self.params.forward_ms, self.params.backward_ms
 
         @tf.custom_gradient
-        def wait(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-            return sleep(x, p.forward_ms), lambda dy: sleep(dy, p.backward_ms)
+        def wait(x: tf.Tensor, scale: tf.Tensor) -> tuple[
+                tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
 
-        return wait(x * theta.scale)
+            def backward(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                """Returns the gradients of x and of the scale, which is ready later."""
+                dy = sleep(dy, backward_ms / 2)
+                return dy * scale, sleep(tf.reduce_sum(dy * x), backward_ms / 2)
+
+            return sleep(x * scale, forward_ms), backward
+
+        return wait(x, theta.scale)
 
     def cost(self, x: tf.TensorSpec) -> Cost:
         return Cost(self.params.forward_ms, self.num_weights, x)

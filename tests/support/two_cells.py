@@ -21,7 +21,7 @@ from tests.support.toy_layers import FailAbove
 B, M = 4, 2
 
 
-def make_pipeline() -> CompiledPipeline:
+def make_pipeline(schedule: str = '1f1b') -> CompiledPipeline:
     """Compiles a Dense layer on one device and the loss on another, for training."""
     network = Sequential.Params(name='model', layers=(
         layers.Dense.Params(name='in', input_dim=3, units=3), FailAbove.Params(name='fails'),
@@ -33,7 +33,7 @@ def make_pipeline() -> CompiledPipeline:
         learning_rate=learning_rates.Constant.Params(rate=0.01)).instantiate()
     trained = {0: elements[0].trained, 1: ()}
     return compile_pipeline(
-        make_schedule('1f1b', 2, M), cells, Variables(network, cells, learner, 0),
+        make_schedule(schedule, 2, M), cells, Variables(network, cells, learner, 0),
         TracingOptions(training=True, modes=('cell', 'cell')),
         lambda cell, layout: Accumulators(cell.device, trained[cell.index], layout))
 

@@ -233,7 +233,7 @@ def rows(weight: Sequence[float] = (), num_batches: int = STEPS,
 
 
 @pytest.mark.parametrize('weight, pipeline', [
-    ((), {'num_cells': 3, 'num_micro_batches': 4}),
+    ((), {'num_cells': 3, 'num_micro_batches': 4, 'schedule': 'zb_h1'}),
     ((1, 0) * 4, {'num_micro_batches': 4, 'sum_groups': 2}),
     ((2, 0.5, 0, 0, 0, 0, 1, 3), {'num_cells': 2, 'num_micro_batches': 2, 'num_replicas': 2})])
 def test_regularizers_add_what_keras_adds(weight: tuple[float, ...],

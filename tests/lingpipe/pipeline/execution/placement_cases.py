@@ -50,14 +50,15 @@ def cases() -> Iterator[tuple[str, Program, Traffic]]:
     sgd = test_program.learner(optimizer=optimizers.SGD.Params())
     for name, params in (
             ('groups', {'num_cells': 4, 'devices': ('CPU:1', 'CPU:0') * 2, 'sum_groups': 2,
-                        'wire_dtype': 'bfloat16'}),
+                        'wire_dtype': 'bfloat16', 'schedule': 'zb_h1'}),
             ('replicas', {'num_cells': 2, 'num_replicas': 2, 'layers_per_cell': (12, 3)})):
         program = test_program.program_of(learn=sgd, num_micro_batches=2, **params)
         program.train_step(batch, 0)
         yield name, program, program.sent_bytes()
 
     program = test_replicas.program_of(num_cells=2, num_replicas=2, layers_per_cell=(2, 4),
-                                       replica_reduction='ring', cross_replica_batch_norm=True)
+                                       replica_reduction='ring', cross_replica_batch_norm=True,
+                                       schedule='zb_h1', recompute='cell')
     program.train_step(test_replicas.batches(1)[0], 0)
     yield 'ring', program, program.sent_bytes()
 

@@ -438,7 +438,7 @@ def test_clipping_uses_the_norm_over_all_cells():
 def test_accumulated_mini_batches_equal_one_of_their_sum():
     first, second = batches(2)
     both = {name: np.concatenate([first[name], second[name]]) for name in first}
-    small = program_of(num_cells=2)
+    small = program_of(num_cells=2, schedule='zb_h1')
     small.accumulate(first, 0, 0)
     small.train_step(second, 0, index=1)
     large = Program(network(), spec_of(both), PipelineParams(num_cells=4, num_micro_batches=2 * M),
@@ -473,7 +473,7 @@ def test_mini_batches_may_be_of_several_shapes_in_any_partition():
         np.testing.assert_array_equal(value, weights_of(among)[path], err_msg=path)
 
 
-@pytest.mark.parametrize('schedule', ['gpipe', '1f1b'])
+@pytest.mark.parametrize('schedule', ['gpipe', '1f1b', 'zb_h1'])
 def test_replicas_stay_equal_and_give_the_result_of_one_pipeline_with_all_micro_batches(schedule):
     """Seeds, moments and sums are the same, and only the order of additions differs.
 
@@ -511,7 +511,7 @@ def test_one_pipeline_that_sums_in_groups_gives_the_bits_of_replicas():
                 **{f'{name} {step}': value
                    for step, found in enumerate(made) for name, value in found.items()}}
     replicas = results(num_micro_batches=2, num_replicas=4)
-    one = results(num_micro_batches=8, num_cells=2, sum_groups=4)
+    one = results(num_micro_batches=8, num_cells=2, sum_groups=4, schedule='zb_h1')
     assert replicas.keys() == one.keys()
     for name, value in one.items():
         np.testing.assert_array_equal(value, replicas[name], err_msg=name)

@@ -8,10 +8,13 @@ import tensorflow as tf
 from lingpipe.pipeline.execution.replay import replay
 from lingpipe.pipeline.execution.step_graph import add_tasks
 from lingpipe.pipeline.execution.wire import Wire
-from tests.support.two_cells import given, sums
+from tests.support.two_cells import given, make_pipeline, sums
 
 
-def test_a_replay_adds_up_what_the_graph_does(pipeline):
+@pytest.mark.parametrize('schedule', ['1f1b', 'zb_h1'])
+def test_a_replay_adds_up_what_the_graph_does(schedule):
+    pipeline = make_pipeline(schedule)
+
     def body() -> tf.Tensor:
         with tf.control_dependencies(add_tasks(pipeline, given(), Wire(None)).last):
             return tf.constant(0)

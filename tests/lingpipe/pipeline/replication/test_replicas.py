@@ -116,7 +116,8 @@ def test_four_replicas_and_a_ring_are_one_pipeline_with_their_micro_batches_join
 
 
 @pytest.mark.parametrize(('num_cells', 'schedule', 'recompute'), [
-    (1, 'gpipe', 'layer'), (2, 'gpipe', 'none'), (2, '1f1b', 'cell'), (2, '1f1b', 'layer')])
+    (1, 'gpipe', 'layer'), (2, 'gpipe', 'none'), (2, '1f1b', 'cell'), (2, '1f1b', 'layer'),
+    (2, 'zb_h1', 'none'), (2, 'zb_h1', 'cell')])
 def test_the_partition_is_invisible_with_batch_norm_over_replicas(num_cells, schedule, recompute):
     cut = (3, 3) if num_cells == 2 else ()
     assert_equal(
