@@ -62,7 +62,8 @@ class _Item:
     workers: tuple[str, ...]
 
 
-def find(text: str, num_cells: int, wait_s: float, must_exist: bool = True) -> Devices:
+def find(text: str, num_cells: int, wait_s: float, must_exist: bool = True,
+         num_devices: int | None = None) -> Devices:
     """Returns the devices that `text` names for num_cells cells.
 
     Workers are asked what they have. TensorFlow need not have started in this process.
@@ -73,6 +74,8 @@ def find(text: str, num_cells: int, wait_s: float, must_exist: bool = True) -> D
       wait_s: how long to wait for workers that do not answer.
       must_exist: whether GPUs and TPUs of this process are looked for. A plan alone does not need
         them.
+      num_devices: how many devices are enough, if the schedule wants several cells on each. Where
+        fewer are named than there are cells, so many are returned.
 
     Raises:
       ValueError: the text is malformed, or names devices that do not exist, are too few, or have
@@ -80,9 +83,10 @@ def find(text: str, num_cells: int, wait_s: float, must_exist: bool = True) -> D
       OSError: a worker does not answer.
     """
     named = _named_by(text, wait_s, must_exist)
-    if len(named.names) < num_cells:
-        raise _too_few(text, named, num_cells)
-    names = named.names[:num_cells]
+    num_enough = num_cells if num_devices is None else num_devices
+    if len(named.names) < num_enough:
+        raise _too_few(text, named, num_cells, num_enough)
+    names = named.names[:num_cells if len(named.names) >= num_cells else num_enough]
     return Devices(names, named.workers, max(_cpu_indices(names), default=-1) + 1)
 
 
@@ -267,15 +271,15 @@ def _short(name: str) -> str:
     return re.sub(r'/replica:\d+', '', name).lower()
 
 
-def _too_few(text: str, named: _Named, num_cells: int) -> ValueError:
-    """Returns the error for fewer places than cells, with a text that would be enough."""
+def _too_few(text: str, named: _Named, num_cells: int, num_enough: int) -> ValueError:
+    """Returns the error for too few devices, with a text that would be enough."""
     names = named.names
     listed = f' ({", ".join(names)})' if names else ''
     cells_a_device = -(-num_cells // max(1, named.num_devices))
     keeps_workers = _chooses_among_workers(named.items)
     enough = ','.join(item.text if keeps_workers and item.workers
                       else f'{cells_a_device}*{item.text}' for item in named.items)
-    return ValueError(f'{num_cells} cells need {num_cells} devices, but --devices={text} names '
+    return ValueError(f'{num_cells} cells need {num_enough} devices, but --devices={text} names '
                       f'{len(names)}{listed}; name more, set '
                       f'pipeline.num_cells={max(1, len(names))}, or write {enough} for several '
                       'cells on each.')

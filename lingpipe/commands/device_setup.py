@@ -20,7 +20,7 @@ class Placement:
     """Where the cells of a run go.
 
     Attributes:
-      devices: one tf.device string a cell.
+      devices: one tf.device string a cell, or a device: see PipelineParams.devices.
       connection: to the workers that have these devices; None if all are of this process.
     """
     devices: tuple[str, ...]
@@ -63,7 +63,9 @@ def place(params: Experiment.Params, options: RunOptions, is_again: bool = False
       LostWorkerError: one was there and is gone.
     """
     wait_s = params.train.worker_timeout_s
-    found = devices.find(options.devices, params.pipeline.num_devices, wait_s)
+    pipeline = params.pipeline
+    found = devices.find(options.devices, pipeline.num_replicas * pipeline.num_cells, wait_s,
+                         num_devices=pipeline.num_devices)
     cluster.configure(found.num_cpus, params.intra_op_threads)
 
     if not found.workers:

@@ -11,7 +11,9 @@ def inspect(params: Experiment.Params, options: RunOptions) -> str:
     """Returns the table of the plan. Only workers that --devices names are looked for."""
     names: tuple[str, ...] = ()
     if options.devices:
-        names = devices.find(options.devices, params.pipeline.num_devices,
-                             params.train.worker_timeout_s, must_exist=False).names
+        pipeline = params.pipeline
+        names = devices.find(options.devices, pipeline.num_replicas * pipeline.num_cells,
+                             params.train.worker_timeout_s, must_exist=False,
+                             num_devices=pipeline.num_devices).names
     experiment: Experiment = params.instantiate()
     return overview(experiment.make_plan(names), experiment.params.train_input.batch_size)

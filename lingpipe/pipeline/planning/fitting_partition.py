@@ -95,9 +95,11 @@ class _Search:
     @functools.cached_property
     def live(self) -> list[int]:
         """[K] the most micro-batches of a cell with a backward that are live at once."""
-        every_cell = make_schedule(self.params.schedule, self.params.num_cells,
-                                   self.params.num_micro_batches)
-        return most_live(every_cell)
+        params = self.params
+        if params.schedule == 'text':
+            return most_live(params.given_schedule)
+        name = '1f1b' if params.schedule == 'auto' else params.schedule
+        return most_live(make_schedule(name, params.num_cells, params.num_micro_batches))
 
     @functools.cached_property
     def needs(self) -> Needs:

@@ -54,9 +54,16 @@ class Forecast:
 
     @functools.cached_property
     def weight_costs(self) -> list[float]:
-        """[K] the part of the backward that W takes where it is split."""
-        return [min(backward, sum(self.times.weight[layer] for layer in span))
-                for backward, span in zip(self.backward_costs, self.partition.spans, strict=True)]
+        """[K] the part of the backward that W takes where it is split.
+
+        That is all of it in a cell that passes no gradient on: its B has nothing to give.
+        """
+        costs = []
+        for k, span in enumerate(self.partition.spans):
+            backward = self.backward_costs[k]
+            cost = sum(self.times.weight[layer] for layer in span)
+            costs.append(min(backward, cost) if self.partition.passes_gradient_on(k) else backward)
+        return costs
 
     @functools.cached_property
     def cell_times(self) -> CellTimes:

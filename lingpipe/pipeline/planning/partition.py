@@ -48,6 +48,18 @@ class Partition:
         return any(element.has_backward for element in self.elements_of(k))
 
     @functools.cached_property
+    def backward_cells(self) -> frozenset[int]:
+        """The cells that have a backward; the last always has."""
+        return frozenset(k for k in range(self.num_cells)
+                         if self.has_backward(k) or k == self.num_cells - 1)
+
+    def passes_gradient_on(self, k: int) -> bool:
+        """Whether a cell before cell k is asked for a gradient of what k reads."""
+        first = self.spans[k].start
+        return any(value.maker < first and any(value.carries_gradient)
+                   for element in self.elements_of(k) for value in element.reads.values())
+
+    @functools.cached_property
     def edges(self) -> frozenset[tuple[int, int]]:
         """The pairs (maker, reader) of different cells, one for each value that is sent."""
         cell_of = {layer: k for k, span in enumerate(self.spans) for layer in span}
@@ -64,9 +76,7 @@ def schedule_for(partition: Partition, kind: str, num_micro_batches: int) -> Sch
       kind: of training, 'gpipe' or '1f1b', or 'forward'.
       num_micro_batches: M.
     """
-    backward_cells = {k for k in range(partition.num_cells) if partition.has_backward(k)}
-    backward_cells.add(partition.num_cells - 1)
-    return make_schedule(kind, partition.num_cells, num_micro_batches, backward_cells)
+    return make_schedule(kind, partition.num_cells, num_micro_batches, partition.backward_cells)
 
 
 def choose_partition(elements: tuple[Element, ...], times: LayerTimes,

@@ -5,7 +5,11 @@ from typing import Literal, TypeAlias
 
 from lingpipe import cluster
 from lingpipe.hyperparams import Params, field
+from lingpipe.pipeline.planning.layout import Layout, layout_for, num_devices_for
 from lingpipe.pipeline.planning.micro_batches import divisors
+from lingpipe.pipeline.planning.schedule import Schedule
+from lingpipe.pipeline.planning.schedule_text import layout_in, parse_schedule
+from lingpipe.pipeline.planning.validation import validate
 
 Mode: TypeAlias = Literal['none', 'cell', 'layer']
 """What runs again in the backward pass of a cell; see PipelineParams.recompute."""
@@ -20,7 +24,7 @@ class PipelineParams(Params):
     nothing on CPUs, nor on GPUs with TensorFlow's deterministic ops.
     """
     num_cells: int = field(
-        1, 'K: how many cells the layers are cut into, one a device.',
+        1, 'K: how many cells the layers are cut into; one a device, but see cells_per_device.',
         least=1, most=cluster.MAX_DEVICES)
     num_micro_batches: int = field(
         1, 'M: how many micro-batches a mini-batch is split into, in each replica.',
@@ -41,8 +45,21 @@ class PipelineParams(Params):
         'add', "Who sums the gradients of replicas: plain additions in the order of replicas; "
                "TensorFlow's ring of collectives, in an order that depends on the devices; NCCL, "
                "on GPUs only (written, but never run: one GPU cannot).")
-    schedule: Literal['gpipe', '1f1b', 'zb_h1'] = field(
-        '1f1b', 'Order of the slots on each device; see pipeline/planning/schedules.py.')
+    schedule: Literal['gpipe', '1f1b', 'interleaved', 'zb_h1', 'zb_h2', 'zb_v', 'v_half', 'v_min',
+                      'dual_pipe_v', 'auto', 'text'] = field(
+        '1f1b', 'Order of the slots on each device: one that has a name; the fastest, found from '
+                'the costs of cells and the memory limit (auto); or one that is written down '
+                '(text). lingpipe.tools.show_schedule draws them.')
+    schedule_text: str = field(
+        '', 'With schedule=text: the order itself, as lingpipe.tools.show_schedule prints it, a '
+            'row for each device of a replica. New lines or semicolons end rows.')
+    schedule_path: str = field(
+        '', 'With schedule=text: a file that holds it.')
+    cells_per_device: int = field(
+        0, 'How many cells share a device, where `devices` does not say it. 0: what the schedule '
+           'wants, which is 2 for interleaved, zb_v, v_half, v_min and dual_pipe_v and 1 for '
+           'others.',
+        least=0)
     recompute: Mode | tuple[Mode, ...] = field(
         'cell', 'What runs again in the backward pass: nothing; the cell; the cell, and then every '
                 'layer in turn. Less memory, more time. One word for all cells, or one a cell, as '
@@ -65,8 +82,8 @@ class PipelineParams(Params):
               'hold more. See pipeline/planning/memory.py for what is counted.',
         above=0)
     devices: tuple[str, ...] = field(
-        (), 'tf.device strings, one a cell, replica after replica. Empty: the GPUs, or else the '
-            'logical CPU devices.')
+        (), 'tf.device strings, replica after replica: one a cell or, where devices have several '
+            'cells, one a device. Empty: the GPUs, or else the logical CPU devices.')
     cells_per_gpu: int = field(
         1, 'How many cells `devices` may put on one GPU; --devices=2*gpu sets it to 2.',
         least=1)
@@ -87,6 +104,7 @@ class PipelineParams(Params):
           ValueError: a partition, modes or devices of another length than the numbers say, cells
             that would share a GPU, or groups that do not come out even.
         """
+        self._check_schedule()
         self._check_groups()
         self._check_modes()
         self._check_layers()
@@ -94,8 +112,25 @@ class PipelineParams(Params):
 
     @property
     def num_devices(self) -> int:
-        """R K."""
-        return self.num_replicas * self.num_cells
+        """R D, of all replicas: R K if no device has several cells."""
+        return self.num_replicas * (max(self.layout) + 1)
+
+    @property
+    def layout(self) -> Layout:
+        """[K] the device of each cell in its replica, where `devices` does not say it."""
+        if self.schedule == 'text':
+            return layout_in(self.given_schedule)
+        num_devices = num_devices_for(self.schedule, self.num_cells, self.cells_per_device)
+        return layout_for(self.schedule, self.num_cells, num_devices)
+
+    @property
+    def given_schedule(self) -> Schedule:
+        """The schedule that schedule_text or schedule_path gives, whose cells may lack a B."""
+        text = self.schedule_text
+        if self.schedule_path:
+            with open(self.schedule_path, encoding='utf-8') as file:
+                text = file.read()
+        return parse_schedule(text)
 
     def recompute_of(self, cell: int) -> Mode:
         """What runs again in the backward pass of a cell."""
@@ -107,6 +142,31 @@ class PipelineParams(Params):
         if isinstance(self.recompute, tuple):
             return self.recompute
         return (self.recompute,) * self.num_cells
+
+    def _check_schedule(self) -> None:
+        num_given = bool(self.schedule_text) + bool(self.schedule_path)
+        if num_given != (self.schedule == 'text'):
+            raise ValueError(
+                f'schedule={self.schedule}, schedule_text has {len(self.schedule_text)} characters '
+                f'and schedule_path={self.schedule_path!r}; give one of the two with '
+                'schedule=text, and none with another schedule.')
+        if self.schedule != 'text':
+            return
+
+        if self.cells_per_device:
+            raise ValueError(f'cells_per_device={self.cells_per_device}, but with schedule=text '
+                             'the rows say which cells share a device; set it to 0.')
+        try:
+            given = self.given_schedule
+        except OSError as error:
+            raise ValueError(f'schedule_path={self.schedule_path!r} cannot be read, '
+                             f'{error.strerror}; correct it.') from error
+        for name, found in (('num_cells', given.num_cells),
+                            ('num_micro_batches', given.num_micro_batches)):
+            if found != getattr(self, name):
+                raise ValueError(f'{name}={getattr(self, name)}, but the schedule that is given '
+                                 f'has {found}; make them equal.')
+        validate(given)
 
     def _check_groups(self) -> None:
         if self.num_micro_batches % self.sum_groups:
@@ -149,8 +209,11 @@ class PipelineParams(Params):
                     f'layer_seconds[{i}]={both}, of which it is a part; measure again.')
 
     def _check_devices(self) -> None:
-        if self.devices and len(self.devices) != self.num_devices:
+        lengths = (self.num_devices, self.num_replicas * self.num_cells)
+        if self.devices and len(self.devices) not in lengths:
             remedy = '; name one for each cell.'
+            if self.num_devices < lengths[1]:
+                remedy = f', which share {max(self.layout) + 1} devices; name {lengths[0]} of them.'
             if self.num_replicas > 1:
                 remedy = (f' and num_replicas={self.num_replicas}; name one for each cell of each '
                           'replica.')

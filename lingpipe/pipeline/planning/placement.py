@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from lingpipe import cluster
+from lingpipe.pipeline.planning.layout import Layout
 
 # What `cluster.place` makes of a device string: strings that mean one device give the same place.
 Place = tuple[str, int, str, int]
@@ -41,13 +42,16 @@ class Placement:
         return next(device for device in strings if cluster.place(device) == place)
 
 
-def place_cells(devices: Sequence[str], num_replicas: int, num_cells: int) -> Placement:
-    """Puts the cells on devices, one after the other.
+def place_cells(devices: Sequence[str], num_replicas: int, layout: Layout) -> Placement:
+    """Puts the cells on devices.
 
     Args:
-      devices: [R K] tf.device strings, replica after replica.
+      devices: tf.device strings, replica after replica: [R K], the cells one after the other, or
+        [R D], on which the layout spreads them.
       num_replicas: R.
-      num_cells: K.
+      layout: [K] the device of each cell, counted from 0 to D - 1.
     """
-    return Placement(tuple(tuple(devices[r * num_cells + k] for k in range(num_cells))
+    num_devices = len(devices) // num_replicas
+    of_cell = range(len(layout)) if num_devices == len(layout) else layout
+    return Placement(tuple(tuple(devices[r * num_devices + device] for device in of_cell)
                            for r in range(num_replicas)))

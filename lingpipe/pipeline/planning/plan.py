@@ -6,8 +6,8 @@ It is made before anything is built, and `make_plan` takes these steps:
     layer_times       layer_times.py     how long each layer takes
     choose_partition  partition.py       which layers are in which cell
     fitting_partition                    the same under a memory limit
-    schedule_for      partition.py       the order of each cell's slots
-    together          shared_devices.py  and of a device's, if it has several cells
+    place_cells       placement.py       which cell is on which device
+    order_by_name     ordering.py        the order of each device's slots
 """
 from __future__ import annotations
 
@@ -30,13 +30,17 @@ from lingpipe.pipeline.planning.fitting_partition import (
 )
 from lingpipe.pipeline.planning.forecast import Forecast
 from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
+from lingpipe.pipeline.planning.layout import layout_of
+from lingpipe.pipeline.planning.list_scheduling import Workload
 from lingpipe.pipeline.planning.memory import Memory, peaks_of_devices
 from lingpipe.pipeline.planning.micro_batches import check_state, check_whole, split_spec
-from lingpipe.pipeline.planning.partition import Partition, choose_partition, schedule_for
+from lingpipe.pipeline.planning.ordering import Limit, order_automatically, order_by_name
+from lingpipe.pipeline.planning.partition import Partition, choose_partition
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement, place_cells
 from lingpipe.pipeline.planning.schedule import Schedule
-from lingpipe.pipeline.planning.shared_devices import together
+from lingpipe.pipeline.planning.schedule_text import layout_in
+from lingpipe.pipeline.planning.schedules import with_backward_cells
 from lingpipe.pipeline.planning.simulator import Delay, Simulation, simulate
 from lingpipe.pipeline.planning.validation import validate
 
@@ -158,7 +162,7 @@ def make_plan(network: Sequential, batch_spec: Mapping[str, Any], params: Pipeli
       batch_spec: name -> nested tf.TensorSpec of a whole mini-batch, batch dimension first and
         known.
       params: K, M and the rest.
-      devices: [R K] tf.device strings, replica after replica.
+      devices: [R K] or [R D] tf.device strings, replica after replica; see `place_cells`.
       is_frozen: whether the weight of a path does not train.
       slot_bytes: dtype -> bytes that the learner keeps for one number in a weight that trains: see
         Learner.slot_bytes.
@@ -175,7 +179,7 @@ def make_plan(network: Sequential, batch_spec: Mapping[str, Any], params: Pipeli
 def plan_priced(network: PricedNetwork, devices: Sequence[str]) -> Plan:
     """Cuts a network whose layers are priced already; see `make_plan`."""
     params = network.params
-    placement = place_cells(devices, params.num_replicas, params.num_cells)
+    placement = place_cells(devices, params.num_replicas, params.layout)
 
     @functools.lru_cache(maxsize=MAX_TRIED)
     def plan_of(partition: Partition) -> Plan:
@@ -270,16 +274,47 @@ def _arranged(network: PricedNetwork, placement: Placement, partition: Partition
     params = network.params
     forecast = Forecast(partition, network.times, network.memory, params.modes)
 
-    def excess_bytes(schedule: Schedule) -> float:
-        """How much too many bytes the fullest device holds; 0 without a limit."""
-        if params.device_bytes is None:
-            return 0.0
-        peak_bytes = peaks_of_devices(schedule, placement, forecast.footprints)
-        return max(0.0, max(peak_bytes.values()) - params.device_bytes)
-
-    apart = schedule_for(partition, params.schedule, params.num_micro_batches)
-    edges = edges_of_tasks(cells_on(partition, placement.devices[0]))
-    schedule = together(apart, placement.places[0], forecast.cell_times.of(apart), edges,
-                        excess_bytes)
-    validate(schedule, partition.edges)
+    edges = edges_of_tasks(cells_on(partition, placement.devices[0])) | partition.edges
+    work = Workload(layout_of(placement.places[0]), params.num_micro_batches,
+                    partition.backward_cells, frozenset(edges), forecast.cell_times)
+    limit = None
+    if params.device_bytes is not None:
+        limit = _limit(params.device_bytes, placement, forecast)
+    schedule = _ordered(params, work, limit)
+    validate(schedule, edges)
     return Plan(params, partition, placement, schedule, forecast)
+
+
+def _ordered(params: PipelineParams, work: Workload, limit: Limit | None) -> Schedule:
+    """The slots of each device of a replica, as the Params want them."""
+    if params.schedule == 'auto':
+        return order_automatically(work, limit)
+    if params.schedule != 'text':
+        return order_by_name(params.schedule, work, limit)
+
+    schedule = with_backward_cells(params.given_schedule, work.backward_cells)
+    if layout_of(layout_in(schedule)) != work.homes:
+        raise ValueError(
+            f'the schedule that is given has its cells on devices {list(layout_in(schedule))}, but '
+            f'`devices` puts them on {list(work.homes)}; name one device for each row.')
+    return schedule
+
+
+def _limit(device_bytes: float, placement: Placement, forecast: Forecast) -> Limit:
+    """What the devices of a replica may hold, each besides what other replicas hold there."""
+    footprints = forecast.footprints
+
+    def excess_of(schedule: Schedule) -> float:
+        """How many bytes too many the fullest device holds."""
+        peak_bytes = peaks_of_devices(schedule, placement, footprints)
+        return max(0.0, max(peak_bytes.values()) - device_bytes)
+
+    room = []
+    for place in dict.fromkeys(placement.places[0]):
+        cells = placement.cells_of_place[place]
+        num_replicas_here = sum(place in places for places in placement.places)
+        working = max(footprints[k].working for k in cells)
+        fixed = sum(footprints[k].fixed for k in cells)
+        room.append((device_bytes - fixed) / num_replicas_here - working)
+    held = [footprint.held for footprint in footprints]
+    return Limit(held, held, room, excess_of)

@@ -47,15 +47,16 @@ class Replica:
 
 def check_replicated(params: PipelineParams, devices: Sequence[str]) -> None:
     """Raises ValueError if replicas cannot be reduced, or share moments, on devices [R K]."""
+    num_devices = len(devices) // params.num_replicas
     if params.num_replicas > 1 and params.cross_replica_batch_norm:
         if params.jit_compile:
             raise ValueError('cross_replica_batch_norm sums over replicas within the tasks, and '
                              'XLA cannot compile that; set jit_compile=False or '
                              'cross_replica_batch_norm=False.')
-        check_devices(devices, params.num_cells, 'cross_replica_batch_norm', 'ring')
+        check_devices(devices, num_devices, 'cross_replica_batch_norm', 'ring')
 
     if params.num_replicas > 1 and params.replica_reduction != 'add':
-        check_devices(devices, params.num_cells,
+        check_devices(devices, num_devices,
                       f'replica_reduction={params.replica_reduction!r}', params.replica_reduction)
 
 

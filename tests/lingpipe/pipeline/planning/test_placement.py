@@ -4,8 +4,18 @@ from lingpipe.pipeline.planning.placement import Placement, place_cells
 
 
 def test_cells_are_placed_replica_after_replica():
-    placement = place_cells(['CPU:3', 'CPU:2', 'CPU:1', 'CPU:0'], num_replicas=2, num_cells=2)
+    placement = place_cells(['CPU:3', 'CPU:2', 'CPU:1', 'CPU:0'], num_replicas=2, layout=(0, 1))
     assert placement.devices == (('CPU:3', 'CPU:2'), ('CPU:1', 'CPU:0'))
+
+
+def test_cells_are_spread_on_fewer_devices_as_the_layout_says():
+    placement = place_cells(['a', 'b', 'c', 'd'], num_replicas=2, layout=(0, 1, 1, 0))
+    assert placement.devices == (('a', 'b', 'b', 'a'), ('c', 'd', 'd', 'c'))
+
+
+def test_a_device_for_every_cell_stays_its_own_whatever_the_layout():
+    placement = place_cells(['a', 'a', 'b', 'b'], num_replicas=1, layout=(0, 1, 1, 0))
+    assert placement.devices == (('a', 'a', 'b', 'b'),)
 
 
 def test_two_spellings_of_a_device_are_one_place():

@@ -6,11 +6,11 @@ from itertools import combinations
 import pytest
 
 from lingpipe.pipeline.planning.drawing import grid
-from lingpipe.pipeline.planning.schedules import make_schedule
+from lingpipe.pipeline.planning.schedules import TRAINING, make_schedule
 from lingpipe.pipeline.planning.validation import validate
 from tests.support.schedule_grids import draw
 
-NAMES = ('gpipe', '1f1b', 'zb_h1', 'forward')
+NAMES = (*TRAINING, 'forward')
 
 
 @pytest.mark.parametrize(
@@ -56,14 +56,6 @@ NAMES = ('gpipe', '1f1b', 'zb_h1', 'forward')
             """F0 F1 F2 F3 .. ..
                .. F0 F1 F2 F3 ..
                .. .. F0 F1 F2 F3""",
-        ),
-        (
-            'zb_h1',
-            3,
-            4,
-            """F0 F1 F2 .. .. B0 W0 F3 B1 W1 B2 W2 B3 W3
-               .. F0 F1 .. B0 F2 B1 W0 F3 B2 W1 B3 W2 W3
-               .. .. B0 -- B1 -- B2 -- W0 B3 -- W1 W2 W3""",
         ),
         ('gpipe', 1, 3, 'B0 -- B1 -- B2 --'),
         ('1f1b', 1, 3, 'B0 -- B1 -- B2 --'),
@@ -126,7 +118,8 @@ def test_1f1b_holds_at_most_the_cells_that_follow():
 @pytest.mark.parametrize(
     'arguments, sentence',
     [(('gpip', 2, 2),
-      "schedule 'gpip' is unknown; did you mean 'gpipe'? Use one of gpipe, 1f1b, zb_h1, forward"),
+      "schedule 'gpip' is unknown; did you mean 'gpipe'? Use one of gpipe, 1f1b, "
+      'interleaved, zb_h1, zb_h2, zb_v, v_half, v_min, dual_pipe_v, forward'),
      (('1F1B', 2, 2), "did you mean '1f1b'?"),
      (('gpipe', 0, 2), 'num_cells=0 makes no pipeline; use 1 or more'),
      (('forward', 2, 0), 'num_micro_batches=0 makes no pipeline; use 1 or more'),

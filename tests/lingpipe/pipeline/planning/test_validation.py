@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
-from lingpipe.pipeline.planning.schedules import make_schedule
+from lingpipe.pipeline.planning.schedules import TRAINING, make_schedule
 from lingpipe.pipeline.planning.validation import validate
 
-NAMES = ('gpipe', '1f1b', 'zb_h1', 'forward')
+NAMES = (*TRAINING, 'forward')
 
 
 def move(schedule, take=None, put=None):

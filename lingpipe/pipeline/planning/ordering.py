@@ -1,0 +1,118 @@
+"""Ordering: the order of slots on each device, for a schedule by name or chosen by itself.
+
+`auto` tries every schedule that has a name, and what list scheduling finds from the times of the
+cells, of links and from the bytes that a device has left. The fastest in the simulator is taken: so
+no schedule by name is faster. Of those that are as good as equal it takes the one that holds least.
+"""
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+from lingpipe.pipeline.planning.dependencies import play
+from lingpipe.pipeline.planning.list_scheduling import Policy, Workload, list_schedule
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
+from lingpipe.pipeline.planning.schedules import (
+    SEVERAL_CELLS_A_DEVICE,
+    TRAINING,
+    make_schedule,
+)
+from lingpipe.pipeline.planning.shared_devices import together
+from lingpipe.pipeline.planning.splitting import split_where_it_helps
+
+AS_GOOD = 1.005  # steps that are longer by no more than this factor count as equally fast
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """What devices may hold.
+
+    Attributes:
+      held: [K] bytes that a cell holds for a micro-batch from its F on.
+      handed: [K] bytes of them that remain from the end of a split B to the end of its W.
+      room: [devices] bytes that a device has for these.
+      excess_of: how many bytes too many the fullest device holds in a schedule.
+    """
+    held: Sequence[float]
+    handed: Sequence[float]
+    room: Sequence[float]
+    excess_of: Callable[[Schedule], float]
+
+
+def order_by_name(name: str, work: Workload, limit: Limit | None = None) -> Schedule:
+    """Returns the schedule of a name, with a list for every device.
+
+    Args:
+      name: of training; 'auto' is none.
+      work: the cells and their devices.
+      limit: where a schedule leaves a choice of order, those that break it least are preferred.
+    """
+    excess_of = limit.excess_of if limit else lambda schedule: 0.0
+    if name in SEVERAL_CELLS_A_DEVICE:
+        schedule = make_schedule(name, work.num_cells, work.num_micro_batches, work.backward_cells,
+                                 work.homes)
+    else:
+        apart = make_schedule(name, work.num_cells, work.num_micro_batches, work.backward_cells)
+        schedule = together(apart, work.homes, work.times.of(apart), work.edges, excess_of)
+    return split_where_it_helps(schedule, work.times, work.edges, work.delay)
+
+
+def order_automatically(work: Workload, limit: Limit | None = None) -> Schedule:
+    """Returns the fastest schedule that keeps the limit, or the one that breaks it least."""
+    found = [order_by_name(name, work, limit) for name in TRAINING]
+    for policy in _policies(work, limit):
+        schedule = list_schedule('auto', work, policy)
+        assert schedule is not None, 'list scheduling without a given order never gets stuck'
+        found.append(split_where_it_helps(schedule, work.times, work.edges, work.delay))
+
+    found = list(dict.fromkeys(dataclasses.replace(schedule, name='auto') for schedule in found))
+    if limit is not None:
+        excess = [limit.excess_of(schedule) for schedule in found]
+        found = [schedule for schedule, bytes_too_many in zip(found, excess, strict=True)
+                 if bytes_too_many == min(excess)]
+    seconds = [step_s(schedule, work) for schedule in found]
+    as_good = [schedule for schedule, step in zip(found, seconds, strict=True)
+               if step <= AS_GOOD * min(seconds)]
+    return min(as_good, key=most_held)
+
+
+def step_s(schedule: Schedule, work: Workload) -> float:
+    """How long the schedule takes; links are as fast for one transfer as for several."""
+    def arrival_of(maker: Slot, reader: Slot, end: float) -> float:
+        is_sent = work.homes[maker.cell] != work.homes[reader.cell]
+        return end + (work.delay(maker.cell, reader.cell) if is_sent else 0.0)
+
+    spans = play(schedule, work.times.of(schedule), work.edges, arrival_of)
+    return max(end for _, end in spans.values())
+
+
+def most_held(schedule: Schedule) -> int:
+    """The most micro-batches that any device holds of all its cells, from F to B or W."""
+    most = 0
+    for slots in schedule.devices:
+        held = 0
+        for slot in slots:
+            held += schedule.runs_forward(slot) and slot.cell in schedule.backward_cells
+            most = max(most, held)
+            held -= schedule.adds_gradients(slot)
+    return most
+
+
+def _policies(work: Workload, limit: Limit | None) -> Iterator[Policy]:
+    """Those that are worth trying."""
+    num_cells, num_devices = work.num_cells, work.num_devices
+    has_shared_devices = num_devices < num_cells
+    if limit is not None:
+        held, handed = limit.held, limit.handed
+        limits = [[share * room for room in limit.room] for share in (1.0, 0.75)]
+    else:
+        held = handed = [1.0] * num_cells
+        cells_per_device = -(-num_cells // num_devices)
+        limits = [[float(most)] * num_devices for most in (
+            cells_per_device * num_devices, cells_per_device * (2 * num_devices - 1),
+            num_cells * work.num_micro_batches)]
+    for limits_of_devices, splits in itertools.product(limits, (True, False)):
+        for deep_backwards_first in (False, True)[:1 + has_shared_devices]:
+            yield Policy(held, handed, limits_of_devices, splits,
+                         deep_backwards_first=deep_backwards_first)
