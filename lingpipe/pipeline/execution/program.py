@@ -9,60 +9,33 @@ All sums are made in an order that does not depend on K.
 """
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
 from lingpipe import cluster
-from lingpipe.cluster import HOME
-from lingpipe.cluster.client import wait_for_ops
 from lingpipe.layers import nested
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.bad_ids import BadId, find_bad_id
-from lingpipe.pipeline.execution.batch_checks import check_batch, explained, is_of_spec
+from lingpipe.pipeline.execution.batch_checks import explained
+from lingpipe.pipeline.execution.built_steps import BuiltSteps, Shape
 from lingpipe.pipeline.execution.evaluator import Evaluator
 from lingpipe.pipeline.execution.placed_network import PlacedNetwork
+from lingpipe.pipeline.execution.readiness import Readiness
 from lingpipe.pipeline.execution.replay import replay
 from lingpipe.pipeline.execution.stamps import stamped_work, step_times
-from lingpipe.pipeline.execution.traffic import (
-    Traffic,
-    backward_traffic,
-    forward_traffic,
-    norms_traffic,
-    replicas_traffic,
-    update_traffic,
-)
-from lingpipe.pipeline.execution.training_graph import (
-    CompiledShape,
-    Kind,
-    Step,
-    TrainedReplicas,
-    build_step,
-    compile_shape,
-    trained_replicas,
-)
+from lingpipe.pipeline.execution.traffic import Traffic, step_traffic
+from lingpipe.pipeline.execution.training_graph import Kind
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.breakdown import StepTimes
 from lingpipe.pipeline.planning.micro_batches import check_state
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import Plan, make_plan, plan_like
-from lingpipe.pipeline.replication.replicas import check_equal, check_replicated, copy_first
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Shape:
-    """One shape of mini-batches.
-
-    All shapes share the partition and the variables; each has tasks of its own.
-    """
-    batch_spec: dict[str, Any]
-    plan: Plan
+from lingpipe.pipeline.planning.plan import make_plan, plan_like
+from lingpipe.pipeline.replication.replicas import check_equal, check_replicated
 
 
 class Program:
@@ -106,20 +79,14 @@ class Program:
         self.batch_spec = specs[0]
         self.plan = make_plan(network, specs[0], params, devices, learner.is_frozen,
                               learner.slot_bytes)
-        self._shapes = [_Shape(specs[0], self.plan)]
-        self._shapes += [_Shape(spec, plan_like(self.plan, network, spec, learner.is_frozen))
-                         for spec in specs[1:]]
+        plans = [self.plan, *(plan_like(self.plan, network, spec, learner.is_frozen)
+                              for spec in specs[1:])]
         self._variables = [Variables(network, cells, learner, seed) for cells in self.plan.replicas]
         self.placed = self._variables[0]
+        self._steps = BuiltSteps(list(map(Shape, specs, plans)), self._variables, learner, seed,
+                                 self.make_wire)
 
-        # Traced parts, made when they are first needed: by the number of a shape, what its
-        # mini-batches run; for all shapes together, the accumulators and the update.
-        self._compiled: dict[int, CompiledShape] = {}
-        self._trained: TrainedReplicas | None = None
-        self._steps: dict[tuple[Kind, int, frozenset[str]], Step] = {}
-
-        # What the last step has left behind.
-        self._is_broken = self._is_synchronised = False
+        self._readiness = Readiness(self._variables)
         self._reached: frozenset[str] = frozenset()  # weights, by mini-batches so far accumulated
 
     @property
@@ -165,7 +132,7 @@ class Program:
         stamps = results.pop('stamps').numpy()
         call_s = time.perf_counter() - start_s
 
-        pipeline = self._compiled[self._number_of(batch)].pipelines[0]
+        pipeline = self._steps.compiled(self._steps.number_of(batch))[0].pipelines[0]
         works = stamped_work(pipeline, has_replicas=self.plan.params.num_replicas > 1)
         return results, step_times(stamps, works, pipeline.schedule, call_s)
 
@@ -175,35 +142,27 @@ class Program:
         Raises:
           ValueError: the mini-batch matches no batch_spec.
         """
-        return find_bad_id(self._shapes[self._number_of(batch)].plan.elements, batch)
+        shape = self._steps.shapes[self._steps.number_of(batch)]
+        return find_bad_id(shape.plan.elements, batch)
 
     def has_traced(self, batch: dict[str, Any]) -> bool:
         """Whether a mini-batch of this shape has run before, so that this one needs no tracing."""
-        return self._number_of(batch) in self._compiled
-
-    def _number_of(self, batch: dict[str, Any]) -> int:
-        """Returns the index of the mini-batch's shape."""
-        for number, shape in enumerate(self._shapes[1:], start=1):
-            if is_of_spec(batch, shape.batch_spec):
-                return number
-        check_batch(batch, self._shapes[0].batch_spec)
-        return 0
+        return self._steps.is_compiled(self._steps.number_of(batch))
 
     def _call(self, kind: Kind, batch: dict[str, Any], step: int,
               index: int) -> dict[str, tf.Tensor]:
-        number = self._number_of(batch)
-        shape = self._shapes[number]
+        number = self._steps.number_of(batch)
+        shape = self._steps.shapes[number]
         batch = {name: batch[name] for name in shape.batch_spec}
-        compiled, trained = self._compile(number)
+        compiled, trained = self._steps.compiled(number)
         reached = compiled.reached | (self._reached if index else frozenset())
-        run = self._step(kind, number, reached)
-        self._make_ready(trained, step, index)
+        run = self._steps.step(kind, number, reached)
+        self._readiness.prepare(trained, step, index)
 
         p = self.plan.params
         position = (tf.constant(step, tf.int64),
                     tf.constant(index * p.num_replicas * p.num_micro_batches, tf.int32))
-        self._is_broken = True  # If the step fails, the accumulators hold partial sums.
-        with explained(shape.plan.elements, batch):
+        with self._readiness.running(), explained(shape.plan.elements, batch):
             try:
                 results: dict[str, tf.Tensor] = run(*nested.leaves(batch), *position)
             except tf.errors.CancelledError:  # often the only error; see replay.py
@@ -211,55 +170,8 @@ class Program:
                     tensors = nested.map_leaves(tf.convert_to_tensor, batch)
                     replay(compiled.pipelines, compiled.split(tensors, *position), self.make_wire())
                 raise
-        self._is_broken, self._reached = False, reached
+        self._reached = reached
         return results
-
-    def _make_ready(self, trained: TrainedReplicas, step: int, index: int) -> None:
-        """Prepares the variables for the first step, and for the one after a failed step."""
-        must_wait = self._is_broken or not self._is_synchronised
-        if self._is_broken:
-            if index:
-                raise ValueError(
-                    f'mini-batch {index} of the update of step {step} comes after one that failed, '
-                    f'and with it those before were lost; begin the update again with index 0.')
-            for replica in trained.replicas:
-                for accumulators in replica.accumulators:
-                    accumulators.reset()
-
-        if not self._is_synchronised:  # the first replica may have come from a checkpoint
-            copy_first(self._variables)
-            self._is_synchronised = True
-
-        if must_wait:
-            wait_for_ops(variable.read_value() for replica in trained.replicas for variable in
-                         (*replica.placed.by_key().values(),
-                          *(v for one in replica.accumulators for v in one.variables())))
-
-    def _compile(self, number: int) -> tuple[CompiledShape, TrainedReplicas]:
-        """Traces the tasks of a shape, unless they exist; the first shape makes accumulators."""
-        if number not in self._compiled:
-            shape, trained = self._shapes[number], self._trained
-            accumulators = [replica.accumulators for replica in trained.replicas] if trained else []
-            compiled = compile_shape(
-                shape.batch_spec, shape.plan, self._variables, self.seed, accumulators)
-            if trained is None:
-                trained = trained_replicas(
-                    self.plan, compiled.pipelines, self._variables, self.learner)
-                _warn_of_unreached(trained.updates[0].gradients.unreached(compiled.reached))
-
-            # Both are set together, and only after nothing failed: if a layer raises an error, the
-            # next step traces everything again.
-            self._compiled[number], self._trained = compiled, trained
-        assert self._trained is not None
-        return self._compiled[number], self._trained
-
-    def _step(self, kind: Kind, number: int, reached: frozenset[str]) -> Step:
-        """Returns the step for mini-batches of a shape, built at first use; see `build_step`."""
-        if (kind, number, reached) not in self._steps:
-            compiled, trained = self._compile(number)
-            self._steps[kind, number, reached] = build_step(
-                kind, compiled, trained, reached, self.make_wire())
-        return self._steps[kind, number, reached]
 
     def make_wire(self) -> Wire:
         """Makes what carries values between devices in one step; subclasses may override it."""
@@ -271,26 +183,16 @@ class Program:
 
     def step_graph(self) -> tf.Graph:
         """Returns the graph of a training step of the first batch_spec, built if necessary."""
-        compiled, _ = self._compile(0)
-        return self._step('train', 0, compiled.reached).graph
+        compiled, _ = self._steps.compiled(0)
+        return self._steps.step('train', 0, compiled.reached).graph
 
     def sent_bytes(self) -> Traffic:
         """Returns all bytes that a training step sends between devices; see traffic.py."""
         self.step_graph()
-        compiled, trained = self._compile(0)
-        params = self.plan.params
-
-        accumulators = [replica.accumulators for replica in trained.replicas]
-        traffic = norms_traffic(self.plan.cells) + replicas_traffic(
-            self.plan.replicas, accumulators, params.replica_reduction,
-            [call for pipeline in compiled.pipelines for call in pipeline.calls()])
-
-        for replica in trained.replicas:
-            cells, m = replica.cells, params.num_micro_batches
-            traffic += forward_traffic(cells, m, HOME, self._wire_dtype)
-            traffic += backward_traffic(cells, m, self._wire_dtype)
-            traffic += update_traffic(cells, replica.accumulators)
-        return traffic
+        compiled, trained = self._steps.compiled(0)
+        return step_traffic(self.plan, [replica.accumulators for replica in trained.replicas],
+                            [call for pipeline in compiled.pipelines for call in pipeline.calls()],
+                            self._wire_dtype)
 
     @property
     def replicas(self) -> Sequence[Variables]:
@@ -317,12 +219,3 @@ class Program:
         """
         of = PlacedNetwork(self.network, self.placed, self.plan, self.seed)
         return Evaluator(of, batch_spec, num_micro_batches, fetch)
-
-
-def _warn_of_unreached(paths: Sequence[str]) -> None:
-    if not paths:
-        return
-    them, they_are = ('them', 'they are') if len(paths) > 1 else ('it', 'it is')
-    logging.warning('the loss does not depend on %s, so that training leaves %s as %s; correct the '
-                    'network, or freeze %s with learner.frozen',
-                    ', '.join(paths), them, they_are, them)

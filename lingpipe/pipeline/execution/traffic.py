@@ -17,6 +17,7 @@ from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.planning.cell import Cell, bytes_sent
 from lingpipe.pipeline.planning.dataflow import BATCH, Value
+from lingpipe.pipeline.planning.plan import Plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +57,27 @@ class Traffic:
         """The sum, kind by kind."""
         return Traffic(*[a + b for a, b in zip(
             dataclasses.astuple(self), dataclasses.astuple(other), strict=True)])
+
+
+def step_traffic(plan: Plan, accumulators: Sequence[Sequence[Accumulators]],
+                 calls: Iterable[tuple[CompiledTask, int]],
+                 wire_dtype: tf.DType | None) -> Traffic:
+    """All that a training step sends between devices.
+
+    Args:
+      plan: for mini-batches of the step's shape.
+      accumulators: [R][K].
+      calls: the compiled tasks of all replicas, each with the number of its calls.
+      wire_dtype: as in forward_traffic.
+    """
+    m = plan.params.num_micro_batches
+    traffic = norms_traffic(plan.cells) + replicas_traffic(
+        plan.replicas, accumulators, plan.params.replica_reduction, calls)
+    for cells, sums in zip(plan.replicas, accumulators, strict=True):
+        traffic += forward_traffic(cells, m, cluster.HOME, wire_dtype)
+        traffic += backward_traffic(cells, m, wire_dtype)
+        traffic += update_traffic(cells, sums)
+    return traffic
 
 
 def forward_traffic(cells: Sequence[Cell], num_micro_batches: int, home: str,

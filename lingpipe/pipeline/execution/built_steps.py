@@ -1,0 +1,115 @@
+"""BuiltSteps: the graphs of a program's steps, each built when a mini-batch first needs it.
+
+A program may be given mini-batches of several shapes (buckets of sentence lengths, say). All shapes
+share the partition, the variables, the accumulators and the update; each has tasks of its own.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from absl import logging
+
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.batch_checks import check_batch, is_of_spec
+from lingpipe.pipeline.execution.compiled_shape import CompiledShape, compile_shape
+from lingpipe.pipeline.execution.training_graph import (
+    Kind,
+    Step,
+    TrainedReplicas,
+    build_step,
+    trained_replicas,
+)
+from lingpipe.pipeline.execution.variables import Variables
+from lingpipe.pipeline.execution.wire import Wire
+from lingpipe.pipeline.planning.plan import Plan
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shape:
+    """One shape of mini-batches.
+
+    Attributes:
+      batch_spec: name -> nested tf.TensorSpec of a mini-batch.
+      plan: for such mini-batches.
+    """
+    batch_spec: Mapping[str, Any]
+    plan: Plan
+
+
+class BuiltSteps:
+    """What mini-batches of every shape run.
+
+    Attributes:
+      shapes: the first one determines the partition.
+    """
+
+    def __init__(self, shapes: Sequence[Shape], variables: Sequence[Variables], learner: Learner,
+                 seed: int, make_wire: Callable[[], Wire]):
+        """Traces nothing yet.
+
+        Args:
+          shapes: one or more.
+          variables: [R].
+          learner: makes the update.
+          seed: the seed of the experiment.
+          make_wire: makes what carries values between devices in one step.
+        """
+        self.shapes = shapes
+        self._variables, self._learner, self._seed = variables, learner, seed
+        self._make_wire = make_wire
+        self._compiled: dict[int, CompiledShape] = {}
+        self._trained: TrainedReplicas | None = None
+        self._steps: dict[tuple[Kind, int, frozenset[str]], Step] = {}
+
+    def number_of(self, batch: Mapping[str, Any]) -> int:
+        """Returns the index of the mini-batch's shape.
+
+        Raises:
+          ValueError: it has none of the shapes.
+        """
+        for number, shape in enumerate(self.shapes[1:], start=1):
+            if is_of_spec(batch, shape.batch_spec):
+                return number
+        check_batch(batch, self.shapes[0].batch_spec)
+        return 0
+
+    def is_compiled(self, number: int) -> bool:
+        """Whether the tasks of a shape have been traced."""
+        return number in self._compiled
+
+    def compiled(self, number: int) -> tuple[CompiledShape, TrainedReplicas]:
+        """Traces the tasks of a shape, unless they exist; the first shape makes accumulators."""
+        if number not in self._compiled:
+            shape, trained = self.shapes[number], self._trained
+            accumulators = [replica.accumulators for replica in trained.replicas] if trained else []
+            compiled = compile_shape(
+                shape.batch_spec, shape.plan, self._variables, self._seed, accumulators)
+            if trained is None:
+                trained = trained_replicas(
+                    self.shapes[0].plan, compiled.pipelines, self._variables, self._learner)
+                _warn_of_unreached(trained.updates[0].gradients.unreached(compiled.reached))
+
+            # Both are set together, and only after nothing failed: if a layer raises an error, the
+            # next step traces everything again.
+            self._compiled[number], self._trained = compiled, trained
+        assert self._trained is not None
+        return self._compiled[number], self._trained
+
+    def step(self, kind: Kind, number: int, reached: frozenset[str]) -> Step:
+        """Returns the step for mini-batches of a shape, built at first use; see `build_step`."""
+        if (kind, number, reached) not in self._steps:
+            compiled, trained = self.compiled(number)
+            self._steps[kind, number, reached] = build_step(
+                kind, compiled, trained, reached, self._make_wire())
+        return self._steps[kind, number, reached]
+
+
+def _warn_of_unreached(paths: Sequence[str]) -> None:
+    if not paths:
+        return
+    them, they_are = ('them', 'they are') if len(paths) > 1 else ('it', 'it is')
+    logging.warning('the loss does not depend on %s, so that training leaves %s as %s; correct the '
+                    'network, or freeze %s with learner.frozen',
+                    ', '.join(paths), them, they_are, them)
