@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FLOORS = [
     ['process', 'hyperparams', 'layers/nested', 'layers/cost', 'layers/context',
      'layers/static_shapes'],
-    ['cluster', 'layers/base', 'learning'],
+    ['cluster', 'layers/base', 'layers/weight', 'learning'],
     ['pricing', 'checkpoint', 'input'],
     ['layers'],
     ['pipeline', 'pipeline/planning'],

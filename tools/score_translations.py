@@ -177,7 +177,7 @@ def from_files(flag: str, corpus: PreparedCorpus | None, has_baselines: bool) ->
 
 def read(path: str) -> list[str]:
     """Returns the lines of a file, as --mode=decode reads them."""
-    from lingpipe.commands.decode import read_lines
+    from lingpipe.commands.line_input import read_lines
     try:
         return read_lines(path)
     except OSError as error:

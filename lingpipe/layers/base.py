@@ -25,80 +25,17 @@ layers/sequential.py.
 """
 from __future__ import annotations
 
-import dataclasses
 import inspect
-import math
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-import keras
 import tensorflow as tf
 
 from lingpipe.hyperparams import Configurable, field
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import NestedMap
-
-Initializer: TypeAlias = str | keras.initializers.Initializer
-
-
-def initializer_named(name: Initializer) -> keras.initializers.Initializer:
-    """Returns the initializer with this name; an initializer is returned as it is.
-
-    Besides Keras' names there is 'he_normal_fan_out'. It preserves the variance of gradients, where
-    Keras' he_normal, whose fan is the number of inputs, preserves that of activations (He et al.,
-    2015, arXiv:1502.01852, equations 14 and 10). It is the usual choice for ImageNet.
-
-    Raises:
-      ValueError: there is no such initializer.
-    """
-    if name == 'he_normal_fan_out':
-        return keras.initializers.VarianceScaling(2., 'fan_out', 'truncated_normal')
-    try:
-        return keras.initializers.get(name)
-    except ValueError:
-        raise ValueError(f'{name!r} is no initializer; write he_normal, he_normal_fan_out, '
-                         'glorot_uniform, zeros, or another name in keras.initializers.') from None
-
-
-@dataclasses.dataclass(frozen=True)
-class Weight:
-    """A weight that a layer declares; no memory is allocated for it.
-
-    Attributes:
-      path: the layer's path, a slash and the name. It names the weight in checkpoints, summaries
-        and regular expressions.
-      shape: its dimensions.
-      dtype: float32, unless the weight is not a number to be trained.
-      initializer: a Keras initializer, or a name for `initializer_named`. `initial_value` sets its
-        seed.
-      is_trainable: whether gradients update it. If not, Layer.updated_state may.
-      shared_with: the path of the weight that is used in its place (tied weights), or None.
-    """
-    path: str
-    shape: tuple[int, ...]
-    initializer: Initializer
-    dtype: tf.DType = tf.float32
-    is_trainable: bool = True
-    shared_with: str | None = None
-
-    @property
-    def size(self) -> int:
-        """The number of scalars."""
-        return math.prod(self.shape)
-
-    def initial_value(self, experiment_seed: int) -> tf.Tensor:
-        """The initial value, which depends on the experiment's seed and the path alone."""
-        initializer = initializer_named(self.initializer)
-        config = initializer.get_config()
-        if 'seed' in config:
-            config['seed'] = zlib.crc32(f'{experiment_seed}/{self.path}'.encode()) & 0x7fffffff
-            initializer = type(initializer).from_config(config)
-
-        is_real = self.dtype in (tf.float32, tf.bfloat16, tf.float16)
-        value = initializer(self.shape, dtype='float32' if is_real else self.dtype.name)
-        return tf.cast(tf.convert_to_tensor(value), self.dtype)
+from lingpipe.layers.weight import Initializer, Weight
 
 
 class Layer(Configurable):

@@ -14,7 +14,7 @@ import tensorflow as tf
 from lingpipe import trainer
 from lingpipe.commands import device_setup
 from lingpipe.commands.run_options import RunOptions
-from lingpipe.layers.base import Weight
+from lingpipe.layers.weight import Weight
 from lingpipe.training import registry
 from lingpipe.training.problem import Problem
 from tests.support import kill_often, tiny_experiment

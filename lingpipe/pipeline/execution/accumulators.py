@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
-from lingpipe.layers.base import Weight
 from lingpipe.layers.context import Emissions
+from lingpipe.layers.weight import Weight
 from lingpipe.learning.averages import accumulator_dtype
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout, Key, Merged
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Container, Sequence
 
 import tensorflow as tf
 
-from lingpipe.layers.base import Layer, Weight
+from lingpipe.layers.base import Layer
+from lingpipe.layers.weight import Weight
 from lingpipe.learning.layer_learner import LayerLearner
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.planning.cell import Cell

@@ -15,10 +15,11 @@ from typing import Any
 import tensorflow as tf
 
 from lingpipe.layers import nested
-from lingpipe.layers.base import Layer, Weight
+from lingpipe.layers.base import Layer
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.masks import after
 from lingpipe.layers.sequential import Sequential, arguments
+from lingpipe.layers.weight import Weight
 from lingpipe.pricing import Residuals, price, residuals_of_layer
 from lingpipe.process.error_text import blaming, sentence
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from lingpipe import layers
 from lingpipe.input import ArrayInput
 from lingpipe.layers import nested
-from lingpipe.layers.base import Weight
+from lingpipe.layers.weight import Weight
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from lingpipe import layers
-from lingpipe.layers.base import Weight
 from lingpipe.layers.context import Context, Emissions
+from lingpipe.layers.weight import Weight
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 
