@@ -15,8 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # name that fits a file says where it is.
 FLOORS = [
     ['process', 'hyperparams', 'layers/nested', 'layers/cost', 'layers/context',
-     'layers/static_shapes'],
-    ['cluster', 'layers/base', 'layers/weight', 'learning'],
+     'layers/static_shapes', 'layers/weight'],
+    ['cluster', 'layers/base', 'learning'],
     ['pricing', 'checkpoint', 'input'],
     ['layers'],
     ['pipeline', 'pipeline/planning'],
