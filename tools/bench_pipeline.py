@@ -11,7 +11,10 @@ each device. The pipeline and the same work on one device (K = 1, same M, one th
 --checkpoint_every=10 begins a checkpoint with every tenth timed step, and counts it in the time of
 the step. Two ratios are added: the time of those steps, and of the steps after them, over the time
 of the last steps before the next checkpoint. --device_ms=10,20 replaces all compute by emulated
-devices, on which a forward takes 10 ms and a backward 20 ms.
+devices, on which a forward takes 10 ms and a backward 20 ms. --emulate does so with the measured
+seconds of a real network's layers.
+
+--breakdown adds as many steps whose tasks are timed, and says where the devices spend the time.
 """
 from __future__ import annotations
 
@@ -56,6 +59,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if args.checkpoint_every and not 5 <= args.checkpoint_every <= args.steps:
         p.error(f'--checkpoint_every={args.checkpoint_every} of --steps={args.steps}; use 5 to '
                 f'{args.steps}')
+    if args.emulate and not args.layer_seconds:
+        p.error('--emulate sleeps for measured seconds; name a file with --layer_seconds')
     if args.workers and args.num_cells % args.workers:
         p.error(f'--num_cells={args.num_cells} do not divide among --workers={args.workers}; use a '
                 'multiple')
@@ -79,7 +84,7 @@ def _add_pipeline(p: Parser) -> None:
     """Adds the flags that say how the network is trained."""
     p.add_number('--num_cells', 2, 'K', least=1, most=MAX_CELLS)
     p.add_number('--num_micro_batches', 8, 'M', least=1, most=10_000)
-    p.add_argument('--schedule', choices=['gpipe', '1f1b'], default='1f1b')
+    p.add_argument('--schedule', default='1f1b', help='as pipeline.schedule')
     p.add_argument('--recompute', choices=['none', 'cell', 'layer'], default='none')
     p.add_argument('--dtype', choices=['float32', 'bfloat16'], default='float32',
                    help='of activations')
@@ -110,8 +115,11 @@ def _add_measurement(p: Parser) -> None:
     p.add_argument('--breakdown', action='store_true',
                    help='also say where the devices spend the time of a step')
     p.add_output('--breakdown_png', '', 'save the breakdown as stacked bars to this path (.png)')
-    p.add_argument('--measure_layers', action='store_true',
-                   help='time each layer first, cut the network by seconds, and predict the step')
+    p.add_output('--layer_seconds', '', 'cut the network by the seconds of its layers, and predict '
+                 'the step; read from this file (.json), or measured and written to it')
+    p.add_argument('--emulate', action='store_true',
+                   help='run cells that sleep for the --layer_seconds of theirs')
+    p.add_number('--emulation_scale', 1., 'how much longer they sleep', above=0, most=1000)
     p.add_argument('--json', action='store_true', help='print one JSON object')
 
 
@@ -166,14 +174,14 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
     devices = _configure(args, addresses)
     import tensorflow as tf
 
-    network, arrays, layers_per_cell = _work(args)
+    network, arrays, params = _work(args, devices)
     batch = {name: tf.constant(array) for name, array in arrays.items()}
     tf.zeros([1]).numpy()   # starts TensorFlow
     _reset_peak()
     start_mb = _status_mb('VmRSS')
 
     start = _Clock.now()
-    program = _program(args, network, batch, layers_per_cell, devices)
+    program = _program(args, network, batch, params)
     build = start.elapsed()
     run = _run(args, program, batch)
     first_step_s = build.wall_s + run.before_s + run.steps[0].wall_s
@@ -189,6 +197,8 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
     walls_s = [step.wall_s for step in timed]
     step_s = statistics.median(walls_s)
     num_tasks = sum(len(slots) for slots in program.plan.schedule.devices)
+    emulated = {'one_device_step_ms': sum(params.layer_seconds) * args.num_micro_batches * 1e3,
+                'balance': program.plan.forecast.balance} if _is_emulated(args) else {}
     num_weights = program.network.num_weights
     new_pages = statistics.median(step.page_faults for step in timed)
     return {'step_ms': step_s * 1e3,
@@ -205,6 +215,8 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
             'start_mb': start_mb,
             'peak_mb': peak_mb,
             'bytes_a_weight': (peak_mb - start_mb) * 2 ** 20 / num_weights,
+            **emulated,
+            'num_devices': len(program.plan.schedule.devices),
             **breakdown,
             'losses': run.losses[:4]}
 
@@ -247,70 +259,70 @@ def _configure(args: argparse.Namespace, addresses: list[str]) -> tuple[str, ...
     return worker_devices.names
 
 
-def _work(args: argparse.Namespace
-          ) -> tuple[Sequential.Params, dict[str, np.ndarray], tuple[int, ...]]:
-    """Returns the network, a mini-batch, and the layers of each cell, or () if they are free."""
-    from lingpipe.tools import stacks
+def _work(args: argparse.Namespace, devices: tuple[str, ...]
+          ) -> tuple[Sequential.Params, dict[str, np.ndarray], PipelineParams]:
+    """Returns the network, a mini-batch, and how it is cut and run."""
+    import tensorflow as tf
+
+    from lingpipe.tools import emulation, stacks
+
+    params = _pipeline_params(args, devices)
     if args.stack == 'delay':
         forward_ms, backward_ms = args.device_ms or (0., 0.)
-        k = args.num_cells
-        layers_per_cell = (*[1] * (k - 1), 2)   # the last cell has the loss too
-        batch = stacks.delay_batch(args.num_micro_batches)
-        return stacks.delays(k, forward_ms, backward_ms), batch, layers_per_cell
+        times_s = [(forward_ms / 1e3, backward_ms / 1e3)] * args.num_cells
+        return (stacks.delays(args.num_cells, forward_ms, backward_ms),
+                stacks.delay_batch(args.num_micro_batches),
+                emulation.with_cell_seconds(params, times_s))
 
     if args.stack == 'transformer':
         network = stacks.transformer(args.layers, args.dim, args.heads, args.dtype)
-        return network, stacks.transformer_batch(args.batch, args.seq, args.dim), ()
+        arrays = stacks.transformer_batch(args.batch, args.seq, args.dim)
+    else:
+        network = stacks.amoebanet(args.layers, args.filters, args.dtype)
+        arrays = stacks.image_batch(args.batch, args.image)
+    spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in arrays.items()}
+    if args.layer_seconds:
+        params = emulation.with_layer_seconds(args.layer_seconds, network, spec, params)
+    if args.emulate:
+        network, params = emulation.sleeping_cells(network, spec, params, args.emulation_scale)
+        arrays = stacks.delay_batch(args.num_micro_batches)
+    return network, arrays, params
 
-    network = stacks.amoebanet(args.layers, args.filters, args.dtype)
-    return network, stacks.image_batch(args.batch, args.image), ()
+
+def _pipeline_params(args: argparse.Namespace, devices: tuple[str, ...]) -> PipelineParams:
+    from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+    return PipelineParams(
+        num_cells=args.num_cells, num_micro_batches=args.num_micro_batches, schedule=args.schedule,
+        recompute=args.recompute, use_graph_optimizer=args.graph_optimizer, devices=devices,
+        jit_compile=args.jit_compile)
+
+
+def _is_emulated(args: argparse.Namespace) -> bool:
+    """Whether cells sleep, so that one device would take the sum of their times."""
+    return bool(args.device_ms or args.emulate)
 
 
 def _program(args: argparse.Namespace, network: Sequential.Params, batch: dict[str, tf.Tensor],
-             layers_per_cell: tuple[int, ...], devices: tuple[str, ...]) -> Program:
+             params: PipelineParams) -> Program:
     """Builds the program, its weights and the graph of its step."""
     import tensorflow as tf
 
     from lingpipe.learning import learning_rates, optimizers
     from lingpipe.learning.learner import Learner
     from lingpipe.pipeline.execution.program import Program
-    from lingpipe.pipeline.planning.pipeline_params import PipelineParams
     from lingpipe.tools import stacks
 
     is_sgd = args.optimizer == 'SGD'
     optimizer = optimizers.SGD.Params() if is_sgd else optimizers.RMSProp.Params(momentum=0.9)
     learning_rate = learning_rates.Constant.Params(rate=0.003)
     learner = Learner.Params(optimizer=optimizer, learning_rate=learning_rate).instantiate()
-    params = PipelineParams(
-        num_cells=args.num_cells, num_micro_batches=args.num_micro_batches, schedule=args.schedule,
-        recompute=args.recompute, use_graph_optimizer=args.graph_optimizer,
-        layers_per_cell=layers_per_cell, devices=devices, jit_compile=args.jit_compile)
     spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
-    _set_layer_seconds(args, params, network, spec)
 
     program = Program(network.instantiate('model'), spec, params, learner)
-    if args.stack == 'transformer':
+    if args.stack == 'transformer' and not args.emulate:
         stacks.assign_transformer_weights(program, args.layers, args.dim)
     program.sent_bytes()   # builds the graph of the step
     return program
-
-
-def _set_layer_seconds(args: argparse.Namespace, params: PipelineParams,
-                       network: Sequential.Params, spec: dict[str, tf.TensorSpec]) -> None:
-    """Gives the plan seconds in place of FLOPs: those of emulated layers, or measured ones."""
-    from lingpipe.pipeline.execution.measured_costs import layer_seconds
-    from lingpipe.pipeline.planning.plan import make_plan
-
-    if args.stack == 'delay':
-        forward_ms, backward_ms = args.device_ms or (0., 0.)
-        seconds = [(forward_ms / 1e3, backward_ms / 1e3)] * args.num_cells + [(0., 0.)]
-    elif args.measure_layers:
-        plan = make_plan(network.instantiate('model'), spec, params, [''] * args.num_cells)
-        seconds = layer_seconds(plan.elements, 'CPU:0')
-    else:
-        return
-    params.layer_seconds = tuple(forward + backward for forward, backward in seconds)
-    params.layer_backward_seconds = tuple(backward for _, backward in seconds)
 
 
 def _run(args: argparse.Namespace, program: Program, batch: dict[str, tf.Tensor]) -> _Run:
@@ -364,24 +376,24 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     one_device_runs = []
     for _ in range(args.rounds):
         pipeline_runs.append(measured(flags))
-        if not args.device_ms:
+        if not _is_emulated(args):
             alone = argparse.Namespace(**{**vars(args), 'breakdown': False})
             one_device = [*_flags(alone), '--num_cells=1', '--workers=0', '--timeline=']
             one_device_runs.append(measured(one_device))
 
-    k = args.num_cells
     m = args.num_micro_batches
     step_ms = statistics.median(run['step_ms'] for run in pipeline_runs)
     result = {**pipeline_runs[-1], 'step_ms': step_ms, 'examples_s': args.batch / step_ms * 1e3}
-    if args.device_ms:
-        one_device_ms = k * m * sum(args.device_ms)
+    if _is_emulated(args):
+        one_device_ms = result['one_device_step_ms']
     else:
         one_device_ms = statistics.median(run['step_ms'] for run in one_device_runs)
         result['one_device_peak_mb'] = one_device_runs[-1]['peak_mb']
 
     speedup = one_device_ms / step_ms
-    return {**result, 'one_device_step_ms': one_device_ms, 'speedup': speedup, 'bound': bound(k, m),
-            'share_of_bound': speedup / bound(k, m)}
+    most = bound(result['num_devices'], m)
+    return {**result, 'one_device_step_ms': one_device_ms, 'speedup': speedup, 'bound': most,
+            'share_of_bound': speedup / most}
 
 
 def _flags(args: argparse.Namespace) -> list[str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -88,8 +88,13 @@ def sleep(x: tf.Tensor, ms: float) -> tf.Tensor:
 
 def delays(num_layers: int, forward_ms: float, backward_ms: float) -> Sequential.Params:
     """Returns equal emulated layers on x [B, n], with a loss of target [B, n]."""
+    return sleeping([(forward_ms, backward_ms)] * num_layers)
+
+
+def sleeping(times_ms: Sequence[tuple[float, float]]) -> Sequential.Params:
+    """Returns an emulated layer for each forward and backward in ms, as `delays` does."""
     delay_layers = [Delay.Params(name=f'layer_{i}', forward_ms=forward_ms, backward_ms=backward_ms)
-                    for i in range(num_layers)]
+                    for i, (forward_ms, backward_ms) in enumerate(times_ms)]
     loss = layers.MeanSquaredErrorLoss.Params(name='loss')
     return Sequential.Params(name='model', layers=(*delay_layers, loss))
 

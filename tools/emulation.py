@@ -1,0 +1,85 @@
+"""Emulation: cells that sleep for as long as those of a real network compute.
+
+A machine with fewer cores than cells cannot show how fast a pipeline of a network would be on as
+many devices. Sleeping cells can: they use no core. Their times are the measured ones of the
+network's layers, so that they are as uneven as real cells, and the schedule, the machinery and the
+transfers of small tensors are real.
+"""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from lingpipe.layers.sequential import Sequential
+from lingpipe.pipeline.execution.measured_costs import layer_seconds
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.plan import make_plan
+from lingpipe.tools import stacks
+
+
+def with_layer_seconds(path: str, network: Sequential.Params, spec: Mapping[str, tf.TensorSpec],
+                       params: PipelineParams) -> PipelineParams:
+    """Returns the Params with measured seconds of each layer as costs.
+
+    Args:
+      path: of a JSON file with [forward, backward] seconds of each layer, for micro-batches of this
+        size. If it does not exist, the layers are timed on the first device, and it is written.
+      network: its layers.
+      spec: of a mini-batch.
+      params: how the network is cut.
+
+    Raises:
+      ValueError: the file is of another network.
+    """
+    elements = make_plan(network.instantiate('model'), spec, params,
+                         [''] * params.num_devices).elements
+    if os.path.exists(path):
+        with open(path, encoding='utf-8') as file:
+            seconds = json.load(file)
+    else:
+        seconds = layer_seconds(elements, 'CPU:0')
+        with open(path, 'w', encoding='utf-8') as file:
+            json.dump(seconds, file)
+
+    if len(seconds) != len(elements):
+        raise ValueError(f'{path} has the seconds of {len(seconds)} layers, but the network has '
+                         f'{len(elements)}; name another file, or none that exists to measure.')
+    return params.copy().set(
+        layer_seconds=tuple(forward + backward for forward, backward in seconds),
+        layer_backward_seconds=tuple(backward for _, backward in seconds))
+
+
+def sleeping_cells(network: Sequential.Params, spec: Mapping[str, tf.TensorSpec],
+                   params: PipelineParams, scale: float
+                   ) -> tuple[Sequential.Params, PipelineParams]:
+    """Returns a network of one sleeping layer for each cell of the network, and how it is cut.
+
+    Args:
+      network: its layers.
+      spec: of a mini-batch.
+      params: how the network is cut, with the seconds of its layers.
+      scale: how much longer the cells sleep than they would compute.
+    """
+    plan = make_plan(network.instantiate('model'), spec, params, [''] * params.num_devices)
+    times_s = [(forward * scale, backward * scale) for forward, backward in
+               zip(plan.forecast.forward_costs, plan.forecast.backward_costs, strict=True)]
+    sleeping = stacks.sleeping([(forward * 1e3, backward * 1e3) for forward, backward in times_s])
+    return sleeping, with_cell_seconds(params, times_s)
+
+
+def with_cell_seconds(params: PipelineParams, times_s: list[tuple[float, float]]
+                      ) -> PipelineParams:
+    """Returns the Params for a network of one layer a cell, and the loss in the last cell.
+
+    Args:
+      params: how many cells there are, and the rest.
+      times_s: [K] forward and backward of each cell, in seconds.
+    """
+    seconds = [*times_s, (0.0, 0.0)]
+    return params.copy().set(
+        layers_per_cell=(*[1] * (params.num_cells - 1), 2),
+        layer_seconds=tuple(forward + backward for forward, backward in seconds),
+        layer_backward_seconds=tuple(backward for _, backward in seconds))
