@@ -10,11 +10,17 @@ each device. The pipeline and the same work on one device (K = 1, same M, one th
 
 --checkpoint_every=10 begins a checkpoint with every tenth timed step, and counts it in the time of
 the step. Two ratios are added: the time of those steps, and of the steps after them, over the time
-of the last steps before the next checkpoint. --device_ms=10,20 replaces all compute by emulated
-devices, on which a forward takes 10 ms and a backward 20 ms. --emulate does so with the measured
-seconds of a real network's layers.
+of the last steps before the next checkpoint. --breakdown adds as many steps whose tasks are timed,
+and says where the devices spend the time.
 
---breakdown adds as many steps whose tasks are timed, and says where the devices spend the time.
+--device_ms=10,20 replaces all compute by emulated devices, on each of which the forwards of a
+micro-batch take 10 ms and the backwards 20 ms, half of them for the gradients of weights. They
+sleep, so any number of them fits on a machine; if other work keeps it busy, `chrt --fifo 1` wakes
+them in time. --emulate does so with the measured seconds of a real network's layers. For eight
+devices with two cells each:
+
+    python -m lingpipe.tools.bench_pipeline --device_ms=10,20 --num_cells=16 --schedule=zb_v \\
+        --num_micro_batches=8
 """
 from __future__ import annotations
 
@@ -29,6 +35,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
+from lingpipe.pipeline.planning.layout import num_devices_for
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import MAX_CELLS, Parser, command, numbers_text
 
@@ -61,10 +68,15 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
                 f'{args.steps}')
     if args.emulate and not args.layer_seconds:
         p.error('--emulate sleeps for measured seconds; name a file with --layer_seconds')
-    if args.workers and args.num_cells % args.workers:
-        p.error(f'--num_cells={args.num_cells} do not divide among --workers={args.workers}; use a '
-                'multiple')
+    if args.workers and _num_devices(args) % args.workers:
+        p.error(f'--num_cells={args.num_cells} on {_num_devices(args)} devices do not divide among '
+                f'--workers={args.workers}; use a multiple')
     return args
+
+
+def _num_devices(args: argparse.Namespace) -> int:
+    """Returns on how many devices the cells are."""
+    return num_devices_for(args.schedule, args.num_cells, args.cells_per_device)
 
 
 def _add_work(p: Parser) -> None:
@@ -85,12 +97,13 @@ def _add_pipeline(p: Parser) -> None:
     p.add_number('--num_cells', 2, 'K', least=1, most=MAX_CELLS)
     p.add_number('--num_micro_batches', 8, 'M', least=1, most=10_000)
     p.add_argument('--schedule', default='1f1b', help='as pipeline.schedule')
+    p.add_number('--cells_per_device', 0, 'as pipeline.cells_per_device', least=0, most=MAX_CELLS)
     p.add_argument('--recompute', choices=['none', 'cell', 'layer'], default='none')
     p.add_argument('--dtype', choices=['float32', 'bfloat16'], default='float32',
                    help='of activations')
     p.add_argument('--optimizer', choices=['SGD', 'RMSProp'], default='SGD',
                    help='RMSProp has momentum')
-    p.add_numbers('--device_ms', '', 'F,B: emulated devices with these milliseconds a task',
+    p.add_numbers('--device_ms', '', 'F,B: emulated devices with these milliseconds a micro-batch',
                   count=2, least=0, most=MAX_DEVICE_MS)
     p.add_argument('--graph_optimizer', action='store_true', help="leave TensorFlow's Grappler on")
     p.add_argument('--jit_compile', action='store_true', help='XLA compiles the tasks')
@@ -161,7 +174,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Builds and times one configuration, with its cells in this process or on new workers."""
     from lingpipe.tools.launch_local import Worker, free_addresses
     addresses = free_addresses(args.workers)
-    flags = [f'--devices=cpu:{args.num_cells // args.workers}'] if args.workers else []
+    flags = [f'--devices=cpu:{_num_devices(args) // args.workers}'] if args.workers else []
     workers = [Worker(address, flags, hangs_after_s=90., out=2) for address in addresses]
     try:
         return _measure(args, addresses)
@@ -216,9 +229,18 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
             'peak_mb': peak_mb,
             'bytes_a_weight': (peak_mb - start_mb) * 2 ** 20 / num_weights,
             **emulated,
+            **_predicted(program, step_s),
             'num_devices': len(program.plan.schedule.devices),
             **breakdown,
             'losses': run.losses[:4]}
+
+
+def _predicted(program: Program, step_s: float) -> dict[str, float]:
+    """Returns what the plan says of the step, if it knows the seconds of layers."""
+    if not program.plan.params.layer_seconds:
+        return {}
+    predicted_s = program.plan.simulate().step_s
+    return {'predicted_step_ms': predicted_s * 1e3, 'measured_to_predicted': step_s / predicted_s}
 
 
 def _breakdown(args: argparse.Namespace, program: Program, batch: dict[str, tf.Tensor],
@@ -247,13 +269,13 @@ def _configure(args: argparse.Namespace, addresses: list[str]) -> tuple[str, ...
     """Sets this process's devices and threads; returns the workers' devices, if there are any."""
     from lingpipe import cluster
     if not addresses:
-        inter_op_threads = args.inter_op_threads or args.num_cells
-        cluster.configure(args.num_cells, args.threads, inter_op_threads)
+        num_devices = _num_devices(args)
+        cluster.configure(num_devices, args.threads, args.inter_op_threads or num_devices)
         return ()
 
     from lingpipe.cluster import devices
     from lingpipe.cluster.client import Connection
-    worker_devices = devices.find(','.join(addresses), args.num_cells, wait_s=60.)
+    worker_devices = devices.find(','.join(addresses), _num_devices(args), wait_s=60.)
     cluster.configure(worker_devices.num_cpus, args.threads, args.inter_op_threads)
     Connection(worker_devices.workers)
     return worker_devices.names
@@ -268,7 +290,8 @@ def _work(args: argparse.Namespace, devices: tuple[str, ...]
 
     params = _pipeline_params(args, devices)
     if args.stack == 'delay':
-        forward_ms, backward_ms = args.device_ms or (0., 0.)
+        share = _num_devices(args) / args.num_cells
+        forward_ms, backward_ms = (share * ms for ms in args.device_ms or (0., 0.))
         times_s = [(forward_ms / 1e3, backward_ms / 1e3)] * args.num_cells
         return (stacks.delays(args.num_cells, forward_ms, backward_ms),
                 stacks.delay_batch(args.num_micro_batches),
@@ -293,8 +316,8 @@ def _pipeline_params(args: argparse.Namespace, devices: tuple[str, ...]) -> Pipe
     from lingpipe.pipeline.planning.pipeline_params import PipelineParams
     return PipelineParams(
         num_cells=args.num_cells, num_micro_batches=args.num_micro_batches, schedule=args.schedule,
-        recompute=args.recompute, use_graph_optimizer=args.graph_optimizer, devices=devices,
-        jit_compile=args.jit_compile)
+        cells_per_device=args.cells_per_device, recompute=args.recompute,
+        use_graph_optimizer=args.graph_optimizer, devices=devices, jit_compile=args.jit_compile)
 
 
 def _is_emulated(args: argparse.Namespace) -> bool:
@@ -378,7 +401,8 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
         pipeline_runs.append(measured(flags))
         if not _is_emulated(args):
             alone = argparse.Namespace(**{**vars(args), 'breakdown': False})
-            one_device = [*_flags(alone), '--num_cells=1', '--workers=0', '--timeline=']
+            one_device = [*_flags(alone), '--num_cells=1', '--schedule=1f1b',
+                          '--cells_per_device=0', '--workers=0', '--timeline=']
             one_device_runs.append(measured(one_device))
 
     m = args.num_micro_batches

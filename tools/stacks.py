@@ -31,6 +31,7 @@ from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.image.amoebanet import AmoebaNet
 
 SEED = 1234
+CALL_S = 2e-4   # what an op that sleeps takes longer than its sleep
 
 
 class Delay(Layer):
@@ -73,13 +74,14 @@ class Delay(Layer):
 def sleep(x: tf.Tensor, ms: float) -> tf.Tensor:
     """Returns x, some milliseconds later.
 
-    The op is stateless. It uses no core, but occupies an inter-op thread.
+    The op is stateless. It uses no core, but occupies an inter-op thread. What it takes to call
+    Python and to wake up is a part of the time.
     """
     if not ms:
         return tf.identity(x)
 
     def wait(value: np.ndarray) -> np.ndarray:
-        time.sleep(ms / 1e3)
+        time.sleep(max(0., ms / 1e3 - CALL_S))
         return value
 
     waited = tf.numpy_function(wait, [x], x.dtype, stateful=False)

@@ -61,7 +61,7 @@ def mistake_of(capsys, tool, *flags):
     (bench_pipeline, ['--timeline=/dev/null/x.png'],
      '--timeline=/dev/null/x.png cannot be written: Not a directory; name a file'),
     (bench_pipeline, ['--num_cells=3', '--workers=2'],
-     '--num_cells=3 do not divide among --workers=2; use a multiple'),
+     '--num_cells=3 on 3 devices do not divide among --workers=2; use a multiple'),
     (bench_decoder, ['--dim=0'], '--dim=0 is below 4; use 4 or more'),
     (bench_decoder, ['--num_cells=10000000000000000000000'],
      '--num_cells=10000000000000000000000 is above 1024; use 1 to 1024'),
