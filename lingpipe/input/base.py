@@ -9,6 +9,7 @@ A source says how many examples it has and reads them by index, many at once. `d
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -185,6 +186,11 @@ class Input(Configurable):
 
     def spec(self) -> dict[str, Any]:
         """The tf.TensorSpec of every entry of a batch; at most the first example is read."""
+        return dict(self._spec)
+
+    @functools.cached_property
+    def _spec(self) -> dict[str, Any]:
+        # A dataset takes a tenth of a second to make, and a run asks for the spec several times.
         spec: dict[str, Any] = self.dataset().element_spec
         return spec
 
