@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -119,17 +119,30 @@ class Input(Configurable):
         calls = p.num_parallel_calls or tf.data.AUTOTUNE
         with one_sentence(type(self).__name__):  # The maps below trace what subclasses define.
             dataset = tf.data.Dataset.range(position, total, p.batch_size)
-            dataset = dataset.map(examples_from, calls, deterministic=True)
+            dataset = dataset.map(self._traceable(examples_from), calls, deterministic=True)
             if type(self).decode is Input.decode and type(self).preprocess is Input.preprocess:
                 dataset = dataset.map(_with_weight)
                 shapes = tf.nest.map_structure(lambda t: t.shape[1:], dataset.element_spec)
                 self._check_static(shapes)
             else:
-                dataset = dataset.unbatch().map(self._preprocessed, calls, deterministic=True)
+                dataset = dataset.unbatch().map(
+                    self._traceable(self._preprocessed), calls, deterministic=True)
                 shapes = tf.nest.map_structure(lambda t: t.shape, dataset.element_spec)
                 self._check_static(shapes)
                 dataset = dataset.batch(p.batch_size, drop_remainder=True)
         return self.fetch_ahead(dataset)
+
+    def _traceable(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, which AutoGraph converts only if it calls methods from other packages.
+
+        Those may use `if` and `for` on tensors. The methods of lingpipe.input do not, and the first
+        conversion in a process takes a third of a second.
+        """
+        methods = (type(self).read, type(self).decode, type(self).preprocess)
+        if any(not method.__module__.startswith('lingpipe.input.') for method in methods):
+            return function
+        traceable: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
+        return traceable
 
     def _preprocessed(self, read: dict[str, Any]) -> dict[str, Any]:
         """Makes one example as the network wants it, with its weight."""
@@ -234,6 +247,7 @@ class Input(Configurable):
                                  'preprocess.')
 
 
+@tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
 def _with_weight(read: dict[str, Any]) -> dict[str, Any]:
     """The example or examples with their weight, which is 0 for padding."""
     example, weight = dict(read['example']), read['is_real']

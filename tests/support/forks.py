@@ -8,9 +8,10 @@ import multiprocessing
 import os
 import pathlib
 import runpy
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -19,7 +20,7 @@ ROOT = str(pathlib.Path(__file__).parents[2])
 _context = multiprocessing.get_context('forkserver')
 _context.set_forkserver_preload([
     'lingpipe.training.registry', 'lingpipe.commands.train', 'lingpipe.commands.decode',
-    'lingpipe.cluster.server'])
+    'lingpipe.cluster.server', 'numpy.random', 'tensorboard.summary'])
 
 
 def run_module(name: str, *flags: str) -> None:
@@ -49,6 +50,19 @@ def run_on_full_disk(name: str, *flags: str) -> None:
 def environment() -> dict[str, str]:
     """Returns the environment of a quiet process that imports experiments of tests.support."""
     return {**os.environ, 'PYTHONPATH': ROOT, 'TF_CPP_MIN_LOG_LEVEL': '2'}
+
+
+def run(command: Sequence[str], **_: Any) -> subprocess.CompletedProcess[str]:
+    """Does what `subprocess.run` does with [sys.executable, '-m', NAME, FLAGS...], in a fork.
+
+    The output is always captured.
+    """
+    python, option, name, *flags = command
+    assert (python, option) == (sys.executable, '-m')
+    process = Fork(run_module, name, *flags)
+    out, err = process.communicate()
+    assert process.returncode is not None
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 class Fork:

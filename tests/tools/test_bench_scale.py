@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 from lingpipe.tools import bench_scale
+from tests.support import forks
 
 
-def test_measures_each_size(capsys):
+def test_measures_each_size(capsys, monkeypatch):
+    monkeypatch.setattr(subprocess, 'run', forks.run)
     bench_scale.main(['--sizes=2x4', '--steps=1', '--json'])
     row, = json.loads(capsys.readouterr().out)['sizes']
     assert (row['num_cells'], row['num_micro_batches'], row['num_tasks']) == (2, 4, 12)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import subprocess
 import sys
 
 import numpy as np
@@ -19,6 +20,7 @@ from lingpipe.tools import (
     show_partition,
     show_schedule,
 )
+from tests.support import forks
 from tests.support.forks import Fork, run_module
 
 
@@ -63,7 +65,7 @@ def test_show_partition_refuses_more_cells_than_layers():
 
 
 def test_plot_partition_draws_what_show_partition_prints(capsys, tmp_path):
-    flags = ['--model=image.digits.AmoebaNet', '--num_cells=3', '--json']
+    flags = ['--model=image.digits.Dense', '--num_cells=3', '--json']
     found = json.loads(printed(capsys, plot_partition, *flags, f'--output={tmp_path}/one.png'))
     assert pathlib.Path(found.pop('output')).read_bytes().startswith(b'\x89PNG')
     assert found == json.loads(printed(capsys, show_partition, *flags))
@@ -179,8 +181,8 @@ def test_tensors_of_a_step_use_the_memory_of_those_before_again():
     assert json.loads(out)['new_pages_mb'] < 8
 
 
-@pytest.mark.slow
-def test_bench_pipeline_compares_with_one_device():
+def test_bench_pipeline_compares_with_one_device(monkeypatch):
+    monkeypatch.setattr(subprocess, 'run', forks.run)
     args = bench_pipeline.parse(['--layers=2', '--dim=16', '--heads=2', '--seq=4', '--batch=4',
                                  '--num_micro_batches=2', '--steps=1'])
     found = bench_pipeline.compare(args)
@@ -211,8 +213,8 @@ def test_compare_checkpoints_finds_the_bit_that_differs(capsys, tmp_path):
         compare_checkpoints.main([f'{tmp_path}/one', f'{tmp_path}/other', '--keys=c'])
 
 
-@pytest.mark.slow
-def test_repeat_gives_mean_and_spread_of_runs_with_other_seeds(capsys, tmp_path):
+def test_repeat_gives_mean_and_spread_of_runs_with_other_seeds(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(subprocess, 'run', forks.run)
     flags = ['--model=image.digits.Dense', f'--logdir={tmp_path}', '--runs=2', '--set',
              'train.num_steps=2', '--json']
     found = json.loads(printed(capsys, repeat, *flags))['metrics']['test/loss']
