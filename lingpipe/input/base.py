@@ -121,7 +121,7 @@ class Input(Configurable):
             dataset = tf.data.Dataset.range(position, total, p.batch_size)
             dataset = dataset.map(self._traceable(examples_from), calls, deterministic=True)
             if type(self).decode is Input.decode and type(self).preprocess is Input.preprocess:
-                dataset = dataset.map(_with_weight)
+                dataset = dataset.map(self._traceable(_with_weight))
                 shapes = tf.nest.map_structure(lambda t: t.shape[1:], dataset.element_spec)
                 self._check_static(shapes)
             else:
@@ -247,7 +247,6 @@ class Input(Configurable):
                                  'preprocess.')
 
 
-@tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
 def _with_weight(read: dict[str, Any]) -> dict[str, Any]:
     """The example or examples with their weight, which is 0 for padding."""
     example, weight = dict(read['example']), read['is_real']
