@@ -17,7 +17,7 @@ STILL_TOUCHED: dict[str, set[str]] = {
     'lingpipe/learning/test_learner.py': {'_optimizer'},
     'lingpipe/pipeline/decoding/test_decoder.py': {'_list_all_concrete_functions'},
     'tasks/image/inputs/test_files.py': {'_records'},
-    'tasks/translation/test_inputs.py': {'_cells', '_deck'},
+    'tasks/translation/test_inputs.py': {'_deck', '_suits'},
     'test_bounds.py': {'_declared'},
 }
 

@@ -9,7 +9,7 @@ permutation of the Welsh examples in each of its epochs. So languages come in th
 proportions, over all decks no example of a language comes twice before all have come, and any batch
 can be made without those before.
 
-With buckets of lengths, a card cell is a language in a bucket. Each bucket has its own cards, and
+With buckets of lengths, a suit is a language in a bucket. Each bucket has its own cards, and
 the deck consists of batches.
 
     batch 5 of the run   -> deck 0, slot 5 -> shuffled: batch 2 of the deck
@@ -38,12 +38,12 @@ class Batch(NamedTuple):
 
     Attributes:
       bucket: the number of the bucket, int64 [].
-      cell: the card cells, int64 [B], counted by bucket, then language.
-      index: the index of each example in its card cell, int64 [B].
+      suit: the suits, int64 [B], counted by bucket, then language.
+      index: the index of each example in its suit, int64 [B].
       is_real: bool [B]; False for padding.
     """
     bucket: tf.Tensor
-    cell: tf.Tensor
+    suit: tf.Tensor
     index: tf.Tensor
     is_real: tf.Tensor
 
@@ -52,7 +52,7 @@ class Deck:
     """The order of batches.
 
     Attributes:
-      quotas: the number of cards of each card cell in a deck: int64 [U, L].
+      quotas: the number of cards of each suit in a deck: int64 [U, L].
       num_batches: the number of batches in a deck.
     """
 
@@ -60,7 +60,7 @@ class Deck:
                  seed: int, is_shuffled: bool):
         """
         Args:
-          sizes: the number of examples in each card cell: int [U, L], buckets by languages.
+          sizes: the number of examples in each suit: int [U, L], buckets by languages.
           shares: the share of each language: float [L]. None has every example once in a deck, and
             pads the last batch of each bucket.
           batch_sizes: the batch size of each bucket.
@@ -95,12 +95,12 @@ class Deck:
         cards = first + self._shuffled(tf.minimum(places, num_cards - 1), num_cards, deck, 'cards',
                                        bucket)
 
-        cell = _last_at_most(self._first_card, cards)
-        in_stream = (deck * tf.gather(self.quotas.reshape(-1), cell) + cards
-                     - tf.gather(self._first_card, cell))
-        num_examples = tf.gather(self._sizes, cell)
+        suit = _last_at_most(self._first_card, cards)
+        in_stream = (deck * tf.gather(self.quotas.reshape(-1), suit) + cards
+                     - tf.gather(self._first_card, suit))
+        num_examples = tf.gather(self._sizes, suit)
         epoch, index = in_stream // num_examples, in_stream % num_examples
-        return Batch(bucket, cell, self._shuffled(index, num_examples, epoch, 'examples', cell),
+        return Batch(bucket, suit, self._shuffled(index, num_examples, epoch, 'examples', suit),
                      is_real)
 
     def _shuffled(self, index: tf.Tensor, number: tf.Tensor | int, repetition: tf.Tensor,
@@ -121,9 +121,9 @@ class Deck:
 
 
 def _quotas(sizes: np.ndarray, shares: np.ndarray, batch_sizes: np.ndarray) -> np.ndarray:
-    """Returns the number of cards of each card cell: int64 [U, L].
+    """Returns the number of cards of each suit: int64 [U, L].
 
-    The sum of a bucket is a multiple of its batch size, and every card cell with examples has a
+    The sum of a bucket is a multiple of its batch size, and every suit with examples has a
     card.
     """
     of_language = sizes.sum(axis=0)
@@ -134,9 +134,9 @@ def _quotas(sizes: np.ndarray, shares: np.ndarray, batch_sizes: np.ndarray) -> n
 
     quotas = np.zeros(sizes.shape, np.int64)
     for u, size in enumerate(batch_sizes):
-        num_cells = int((wanted[u] > 0).sum())
-        if num_cells:
-            num_batches = max(round(wanted[u].sum() * total / size), -(-num_cells // int(size)))
+        num_suits = int((wanted[u] > 0).sum())
+        if num_suits:
+            num_batches = max(round(wanted[u].sum() * total / size), -(-num_suits // int(size)))
             quotas[u] = apportioned(wanted[u], num_batches * int(size))
     return quotas
 

@@ -100,7 +100,7 @@ class TranslationInput(Input):
 
     def num_examples(self) -> int:
         """Returns the number of pairs that are used."""
-        return int(self._cells.sizes.sum())
+        return int(self._suits.sizes.sum())
 
     def num_real_examples(self, position: int) -> int:
         """Returns how many pairs the batch at a position has; copies of the last one fill it up."""
@@ -159,20 +159,20 @@ class TranslationInput(Input):
         its pairs, batch size, share of the batches, and the share of its source and target ids that
         is padding, as languages are drawn.
         """
-        p, cells, quotas = self.params, self._cells, self._deck.quotas
+        p, suits, quotas = self.params, self._suits, self._deck.quotas
         with np.errstate(invalid='ignore', divide='ignore'):
-            means = np.nan_to_num(cells.lengths / cells.sizes)  # [2, U, L]: ids of a pair
+            means = np.nan_to_num(suits.lengths / suits.sizes)  # [2, U, L]: ids of a pair
         cards = quotas.sum(axis=1)
         real = (means * quotas).sum(axis=2)  # [2, U]
         # [U]: the ids, padding included.
         slots = -(-cards // np.array(self.batch_sizes)) * self.batch_sizes * p.bucket_lengths
 
-        buckets = [{'length': n, 'batch_size': b, 'pairs': int(cells.sizes[u].sum()),
+        buckets = [{'length': n, 'batch_size': b, 'pairs': int(suits.sizes[u].sum()),
                     'batches_share': -(-int(cards[u]) // b) / self._deck.num_batches,
                     'source_padding': float(1 - real[0, u] / max(1, slots[u])),
                     'target_padding': float(1 - real[1, u] / max(1, slots[u]))}
                    for u, (n, b) in enumerate(zip(p.bucket_lengths, self.batch_sizes, strict=True))]
-        return {'pairs': self.num_examples(), 'overlong': cells.num_overlong,
+        return {'pairs': self.num_examples(), 'overlong': suits.num_overlong,
                 'batches_a_pass': self._deck.num_batches,
                 'padding': float(1 - real.sum() / (2 * slots.sum())), 'buckets': buckets}
 
@@ -194,12 +194,12 @@ class TranslationInput(Input):
                              'number of batches before.')
         return position // self.params.batch_size
 
-    def _rows(self, bucket: np.ndarray, cell: np.ndarray, index: np.ndarray,
+    def _rows(self, bucket: np.ndarray, suit: np.ndarray, index: np.ndarray,
               is_real: np.ndarray) -> list[np.ndarray]:
         """Returns the arrays of a batch, in the order of spec()."""
-        cells, length = self._cells, self.params.bucket_lengths[int(bucket)]
-        rows = cells.rows[cells.starts[cell] + index]
-        language = (cell % cells.sizes.shape[1]).astype(np.int32)
+        suits, length = self._suits, self.params.bucket_lengths[int(bucket)]
+        rows = suits.rows[suits.starts[suit] + index]
+        language = (suit % suits.sizes.shape[1]).astype(np.int32)
 
         tags = (self._tags[language][:, np.newaxis] if self.params.language_tags
                 else np.zeros([len(rows), 0], np.int32))
@@ -221,7 +221,7 @@ class TranslationInput(Input):
         return np.array([self.vocabulary.tag(code) for code in self.corpus.codes], np.int32)
 
     @functools.cached_property
-    def _cells(self) -> _Cells:
+    def _suits(self) -> _Suits:
         p = self.params
         if p.language_tags:
             _ = self._tags   # a vocabulary without tags is refused now
@@ -235,33 +235,33 @@ class TranslationInput(Input):
                           else rows[np.arange(most) * len(rows) // most])
 
         rows = np.concatenate(chosen)
-        cells = _Cells(rows, np.searchsorted(starts, rows, 'right') - 1,
+        suits = _Suits(rows, np.searchsorted(starts, rows, 'right') - 1,
                        [np.diff(self._ids[side][1])[rows] for side in self._ids],
                        int(p.language_tags), p.bucket_lengths, p.overlong == 'cut',
                        len(self.corpus.languages))
-        if not len(cells.rows):
+        if not len(suits.rows):
             raise ValueError(f'no pair of {p.split} is left in {p.directory}: {len(rows):,} are '
-                             f'there, {cells.num_overlong:,} of them longer than '
+                             f'there, {suits.num_overlong:,} of them longer than '
                              f'{p.bucket_lengths[-1]} ids; choose other languages, a longer '
                              'bucket, or overlong=cut.')
-        return cells
+        return suits
 
     @functools.cached_property
     def _deck(self) -> Deck:
-        p, sizes = self.params, self._cells.sizes
+        p, sizes = self.params, self._suits.sizes
         shares = (temperature.shares(sizes.sum(axis=0), p.temperature)
                   if p.num_epochs is None else None)
         return Deck(sizes, shares, self.batch_sizes, p.seed, p.shuffle)
 
 
-class _Cells:
+class _Suits:
     """The pairs that are used, by bucket, then language.
 
     Attributes:
-      rows: the rows of the split, card cell after card cell: int64 [n].
-      starts: where each card cell begins in rows: int64 [U * L + 1].
-      sizes: the number of pairs of each card cell: int64 [U, L].
-      lengths: the number of ids of sources and of labels in each card cell: int64 [2, U, L].
+      rows: the rows of the split, suit after suit: int64 [n].
+      starts: where each suit begins in rows: int64 [U * L + 1].
+      sizes: the number of pairs of each suit: int64 [U, L].
+      lengths: the number of ids of sources and of labels in each suit: int64 [2, U, L].
       num_overlong: the number of pairs that are longer than the longest bucket.
     """
 
@@ -276,13 +276,13 @@ class _Cells:
         self.num_overlong = int(is_overlong.sum())
         is_used = np.ones_like(is_overlong) if is_cut else ~is_overlong
 
-        cell = (np.minimum(bucket, len(bucket_lengths) - 1) * num_languages + language)[is_used]
-        order = np.argsort(cell, kind='stable')
+        suit = (np.minimum(bucket, len(bucket_lengths) - 1) * num_languages + language)[is_used]
+        order = np.argsort(suit, kind='stable')
         self.rows = rows[is_used][order]
-        self.sizes = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
+        self.sizes = np.bincount(suit, minlength=shape[0] * shape[1]).reshape(shape)
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)])
         self.lengths = np.stack([
-            np.bincount(cell, np.minimum(one, longest)[is_used], shape[0] * shape[1]).reshape(shape)
+            np.bincount(suit, np.minimum(one, longest)[is_used], shape[0] * shape[1]).reshape(shape)
             for one in (source, english)])
 
 

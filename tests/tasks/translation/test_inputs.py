@@ -111,7 +111,7 @@ def test_the_order_of_a_seed_never_changes():
     """A run resumed with another version must see the same order: do not edit these literals."""
     deck = Deck(np.array([[4, 2], [2, 0]]), np.array([0.75, 0.25]), (4, 2), 0, True)
     found = [deck.batch(tf.constant(i, tf.int64)) for i in (0, 1, 10 ** 12)]
-    assert [(int(b.bucket), b.cell.numpy().tolist(), b.index.numpy().tolist()) for b in found] == [
+    assert [(int(b.bucket), b.suit.numpy().tolist(), b.index.numpy().tolist()) for b in found] == [
         (0, [1, 0, 0, 0], [1, 2, 0, 1]), (0, [0, 1, 1, 0], [3, 0, 0, 2]), (1, [2, 2], [0, 1])]
 
 
@@ -143,7 +143,7 @@ def test_a_position_between_batches_is_refused(corpus):
 def test_languages_come_in_their_shares(corpus, temperature, buckets):
     """The test counts all cards of a deck, without making the batches."""
     source = an_input(corpus, temperature=temperature, bucket_lengths=buckets)
-    sizes = source._cells.sizes.sum(axis=0)
+    sizes = source._suits.sizes.sum(axis=0)
     found = source._deck.quotas.sum(axis=0)
     np.testing.assert_allclose(found / found.sum(), shares(sizes, temperature),
                                atol=1e-4 if temperature > 1 else 0.02)
@@ -170,10 +170,10 @@ def test_a_language_that_is_repeated_sees_all_its_pairs_equally_often():
     batch = tf.function(deck.batch, input_signature=[tf.TensorSpec([], tf.int64)])
     for number in range(deck.num_batches):
         one = batch(tf.constant(number, tf.int64))
-        seen.update(zip(one.cell.numpy().tolist(), one.index.numpy().tolist(), strict=True))
-    for cell, size in enumerate(sizes[0]):
-        times = [seen[cell, index] for index in range(size)]
-        assert max(times) - min(times) <= 1, (cell, times)
+        seen.update(zip(one.suit.numpy().tolist(), one.index.numpy().tolist(), strict=True))
+    for suit, size in enumerate(sizes[0]):
+        times = [seen[suit, index] for index in range(size)]
+        assert max(times) - min(times) <= 1, (suit, times)
 
 
 # Evaluation.

@@ -10,7 +10,7 @@ import tensorflow as tf
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.tasks.translation.corpus.vocabulary import END, START, UNKNOWN
+from lingpipe.tasks.translation.corpus.vocabulary import END, UNKNOWN
 from lingpipe.tasks.translation.inputs import TranslationInput
 from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator
@@ -70,29 +70,13 @@ def test_greedy_in_one_cell_too(corpus):
     assert found[0] == found[1]
 
 
-def test_tags_and_ends_are_those_of_the_training(corpus):
-    task, _ = made(decode__language='cy', decode__max_source_length=6)
-    vocabulary = task.vocabulary(facts(task, corpus))
-    source = TranslationInput.Params(directory=corpus.folder, batch_size=1, languages=('de',),
-                                     language_tags=True, shuffle=False, num_epochs=1).instantiate()
-    batch = next(iter(source.batches()))
-    trained = [int(i) for i in batch['source'][0] if i]
-    text = corpus.texts('train', 'source', int(batch['index'][0]), int(batch['index'][0]) + 1)
-    task_long, _ = made()
-    assert task_long.encoded(vocabulary, [f'<de> {text[0]}']) == [trained]
-
-    short, = task.encoded(vocabulary, text)
-    # The source is cut, and the tag is of another language.
-    assert short == [vocabulary.tag('cy'), *trained[1:5], END] and START not in short
-
-
-def test_vocabulary_of_another_training_is_refused(corpus, tmp_path):
+def test_vocabulary_of_another_run_is_refused(corpus, tmp_path):
     task, program = made()
     known = facts(task, corpus)
     other = shutil.copy(known['vocabulary'], tmp_path / 'same.model')
     task, program = made(vocabulary=other)
     assert task.decode(program, ['nepo'], known)   # a copy is as good
-    with pytest.raises(ValueError, match=r'same\.model is not the vocabulary of the training, '
+    with pytest.raises(ValueError, match=r'same\.model is not the vocabulary that the run used, '
                                          r'.*vocabulary\.model: its SHA-256 is \w{12}'):
         task.decode(program, ['nepo'], {**known, 'sha256': '0' * 64})
 
@@ -146,7 +130,7 @@ def test_training_begins_by_checking_its_input(corpus, tmp_path, logdir):
         state.restore(str(tmp_path))
 
 
-def test_tables_are_not_taken_from_a_training_with_another_vocabulary(corpus, tmp_path):
+def test_tables_are_not_taken_from_a_run_with_another_vocabulary(corpus, tmp_path):
     task, program = made()
     theirs = {**facts(task, corpus), 'vocabulary': '/old/v.model', 'sha256': '0' * 64}
 
@@ -164,7 +148,7 @@ def test_tables_are_not_taken_from_a_training_with_another_vocabulary(corpus, tm
         initialized(theirs)
     error = str(refused.value)
     assert error.startswith('model/source_embedding, model/target_embedding, model/softmax would '
-                            'be taken from a training with the vocabulary /old/v.model, whose ids '
+                            'be taken from a run with the vocabulary /old/v.model, whose ids '
                             'mean other pieces than those of ')
     tables = '.*/(model/source_embedding|model/target_embedding|model/softmax)/.*'
     assert f'put "{tables}" -> none first in initialize_from.rules, or' in error
@@ -173,41 +157,13 @@ def test_tables_are_not_taken_from_a_training_with_another_vocabulary(corpus, tm
         assert 'variables are taken from' in initialized(known)
 
 
-def test_line_of_html_is_text_if_there_are_no_tags(without_tags):
+def test_lines_are_translated_without_tags_too(without_tags):
     task, program = made()
     known = facts(task, without_tags)
-    vocabulary = task.vocabulary(known)
-    lines = ['<b>nepo</b> eht elif', '<de> nepo']
-    assert task.encoded(vocabulary, lines) == [[*ids, END] for ids in vocabulary.encode(lines)]
-    assert all(task.decode(program, lines, known))
+    assert all(task.decode(program, ['<b>nepo</b> eht elif', '<de> nepo'], known))
     task, program = made(decode__language='de')
-    with pytest.raises(ValueError, match=r"task\.decode\.language='de', but the vocabulary has no "
-                                         r"tags of languages; leave it empty, or"):
-        task.decode(program, lines, known)
-
-
-def test_unknown_tag_names_its_line_and_the_nearest(corpus):
-    task, _ = made()
-    vocabulary = task.vocabulary(facts(task, corpus))
-    match = (r"^line 2 begins with <dee>, which .*: language 'dee' is not one of the vocabulary's "
-             r"tags; the nearest are de \(German\)")
-    with pytest.raises(ValueError, match=match):
-        task.encoded(vocabulary, ['nepo', '<dee> nepo'])
-    assert task.encoded(vocabulary, ['<de> <b>nepo</b>']) == [
-        [vocabulary.tag('de'), *vocabulary.encode(['<b>nepo</b>'])[0], END]]
-
-    task, _ = made(decode__language='xx')
-    with pytest.raises(ValueError, match=r"^task\.decode\.language: language 'xx' is not one of "
-                                         r"the vocabulary's tags"):
-        task.encoded(vocabulary, ['nepo'])
-
-
-def test_lines_that_are_cut_are_named(corpus, caplog):
-    task, _ = made(decode__max_source_length=6)
-    task.encoded(task.vocabulary(facts(task, corpus)),
-                 ['nepo', *['nepo eht elif dna eht txen'] * 7, ''])
-    assert caplog.messages == ['7 sources are longer than task.decode.max_source_length=6 ids and '
-                               'were cut: lines 2, 3, 4, 5, 6, ...']
+    with pytest.raises(ValueError, match=r"task\.decode\.language='de', but the vocabulary has no"):
+        task.decode(program, ['nepo'], known)
 
 
 @pytest.mark.parametrize('num_cells', [1, 2])

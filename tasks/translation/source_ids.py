@@ -1,0 +1,68 @@
+"""Source ids: what a translation reads, the ids of lines with their languages' tags."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from absl import logging
+
+from lingpipe.tasks.translation.corpus.languages import checked
+from lingpipe.tasks.translation.corpus.vocabulary import END, Vocabulary
+
+NUM_NAMED_LINES = 5
+_TAG = re.compile(r'<([a-z-]+)>\s*')
+
+
+def source_ids(vocabulary: Vocabulary, lines: Sequence[str], language: str,
+               max_length: int) -> list[list[int]]:
+    """Returns the ids of lines, with tag and end; an empty line has no ids.
+
+    Args:
+      vocabulary: if it has tags, a line may begin with one: '<de> Guten Tag'. If it has none, such
+        a tag is text.
+      lines: one sentence each.
+      language: the code whose tag goes before lines that have none; empty: no tag.
+      max_length: the most ids of a line, its end included; longer ones are cut.
+
+    Raises:
+      ValueError: a line's language, or `language`, has no tag in the vocabulary.
+    """
+    known = vocabulary.tags
+    if language and not known:
+        raise ValueError(f'task.decode.language={language!r}, but the vocabulary has no tags '
+                         'of languages; leave it empty, or train with a vocabulary of '
+                         'lingpipe.tools.train_vocabulary --language_tags.')
+
+    usual = [_tag(language, known, 'task.decode.language')] if language else []
+    tags = [_TAG.match(line) if known else None for line in lines]
+    texts = [line[tag.end():] if tag else line for line, tag in zip(lines, tags, strict=True)]
+    sources, cut = [], []
+    for i, (tag, ids) in enumerate(zip(tags, vocabulary.encode(texts), strict=True)):
+        first = [_tag(tag[1], known,
+                      f'line {i + 1} begins with {tag[0].strip()}, which is text only after a '
+                      'tag')] if tag else usual
+        room = max_length - len(first) - 1
+        if len(ids) > room:
+            cut.append(i)
+        sources.append([*first, *ids[:room], END] if ids else [])
+
+    if cut:
+        logging.warning('%d sources are longer than task.decode.max_source_length=%d ids and '
+                        'were cut: %s', len(cut), max_length, line_numbers(cut))
+    return sources
+
+
+def _tag(code: str, tags: Mapping[str, int], where: str) -> int:
+    """Returns the id of a language's tag; `where` begins the error."""
+    try:
+        language, = checked([code], tags, "one of the vocabulary's tags")
+    except ValueError as error:
+        raise ValueError(f'{where}: {error}') from error
+    return tags[language]
+
+
+def line_numbers(indices: Iterable[int]) -> str:
+    """Returns the first of the line numbers, counted from 1."""
+    numbers = [str(i + 1) for i in sorted(indices)]
+    return (f'line{"s" * (len(numbers) > 1)} '
+            f'{", ".join(numbers[:NUM_NAMED_LINES])}{", ..." * (len(numbers) > NUM_NAMED_LINES)}')

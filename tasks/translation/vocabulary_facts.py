@@ -1,0 +1,108 @@
+"""Vocabulary facts: which vocabulary a run was trained with, and that no other takes its place.
+
+A checkpoint holds the facts: the file of the vocabulary and the hash of its content.
+"""
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lingpipe.input import Input
+from lingpipe.layers.base import Layer
+from lingpipe.tasks.translation.corpus.vocabulary import Vocabulary
+
+
+def facts_of(source: Input) -> dict[str, Any]:
+    """Returns the file of the input's vocabulary and the hash of its content, if it has one."""
+    path = getattr(getattr(source, 'corpus', None), 'vocabulary_path', '')
+    return ({'vocabulary': os.path.abspath(path), 'sha256': _sha256(path)}
+            if os.path.exists(path) else {})
+
+
+def check_facts(facts: Mapping[str, Any], source: Input, model: Layer.Params) -> None:
+    """Checks that the input's vocabulary fits the weights and the network.
+
+    Raises:
+      ValueError: the vocabulary is not that of the weights, or its number of ids is not that of
+        the network.
+    """
+    now = facts_of(source)
+    if not now:
+        return
+    if facts and now['sha256'] != facts['sha256']:
+        raise ValueError(
+            f'{now["vocabulary"]} is not the vocabulary that the weights were trained with, '
+            f'{facts["vocabulary"]}: its SHA-256 is {now["sha256"][:12]}..., and that of '
+            f'theirs {facts["sha256"][:12]}...; put theirs back, or choose another logdir.')
+
+    size = Vocabulary(now['vocabulary']).size
+    vocab_size: int = getattr(model, 'vocab_size', size)
+    if size != vocab_size:
+        raise ValueError(
+            f'{now["vocabulary"]} has {size:,} ids, but task.model.vocab_size={vocab_size:,}, '
+            f'and they must be equal; set task.model.vocab_size={size}, or give the corpus a '
+            f'vocabulary of {vocab_size:,} ids: python -m lingpipe.tools.train_vocabulary '
+            f'--corpus={os.path.dirname(now["vocabulary"])} --size={vocab_size}.')
+
+
+def check_taken(facts: Mapping[str, Any], keys: Iterable[str], source: Input,
+                network: Layer) -> None:
+    """Checks that no weight with a part for each id comes from a run with another vocabulary.
+
+    Raises:
+      ValueError: a weight does.
+    """
+    now = facts_of(source)
+    if not now or facts.get('sha256', now['sha256']) == now['sha256']:
+        return
+
+    keys = list(keys)
+    tables = [layer.path for layer in network.layers()
+              if layer.own_weights and hasattr(layer.params, 'vocab_size')]
+    taken = [path for path in tables if any(f'/{path}/' in key for key in keys)]
+    if taken:
+        raise ValueError(
+            f'{", ".join(taken)} would be taken from a run with the vocabulary '
+            f'{facts["vocabulary"]}, whose ids mean other pieces than those of '
+            f'{now["vocabulary"]}; put ".*/({"|".join(taken)})/.*" -> none first in '
+            'initialize_from.rules, or make the corpus ids of that vocabulary: python '
+            f'-m lingpipe.tools.train_vocabulary --corpus={os.path.dirname(now["vocabulary"])} '
+            f'--vocabulary={facts["vocabulary"]}.')
+
+
+def vocabulary_of(path: str, facts: Mapping[str, Any], model: Layer.Params) -> Vocabulary:
+    """Returns the vocabulary of the run with these facts, or a copy of it.
+
+    Args:
+      path: the file of the copy; empty: the facts name the file.
+      facts: of the run.
+      model: the network.
+
+    Raises:
+      ValueError: no file of the vocabulary is known, or the file has other ids than the
+        network.
+    """
+    path = path or facts.get('vocabulary', '')
+    if not path:
+        raise ValueError('task.vocabulary is empty, and the checkpoint names none; name the '
+                         'file of the vocabulary that the run used.')
+
+    vocabulary = Vocabulary(path)
+    vocab_size: int = getattr(model, 'vocab_size', vocabulary.size)
+    if vocabulary.size != vocab_size:
+        raise ValueError(f'{path} has {vocabulary.size:,} ids, but '
+                         f'task.model.vocab_size={vocab_size:,}; set task.vocabulary to the '
+                         'vocabulary that the run used.')
+    if facts and _sha256(path) != facts['sha256']:
+        raise ValueError(f'{path} is not the vocabulary that the run used, '
+                         f'{facts["vocabulary"]}: its SHA-256 is {_sha256(path)[:12]}..., that '
+                         f'of the run {facts["sha256"][:12]}...; set task.vocabulary to a '
+                         'copy of that one.')
+    return vocabulary
+
+
+def _sha256(path: str) -> str:
+    with open(path, 'rb') as file:
+        return hashlib.file_digest(file, 'sha256').hexdigest()
