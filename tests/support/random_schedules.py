@@ -1,52 +1,54 @@
 """Random schedules: any order of slots that a schedule may have, with W and R wherever they fit."""
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import random
 
-from lingpipe.pipeline.planning.dependencies import Edges, dependency_graph
+from lingpipe.pipeline.planning.dependencies import dependency_graph
+from lingpipe.pipeline.planning.layout import Layout
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.validation import validate
 
 
-def random_schedule(schedule: Schedule, edges: Edges | None = None, seed: int = 0,
-                    share: float = 0.5) -> Schedule:
-    """Returns a schedule with the same F and B on the same devices.
-
-    Args:
-      schedule: any.
-      edges: pairs (maker, reader); the chain by default.
-      seed: determines the result.
-      share: of all backwards, about how many are split, and of all others than those of the last
-        cell, for how many the forward is repeated early.
-    """
+def random_schedule(layout: Layout, num_micro_batches: int, seed: int = 0) -> Schedule:
+    """Returns a schedule in which about half of the backwards are split, and half have an R."""
     rng = random.Random(seed)
-    lists = [list(slots) for slots in schedule.devices]
-    for slots in lists:
-        for slot in [slot for slot in slots if slot.kind == 'B']:
-            if rng.random() < share:
-                slots.append(Slot('W', slot.cell, slot.micro_batch))
-            if not schedule.is_fused(slot) and rng.random() < share:
-                slots.append(Slot('R', slot.cell, slot.micro_batch))
-    extended = dataclasses.replace(schedule, name='random', devices=tuple(map(tuple, lists)))
+    num_cells, micro_batches = len(layout), range(num_micro_batches)
+    slots = [Slot('B', k, m) for k in range(num_cells) for m in micro_batches]
+    slots += [Slot('W', k, m) for _, k, m in slots if rng.random() < 0.5]
+    for k in range(num_cells - 1):
+        slots += [Slot('F', k, m) for m in micro_batches]
+        slots += [Slot('R', k, m) for m in micro_batches if rng.random() < 0.5]
 
-    needs = {slot: set(slots) for slot, slots in dependency_graph(extended, edges).items()}
-    for k in range(schedule.num_cells):   # two sequences of each cell ascend
-        for ascends in (extended.runs_forward, extended.adds_gradients):
-            in_order = sorted((slot for slot in needs if slot.cell == k and ascends(slot)),
-                              key=lambda slot: slot.micro_batch)
-            for before, after in zip(in_order, in_order[1:], strict=False):
+    unordered = _listed(slots, layout, num_micro_batches)
+    needs = {slot: set(others) for slot, others in dependency_graph(unordered).items()}
+    for ascends in (unordered.runs_forward, unordered.adds_gradients):
+        for k in range(num_cells):
+            in_order = [Slot(kind, k, m) for m in micro_batches for kind in 'FBW'
+                        if Slot(kind, k, m) in needs and ascends(Slot(kind, k, m))]
+            for before, after in itertools.pairwise(in_order):
                 needs[after].add(before)
 
     order: list[Slot] = []
     while needs:
-        slot = rng.choice(sorted(slot for slot, before in needs.items() if not before))
+        slot = rng.choice(sorted(slot for slot, others in needs.items() if not others))
         del needs[slot]
-        for before in needs.values():
-            before.discard(slot)
+        for others in needs.values():
+            others.discard(slot)
         order.append(slot)
-    devices = tuple(tuple(slot for slot in order if slot in set(slots))
-                    for slots in extended.devices)
-    found = dataclasses.replace(extended, devices=devices)
-    validate(found, edges)
-    return found
+    schedule = _listed(order, layout, num_micro_batches)
+    validate(schedule)
+    return schedule
+
+
+def text_of(schedule: Schedule) -> str:
+    """Returns the rows of a schedule as PipelineParams.schedule_text has them."""
+    return '; '.join(' '.join(f'{slot.kind}{slot.cell}.{slot.micro_batch}' for slot in slots)
+                     for slots in schedule.devices)
+
+
+def _listed(slots: list[Slot], layout: Layout, num_micro_batches: int) -> Schedule:
+    devices = tuple(tuple(slot for slot in slots if layout[slot.cell] == device)
+                    for device in range(max(layout) + 1))
+    return Schedule('random', len(layout), num_micro_batches, devices,
+                    frozenset(range(len(layout))))
