@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lingpipe.pipeline.planning.schedule import Schedule, Slot
+from lingpipe.pipeline.planning.schedule import TASK_KINDS, Schedule, Slot
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ class CellTimes:
 
     def of(self, schedule: Schedule) -> Callable[[Slot], float]:
         """The function that says how long a slot of the schedule takes."""
-        return lambda slot: self.of_task(slot.cell, schedule.task_kind(slot))
+        seconds = {(k, kind): self.of_task(k, kind)
+                   for k in range(self.num_cells) for kind in TASK_KINDS}
+        return lambda slot: seconds[slot.cell, schedule.task_kind(slot)]
 
     def of_task(self, cell: int, task_kind: str) -> float:
         """How long a compiled task of a cell takes; see Schedule.task_kind."""

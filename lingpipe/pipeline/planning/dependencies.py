@@ -3,9 +3,10 @@
 K cells, M micro-batches, k a cell, m a micro-batch.
 """
 
-from collections.abc import Callable, Collection, Iterable
+import itertools
+from collections.abc import Callable, Collection
 
-from lingpipe.pipeline.planning.schedule import Schedule, Slot
+from lingpipe.pipeline.planning.schedule import KINDS, Schedule, Slot
 
 Edges = Collection[tuple[int, int]]
 """Pairs (maker cell, reader cell): the reader's forward reads what the maker's made.
@@ -39,30 +40,36 @@ def dependency_graph(schedule: Schedule,
     """
     num_cells = schedule.num_cells
     makers: list[list[int]] = [[] for _ in range(num_cells)]
-    readers: list[list[int]] = [[] for _ in range(num_cells)]
+    backward_readers: list[list[int]] = [[] for _ in range(num_cells)]
     for maker, reader in sorted(chain(num_cells) if edges is None else set(edges)):
         if not 0 <= maker < reader < num_cells:
             raise ValueError(
                 f'edge ({maker}, {reader}) does not go from a cell to a later one of {num_cells}; '
                 f'give (maker, reader) with maker < reader < {num_cells}.')
         makers[reader].append(maker)
-        readers[maker].append(reader)
+        if reader in schedule.backward_cells:
+            backward_readers[maker].append(reader)
 
-    def needs(slot: Slot) -> Iterable[Slot]:
-        kind, k, m = slot
-        is_fused = schedule.is_fused(slot)
-        if kind == 'F' or is_fused:
-            yield from (Slot('F', j, m) for j in makers[k])
-        if kind == 'R' or kind == 'B' and not is_fused:
-            yield Slot('F', k, m)
-        if kind == 'B' and schedule.is_recomputed_early(slot):
-            yield Slot('R', k, m)
-        if kind == 'B':
-            yield from (Slot('B', j, m) for j in readers[k] if j in schedule.backward_cells)
-        if kind == 'W':
-            yield Slot('B', k, m)
+    slots = {kind: [[Slot(kind, k, m) for m in range(schedule.num_micro_batches)]
+                    for k in range(num_cells)] for kind in KINDS}
+    graph: dict[Slot, tuple[Slot, ...]] = {}
+    for k, m in itertools.product(range(num_cells), range(schedule.num_micro_batches)):
+        f, b, w, r = (slots[kind][k][m] for kind in KINDS)
+        inputs = tuple(slots['F'][j][m] for j in makers[k])
+        is_fused = k in schedule.backward_cells and schedule.is_fused(b)
+        if not is_fused:
+            graph[f] = inputs
+        if k not in schedule.backward_cells:
+            continue
 
-    return {slot: tuple(needs(slot)) for k in range(num_cells) for slot in schedule.slots_of(k)}
+        own = inputs if is_fused else (f,)
+        if not is_fused and r in schedule.device_of:
+            graph[r] = (f,)
+            own = (f, r)
+        graph[b] = own + tuple(slots['B'][j][m] for j in backward_readers[k])
+        if w in schedule.device_of:
+            graph[w] = (b,)
+    return graph
 
 
 def dependencies(slot: Slot, schedule: Schedule, edges: Edges | None = None) -> tuple[Slot, ...]:
@@ -108,7 +115,9 @@ def play(
     runnable = list(range(len(schedule.devices)))
     while runnable:
         device = runnable.pop()
-        for slot in schedule.devices[device][num_done[device]:]:
+        slots = schedule.devices[device]
+        while num_done[device] < len(slots):
+            slot = slots[num_done[device]]
             missing = next((need for need in graph[slot] if need not in spans), None)
             if missing is not None:
                 waiting.setdefault(missing, []).append(device)

@@ -21,7 +21,8 @@ from lingpipe.pipeline.planning.schedules import (
 from lingpipe.pipeline.planning.shared_devices import together
 from lingpipe.pipeline.planning.splitting import split_where_it_helps
 
-AS_GOOD = 1.005  # steps that are longer by no more than this factor count as equally fast
+AS_GOOD = 1.005   # A step that is longer by no more than this factor counts as equally fast.
+PROMISING = 1.1   # Fewer W do not make a schedule faster than others by more than this factor.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,33 +49,22 @@ def order_by_name(name: str, work: Workload, limit: Limit | None = None) -> Sche
       work: the cells and their devices.
       limit: where a schedule leaves a choice of order, those that break it least are preferred.
     """
-    excess_of = limit.excess_of if limit else lambda schedule: 0.0
-    if name in SEVERAL_CELLS_A_DEVICE:
-        schedule = make_schedule(name, work.num_cells, work.num_micro_batches, work.backward_cells,
-                                 work.homes)
-    else:
-        apart = make_schedule(name, work.num_cells, work.num_micro_batches, work.backward_cells)
-        schedule = together(apart, work.homes, work.times.of(apart), work.edges, excess_of)
-    return split_where_it_helps(schedule, work.times, work.edges, work.delay)
+    return _split_where_it_helps(_order_split_everywhere(name, work, limit), work, limit)
 
 
 def order_automatically(work: Workload, limit: Limit | None = None) -> Schedule:
     """Returns the fastest schedule that keeps the limit, or the one that breaks it least."""
-    found = [order_by_name(name, work, limit) for name in TRAINING]
-    for policy in _policies(work, limit):
-        schedule = list_schedule('auto', work, policy)
-        assert schedule is not None, 'list scheduling without a given order never gets stuck'
-        found.append(split_where_it_helps(schedule, work.times, work.edges, work.delay))
-
+    found = [_order_split_everywhere(name, work, limit) for name in TRAINING]
+    found += [_listed(work, policy) for policy in _policies(work, limit)]
     found = list(dict.fromkeys(dataclasses.replace(schedule, name='auto') for schedule in found))
     if limit is not None:
         excess = [limit.excess_of(schedule) for schedule in found]
         found = [schedule for schedule, bytes_too_many in zip(found, excess, strict=True)
                  if bytes_too_many == min(excess)]
-    seconds = [step_s(schedule, work) for schedule in found]
-    as_good = [schedule for schedule, step in zip(found, seconds, strict=True)
-               if step <= AS_GOOD * min(seconds)]
-    return min(as_good, key=most_held)
+
+    found = [_split_where_it_helps(schedule, work, limit)
+             for schedule in _fastest(found, work, PROMISING)]
+    return min(_fastest(found, work, AS_GOOD), key=_traffic)
 
 
 def step_s(schedule: Schedule, work: Workload) -> float:
@@ -97,6 +87,42 @@ def most_held(schedule: Schedule) -> int:
             most = max(most, held)
             held -= schedule.adds_gradients(slot)
     return most
+
+
+def _fastest(schedules: Sequence[Schedule], work: Workload, factor: float) -> list[Schedule]:
+    """Those whose step takes at most so many times as long as the fastest."""
+    seconds = [step_s(schedule, work) for schedule in schedules]
+    return [schedule for schedule, step in zip(schedules, seconds, strict=True)
+            if step <= factor * min(seconds)]
+
+
+def _traffic(schedule: Schedule) -> tuple[int, int]:
+    """How many micro-batches are held, and how many B hand something over to a W."""
+    return most_held(schedule), sum(slot.kind == 'W' for slot in schedule.device_of)
+
+
+def _order_split_everywhere(name: str, work: Workload, limit: Limit | None) -> Schedule:
+    """The schedule of a name with all the W that it has."""
+    excess_of = limit.excess_of if limit else lambda schedule: 0.0
+    if name in SEVERAL_CELLS_A_DEVICE:
+        return make_schedule(name, work.num_cells, work.num_micro_batches, work.backward_cells,
+                             work.homes)
+    apart = make_schedule(name, work.num_cells, work.num_micro_batches, work.backward_cells)
+    return together(apart, work.homes, work.times.of(apart), work.edges, excess_of)
+
+
+def _split_where_it_helps(schedule: Schedule, work: Workload, limit: Limit | None) -> Schedule:
+    """The schedule with fewer W, unless that breaks the limit."""
+    found = split_where_it_helps(schedule, work.times, work.edges, work.delay)
+    if limit is None or limit.excess_of(found) <= limit.excess_of(schedule):
+        return found
+    return schedule
+
+
+def _listed(work: Workload, policy: Policy) -> Schedule:
+    schedule = list_schedule('auto', work, policy)
+    assert schedule is not None, 'list scheduling without a given order never gets stuck'
+    return schedule
 
 
 def _policies(work: Workload, limit: Limit | None) -> Iterator[Policy]:

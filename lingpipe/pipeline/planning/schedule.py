@@ -33,6 +33,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 KINDS = ('F', 'B', 'W', 'R')
+TASK_KINDS = ('F', 'R', 'B', 'B_split', 'W', 'B_after_R', 'B_split_after_R', 'W_after_R')
 
 
 class Slot(NamedTuple):
@@ -67,11 +68,11 @@ class Schedule:
 
     def is_split(self, slot: Slot) -> bool:
         """Whether the slot is a B that leaves the gradients of the weights to a W."""
-        return slot.kind == 'B' and Slot('W', slot.cell, slot.micro_batch) in self.device_of
+        return slot in self._split_backwards
 
     def is_recomputed_early(self, slot: Slot) -> bool:
         """Whether the slot is a B or W for which an R has repeated its cell's forward before."""
-        return slot.kind in 'BW' and Slot('R', slot.cell, slot.micro_batch) in self.device_of
+        return slot in self._after_r
 
     def runs_forward(self, slot: Slot) -> bool:
         """Whether the slot runs its cell's forward for the first time: F, or the last cell's B."""
@@ -88,6 +89,8 @@ class Schedule:
         a B or W whose forward an R has repeated: 'F', 'R', 'B', 'B_split', 'W', 'B_after_R',
         'B_split_after_R' or 'W_after_R'.
         """
+        if slot.kind in 'FR':
+            return slot.kind
         is_split = '_split' * self.is_split(slot)
         is_after_r = '_after_R' * self.is_recomputed_early(slot)
         return f'{slot.kind}{is_split}{is_after_r}'
@@ -95,6 +98,15 @@ class Schedule:
     def task_kinds(self, cell: int) -> frozenset[str]:
         """Returns the kinds of compiled tasks that the slots of a cell call."""
         return frozenset(self.task_kind(slot) for slot in self.slots_of(cell))
+
+    @cached_property
+    def _split_backwards(self) -> frozenset[Slot]:
+        return frozenset(Slot('B', *slot[1:]) for slot in self.device_of if slot.kind == 'W')
+
+    @cached_property
+    def _after_r(self) -> frozenset[Slot]:
+        return frozenset(Slot(kind, *slot[1:]) for slot in self.device_of if slot.kind == 'R'
+                         for kind in 'BW')
 
     def slots_of(self, cell: int) -> tuple[Slot, ...]:
         """The slots of the cell in a complete schedule: all its F and B, and what it has of W, R.

@@ -21,13 +21,13 @@ K cells, M micro-batches, k a cell, m a micro-batch.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from lingpipe.pipeline.planning.dependencies import Edges, chain, dependency_graph, play
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.schedules import make_schedule
-from lingpipe.pipeline.planning.validation import validate
 
 
 def together(
@@ -53,7 +53,10 @@ def together(
     edges = chain(schedule.num_cells) if edges is None else edges
 
     def worth(order: Schedule) -> tuple[float, float]:
-        step_s = max(end for _, end in play(order, duration_of, edges).values())
+        try:
+            step_s = max(end for _, end in play(order, duration_of, edges).values())
+        except ValueError:   # The devices would wait for each other.
+            return math.inf, math.inf
         return excess_of(order), step_s
 
     orders = [
@@ -62,7 +65,7 @@ def together(
         _neighbours_as_one(schedule, devices, duration_of, edges),
         *_interleaved(schedule, devices),
     ]
-    return min((order for order in orders if _can_run(order, edges)), key=worth)
+    return min(orders, key=worth)
 
 
 def _as_soon_as_possible(schedule: Schedule, devices: Sequence[Hashable],
@@ -164,11 +167,3 @@ def _listed(schedule: Schedule, devices: Sequence[Hashable], order: Iterable[Slo
     for slot in order:
         lists[devices[slot.cell]].append(slot)
     return replace(schedule, devices=tuple(map(tuple, lists.values())))
-
-
-def _can_run(schedule: Schedule, edges: Edges) -> bool:
-    try:
-        validate(schedule, edges)
-    except ValueError:
-        return False
-    return True

@@ -39,7 +39,8 @@ def split_where_it_helps(schedule: Schedule, times: CellTimes, edges: Edges,
         if not times.weight[k]:
             schedule = _whole_at_b(schedule, k)
     awaited = {reader for maker, reader in edges if maker in schedule.backward_cells}
-    for k in sorted(schedule.backward_cells - awaited):
+    split_cells = {slot.cell for slots in schedule.devices for slot in slots if slot.kind == 'W'}
+    for k in sorted(split_cells - awaited):
         candidates = [_whole_at_b(schedule, k), _whole_at_w(schedule, k), schedule]
         schedule = min(candidates, key=lambda one: _step_s(one, times, edges, delay))
     return _whole_where_w_follows(schedule, times, edges, delay)

@@ -81,3 +81,58 @@ def test_an_unknown_mode_of_recomputation_is_refused():
         sentence = f'{where} is not one of "none", "cell", "layer"; did you mean \'{meant}\'?'
         with pytest.raises(ValueError, match=re.escape(sentence)):
             params.override('recompute', text)
+
+
+GRID = 'F0 F1 B0 B1; B0 B1'
+
+
+@pytest.mark.parametrize('fields, num_devices, layout', [
+    ({}, 4, (0, 1, 2, 3)),
+    ({'cells_per_device': 2}, 2, (0, 1, 0, 1)),
+    ({'schedule': 'zb_v'}, 2, (0, 1, 1, 0)),
+    ({'schedule': 'interleaved', 'num_replicas': 3}, 6, (0, 1, 0, 1)),
+    ({'schedule': 'zb_v', 'cells_per_device': 1}, 4, (0, 1, 2, 3)),
+    ({'schedule': 'auto', 'cells_per_device': 2}, 2, (0, 1, 1, 0)),
+])
+def test_a_schedule_that_wants_several_cells_a_device_needs_fewer_devices(
+        fields, num_devices, layout):
+    params = PipelineParams(num_cells=4, **fields)
+    assert (params.num_devices, params.layout) == (num_devices, layout)
+
+
+def test_devices_are_named_one_a_cell_or_one_a_device():
+    for number in (2, 4):
+        names = tuple(f'CPU:{i}' for i in range(number))
+        PipelineParams(num_cells=4, schedule='zb_v', devices=names).check()
+    with pytest.raises(ValueError, match='devices names 3 devices, but num_cells=4, which share 2 '
+                                         'devices; name 2 of them'):
+        PipelineParams(num_cells=4, schedule='zb_v', devices=('CPU:0', 'CPU:1', 'CPU:2')).check()
+
+
+def test_a_schedule_may_be_written_down_in_the_params_or_in_a_file(tmp_path):
+    path = tmp_path / 'schedule.txt'
+    path.write_text(GRID.replace(';', '\n'))
+    for given in ({'schedule_text': GRID}, {'schedule_path': str(path)}):
+        params = PipelineParams(num_cells=2, num_micro_batches=2, schedule='text', **given)
+        params.check()
+        assert params.layout == (0, 1)
+
+
+@pytest.mark.parametrize('fields, sentence', [
+    ({'schedule': 'text'}, 'give one of the two with schedule=text'),
+    ({'schedule_text': GRID}, 'schedule=1f1b, schedule_text has 18 characters'),
+    ({'schedule': 'text', 'schedule_text': GRID, 'cells_per_device': 2},
+     'cells_per_device=2, but with schedule=text the rows say'),
+    ({'schedule': 'text', 'schedule_path': '/none/at/all'}, "schedule_path='/none/at/all' cannot"),
+    ({'schedule': 'text', 'schedule_text': GRID, 'num_cells': 3},
+     'num_cells=3, but the schedule that is given has 2; make them equal'),
+    ({'schedule': 'text', 'schedule_text': GRID, 'num_micro_batches': 1},
+     'num_micro_batches=1, but the schedule that is given has 2; make them equal'),
+    ({'schedule': 'text', 'schedule_text': 'F0 F1 B1 B0; B0 B1'},
+     'runs B(cell 0, micro-batch 1) before micro-batch 0'),
+    ({'schedule': 'text', 'schedule_text': 'F0 F1 Q0 B1; B0 B1'}, "row 0 of the schedule has 'Q0'"),
+])
+def test_a_schedule_that_is_written_down_wrongly_is_refused(fields, sentence):
+    params = {'num_cells': 2, 'num_micro_batches': 2, **fields}
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        PipelineParams(**params).check()
