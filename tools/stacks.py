@@ -38,7 +38,8 @@ class Delay(Layer):
     """An emulated device: a layer whose passes sleep without using a core.
 
     The backward sleeps half its time for the gradient of the input and, after that, half for the
-    gradient of the weight, so that a schedule may split it.
+    gradient of the weight, so that a schedule may split it. It begins once the forward is done,
+    even if that is repeated right before it.
     """
 
     class Params(Layer.Params):
@@ -58,12 +59,14 @@ class Delay(Layer):
         def wait(x: tf.Tensor, scale: tf.Tensor) -> tuple[
                 tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
 
+            y = sleep(x * scale, forward_ms)
+
             def backward(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 """Returns the gradients of x and of the scale, which is ready later."""
-                dy = sleep(dy, backward_ms / 2)
+                dy = sleep(dy + 0 * y, backward_ms / 2)
                 return dy * scale, sleep(tf.reduce_sum(dy * x), backward_ms / 2)
 
-            return sleep(x * scale, forward_ms), backward
+            return y, backward
 
         return wait(x, theta.scale)
 
