@@ -66,6 +66,5 @@ def _updates(timeline: Timeline, schedule: Schedule,
 
 
 def _seconds(updates: Sequence[UpdateSpan], kind: str) -> float:
-    """From the start of the first to the end of the last of a kind."""
-    spans = [update.span for update in updates if update.kind == kind]
-    return max(end for _, end in spans) - min(start for start, _ in spans) if spans else 0.0
+    """How long the updates of a kind take, one cell after the other."""
+    return sum(update.span[1] - update.span[0] for update in updates if update.kind == kind)
