@@ -2,31 +2,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from lingpipe import layers
 from lingpipe.layers import Sequential
 from lingpipe.layers.base import Layer
-from lingpipe.layers.cost import Cost
 from lingpipe.learning import learning_rates
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-
-
-class EmitsByShape(Layer):
-    """Emits a mean for every example of a micro-batch; its accumulator fits only that size."""
-
-    def fprop(self, theta, ctx, x):
-        ctx.emit_mean(self.path, 'mean', tf.reduce_mean(x, 1))
-        return tf.identity(x)
-
-    def updated_state(self, name, state, value):
-        return {}
-
-    def cost(self, x):
-        return Cost(0, 0, x)
 
 
 def batch(size: int) -> dict[str, np.ndarray]:
@@ -45,14 +29,6 @@ def program(*extra: Layer.Params) -> Program:
                    learner)
 
 
-def test_layers_must_emit_the_same_for_all_shapes():
-    refused = program(EmitsByShape.Params(name='emits'))
-    refused.train_step(batch(8), 0)
-    with pytest.raises(ValueError, match=r'cell 0 \(model/dense .. model/loss\) emits .* for '
-                                         r'mini-batches of one shape and .* for those of another'):
-        refused.train_step(batch(4), 1)
-
-
 def test_it_does_not_matter_which_shape_is_traced_first():
     plain, other_first = program(), program()
     other_first.accumulate(batch(4), 0, 0)
@@ -60,10 +36,3 @@ def test_it_does_not_matter_which_shape_is_traced_first():
     ops = [sorted(op.type for op in one.step_graph().get_operations())
            for one in (plain, other_first)]
     assert ops[0] == ops[1]
-
-
-def test_a_program_is_traced_shape_by_shape():
-    one = program()
-    assert not one.has_traced(batch(8)) and not one.has_traced(batch(4))
-    one.train_step(batch(4), 0)
-    assert not one.has_traced(batch(8)) and one.has_traced(batch(4))

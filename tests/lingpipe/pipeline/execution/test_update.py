@@ -2,13 +2,11 @@
 from __future__ import annotations
 
 import json
-import re
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import logging
 
 from lingpipe import layers
 from lingpipe.hyperparams import field, fields_of
@@ -136,24 +134,6 @@ def test_a_weight_that_cannot_be_trained_is_refused():
 
 
 # Clipping.
-
-def test_clipping_saves_a_step_whose_squared_gradients_overflow():
-    batch = batch_of(np.full([4, D], 3e25))
-    program = program_of(batch, 2, layer_params={'start': 'zeros'}, clip_norm=2.0)
-    results = program.train_step(batch, 0)
-    assert (results['is_finite']
-            and float(results['gradient_norm']) == pytest.approx(3e25 * np.sqrt(2 * D), rel=1e-6))
-    for path in ('model/first/w', 'model/last/w'):
-        np.testing.assert_allclose(program.weights[path],
-                                   np.full([1, D], -0.5 * 2 / np.sqrt(2 * D)), rtol=1e-6)
-
-
-def test_without_clipping_such_a_step_is_skipped():
-    batch = batch_of(np.full([4, D], 3e25))
-    program = program_of(batch, layer_params={'start': 'zeros'})
-    assert not program.train_step(batch, 0)['is_finite']
-    np.testing.assert_array_equal(program.weights['model/first/w'], np.zeros([1, D]))
-
 
 def test_l2_is_clipped_with_the_gradient_that_it_is_added_to():
     batch = batch_of(np.full([4, D], 2.))
@@ -335,78 +315,3 @@ def test_replicas_agree_about_a_weight_without_a_gradient():
         np.testing.assert_array_equal(value, found[key], err_msg=key)
         assert np.array_equal(value, before[key]) == (
             '/side/kernel' in key or '/side/bias' in key), key
-
-
-def test_a_tied_weight_has_a_gradient_if_any_use_of_it_has():
-    learner = {'optimizer': optimizers.SGD.Params(), 'l2': 0.2,
-               'kernel': np.eye(D, dtype=np.float32)}
-    alone, _ = forked(tuple(one for one in fork() if one.name != 'side'),
-                      PipelineParams(num_micro_batches=2), **learner)
-    for owner, other, num_cells in (('side', 'last', 1), ('side', 'last', 3), ('last', 'side', 3)):
-        tied, _ = forked(fork(('first', owner, other),
-                              **{other: {'kernel': f'model/{owner}/kernel'}}),
-                         PipelineParams(num_cells=num_cells, num_micro_batches=2), **learner)
-        np.testing.assert_array_equal(tied.weights[f'model/{owner}/kernel'],
-                                      alone.weights['model/last/kernel'])
-
-
-class OfMany(Layer):
-    """Returns x + w in micro-batches of more than two examples, and x in others."""
-
-    def __init__(self, params, path=''):
-        super().__init__(params, path)
-        self.add_weight('w', [D], 'ones')
-
-    def fprop(self, theta, ctx, x):
-        return x + theta.w if x.shape[0] > 2 else x
-
-    def cost(self, x):
-        return Cost(0., self.num_weights, x)
-
-
-def test_accumulated_mini_batches_give_a_weight_a_gradient_if_any_of_them_does():
-    network = Sequential.Params(name='model', layers=(
-        OfMany.Params(name='many'), Linear.Params(name='loss'))).instantiate('model')
-    many, few = batch_of(np.ones([8, D])), batch_of(np.ones([4, D]))
-    learn = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.5), weight_decay=0.1,
-                           decay_vectors=True).instantiate()
-    program = Program(network, [spec_of(many), spec_of(few)],
-                      PipelineParams(num_cells=2, num_micro_batches=2), learn)
-    for step, (mini_batches, moves) in enumerate(
-            [([few, few], False), ([many, few], True), ([few, few], False), ([few, many], True),
-             ([few], False), ([many], True)]):
-        before = program.weights['model/many/w'].numpy()
-        for index, batch in enumerate(mini_batches[:-1]):
-            program.accumulate(batch, step, index)
-        program.train_step(mini_batches[-1], step, len(mini_batches) - 1)
-        assert np.array_equal(program.weights['model/many/w'], before) != moves, step
-
-
-def test_weights_without_a_gradient_are_named_once(monkeypatch):
-    said = []
-    monkeypatch.setattr(logging, 'warning', lambda text, *args: said.append(text % args))
-    forked(fork(), PipelineParams(num_cells=2))
-    assert said == [
-        'the loss does not depend on model/side/kernel, model/side/bias, so that training leaves '
-        'them as they are; correct the network, or freeze them with learner.frozen']
-    forked(fork(), PipelineParams(num_cells=2), frozen='side')
-    assert len(said) == 1
-
-
-# State of its own.
-
-def test_state_that_a_layer_updates_is_not_shared():
-    norms = [layers.BatchNorm.Params(name=name, dim=D) for name in ('a', 'b')]
-    norms[1].share = {'moving_mean': 'model/a/moving_mean'}
-    network = Sequential.Params(name='model',
-                                layers=(*norms, Linear.Params(name='loss'))).instantiate('model')
-    batch, learn = (
-        batch_of(np.ones([4, D])),
-        Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.5)).instantiate())
-    for num_cells in (1, 3):
-        program = Program(network, spec_of(batch), PipelineParams(num_cells=num_cells), learn)
-        sentence = ("model/b/moving_mean shares model/a/moving_mean, but model/b updates it in "
-                    "every step from what it sees itself, so that it can belong to one layer only; "
-                    "take 'moving_mean' out of its Params.share.")
-        with pytest.raises(ValueError, match=re.escape(sentence) + '$'):
-            program.train_step(batch, 0)

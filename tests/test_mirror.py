@@ -1,0 +1,41 @@
+"""The tests mirror the tree: every module of lingpipe/pipeline has a test file at its place."""
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# Modules whose promises are held by the tests of the modules that use them. The list only shrinks.
+TESTED_ELSEWHERE = {
+    'lingpipe/pipeline/execution/backward_trace.py',
+    'lingpipe/pipeline/execution/compiled_task.py',
+    'lingpipe/pipeline/execution/forward_trace.py',
+    'lingpipe/pipeline/execution/measured_hardware.py',
+    'lingpipe/pipeline/execution/measured_layers.py',
+    'lingpipe/pipeline/execution/placed_network.py',
+    'lingpipe/pipeline/execution/task_cutting.py',
+    'lingpipe/pipeline/planning/ordering.py',
+    'lingpipe/pipeline/planning/turns.py',
+}
+
+
+def modules() -> list[str]:
+    """Returns the modules of the pipeline, as paths from the root."""
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / 'lingpipe/pipeline').rglob('*.py')
+                  if path.name != '__init__.py')
+
+
+def place_of_tests(module: str) -> pathlib.Path:
+    path = ROOT / 'tests' / module
+    return path.with_name(f'test_{path.name}')
+
+
+@pytest.mark.parametrize('module', modules())
+def test_a_module_has_a_test_file_at_its_place(module: str) -> None:
+    assert place_of_tests(module).exists() != (module in TESTED_ELSEWHERE), module
+
+
+def test_every_listed_module_exists() -> None:
+    assert not TESTED_ELSEWHERE - set(modules())
