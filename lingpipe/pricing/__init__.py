@@ -9,12 +9,14 @@ There is no variable and no data in such a graph. The files:
     flops.py        the FLOPs of a graph
     graph.py        the graph of one fprop
     layer_cost.py   the cost of a layer
+    recipe.py       how the forward pass makes what the backward pass reads
     residuals.py    what is kept for the backward pass
 """
 from lingpipe.pricing.flops import count_flops
 from lingpipe.pricing.graph import Trace, trace
 from lingpipe.pricing.layer_cost import price, traced_cost
 from lingpipe.pricing.ops import stateful_types
+from lingpipe.pricing.recipe import Made, Recipe, RecipeOp, Source
 from lingpipe.pricing.residuals import (
     Residuals,
     ancestors,
@@ -24,6 +26,7 @@ from lingpipe.pricing.residuals import (
 )
 
 __all__ = [
-    'Residuals', 'Trace', 'ancestors', 'bytes_of_roots', 'count_flops', 'price', 'residual_tensors',
-    'residuals_of_layer', 'stateful_types', 'trace', 'traced_cost',
+    'Made', 'Recipe', 'RecipeOp', 'Residuals', 'Source', 'Trace', 'ancestors', 'bytes_of_roots',
+    'count_flops', 'price', 'residual_tensors', 'residuals_of_layer', 'stateful_types', 'trace',
+    'traced_cost',
 ]

@@ -16,10 +16,15 @@ def count_flops(graph: tf.Graph) -> float:
     Raises:
       ValueError: a shape is not known, or a loop has no bound.
     """
-    return float(sum(_flops(op) for op in graph.get_operations()))
+    return float(sum(flops_of(op) for op in graph.get_operations()))
 
 
-def _flops(op: tf.Operation) -> float:
+def flops_of(op: tf.Operation) -> float:
+    """Floating point operations of one run of an op and of the functions that it calls.
+
+    Raises:
+      ValueError: as of `count_flops`.
+    """
     graphs = bodies(op)
     if op.type in LOOPS:
         return max_turns(op) * sum(count_flops(graph) for graph in graphs)

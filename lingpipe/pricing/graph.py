@@ -8,7 +8,9 @@ import tensorflow as tf
 
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context, Emissions
-from lingpipe.layers.nested import flatten, map_leaves
+from lingpipe.layers.nested import flatten, leaves, map_leaves
+
+FPROP = 'fprop'   # The name scope of all ops of a fprop.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +31,11 @@ class Trace:
     position: tuple[tf.Tensor, tf.Tensor]
     outputs: Any
     emissions: Emissions
+
+    @property
+    def micro_batch_args(self) -> list[tf.Tensor]:
+        """The arguments that differ from one micro-batch to the next."""
+        return [*leaves(self.inputs), *self.position]
 
 
 def trace(layer: Layer, *args: Any, training: bool = True, **kwargs: Any) -> Trace:
@@ -54,11 +61,13 @@ def trace(layer: Layer, *args: Any, training: bool = True, **kwargs: Any) -> Tra
         weights = {weight.path: tf.compat.v1.placeholder(weight.dtype, weight.shape)
                    for weight in layer.weights()}
         inputs = map_leaves(_placeholder, {**{str(i): arg for i, arg in enumerate(args)}, **kwargs})
-        position = (tf.compat.v1.placeholder(tf.int64, []), tf.compat.v1.placeholder(tf.int64, []))
-        ctx = Context(training, 0, *position)
+        position = (tf.compat.v1.placeholder(tf.int64, []), tf.compat.v1.placeholder(tf.int32, []))
         positional = [inputs[str(i)] for i in range(len(args))]
         by_name = {name: inputs[name] for name in kwargs}
-        outputs = layer.fprop(layer.theta(weights), ctx, *positional, **by_name)
+        # Ops get the names that they have in a scope of their own in the trace of a cell.
+        with tf.name_scope(FPROP):
+            ctx = Context(training, 0, *position)
+            outputs = layer.fprop(layer.theta(weights), ctx, *positional, **by_name)
 
     for name, value in flatten(outputs):
         if not tf.is_tensor(value):

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from lingpipe.layers.static_shapes import num_bytes
+
 VIEWS = frozenset("""
     Identity IdentityN Reshape Squeeze ExpandDims StopGradient PreventGradient EnsureShape Snapshot
     """.split())
@@ -76,3 +78,17 @@ def stateful_types(op: tf.Operation) -> list[str]:
     inner = [op_type for body in bodies(op) for inner_op in body.get_operations()
              for op_type in stateful_types(inner_op)]
     return inner or ([] if op.type in _HARMLESS else [op.type])
+
+
+def bytes_of(tensor: tf.Tensor) -> int:
+    """The bytes of a tensor, or of a list to which a loop appends one tensor a turn.
+
+    They are 0 if the shape is not known.
+    """
+    if tensor.dtype == tf.variant and tensor.op.type in LOOPS:
+        append = viewed(loop_body(tensor.op).outputs[tensor.value_index]).op
+        if append.type != 'TensorListPushBack':
+            return 0
+        return int(max_turns(tensor.op)) * bytes_of(append.inputs[1])
+    is_known = tensor.shape.is_fully_defined() and tensor.dtype.size
+    return num_bytes(tensor) if is_known and tensor.dtype != tf.variant else 0

@@ -19,12 +19,9 @@ import tensorflow as tf
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Emissions
 from lingpipe.layers.nested import leaves
-from lingpipe.layers.static_shapes import num_bytes
-from lingpipe.pricing.graph import Trace, trace
-from lingpipe.pricing.ops import LOOPS, loop_body, max_turns, viewed
-
-Leaf: TypeAlias = tuple[int, int]
-"""The place of a value among those that a layer reads, or writes, and the index of a leaf of it."""
+from lingpipe.pricing.graph import FPROP, Trace, trace
+from lingpipe.pricing.ops import bytes_of, viewed
+from lingpipe.pricing.recipe import Leaf, Recipe, recipe_of
 
 Views: TypeAlias = Mapping[Leaf, tuple[str, Leaf]]
 """A leaf of the outputs -> the leaf of the inputs ('reads') or outputs ('writes') that it views."""
@@ -40,12 +37,14 @@ class Residuals:
       outputs: the leaves of the outputs whose memory is kept.
       gradients: the leaves of the inputs that get a gradient.
       views: the leaves of the outputs that share the memory of another leaf.
+      recipe: how the forward makes all of it.
     """
     inner_bytes: int = 0
     inputs: frozenset[Leaf] = frozenset()
     outputs: frozenset[Leaf] = frozenset()
     gradients: frozenset[Leaf] = frozenset()
     views: Views = dataclasses.field(default_factory=dict)
+    recipe: Recipe = dataclasses.field(default_factory=Recipe)
 
 
 def residuals_of_layer(layer: Layer, inputs: Mapping[str, Any], trained: Sequence[str],
@@ -69,6 +68,9 @@ def residuals_of_layer(layer: Layer, inputs: Mapping[str, Any], trained: Sequenc
     sources = [*(traced.weights[path] for path in trained), *(read[leaf] for leaf in wanted)]
     forward = [*written.values(), *_emitted(traced.emissions)]
     gradients, kept = _gradients_and_kept(traced, targets, sources, forward)
+    args = [*traced.micro_batch_args, *traced.weights.values()]
+    forward_ops, dependent_ops = _dependent_ops(forward, {tensor.name for tensor in args},
+                                                traced.micro_batch_args)
     gradients_of_inputs = zip(wanted, gradients[len(trained):], strict=True)
 
     leaf_of_input = {tensor.name: leaf for leaf, tensor in read.items()}
@@ -79,7 +81,8 @@ def residuals_of_layer(layer: Layer, inputs: Mapping[str, Any], trained: Sequenc
         inputs=frozenset(leaf_of_input[name] for name in kept if name in leaf_of_input),
         outputs=frozenset(leaf_of_output[name] for name in kept if name in leaf_of_output),
         gradients=frozenset(leaf for leaf, gradient in gradients_of_inputs if gradient is not None),
-        views=views)
+        views=views,
+        recipe=recipe_of(forward_ops, dependent_ops, kept.values(), read, written, f'{FPROP}/'))
 
 
 def _by_leaf(values: Iterable[Any]) -> dict[Leaf, tf.Tensor]:
@@ -132,9 +135,8 @@ def _gradients_and_kept(
 
     backward = [tensor for gradient in gradients for tensor in _tensors_of(gradient)]
     inputs = leaves(traced.inputs)
-    micro_batch_args = [*inputs, *traced.position]
-    args = [*micro_batch_args, *traced.weights.values(), *seeds]
-    residuals = residual_tensors(forward, backward, args, micro_batch_args)
+    args = [*traced.micro_batch_args, *traced.weights.values(), *seeds]
+    residuals = residual_tensors(forward, backward, args, traced.micro_batch_args)
 
     backward_ops = ancestors(backward, {tensor.name for tensor in [*args, *residuals]})
     names_read = {tensor.name for op in backward_ops.values() for tensor in op.inputs}
@@ -146,8 +148,8 @@ def _gradients_and_kept(
 
 
 def residual_tensors(forward: Sequence[tf.Tensor], backward: Sequence[tf.Tensor],
-                     args: Sequence[tf.Tensor],
-                     micro_batch_args: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+                     args: Sequence[tf.Tensor], micro_batch_args: Sequence[tf.Tensor],
+                     kept: Collection[str] | None = None) -> list[tf.Tensor]:
     """The tensors made by the forward pass that the backward pass starts from.
 
     What depends on weights alone (a weight cast to bfloat16, say) is computed again instead: it
@@ -157,13 +159,12 @@ def residual_tensors(forward: Sequence[tf.Tensor], backward: Sequence[tf.Tensor]
       forward, backward: what the two passes fetch.
       args: all arguments of the traced function.
       micro_batch_args: those that differ from one micro-batch to the next.
+      kept: if given, the backward starts from the tensors of these names alone, as far as it needs
+        them, and repeats what lies between them and what it reads.
     """
     stop = {tensor.name for tensor in args}
-    forward_ops = ancestors(forward, stop)
-    dependent_ops = {tensor.op.name for tensor in micro_batch_args}
-    for op in args[0].graph.get_operations():  # In the order of creation, so inputs come first.
-        if op.name in forward_ops and any(t.op.name in dependent_ops for t in op.inputs):
-            dependent_ops.add(op.name)
+    forward_ops, ops = _dependent_ops(forward, stop, micro_batch_args)
+    dependent_ops = {op.name for op in ops}
 
     residuals: dict[str, tf.Tensor] = {}
     seen_ops: set[str] = set()
@@ -173,15 +174,36 @@ def residual_tensors(forward: Sequence[tf.Tensor], backward: Sequence[tf.Tensor]
         op = tensor.op
         if tensor.name in stop:
             continue
-        if op.name in forward_ops and op.name in dependent_ops:
+        if tensor.name in kept if kept is not None else op.name in dependent_ops:
             residuals[tensor.name] = tensor
         elif op.name not in seen_ops:
             seen_ops.add(op.name)
             stack.extend(op.inputs)
             for control in op.control_inputs:
-                if control.name not in forward_ops or control.name not in dependent_ops:
+                if control.name not in dependent_ops:
                     stack.extend(control.outputs[:1] or control.inputs)
     return [residuals[name] for name in sorted(residuals)]
+
+
+def _dependent_ops(forward: Sequence[tf.Tensor], stop: set[str],
+                   micro_batch_args: Sequence[tf.Tensor],
+                   ) -> tuple[dict[str, tf.Operation], list[tf.Operation]]:
+    """The ops of a forward pass, by name, and those of them that depend on the micro-batch.
+
+    Args:
+      forward: what it fetches.
+      stop: the names of all arguments.
+      micro_batch_args: the arguments that differ from one micro-batch to the next.
+    """
+    forward_ops = ancestors(forward, stop)
+    names = {tensor.op.name for tensor in micro_batch_args}
+    dependent_ops = []
+    # In the order of creation, inputs come first.
+    for op in micro_batch_args[0].graph.get_operations():
+        if op.name in forward_ops and any(tensor.op.name in names for tensor in op.inputs):
+            names.add(op.name)
+            dependent_ops.append(op)
+    return forward_ops, dependent_ops
 
 
 def ancestors(tensors: Sequence[tf.Tensor], stop: Collection[str],
@@ -212,20 +234,6 @@ def bytes_of_roots(tensors: Sequence[tf.Tensor], others: Sequence[tf.Tensor]) ->
     counted = {viewed(tensor).name for tensor in others}
     roots = {root.name: root for root in map(viewed, tensors)}
     return sum(bytes_of(root) for name, root in roots.items() if name not in counted)
-
-
-def bytes_of(tensor: tf.Tensor) -> int:
-    """The bytes of a tensor, or of a list to which a loop appends one tensor a turn.
-
-    They are 0 if the shape is not known.
-    """
-    if tensor.dtype == tf.variant and tensor.op.type in LOOPS:
-        append = viewed(loop_body(tensor.op).outputs[tensor.value_index]).op
-        if append.type != 'TensorListPushBack':
-            return 0
-        return int(max_turns(tensor.op)) * bytes_of(append.inputs[1])
-    is_known = tensor.shape.is_fully_defined() and tensor.dtype.size
-    return num_bytes(tensor) if is_known and tensor.dtype != tf.variant else 0
 
 
 def _emitted(emissions: Emissions) -> list[tf.Tensor]:

@@ -14,6 +14,7 @@ from lingpipe.layers.context import Emissions
 from lingpipe.pipeline.execution.cell_trace import trace_cell
 from lingpipe.pipeline.execution.forward_trace import TracingOptions, trace_forward
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
+from lingpipe.pipeline.planning.fitting_modes import Recomputation
 
 
 class NoAccumulators:
@@ -30,10 +31,10 @@ class NoAccumulators:
         return tf.convert_to_tensor(gradient).op
 
 
-def held_bytes(cells: Sequence[Cell]) -> list[int]:
+def held_bytes(cells: Sequence[Cell], recomputation: Recomputation | None = None) -> list[int]:
     """Returns [K] the bytes that each cell's backward task takes over for one micro-batch.
 
-    Nothing is recomputed. A cell without a backward has 0.
+    Nothing is recomputed by default. A cell without a backward has 0.
     """
     available: set[Leaf] = set()
     found = []
@@ -47,7 +48,7 @@ def held_bytes(cells: Sequence[Cell]) -> list[int]:
 
         gradients_in = [leaf
                         for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
-        forward = trace_forward(cell, read, TracingOptions(training=True))
+        forward = trace_forward(cell, read, TracingOptions(True, 0, recomputation))
         kinds = ['F', *['B'] * cell.has_backward]
         trace = trace_cell(forward, NoAccumulators(), gradients_in, kinds)
         found.append(trace.tasks['B'].held_bytes if cell.has_backward else 0)

@@ -15,6 +15,7 @@ from lingpipe.pipeline.execution.task_values import ReplicaBatch
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.pipeline.planning.dataflow import wire
+from lingpipe.pipeline.planning.fitting_modes import Recomputation
 from lingpipe.pipeline.planning.schedules import make_schedule
 from tests.support.toy_layers import FailAbove
 
@@ -34,7 +35,7 @@ def make_pipeline(schedule: str = '1f1b') -> CompiledPipeline:
     trained = {0: elements[0].trained, 1: ()}
     return compile_pipeline(
         make_schedule(schedule, 2, M), cells, Variables(network, cells, learner, 0),
-        TracingOptions(training=True, modes=('cell', 'cell')),
+        TracingOptions(training=True, recomputation=Recomputation(('cell', 'cell'))),
         lambda cell, layout: Accumulators(cell.device, trained[cell.index], layout))
 
 

@@ -17,6 +17,7 @@ the same ops. What differs is which tensors a task takes from earlier tasks of t
 micro-batch:
 
     none    F returns those of its tensors that B needs (the residuals), and B starts from them.
+    fit     likewise, but F returns only some tensors; B starts from them and repeats the rest.
     cell    B is the whole graph: it runs the cell again from the cell's inputs.
     layer   like cell, but B keeps only the inputs of the layers while it runs the cell again. Then
             each layer in turn runs once more for its gradient.
@@ -134,8 +135,9 @@ class _Parts:
             return {'F': self.cutter.task(self.forward)}
 
         forward, kept = self.cutter.forward, []
-        if forward.options.mode(forward.cell) == 'none':
-            kept = self.cutter.handed_over(self.forward, self.whole)
+        if forward.options.mode(forward.cell) in ('none', 'fit'):
+            kept = self.cutter.handed_over(self.forward, self.whole,
+                                           forward.options.kept_by(forward.cell))
         tasks = {'F': self.cutter.task(self.forward.giving(kept)), **self._backward(kept, kinds)}
         if 'R' in kinds:
             again = self.forward.after(kept)

@@ -85,7 +85,7 @@ def compile_shape(batch_spec: Mapping[str, Any], plan: Plan, variables: Sequence
     def accumulators_of(replica: int) -> Callable[[Cell, EmissionLayout], Accumulators]:
         return lambda cell, layout: _checked(accumulators[replica][cell.index], layout, cell)
 
-    options = TracingOptions(True, seed, params.modes, params.jit_compile)
+    options = TracingOptions(True, seed, plan.forecast.recomputation, params.jit_compile)
     groups = groups_of(plan.replicas)
     waits = params.cross_replica_batch_norm and params.num_replicas > 1
     pipelines = [

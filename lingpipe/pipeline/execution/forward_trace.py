@@ -13,11 +13,12 @@ import tensorflow as tf
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context, Emissions
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
-from lingpipe.pipeline.execution.layer_call import LayerCall, LayerResult
+from lingpipe.pipeline.execution.layer_call import LayerCall, LayerResult, scope_of
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.execution.stateful_ops import remarks_of
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import Element, Value
+from lingpipe.pipeline.planning.fitting_modes import Recomputation
 
 # Makes the op that reads a weight of a cell; returns None if another cell owns the weight.
 WeightReader = Callable[[str], tf.Tensor | None]
@@ -30,17 +31,24 @@ class TracingOptions:
     Attributes:
       training: as in Context; without it, there is no backward.
       experiment_seed: as in Context.
-      modes: [K] PipelineParams.recompute_of each cell; 'none' for all by default.
+      recomputation: what runs again in the backward of each cell; by default nothing.
       jit_compile: whether XLA compiles the tasks; on a TPU it always does.
     """
     training: bool
     experiment_seed: int = 0
-    modes: Sequence[str] = ()
+    recomputation: Recomputation | None = None
     jit_compile: bool = False
 
     def mode(self, cell: Cell) -> str:
         """What runs again in the backward pass of a cell."""
-        return self.modes[cell.index] if self.modes else 'none'
+        return self.recomputation.modes[cell.index] if self.recomputation else 'none'
+
+    def kept_by(self, cell: Cell) -> frozenset[str] | None:
+        """With the mode 'fit', the names of the tensors that a cell keeps, in the cell's graph."""
+        if self.recomputation is None or cell.index not in self.recomputation.kept:
+            return None
+        return frozenset(f'{scope_of(path)}/{name}'
+                         for path, name in self.recomputation.kept[cell.index].names)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -87,15 +87,17 @@ class TaskCutter:
             handed_bytes=bytes_of_roots(part.residuals_out, not_handed),
             differentiated=part.differentiated)
 
-    def handed_over(self, earlier: Part, later: Part) -> list[tf.Tensor]:
+    def handed_over(self, earlier: Part, later: Part,
+                    kept: Collection[str] | None = None) -> list[tf.Tensor]:
         """The tensors that one part computes anyway and another one, with the same feeds, needs.
 
-        They are the first that are found going back from what the later part computes.
+        They are the first that are found going back from what the later part computes, or, if
+        `kept` is given, the first whose names are in it.
         """
         arguments, available = self.arguments, earlier.available
         of_micro_batch = [*arguments.of_micro_batch, *arguments.gradients.values(), *available]
         return residual_tensors(earlier.fetches, later.fetches, [*arguments.all, *available],
-                                of_micro_batch)
+                                of_micro_batch, kept)
 
     def ops_of(self, part: Part) -> set[str]:
         """The names of the ops that a task runs."""

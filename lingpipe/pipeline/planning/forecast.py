@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
 
 from lingpipe.pipeline.planning.cell_times import CellTimes, cell_times
+from lingpipe.pipeline.planning.fitting_modes import Recomputation
 from lingpipe.pipeline.planning.layer_times import LayerTimes
 from lingpipe.pipeline.planning.memory import Footprint, Memory
 from lingpipe.pipeline.planning.partition import Partition
@@ -19,12 +19,12 @@ class Forecast:
       partition: the cells.
       times: of all layers.
       memory: what its layers hold, in any cell.
-      modes: [K] PipelineParams.recompute_of each cell.
+      recomputation: what runs again in the backward of each cell.
     """
     partition: Partition
     times: LayerTimes
     memory: Memory
-    modes: Sequence[str]
+    recomputation: Recomputation
 
     @functools.cached_property
     def forward_costs(self) -> list[float]:
@@ -46,11 +46,13 @@ class Forecast:
     @functools.cached_property
     def repeat_costs(self) -> list[float]:
         """[K] relative time of the cell's recomputation for one micro-batch."""
-        last = self.partition.num_cells - 1
-        repeats = [k < last and mode in ('cell', 'layer') and self.partition.has_backward(k)
-                   for k, mode in enumerate(self.modes)]
-        return [cost * is_repeated
-                for cost, is_repeated in zip(self.forward_costs, repeats, strict=True)]
+        last, kept = self.partition.num_cells - 1, self.recomputation.kept
+        costs = []
+        for k, mode in enumerate(self.recomputation.modes):
+            is_repeated = mode in ('cell', 'layer') and k < last and self.partition.has_backward(k)
+            of_cell = self.forward_costs[k] * is_repeated
+            costs.append(kept[k].repeat_cost if k in kept else of_cell)
+        return costs
 
     @functools.cached_property
     def weight_costs(self) -> list[float]:
@@ -75,8 +77,9 @@ class Forecast:
     def layer_repeat_costs(self) -> list[float]:
         """[K] the part of the backward in which layers run once more, each for itself."""
         repeated, last = self.times.repeated, self.partition.num_cells - 1
+        modes = self.recomputation.modes
         return [(sum(repeated[layer] for layer in span) - repeated[span[-1]] * (k < last))
-                * (self.modes[k] == 'layer') for k, span in enumerate(self.partition.spans)]
+                * (modes[k] == 'layer') for k, span in enumerate(self.partition.spans)]
 
     @functools.cached_property
     def step_costs(self) -> list[float]:
@@ -96,5 +99,4 @@ class Forecast:
     @functools.cached_property
     def footprints(self) -> list[Footprint]:
         """[K] the bytes of each cell; layers are traced for it when it is first asked for."""
-        return [self.memory.of_span(span, mode)
-                for span, mode in zip(self.partition.spans, self.modes, strict=True)]
+        return self.recomputation.footprints(self.memory, self.partition)

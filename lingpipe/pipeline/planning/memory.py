@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lingpipe.pipeline.planning.dataflow import Element, Value
     from lingpipe.pipeline.planning.placement import Place, Placement
     from lingpipe.pipeline.planning.schedule import Schedule, Slot
-    from lingpipe.pricing import Residuals
+    from lingpipe.pricing import Recipe, Residuals
 
 
 class Footprint(NamedTuple):
@@ -91,6 +91,11 @@ class Memory:
             activations.add(layer)
             held, working = activations.held_and_working(mode)
             yield Footprint(fixed.total, held, working, fixed.received, activations.residual)
+
+    @functools.cached_property
+    def recipes(self) -> Sequence[Recipe]:
+        """How each layer makes what its backward reads."""
+        return [residuals.recipe for residuals in self._residuals]
 
     @functools.cached_property
     def _leaves(self) -> _Leaves:
@@ -318,18 +323,21 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
     return found
 
 
-def peaks_of_devices(schedule: Schedule, placement: Placement,
-                     footprints: Sequence[Footprint]) -> dict[Place, float]:
+def peaks_of_devices(schedule: Schedule, placement: Placement, footprints: Sequence[Footprint],
+                     counted: Collection[Place] | None = None) -> dict[Place, float]:
     """The most bytes that each device holds at any time, of all cells of all replicas.
 
     Args:
       schedule: of each replica.
       placement: which cell is on which device.
       footprints: [K].
+      counted: only these devices; all by default.
     """
     bytes_at: dict[Place, float] = {}
     for places in placement.places:
         for place in dict.fromkeys(places):
+            if counted is not None and place not in counted:
+                continue
             cells = [k for k, other in enumerate(places) if other == place]
             of_replica = sum(peaks(schedule, footprints, cells))
             bytes_at[place] = bytes_at.get(place, 0.0) + of_replica

@@ -34,16 +34,19 @@ class Needs:
         self._live, self._modes = list(live), list(modes)
         self._rows = {mode: [_row(memory, mode, starts, unit, most)
                              for unit in range(self.num_units)]
-                      for mode in dict.fromkeys(modes)}
+                      for mode in dict.fromkeys(one for mode in modes for one in _modes_of(mode))}
 
     def of(self, k: int, start: int) -> np.ndarray:
         """[n] the bytes of a cell k that holds one unit from `start` on, two, and so on.
 
         The longest that is listed is the last whose weights may fit.
         """
-        fixed, held, working, received, has_backward = self._rows[self._modes[k]][start]
-        live = np.where(has_backward, self._live[k], 1)
-        return np.asarray(fixed + np.maximum(live * held + working, received))
+        needs = []
+        for mode in _modes_of(self._modes[k]):
+            fixed, held, working, received, has_backward = self._rows[mode][start]
+            live = np.where(has_backward, self._live[k], 1)
+            needs.append(fixed + np.maximum(live * held + working, received))
+        return np.minimum.reduce(needs)
 
     def stops(self, k: int, start: int, limit: float) -> int:
         """Where a cell k from `start` on may end so that it needs no more than `limit` bytes.
@@ -72,6 +75,11 @@ class Needs:
             return min((float(needs[0]) for needs in of_cells if len(needs)), default=float('inf'))
 
         return max((least_need(unit), unit) for unit in range(self.num_units))
+
+
+def _modes_of(mode: str) -> tuple[str, ...]:
+    """The modes of which a cell may take the one that needs least."""
+    return ('none', 'cell', 'layer') if mode == 'fit' else (mode,)
 
 
 def _row(memory: Memory, mode: str, starts: Sequence[int], unit: int,

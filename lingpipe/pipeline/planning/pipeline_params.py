@@ -11,7 +11,7 @@ from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedule_text import layout_in, parse_schedule
 from lingpipe.pipeline.planning.validation import validate
 
-Mode: TypeAlias = Literal['none', 'cell', 'layer']
+Mode: TypeAlias = Literal['none', 'cell', 'layer', 'fit']
 """What runs again in the backward pass of a cell; see PipelineParams.recompute."""
 
 
@@ -62,8 +62,8 @@ class PipelineParams(Params):
         least=0)
     recompute: Mode | tuple[Mode, ...] = field(
         'cell', 'What runs again in the backward pass: nothing; the cell; the cell, and then every '
-                'layer in turn. Less memory, more time. One word for all cells, or one a cell, as '
-                'in cell,none.')
+                'layer in turn; or (fit) as little as device_bytes allows, which is nothing '
+                'without a limit. One word for all cells, or one a cell, as in cell,none.')
     partition: Literal['bottleneck', 'variance'] = field(
         'bottleneck', 'What the partitioner minimises: the slowest cell, or the variance.')
     layers_per_cell: tuple[int, ...] = field(

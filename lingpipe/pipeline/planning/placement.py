@@ -36,6 +36,18 @@ class Placement:
                 cells.setdefault(place, []).append(k)
         return cells
 
+    def cells_that_share(self) -> list[list[int]]:
+        """The cells in groups: those of a group share devices with each other, and with no others.
+
+        Two cells share a device if any replica has both on it, or a third that shares with both.
+        """
+        groups: list[set[int]] = []
+        for cells in self.cells_of_place.values():
+            touched = [group for group in groups if group & set(cells)]
+            groups = [group for group in groups if group not in touched]
+            groups.append(set(cells).union(*touched))
+        return sorted(sorted(group) for group in groups)
+
     def device_at(self, place: Place) -> str:
         """The first string that names this device."""
         strings = (device for devices in self.devices for device in devices)

@@ -11,9 +11,10 @@ It is made before anything is built, and `make_plan` takes these steps:
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -22,6 +23,7 @@ from lingpipe.layers import cost
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.planning.cell import Cell, edges_of_tasks
 from lingpipe.pipeline.planning.dataflow import Element, Value, residuals_of, wire
+from lingpipe.pipeline.planning.fitting_modes import Recomputation, fitting_recomputation
 from lingpipe.pipeline.planning.fitting_partition import (
     MAX_TRIED,
     Trials,
@@ -29,6 +31,7 @@ from lingpipe.pipeline.planning.fitting_partition import (
     refuse_partition_by_hand,
 )
 from lingpipe.pipeline.planning.forecast import Forecast
+from lingpipe.pipeline.planning.kept_tensors import CellGraph, cell_graph
 from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
 from lingpipe.pipeline.planning.layout import layout_of
 from lingpipe.pipeline.planning.list_scheduling import Workload
@@ -85,6 +88,20 @@ class Plan:
     def peak_bytes(self) -> dict[Place, float]:
         """The most that each device holds at a time, of all cells of all replicas."""
         return peaks_of_devices(self.schedule, self.placement, self.forecast.footprints)
+
+    @property
+    def fits(self) -> bool:
+        """Whether no device holds more than PipelineParams.device_bytes."""
+        limit = self.params.device_bytes
+        return limit is None or max(self.peak_bytes().values()) <= limit
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether cells that recompute no more than they must have to, or cannot fit even so."""
+        is_fitted = [mode == 'fit' for mode in self.params.modes]
+        repeats = [mode != 'none' for mode in self.forecast.recomputation.modes]
+        must_repeat = map(all, zip(is_fitted, repeats, strict=True))
+        return any(must_repeat) or any(is_fitted) and not self.fits
 
     def simulate_times(self, transfer_s: Delay = 0.0, link_s: Delay = 0.0) -> Simulation:
         """Predicts the time of a step and its bubble; its memory is not asked for.
@@ -185,17 +202,38 @@ def plan_priced(network: PricedNetwork, devices: Sequence[str]) -> Plan:
     def plan_of(partition: Partition) -> Plan:
         return _arranged(network, placement, partition)
 
-    partition = choose_partition(network.elements, network.times, params)
-    plan = plan_of(partition)
-    limit = params.device_bytes
-    if limit is None or max(plan.peak_bytes().values()) <= limit:
-        return plan
+    plan = plan_of(choose_partition(network.elements, network.times, params))
     if params.layers_per_cell:
-        refuse_partition_by_hand(partition.layers_per_cell, plan.peak_bytes(), placement, limit)
+        if not plan.fits:
+            refuse_partition_by_hand(params.layers_per_cell, plan.peak_bytes(), placement,
+                                     params.device_bytes)
+        return plan
 
-    trials = Trials(peak_bytes=lambda partition: plan_of(partition).peak_bytes(),
-                    step_s=lambda partition: plan_of(partition).simulate_times().step_s)
-    return plan_of(fitting_partition(plan.forecast, placement, params, limit, trials))
+    candidates = [plan]
+    if plan.is_scarce:
+        uniform = list(_plans_of_modes(network, devices))
+        candidates += [*(plan_of(other.partition) for other in uniform), *uniform]
+    fitting = [candidate for candidate in candidates if candidate.fits]
+    if not fitting:
+        trials = Trials(peak_bytes=lambda partition: plan_of(partition).peak_bytes(),
+                        step_s=lambda partition: plan_of(partition).simulate_times().step_s)
+        partition = fitting_partition(plan.forecast, placement, params, params.device_bytes, trials)
+        fitting = [plan_of(partition)]
+    return min(fitting, key=lambda plan: plan.simulate_times().step_s)
+
+
+def _plans_of_modes(network: PricedNetwork, devices: Sequence[str]) -> Iterator[Plan]:
+    """The plans that fit if the cells of 'fit' all recompute as a whole, or by layers.
+
+    In the same partition cells with 'fit' mostly do better, and these plans see to it that they
+    never do worse.
+    """
+    params = network.params
+    for mode in ('cell', 'layer'):
+        modes = tuple(mode if one == 'fit' else one for one in params.modes)
+        other = dataclasses.replace(network, params=params.copy().set(recompute=modes))
+        with contextlib.suppress(ValueError):
+            yield dataclasses.replace(plan_priced(other, devices), params=params)
 
 
 def plan_like(plan: Plan, network: Sequential, batch_spec: Mapping[str, Any],
@@ -213,10 +251,9 @@ def plan_like(plan: Plan, network: Sequential, batch_spec: Mapping[str, Any],
                                plan.forecast.memory.slot_bytes)
     partition = dataclasses.replace(plan.partition, elements=network_of_batch.elements)
     other = _arranged(network_of_batch, plan.placement, partition)
-    limit = plan.params.device_bytes
-    if limit is not None and max(other.peak_bytes().values()) > limit:
+    if not other.fits:
         refuse_partition_by_hand(partition.layers_per_cell, other.peak_bytes(), plan.placement,
-                                 limit)
+                                 plan.params.device_bytes)
     return other
 
 
@@ -234,6 +271,17 @@ class PricedNetwork:
     elements: tuple[Element, ...]
     times: LayerTimes
     memory: Memory
+
+    @functools.cached_property
+    def graph_of(self) -> Callable[[range], CellGraph]:
+        """A function of the layers of a cell: the graph from which to choose what it keeps."""
+        @functools.lru_cache(maxsize=MAX_TRIED)
+        def graph_of(span: range) -> CellGraph:
+            layers = slice(span.start, span.stop)
+            return cell_graph(self.elements[layers], self.memory.recipes[layers],
+                              self.times.forward[layers])
+
+        return graph_of
 
 
 def _priced(network: Sequential, batch_spec: Mapping[str, Any], params: PipelineParams,
@@ -271,16 +319,35 @@ def memory_of(elements: tuple[Element, ...], params: PipelineParams,
 
 def _arranged(network: PricedNetwork, placement: Placement, partition: Partition) -> Plan:
     """The plan of a partition."""
+    limit = network.params.device_bytes
+
+    def fitted(plan: Plan) -> Recomputation:
+        return fitting_recomputation(network.params.modes, partition, network.memory, plan.schedule,
+                                     placement, limit, network.graph_of)
+
+    free = Recomputation(tuple('none' if mode == 'fit' else mode for mode in network.params.modes))
+    if limit is None or 'fit' not in network.params.modes:
+        return _ordered_plan(network, placement, partition, free, limit)
+
+    # What cells keep depends on the order of their slots, and that may depend on what they keep.
+    plan = _ordered_plan(network, placement, partition, free, None)
+    for _ in range(2):
+        if not plan.fits:
+            plan = _ordered_plan(network, placement, partition, fitted(plan), limit)
+    return plan
+
+
+def _ordered_plan(network: PricedNetwork, placement: Placement, partition: Partition,
+                  recomputation: Recomputation, limit: float | None) -> Plan:
+    """The plan of a partition whose cells recompute in a given way."""
     params = network.params
-    forecast = Forecast(partition, network.times, network.memory, params.modes)
+    forecast = Forecast(partition, network.times, network.memory, recomputation)
 
     edges = edges_of_tasks(cells_on(partition, placement.devices[0])) | partition.edges
     work = Workload(layout_of(placement.places[0]), params.num_micro_batches,
                     partition.backward_cells, frozenset(edges), forecast.cell_times)
-    limit = None
-    if params.device_bytes is not None:
-        limit = _limit(params.device_bytes, placement, forecast)
-    schedule = _ordered(params, work, limit)
+    limit_of_devices = None if limit is None else _limit(limit, placement, forecast)
+    schedule = _ordered(params, work, limit_of_devices)
     validate(schedule, edges)
     return Plan(params, partition, placement, schedule, forecast)
 

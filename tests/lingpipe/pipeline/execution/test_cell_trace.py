@@ -17,6 +17,7 @@ from lingpipe.pipeline.execution.cell_trace import CellTrace, trace_cell
 from lingpipe.pipeline.execution.forward_trace import ForwardTrace, TracingOptions, trace_forward
 from lingpipe.pipeline.planning.cell import Cell, leaves_of
 from lingpipe.pipeline.planning.dataflow import wire
+from lingpipe.pipeline.planning.fitting_modes import Recomputation
 from lingpipe.tools import stacks
 
 SPEC = {'x': tf.TensorSpec([2, 3]), 'target': tf.TensorSpec([2, 3]), 'weight': tf.TensorSpec([2])}
@@ -80,7 +81,7 @@ def test_without_backward_there_is_no_gradient():
                          [('none', True), ('cell', False), ('layer', False)])
 def test_only_without_recomputation_the_forward_hands_tensors_to_the_backward(recompute, keeps):
     first, _, weights = cells()
-    tasks = traced(first, weights, modes=[recompute])[2].tasks
+    tasks = traced(first, weights, recomputation=Recomputation((recompute,)))[2].tasks
     assert tasks['F'].residuals_out == tasks['B'].residuals_in
     assert bool(tasks['B'].residuals_in) == keeps
 
@@ -88,7 +89,7 @@ def test_only_without_recomputation_the_forward_hands_tensors_to_the_backward(re
 @pytest.mark.parametrize('recompute', ['none', 'cell', 'layer'])
 def test_the_tasks_compute_the_layer_and_its_gradient(recompute):
     first, _, weights = cells()
-    _, accumulators, trace = traced(first, weights, modes=[recompute])
+    _, accumulators, trace = traced(first, weights, recomputation=Recomputation((recompute,)))
     x, gradient = np.random.default_rng(0).standard_normal([2, 2, 3]).astype(np.float32)
     position = [tf.constant(0, tf.int64), tf.constant(0)]
     forward, backward = trace.tasks['F'], trace.tasks['B']
@@ -143,7 +144,8 @@ def test_a_backward_task_has_the_matrix_products_that_the_forecast_counts(recomp
     for is_last, num_products in ((False, first), (True, last)):
         cell, weights = four_layers(is_last)
         kinds = ['B'] if is_last else ['F', 'B']
-        _, _, trace = traced(cell, weights, kinds, modes=[recompute] * 2)
+        _, _, trace = traced(cell, weights, kinds,
+                             recomputation=Recomputation((recompute,) * 2))
         ops = trace.tasks['B'].function.graph.get_operations()
         assert sum(op.type == 'MatMul' for op in ops) == num_products
 
@@ -195,7 +197,8 @@ def test_tasks_of_a_micro_batch_share_no_op_that_costs_time(make_cell, is_last, 
     weights = {weight.path: tf.Variable(tf.zeros(weight.shape, weight.dtype))
                for element in cell.elements for weight in element.layer.weights()}
 
-    tasks = traced(cell, weights, kinds, modes=[recompute] * 2)[2].tasks
+    tasks = traced(cell, weights, kinds,
+                             recomputation=Recomputation((recompute,) * 2))[2].tasks
     for chain in chains:
         num_tasks = collections.Counter(
             op.name for kind in chain for op in tasks[kind].function.graph.get_operations()

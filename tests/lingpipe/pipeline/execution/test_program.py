@@ -253,6 +253,18 @@ def small_reference() -> dict[str, np.ndarray]:
     return trained(program_of(small_network()))
 
 
+@pytest.mark.parametrize('share', [0.9, 0.5, 0.1])
+def test_weights_are_bitwise_equal_if_cells_keep_what_fits(share, reference):
+    """The limit is so much of the way from the bytes of 'cell' to those of 'none'."""
+    most, least = (max(program_of(num_cells=3, recompute=mode).plan.peak_bytes().values())
+                   for mode in ('none', 'cell'))
+    program = program_of(num_cells=3, recompute='fit',
+                         device_bytes=least + share * (most - least))
+    assert 'fit' in program.plan.forecast.recomputation.modes
+    for path, value in trained(program).items():
+        np.testing.assert_array_equal(value, reference[path], err_msg=path)
+
+
 @pytest.mark.parametrize(('num_cells', 'num_replicas', 'recompute'),
                          [(2, 1, 'none'), (2, 1, 'layer'), (1, 2, 'cell')])
 def test_tasks_that_xla_compiles_give_the_same_weights_within_rounding(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lingpipe.pipeline.planning.fitting_modes import Recomputation
 from lingpipe.pipeline.planning.forecast import Forecast
 from lingpipe.pipeline.planning.layer_times import LayerTimes
 from lingpipe.pipeline.planning.memory import Memory
@@ -52,7 +53,7 @@ def test_balance_is_the_mean_cell_over_the_largest():
                        repeated=(1,) * 4)
     partition = Partition(elements, (range(0, 1), range(1, 4)))
     memory = Memory(elements, residuals=list)
-    assert Forecast(partition, times, memory, modes=('none', 'none')).balance == 6 / 9
+    assert Forecast(partition, times, memory, Recomputation(('none', 'none'))).balance == 6 / 9
 
 
 def test_a_cell_without_backward_repeats_nothing():

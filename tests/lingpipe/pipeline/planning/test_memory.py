@@ -94,3 +94,19 @@ def test_cells_of_an_experiment_hold_what_their_tasks_take_over(name, num_cells)
     plan = params.instantiate().make_plan()
     assert ([plan.forecast.footprints[k].held for k in range(num_cells)]
             == pytest.approx(held_bytes(plan.cells), rel=0.02))
+
+
+@pytest.mark.parametrize('share', [0.8, 0.3])
+def test_cells_hold_what_they_keep_under_a_limit(share):
+    def plan(**pipeline):
+        params = registry.get('image.digits.AmoebaNet')
+        params.pipeline.set(num_cells=3, num_replicas=1, sum_groups=1, layers_per_cell=(),
+                            devices=(), **pipeline)
+        return params.instantiate().make_plan()
+
+    most, least = (max(plan(recompute=mode).peak_bytes().values()) for mode in ('none', 'cell'))
+    fitted = plan(recompute='fit', device_bytes=least + share * (most - least))
+    recomputation = fitted.forecast.recomputation
+    assert 'fit' in recomputation.modes
+    assert ([footprint.held for footprint in fitted.forecast.footprints]
+            == held_bytes(fitted.cells, recomputation))

@@ -78,7 +78,8 @@ def test_an_unknown_mode_of_recomputation_is_refused():
     params = PipelineParams(num_cells=2)
     for text, where, meant in (('cel', 'recompute=cel', 'cell'),
                                ('cell,non', 'recompute[1]=non', 'none')):
-        sentence = f'{where} is not one of "none", "cell", "layer"; did you mean \'{meant}\'?'
+        sentence = (f'{where} is not one of "none", "cell", "layer", "fit"; '
+                    f"did you mean '{meant}'?")
         with pytest.raises(ValueError, match=re.escape(sentence)):
             params.override('recompute', text)
 
