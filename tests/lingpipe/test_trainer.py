@@ -234,6 +234,10 @@ def test_inspect_fits_into_80_columns_and_needs_no_gpu(capsys):
     flags = ['--mode=inspect', '--model=image.imagenet.AmoebaNetD72x512', '--devices=gpu:0-7']
     assert trainer.main(['trainer', *flags]) == 0
     lines = capsys.readouterr().out.splitlines()
+    assert [line[:10].strip() for line in lines[:5]] == [
+        'fits', 'speed-up', 'bubble', 'to change', '']
+    assert max(map(len, lines[:4])) <= 80
+    lines = lines[5:]
     assert lines[0].split() == ['cell', 'device', 'layers', 'GFLOPs', 'params', 'state', 'MB',
                                 'held', 'MB', 'peak', 'MB', 'sent', 'MB', 'share']
     assert [line.split()[:2] for line in lines[1:9]] == [[str(k), f'GPU:{k}'] for k in range(8)]

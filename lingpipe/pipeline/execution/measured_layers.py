@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from lingpipe.layers import nested
 from lingpipe.pipeline.execution.measured_costs import empty_call_s, layer_seconds
-from lingpipe.pipeline.planning.dataflow import Element, signature
+from lingpipe.pipeline.planning.dataflow import Element, num_examples, signature
 
 Passes = tuple[float, float]
 """Seconds of a forward and of a backward."""
@@ -36,7 +35,7 @@ class MeasuredLayers:
         self._passes_of_size: dict[int, list[Passes]] = {}
 
     def __call__(self, elements: Sequence[Element]) -> list[Passes]:
-        size = _num_examples(elements)
+        size = num_examples(elements)
         if size not in self._passes_of_size:
             smaller = sorted(known for known in self._passes_of_size if known < size)
             passes = self._extrapolated(smaller, size)
@@ -76,12 +75,6 @@ class MeasuredLayers:
         return [(of_large[0] + share * max(0.0, of_large[0] - of_small[0]),
                  of_large[1] + share * max(0.0, of_large[1] - of_small[1]))
                 for of_small, of_large in pairs]
-
-
-def _num_examples(elements: Sequence[Element]) -> int:
-    """How many examples a micro-batch has."""
-    first_value = next(iter(elements[0].reads.values()))
-    return int(nested.leaves(first_value.spec)[0].shape[0])
 
 
 def _groups(elements: dict[Hashable, Element], free_bytes: float) -> Iterator[list[Hashable]]:

@@ -4,6 +4,8 @@ There are hundreds of choices, and a plan of each in turn would take minutes. So
 queue, and each is worked out only as far as it takes to know that others are better:
 
     bound      the work divided among the devices; no plan of the choice is faster
+    cut        the same for the partition that is best without links; with it, devices also wait
+               for their first micro-batch
     timed      its plan, if memory does not matter, through the simulator
     fitting    its plan on devices whose memory has a limit
 
@@ -18,7 +20,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import heapq
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,8 +31,11 @@ from lingpipe.pipeline.planning.cell import bytes_between
 from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.hardware import Hardware
 from lingpipe.pipeline.planning.layer_times import layer_times
+from lingpipe.pipeline.planning.layout import num_devices_for
 from lingpipe.pipeline.planning.memory import Memory
+from lingpipe.pipeline.planning.partition import Partition, choose_partition
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.placement import Place
 from lingpipe.pipeline.planning.plan import (
     Plan,
     PricedNetwork,
@@ -45,6 +49,7 @@ from lingpipe.pipeline.planning.simulator import Simulation
 # [L] seconds of each layer's forward and backward for one micro-batch.
 SecondsOf = Callable[[Sequence[Element]], Sequence[tuple[float, float]]]
 
+_UNSPLIT = ('gpipe', '1f1b', 'interleaved')   # Their W run with their B.
 _BELOW = 1 - 1e-9   # A bound is no more than what sums in another order give.
 
 
@@ -58,7 +63,7 @@ class Subject:
       params: the experiment's; what a Choice names is replaced.
       devices: tf.device strings; a plan takes the first of them.
       hardware: what they can do. Its device_bytes limit a plan unless `params` have a limit.
-      seconds_of: how long the layers take.
+      seconds_of: how long the layers take; None: as long as the costs of `params` say, in any unit.
       is_frozen, slot_bytes: as of `make_plan`.
     """
     network: Sequential
@@ -66,7 +71,7 @@ class Subject:
     params: PipelineParams
     devices: Sequence[str]
     hardware: Hardware
-    seconds_of: SecondsOf
+    seconds_of: SecondsOf | None
     is_frozen: Callable[[str], bool] = lambda path: False
     slot_bytes: Callable[[tf.DType], int] = lambda dtype: 0
 
@@ -75,6 +80,12 @@ class Subject:
         """The most bytes that a device may hold."""
         own = self.params.device_bytes
         return self.hardware.device_bytes if own is None else own
+
+    def devices_for(self, params: PipelineParams) -> Sequence[str]:
+        """Those that a run with these Params takes: one a cell, or one a device if they are few."""
+        num_cells = params.num_replicas * params.num_cells
+        has_one_each = len(self.devices) >= num_cells
+        return self.devices[:num_cells if has_one_each else params.num_devices]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -116,6 +127,11 @@ class Candidate:
         busy_s = self.simulation.busy_share * self.simulation.step_s
         return 1 - (busy_s + self.update_s) / self.step_s
 
+    @property
+    def num_devices(self) -> int:
+        """How many devices all replicas have together."""
+        return self.choice.num_replicas * len(self.plan.schedule.devices)
+
     @functools.cached_property
     def peak_bytes(self) -> float:
         """The most that any device holds."""
@@ -129,7 +145,7 @@ class Candidate:
             device = self.plan.schedule.device_of[slot]
             loads[device] = loads.get(device, 0.0) + end - start
         mean_s, most_s = sum(loads.values()) / len(loads), max(loads.values())
-        share_s = self.work_s / self.choice.num_devices
+        share_s = self.work_s / self.num_devices
         links_s = self.simulation.step_s - self.plan.simulate_times().step_s
         losses = {
             'recomputation': mean_s - share_s,
@@ -165,6 +181,7 @@ class Candidates:
         self._state_of_layers: list[_State] = []
         self._elements_of: dict[int, tuple[Element, ...]] = {}
         self._seconds_of: dict[int, Sequence[tuple[float, float]]] = {}
+        self._partition_of: dict[tuple[int, int, Any], Partition] = {}
         self._memory_of: dict[tuple[int, int], Memory] = {}
 
     def fastest(self, choices: Iterable[Choice]) -> Iterator[Candidate]:
@@ -189,6 +206,10 @@ class Candidates:
         """The next stage of a choice; None if none of its plans fits."""
         limit = self.subject.limit
         if entry.stage == 'bound':
+            bound_s = self._bound_when_cut(choice)
+            return None if bound_s is None else entry._replace(
+                step_s=max(entry.step_s, bound_s), stage='cut')
+        if entry.stage == 'cut':
             candidate = self.of(choice, None)
             stage = 'timed' if limit is not None else 'fitting'
             return None if candidate is None else entry._replace(
@@ -221,7 +242,7 @@ class Candidates:
             self._memory_of[key] = memory_of(elements, params, self.subject.slot_bytes)
         priced = PricedNetwork(params, elements, layer_times(elements, params),
                                self._memory_of[key])
-        return plan_priced(priced, self.subject.devices[:params.num_devices])
+        return plan_priced(priced, self.subject.devices_for(params))
 
     def params_of(self, choice: Choice, limit: float | None) -> PipelineParams:
         """The Params of a choice, with the seconds of its layers.
@@ -229,17 +250,18 @@ class Candidates:
         Raises:
           ValueError: its values exclude each other.
         """
-        seconds = self._seconds(choice)
         params = self.subject.params.copy()
-        devices = self.subject.params.devices[:choice.num_devices]
-        layers_per_cell = params.layers_per_cell
-        if choice.num_cells != len(layers_per_cell):
-            layers_per_cell = ()
-        return params.set(
-            **choice._asdict(),
-            layers_per_cell=layers_per_cell, devices=devices, device_bytes=limit,
-            layer_seconds=tuple(forward + backward for forward, backward in seconds),
-            layer_backward_seconds=tuple(backward for _, backward in seconds)).validate()
+        if self.subject.seconds_of is not None:
+            seconds = self._seconds(choice)
+            params.set(
+                layer_seconds=tuple(forward + backward for forward, backward in seconds),
+                layer_backward_seconds=tuple(backward for _, backward in seconds))
+        params.set(**choice._asdict(), device_bytes=limit)
+        if choice.num_cells != len(params.layers_per_cell):
+            params.layers_per_cell = ()
+        if params.devices:
+            params.devices = tuple(self.subject.devices_for(params))
+        return params.validate()
 
     def params_to_run(self, candidate: Candidate) -> PipelineParams:
         """The experiment's Params with those values that give exactly the candidate's plan.
@@ -309,9 +331,14 @@ class Candidates:
         """[L] forward and backward of each layer, to six digits, so that flags can say them."""
         num_parts = choice.num_parts
         if num_parts not in self._seconds_of:
-            seconds = self.subject.seconds_of(self._elements(choice))
-            self._seconds_of[num_parts] = [
-                (_rounded(forward), _rounded(backward)) for forward, backward in seconds]
+            elements, seconds_of = self._elements(choice), self.subject.seconds_of
+            if seconds_of is None:
+                times = layer_times(elements, self.subject.params)
+                self._seconds_of[num_parts] = list(zip(times.forward, times.backward, strict=True))
+            else:
+                self._seconds_of[num_parts] = [
+                    (_rounded(forward), _rounded(backward))
+                    for forward, backward in seconds_of(elements)]
         return self._seconds_of[num_parts]
 
     def _work_s(self, num_parts: int) -> float:
@@ -324,29 +351,110 @@ class Candidates:
         With recomputation, all cells but the last repeat their forwards. No device takes longer
         than the slowest, and the last cell's forward is no longer than it either.
         """
-        num_cells, num_parts = choice.num_cells, choice.num_parts
+        num_devices = num_devices_for(choice.schedule, choice.num_cells,
+                                      self.subject.params.cells_per_device)
         seconds = self._seconds(choice)
-        work_s = _BELOW * self._work_s(num_parts) / choice.num_replicas
-        if choice.recompute in ('cell', 'layer') and num_cells > 1:
+        work_s = _BELOW * self._work_s(choice.num_parts) / choice.num_replicas
+        busy_s = work_s / num_devices
+        if choice.recompute in ('cell', 'layer') and choice.num_cells > 1:
             repeated_s = choice.num_micro_batches * sum(forward for (forward, _), element in zip(
                 seconds, self._elements(choice), strict=True) if element.has_backward)
-            return max(work_s / num_cells, (work_s + repeated_s) / (num_cells + 1))
-        return work_s / num_cells
+            busy_s = max(busy_s, (work_s + _BELOW * repeated_s) / (num_devices + 1))
+
+        hardware, state = self.subject.hardware, self._state(choice)
+        gradient_bytes = sum(layer.gradient_bytes for layer in state) / num_devices
+        update_bytes = sum(layer.update_bytes for layer in state) / num_devices
+        fastest = max(hardware.link_bytes_per_s, hardware.network_bytes_per_s)
+        return (busy_s + choice.num_micro_batches * hardware.slot_s
+                + _BELOW * update_bytes / hardware.memory_bytes_per_s
+                + _BELOW * _sent_share(choice.num_replicas) * gradient_bytes / fastest)
+
+    def _bound_when_cut(self, choice: Choice) -> float | None:
+        """As `_bound`, for the partition that is best without links; None if there is none."""
+        try:
+            params = self.params_of(choice, None)
+            partition = self._partition(choice, params)
+        except ValueError:   # The experiment forbids it.
+            return None
+        hardware = self.subject.hardware
+        of_device = [self._state_of_cells(choice, partition, cells)
+                     for cells in self._cells_of_devices(choice, params)]
+        fastest = max(hardware.link_bytes_per_s, hardware.network_bytes_per_s)
+        return _BELOW * (
+            self._bound_of_slots(choice, params, partition)
+            + choice.num_micro_batches * hardware.slot_s
+            + max(state.update_bytes for state in of_device) / hardware.memory_bytes_per_s
+            + _sent_share(choice.num_replicas)
+            * max(state.gradient_bytes for state in of_device) / fastest)
+
+    def _cells_of_devices(self, choice: Choice, params: PipelineParams) -> list[list[int]]:
+        """The cells of each device of a replica, if `devices` names none twice."""
+        num_cells = choice.num_cells
+        has_one_each = (len(self.subject.devices_for(params))
+                        >= choice.num_replicas * num_cells)
+        homes = range(num_cells) if has_one_each else params.layout
+        return [[k for k in range(num_cells) if homes[k] == home] for home in sorted(set(homes))]
+
+    def _state_of_cells(self, choice: Choice, partition: Partition,
+                        cells: Iterable[int]) -> _State:
+        """What some cells train together."""
+        state = self._state(choice)
+        layers = [state[i] for k in cells for i in partition.spans[k]]
+        return _State(sum(layer.gradient_bytes for layer in layers),
+                      sum(layer.update_bytes for layer in layers))
+
+    def _bound_of_slots(self, choice: Choice, params: PipelineParams,
+                        partition: Partition) -> float:
+        """How long the slots take at least.
+
+        A device starts when the first micro-batch has come to its first cell. If backwards are not
+        split, the last gradient of that cell goes on to the cells before it.
+        """
+        seconds, last = self._seconds(choice), choice.num_cells - 1
+        forward_s = [sum(seconds[i][0] for i in span) for span in partition.spans]
+        backward_s = [sum(seconds[i][1] for i in span) for span in partition.spans]
+        makers: list[list[int]] = [[] for _ in partition.spans]
+        for maker, reader in partition.edges:
+            makers[reader].append(maker)
+        arrives_s, ends_s = [0.0] * (last + 1), [0.0] * (last + 1)
+        for k in range(last + 1):
+            arrives_s[k] = max((arrives_s[j] + forward_s[j] for j in makers[k]), default=0.0)
+            ends_s[k] = max((ends_s[j] + backward_s[j] for j in makers[k]), default=0.0)
+
+        repeats = choice.recompute in ('cell', 'layer')
+        slowest_s = 0.0
+        for cells in self._cells_of_devices(choice, params):
+            load_s = sum(forward_s[k] + backward_s[k] + forward_s[k] * (
+                repeats and k < last and backward_s[k] > 0) for k in cells)
+            drain_s = min(ends_s[k] for k in cells) if choice.schedule in _UNSPLIT else 0.0
+            slowest_s = max(slowest_s, arrives_s[cells[0]] + drain_s
+                            + choice.num_micro_batches * load_s)
+        return slowest_s
+
+    def _partition(self, choice: Choice, params: PipelineParams) -> Partition:
+        """The partition of a choice if memory does not matter."""
+        key = choice.num_parts, choice.num_cells, choice.recompute
+        if key not in self._partition_of:
+            elements = self._elements(choice)
+            self._partition_of[key] = choose_partition(
+                elements, layer_times(elements, params), params)
+        return self._partition_of[key]
 
     def _timed(self, choice: Choice, plan: Plan) -> Candidate:
         hardware, links = self.subject.hardware, _Links(plan, self.subject)
         simulation = plan.simulate_times(hardware.latency_s, links.occupied_s)
-        state = self._state(choice)
-        spans = plan.partition.spans
-        gradient_bytes = [sum(state[i].gradient_bytes for i in span) for span in spans]
-        update_bytes = [sum(state[i].update_bytes for i in span) for span in spans]
+        of_cells = [self._state_of_cells(choice, plan.partition, [k])
+                    for k in range(choice.num_cells)]
+        cells_of_places = plan.placement.cells_of_place.values()
+        update_bytes = [sum(of_cells[k].update_bytes for k in cells) for cells in cells_of_places]
+        self._seconds(choice)
         num_slots = max(map(len, plan.schedule.devices))
         return Candidate(
             choice, plan, simulation,
             work_s=self._work_s(choice.num_parts),
             one_device_s=min(map(self._work_s, self._seconds_of)),
             overhead_s=num_slots * hardware.slot_s,
-            replicas_s=links.exchange_s(gradient_bytes),
+            replicas_s=links.exchange_s([state.gradient_bytes for state in of_cells]),
             update_s=max(update_bytes) / hardware.memory_bytes_per_s)
 
     def _state(self, choice: Choice) -> list[_State]:
@@ -396,19 +504,26 @@ class _Links:
         Args:
           gradient_bytes: [K].
         """
-        replicas = self._plan.placement.devices
-        share = 2 * (len(replicas) - 1) / len(replicas)
-        slowest_s = 0.0
-        for devices, other in itertools.pairwise(replicas):
+        placement = self._plan.placement
+        share = _sent_share(len(placement.devices))
+        sending_s: dict[Place, float] = {}
+        for r, devices in enumerate(placement.devices):
+            next_devices = placement.devices[(r + 1) % len(placement.devices)]
             for k, num_bytes in enumerate(gradient_bytes):
-                seconds = share * num_bytes / self._bytes_per_s(devices[k], other[k])
-                slowest_s = max(slowest_s, seconds)
-        return slowest_s
+                seconds = share * num_bytes / self._bytes_per_s(devices[k], next_devices[k])
+                place = placement.places[r][k]
+                sending_s[place] = sending_s.get(place, 0.0) + seconds
+        return max(sending_s.values())
 
     def _bytes_per_s(self, device: str, other: str) -> float:
         is_one_host = cluster.place(device)[:2] == cluster.place(other)[:2]
         hardware = self._hardware
         return hardware.link_bytes_per_s if is_one_host else hardware.network_bytes_per_s
+
+
+def _sent_share(num_replicas: int) -> float:
+    """How often a replica sends its gradients, and sums, if each adds up a part."""
+    return 2 * (num_replicas - 1) / num_replicas
 
 
 def _rounded(seconds: float) -> float:

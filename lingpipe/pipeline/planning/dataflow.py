@@ -134,6 +134,12 @@ def wire(network: Sequential, batch_spec: Mapping[str, Any],
     return _with_readers(elements)
 
 
+def num_examples(elements: Sequence[Element]) -> int:
+    """How many examples a micro-batch has."""
+    first_value = next(iter(elements[0].reads.values()))
+    return int(first_value.specs[0].shape[0])
+
+
 def _with_readers(elements: Sequence[Element]) -> tuple[Element, ...]:
     """The same elements, in which every value knows its readers."""
     readers: dict[Value, list[int]] = {}

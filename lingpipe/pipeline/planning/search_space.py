@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, get_args
 from lingpipe.hyperparams import fields_of
 from lingpipe.layers.base import Layer
 from lingpipe.layers.sequential import Sequential
+from lingpipe.pipeline.planning.layout import num_devices_for
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 
 
@@ -25,15 +26,28 @@ class Choice(NamedTuple):
     schedule: str
     recompute: Any   # one mode for all cells, or a tuple with one for each
 
-    @property
-    def num_devices(self) -> int:
-        """R K."""
-        return self.num_replicas * self.num_cells
+    @classmethod
+    def of(cls, params: PipelineParams) -> Choice:
+        """What Params say."""
+        return cls(params.num_cells, params.num_replicas, params.num_micro_batches,
+                   params.schedule, params.recompute)
 
     @property
     def num_parts(self) -> int:
         """R M: how many micro-batches a mini-batch has in all."""
         return self.num_replicas * self.num_micro_batches
+
+    def is_one_step_from(self, other: Choice) -> bool:
+        """Whether it differs in one value, a number by one, or by being twice or half of it."""
+        differing = [(mine, theirs) for mine, theirs in zip(self, other, strict=True)
+                     if mine != theirs]
+        if len(differing) != 1:
+            return False
+        mine, theirs = differing[0]
+        if not isinstance(mine, int):
+            return True
+        is_neighbour = abs(mine - theirs) == 1 and self.num_micro_batches == other.num_micro_batches
+        return is_neighbour or max(mine, theirs) == 2 * min(mine, theirs)
 
 
 FREE = tuple(Choice.__annotations__)   # the fields that a planner may set
@@ -62,8 +76,6 @@ class SearchSpace:
         """All of them, simple ones first."""
         for num_cells in self._numbers('num_cells', range(1, self.num_units + 1)):
             for num_replicas in self._numbers('num_replicas', _divisors(self.batch_size)):
-                if num_cells * num_replicas > self.num_devices:
-                    continue
                 for num_micro_batches in self._micro_batches(num_replicas):
                     yield from self._ways(num_cells, num_replicas, num_micro_batches)
 
@@ -75,8 +87,21 @@ class SearchSpace:
             # The last cell recomputes nothing but single layers.
             modes = [mode for mode in modes if mode != 'cell' or 'none' not in modes]
         for schedule in schedules:
+            if not self._has_room(num_cells, num_replicas, schedule):
+                continue
             for recompute in modes:
                 yield Choice(num_cells, num_replicas, num_micro_batches, schedule, recompute)
+
+    def _has_room(self, num_cells: int, num_replicas: int, schedule: str) -> bool:
+        """Whether the devices are enough.
+
+        Where a schedule wants several cells on a device, and there is yet a device for each cell,
+        --devices would give it one for each.
+        """
+        per_replica = num_devices_for(schedule, num_cells, self.params.cells_per_device)
+        is_enough = num_replicas * per_replica <= self.num_devices
+        return is_enough and (
+            per_replica == num_cells or num_replicas * num_cells > self.num_devices)
 
     def _micro_batches(self, num_replicas: int) -> Collection[int]:
         """The numbers M that there may be with R replicas."""

@@ -11,7 +11,7 @@ from lingpipe.pipeline.planning.candidates import Candidates, Subject
 from lingpipe.pipeline.planning.hardware import Hardware
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import make_plan
-from lingpipe.pipeline.planning.search_space import SearchSpace
+from lingpipe.pipeline.planning.search_space import FREE, SearchSpace
 from tests.support.planned_chains import CHAIN, SPEC, dense, made
 
 BATCH_SIZE = 16
@@ -39,8 +39,8 @@ def best(subject, **fields):
 
 
 def test_candidates_come_in_the_order_of_their_times_and_all_come():
-    subject = subject_of(made(*CHAIN))
-    choices = list(space_of(subject).choices())
+    subject = subject_of(made(*CHAIN), num_devices=3)
+    choices = list(space_of(subject, held=frozenset({'num_replicas', 'recompute'})).choices())
     found = list(Candidates(subject).fastest(choices))
     assert [candidate.step_s for candidate in found] == sorted(c.step_s for c in found)
     assert sorted(candidate.choice for candidate in found) == sorted(choices)
@@ -58,7 +58,7 @@ def test_equal_layers_on_free_links_are_split_among_all_devices():
 def test_slow_links_leave_one_device():
     hardware = Hardware('slow links', flops_per_s=GIGA, link_bytes_per_s=1.0)
     candidate = best(subject_of(made(*CHAIN), hardware=hardware))
-    assert candidate.choice.num_devices == 1
+    assert candidate.num_devices == 1
     assert candidate.limited_by in ('work', 'overhead')
 
 
@@ -73,8 +73,9 @@ def test_losses_and_the_divided_work_add_up_to_the_step():
     hardware = Hardware('some', flops_per_s=GIGA, memory_bytes_per_s=GIGA, link_bytes_per_s=GIGA,
                         slot_s=1e-6)
     subject = subject_of(made(*CHAIN), hardware=hardware)
-    for candidate in Candidates(subject).fastest(space_of(subject).choices()):
-        share_s = candidate.work_s / candidate.choice.num_devices
+    choices = space_of(subject, held=frozenset({'recompute', 'num_micro_batches'})).choices()
+    for candidate in Candidates(subject).fastest(choices):
+        share_s = candidate.work_s / candidate.num_devices
         assert share_s + sum(candidate.losses.values()) == pytest.approx(candidate.step_s)
 
 
@@ -94,8 +95,8 @@ def test_params_to_run_give_exactly_the_plan(recompute):
 
 
 def test_the_least_limit_fits_and_a_byte_less_does_not():
-    subject = subject_of(made(*CHAIN))
-    choices = list(space_of(subject).choices())
+    subject = subject_of(made(*CHAIN), num_devices=2, num_micro_batches=4)
+    choices = list(space_of(subject, held=frozenset({'num_micro_batches'})).choices())
     least, choice = Candidates(subject).least_limit(choices)
     for limit, fits in ((least, True), (least - 1, False)):
         limited = dataclasses.replace(
@@ -110,7 +111,7 @@ def test_the_least_limit_fits_and_a_byte_less_does_not():
 
 def random_subject(rng):
     """A chain of layers with random seconds, on devices with random links and a limit or none."""
-    widths = [8, *(rng.choice([4, 8, 16]) for _ in range(rng.randint(2, 7)))]
+    widths = [8, *(rng.choice([4, 8, 16]) for _ in range(rng.randint(3, 7)))]
     network = made(*(
         dense(f'layer_{i}', widths[i], widths[i + 1], **({} if i else {'reads': {'x': 'image'}}))
         for i in range(len(widths) - 1)))
@@ -131,11 +132,13 @@ def random_subject(rng):
 
 
 def random_space(rng, subject):
-    """One M and one mode of recomputation or all, so that few plans have to be made."""
-    held = {name for name in ('num_micro_batches', 'recompute') if rng.random() < 0.8}
-    num_micro_batches = rng.choice([1, 2, 4, 8])
-    subject.params.num_micro_batches = num_micro_batches
-    return space_of(subject, held=frozenset(held))
+    """All schedules, and all values of one other field, so that few plans have to be made."""
+    subject.params.set(num_cells=rng.randint(1, 4), num_micro_batches=rng.choice([1, 2, 4]))
+    free = {'schedule', rng.choice(['num_cells', 'num_replicas', 'num_micro_batches', 'recompute'])}
+    space = space_of(subject, held=frozenset(FREE) - free)
+    if any(space.choices()):
+        return space
+    return space_of(subject, held=frozenset(FREE) - free - {'num_cells'})   # too few devices
 
 
 def made_one_by_one(subject, choices):

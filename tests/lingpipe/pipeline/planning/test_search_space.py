@@ -12,7 +12,7 @@ from tests.support.planned_chains import CHAIN, dense, made
 def sizes(batch_size=4, num_devices=4, num_units=3, held=(), keeps=False, **pipeline):
     """The (K, R, M) of all choices."""
     space = SearchSpace(PipelineParams(**pipeline), batch_size, num_devices, num_units,
-                        frozenset(held), keeps)
+                        frozenset({'schedule', *held}), keeps)
     return {choice[:3] for choice in space.choices()}
 
 
@@ -21,8 +21,13 @@ def test_sizes_are_those_that_the_devices_layers_and_examples_allow():
                        if k * r <= 4 and r * m <= 4}
 
 
+def test_two_cells_share_a_device_where_the_schedule_wants_it_and_cells_are_more_than_devices():
+    assert sizes(batch_size=1, num_units=9, schedule='zb_v') == {
+        (k, 1, 1) for k in (1, 5, 6, 7, 8)}
+
+
 def test_schedules_and_modes_are_all_there_are():
-    choices = list(SearchSpace(PipelineParams(), 1, 2, 2).choices())
+    choices = list(SearchSpace(PipelineParams(), 1, 2, 3).choices())
     assert {choice.schedule for choice in choices} == set(words_of('schedule'))
     assert {choice.recompute for choice in choices} == set(words_of('recompute'))
     assert {'gpipe', '1f1b'} <= set(words_of('schedule'))

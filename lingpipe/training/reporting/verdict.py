@@ -1,0 +1,72 @@
+"""Verdict: whether a plan fits, how fast it is, and the one change that would help most."""
+from __future__ import annotations
+
+import dataclasses
+
+from lingpipe.pipeline.planning.candidates import Candidate
+from lingpipe.training.reporting.candidate_table import value_text
+
+LEAST_GAIN = 1.01   # A change that helps less is not worth a line.
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What people ask of a plan first.
+
+    Attributes:
+      current: the plan.
+      fits: whether its devices hold no more than the limit.
+      limit: bytes of a device; None: nobody has said.
+      other: the fastest plan that fits and is one change away, if there is one.
+    """
+    current: Candidate
+    fits: bool
+    limit: float | None
+    other: Candidate | None
+
+    def text(self) -> str:
+        """Four lines of at most 80 columns, and what the names in them mean."""
+        num_devices = self.current.num_devices
+        lost = self.current.limited_by
+        lines = [
+            f'fits      {self._fits()}',
+            f'speed-up  {self.current.speed_up:.2f} times one device with memory enough, of '
+            f'{num_devices} at most',
+            f'bubble    {self.current.bubble_share:.1%}'
+            + (f'; most is lost to {lost}' if lost not in ('work', 'bubble') else ''),
+            f'to change {self._change()}',
+        ]
+        return '\n'.join(lines) + '\n'
+
+    def _fits(self) -> str:
+        peak_bytes = self.current.peak_bytes
+        if self.limit is None:
+            return f'if a device has {_size(peak_bytes)} (--device_type says what one has)'
+        of_limit = f'{_size(peak_bytes)} of {_size(self.limit)} on the fullest device'
+        if self.fits:
+            return f'yes: {of_limit}, {peak_bytes / self.limit:.0%}'
+        return f'no: {of_limit}, {_size(peak_bytes - self.limit)} too many'
+
+    def _change(self) -> str:
+        """The change, as a flag, and what comes of it."""
+        other = self.other
+        is_worth_it = other is not None and (
+            not self.fits or other.step_s * LEAST_GAIN < self.current.step_s)
+        if other is None or not is_worth_it:
+            what = 'makes it fit' if not self.fits else 'is faster'
+            return f'nothing: no single change {what}; --mode=plan tries all'
+
+        flag = next(f'--set pipeline.{name}={value_text(value)}'
+                    for name, value in other.choice._asdict().items()
+                    if value != getattr(self.current.choice, name))
+        ratio = self.current.step_s / other.step_s
+        gain = f'{ratio:.2f} times as fast' if ratio >= 1 else f'{1 / ratio:.2f} times the time'
+        return f'{flag}: {gain}, {_size(other.peak_bytes)}'
+
+
+def _size(num_bytes: float) -> str:
+    """Bytes, for people."""
+    for unit, name in ((1e12, 'TB'), (1e9, 'GB'), (1e6, 'MB')):
+        if num_bytes >= unit:
+            return f'{num_bytes / unit:.3g} {name}'
+    return f'{num_bytes / 1e3:.3g} kB'
