@@ -45,14 +45,14 @@ def print_list(summaries: Mapping[str, str]) -> int:
 
 def find_all() -> dict[str, str]:
     """The tools by name, each with the first line of its docstring; imports none of them."""
-    found = {}
+    summaries = {}
     for path in sorted(pathlib.Path(__file__).parent.glob('*.py')):
         tree = ast.parse(path.read_text(encoding='utf-8'))
         commands = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)
                     and 'command' in map(ast.unparse, node.decorator_list)]
         if 'main' in commands:
-            found[path.stem] = (ast.get_docstring(tree) or '').split('\n')[0]
-    return found
+            summaries[path.stem] = (ast.get_docstring(tree) or '').split('\n')[0]
+    return summaries
 
 
 def script() -> int:

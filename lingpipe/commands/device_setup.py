@@ -64,20 +64,20 @@ def place(params: Experiment.Params, options: RunOptions, is_again: bool = False
     """
     wait_s = params.train.worker_timeout_s
     pipeline = params.pipeline
-    found = devices.find(options.devices, pipeline.num_replicas * pipeline.num_cells, wait_s,
-                         num_devices=pipeline.num_devices)
-    cluster.configure(found.num_cpus, params.intra_op_threads)
+    available = devices.find(options.devices, pipeline.num_replicas * pipeline.num_cells, wait_s,
+                             num_devices=pipeline.num_devices)
+    cluster.configure(available.num_cpus, params.intra_op_threads)
 
-    if not found.workers:
-        if any('TPU' in name for name in found.names):
+    if not available.workers:
+        if any('TPU' in name for name in available.names):
             tf.tpu.experimental.initialize_tpu_system(
                 tf.distribute.cluster_resolver.TPUClusterResolver('local'))
-        return Placement(found.names, None)
+        return Placement(available.names, None)
 
     name = f'{this_process()}, --logdir={os.path.abspath(options.logdir)}'
     connection = Connection(
-        found.workers, listening_address(options.address), wait_s, name, is_again)
-    return Placement(found.names, connection)
+        available.workers, listening_address(options.address), wait_s, name, is_again)
+    return Placement(available.names, connection)
 
 
 def listening_address(text: str) -> str:

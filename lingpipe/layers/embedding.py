@@ -76,10 +76,10 @@ class Embedding(Shardable):
         # The row is negative if there is no such id.
         row = ids_below(ids, self.params.vocab_size) - self.rows.start
         is_mine = tf.logical_and(row >= 0, row < len(self.rows))[..., tf.newaxis]
-        found = tf.gather(theta.w, tf.clip_by_value(row, 0, len(self.rows) - 1))
-        found = tf.cast(found, self._dtype(partial))
-        other = tf.constant(math.nan, found.dtype) if partial is None else partial
-        return tf.where(is_mine, self._scaled(found), other)
+        vectors = tf.gather(theta.w, tf.clip_by_value(row, 0, len(self.rows) - 1))
+        vectors = tf.cast(vectors, self._dtype(partial))
+        other = tf.constant(math.nan, vectors.dtype) if partial is None else partial
+        return tf.where(is_mine, self._scaled(vectors), other)
 
     def cost(self, ids: tf.TensorSpec, partial: tf.TensorSpec | None = None) -> Cost:
         """Looking up is free; scaling and choosing are 1 operation an element each."""

@@ -16,10 +16,10 @@ def static_shape(value: tf.Tensor | tf.TensorSpec, path: str, what: str) -> list
     shape = tf.TensorShape(value.shape)
     if not shape.is_fully_defined():
         if shape.rank is None:
-            found = 'of unknown rank'
+            text = 'of unknown rank'
         else:
-            found = '[' + ', '.join('?' if n is None else str(n) for n in shape) + ']'
-        raise ValueError(f'{path}: {what} is {found}, but every dimension must be known before '
+            text = '[' + ', '.join('?' if n is None else str(n) for n in shape) + ']'
+        raise ValueError(f'{path}: {what} is {text}, but every dimension must be known before '
                          'anything runs; give the shape of one micro-batch: batch the input with a '
                          'fixed size (drop_remainder=True) and pad the rest.')
     dimensions: list[int] = shape.as_list()

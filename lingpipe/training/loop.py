@@ -122,8 +122,8 @@ class TrainLoop:
             example that counts.
           OSError: the last checkpoint cannot be written, or there is no room for one.
         """
-        given = self._options.stop
-        with contextlib.nullcontext(given) if given else StopSignals() as stop:
+        stop_of_caller = self._options.stop
+        with contextlib.nullcontext(stop_of_caller) if stop_of_caller else StopSignals() as stop:
             restored = self._saved.restore(self._logdir)
             self._counts = restored.counts
             steps = Steps(self._run, self._batches, self._timed_steps())

@@ -113,10 +113,10 @@ def find(name: str) -> Any:
     module_name, _, class_name = name.rpartition('.')
     for full in (f'{ROOT}.{module_name}', module_name) if module_name else (ROOT,):
         module = _import(full)
-        found = vars(module).get(class_name) if module else None
-        if _is_experiment(found):
-            return found
-        if isinstance(found, type):
+        value = vars(module).get(class_name) if module else None
+        if _is_experiment(value):
+            return value
+        if isinstance(value, type):
             raise ValueError(f'{full}.{class_name} is a class but not a registered experiment; put '
                              f'@register above it.')
 
@@ -138,12 +138,12 @@ def find_all() -> tuple[dict[str, Any], dict[str, str]]:
     Returns:
       name -> class, sorted by name; and module -> error, of the modules that cannot be imported.
     """
-    found, broken = _experiments_below(ROOT)
+    experiments, broken = _experiments_below(ROOT)
     for entry_point in metadata.entry_points(group=GROUP):
         theirs, their_broken = _experiments_of(entry_point)
-        found |= theirs
+        experiments |= theirs
         broken |= their_broken
-    return dict(sorted(found.items())), dict(sorted(broken.items()))
+    return dict(sorted(experiments.items())), dict(sorted(broken.items()))
 
 
 def _experiments_of(entry_point: metadata.EntryPoint) -> tuple[dict[str, Any], dict[str, str]]:
@@ -154,13 +154,13 @@ def _experiments_of(entry_point: metadata.EntryPoint) -> tuple[dict[str, Any], d
     if attribute:
         return {}, {place: f'it must be a module; write {module.strip()!r}'}
 
-    found, broken = _experiments_below(module)
-    return found, {place if name == module else name: error for name, error in broken.items()}
+    experiments, broken = _experiments_below(module)
+    return experiments, {place if name == module else name: error for name, error in broken.items()}
 
 
 def _experiments_below(package: str) -> tuple[dict[str, Any], dict[str, str]]:
     """As `find_all`, of a module or of a package with all that is in it."""
-    found: dict[str, Any] = {}
+    experiments: dict[str, Any] = {}
     broken: dict[str, str] = {}
     queue = [package]
     while queue:
@@ -177,11 +177,11 @@ def _experiments_below(package: str) -> tuple[dict[str, Any], dict[str, str]]:
         for value in vars(module).values():
             if _is_experiment(value) and value.__module__ == module_name:
                 name = f'{module_name}.{value.__name__}'
-                found[name.removeprefix(f'{ROOT}.')] = value
+                experiments[name.removeprefix(f'{ROOT}.')] = value
         if hasattr(module, '__path__'):
             queue += [f'{module_name}.{info.name}' for info in pkgutil.iter_modules(module.__path__)
                       if info.name != '__main__']
-    return found, broken
+    return experiments, broken
 
 
 def import_module(name: str) -> None:
@@ -201,11 +201,11 @@ def all_names() -> list[str]:
       ValueError: modules that cannot be imported, each named with its error. `find_all` gives
         the others, and those of other packages.
     """
-    found, broken = _experiments_below(ROOT)
+    experiments, broken = _experiments_below(ROOT)
     if broken:
         raise ValueError('; '.join(
             f'{module} cannot be imported: {error}' for module, error in broken.items()))
-    return sorted(found)
+    return sorted(experiments)
 
 
 def summary(cls: Any) -> str:

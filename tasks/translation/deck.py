@@ -147,6 +147,6 @@ def _starts(sizes: np.ndarray) -> np.ndarray:
 
 def _last_at_most(starts: np.ndarray, values: tf.Tensor) -> tf.Tensor:
     """Returns the place of the last start that is not above each value, which skips empty parts."""
-    found = tf.searchsorted(tf.constant(starts), tf.reshape(values, [-1]), side='right',
-                            out_type=tf.int64) - 1
-    return tf.reshape(found, tf.shape(values))
+    indices = tf.searchsorted(tf.constant(starts), tf.reshape(values, [-1]), side='right',
+                              out_type=tf.int64) - 1
+    return tf.reshape(indices, tf.shape(values))

@@ -53,5 +53,5 @@ class Dictionary:
         return [_WORD.sub(lambda match: self._translated(match[0]), text) for text in texts]
 
     def _translated(self, word: str) -> str:
-        found = self.words.get(word.lower(), word)
-        return found.capitalize() if word[0].isupper() and found[0].islower() else found
+        english = self.words.get(word.lower(), word)
+        return english.capitalize() if word[0].isupper() and english[0].islower() else english

@@ -293,5 +293,5 @@ def _padded(ids: tuple[np.ndarray, np.ndarray], rows: np.ndarray, length: int,
     first = starts[rows][:, np.newaxis]
     size = np.minimum(starts[rows + 1][:, np.newaxis] - first, length - 1)
     place = np.arange(length)[np.newaxis]
-    found = flat[np.minimum(first + place, len(flat) - 1)].astype(np.int32)  # [B, length]
-    return np.where(place < size, found, np.where(place == size, end, PAD)).astype(np.int32)
+    gathered = flat[np.minimum(first + place, len(flat) - 1)].astype(np.int32)  # [B, length]
+    return np.where(place < size, gathered, np.where(place == size, end, PAD)).astype(np.int32)

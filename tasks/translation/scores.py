@@ -61,20 +61,20 @@ def scored(languages: Sequence[Translated]) -> dict[str, Any]:
     def row(name: str, level: str, some: Sequence[Translated]) -> dict[str, Any]:
         """Returns the scores of some languages together."""
         references = [line for one in some for line in one.references]
-        made: dict[str, Any] = {'name': name, 'level': level,
-                                'train': sum(one.train for one in some),
-                                'sentences': len(references)}
+        scores: dict[str, Any] = {'name': name, 'level': level,
+                                  'train': sum(one.train for one in some),
+                                  'sentences': len(references)}
         for system in some[0].systems:
             lines = [line for one in some for line in one.systems[system]]
-            made[system] = {'bleu': bleu.corpus_score(lines, [references]).score,
-                            'chrf': chrf.corpus_score(lines, [references]).score}
-        return made
+            scores[system] = {'bleu': bleu.corpus_score(lines, [references]).score,
+                              'chrf': chrf.corpus_score(lines, [references]).score}
+        return scores
 
     pools = [row(level, level, some) for level in LEVELS
              if (some := [one for one in order if one.level == level])]
-    found = {'languages': [row(one.code, one.level, [one]) for one in order],
+    table = {'languages': [row(one.code, one.level, [one]) for one in order],
              'pools': [*pools, row(ALL, '', order)]}
-    return {**found,
+    return {**table,
             'signatures': {'bleu': str(bleu.get_signature()), 'chrf': str(chrf.get_signature())}}
 
 

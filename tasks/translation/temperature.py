@@ -28,14 +28,14 @@ def apportioned(parts: np.ndarray, total: int) -> np.ndarray:
     least = (wanted > 0).astype(np.int64)
     assert least.sum() <= total, (least.sum(), total)
 
-    found = np.maximum(np.floor(wanted + 1e-9).astype(np.int64), least)
-    missing = total - int(found.sum())
+    shares = np.maximum(np.floor(wanted + 1e-9).astype(np.int64), least)
+    missing = total - int(shares.sum())
     if missing > 0:
-        found[np.argsort(found - wanted, kind='stable')[:missing]] += 1
+        shares[np.argsort(shares - wanted, kind='stable')[:missing]] += 1
     # Of the numbers that can spare one, those furthest above their parts give one back.
     while missing < 0:
-        spare = np.where(found > least, found - wanted, -np.inf)
-        taken = np.argsort(-spare, kind='stable')[:min(-missing, int((found > least).sum()))]
-        found[taken] -= 1
+        spare = np.where(shares > least, shares - wanted, -np.inf)
+        taken = np.argsort(-spare, kind='stable')[:min(-missing, int((shares > least).sum()))]
+        shares[taken] -= 1
         missing += len(taken)
-    return found
+    return shares

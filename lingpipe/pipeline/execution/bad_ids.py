@@ -60,10 +60,10 @@ def find_bad_id(elements: Sequence[Element], batch: Mapping[str, Any]) -> BadId 
             bad = _first_bad(
                 np.asarray(ids), None if counts is None else np.asarray(counts), num_ids)
             if bad is not None:
-                place, found = bad
+                place, bad_id = bad
                 at = f', position {", ".join(map(str, place[1:]))},' if len(place) > 1 else ''
                 return BadId(place[0], (
-                    f'has {element.reads[argument].name} {found}{at} but {element.layer.path} '
+                    f'has {element.reads[argument].name} {bad_id}{at} but {element.layer.path} '
                     f'takes whole numbers from 0 to {num_ids - 1}; correct the data, or make the '
                     'layer larger.'))
     return None

@@ -22,13 +22,13 @@ def check_batch(batch: Mapping[str, Any], batch_spec: Mapping[str, Any]) -> dict
     """
     named = {name: batch[name] for name in batch_spec if name in batch}
     expected = dict(nested.flatten(dict(batch_spec)))
-    given = dict(nested.flatten(named))
-    if set(given) != set(expected):
-        raise ValueError(f'the mini-batch has {", ".join(sorted(given))}, but the network was '
+    values = dict(nested.flatten(named))
+    if set(values) != set(expected):
+        raise ValueError(f'the mini-batch has {", ".join(sorted(values))}, but the network was '
                          f'built for {", ".join(sorted(expected))}.')
 
     for path, spec in expected.items():
-        value = given[path] if hasattr(given[path], 'dtype') else np.asarray(given[path])
+        value = values[path] if hasattr(values[path], 'dtype') else np.asarray(values[path])
         shape, dtype = tuple(np.shape(value)), tf.as_dtype(value.dtype)
         if shape != tuple(spec.shape) or dtype != spec.dtype:
             raise ValueError(
@@ -62,10 +62,10 @@ def explained(elements: Sequence[Element], batch: Mapping[str, Any]) -> Iterator
             raise BadIdError(bad.sentence()) from error
         if 'tf2xla conversion failed' not in error.message:
             raise
-        found = re.search(r'unsupported operations when .*: (\w+) \(.*?\{\{node ([^}]*?)\./',
-                          error.message)
+        refused = re.search(r'unsupported operations when .*: (\w+) \(.*?\{\{node ([^}]*?)\./',
+                            error.message)
         first_line = error.message.strip().splitlines()[0][:200]
-        what = f'{found[1]} of {found[2]}' if found else f'a task ({first_line})'
+        what = f'{refused[1]} of {refused[2]}' if refused else f'a task ({first_line})'
         raise ValueError(
             f'XLA cannot compile {what}, and it must compile all layers or none; set '
             f'pipeline.jit_compile=False, or use other ops there.') from error

@@ -90,10 +90,10 @@ class Evaluator:
         if metric == 'loss':
             return []
         for element in reversed(self._plan.elements):
-            made = trace(element.layer, training=False,
-                         **{argument: value.spec for argument, value in element.reads.items()})
-            losses += [f'loss/{path}/{name}' for path, name in made.emissions.losses]
-            metrics += made.emissions.metrics
+            traced = trace(element.layer, training=False,
+                           **{argument: value.spec for argument, value in element.reads.items()})
+            losses += [f'loss/{path}/{name}' for path, name in traced.emissions.losses]
+            metrics += traced.emissions.metrics
             if metric in losses or any(
                     metric in (name, f'{name}/{path}') for path, name in metrics):
                 return []
@@ -120,13 +120,13 @@ class Evaluator:
         self._is_broken = True  # If the step fails, the accumulators hold partial sums.
         with explained(self._plan.elements, batch):
             try:
-                found = self._step.run(*nested.leaves(batch))
+                results = self._step.run(*nested.leaves(batch))
             except tf.errors.CancelledError:  # Often the only error if a device fails: replay.py.
-                given = self._step.given(nested.map_leaves(tf.convert_to_tensor, batch))
-                replay([self._step.pipeline], [given], Wire(None))
+                inputs = self._step.given(nested.map_leaves(tf.convert_to_tensor, batch))
+                replay([self._step.pipeline], [inputs], Wire(None))
                 raise
         self._is_broken = False
-        return found['sums'], found['outputs']
+        return results['sums'], results['outputs']
 
     def sent_bytes(self) -> Traffic:
         """Returns the bytes that a step sends between devices; see traffic.py."""

@@ -45,12 +45,12 @@ class Subgraphs:
         # that the layer made with stop_gradient.
         needed = {name: op for name, op in before.items() if op.type != 'Placeholder'}
 
-        kept = tf.compat.v1.GraphDef()
-        kept.versions.CopyFrom(self._def.versions)
-        kept.library.CopyFrom(self._def.library)
+        subgraph = tf.compat.v1.GraphDef()
+        subgraph.versions.CopyFrom(self._def.versions)
+        subgraph.library.CopyFrom(self._def.library)
         used = set()
         for name in needed:
-            node = kept.node.add()
+            node = subgraph.node.add()
             node.CopyFrom(self._nodes[name])
             # Drops colocation with ops that may be in another part: a task is on one device anyway.
             node.attr.pop('_class', None)
@@ -66,15 +66,16 @@ class Subgraphs:
 
         def body(*args: tf.Tensor) -> list[tf.Tensor]:
             """Copies the part of the graph between the feeds and the fetches."""
-            given = dict(zip(fed, args, strict=True))
+            arguments = dict(zip(fed, args, strict=True))
             capture = tf.compat.v1.get_default_graph().capture
             captured = {name: capture(outside) for name, outside in self._captures
-                        if name in used and name not in given}
-            known = {name: t for name, t in {**given, **captured}.items() if name in used}
+                        if name in used and name not in arguments}
+            known = {name: t for name, t in {**arguments, **captured}.items() if name in used}
 
-            made = tf.import_graph_def(kept, known, [n for n in names if n not in given], name='')
-            results = iter(made)
-            return [given[name] if name in given else next(results) for name in names]
+            wanted = [name for name in names if name not in arguments]
+            imported = tf.import_graph_def(subgraph, known, wanted, name='')
+            results = iter(imported)
+            return [arguments[name] if name in arguments else next(results) for name in names]
 
         function = tf.function(body, autograph=False, jit_compile=jit_compile or None,
                                experimental_attributes={'_noinline': True})

@@ -39,8 +39,9 @@ class _Part:
             leaves = nested.leaves(traced.inputs[argument])
             leaf_of.update({tensor.name: (value, i) for i, tensor in enumerate(leaves)})
 
-        given = [op.outputs[0] for op in traced.graph.get_operations() if op.type == 'Placeholder']
-        used = used_feeds(fetches, given)
+        placeholders = [op.outputs[0] for op in traced.graph.get_operations()
+                        if op.type == 'Placeholder']
+        used = used_feeds(fetches, placeholders)
         if not used <= leaf_of.keys():
             raise ValueError(
                 f'{element.layer.path} makes what the main loss is weighted with, out of its '
@@ -49,7 +50,7 @@ class _Part:
                 'any layer runs; weight the loss with a value of the mini-batch, or leave the '
                 'penalties out.')
 
-        feeds = [tensor for tensor in given if tensor.name in used]
+        feeds = [tensor for tensor in placeholders if tensor.name in used]
         self.reads = [leaf_of[tensor.name] for tensor in feeds]
         self.call: Callable[..., list[tf.Tensor]] = Subgraphs(traced.graph).function(feeds, fetches)
 
@@ -119,7 +120,7 @@ class MeanWeight:
     def _leaf_part(self, element: Element, leaf: Leaf) -> _Part:
         traced = self._traced(element)
         value, i = leaf
-        name = next(name for name, made in element.writes.items() if made is value)
+        name = next(name for name, one in element.writes.items() if one is value)
         written = element.layer.written(traced.outputs)
         return _Part(element, traced, [nested.leaves(written[name])[i]])
 

@@ -110,11 +110,11 @@ def _tasks(element: Element, device: str) -> list[Callable[[], None]]:
                                       **dict(zip(leaves_of(cell.inputs), inputs, strict=True))}
     by_gradient = dict(zip(outputs, gradients, strict=True))
 
-    made: list[Callable[[], None]] = [lambda: _forget(run(forward))]
+    tasks: list[Callable[[], None]] = [lambda: _forget(run(forward))]
     if backward is not None:
         residuals = run(forward)[len(forward.outputs):-1]
-        made.append(lambda: _forget(run(backward, residuals)))
-    return made
+        tasks.append(lambda: _forget(run(backward, residuals)))
+    return tasks
 
 
 def _forget(results: list[tf.Tensor]) -> None:

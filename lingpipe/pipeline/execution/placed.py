@@ -13,9 +13,10 @@ import tensorflow as tf
 
 def placed(function: Callable[..., Any]) -> Callable[..., Any]:
     """Makes the function one that is never inlined; its ops have a device only if it opens one."""
-    made: Callable[..., Any] = tf.function(function, autograph=False, reduce_retracing=True,
-                                           experimental_attributes={'_noinline': True})
-    return made
+    never_inlined: Callable[..., Any] = tf.function(
+        function, autograph=False, reduce_retracing=True,
+        experimental_attributes={'_noinline': True})
+    return never_inlined
 
 
 def call_on(device: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:

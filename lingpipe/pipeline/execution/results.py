@@ -39,9 +39,9 @@ def named_sums(emitted: Sequence[Emitted]) -> dict[str, tuple[tf.Tensor, tf.Tens
     losses, weights, metrics = ({key: value for one in emitted for key, value in one[kind].items()}
                                 for kind in ('losses', 'weights', 'metrics'))
     if len(weights) != 1:
-        given = ', '.join(key.split('\n')[0] for key in weights) or 'none'
+        layers = ', '.join(key.split('\n')[0] for key in weights) or 'none'
         raise ValueError(
-            f'{len(weights)} layers give a loss with a weight ({given}); exactly one must, the '
+            f'{len(weights)} layers give a loss with a weight ({layers}); exactly one must, the '
             f'main loss, by which all are normalised: give weight_sum to ctx.emit_loss there and '
             f'nowhere else.')
 

@@ -54,10 +54,10 @@ class Variables:
 
     def by_key(self) -> dict[str, tf.Variable]:
         """All variables by their keys in checkpoints, which do not depend on the partition."""
-        made = {f'weights/{path}': variable for path, variable in self.weights.items()}
+        variables = {f'weights/{path}': variable for path, variable in self.weights.items()}
         for learner in self.learners.values():
-            made.update(learner.variables())
-        return made
+            variables.update(learner.variables())
+        return variables
 
     def follow_weights(self, but: Container[str]) -> None:
         """Restarts the moving averages from the weights, after other code has assigned these.

@@ -40,8 +40,8 @@ class Cell:
     def outputs(self) -> list[Value]:
         """The values that it makes and that later cells read, or that are fetched."""
         last = self.elements[-1].index
-        made = [value for element in self.elements for value in element.writes.values()]
-        return [value for value in made
+        written = [value for element in self.elements for value in element.writes.values()]
+        return [value for value in written
                 if value in self.fetched or any(reader > last for reader in value.readers)]
 
     @property

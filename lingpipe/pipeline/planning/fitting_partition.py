@@ -190,12 +190,12 @@ class _Search:
                     'a layer cannot be cut: split it in two, use smaller micro-batches or larger '
                     'devices.')
 
-        found = f'the best needs {needs.least():,.0f} bytes on a device'
+        obstacle = f'the best needs {needs.least():,.0f} bytes on a device'
         num_places = len(self.placement.cells_of_place)
         if num_places < self.params.num_devices:
-            found = f'{self.params.num_devices} cells share {num_places} devices'
+            obstacle = f'{self.params.num_devices} cells share {num_places} devices'
         return (f'no partition of {len(elements)} layers into {num_cells} cells was found that '
-                f'fits device_bytes={self.limit:,.0f}: {found}; use more cells, recomputation, '
+                f'fits device_bytes={self.limit:,.0f}: {obstacle}; use more cells, recomputation, '
                 'smaller micro-batches or larger devices.')
 
     def _partition(self, spans_of_units: Sequence[range]) -> Partition:

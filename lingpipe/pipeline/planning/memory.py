@@ -307,7 +307,7 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
       Bytes, for each list of schedule.devices.
     """
     counted = set(range(schedule.num_cells) if cells is None else cells)
-    found = []
+    peaks_of_places = []
     for listed in schedule.devices:
         slots = [slot for slot in listed if slot.cell in counted]
         last = {slot.cell: i for i, slot in enumerate(slots)}
@@ -319,8 +319,8 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
             held -= footprint.held * _ends(slot, schedule)
             if i == last[slot.cell]:
                 received += footprint.received
-        found.append(sum(footprints[k].fixed for k in last) + max(peak, received))
-    return found
+        peaks_of_places.append(sum(footprints[k].fixed for k in last) + max(peak, received))
+    return peaks_of_places
 
 
 def peaks_of_devices(schedule: Schedule, placement: Placement, footprints: Sequence[Footprint],

@@ -157,16 +157,16 @@ class PipelineParams(Params):
             raise ValueError(f'cells_per_device={self.cells_per_device}, but with schedule=text '
                              'the rows say which cells share a device; set it to 0.')
         try:
-            given = self.given_schedule
+            schedule = self.given_schedule
         except OSError as error:
             raise ValueError(f'schedule_path={self.schedule_path!r} cannot be read, '
                              f'{error.strerror}; correct it.') from error
-        for name, found in (('num_cells', given.num_cells),
-                            ('num_micro_batches', given.num_micro_batches)):
-            if found != getattr(self, name):
+        for name, number in (('num_cells', schedule.num_cells),
+                             ('num_micro_batches', schedule.num_micro_batches)):
+            if number != getattr(self, name):
                 raise ValueError(f'{name}={getattr(self, name)}, but the schedule that is given '
-                                 f'has {found}; make them equal.')
-        validate(given)
+                                 f'has {number}; make them equal.')
+        validate(schedule)
 
     def _check_groups(self) -> None:
         if self.num_micro_batches % self.sum_groups:

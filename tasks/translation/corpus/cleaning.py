@@ -70,10 +70,10 @@ class Cleaner:
         """Yields the pairs that are kept, each with the code of its language."""
         for pair in pairs:
             self.report.count(FOUND, pair.place)
-            kept, reason = self._cleaned(pair)
+            cleaned, reason = self._cleaned(pair)
             self.report.count(reason, pair.place)
-            if kept:
-                yield kept
+            if cleaned:
+                yield cleaned
 
     def _cleaned(self, pair: Pair) -> tuple[Pair | None, str]:
         language, why = language_of(pair.code)

@@ -35,13 +35,13 @@ def dataset_pairs(name: str, split: str = 'train', data_dir: str | None = None,
     source = f'tfds {name}'
     for number, example in enumerate(data.examples(), 1):
         place = Place(source, name, number)
-        found = example[feature] if feature else example
-        if 'translation' in found:
+        entry = example[feature] if feature else example
+        if 'translation' in entry:
             # The example has any number of languages: sorted codes, and their sentences.
-            texts = dict(zip((_text(code) for code in found['language']),
-                             map(_text, found['translation']), strict=True))
+            texts = dict(zip((_text(code) for code in entry['language']),
+                             map(_text, entry['translation']), strict=True))
         else:
-            texts = {code: _text(text) for code, text in found.items()}
+            texts = {code: _text(text) for code, text in entry.items()}
 
         english = texts.pop('en', '')
         for code, text in texts.items() if english else ():

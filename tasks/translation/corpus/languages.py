@@ -86,13 +86,13 @@ def checked(codes: Iterable[str], known: Iterable[str] = KNOWN,
     Raises:
       ValueError: a code is not known; the error names the nearest.
     """
-    known, found = set(known), []
+    known, languages = set(known), []
     for code in codes:
         language = code if code in known else language_of(code)[0]
         if language is None or language not in known:
             raise ValueError(f'language {code!r} is not {whose}; {_nearest(code, known)}')
-        found.append(language)
-    return tuple(dict.fromkeys(found))
+        languages.append(language)
+    return tuple(dict.fromkeys(languages))
 
 
 def _nearest(code: str, known: set[str]) -> str:

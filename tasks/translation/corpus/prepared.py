@@ -169,12 +169,12 @@ class PreparedCorpus:
         """
         codes = (checked(codes, self.codes, f'one of the {len(self.codes)} in {self.folder}')
                  or self.codes)
-        found = tuple(i for i, one in enumerate(self.languages) if one.code in codes
-                      and level in ('all', one.level))
-        if not found:
+        selected = tuple(i for i, one in enumerate(self.languages) if one.code in codes
+                         and level in ('all', one.level))
+        if not selected:
             raise ValueError(f'none of the languages {", ".join(codes)} is of level {level!r} in '
                              f'{self.folder}; choose others.')
-        return found
+        return selected
 
     def texts(self, split: str, side: str, first: int = 0, end: int | None = None) -> list[str]:
         """Returns the sentences of rows first to end of a split; side is 'source' or 'english'."""

@@ -59,12 +59,12 @@ class Report:
             table.add_column(name, justify=justify, overflow='fold')  # type: ignore[arg-type]
 
         for source in dict.fromkeys(source for source, _ in self.counts):
-            found = self.total(FOUND, source)
+            num_found = self.total(FOUND, source)
             for reason in [FOUND, *self.reasons, KEPT]:
                 if (n := self.total(reason, source)) or reason in (FOUND, KEPT):
                     label = reason if reason in (FOUND, KEPT) else f'dropped: {reason}'
                     table.add_row(source if reason == FOUND else '', label, f'{n:,}',
-                                  f'{n / max(1, found):.1%}',
+                                  f'{n / max(1, num_found):.1%}',
                                   _some(self.places.get((source, reason), [])))
 
         console = Console(width=width, color_system=None)

@@ -51,10 +51,10 @@ class Vocabulary:
             raise ValueError(f'{path} is no model of sentencepiece; train one by python -m '
                              'lingpipe.tools.train_vocabulary.') from error
 
-        found = (self._model.pad_id(), self._model.bos_id(), self._model.eos_id(),
-                 self._model.unk_id())
-        if found != (PAD, START, END, UNKNOWN):
-            raise ValueError(f'{path} has pad, bos, eos, unk = {found}, and they must be '
+        control_ids = (self._model.pad_id(), self._model.bos_id(), self._model.eos_id(),
+                       self._model.unk_id())
+        if control_ids != (PAD, START, END, UNKNOWN):
+            raise ValueError(f'{path} has pad, bos, eos, unk = {control_ids}, and they must be '
                              f'{(PAD, START, END, UNKNOWN)}; train it by python -m '
                              'lingpipe.tools.train_vocabulary.')
 
@@ -88,13 +88,13 @@ class Vocabulary:
     @functools.cached_property
     def tags(self) -> dict[str, int]:
         """The ids of language tags by code: the first pieces. A later piece like <br> is no tag."""
-        found: dict[str, int] = {}
+        ids_by_language: dict[str, int] = {}
         for i in range(UNKNOWN + 1, self.size):
             tag = _TAG.fullmatch(self._model.id_to_piece(i))
             if not tag:
                 break
-            found[tag[1]] = i
-        return found
+            ids_by_language[tag[1]] = i
+        return ids_by_language
 
     def tag(self, code: str) -> int:
         """Returns the id of a language's tag.
@@ -125,7 +125,7 @@ def sample(corpus: PreparedCorpus, num_sentences: int, temperature: float, engli
     if not 0 <= english_share <= 1:
         raise ValueError(f'english_share={english_share} is no part of a whole; use 0 to 1')
 
-    rng, rows, found = np.random.default_rng(seed), corpus.rows('train'), []
+    rng, rows, sentences = np.random.default_rng(seed), corpus.rows('train'), []
     sizes = np.diff(rows)
     num_english = round(num_sentences * english_share)
     if num_sentences - num_english < np.count_nonzero(sizes):
@@ -136,12 +136,12 @@ def sample(corpus: PreparedCorpus, num_sentences: int, temperature: float, engli
     for i, quota in enumerate(quotas):
         texts = corpus.texts('train', 'source', int(rows[i]), int(rows[i + 1]))
         chosen = rng.permutation(len(texts))[:quota]
-        found += [texts[j] for j in chosen]
+        sentences += [texts[j] for j in chosen]
 
     english = sorted(set(corpus.texts('train', 'english')))
     repeats = -(-num_english // len(english))
-    found += (english * repeats)[:num_english]
-    return [found[i] for i in rng.permutation(len(found))]
+    sentences += (english * repeats)[:num_english]
+    return [sentences[i] for i in rng.permutation(len(sentences))]
 
 
 def train(sentences: Iterable[str], size: int, kind: Literal['unigram', 'bpe'] = 'unigram',
@@ -186,7 +186,7 @@ def encode_corpus(corpus: PreparedCorpus, vocabulary: Vocabulary,
       vocab_size, and by side the numbers of sentences and ids, the share of ids that are bytes, and
       the 50th, 90th and 99th percentile and the maximum of ids a sentence.
     """
-    made: dict[str, Any] = {'vocab_size': vocabulary.size}
+    statistics: dict[str, Any] = {'vocab_size': vocabulary.size}
     is_byte = vocabulary.is_byte
     corpus.forget_ids()
     for side in SIDES:
@@ -204,14 +204,14 @@ def encode_corpus(corpus: PreparedCorpus, vocabulary: Vocabulary,
             lengths.append(np.array([len(row) for row in ids], np.int64))
 
         flat = np.concatenate(lengths)
-        made[side] = {'sentences': len(flat), 'ids': int(flat.sum()),
-                      'bytes_share': num_bytes / max(1, int(flat.sum())),
-                      **{f'p{q}': int(np.percentile(flat, q)) for q in (50, 90, 99)},
-                      'max': int(flat.max())}
+        statistics[side] = {'sentences': len(flat), 'ids': int(flat.sum()),
+                            'bytes_share': num_bytes / max(1, int(flat.sum())),
+                            **{f'p{q}': int(np.percentile(flat, q)) for q in (50, 90, 99)},
+                            'max': int(flat.max())}
 
     # The vocabulary is written last: if it is there, the ids are complete and belong to it.
     vocabulary.save(corpus.vocabulary_path)
-    return made
+    return statistics
 
 
 @functools.cache
