@@ -74,6 +74,7 @@ def mistake_of(capsys, tool, *flags):
      'make 1000000 forwards; use at most 100000'),
     (show_schedule, ['--schedule=1f2b'], "schedule '1f2b' is unknown; did you mean '1f1b'?"),
     (show_schedule, ['--schedule=--'], '--schedule=-- has no value; write one after ='),
+    (show_schedule, ['--text=/none/at/all'], '/none/at/all'),
     (show_partition, [DENSE, '--set=pipeline.num_cells'],
      '--set pipeline.num_cells has no value; write --set path=value'),
     (show_partition, [DENSE, '--num_cells=100000'],
@@ -172,6 +173,16 @@ def test_a_reader_that_leaves_early_is_no_error(name, flags):
     process = Fork(run_unread, name, *flags)
     _, err = process.communicate()
     assert (process.returncode, err) == (141, '')
+
+
+@pytest.mark.parametrize('name', ['1f1b', 'interleaved', 'zb_h2', 'zb_v', 'dual_pipe_v', 'auto'])
+def test_a_schedule_that_is_shown_can_be_given_as_text(capsys, tmp_path, name):
+    show_schedule.main([f'--schedule={name}', '--num_cells=4', '--num_micro_batches=3'])
+    shown = capsys.readouterr().out
+    path = tmp_path / 'schedule.txt'
+    path.write_text(shown)
+    show_schedule.main([f'--text={path}'])
+    assert capsys.readouterr().out == shown
 
 
 # lingpipe-tools.

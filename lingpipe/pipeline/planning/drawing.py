@@ -8,7 +8,6 @@ the other.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -176,18 +175,18 @@ def grid(schedule: Schedule, columns_of: Callable[[Slot], int] | None = None,
 
     Args:
       schedule: a valid schedule.
-      columns_of: how many columns a slot takes, at least 1; by default 1, and 2 for the last cell's
-        B, which is a forward and a backward. The columns after a slot's first show `--`.
+      columns_of: how many columns a slot takes, at least 1; by default 1, and one more for the last
+        cell's B, which is a forward too, and for a B that is whole where others are split. The
+        columns after a slot's first show `--`.
       edges: pairs (maker, reader); the chain by default.
 
     Returns:
       Lines such as `F0 F1 .. B0`: kind and micro-batch, with the cell between (`F2.0`: cell 2,
-      micro-batch 0) if a device has several cells.
+      micro-batch 0) unless each row is the cell of its number.
     """
-    default_columns_of = functools.partial(_default_columns, schedule)
-    spans = play(schedule, columns_of or default_columns_of, edges)
+    spans = play(schedule, columns_of or _default_columns(schedule), edges)
     num_columns = int(max(end for _, end in spans.values()))
-    shows_cell = any(len({slot.cell for slot in slots}) > 1 for slots in schedule.devices)
+    shows_cell = any(slot.cell != device for slot, device in schedule.device_of.items())
     rows = []
     for slots in schedule.devices:
         row = ['..'] * num_columns
@@ -200,5 +199,11 @@ def grid(schedule: Schedule, columns_of: Callable[[Slot], int] | None = None,
     return '\n'.join(' '.join(text.ljust(width) for text in row).rstrip() for row in rows)
 
 
-def _default_columns(schedule: Schedule, slot: Slot) -> int:
-    return 2 if schedule.is_fused(slot) else 1
+def _default_columns(schedule: Schedule) -> Callable[[Slot], int]:
+    splits = any(slot.kind == 'W' for slot in schedule.device_of)
+
+    def columns_of(slot: Slot) -> int:
+        is_whole = slot.kind == 'B' and splits and not schedule.is_split(slot)
+        return 1 + schedule.is_fused(slot) + is_whole
+
+    return columns_of

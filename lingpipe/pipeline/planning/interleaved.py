@@ -42,16 +42,16 @@ def interleaved(num_cells: int, num_devices: int, num_micro_batches: int) -> Sch
                      [slots(device) for device in range(num_devices)])
 
 
-# dual_pipe_v, K = 4 on 2 devices, M = 3:
+# dual_pipe_v, K = 4 on 2 devices, M = 2:
 #
-#   F0.0 F0.1 F0.2 B3.0 --   W3.0 B3.1 --   ..   B0.0 B3.2 --   B0.1 ..   B0.2 W0.2
-#   ..   F1.0 F2.0 F1.1 F2.1 F1.2 B2.0 F2.2 B1.0 B2.1 B1.1 ..   B2.2 B1.2 ..   ..
+#   F0.0 F0.1 ..   B3.0 --   W3.0 B3.1 --   --   B0.0 --   ..   ..   B0.1 --
+#   ..   F1.0 F2.0 F1.1 F2.1 B2.0 --   B1.0 --   B2.1 --   B1.1 --   ..   ..
 def dual_pipe_v(num_cells: int, num_micro_batches: int) -> Schedule:
     """DualPipeV, the half of DualPipe (DeepSeek-V3, arXiv 2412.19437) that has weights once.
 
     Its authors overlap an F with a B of another micro-batch; here a device runs one after the
-    other. It splits a B only where it begins and ends, and holds up to 2 (D + 1) micro-batches of
-    the two cells of a device.
+    other. It splits a B only where it begins and ends, and a device holds up to 2 D + 1
+    micro-batches of its two cells.
     """
     num_devices = (num_cells + 1) // 2
     most = max(num_micro_batches, 2 * num_devices)

@@ -24,7 +24,8 @@ These rules hold for every schedule, and validation.py proves them:
   * All slots of a cell are on one device. A device may have any number of cells.
 
 K cells, M micro-batches, k a cell, m a micro-batch. In grids a row is a device, a column a unit of
-time; every kind takes a unit, the last cell's B (which is F and B) takes two: `B0 --`.
+time; every kind takes a unit, the last cell's B (which is F and B) takes two: `B0 --`. Where some B
+are split, those that are whole take another unit.
 """
 
 from collections.abc import Collection, Mapping

@@ -54,6 +54,19 @@ def test_cells_go_to_devices_in_the_order_of_the_text(cluster, text, num_cells, 
     assert find(text, num_cells) == expected
 
 
+@pytest.mark.parametrize('text, expected', [
+    ('cpu:2', ['CPU:0', 'CPU:1']),
+    ('cpu:3', ['CPU:0', 'CPU:1']),
+    ('cpu:5', ['CPU:0', 'CPU:1', 'CPU:2', 'CPU:3']),
+    ('2*cpu:2', ['CPU:0', 'CPU:0', 'CPU:1', 'CPU:1']),
+])
+def test_fewer_devices_than_cells_are_enough_if_each_is_to_have_several(text, expected):
+    found = devices.find(text, 4, 0., num_devices=2)
+    assert [name.replace('/device:', '') for name in found.names] == expected
+    with pytest.raises(ValueError, match='4 cells need 2 devices, but --devices=cpu:1 names 1'):
+        devices.find('cpu:1', 4, 0., num_devices=2)
+
+
 def test_gpus_are_one_some_or_all(monkeypatch):
     gpus(monkeypatch, 4)
     assert find('gpu', 4) == ['GPU:0', 'GPU:1', 'GPU:2', 'GPU:3']

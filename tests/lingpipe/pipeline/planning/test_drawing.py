@@ -81,6 +81,20 @@ def test_grid_with_given_slots():
     )
 
 
+def test_a_whole_backward_among_split_ones_takes_the_columns_of_both():
+    f0, b0, w0, last = Slot('F', 0, 0), Slot('B', 0, 0), Slot('W', 0, 0), Slot('B', 1, 0)
+    schedule = Schedule('by hand', 2, 1, ((f0, b0, w0), (last,)), frozenset({0, 1}))
+    assert grid(schedule) == draw(
+        """F0 .. .. .. B0 W0
+           .. B0 -- -- .. .."""
+    )
+
+
+def test_a_row_that_is_not_the_cell_of_its_number_is_drawn_with_the_cell():
+    schedule = Schedule('by hand', 2, 1, ((Slot('F', 1, 0),), (Slot('F', 0, 0),)), frozenset())
+    assert grid(schedule) == '..   F1.0\nF0.0 ..'
+
+
 def test_several_cells_on_a_device_are_drawn_with_their_numbers():
     devices = (
         (Slot('F', 0, 0), Slot('F', 2, 0)),

@@ -29,7 +29,7 @@ def policy_of(work, most, **options):
 def test_a_device_prefers_backwards_then_forwards_then_weights():
     work = work_of((0, 1), 3)
     assert grid(list_schedule('list', work, policy_of(work, 2))) == draw(
-        """F0 F1 .. B0 F2 B1 .. .. B2 ..
+        """F0 F1 .. B0 -- F2 B1 -- B2 --
            .. B0 -- B1 -- W0 B2 -- W1 W2""")
 
 
