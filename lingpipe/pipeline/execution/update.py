@@ -129,30 +129,45 @@ class Update:
         """Updates the weights of a cell, or none, and resets its accumulators."""
         accumulators = self._accumulators[cell.index]
 
-        def update(layer: LayerLearner, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
-                   learning_rate: tf.Tensor) -> tf.Tensor:
-            done = layer.apply(
-                {path: functools.partial(self._clipped, path, inverse_weight, clip_factor, foreign)
-                 for path in layer.weights if path in reached}, learning_rate)
+        def apply(layer: LayerLearner, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
+                  learning_rate: tf.Tensor) -> tf.Tensor:
+            gradients = {
+                path: functools.partial(self._clipped, path, inverse_weight, clip_factor, foreign)
+                for path in layer.weights if path in reached}
+            done = layer.apply(gradients, learning_rate)
             assert done is not None
             return done
 
-        def apply() -> tf.Tensor:
-            """Updates the layers of the cell, one after the other."""
-            done: list[tf.Tensor] = []
-            for layer in self._layers(cell):
-                # The layers are updated one after the other, so that the temporaries of only one
-                # exist at a time.
-                with tf.control_dependencies(done[-1:]):
-                    done.append(self._alike.call(
-                        update, layer, reached, inverse_weight, clip_factor, learning_rate))
-            update_state(cell, accumulators.merged(), self._variables.weights)
-            with tf.control_dependencies(done[-1:]):
-                return tf.constant(0)
+        def update(layer: LayerLearner, is_update: tf.Tensor, *args: tf.Tensor) -> tf.Tensor:
+            # The condition is here, where layers that are alike share it. Around all layers of a
+            # cell, it would take hundreds of variables into each of its branches.
+            return tf.cond(is_update, lambda: tf.cast(apply(layer, *args), tf.int64),
+                           lambda: tf.constant(0, tf.int64))
 
-        token = tf.cond(is_update, apply, lambda: tf.constant(0))
-        with tf.control_dependencies([token]):
+        done: list[tf.Tensor] = []
+        for layer in self._layers(cell):
+            # The layers are updated one after the other, so that the temporaries of only one exist
+            # at a time.
+            with tf.control_dependencies(done[-1:]):
+                done.append(self._alike.call(update, layer, reached, is_update, inverse_weight,
+                                             clip_factor, learning_rate))
+        with tf.control_dependencies(done[-1:]):
+            done.append(self._update_state(cell, is_update))
+        with tf.control_dependencies(done[-1:]):
             return accumulators.reset()
+
+    def _update_state(self, cell: Cell, is_update: tf.Tensor) -> tf.Tensor:
+        """Updates the weights that layers set from what they emitted, or none."""
+        accumulators = self._accumulators[cell.index]
+        layout = accumulators.layout
+        if not (layout.moments or layout.means or layout.states):
+            return tf.identity(is_update)
+
+        def apply() -> tf.Tensor:
+            update_state(cell, accumulators.merged(), self._variables.weights)
+            return tf.constant(True)
+
+        return tf.cond(is_update, apply, lambda: tf.constant(False))
 
     def _clipped(self, path: str, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
                  foreign: Mapping[str, tf.Tensor]) -> tf.Tensor:
