@@ -42,6 +42,8 @@ class Delay(Layer):
     even if that is repeated right before it.
     """
 
+    is_traced_once = True
+
     class Params(Layer.Params):
         forward_ms: float = field(REQUIRED, 'Milliseconds of a forward.', least=0)
         backward_ms: float = field(REQUIRED, 'Milliseconds of a backward.', least=0)

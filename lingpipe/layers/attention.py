@@ -34,6 +34,7 @@ class MultiHeadAttention(Layer):
     nothing.)
     """
 
+    is_traced_once = True
     mask_rule = 'keeps'
 
     class Params(Layer.Params):

@@ -229,6 +229,12 @@ class Layer(Configurable):
     # Whether fprop can read strings. A network that gives them to a layer that cannot is refused.
     takes_text = False
 
+    # Whether two layers of this class whose Params are equal, but for the name, compute the same
+    # function of theta, inputs and Context.seed(path of the layer, name), and emit the same under
+    # their paths, so that tracing one of them is enough. It is not inherited: a subclass may do
+    # something else, and says so itself.
+    is_traced_once = False
+
     # What becomes of the masks of what the layer reads; see layers/masks.py. '' stands for 'passes'
     # if the layer is positionwise, and otherwise for 'ends'.
     mask_rule = ''

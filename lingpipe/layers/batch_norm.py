@@ -37,6 +37,8 @@ class BatchNorm(Layer):
     itself (divided by N, not by N - 1).
     """
 
+    is_traced_once = True
+
     class Params(Layer.Params):
         """Channels, and how they are normalised."""
         dim: int = field(REQUIRED, 'C, the channels of the input.', least=1)

@@ -64,12 +64,15 @@ class Context:
     def __init__(self, training: bool = False, experiment_seed: int = 0,
                  step: tf.Tensor | int = 0, micro_batch: tf.Tensor | int = 0,
                  gather: Callable[[tf.Tensor], tf.Tensor] | None = None,
-                 mean_weight: tf.Tensor | float = 1.):
+                 mean_weight: tf.Tensor | float = 1.,
+                 make_seed_key: Callable[[str, str], tf.Tensor] | None = None):
         """
         Args:
           training, step, gather, mean_weight: see the class.
           experiment_seed: seeds all randomness in layers.
           micro_batch: the index of the micro-batch in the mini-batch, over all replicas.
+          make_seed_key: (path, name) -> the int64 scalar that `seed_key` gives, as a tensor; by
+            default a constant.
         """
         self.training = training
         self.gather = gather
@@ -77,6 +80,7 @@ class Context:
         self.step = tf.cast(step, tf.int64)
         self.emissions = Emissions()
         self._experiment_seed = experiment_seed
+        self._make_seed_key = make_seed_key or self._constant_seed_key
         # 2^20 micro-batches a step and 2^43 steps have distinct keys.
         self._position = self.step * (1 << 20) + tf.cast(micro_batch, tf.int64)
 
@@ -86,8 +90,10 @@ class Context:
         It depends on the experiment's seed, the step, the micro-batch and the layer's path, and on
         the name for a layer that draws more than once. It does not depend on the partition.
         """
-        key = zlib.crc32(f'{self._experiment_seed}/{path}/{name}'.encode())
-        return tf.stack([tf.constant(key, tf.int64), self._position])
+        return tf.stack([self._make_seed_key(path, name), self._position])
+
+    def _constant_seed_key(self, path: str, name: str) -> tf.Tensor:
+        return tf.constant(seed_key(self._experiment_seed, path, name), tf.int64)
 
     def emit_loss(self, path: str, name: str, loss_sum: tf.Tensor,
                   weight_sum: tf.Tensor | None = None) -> None:
@@ -164,6 +170,11 @@ class DecodingContext(Context):
         self.num_hypotheses = num_hypotheses
         self.num_candidates = num_candidates
         self.max_length = max_length
+
+
+def seed_key(experiment_seed: int, path: str, name: str) -> int:
+    """Returns the part of a seed that does not depend on step and micro-batch."""
+    return zlib.crc32(f'{experiment_seed}/{path}/{name}'.encode())
 
 
 def _put(emitted: dict[Key, V], path: str, name: str, value: V) -> None:

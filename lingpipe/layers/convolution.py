@@ -90,6 +90,8 @@ class _Conv(Layer):
 class Conv2D(_Conv):
     """Convolution, bias, activation; x [b, h, w, input_dim] -> [b, h', w', filters]."""
 
+    is_traced_once = True
+
     class Params(_Conv.Params):
         """Those of a convolution, and the number of filters."""
         filters: int = field(REQUIRED, 'Channels of the output.', least=1)
@@ -146,6 +148,8 @@ class _Depthwise(_Conv):
 class DepthwiseConv2D(_Depthwise):
     """A kernel for each channel; x [b, h, w, C] -> [b, h', w', C * multiplier]."""
 
+    is_traced_once = True
+
     def __init__(self, params: _Depthwise.Params, path: str = ''):
         super().__init__(params, path)
         p = self.params
@@ -168,6 +172,8 @@ class SeparableConv2D(_Depthwise):
 
     There is no activation between them.
     """
+
+    is_traced_once = True
 
     class Params(_Depthwise.Params):
         """Those of a depthwise convolution, and the number of filters."""

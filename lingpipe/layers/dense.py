@@ -69,6 +69,7 @@ def activation_fn(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
 class Activation(Layer):
     """An elementwise function (or a softmax of the last axis) by its Keras name."""
 
+    is_traced_once = True
     is_positionwise = True
 
     class Params(Layer.Params):
@@ -111,6 +112,7 @@ def _flops_of_row(name: str, dim: int, dtype: tf.DType) -> float:
 class Dense(Layer):
     """activation(x @ w + b) over the last axis; x [..., D] -> [..., U]."""
 
+    is_traced_once = True
     is_positionwise = True
 
     class Params(Layer.Params):

@@ -68,6 +68,7 @@ def drop_flops(x: tf.TensorSpec, rate: float) -> float:
 class Dropout(Layer):
     """Zeros single elements in training (Srivastava et al., 2014); otherwise the identity."""
 
+    is_traced_once = True
     is_positionwise = True
 
     class Params(Layer.Params):
@@ -92,6 +93,7 @@ class DropPath(Layer):
     Huang et al., 2016, arXiv:1603.09382.
     """
 
+    is_traced_once = True
     is_positionwise = True
 
     class Params(Layer.Params):
@@ -121,6 +123,7 @@ class WordDropout(Layer):
     it keeps the network from memorising sentences, which it would then write whatever the source.
     """
 
+    is_traced_once = True
     is_positionwise = True
 
     class Params(Layer.Params):

@@ -32,6 +32,7 @@ from lingpipe.layers.transformer import (
 class Residual(Layer):
     """x + dropout(branch), both [b, ..., D]."""
 
+    is_traced_once = True
     is_positionwise = True
 
     class Params(Layer.Params):

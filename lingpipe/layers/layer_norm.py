@@ -31,6 +31,7 @@ from lingpipe.layers.static_shapes import as_spec, num_elements
 class LayerNorm(Layer):
     """Normalises the last axis to mean `offset` and standard deviation `scale`, both trained."""
 
+    is_traced_once = True
     is_positionwise = True
 
     class Params(Layer.Params):

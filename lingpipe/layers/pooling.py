@@ -43,6 +43,8 @@ class _Pool(Layer):
 class MaxPool2D(_Pool):
     """The maximum of every window and channel."""
 
+    is_traced_once = True
+
     def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         """[b, height, width, C] -> [b, height / strides, width / strides, C]."""
         p = self.params
@@ -54,6 +56,8 @@ class AvgPool2D(_Pool):
 
     If a window reaches beyond the image, it is the mean of what is inside.
     """
+
+    is_traced_once = True
 
     def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         """[b, height, width, C] -> [b, height / strides, width / strides, C]."""

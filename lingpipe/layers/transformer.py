@@ -44,6 +44,7 @@ class FeedForward(Shardable):
     [..., D].
     """
 
+    is_traced_once = True
     is_positionwise = True
 
     class Params(Shardable.Params):
@@ -175,6 +176,8 @@ class TransformerEncoderLayer(_TransformerLayer):
     mask is [b, T], 0 for padding.
     """
 
+    is_traced_once = True
+
     def __init__(self, params: _TransformerLayer.Params, path: str = ''):
         super().__init__(params, path)
         self._add_attention('attention')
@@ -198,6 +201,8 @@ class TransformerDecoderLayer(_TransformerLayer):
     x [b, T, D], mask [b, T], memory [b, S, D_memory], memory_mask [b, S] -> [b, T, D]. The masks
     are 0 for padding. A language model has no memory: memory_dim=0.
     """
+
+    is_traced_once = True
 
     class Params(_TransformerLayer.Params):
         """What every Transformer layer has, and the memory."""

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import tensorflow as tf
 
 from lingpipe.pipeline.execution.accumulators import Accumulators
+from lingpipe.pipeline.execution.alike_cells import TracedCell, likeness
 from lingpipe.pipeline.execution.cell_trace import CellTrace, trace_cell
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
@@ -58,7 +59,8 @@ class CompiledPipeline:
 def compile_pipeline(schedule: Schedule, cells: Sequence[Cell], variables: Variables,
                      options: TracingOptions,
                      accumulators_of: Callable[[Cell, EmissionLayout], Accumulators],
-                     gathers: Mapping[int, Gather] | None = None) -> CompiledPipeline:
+                     gathers: Mapping[int, Gather] | None = None,
+                     templates: dict[Hashable, TracedCell] | None = None) -> CompiledPipeline:
     """Traces all cells, the last first, since a cell must know which gradients later cells compute.
 
     Args:
@@ -68,19 +70,31 @@ def compile_pipeline(schedule: Schedule, cells: Sequence[Cell], variables: Varia
       options: how cells are traced.
       accumulators_of: returns the accumulators for a cell whose emissions have a given layout.
       gathers: k -> Context.gather; None if no layer exchanges values with other replicas.
+      templates: likeness -> a cell that has been traced with the same options; those that are
+        traced here are added.
     """
+    templates = {} if templates is None else templates
     weights = variables.weights if options.training else variables.averaged()
     traces: list[CellTrace] = []
     accumulators: list[Accumulators] = []
     available: set[Leaf] = set()
     for cell in reversed(cells):
-        gather = gathers[cell.index] if gathers else None
-        forward = trace_forward(cell, variables.reader(cell, weights), options, gather)
-        accumulators.append(accumulators_of(cell, forward.layout))
         gradients_in = [leaf for leaf in leaves_of([*cell.inputs, *cell.outputs])
                         if leaf in available]
-        traces.append(trace_cell(forward, accumulators[-1], gradients_in,
-                                 schedule.task_kinds(cell.index)))
+        kinds, read = schedule.task_kinds(cell.index), variables.read_by(cell, weights)
+        key = likeness(cell, gradients_in, kinds, options, read)
+        template = templates.get(key)
+        if template is not None:
+            accumulators.append(accumulators_of(cell, template.layout_of(cell)))
+            traces.append(template.trace_of(cell, [*read, *accumulators[-1].variables()]))
+        else:
+            gather = gathers[cell.index] if gathers else None
+            forward = trace_forward(cell, variables.reader(cell, weights), options, gather)
+            accumulators.append(accumulators_of(cell, forward.layout))
+            traces.append(trace_cell(forward, accumulators[-1], gradients_in, kinds))
+            traced = TracedCell(forward, traces[-1], [*read, *accumulators[-1].variables()])
+            if traced.is_template and gather is None and not options.is_compiled_by_xla(cell):
+                templates[key] = traced
         available.update(traces[-1].gradients_out)
     return CompiledPipeline(schedule, cells, traces[::-1], accumulators[::-1],
                             variables.shared_reader(weights))

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,6 +10,7 @@ import tensorflow as tf
 from lingpipe.cluster import HOME
 from lingpipe.layers import nested
 from lingpipe.pipeline.execution.accumulators import Accumulators
+from lingpipe.pipeline.execution.alike_cells import TracedCell
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, compile_pipeline
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.forward_trace import TracingOptions
@@ -88,10 +89,12 @@ def compile_shape(batch_spec: Mapping[str, Any], plan: Plan, variables: Sequence
     options = TracingOptions(True, seed, plan.forecast.recomputation, params.jit_compile)
     groups = groups_of(plan.replicas)
     waits = params.cross_replica_batch_norm and params.num_replicas > 1
+    templates: dict[Hashable, TracedCell] = {}  # Replicas are alike too.
     pipelines = [
         compile_pipeline(plan.schedule, cells, variables[r], options,
                          accumulators_of(r) if accumulators else new_accumulators,
-                         {group.cell: group.gatherer(r) for group in groups} if waits else None)
+                         {group.cell: group.gatherer(r) for group in groups} if waits else None,
+                         templates)
         for r, cells in enumerate(plan.replicas)]
     tasks = pipelines[0].tasks
     mean_weight = MeanWeight(plan.elements, training=True) if asked_for(tasks.values()) else None

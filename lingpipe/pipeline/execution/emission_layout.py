@@ -75,6 +75,29 @@ class EmissionLayout:
                     for key, value in emitted.states.items()})
 
     @property
+    def keys(self) -> list[Key]:
+        """All keys, of all kinds."""
+        return [*self.losses, *self.weights, *self.metrics, *self.means, *self.moments,
+                *self.states]
+
+    def renamed(self, paths: Mapping[str, str]) -> EmissionLayout:
+        """The layout of other layers that emit the same.
+
+        Args:
+          paths: path of a layer -> path of the other layer.
+        """
+        def new(key: Key) -> Key:
+            return paths[key[0]], key[1]
+
+        return EmissionLayout(
+            losses=tuple(map(new, self.losses)),
+            weights=tuple(map(new, self.weights)),
+            metrics=tuple(map(new, self.metrics)),
+            means={new(key): shape for key, shape in self.means.items()},
+            moments={new(key): shape for key, shape in self.moments.items()},
+            states={new(key): spec for key, spec in self.states.items()})
+
+    @property
     def num_scalars(self) -> int:
         """The length of the vector of scalars."""
         return len(self.losses) + len(self.weights) + 2 * len(self.metrics)

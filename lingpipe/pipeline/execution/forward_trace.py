@@ -10,11 +10,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from lingpipe import cluster
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context, Emissions
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.layer_call import LayerCall, LayerResult, scope_of
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
+from lingpipe.pipeline.execution.seed_keys import SeedKeys
 from lingpipe.pipeline.execution.stateful_ops import remarks_of
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import Element, Value
@@ -49,6 +51,10 @@ class TracingOptions:
             return None
         return frozenset(f'{scope_of(path)}/{name}'
                          for path, name in self.recomputation.kept[cell.index].names)
+
+    def is_compiled_by_xla(self, cell: Cell) -> bool:
+        """Whether XLA compiles the tasks of a cell."""
+        return self.jit_compile or cluster.place(cell.device)[2] == 'TPU'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,6 +95,7 @@ class ForwardTrace:
       outputs: leaf of an output of the cell -> tensor.
       emissions: what all layers emitted.
       remarks: ops that print or check an assertion.
+      seed_keys: (path, name) -> what the graph captures; see seed_keys.py.
     """
     cell: Cell
     options: TracingOptions
@@ -98,6 +105,7 @@ class ForwardTrace:
     outputs: Mapping[Leaf, tf.Tensor]
     emissions: Emissions
     remarks: Sequence[tf.Operation]
+    seed_keys: Mapping[tuple[str, str], tf.Tensor]
 
     @property
     def layout(self) -> EmissionLayout:
@@ -121,12 +129,14 @@ def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions
       gather: Context.gather.
     """
     graph = tf.__internal__.FuncGraph(f'cell_{cell.index}')
+    seed_keys = SeedKeys(graph, options.experiment_seed)
     with graph.as_default():
         arguments = _forward_arguments(cell)
 
         def make_context() -> Context:
             return Context(options.training, options.experiment_seed, arguments.step,
-                           arguments.micro_batch, gather, arguments.inputs[MEAN_WEIGHT])
+                           arguments.micro_batch, gather, arguments.inputs[MEAN_WEIGHT],
+                           seed_keys.of)
 
         values: dict[Value, Any] = {
             value: nested.pack_like(value.spec, [arguments.inputs[value, i]
@@ -148,7 +158,8 @@ def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions
         outputs = {(value, i): tf.identity(tensor) for value in cell.outputs
                    for i, tensor in enumerate(nested.leaves(values[value]))}
     emissions = _joined(result.emissions for result in results)
-    return ForwardTrace(cell, options, graph, arguments, results, outputs, emissions, remarks)
+    return ForwardTrace(cell, options, graph, arguments, results, outputs, emissions, remarks,
+                        seed_keys.captured)
 
 
 def _forward_arguments(cell: Cell) -> Arguments:

@@ -67,8 +67,7 @@ class Subgraphs:
         def body(*args: tf.Tensor) -> list[tf.Tensor]:
             """Copies the part of the graph between the feeds and the fetches."""
             arguments = dict(zip(fed, args, strict=True))
-            capture = tf.compat.v1.get_default_graph().capture
-            captured = {name: capture(outside) for name, outside in self._captures
+            captured = {name: _capture(outside) for name, outside in self._captures
                         if name in used and name not in arguments}
             known = {name: t for name, t in {**arguments, **captured}.items() if name in used}
 
@@ -80,6 +79,16 @@ class Subgraphs:
         function = tf.function(body, autograph=False, jit_compile=jit_compile or None,
                                experimental_attributes={'_noinline': True})
         return function.get_concrete_function(*[tf.TensorSpec(t.shape, t.dtype) for t in feeds])
+
+
+def _capture(outside: tf.Tensor) -> tf.Tensor:
+    """Captures a tensor by reference; `FuncGraph.capture` would copy a small one."""
+    graph = tf.compat.v1.get_default_graph()
+    if outside.dtype == tf.resource:
+        return graph.capture(outside)
+    inside = tf.compat.v1.placeholder(outside.dtype, outside.shape)
+    graph.add_capture(outside, inside)
+    return inside
 
 
 def used_feeds(fetches: Sequence[tf.Tensor], feeds: Sequence[tf.Tensor],

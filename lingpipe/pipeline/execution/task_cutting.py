@@ -7,7 +7,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe import cluster
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.forward_trace import Arguments, ForwardTrace
 from lingpipe.pipeline.execution.graph_cutting import Subgraphs, used_feeds
@@ -72,10 +71,10 @@ class TaskCutter:
         of_cell = set(leaves_of(self.forward.cell.inputs))
         held = [*(tensor for leaf, tensor in inputs.items() if leaf in of_cell),
                 *residuals_in.values()]
+        is_compiled_by_xla = self.forward.options.is_compiled_by_xla(self.forward.cell)
         not_handed = [*arguments.inputs.values(), *part.available, *self.forward.weights]
         return CompiledTask(
-            function=self.subgraphs.function(feeds, part.fetches, self._is_compiled_by_xla,
-                                             part.done),
+            function=self.subgraphs.function(feeds, part.fetches, is_compiled_by_xla, part.done),
             inputs=list(inputs),
             shared=list(shared),
             gradients_in=list(gradients_in),
@@ -103,8 +102,3 @@ class TaskCutter:
         """The names of the ops that a task runs."""
         stop = {tensor.name for tensor in [*self.arguments.all, *part.available]}
         return set(ancestors(part.fetches, stop, part.done))
-
-    @property
-    def _is_compiled_by_xla(self) -> bool:
-        on_tpu = cluster.place(self.forward.cell.device)[2] == 'TPU'
-        return self.forward.options.jit_compile or on_tpu

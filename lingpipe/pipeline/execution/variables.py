@@ -86,6 +86,12 @@ class Variables:
         return lambda path: (self._read(path, variables) if self.cell_of[path] == cell.index
                              else None)
 
+    def read_by(self, cell: Cell, variables: dict[str, tf.Variable]) -> list[tf.Variable]:
+        """Those of `variables` that the reader of a cell may read, in the order of its weights."""
+        weights = [weight for element in cell.elements for weight in element.layer.weights()]
+        paths = dict.fromkeys(weight.shared_with or weight.path for weight in weights)
+        return [variables[path] for path in paths if self.cell_of[path] == cell.index]
+
     def shared_reader(self, variables: dict[str, tf.Variable]) -> Callable[[str], tf.Tensor]:
         """Returns a function: path -> an op that reads a shared weight on its owner's device."""
         def read(path: str) -> tf.Tensor:

@@ -1,0 +1,48 @@
+"""Seed keys: what randomness depends on besides the position, as captured tensors of a trace.
+
+The obvious way is a constant in the graph, since a key depends only on the experiment's seed and
+the path of the layer. But then the graphs of cells that are alike would differ in it
+(alike_cells.py).
+"""
+from __future__ import annotations
+
+import tensorflow as tf
+
+from lingpipe.cluster import HOME
+from lingpipe.layers.context import seed_key
+
+
+class SeedKeys:
+    """The keys that the layers of one cell ask for.
+
+    Attributes:
+      captured: (path, name) -> the key, an int64 scalar, which the graph captures.
+    """
+
+    def __init__(self, graph: tf.Graph, experiment_seed: int):
+        """
+        Args:
+          graph: the graph of the trace, in which all keys are.
+          experiment_seed: seeds all randomness in layers.
+        """
+        self.captured: dict[tuple[str, str], tf.Tensor] = {}
+        self._graph, self._experiment_seed = graph, experiment_seed
+        self._inside: dict[tuple[str, str], tf.Tensor] = {}
+
+    def of(self, path: str, name: str) -> tf.Tensor:
+        """Returns the key as a tensor of the graph, also within a loop that a layer traces."""
+        if (path, name) not in self._inside:
+            key = eager_key(self._experiment_seed, path, name)
+            # The scope is not the layer's, in which names of tensors are those of a priced trace.
+            with (self._graph.as_default(), tf.control_dependencies(None),
+                  tf.name_scope('seed_keys/')):
+                inside = tf.compat.v1.placeholder(tf.int64, [])
+            self._graph.add_capture(key, inside)
+            self.captured[path, name], self._inside[path, name] = key, inside
+        return self._inside[path, name]
+
+
+def eager_key(experiment_seed: int, path: str, name: str) -> tf.Tensor:
+    """Returns a key as an eager tensor."""
+    with tf.init_scope(), tf.device(HOME):
+        return tf.constant(seed_key(experiment_seed, path, name), tf.int64)
