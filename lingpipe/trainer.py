@@ -27,16 +27,12 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from absl import flags
 
 from lingpipe.commands.run_options import MODES, RunOptions
 from lingpipe.process import closed_pipe, tensorflow_import
 from lingpipe.process.error_text import sentence
-
-if TYPE_CHECKING:   # It imports TensorFlow, which takes seconds, and --help needs none.
-    from lingpipe.training.experiment import Experiment
 
 
 def define_flags() -> flags.FlagValues:
@@ -200,11 +196,12 @@ def run(options: RunOptions) -> int:
 
     Commands are imported here, since TensorFlow takes seconds.
     """
+    if not options.model and options.mode != 'worker':
+        raise ValueError('--model is missing; --list shows all experiments.')
+    from lingpipe.commands.experiment_params import chosen, read_params
     if options.mode == 'worker':
         from lingpipe.commands.serve import serve
         serve(read_params(options) if options.model else None, options)
-    if not options.model:
-        raise ValueError('--model is missing; --list shows all experiments.')
     params = read_params(options)
     if options.mode == 'plan':
         from lingpipe.commands.plan import plan
@@ -244,25 +241,6 @@ def print_list() -> int:
     for module, error in errors_by_module.items():
         print(f'trainer: {module} cannot be imported: {error}', file=sys.stderr)
     return 1 if errors_by_module else 0
-
-
-def read_params(options: RunOptions) -> Experiment.Params:
-    """The experiment's Params with all overrides, checked and frozen: what is saved runs."""
-    from lingpipe.commands.plan_freedom import values_in
-    from lingpipe.training import registry
-    params = registry.get(options.model).override_all(values_in(options.overrides))
-    if options.num_steps is not None:
-        params.train.num_steps = options.num_steps
-    return params.validate().freeze()
-
-
-def chosen(params: Experiment.Params, options: RunOptions) -> Experiment.Params:
-    """The Params with the plan that a planner chooses, if one is asked for."""
-    from lingpipe.commands.plan_freedom import freedom
-    if not freedom(options).free:
-        return params
-    from lingpipe.commands.chosen_plan import with_plan
-    return with_plan(params, options)
 
 
 def train_script() -> int:

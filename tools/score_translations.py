@@ -193,11 +193,10 @@ def baselines(corpus: PreparedCorpus, code: str, sources: list[str]) -> dict[str
 
 def translated(args: argparse.Namespace, lines: list[tuple[str, str]]) -> tuple[list[str], int]:
     """Returns the translations of (language, line), and the step of the checkpoint."""
-    from lingpipe import trainer
-    from lingpipe.commands import device_setup
+    from lingpipe.commands import device_setup, experiment_params
     from lingpipe.commands.run_options import RunOptions
     from lingpipe.training import logdir
-    params = trainer.read_params(RunOptions('decode', args.model, tuple(args.set)))
+    params = experiment_params.read_params(RunOptions('decode', args.model, tuple(args.set)))
     device_setup.configure(params)
     experiment = params.instantiate()
     program, metadata = logdir.restored(experiment, args.logdir)

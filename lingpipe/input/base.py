@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -18,8 +18,8 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import order
 from lingpipe.input.batches import Batches
+from lingpipe.input.dataset import check_static, fetched_ahead, traceable, with_weight
 from lingpipe.input.errors import one_sentence
-from lingpipe.layers.nested import flatten
 
 _ENDLESS = 1 << 62  # A number of positions that no run reaches.
 
@@ -117,50 +117,30 @@ class Input(Configurable):
                     'seed': order.example_seeds(index, epoch, p.seed), 'is_real': is_real}
 
         calls = p.num_parallel_calls or tf.data.AUTOTUNE
+        methods = (type(self).read, type(self).decode, type(self).preprocess)
         with one_sentence(type(self).__name__):  # The maps below trace what subclasses define.
             dataset = tf.data.Dataset.range(position, total, p.batch_size)
-            dataset = dataset.map(self._traceable(examples_from), calls, deterministic=True)
+            dataset = dataset.map(traceable(examples_from, methods), calls, deterministic=True)
             if type(self).decode is Input.decode and type(self).preprocess is Input.preprocess:
-                dataset = dataset.map(self._traceable(_with_weight))
+                dataset = dataset.map(traceable(with_weight, methods))
                 shapes = tf.nest.map_structure(lambda t: t.shape[1:], dataset.element_spec)
-                self._check_static(shapes)
+                check_static(shapes, type(self).__name__)
             else:
                 dataset = dataset.unbatch().map(
-                    self._traceable(self._preprocessed), calls, deterministic=True)
+                    traceable(self._preprocessed, methods), calls, deterministic=True)
                 shapes = tf.nest.map_structure(lambda t: t.shape, dataset.element_spec)
-                self._check_static(shapes)
+                check_static(shapes, type(self).__name__)
                 dataset = dataset.batch(p.batch_size, drop_remainder=True)
         return self.fetch_ahead(dataset)
-
-    def _traceable(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, which AutoGraph converts only if it calls methods from other packages.
-
-        Those may use `if` and `for` on tensors. The methods of lingpipe.input do not, and the first
-        conversion in a process takes a third of a second.
-        """
-        methods = (type(self).read, type(self).decode, type(self).preprocess)
-        if any(not method.__module__.startswith('lingpipe.input.') for method in methods):
-            return function
-        traceable: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
-        return traceable
 
     def _preprocessed(self, read: dict[str, Any]) -> dict[str, Any]:
         """Makes one example as the network wants it, with its weight."""
         example = self.preprocess(self.decode(read['example']), read['seed'])
-        return _with_weight({**read, 'example': example})
+        return with_weight({**read, 'example': example})
 
     def fetch_ahead(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """The dataset with Params.prefetch, in a fixed order and without autotuning.
-
-        Autotuning can overlook for up to a minute that an iterator is being deleted, and the end of
-        a run would wait for it.
-        """
-        options = tf.data.Options()
-        options.deterministic = True
-        options.autotune.enabled = False
-        if self.params.prefetch:
-            dataset = dataset.prefetch(self.params.prefetch)
-        return dataset.with_options(options)
+        """The dataset with Params.prefetch, in a fixed order; see `fetched_ahead`."""
+        return fetched_ahead(dataset, self.params.prefetch)
 
     def batches(self, position: int = 0) -> Batches:
         """The batches of dataset(position). An error while one is made is a ValueError too."""
@@ -237,22 +217,3 @@ class Input(Configurable):
                              f'{type(self).__name__}, so a batch would hold an example twice; use '
                              f'{n} or less.')
         return n
-
-    def _check_static(self, shapes: dict[str, Any]) -> None:
-        """Raises ValueError for a shape that is not static."""
-        for path, shape in flatten(shapes):
-            if not shape.is_fully_defined():
-                raise ValueError(f'{path} of {type(self).__name__} has shape {shape}, and the '
-                                 'network needs a static one; resize, crop or pad it in '
-                                 'preprocess.')
-
-
-def _with_weight(read: dict[str, Any]) -> dict[str, Any]:
-    """The example or examples with their weight, which is 0 for padding."""
-    example, weight = dict(read['example']), read['is_real']
-    if 'weight' in example:  # One for the example, or for each of its tokens.
-        own_weight = tf.cast(example['weight'], tf.float32)
-        ones = [1] * (own_weight.shape.rank - weight.shape.rank)
-        weight = own_weight * tf.reshape(weight, weight.shape + ones)
-    example['weight'] = weight
-    return example

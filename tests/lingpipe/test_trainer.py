@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from lingpipe import trainer
-from lingpipe.commands import device_setup
+from lingpipe.commands import device_setup, experiment_params
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.layers.weight import Weight
 from lingpipe.training import registry
@@ -85,7 +85,7 @@ def test_options_are_the_flags():
 
 
 def test_params_that_a_command_gets_are_frozen():
-    params = trainer.read_params(RunOptions('train', 'tests.support.tiny_experiment.Tiny',
+    params = experiment_params.read_params(RunOptions('train', 'tests.support.tiny_experiment.Tiny',
                                             ('seed=1',), 7))
     assert (params.seed, params.train.num_steps) == (1, 7)
     with pytest.raises(ValueError, match='frozen'):

@@ -45,23 +45,7 @@ class Subgraphs:
         # that the layer made with stop_gradient.
         needed = {name: op for name, op in before.items() if op.type != 'Placeholder'}
 
-        subgraph = tf.compat.v1.GraphDef()
-        subgraph.versions.CopyFrom(self._def.versions)
-        subgraph.library.CopyFrom(self._def.library)
-        used = set()
-        for name in needed:
-            node = subgraph.node.add()
-            node.CopyFrom(self._nodes[name])
-            # Drops colocation with ops that may be in another part: a task is on one device anyway.
-            node.attr.pop('_class', None)
-            del node.input[:]
-            for read in self._nodes[name].input:
-                if not read.startswith('^'):
-                    used.add(read if ':' in read else f'{read}:0')
-                    node.input.append(read)
-                elif read[1:] in needed:  # any other op lies behind a feed, and so has run
-                    node.input.append(read)
-
+        subgraph, used = self._subgraph(needed)
         names = [t.name for t in fetches]
 
         def body(*args: tf.Tensor) -> list[tf.Tensor]:
@@ -79,6 +63,26 @@ class Subgraphs:
         function = tf.function(body, autograph=False, jit_compile=jit_compile or None,
                                experimental_attributes={'_noinline': True})
         return function.get_concrete_function(*[tf.TensorSpec(t.shape, t.dtype) for t in feeds])
+
+    def _subgraph(self, names: Collection[str]) -> tuple[tf.compat.v1.GraphDef, set[str]]:
+        """The ops of these names, and the names of the tensors that they read."""
+        subgraph = tf.compat.v1.GraphDef()
+        subgraph.versions.CopyFrom(self._def.versions)
+        subgraph.library.CopyFrom(self._def.library)
+        used = set()
+        for name in names:
+            node = subgraph.node.add()
+            node.CopyFrom(self._nodes[name])
+            # Drops colocation with ops that may be in another part: a task is on one device anyway.
+            node.attr.pop('_class', None)
+            del node.input[:]
+            for read in self._nodes[name].input:
+                if not read.startswith('^'):
+                    used.add(read if ':' in read else f'{read}:0')
+                    node.input.append(read)
+                elif read[1:] in names:  # any other op lies behind a feed, and so has run
+                    node.input.append(read)
+        return subgraph, used
 
 
 def _capture(outside: tf.Tensor) -> tf.Tensor:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from lingpipe import trainer
-from lingpipe.commands import chosen_plan, device_setup
+from lingpipe.commands import chosen_plan, device_setup, experiment_params
 from lingpipe.commands.plan_freedom import Freedom, freedom, values_in
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.planning.search_space import FREE
@@ -48,7 +48,7 @@ def test_json_has_the_flags_that_give_each_plan(capsys):
     found = plans(capsys, *ON_H100)
     assert [plan['step_s'] for plan in found] == sorted(plan['step_s'] for plan in found)
     for plan in found[:3]:
-        shown = trainer.read_params(RunOptions(
+        shown = experiment_params.read_params(RunOptions(
             'inspect', 'tests.support.tiny_experiment.Tiny',
             tuple(flag.removeprefix('--set=') for flag in plan['flags'])))
         assert shown.instantiate().make_plan().partition.layers_per_cell == tuple(
@@ -130,7 +130,7 @@ def test_a_run_asks_another_process_for_its_plan(capsys, monkeypatch, tmp_path):
     flags = [MODEL, f'--logdir={tmp_path}', '--steps=1', '--devices=cpu:2', '--plan=auto',
              '--set=pipeline.num_replicas=1', '--set=pipeline.num_micro_batches=2']
     options = trainer.options_of(parsed(flags), flags)
-    chosen = trainer.chosen(trainer.read_params(options), options)
+    chosen = experiment_params.chosen(experiment_params.read_params(options), options)
     assert chosen.is_frozen
     assert chosen.pipeline.num_cells in (1, 2)
     assert sum(chosen.pipeline.layers_per_cell) == 5

@@ -1,0 +1,21 @@
+"""Experiment Params: those that a command runs with, as its options say."""
+from __future__ import annotations
+
+from lingpipe.commands.chosen_plan import with_plan
+from lingpipe.commands.plan_freedom import freedom, values_in
+from lingpipe.commands.run_options import RunOptions
+from lingpipe.training import registry
+from lingpipe.training.experiment import Experiment
+
+
+def read_params(options: RunOptions) -> Experiment.Params:
+    """The experiment's Params with all overrides, checked and frozen: what is saved runs."""
+    params = registry.get(options.model).override_all(values_in(options.overrides))
+    if options.num_steps is not None:
+        params.train.num_steps = options.num_steps
+    return params.validate().freeze()
+
+
+def chosen(params: Experiment.Params, options: RunOptions) -> Experiment.Params:
+    """The Params with the plan that a planner chooses, if one is asked for."""
+    return with_plan(params, options) if freedom(options).free else params

@@ -1,0 +1,59 @@
+"""Dataset: the steps of which an Input composes its tf.data.Dataset."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.layers.nested import flatten
+
+
+def traceable(function: Callable[..., Any],
+              methods: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """The function, which AutoGraph converts only if it calls methods from other packages.
+
+    Those may use `if` and `for` on tensors. The methods of lingpipe.input do not, and the first
+    conversion in a process takes a third of a second.
+
+    Args:
+      function: what tf.data is to trace.
+      methods: those of an Input that it calls.
+    """
+    if any(not method.__module__.startswith('lingpipe.input.') for method in methods):
+        return function
+    unconverted: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
+    return unconverted
+
+
+def with_weight(read: dict[str, Any]) -> dict[str, Any]:
+    """The example or examples with their weight, which is 0 for padding."""
+    example, weight = dict(read['example']), read['is_real']
+    if 'weight' in example:  # One for the example, or for each of its tokens.
+        own_weight = tf.cast(example['weight'], tf.float32)
+        ones = [1] * (own_weight.shape.rank - weight.shape.rank)
+        weight = own_weight * tf.reshape(weight, weight.shape + ones)
+    example['weight'] = weight
+    return example
+
+
+def fetched_ahead(dataset: tf.data.Dataset, num_batches: int) -> tf.data.Dataset:
+    """The dataset with batches that are made ahead, in a fixed order and without autotuning.
+
+    Autotuning can overlook for up to a minute that an iterator is being deleted, and the end of a
+    run would wait for it.
+    """
+    options = tf.data.Options()
+    options.deterministic = True
+    options.autotune.enabled = False
+    if num_batches:
+        dataset = dataset.prefetch(num_batches)
+    return dataset.with_options(options)
+
+
+def check_static(shapes: dict[str, Any], source: str) -> None:
+    """Raises ValueError for a shape that is not static; `source` is the name of the Input."""
+    for path, shape in flatten(shapes):
+        if not shape.is_fully_defined():
+            raise ValueError(f'{path} of {source} has shape {shape}, and the network needs a '
+                             'static one; resize, crop or pad it in preprocess.')
