@@ -3,21 +3,31 @@
 They are four logical CPU devices, one thread for each op, and quiet logs.
 """
 import gc
-import os
-
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 import pytest
 
-from lingpipe import cluster
+from lingpipe.process import tensorflow_import
 
-cluster.configure(num_cpu_devices=4)
-cluster.set_graph_optimizer(False)
 
-# A traced step consists of many objects that live long: the garbage collector looks at them
-# seldom, and at imported modules never.
-gc.freeze()
-gc.set_threshold(20_000, 20, 20)
+def pytest_configure(config: pytest.Config) -> None:
+    """Sets up TensorFlow in the processes that run tests.
+
+    With -n, the process that hands out the tests runs none. It imports no TensorFlow, since the
+    others wait for it.
+    """
+    hands_out = config.getoption('numprocesses', None) and not hasattr(config, 'workerinput')
+    if hands_out:
+        return
+
+    tensorflow_import.quiet()
+    from lingpipe import cluster
+    cluster.configure(num_cpu_devices=4)
+    cluster.set_graph_optimizer(False)
+
+    # A traced step consists of many objects that live long: the garbage collector looks at them
+    # seldom, and at imported modules never.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

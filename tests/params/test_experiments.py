@@ -99,6 +99,12 @@ def test_amoebanet_b_fits_the_paper_s_accelerators():
     assert max(plan.simulate().peak_bytes) < 16e9
 
 
+def test_the_largest_transformer_has_128_cells_of_equal_work():
+    plan = plan_of('translation.table1.Transformer1663')
+    assert len(plan.cells) == 128
+    assert plan.forecast.balance == pytest.approx(0.9975, abs=1e-4)
+
+
 def test_transformers_of_table_1_are_trained_by_rmsprop():
     learner = registry.get('translation.table1.Transformer13').task.learner
     assert isinstance(learner.optimizer, optimizers.RMSProp.Params)

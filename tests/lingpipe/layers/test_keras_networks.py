@@ -165,9 +165,9 @@ def test_masks_reach_every_layer_that_reads_them() -> None:
     members = [*keras_layers(MASKED, (6,), 'int32'), MSE]
     whole = learned(members, batches, num_micro_batches=2)
     assert_equal(whole, expected(MASKED, members, batches))
-    for cut, recompute in [((1, 4), 'cell'), ((1, 1, 3), 'none')]:
-        assert_same_bits(
-            learned(members, batches, len(cut), 2, layers_per_cell=cut, recompute=recompute), whole)
+    cut, recompute = (1, 1, 3), ('cell', 'none', 'cell')
+    assert_same_bits(
+        learned(members, batches, len(cut), 2, layers_per_cell=cut, recompute=recompute), whole)
 
 
 def test_masks_go_through_layers_of_lingpipe() -> None:

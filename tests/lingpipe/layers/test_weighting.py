@@ -136,7 +136,7 @@ def expected(weights: dict[str, np.ndarray], rank: int, num_examples: int) -> di
 
 
 @pytest.mark.parametrize(('rank', 'num_cells', 'num_micro_batches'), [
-    (1, 1, 1), (1, 1, 4), (1, 2, 1), (1, 2, 4), (2, 2, 4), (3, 2, 4)])
+    (1, 1, 1), (1, 2, 4), (2, 2, 4), (3, 2, 4)])
 def test_every_loss_uses_the_weights_of_the_mini_batch(
         rank: int, num_cells: int, num_micro_batches: int) -> None:
     """Ten examples in batches of 8 gave a loss of 55.463 instead of 13.789.

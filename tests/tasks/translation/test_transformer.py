@@ -125,20 +125,16 @@ def test_a_tied_table_counts_once(tied: Any, tables: int) -> None:
     assert count('none') - count(tied) == (3 - tables) * V * D
 
 
-def test_the_largest_is_built_and_planned_with_work_in_proportion() -> None:
+def test_networks_are_built_and_planned_with_work_in_proportion() -> None:
     """The larger network has 4 times the layers in 4 times the cells.
 
-    The partitioner once made all cells of every cut that it tried, which took 18 s.
+    The partitioner once made all cells of every cut that it tried. For the largest network, which
+    has 4 times as many again, that took 18 s.
     """
-    plans = {}
-
-    def make(name: str) -> None:
-        plans[name] = registry.get(f'translation.table1.{name}').instantiate().make_plan()
-    work = {name: num_calls(lambda: make(name))   # noqa: B023
-            for name in ('Transformer415', 'Transformer1663')}
-    assert work['Transformer1663'] < 6 * work['Transformer415']
-    assert len(plans['Transformer1663'].cells) == 128
-    assert plans['Transformer1663'].forecast.balance == pytest.approx(0.9975, abs=1e-4)
+    small, large = (
+        num_calls(lambda: registry.get(f'translation.table1.{name}').instantiate().make_plan())   # noqa: B023
+        for name in ('Transformer103', 'Transformer415'))
+    assert large < 6 * small
 
 
 # Shapes, and who sees whom.
@@ -405,9 +401,9 @@ def trained(**fields: Any) -> Transformer.Params:
 @functools.cache
 def train(fields: tuple[tuple[str, Any], ...], num_cells: int, recompute: Any = 'cell',
           num_steps: int = 3) -> dict[str, np.ndarray]:
-    """Returns the weights after some steps of Adam."""
-    learner = Learner.Params(optimizer=optimizers.Adam.Params(),
-                             learning_rate=learning_rates.Constant.Params(rate=0.01), clip_norm=1.)
+    """Returns the weights after some steps with momentum."""
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9),
+                             learning_rate=learning_rates.Constant.Params(rate=0.1), clip_norm=1.)
     task = translator(trained(**dict(fields)), learner).instantiate()
     pipeline = PipelineParams(num_cells=num_cells, num_micro_batches=2, recompute=recompute)
     program = Program(task.network, specs(), pipeline, task.learner)
@@ -417,13 +413,12 @@ def train(fields: tuple[tuple[str, Any], ...], num_cells: int, recompute: Any = 
 
 
 BFLOAT16 = (('dtype', 'bfloat16'),)
-SHARDED = (('tied', 'all'), ('vocabulary_shards', 3), ('feed_forward_shards', 2))
+SHARDED = (('tied', 'all'), ('vocabulary_shards', 2), ('feed_forward_shards', 2))
 
 
 @pytest.mark.parametrize('fields, num_cells, recompute',
-                         [((), 4, 'none'), (SHARDED, 2, 'cell'), (SHARDED, 4, 'cell'),
-                          (BFLOAT16, 4, 'cell')],
-                         ids=['plain, 4', 'tied shards, 2', 'tied shards, 4', 'bfloat16, 4'])
+                         [((), 4, 'none'), (SHARDED, 4, 'cell'), (BFLOAT16, 2, 'cell')],
+                         ids=['plain, 4', 'tied shards, 4', 'bfloat16, 2'])
 def test_the_number_of_cells_changes_no_bit(fields: Any, num_cells: int, recompute: str) -> None:
     one, found = train(fields, 1), train(fields, num_cells, recompute)
     assert one.keys() == found.keys()
