@@ -183,6 +183,9 @@ OF_LIBRARIES = {
     ('lingpipe.layers.keras_state', '_flatten_layers'): 'Keras: all layers in a layer',
     ('lingpipe.layers.keras_state', '_moments'): 'Keras: moments as BatchNormalization has them',
     ('lingpipe.learning.optimizers', '_backend_update_step'): 'Keras: what Nadam keeps of a step',
+    ('lingpipe.pipeline.execution.task_call', '_create_op_internal'):
+        'TensorFlow: adds an op to a graph',
+    ('lingpipe.pipeline.execution.task_call', '_set_device'): 'TensorFlow: the device of an op',
     ('lingpipe.pricing.ops', '_get_function'): 'TensorFlow: the function that an op calls',
     ('lingpipe.training.registry', '_initializing'): 'Python: whether a module is being imported',
 }
