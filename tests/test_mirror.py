@@ -16,7 +16,6 @@ TESTED_ELSEWHERE = {
     'lingpipe/pipeline/execution/measured_layers.py',
     'lingpipe/pipeline/execution/placed_network.py',
     'lingpipe/pipeline/execution/task_cutting.py',
-    'lingpipe/pipeline/planning/turns.py',
 }
 
 

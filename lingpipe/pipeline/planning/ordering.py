@@ -1,8 +1,9 @@
 """Ordering: the order of slots on each device, for a schedule by name or chosen by itself.
 
 `auto` tries every schedule that has a name, and what list scheduling finds from the times of the
-cells, of links and from the bytes that a device has left. The fastest in the simulator is taken: so
-no schedule by name is faster. Of those that are as good as equal it takes the one that holds least.
+cells, of links and from the bytes that a device has left, each with and without early
+recomputation. The fastest in the simulator is taken: so no schedule by name is faster. Of those
+that are as good as equal it takes the one that holds least.
 """
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 from lingpipe.pipeline.planning.dependencies import play
+from lingpipe.pipeline.planning.early_recomputation import recompute_early
 from lingpipe.pipeline.planning.list_scheduling import Policy, Workload, list_schedule
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.schedules import (
@@ -64,6 +66,10 @@ def order_automatically(work: Workload, limit: Limit | None = None) -> Schedule:
 
     found = [_split_where_it_helps(schedule, work, limit)
              for schedule in _fastest(found, work, PROMISING)]
+    repeated = [recompute_early(schedule, work.times, work.edges, work.delay)
+                for schedule in found]
+    found += [schedule for schedule in repeated
+              if schedule not in found and (limit is None or limit.excess_of(schedule) == 0)]
     return min(_fastest(found, work, AS_GOOD), key=_traffic)
 
 
@@ -97,8 +103,8 @@ def _fastest(schedules: Sequence[Schedule], work: Workload, factor: float) -> li
 
 
 def _traffic(schedule: Schedule) -> tuple[int, int]:
-    """How many micro-batches are held, and how many B hand something over to a W."""
-    return most_held(schedule), sum(slot.kind == 'W' for slot in schedule.device_of)
+    """How many micro-batches are held, and how many slots hand something over to another."""
+    return most_held(schedule), sum(slot.kind in 'WR' for slot in schedule.device_of)
 
 
 def _order_split_everywhere(name: str, work: Workload, limit: Limit | None) -> Schedule:

@@ -1,5 +1,6 @@
 """Ordering: no schedule that has a name beats `auto`, and `auto` keeps a limit if any does."""
 
+import dataclasses
 import itertools
 import random
 
@@ -114,6 +115,14 @@ def test_backwards_stay_whole_where_splitting_costs_more_than_it_gains():
 
     assert num_split(dear) < num_split(cheap)
     assert step_s(order_automatically(dear), dear) <= step_s(order_by_name('1f1b', dear), dear)
+
+
+def test_auto_repeats_forwards_early_where_that_saves_time():
+    one_micro_batch = dataclasses.replace(
+        equal_cells(4, 4, 1), times=cell_times([1.0] * 4, [2.0] * 4, recompute=True))
+    chosen = order_automatically(one_micro_batch)
+    assert any(slot.kind == 'R' for slot in chosen.device_of)
+    assert step_s(chosen, one_micro_batch) == 3 + 3 + 3 * 1
 
 
 def test_a_smaller_limit_makes_a_slower_step():
