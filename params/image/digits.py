@@ -40,6 +40,7 @@ class AmoebaNet:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         num_steps = 240
         network = AmoebaNetLayers.Params(
             name='amoebanet', num_layers=3, num_filters=16, num_classes=10, image_channels=1,
@@ -73,6 +74,7 @@ class Dense:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         num_steps = 200
         network = Sequential.Params(name='dense', layers=(
             Flatten.Params(name='flatten', reads={'x': 'image'}),

@@ -63,6 +63,7 @@ class AmoebaNet:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return amoebanet(num_classes=10, num_steps=2000, learning_rate=0.01, batch_size=128,
                          subset=Subset())
 
@@ -79,6 +80,7 @@ class Pretraining:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return amoebanet(num_classes=5, num_steps=600, learning_rate=0.01, batch_size=128,
                          subset=Subset(classes=(0, 1, 2, 3, 4)))
 
@@ -96,6 +98,7 @@ class FromScratch:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return amoebanet(num_classes=5, num_steps=100, learning_rate=0.003, batch_size=40,
                          subset=Subset(classes=(5, 6, 7, 8, 9), examples_per_class=10))
 
@@ -113,6 +116,7 @@ class Transfer:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         params = FromScratch.params()
         params.initialize_from = InitializeFrom(
             rules=initialized_but_last('model/amoebanet/dense'))

@@ -107,6 +107,7 @@ class AmoebaNetD18x128:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return amoebanet_d(18, 128, num_cells=8, num_micro_batches=32)
 
 
@@ -123,6 +124,7 @@ class AmoebaNetD18x208:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return amoebanet_d(18, 208, num_cells=1, num_micro_batches=1, recompute='none')
 
 
@@ -138,6 +140,7 @@ class AmoebaNetD18x256:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return amoebanet_d(18, 256, num_cells=8, num_micro_batches=32)
 
 
@@ -152,6 +155,7 @@ class AmoebaNetD18x416:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return amoebanet_d(18, 416, num_cells=1, num_micro_batches=32)
 
 
@@ -164,6 +168,7 @@ class AmoebaNetD18x544:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return amoebanet_d(18, 544, num_cells=2, num_micro_batches=32)
 
 
@@ -176,6 +181,7 @@ class AmoebaNetD36x544:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return amoebanet_d(36, 544, num_cells=4, num_micro_batches=32)
 
 
@@ -190,6 +196,7 @@ class AmoebaNetD72x512:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return amoebanet_d(72, 512, num_cells=8, num_micro_batches=32)
 
 
@@ -210,6 +217,7 @@ class AmoebaNetB18x512:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         batch_size = 2048
         size = AMOEBANET_B_SIZE
         num_steps = 350 * NUM_TRAIN // batch_size
@@ -235,6 +243,7 @@ class ResNet101:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         batch_size = 1024
         steps_per_epoch = NUM_TRAIN / batch_size
         rate = 0.1 * batch_size / 256

@@ -79,6 +79,7 @@ class CIFAR10:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return fine_tuned(10, TFDSImageInput.Params(name='cifar10'))
 
 
@@ -94,6 +95,7 @@ class CIFAR100:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return fine_tuned(100, TFDSImageInput.Params(name='cifar100'))
 
 
@@ -110,6 +112,7 @@ class StanfordCars:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return fine_tuned(196, TFDSImageInput.Params(name='cars196'))
 
 
@@ -125,6 +128,7 @@ class OxfordPets:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return fine_tuned(37, TFDSImageInput.Params(name='oxford_iiit_pet'))
 
 
@@ -140,6 +144,7 @@ class Food101:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return fine_tuned(101, TFDSImageInput.Params(name='food101'), test='validation')
 
 
@@ -157,6 +162,7 @@ class FGVCAircraft:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return fine_tuned(100, FolderInput.Params(directory='data/fgvc_aircraft'))
 
 
@@ -173,4 +179,5 @@ class Birdsnap:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return fine_tuned(500, FolderInput.Params(directory='data/birdsnap'))

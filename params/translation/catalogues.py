@@ -73,6 +73,7 @@ class AllLanguages:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(transformer(3, 768, 4, vocab_size=16_000), 'data/catalogues',
                           (16, 32, 64), num_steps=3000)
 
@@ -122,6 +123,7 @@ class Languages26:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         network = transformer(3, 768, 4, vocab_size=8_000).set(
             source_word_dropout_rate=0.1, target_word_dropout_rate=0.3)
         return experiment(network, 'data/catalogues26', (8, 16, 32, 64), num_steps=2500)
@@ -144,6 +146,7 @@ class Languages26Annealed:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         params = Languages26.params()
         params.task.learner.learning_rate = learning_rates.Linear.Params(
             rate=0.0014, warmup_steps=100, decay_steps=1900)
@@ -174,5 +177,6 @@ class Languages26Deep:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(transformer(6, 384, 2, vocab_size=8_000), 'data/catalogues26',
                           (8, 16, 32, 64), num_steps=5000)

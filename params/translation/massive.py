@@ -62,6 +62,7 @@ class T6x8192x16:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(transformer(6, 8192, 16), num_cells=1)
 
 
@@ -74,6 +75,7 @@ class T12x16384x32:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(transformer(12, 16384, 32, vocabulary_shards=4), num_cells=2)
 
 
@@ -88,6 +90,7 @@ class T24x8192x16:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(transformer(24, 8192, 16, vocabulary_shards=4), num_cells=4)
 
 
@@ -100,6 +103,7 @@ class T32x16384x32:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(transformer(32, 16384, 32, vocabulary_shards=4), num_cells=8)
 
 
@@ -112,4 +116,5 @@ class T64x16384x32:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(transformer(64, 16384, 32, vocabulary_shards=4), num_cells=16)

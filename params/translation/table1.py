@@ -63,6 +63,7 @@ class Transformer3:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(3, num_cells=1, num_micro_batches=1, recompute='none')
 
 
@@ -77,6 +78,7 @@ class Transformer13:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(13, num_cells=1)
 
 
@@ -92,6 +94,7 @@ class Transformer24:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(24, num_cells=8)
 
 
@@ -107,6 +110,7 @@ class Transformer48:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(48, num_cells=8)
 
 
@@ -119,6 +123,7 @@ class Transformer103:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(103, num_cells=8)
 
 
@@ -131,6 +136,7 @@ class Transformer415:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(415, num_cells=32)
 
 
@@ -145,4 +151,5 @@ class Transformer1663:
 
     @classmethod
     def params(cls) -> Experiment.Params:
+        """Returns the Params of the experiment."""
         return experiment(1663, num_cells=128)
