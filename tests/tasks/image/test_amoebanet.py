@@ -78,8 +78,8 @@ def test_twice_the_layers_are_built_and_counted_with_twice_the_work():
     """Building the 1.8 billion parameters takes seconds, as lingpipe.tools.show_partition shows."""
     def work(num_layers: int) -> int:
         return num_calls(lambda: imagenet.__wrapped__(num_layers, 512).num_weights)
-    work(9)   # types of fields are resolved at first use
-    assert work(36) < 2.2 * work(18)
+    work(3)   # types of fields are resolved at first use
+    assert work(24) < 2.2 * work(12)
 
 
 def test_amoebanet_b_of_the_paper_has_557_million_parameters():
@@ -309,9 +309,8 @@ def test_granularity_changes_no_key_of_a_checkpoint():
 
 def trained_task(granularity: str = 'layer') -> Any:
     """Returns the task that `train` trains."""
-    learner = Learner.Params(optimizer=optimizers.RMSProp.Params(momentum=0.9, epsilon=1e-3),
-                             learning_rate=learning_rates.Constant.Params(rate=0.01), l2=4e-5,
-                             clip_norm=1.)
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9),
+                             learning_rate=learning_rates.Constant.Params(rate=0.05), l2=4e-5)
     network = tiny(drop_path_keep=0.7, drop_path_schedule='v1', drop_path_steps=2, dropout_rate=0.2,
                    granularity=granularity)
     return classifier(network, learner).instantiate()
@@ -338,12 +337,13 @@ def test_cuts_inside_operations_change_no_bit():
     paths = [layer.path for layer in trained_task().network.elements()]
     first, second = sorted(paths.index(f'model/amoebanet/{first}') for first in (
         'cell_1/combination_2/right/layer_2', 'reduction_cell_1/combination_3/sum'))
-    assert_same(train(1), train(3, (first, second - first, len(paths) - second)))
+    assert_same(train(1, granularity='cell'),
+                train(3, (first, second - first, len(paths) - second)))
 
 
-@pytest.mark.parametrize('granularity', ['cell', 'combination'])
-def test_granularity_changes_no_bit(granularity):
-    assert_same(train(1), train(2, granularity=granularity))
+def test_granularity_changes_no_bit():
+    """That of single layers is in the test before this one."""
+    assert_same(train(1, granularity='cell'), train(2, granularity='combination'))
 
 
 def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
