@@ -109,19 +109,23 @@ class Accumulators:
             updates.append(_assign(self._states[key].variable, value))
         return updates
 
+    def ends_group(self, micro_batch: int) -> bool:
+        """Whether a micro-batch is the last of a group, and there is more than one group."""
+        return self._num_groups > 1 and (micro_batch + 1) % self._group_size == 0
+
     def end_of_group(self, micro_batch: int, adds_emissions: bool,
                      adds_gradients: bool) -> list[tf.Operation]:
         """Makes the ops that must run at the end of a group, before the cell's next task.
 
-        There are none unless the task completes the sums of a group.
+        There are none unless the micro-batch ends a group and the task adds something.
 
         Args:
           micro_batch: the index of the micro-batch in the mini-batch.
           adds_emissions, adds_gradients: what the task adds.
         """
-        group, rest = divmod(micro_batch + 1, self._group_size)
-        if self._num_groups == 1 or rest:
+        if not self.ends_group(micro_batch):
             return []
+        group = (micro_batch + 1) // self._group_size
         complete = []
         if adds_emissions:
             complete += [one for one in (self._scalars, self._averages) if one is not None]

@@ -55,18 +55,18 @@ def add_tasks(pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire,
     for slot in order_of_calls(pipeline):
         device, home = pipeline.cells[slot.cell].device, schedule.device_of[slot]
         taken = values.taken_by(slot)
-        with tf.device(device):
-            before = [last_on_device[home]] if home in last_on_device else []
-            if stamps is not None:
-                before = [stamps.start(slot, device, before, taken)]
+        before = [last_on_device[home]] if home in last_on_device else []
+        if stamps is not None:
+            before = [stamps.start(slot, device, before, taken)]
 
-            with tf.control_dependencies(before):
-                call = calls[schedule.task_kind(slot), slot.cell]
-                results = call.add([*values.position(slot), *taken])
-            op = results[0].op
+        with tf.control_dependencies(before):
+            call = calls[schedule.task_kind(slot), slot.cell]
+            results = call.add([*values.position(slot), *taken])
+        op = results[0].op
 
-            if stamps is not None:
-                op = stamps.end(slot, device, results)
+        if stamps is not None:
+            op = stamps.end(slot, device, results)
+        if pipeline.accumulators[slot.cell].ends_group(slot.micro_batch):
             op = _after_end_of_group(pipeline, slot, op)
         last_of_cell[slot.cell] = last_on_device[home] = op
         values.keep(slot, results)
@@ -77,7 +77,7 @@ def add_tasks(pipeline: CompiledPipeline, batch: ReplicaBatch, wire: Wire,
 def _after_end_of_group(pipeline: CompiledPipeline, slot: Slot, op: tf.Operation) -> tf.Operation:
     """Returns the op after which the next slot may run; sets sums aside where a group ends."""
     accumulators, schedule = pipeline.accumulators[slot.cell], pipeline.schedule
-    with tf.control_dependencies([op]):
+    with tf.device(pipeline.cells[slot.cell].device), tf.control_dependencies([op]):
         ends = accumulators.end_of_group(
             slot.micro_batch, schedule.runs_forward(slot), schedule.adds_gradients(slot))
         return tf.group(ends) if ends else op
