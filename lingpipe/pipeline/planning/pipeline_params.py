@@ -77,6 +77,11 @@ class PipelineParams(Params):
         (), 'How many of layer_seconds are those of the backward (--measure prints them too). '
             'Empty: two thirds.',
         least=0)
+    link_bytes_per_s: float | None = field(
+        None, 'Bytes/s that a link between two devices carries. The forecast of a step counts '
+              'transfers, and schedule=auto orders slots for them. Only with layer_seconds. None: '
+              'transfers are free.',
+        above=0)
     device_bytes: float | None = field(
         None, 'Memory limit of a device, in bytes: no device is given cells that are predicted to '
               'hold more. See pipeline/planning/memory.py for what is counted.',
@@ -195,6 +200,11 @@ class PipelineParams(Params):
                 f'layers_per_cell={list(self.layers_per_cell)} names {len(self.layers_per_cell)} '
                 f'cells, but num_cells={self.num_cells}; make them equal, or leave layers_per_cell '
                 'empty.')
+        if self.link_bytes_per_s is not None and not self.layer_seconds:
+            raise ValueError(
+                f'link_bytes_per_s={self.link_bytes_per_s:g}, but layer_seconds is empty, and '
+                'without seconds of layers transfers cannot be compared with them; measure these, '
+                'or leave link_bytes_per_s out.')
         num_backward = len(self.layer_backward_seconds)
         if num_backward and num_backward != len(self.layer_seconds):
             raise ValueError(

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from lingpipe.layers import cost
 from lingpipe.layers.sequential import Sequential
-from lingpipe.pipeline.planning.cell import Cell, edges_of_tasks
+from lingpipe.pipeline.planning.cell import Cell, bytes_between, edges_of_tasks
 from lingpipe.pipeline.planning.dataflow import Element, Value, residuals_of, wire
 from lingpipe.pipeline.planning.fitting_modes import Recomputation, fitting_recomputation
 from lingpipe.pipeline.planning.fitting_partition import (
@@ -117,9 +117,11 @@ class Plan:
     def simulate(self) -> Simulation:
         """Predicts the time of a step, in the units of the costs, its bubble and its memory.
 
-        Devices are those of the first replica; their memory is that of all that they hold.
+        Transfers count if PipelineParams.link_bytes_per_s says how fast they are. Devices are those
+        of the first replica; their memory is that of all that they hold.
         """
-        simulation = self.simulate_times()
+        link_s = link_seconds(self.params, self.cells)
+        simulation = self.simulate_times(link_s=link_s)
         peak_bytes = self.peak_bytes()
         places = [self.placement.places[0][slots[0].cell] for slots in self.schedule.devices]
         return dataclasses.replace(simulation,
@@ -160,6 +162,19 @@ class Plan:
                 'step_share': step_cost / total_cost if total_cost else 0.0,
             })
         return rows
+
+
+def link_seconds(params: PipelineParams, cells: Sequence[Cell]) -> Callable[[int, int], float]:
+    """Seconds that a micro-batch's values or gradients occupy the link from one cell to another."""
+    wire_dtype = tf.bfloat16 if params.wire_dtype == 'bfloat16' else None
+
+    @functools.cache
+    def seconds(sender: int, receiver: int) -> float:
+        if params.link_bytes_per_s is None:
+            return 0.0
+        return bytes_between(cells, sender, receiver, wire_dtype) / params.link_bytes_per_s
+
+    return seconds
 
 
 def cells_on(partition: Partition, devices: Sequence[str],
@@ -343,9 +358,11 @@ def _ordered_plan(network: PricedNetwork, placement: Placement, partition: Parti
     params = network.params
     forecast = Forecast(partition, network.times, network.memory, recomputation)
 
-    edges = edges_of_tasks(cells_on(partition, placement.devices[0])) | partition.edges
+    cells = cells_on(partition, placement.devices[0])
+    edges = edges_of_tasks(cells) | partition.edges
     work = Workload(layout_of(placement.places[0]), params.num_micro_batches,
-                    partition.backward_cells, frozenset(edges), forecast.cell_times)
+                    partition.backward_cells, frozenset(edges), forecast.cell_times,
+                    link_seconds(params, cells))
     limit_of_devices = None if limit is None else _limit(limit, placement, forecast)
     schedule = _ordered(params, work, limit_of_devices)
     validate(schedule, edges)

@@ -84,6 +84,11 @@ def test_an_unknown_mode_of_recomputation_is_refused():
             params.override('recompute', text)
 
 
+def test_links_are_as_fast_as_seconds_can_be_compared_with():
+    with pytest.raises(ValueError, match='link_bytes_per_s=1e[+]09, but layer_seconds is empty'):
+        PipelineParams(link_bytes_per_s=1e9).check()
+
+
 GRID = 'F0 F1 B0 B1; B0 B1'
 
 

@@ -108,3 +108,19 @@ def test_a_plan_for_other_mini_batches_is_refused_if_they_do_not_fit(pipeline, n
 def test_a_plan_that_cannot_be_made_is_refused(pipeline, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         plan_of_two_cells(**pipeline)
+
+
+def test_transfers_count_if_the_params_say_how_fast_links_are():
+    seconds = {'layer_seconds': (3.0,) * 4, 'recompute': 'none', 'num_micro_batches': 1}
+    free = plan_of_two_cells(**seconds)
+    sent_bytes = sum(value.num_bytes for value in free.cells[0].outputs)
+    slow = plan_of_two_cells(**seconds, link_bytes_per_s=sent_bytes / 5)
+    assert slow.simulate().step_s == free.simulate().step_s + 2 * 5   # there, and the gradient back
+
+
+def test_auto_orders_slots_for_slow_links():
+    steps = {schedule: plan_of_two_cells(schedule=schedule, layer_seconds=(3.0,) * 4,
+                                         link_bytes_per_s=100.0).simulate().step_s
+             for schedule in ('gpipe', '1f1b', 'zb_h1', 'auto')}
+    assert steps['auto'] == min(steps.values())
+    assert steps['auto'] < steps['1f1b']
