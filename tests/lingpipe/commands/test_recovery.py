@@ -1,0 +1,82 @@
+"""Recovery: a process that lost a worker starts again, unless that is vain or it must stop."""
+from __future__ import annotations
+
+import os
+import sys
+import types
+from typing import Any, NoReturn
+
+import pytest
+
+from lingpipe.commands.recovery import Recovery
+from lingpipe.commands.run_options import RunOptions
+from lingpipe.training import logdir
+
+STARTS = 'LINGPIPE_FRUITLESS_STARTS'   # what one process leaves to the next
+
+
+class Replaced(BaseException):
+    """In place of another process, with its command."""
+
+
+class Ended(BaseException):
+    """In place of this process's end, with its exit code."""
+
+
+@pytest.fixture
+def newest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
+    """The step of the newest checkpoint, which a test may set; no process is replaced or ends."""
+    def execv(path: str, command: list[str]) -> NoReturn:
+        raise Replaced(path, *command)
+
+    def end(code: int) -> NoReturn:
+        raise Ended(code)
+
+    step: dict[str, int | None] = {'step': None}
+    monkeypatch.setattr(logdir, 'newest_step', lambda directory: step['step'])
+    monkeypatch.setattr(os, 'execv', execv)
+    monkeypatch.setattr(os, os._exit.__name__, end)
+    monkeypatch.setattr('fcntl.fcntl', lambda *args: 0)   # pytest's own files stay open
+    monkeypatch.setenv(STARTS, '')
+    return step
+
+
+def recovery(**values: Any) -> Recovery:
+    return Recovery(RunOptions('train', command_line=('--model=a', '--steps=2')), **values)
+
+
+def test_the_same_command_starts_again(newest: dict[str, int | None],
+                                       capsys: pytest.CaptureFixture[str]) -> None:
+    newest['step'] = 30
+    with pytest.raises(Replaced) as replaced:
+        recovery().start_again('worker 1 is lost')
+    assert replaced.value.args == (sys.executable, sys.executable, '-m', 'lingpipe.trainer',
+                                   '--model=a', '--steps=2')
+    assert capsys.readouterr().err == ('worker 1 is lost; the last checkpoint is of step 30: the '
+                                       'trainer starts again from there\n')
+
+
+def test_ten_starts_from_the_same_step_are_the_last(newest: dict[str, int | None],
+                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    for step in (30, 40):   # A newer checkpoint begins the count anew.
+        newest['step'] = step
+        for number in range(1, 11):
+            with pytest.raises(Replaced):
+                recovery().start_again('worker 1 is lost')
+            assert os.environ[STARTS] == f'{step} {number}'
+    capsys.readouterr()
+    with pytest.raises(Ended, match='1'):
+        recovery().start_again('worker 1 is lost')
+    assert capsys.readouterr().err == ('worker 1 is lost; the last checkpoint is of step 40: 10 '
+                                       'starts have not come further: look at the workers\n')
+
+
+def test_a_stop_signal_ends_the_process_as_shells_expect(newest: dict[str, int | None],
+                                                         tmp_path: Any) -> None:
+    stop: Any = types.SimpleNamespace(name='SIGTERM')
+    log = tmp_path / 'log.txt'
+    with pytest.raises(Ended, match='143'):
+        recovery(stop=stop, log_path=str(log)).start_again('worker 1 is lost')
+    assert log.read_text() == ('SIGTERM: stopped; worker 1 is lost; there is no checkpoint yet, '
+                               'and no newer one can be written: the same command goes on from '
+                               'there\n')
