@@ -9,17 +9,17 @@ There is no variable and no data in such a graph. The files:
     flops.py        the FLOPs of a graph
     graph.py        the graph of one fprop
     layer_cost.py   the cost of a layer
+    handed_over.py  what the two parts of a split backward hand over
     recipe.py       how the forward pass makes what the backward pass reads
     residuals.py    what is kept for the backward pass
 """
 from lingpipe.pricing.flops import count_flops
 from lingpipe.pricing.graph import Trace, trace
 from lingpipe.pricing.layer_cost import price, traced_cost
-from lingpipe.pricing.ops import stateful_types
+from lingpipe.pricing.ops import ancestors, stateful_types
 from lingpipe.pricing.recipe import Made, Recipe, RecipeOp, Source
 from lingpipe.pricing.residuals import (
     Residuals,
-    ancestors,
     bytes_of_roots,
     residual_tensors,
     residuals_of_layer,

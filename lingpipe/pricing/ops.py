@@ -1,6 +1,8 @@
 """Ops of a graph: the functions they call, the turns of loops, views, and which are stateful."""
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import tensorflow as tf
 
 from lingpipe.layers.static_shapes import num_bytes
@@ -92,3 +94,23 @@ def bytes_of(tensor: tf.Tensor) -> int:
         return int(max_turns(tensor.op)) * bytes_of(append.inputs[1])
     is_known = tensor.shape.is_fully_defined() and tensor.dtype.size
     return num_bytes(tensor) if is_known and tensor.dtype != tf.variant else 0
+
+
+def ancestors(tensors: Sequence[tf.Tensor], stop: Collection[str],
+              done: Collection[str] = ()) -> dict[str, tf.Operation]:
+    """The ops (by name) that the tensors need, by data or control.
+
+    The search does not go past the tensors named in `stop`, nor by control to the ops named in
+    `done`.
+    """
+    found: dict[str, tf.Operation] = {}
+    stopped_ops = {*(name.split(':')[0] for name in stop), *done}
+    stack = [tensor.op for tensor in tensors if tensor.name not in stop]
+    while stack:
+        op = stack.pop()
+        if op.name not in found:
+            found[op.name] = op
+            stack.extend(tensor.op for tensor in op.inputs if tensor.name not in stop)
+            stack.extend(control for control in op.control_inputs
+                         if control.name not in stopped_ops)
+    return found

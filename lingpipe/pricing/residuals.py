@@ -20,7 +20,8 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Emissions
 from lingpipe.layers.nested import leaves
 from lingpipe.pricing.graph import FPROP, Trace, trace
-from lingpipe.pricing.ops import bytes_of, viewed
+from lingpipe.pricing.handed_over import HandedOver, Leaves, handed_over
+from lingpipe.pricing.ops import ancestors, bytes_of, viewed
 from lingpipe.pricing.recipe import Leaf, Recipe, recipe_of
 
 Views: TypeAlias = Mapping[Leaf, tuple[str, Leaf]]
@@ -38,6 +39,7 @@ class Residuals:
       gradients: the leaves of the inputs that get a gradient.
       views: the leaves of the outputs that share the memory of another leaf.
       recipe: how the forward makes all of it.
+      handed_over: what the gradients of weights need, if the backward is split.
     """
     inner_bytes: int = 0
     inputs: frozenset[Leaf] = frozenset()
@@ -45,6 +47,7 @@ class Residuals:
     gradients: frozenset[Leaf] = frozenset()
     views: Views = dataclasses.field(default_factory=dict)
     recipe: Recipe = dataclasses.field(default_factory=Recipe)
+    handed_over: HandedOver = dataclasses.field(default_factory=HandedOver)
 
 
 def residuals_of_layer(layer: Layer, inputs: Mapping[str, Any], trained: Sequence[str],
@@ -63,15 +66,19 @@ def residuals_of_layer(layer: Layer, inputs: Mapping[str, Any], trained: Sequenc
     read = _by_leaf(traced.inputs[name] for name in inputs)
     written = _by_leaf(layer.written(traced.outputs).values())
 
-    targets = [tensor for leaf, tensor in written.items() if asked(leaf)]
+    targets = {leaf: tensor for leaf, tensor in written.items() if asked(leaf)}
     wanted = [leaf for leaf in read if differentiated(leaf)]
     sources = [*(traced.weights[path] for path in trained), *(read[leaf] for leaf in wanted)]
     forward = [*written.values(), *_emitted(traced.emissions)]
-    gradients, kept = _gradients_and_kept(traced, targets, sources, forward)
+    backward = _backward(traced, list(targets.values()), sources, forward)
+    kept = backward.kept
     args = [*traced.micro_batch_args, *traced.weights.values()]
     forward_ops, dependent_ops = _dependent_ops(forward, {tensor.name for tensor in args},
                                                 traced.micro_batch_args)
-    gradients_of_inputs = zip(wanted, gradients[len(trained):], strict=True)
+    of_weights, of_inputs = backward.gradients[:len(trained)], backward.gradients[len(trained):]
+    gradients_of_inputs = {leaf: gradient
+                           for leaf, gradient in zip(wanted, of_inputs, strict=True)
+                           if gradient is not None}
 
     leaf_of_input = {tensor.name: leaf for leaf, tensor in read.items()}
     leaf_of_output, views = _outputs_and_views(written, leaf_of_input)
@@ -80,9 +87,16 @@ def residuals_of_layer(layer: Layer, inputs: Mapping[str, Any], trained: Sequenc
                         if name not in leaf_of_input and name not in leaf_of_output),
         inputs=frozenset(leaf_of_input[name] for name in kept if name in leaf_of_input),
         outputs=frozenset(leaf_of_output[name] for name in kept if name in leaf_of_output),
-        gradients=frozenset(leaf for leaf, gradient in gradients_of_inputs if gradient is not None),
+        gradients=frozenset(gradients_of_inputs),
         views=views,
-        recipe=recipe_of(forward_ops, dependent_ops, kept.values(), read, written, f'{FPROP}/'))
+        recipe=recipe_of(forward_ops, dependent_ops, kept.values(), read, written, f'{FPROP}/'),
+        handed_over=handed_over(
+            [tensor for gradient in of_weights for tensor in _tensors_of(gradient)],
+            {leaf: tensor for leaf, gradient in gradients_of_inputs.items()
+             for tensor in _tensors_of(gradient)},
+            [*backward.residuals, *traced.micro_batch_args],
+            list(traced.weights.values()),
+            Leaves(leaf_of_input, leaf_of_output, backward.leaf_of_seed(targets))))
 
 
 def _by_leaf(values: Iterable[Any]) -> dict[Leaf, tf.Tensor]:
@@ -110,10 +124,30 @@ def _outputs_and_views(written: Mapping[Leaf, tf.Tensor], leaf_of_input: Mapping
     return leaf_of_output, views
 
 
-def _gradients_and_kept(
-        traced: Trace, targets: Sequence[tf.Tensor], sources: Sequence[tf.Tensor],
-        forward: Sequence[tf.Tensor],
-) -> tuple[list[tf.Tensor | tf.IndexedSlices | None], dict[str, tf.Tensor]]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Backward:
+    """The gradient behind the forward graph of a layer.
+
+    Attributes:
+      gradients: of each source, or None.
+      seeds: the placeholders of the gradients of the targets.
+      residuals: the tensors that it starts from.
+      kept: name -> the roots of the forward tensors that are read.
+    """
+    gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]
+    seeds: Sequence[tf.Tensor] = ()
+    residuals: Sequence[tf.Tensor] = ()
+    kept: Mapping[str, tf.Tensor] = dataclasses.field(default_factory=dict)
+
+    def leaf_of_seed(self, targets: Iterable[Leaf]) -> dict[str, Leaf | None]:
+        """Name of a seed -> the leaf whose gradient it is; None for that of a loss."""
+        leaves_or_losses = [*targets, *[None] * len(self.seeds)]
+        return {seed.name: leaf
+                for seed, leaf in zip(self.seeds, leaves_or_losses, strict=False)}
+
+
+def _backward(traced: Trace, targets: Sequence[tf.Tensor], sources: Sequence[tf.Tensor],
+              forward: Sequence[tf.Tensor]) -> _Backward:
     """Adds the gradient to the graph and finds what it reads of the forward pass.
 
     Args:
@@ -121,14 +155,10 @@ def _gradients_and_kept(
       targets: the outputs whose gradients are given; losses are targets too.
       sources: the tensors whose gradients are wanted.
       forward: what the forward pass fetches.
-
-    Returns:
-      The gradient of each source, or None, and the roots of the forward tensors that are read, by
-      name.
     """
     targets = [*targets, *traced.emissions.losses.values()]
     if not targets or not sources:
-        return [None] * len(sources), {}
+        return _Backward([None] * len(sources))
     with traced.graph.as_default():
         seeds = [tf.compat.v1.placeholder(target.dtype, target.shape) for target in targets]
         gradients = tf.gradients(targets, sources, seeds)
@@ -144,7 +174,8 @@ def _gradients_and_kept(
     # A loop hands its weights over, though they are in memory anyway.
     weights = {tensor.name for tensor in traced.weights.values()}
     roots = [viewed(tensor) for tensor in [*residuals, *inputs_read]]
-    return gradients, {root.name: root for root in roots if root.name not in weights}
+    return _Backward(gradients, seeds, residuals,
+                     {root.name: root for root in roots if root.name not in weights})
 
 
 def residual_tensors(forward: Sequence[tf.Tensor], backward: Sequence[tf.Tensor],
@@ -204,26 +235,6 @@ def _dependent_ops(forward: Sequence[tf.Tensor], stop: set[str],
             names.add(op.name)
             dependent_ops.append(op)
     return forward_ops, dependent_ops
-
-
-def ancestors(tensors: Sequence[tf.Tensor], stop: Collection[str],
-              done: Collection[str] = ()) -> dict[str, tf.Operation]:
-    """The ops (by name) that the tensors need, by data or control.
-
-    The search does not go past the tensors named in `stop`, nor by control to the ops named in
-    `done`.
-    """
-    found: dict[str, tf.Operation] = {}
-    stopped_ops = {*(name.split(':')[0] for name in stop), *done}
-    stack = [tensor.op for tensor in tensors if tensor.name not in stop]
-    while stack:
-        op = stack.pop()
-        if op.name not in found:
-            found[op.name] = op
-            stack.extend(tensor.op for tensor in op.inputs if tensor.name not in stop)
-            stack.extend(control for control in op.control_inputs
-                         if control.name not in stopped_ops)
-    return found
 
 
 def bytes_of_roots(tensors: Sequence[tf.Tensor], others: Sequence[tf.Tensor]) -> int:

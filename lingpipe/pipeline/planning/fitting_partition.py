@@ -21,6 +21,7 @@ from lingpipe.pipeline.planning.memory_limit import Needs
 from lingpipe.pipeline.planning.partition import Partition, costs_of_cells
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement
+from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.pipeline.planning.units import Units, units_of
 
@@ -93,13 +94,18 @@ class _Search:
         return units_of(self.fullest.partition.elements)
 
     @functools.cached_property
-    def live(self) -> list[int]:
-        """[K] the most micro-batches of a cell with a backward that are live at once."""
+    def schedule(self) -> Schedule:
+        """The schedule, or one that is like it, of cells that all have a backward."""
         params = self.params
         if params.schedule == 'text':
-            return most_live(params.given_schedule)
+            return params.given_schedule
         name = '1f1b' if params.schedule == 'auto' else params.schedule
-        return most_live(make_schedule(name, params.num_cells, params.num_micro_batches))
+        return make_schedule(name, params.num_cells, params.num_micro_batches)
+
+    @functools.cached_property
+    def live(self) -> list[int]:
+        """[K] the most micro-batches of a cell with a backward that are live at once."""
+        return most_live(self.schedule)
 
     @functools.cached_property
     def needs(self) -> Needs:
@@ -108,7 +114,10 @@ class _Search:
 
     @property
     def is_exact(self) -> bool:
-        """Whether no device has different cells, so that parts of its memory are equal."""
+        """Whether what a device needs follows from the live micro-batches of its only cell."""
+        if self.params.schedule == 'auto' or any(
+                slot.kind in 'WR' for slot in self.schedule.device_of):
+            return False
         return all(len(set(cells)) == 1 for cells in self.placement.cells_of_place.values())
 
     @property

@@ -7,7 +7,10 @@ inspection prints them. A device holds
               sums of groups that are set aside; copies of tied weights that another cell owns
     held      for each *live* micro-batch, which is one between a cell's forward and its backward:
               what the backward takes over, residuals or, with recomputation, the cell's inputs
-    working   once, while a backward runs: what it recomputes
+    working   once, while a backward runs: what it recomputes; if an R did that before, from then
+              on until the backward ends
+    handed    for each micro-batch between its B and its W, where the backward is split: what W
+              reads, be it held, recomputed or a gradient that B has made
     received  from a cell's last backward on: the gradients of other replicas and the sums of all
 
 Not counted are the temporaries of single ops, gradients of values on their way between layers,
@@ -21,7 +24,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,7 +40,9 @@ if TYPE_CHECKING:
 class Footprint(NamedTuple):
     """The bytes of one cell; see the head of this file.
 
-    `residual` is what it would hold for a micro-batch without recomputation.
+    `residual` is what it would hold for a micro-batch without recomputation; `gradients` is the
+    part of `handed` that B itself makes. Where no input of the cell wants a gradient
+    (`gives_gradients` is False), a split backward leaves everything to W.
     """
 
     fixed: float = 0
@@ -45,6 +50,9 @@ class Footprint(NamedTuple):
     working: float = 0
     received: float = 0
     residual: float = 0
+    handed: float = 0
+    gradients: float = 0
+    gives_gradients: bool = True
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,9 @@ class Memory:
             fixed.add(layer)
             activations.add(layer)
             held, working = activations.held_and_working(mode)
-            yield Footprint(fixed.total, held, working, fixed.received, activations.residual)
+            yield Footprint(fixed.total, held, working, fixed.received, activations.residual,
+                            activations.handed.total, activations.handed.gradient_bytes,
+                            activations.handed.gives_gradients)
 
     @functools.cached_property
     def recipes(self) -> Sequence[Recipe]:
@@ -119,7 +129,8 @@ class _Leaves:
 
     Attributes:
       numbers: value -> the numbers of its leaves.
-      num_bytes, makers: by number, bytes and the layer that makes it.
+      num_bytes, makers, num_readers: by number, bytes, the layer that makes it, and how many read
+        it.
       viewed: the number of a leaf -> that of the one whose memory it shares.
     """
 
@@ -127,12 +138,14 @@ class _Leaves:
         self.numbers: dict[Value, range] = {}
         self.num_bytes: list[int] = []
         self.makers: list[int] = []
+        self.num_readers: list[int] = []
         for value in (value for e in elements for value in (*e.reads.values(), *e.writes.values())):
             if value not in self.numbers:
                 first = len(self.makers)
                 self.numbers[value] = range(first, first + len(value.leaf_bytes))
                 self.num_bytes += value.leaf_bytes
                 self.makers += [value.maker] * len(value.leaf_bytes)
+                self.num_readers += [len(value.readers)] * len(value.leaf_bytes)
         self.viewed: dict[int, int] = {}
         for element, of_element in zip(elements, residuals, strict=True):
             reads, writes = list(element.reads.values()), list(element.writes.values())
@@ -152,6 +165,12 @@ class _Layer(NamedTuple):
     repeats: tuple[int, ...]       # those of them that it needs to run once more for its backward
     residuals: tuple[int, ...]     # inputs and outputs that its backward reads
     inner_bytes: int               # residuals that are neither
+    handed: tuple[int, ...]        # inputs and outputs that the gradients of its weights need
+    handed_inner_bytes: int        # residuals that are neither
+    seeds: tuple[int, ...]         # outputs whose gradients they need
+    handed_gradient_bytes: int     # other gradients that they need
+    passed_on: dict[int, int]      # inputs -> the outputs whose gradients they get unchanged
+    gradients_out: tuple[int, ...]  # inputs that get a gradient
     repeated_bytes: int            # residuals that are no inputs
     has_backward: bool
 
@@ -169,8 +188,15 @@ def _layer(element: Element, kept: Residuals, leaves: _Leaves,
 
     read_values, written_values = list(element.reads.values()), list(element.writes.values())
     reads = tuple(dict.fromkeys(leaf for value in read_values for leaf in leaves.numbers[value]))
-    inputs = tuple(leaves.numbers[read_values[n]][i] for n, i in kept.inputs)
-    outputs = tuple(leaves.numbers[written_values[n]][i] for n, i in kept.outputs)
+    handed = kept.handed_over
+
+    def read(some: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+        return tuple(leaves.numbers[read_values[n]][i] for n, i in sorted(some))
+
+    def written(some: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+        return tuple(leaves.numbers[written_values[n]][i] for n, i in sorted(some))
+
+    inputs, outputs = read(kept.inputs), written(kept.outputs)
     own_residual_bytes = kept.inner_bytes + sum(leaves.num_bytes[number] for number in outputs)
     return _Layer(
         own_bytes=own_bytes,
@@ -182,6 +208,13 @@ def _layer(element: Element, kept: Residuals, leaves: _Leaves,
         repeats=reads if own_residual_bytes else inputs,
         residuals=(*inputs, *outputs),
         inner_bytes=kept.inner_bytes,
+        handed=(*read(handed.inputs), *written(handed.outputs)),
+        handed_inner_bytes=handed.inner_bytes,
+        seeds=written(handed.seeds),
+        handed_gradient_bytes=handed.gradient_bytes,
+        passed_on={number: passed for leaf, other in handed.passed_on.items()
+                   for number, passed in zip(read([leaf]), written([other]), strict=True)},
+        gradients_out=read(kept.gradients),
         repeated_bytes=own_residual_bytes,
         has_backward=element.has_backward)
 
@@ -239,6 +272,7 @@ class _Activations:
         self._kept_bytes = 0        # of the other residuals
         self._repeated_bytes = 0    # of the cell's own values that recomputing its layers reads
         self._layer_bytes = 0       # the most of those and of a layer's own residuals together
+        self._handed = _Handed(start, leaves)
 
     def add(self, layer: _Layer) -> None:
         """Extends the cell by the next layer.
@@ -270,10 +304,16 @@ class _Activations:
                 self._repeated.add(root)
                 self._repeated_bytes += num_bytes[root]
         self._layer_bytes = max(self._layer_bytes, self._repeated_bytes + layer.repeated_bytes)
+        self._handed.add(layer, self._root)
 
     @property
     def residual(self) -> int:
         return self._kept_bytes + self._kept_input_bytes
+
+    @property
+    def handed(self) -> _Handed:
+        """What W reads if the backward is split."""
+        return self._handed
 
     def held_and_working(self, mode: str) -> tuple[int, int]:
         if not self._has_backward:
@@ -289,14 +329,60 @@ class _Activations:
         return leaf
 
 
+class _Handed:
+    """The bytes that W reads of one micro-batch, while a cell grows."""
+
+    def __init__(self, start: int, leaves: _Leaves):
+        self._start, self._leaves = start, leaves
+        self._residuals: set[int] = set()
+        self._seeds: set[int] = set()             # leaves whose gradients are read
+        self._same_gradient: dict[int, int] = {}  # leaf -> another one with the same gradient
+        self.residual_bytes = 0
+        self.gradient_bytes = 0
+        self.gives_gradients = False              # to earlier cells
+
+    @property
+    def total(self) -> int:
+        return self.residual_bytes + self.gradient_bytes
+
+    def add(self, layer: _Layer, root_of: Callable[[int], int]) -> None:
+        """Extends the cell by the next layer, which has a backward."""
+        leaves = self._leaves
+        self.gives_gradients |= any(leaves.makers[leaf] < self._start
+                                    for leaf in layer.gradients_out)
+        self.residual_bytes += layer.handed_inner_bytes
+        self.gradient_bytes += layer.handed_gradient_bytes
+        for root in map(root_of, layer.handed):
+            if root not in self._residuals:
+                self._residuals.add(root)
+                self.residual_bytes += leaves.num_bytes[root]
+
+        for leaf, passed in layer.passed_on.items():
+            if leaves.num_readers[leaf] == 1:     # Of several readers, gradients are summed.
+                self._same_gradient[leaf] = passed
+                if leaf in self._seeds:
+                    self._seeds.remove(leaf)
+                    self.gradient_bytes -= leaves.num_bytes[leaf]
+                    self._add_seed(passed)
+        for leaf in layer.seeds:
+            self._add_seed(leaf)
+
+    def _add_seed(self, leaf: int) -> None:
+        while leaf in self._same_gradient:
+            leaf = self._same_gradient[leaf]
+        if leaf not in self._seeds:
+            self._seeds.add(leaf)
+            self.gradient_bytes += self._leaves.num_bytes[leaf]
+
+
 def peaks(schedule: Schedule, footprints: Sequence[Footprint],
           cells: Sequence[int] | None = None) -> list[float]:
     """The most bytes that the cells of each list of a schedule hold together at any time.
 
-    A micro-batch is live in a cell from the start of its F to the end of its B, or of its W if the
-    B is split. In the last cell, whose B is F too, it is live from the start of that, and in a cell
-    without backward while its only slot runs. Slots of a list run one by one, so their order is all
-    that matters.
+    A micro-batch is live in a cell from the start of its F to the end of its B. In the last cell,
+    whose B is F too, it is live from the start of that, and in a cell without backward while its
+    only slot runs. What an R makes again stays until the B ends, and what a split B hands over
+    until the W ends. Slots of a list run one by one, so their order is all that matters.
 
     Args:
       schedule: any valid schedule.
@@ -311,16 +397,47 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
     for listed in schedule.devices:
         slots = [slot for slot in listed if slot.cell in counted]
         last = {slot.cell: i for i, slot in enumerate(slots)}
-        peak = held = received = 0.0
+        peak = live = received = 0.0
         for i, slot in enumerate(slots):
-            footprint = footprints[slot.cell]
-            held += footprint.held * _begins(slot, schedule)
-            peak = max(peak, held + (footprint.working if slot.kind in 'BR' else 0) + received)
-            held -= footprint.held * _ends(slot, schedule)
+            change = _change(slot, schedule, footprints[slot.cell])
+            live += change.before
+            peak = max(peak, live + change.during + received)
+            live += change.after
             if i == last[slot.cell]:
-                received += footprint.received
+                received += footprints[slot.cell].received
         peaks_of_places.append(sum(footprints[k].fixed for k in last) + max(peak, received))
     return peaks_of_places
+
+
+class _Change(NamedTuple):
+    """The bytes that a slot takes when it begins, takes besides while it runs, and gives back."""
+    before: float
+    during: float
+    after: float
+
+
+def _change(slot: Slot, schedule: Schedule, footprint: Footprint) -> _Change:
+    before = footprint.held * _begins(slot, schedule)
+    if slot.kind == 'R':
+        return _Change(footprint.working, 0, 0)
+    if slot.kind == 'F':
+        return _Change(before, 0, -footprint.held * (slot.cell not in schedule.backward_cells))
+
+    is_last = slot.cell == schedule.num_cells - 1
+    working = 0 if schedule.is_recomputed_early(slot) else footprint.working
+    live = footprint.held + footprint.working - working
+    handed = footprint.handed
+    if not footprint.gives_gradients:   # B leaves all to W, but the last cell's runs the forward.
+        handed = footprint.residual if is_last else live
+
+    if slot.kind == 'W':
+        works_here = not footprint.gives_gradients and not is_last
+        return _Change(0, working if works_here else 0, -handed)
+    if not schedule.is_split(slot):
+        return _Change(before, working, -live)
+    if footprint.gives_gradients:
+        return _Change(before, working + footprint.gradients, handed - live)
+    return _Change(before, working if is_last else 0, handed - live)
 
 
 def peaks_of_devices(schedule: Schedule, placement: Placement, footprints: Sequence[Footprint],

@@ -401,4 +401,6 @@ def _limit(device_bytes: float, placement: Placement, forecast: Forecast) -> Lim
         fixed = sum(footprints[k].fixed for k in cells)
         room.append((device_bytes - fixed) / num_replicas_here - working)
     held = [footprint.held for footprint in footprints]
-    return Limit(held, held, room, excess_of)
+    handed = [footprint.handed if footprint.gives_gradients else footprint.held
+              for footprint in footprints]
+    return Limit(held, handed, room, excess_of)

@@ -65,6 +65,7 @@ def simulate(
     held_bytes: Sequence[float] | None = None,
     fixed_bytes: Sequence[float] | None = None,
     working_bytes: Sequence[float] | None = None,
+    handed_bytes: Sequence[float] | None = None,
     weight_s: Sequence[float] | None = None,
     split_s: float | Sequence[float] = 0.0,
     update_s: Sequence[float] | None = None,
@@ -89,6 +90,7 @@ def simulate(
       held_bytes: [K] bytes a cell holds for each live micro-batch. With recomputation, its inputs.
       fixed_bytes: [K] bytes a cell holds throughout: weights, optimizer slots, gradient sums.
       working_bytes: [K] bytes a cell holds besides while one of its B runs: what it computes again.
+      handed_bytes: [K] bytes that a cell holds between a split B and its W; by default held_bytes.
       weight_s: [K] the part of backward_s that W takes where the backward is split; half of it by
         default.
       split_s: seconds that it costs to split a backward, of all cells or [K]; half of them in its B
@@ -116,7 +118,9 @@ def simulate(
     arrival_of = _Links(schedule, transfer_s, link_s).arrival_of
     spans = play(schedule, times.of(schedule), edges, arrival_of)
     timeline = Timeline(spans, schedule.device_of)
-    footprints = [Footprint(*amounts) for amounts in zip(fixed, held, working, strict=True)]
+    handed = held if handed_bytes is None else per_cell('handed_bytes', handed_bytes, num_cells)
+    footprints = [Footprint(fixed[k], held[k], working[k], handed=handed[k])
+                  for k in range(num_cells)]
     update = max(sum(updates[k] for k in {slot.cell for slot in slots})
                  for slots in schedule.devices)
     return Simulation(timeline, tuple(most_live(schedule)), tuple(peaks(schedule, footprints)),

@@ -9,7 +9,7 @@ from lingpipe.pipeline.planning.schedule import Slot
 from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.training import registry
 from tests.support.planned_chains import CHAIN, IMAGE, WIDE, Tied, dense, plan_of
-from tests.support.traced import held_bytes
+from tests.support.traced import bytes_read_by_w, held_bytes
 
 
 def test_a_product_keeps_its_input_and_a_rectifier_its_output_once():
@@ -110,3 +110,57 @@ def test_cells_hold_what_they_keep_under_a_limit(share):
     assert 'fit' in recomputation.modes
     assert ([footprint.held for footprint in fitted.forecast.footprints]
             == held_bytes(fitted.cells, recomputation))
+
+
+# What a cell holds, works with, hands over and makes of that, so that every sum tells its parts.
+SPLIT = Footprint(fixed=1000, held=10, working=100, handed=7, gradients=3)
+
+
+@pytest.mark.parametrize(('order', 'expected'), [
+    ('F0 F1 B0 B1', 20 + 100),
+    ('F0 F1 B0 W0 B1 W1', 20 + 100 + 3),
+    ('F0 F1 B0 B1 W0 W1', 20 + 100 + 3),        # B0 gives back more than it hands over.
+    ('F0 B0 F1 B1 W0 W1', 10 + 7 + 100 + 3),
+    ('F0 F1 R0 R1 B0 B1', 20 + 200),
+    ('F0 F1 R0 B0 W0 R1 B1 W1', 20 + 100 + 3),
+    ('F0 F1 R0 B0 R1 B1 W0 W1', 20 + 100 + 3),
+])
+def test_bytes_are_followed_from_slot_to_slot(order, expected):
+    schedule = of_first_cell(order)
+    assert peaks(schedule, [SPLIT, Footprint()], [0])[0] == 1000 + expected
+
+
+def test_a_cell_whose_inputs_want_no_gradient_leaves_its_backward_to_w():
+    footprint = SPLIT._replace(gives_gradients=False)
+    assert peaks(of_first_cell('F0 F1 B0 B1 W0 W1'), [footprint, Footprint()], [0])[0] == (
+        1000 + 20 + 100)
+    assert peaks(of_first_cell('F0 R0 B0 F1 R1 B1 W0 W1'), [footprint, Footprint()], [0])[0] == (
+        1000 + 20 + 200)
+
+
+def test_the_last_cell_hands_over_what_its_forward_made():
+    """The forward is a part of B, so that without gradients of inputs W takes all residuals."""
+    schedule = of_first_cell('F0 B0 F1 B1', last='B0 B1 W0 W1')
+    last = Footprint(held=10, working=50, residual=55, handed=30, gradients=5)
+    assert peaks(schedule, [SPLIT, last], [1])[1] == 30 + 10 + 50 + 5
+    alone = last._replace(gives_gradients=False)
+    assert peaks(schedule, [SPLIT, alone], [1])[1] == 55 + 10 + 50
+
+
+def of_first_cell(order, last='B0 B1'):
+    """A schedule of two cells and two micro-batches, with these slots."""
+    devices = tuple(tuple(Slot(slot[0], k, int(slot[1])) for slot in slots.split())
+                    for k, slots in enumerate((order, last)))
+    return dataclasses.replace(make_schedule('1f1b', 2, 2), devices=devices)
+
+
+@pytest.mark.parametrize('recompute', ['none', 'cell', 'fit'])
+def test_w_reads_what_the_forecast_hands_over(recompute):
+    params = registry.get('image.digits.AmoebaNet')
+    params.pipeline.set(num_cells=3, recompute=recompute, num_replicas=1, sum_groups=1,
+                        layers_per_cell=(), devices=(),
+                        device_bytes=10e6 if recompute == 'fit' else None)
+    plan = params.instantiate().make_plan()
+    forecast = [footprint.handed for footprint in plan.forecast.footprints[1:]]
+    found = bytes_read_by_w(plan.cells, plan.forecast.recomputation)
+    assert forecast == pytest.approx(found[1:], rel=0.02)

@@ -47,8 +47,8 @@ def random_work(rng):
 def random_limit(rng, work):
     """A limit that some schedules keep and others do not, and the bytes of the cells."""
     cells = range(work.num_cells)
-    footprints = [Footprint(fixed=rng.randint(0, 50), held=rng.randint(1, 20),
-                            working=rng.randint(0, 10)) for _ in cells]
+    footprints = [Footprint(fixed=rng.randint(0, 50), held=held, working=rng.randint(0, 10),
+                            handed=held) for held in (rng.randint(1, 20) for _ in cells)]
     peaks_by_name = [max(peaks(order_by_name(name, work), footprints)) for name in TRAINING]
     device_bytes = rng.uniform(min(peaks_by_name), max(peaks_by_name))
 
@@ -127,7 +127,7 @@ def test_auto_repeats_forwards_early_where_that_saves_time():
 
 def test_a_smaller_limit_makes_a_slower_step():
     work = equal_cells(8, 4, 8)
-    footprints = [Footprint(held=1)] * 8
+    footprints = [Footprint(held=1, handed=1)] * 8
     steps = []
     for device_bytes in (16, 8, 4):
         limit = Limit([1] * 8, [1] * 8, [device_bytes] * 4, lambda schedule, most=device_bytes:
