@@ -59,11 +59,20 @@ def place_cells(devices: Sequence[str], num_replicas: int, layout: Layout) -> Pl
 
     Args:
       devices: tf.device strings, replica after replica: [R K], the cells one after the other, or
-        [R D], on which the layout spreads them.
+        [R D], on which the layout spreads them. More may be given than are used.
       num_replicas: R.
       layout: [K] the device of each cell, counted from 0 to D - 1.
+
+    Raises:
+      ValueError: there are too few devices.
     """
-    num_devices = len(devices) // num_replicas
-    of_cell = range(len(layout)) if num_devices == len(layout) else layout
+    num_cells, num_shared = len(layout), max(layout) + 1
+    has_one_each = len(devices) >= num_replicas * num_cells
+    num_devices = num_cells if has_one_each else num_shared
+    if len(devices) < num_replicas * num_devices:
+        raise ValueError(f'{num_cells} cells of {num_replicas} replicas need at least '
+                         f'{num_replicas * num_devices} devices, but there are {len(devices)}; '
+                         'name more, or use fewer cells.')
+    of_cell = range(num_cells) if has_one_each else layout
     return Placement(tuple(tuple(devices[r * num_devices + device] for device in of_cell)
                            for r in range(num_replicas)))

@@ -47,7 +47,8 @@ class Replica:
 
 def check_replicated(params: PipelineParams, devices: Sequence[str]) -> None:
     """Raises ValueError if replicas cannot be reduced, or share moments, on devices [R K]."""
-    num_devices = len(devices) // params.num_replicas
+    has_one_each = len(devices) >= params.num_replicas * params.num_cells
+    num_devices = params.num_cells if has_one_each else params.num_devices // params.num_replicas
     if params.num_replicas > 1 and params.cross_replica_batch_norm:
         if params.jit_compile:
             raise ValueError('cross_replica_batch_norm sums over replicas within the tasks, and '

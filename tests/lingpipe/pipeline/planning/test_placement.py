@@ -1,5 +1,7 @@
 """Placements: the devices of all cells, replica after replica, however they are spelled."""
 
+import pytest
+
 from lingpipe.pipeline.planning.placement import Placement, place_cells
 
 
@@ -16,6 +18,13 @@ def test_cells_are_spread_on_fewer_devices_as_the_layout_says():
 def test_a_device_for_every_cell_stays_its_own_whatever_the_layout():
     placement = place_cells(['a', 'a', 'b', 'b'], num_replicas=1, layout=(0, 1, 1, 0))
     assert placement.devices == (('a', 'a', 'b', 'b'),)
+
+
+def test_too_few_devices_are_refused_and_too_many_are_not_used():
+    assert place_cells(['a', 'b', 'c'], 1, (0, 1)).devices == (('a', 'b'),)
+    with pytest.raises(ValueError, match='4 cells of 2 replicas need at least 4 devices, but there '
+                                         'are 3; name more, or use fewer cells'):
+        place_cells(['a', 'b', 'c'], 2, (0, 1, 1, 0))
 
 
 def test_two_spellings_of_a_device_are_one_place():
