@@ -1,7 +1,7 @@
 """Squared norms: half the sum of squares of every gradient of a cell, on its device."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -30,8 +30,7 @@ class SquaredNorms:
 
         The gradients are computed one after the other, so that only one is in memory at a time.
         """
-        def squares(layer: LayerLearner, inverse_weight: tf.Tensor,
-                    dtype: tf.DType = tf.float32) -> tf.Tensor:
+        def squares(layer: LayerLearner, inverse_weight: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
             """Computes half the sum of squares of each gradient of a layer."""
             halves: list[tf.Tensor] = []
             for path in layer.weights:
@@ -45,20 +44,17 @@ class SquaredNorms:
                     halves.append(tf.cast(tf.nn.l2_loss(wide), tf.float64))
             return tf.stack(halves)
 
-        def exact_squares(layer: LayerLearner, inverse_weight: tf.Tensor) -> tf.Tensor:
-            return squares(layer, inverse_weight, tf.float64)
+        def usable_squares(layer: LayerLearner, inverse_weight: tf.Tensor) -> tf.Tensor:
+            # The condition is here, where layers that are alike share it; see Update.
+            halves = squares(layer, inverse_weight, tf.float32)
+            if not self._clips:
+                return halves
+            is_finite = tf.math.is_finite(halves)
+            return tf.cond(tf.reduce_all(is_finite), lambda: halves, lambda: tf.where(
+                is_finite, halves, squares(layer, inverse_weight, tf.float64)))
 
-        def of_all(body: Callable[..., tf.Tensor]) -> tf.Tensor:
-            """Calls the body for one layer after the other."""
-            halves: list[tf.Tensor] = []
-            for layer in layers:
-                with tf.control_dependencies(halves[-1:]):
-                    halves.append(self._alike.call(body, layer, reached, inverse_weight))
-            return tf.concat(halves, 0) if halves else tf.zeros([0], tf.float64)
-
-        halves = of_all(squares)
-        if not self._clips:
-            return halves
-        is_finite = tf.math.is_finite(halves)
-        return tf.cond(tf.reduce_all(is_finite), lambda: halves,
-                       lambda: tf.where(is_finite, halves, of_all(exact_squares)))
+        of_layers: list[tf.Tensor] = []
+        for layer in layers:  # One after the other.
+            with tf.control_dependencies(of_layers[-1:]):
+                of_layers.append(self._alike.call(usable_squares, layer, reached, inverse_weight))
+        return tf.concat(of_layers, 0) if of_layers else tf.zeros([0], tf.float64)
