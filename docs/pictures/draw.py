@@ -15,12 +15,14 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lingpipe.pipeline.planning.breakdown import PARTS
 from lingpipe.pipeline.planning.dependencies import play
 from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.schedules import make_schedule
 from lingpipe.pipeline.planning.simulator import simulate
 from lingpipe.training import registry
+from lingpipe.training.reporting.breakdown_report import PART_COLOURS
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -270,6 +272,32 @@ def _draw_step(drawing: Drawing, name: str, slots: list[dict[str, Any]], top: fl
     return top + 34 + row * len(devices)
 
 
+def breakdown(path: pathlib.Path) -> str:
+    """The parts of a measured step, as bench_pipeline --breakdown --json prints them."""
+    found = json.loads(path.read_text(encoding='utf-8'))
+    bars = {'measured, mean': found['measured'],
+            **{f'device {i}': seconds for i, seconds in enumerate(found['devices'])},
+            **{f'{name}, mean': seconds for name, seconds in found['predicted'].items()}}
+    parts = [part for part in PARTS if any(seconds[part] for seconds in bars.values())]
+
+    left, row = 110.0, 26.0
+    unit = 630 / max(found['step_s'], *(one['step_s'] for one in found['predicted'].values()))
+    drawing = Drawing(760, 66 + row * len(bars), f'The parts of a step: {found["title"]}')
+    drawing.words(left, 22, f'{found["title"]}: {found["step_s"] * 1e3:,.0f} ms', size=13)
+    for i, (name, seconds) in enumerate(bars.items()):
+        x, y = left, 32 + i * row
+        drawing.words(left - 8, y + 16, name, anchor='end', colour=FAINT)
+        for part in parts:
+            drawing.box(x, y, unit * seconds[part], row - 4, PART_COLOURS[part], radius=0)
+            x += unit * seconds[part]
+
+    y = 44 + row * len(bars)
+    for i, part in enumerate(parts):
+        drawing.box(20 + 92 * i, y, 10, 10, PART_COLOURS[part])
+        drawing.words(33 + 92 * i, y + 9, part.replace('_', ' '), size=11)
+    return drawing.text()
+
+
 def all_pictures() -> Iterator[tuple[str, str]]:
     """Yields the name of every picture, and its text."""
     yield 'pipeline.svg', pipeline()
@@ -279,6 +307,7 @@ def all_pictures() -> Iterator[tuple[str, str]]:
     yield 'replicas.svg', replicas()
     yield 'partition.svg', partition('image.imagenet.AmoebaNetD18x256', 8)
     yield 'timeline.svg', timeline(HERE / 'timeline.json')
+    yield 'breakdown.svg', breakdown(HERE / 'breakdown.json')
 
 
 def main() -> None:
