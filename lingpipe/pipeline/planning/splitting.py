@@ -22,7 +22,7 @@ def split_where_it_helps(schedule: Schedule, times: CellTimes, edges: Edges,
 
     Backwards become whole
 
-      * where W takes no time, as in a cell whose weights are frozen;
+      * where W takes no time, as in a cell whose weights are frozen, or there is but one device;
       * in a cell whose B nobody waits for, the first with a backward, if that costs nothing;
       * where W follows its B directly, if nobody uses what B gives before W has ended.
 
@@ -35,8 +35,9 @@ def split_where_it_helps(schedule: Schedule, times: CellTimes, edges: Edges,
     if not any(slot.kind == 'W' for slots in schedule.devices for slot in slots):
         return schedule
 
+    is_alone = len(schedule.devices) == 1   # Nobody waits for a device that is.
     for k in sorted(schedule.backward_cells):
-        if not times.weight[k]:
+        if is_alone or not times.weight[k]:
             schedule = _whole_at_b(schedule, k)
     awaited = {reader for maker, reader in edges if maker in schedule.backward_cells}
     split_cells = {slot.cell for slots in schedule.devices for slot in slots if slot.kind == 'W'}

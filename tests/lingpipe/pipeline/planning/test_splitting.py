@@ -56,3 +56,8 @@ def test_the_step_takes_no_longer_and_no_device_holds_more(name):
         assert step_s(after, split_s=float(split_s)) <= step_s(before, split_s=float(split_s))
         held = zip(most_held_on(before), most_held_on(after), strict=True)
         assert all(fewer <= more for more, fewer in held)
+
+
+def test_one_device_with_several_cells_splits_nothing():
+    schedule = split(make_schedule('zb_v', 2, 4))
+    assert not any(slot.kind == 'W' for slot in schedule.device_of)
