@@ -236,8 +236,11 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
 
 
 def _predicted(program: Program, step_s: float) -> dict[str, float]:
-    """Returns what the plan says of the step, if it knows the seconds of layers."""
-    if not program.plan.params.layer_seconds:
+    """Returns what the plan says of the step, if it knows the seconds of layers.
+
+    It says nothing of emulated devices whose layers take no time.
+    """
+    if not any(program.plan.params.layer_seconds or ()):
         return {}
     predicted_s = program.plan.simulate().step_s
     return {'predicted_step_ms': predicted_s * 1e3, 'measured_to_predicted': step_s / predicted_s}
