@@ -60,12 +60,15 @@ def order_automatically(work: Workload, limit: Limit | None = None) -> Schedule:
     found += [_listed(work, policy) for policy in _policies(work, limit)]
     found = list(dict.fromkeys(dataclasses.replace(schedule, name='auto') for schedule in found))
     if limit is not None:
+        # Fewer W may hold less, so what breaks the limit is judged without them.
+        found = [_split_where_it_helps(schedule, work, limit) if limit.excess_of(schedule)
+                 else schedule for schedule in found]
         excess = [limit.excess_of(schedule) for schedule in found]
         found = [schedule for schedule, bytes_too_many in zip(found, excess, strict=True)
                  if bytes_too_many == min(excess)]
 
     found = [_split_where_it_helps(schedule, work, limit)
-             for schedule in _fastest(found, work, PROMISING)]
+             for schedule in _promising(found, work)]
     repeated = [recompute_early(schedule, work.times, work.edges, work.delay)
                 for schedule in found]
     found += [schedule for schedule in repeated
@@ -93,6 +96,16 @@ def most_held(schedule: Schedule) -> int:
             most = max(most, held)
             held -= schedule.adds_gradients(slot)
     return most
+
+
+def _promising(schedules: Sequence[Schedule], work: Workload) -> list[Schedule]:
+    """Those that may be the fastest once they are split only where it helps."""
+    times = dataclasses.replace(work.times, split=(0.0,) * work.num_cells)
+    if times == work.times:
+        return _fastest(schedules, work, PROMISING)
+    unless_split = dataclasses.replace(work, times=times)
+    most_s = PROMISING * min(step_s(schedule, work) for schedule in schedules)
+    return [schedule for schedule in schedules if step_s(schedule, unless_split) <= most_s]
 
 
 def _fastest(schedules: Sequence[Schedule], work: Workload, factor: float) -> list[Schedule]:

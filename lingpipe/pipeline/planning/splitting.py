@@ -15,6 +15,10 @@ from lingpipe.pipeline.planning.schedule import Schedule, Slot
 
 Delay = Callable[[int, int], float]
 
+# How many of the first and of the last micro-batches may suffice, those with fewest W first.
+ENDS_TRIED = ((0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
+MOST_SLOTS_TRIED = 400
+
 
 def split_where_it_helps(schedule: Schedule, times: CellTimes, edges: Edges,
                          delay: Delay = lambda sender, receiver: 0.0) -> Schedule:
@@ -24,6 +28,7 @@ def split_where_it_helps(schedule: Schedule, times: CellTimes, edges: Edges,
 
       * where W takes no time, as in a cell whose weights are frozen, or there is but one device;
       * in a cell whose B nobody waits for, the first with a backward, if that costs nothing;
+      * in the middle of a step, where few at its ends fill the gaps as well;
       * where W follows its B directly, if nobody uses what B gives before W has ended.
 
     Args:
@@ -44,6 +49,7 @@ def split_where_it_helps(schedule: Schedule, times: CellTimes, edges: Edges,
     for k in sorted(split_cells - awaited):
         candidates = [_whole_at_b(schedule, k), _whole_at_w(schedule, k), schedule]
         schedule = min(candidates, key=lambda one: _step_s(one, times, edges, delay))
+    schedule = _whole_in_the_middle(schedule, times, edges, delay)
     return _whole_where_w_follows(schedule, times, edges, delay)
 
 
@@ -64,6 +70,48 @@ def _whole_at_w(schedule: Schedule, cell: int) -> Schedule:
                 yield slot
 
     return replace(schedule, devices=tuple(tuple(whole(slots)) for slots in schedule.devices))
+
+
+def _whole_in_the_middle(schedule: Schedule, times: CellTimes, edges: Edges,
+                         delay: Delay) -> Schedule:
+    """The schedule in which only the first and last micro-batches are split, if it is as fast.
+
+    With many slots it never is, so that they are not tried.
+    """
+    if len(schedule.device_of) > MOST_SLOTS_TRIED:
+        return schedule
+    longest_s = _step_s(schedule, times, edges, delay) * (1 + 1e-9)
+    for num_first, num_last in ENDS_TRIED:
+        middle = range(num_first, schedule.num_micro_batches - num_last)
+        fewer = _whole_in(schedule, middle)
+        if fewer is not None and _step_s(fewer, times, edges, delay) <= longest_s:
+            return fewer
+    return schedule
+
+
+def _whole_in(schedule: Schedule, micro_batches: range) -> Schedule | None:
+    """The schedule without the W of some micro-batches, each of whose backwards is where its B is.
+
+    Sums ascend, so the W of earlier micro-batches go before them. If their B come later, there is
+    no such schedule.
+    """
+    devices = []
+    for slots in schedule.devices:
+        weights = {slot for slot in slots if slot.kind == 'W'}
+        order: dict[Slot, None] = {}
+        for slot in slots:
+            if schedule.is_split(slot) and slot.micro_batch in micro_batches:
+                weights.remove(slot._replace(kind='W'))
+                earlier = sorted(weight for weight in weights - order.keys()
+                                 if weight.cell == slot.cell
+                                 and weight.micro_batch < slot.micro_batch)
+                if any(weight._replace(kind='B') not in order for weight in earlier):
+                    return None
+                order.update(dict.fromkeys(earlier))
+            if slot.kind != 'W' or slot in weights:
+                order.setdefault(slot)
+        devices.append(tuple(order))
+    return replace(schedule, devices=tuple(devices))
 
 
 def _whole_where_w_follows(schedule: Schedule, times: CellTimes, edges: Edges,
