@@ -17,6 +17,7 @@ from lingpipe.tools import (
     compare_checkpoints,
     compare_params,
     get_mediawiki,
+    largest_model,
     launch_kubernetes,
     launch_local,
     launch_slurm,
@@ -32,8 +33,9 @@ from tests.support.forks import Fork, run_unread
 
 ALL = [
     bench_decoder, bench_link, bench_pipeline, bench_scale, build_corpus, compare_checkpoints,
-    compare_params, get_mediawiki, launch_kubernetes, launch_local, launch_slurm, paper_tables,
-    plot_partition, repeat, score_translations, show_partition, show_schedule, train_vocabulary]
+    compare_params, get_mediawiki, largest_model, launch_kubernetes, launch_local, launch_slurm,
+    paper_tables, plot_partition, repeat, score_translations, show_partition, show_schedule,
+    train_vocabulary]
 DENSE = '--model=image.digits.Dense'
 TRAINER = ['--', '--model=x', '--logdir=y']
 

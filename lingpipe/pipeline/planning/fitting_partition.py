@@ -199,13 +199,25 @@ class _Search:
                     'a layer cannot be cut: split it in two, use smaller micro-batches or larger '
                     'devices.')
 
-        obstacle = f'the best needs {needs.least():,.0f} bytes on a device'
+        obstacle = (f'the best needs {needs.least():,.0f} bytes on a device'
+                    f'{self._frugal_mode(peak)}')
         num_places = len(self.placement.cells_of_place)
         if num_places < self.params.num_devices:
             obstacle = f'{self.params.num_devices} cells share {num_places} devices'
         return (f'no partition of {len(elements)} layers into {num_cells} cells was found that '
                 f'fits device_bytes={self.limit:,.0f}: {obstacle}; use more cells, recomputation, '
                 'smaller micro-batches or larger devices.')
+
+    def _frugal_mode(self, most: float) -> str:
+        """The clause that names the mode of recomputation with which less is enough, if any is."""
+        def least(modes: Sequence[str]) -> float:
+            return Needs(self.fullest.memory, modes, self.units.starts, self.live, most).least()
+
+        num_cells = self.params.num_cells
+        best, mode = min((least([mode] * num_cells), mode) for mode in ('cell', 'layer'))
+        if not self.is_exact or best >= least(self.params.modes):
+            return ''
+        return f' ({best:,.0f} with --set pipeline.recompute={mode})'
 
     def _partition(self, spans_of_units: Sequence[range]) -> Partition:
         elements = self.fullest.partition.elements

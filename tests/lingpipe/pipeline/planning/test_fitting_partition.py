@@ -139,3 +139,18 @@ def test_what_fits_is_never_slower_than_recomputation_of_cells_or_layers_and_mos
             assert fitted.simulate().step_s <= other * (1 + 1e-9)
             num_faster += fitted.simulate().step_s < other * 0.999
     assert num_faster > 100
+
+
+def test_a_limit_that_nothing_fits_names_the_mode_of_recomputation_that_needs_less():
+    """All that it names fits, and a byte less does not."""
+    narrow = [dense('first', 8, 4, reads={'x': 'image'}, activation='gelu'),
+              *[dense(f'd{i}', 4, 4, activation='gelu') for i in range(5)], dense('last', 4, 8)]
+    shape = dict(num_cells=2, num_micro_batches=4, schedule='gpipe')
+    sentence = (r'the best needs [\d,]+ bytes on a device \([\d,]+ with '
+                r'--set pipeline.recompute=layer\)')
+    with pytest.raises(ValueError, match=sentence) as found:
+        plan_of(*narrow, recompute='none', device_bytes=1600, **shape)
+    least = int(str(found.value).split(' (')[1].split(' with')[0].replace(',', ''))
+    assert fullest(plan_of(*narrow, recompute='layer', device_bytes=least, **shape)) == least
+    with pytest.raises(ValueError, match='device_bytes'):
+        plan_of(*narrow, recompute='layer', device_bytes=least - 1, **shape)

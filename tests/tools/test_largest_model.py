@@ -1,0 +1,19 @@
+"""largest_model finds the largest size that fits, and prints it beside the paper's."""
+
+import json
+
+from lingpipe.tools import largest_model
+
+
+def test_the_row_of_the_largest_transformer_keeps_the_limit(capsys):
+    largest_model.main(['--family=transformer', '--devices=1', '--device_gb=6', '--json'])
+    found = json.loads(capsys.readouterr().out)
+    naive, pipeline = found['rows']
+    assert (naive['column'], pipeline['column']) == ('Naive-1', 'Pipeline-1')
+    assert naive['fullest_device_gb'] <= 6 and pipeline['fullest_device_gb'] <= 6
+    assert pipeline['parameters'] > naive['parameters']
+
+
+def test_a_device_that_nothing_fits_has_no_model(capsys):
+    largest_model.main(['--family=transformer', '--devices=1', '--device_gb=0.1'])
+    assert 'none fits' in capsys.readouterr().out
