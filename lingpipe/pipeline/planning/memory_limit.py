@@ -46,7 +46,7 @@ class Needs:
             fixed, held, working, received, has_backward = self._rows[mode][start]
             live = np.where(has_backward, self._live[k], 1)
             needs.append(fixed + np.maximum(live * held + working, received))
-        return np.minimum.reduce(needs)
+        return np.asarray(np.minimum.reduce(needs))
 
     def stops(self, k: int, start: int, limit: float) -> int:
         """Where a cell k from `start` on may end so that it needs no more than `limit` bytes.

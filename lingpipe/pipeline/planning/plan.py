@@ -219,7 +219,7 @@ def plan_priced(network: PricedNetwork, devices: Sequence[str]) -> Plan:
 
     plan = plan_of(choose_partition(network.elements, network.times, params))
     if params.layers_per_cell:
-        if not plan.fits:
+        if params.device_bytes is not None and not plan.fits:
             refuse_partition_by_hand(params.layers_per_cell, plan.peak_bytes(), placement,
                                      params.device_bytes)
         return plan
@@ -229,7 +229,7 @@ def plan_priced(network: PricedNetwork, devices: Sequence[str]) -> Plan:
         uniform = list(_plans_of_modes(network, devices))
         candidates += [*(plan_of(other.partition) for other in uniform), *uniform]
     fitting = [candidate for candidate in candidates if candidate.fits]
-    if not fitting:
+    if not fitting and params.device_bytes is not None:
         trials = Trials(peak_bytes=lambda partition: plan_of(partition).peak_bytes(),
                         step_s=lambda partition: plan_of(partition).simulate_times().step_s)
         partition = fitting_partition(plan.forecast, placement, params, params.device_bytes, trials)
@@ -266,9 +266,10 @@ def plan_like(plan: Plan, network: Sequential, batch_spec: Mapping[str, Any],
                                plan.forecast.memory.slot_bytes)
     partition = dataclasses.replace(plan.partition, elements=network_of_batch.elements)
     other = _arranged(network_of_batch, plan.placement, partition)
-    if not other.fits:
+    limit = plan.params.device_bytes
+    if limit is not None and not other.fits:
         refuse_partition_by_hand(partition.layers_per_cell, other.peak_bytes(), plan.placement,
-                                 plan.params.device_bytes)
+                                 limit)
     return other
 
 
