@@ -90,20 +90,21 @@ def row(family: Family, num_cells: int, device_bytes: float, recompute: str, is_
                 'activation_gb': sum(peaks) - model_gb, 'fullest_device_gb': max(peaks),
                 'paper_parameters': family.printed.get(column, 0) * 1e6 or None}
 
-    largest = _largest(planned)
+    largest = _largest(planned, enough=4 * num_cells)
     return largest or {'column': column, 'model': None, 'num_cells': num_cells, 'parameters': 0}
 
 
-def _largest(planned: Callable[[int], dict[str, Any] | None]) -> dict[str, Any] | None:
+def _largest(planned: Callable[[int], dict[str, Any] | None],
+             enough: int) -> dict[str, Any] | None:
     """The row of the largest size that has one, by doubling and bisection.
 
     A network may need more layers than its smallest size has, so sizes without a row may come
-    before the first that has one.
+    before the first that has one: some size up to `enough`, if any.
     """
     found, size = None, 1
     while size <= MAX_SIZE:
         row_of_size = planned(size)
-        if row_of_size is None and found is not None:
+        if row_of_size is None and (found is not None or size >= enough):
             break
         if row_of_size is not None:
             found, fits = row_of_size, size

@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from lingpipe.tools import largest_model
 
 
+@pytest.mark.slow
 def test_the_row_of_the_largest_transformer_keeps_the_limit(capsys):
     largest_model.main(['--family=transformer', '--devices=1', '--device_gb=6', '--json'])
     found = json.loads(capsys.readouterr().out)
