@@ -68,8 +68,8 @@ def _define_flags_of_experiments(values: flags.FlagValues) -> None:
         'the problem makes of them, with the newest checkpoint.', flag_values=values)
     flags.DEFINE_multi_string(
         'set', [], 'path=value: overrides a value of the Params, as pipeline.num_cells=4; may be '
-        'repeated. pipeline.num_cells=auto, and likewise num_replicas, num_micro_batches, schedule '
-        'and recompute: as --plan=auto, for this value alone.', flag_values=values)
+        'repeated. pipeline.num_cells=auto, and likewise num_replicas, num_micro_batches and '
+        'recompute: as --plan=auto, for this value alone.', flag_values=values)
     flags.DEFINE_enum(
         'plan', 'as_set', ['as_set', 'auto'], 'auto: before a new run begins, the fastest plan '
         'that --mode=plan finds replaces what no --set sets. A run that is resumed keeps its plan.',
