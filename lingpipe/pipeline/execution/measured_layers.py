@@ -93,6 +93,6 @@ def _groups(elements: dict[Hashable, Element], free_bytes: float) -> Iterator[li
 
 def _bytes_when_timed(element: Element) -> float:
     """About what timing a layer takes: weights and gradients, values, residuals and temporaries."""
-    weight_bytes = sum(weight.size * weight.dtype.size for weight in element.layer.weights())
+    weight_bytes: int = sum(weight.size * weight.dtype.size for weight in element.layer.weights())
     values = [*element.reads.values(), *element.writes.values()]
     return 3.0 * weight_bytes + 8.0 * sum(value.num_bytes for value in values)
