@@ -12,6 +12,9 @@ Cells are alike if
     - they read, write, pass on and differentiate values of the same specs in the same places;
     - they have tasks of the same kinds, recomputation included, on devices of the same type.
 
+The ops of a shared task are named after the layers of the cell that was traced, and so is an error
+of theirs; replay.py finds out whose it is.
+
 Cells that XLA compiles, that gather from other replicas, or that print or check assertions, are
 each traced by themselves.
 """
@@ -31,6 +34,7 @@ from lingpipe.pipeline.execution.cell_trace import CellTrace
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.forward_trace import ForwardTrace, TracingOptions
+from lingpipe.pipeline.execution.layer_call import scope_of
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.execution.seed_keys import eager_key
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
@@ -75,8 +79,9 @@ class TracedCell:
         leaves: dict[Leaf, Leaf] = {(value, i): (values[value], i) for value, i in leaves_of(own)}
         leaves[MEAN_WEIGHT] = MEAN_WEIGHT
         weights = dict(zip(_weight_paths(self.forward.cell), _weight_paths(cell), strict=True))
+        scopes = {scope_of(own): scope_of(new) for own, new in paths.items()}
         return CellTrace(
-            tasks={kind: _task_of(task, captures, leaves, weights)
+            tasks={kind: _task_of(task, captures, leaves, weights, scopes)
                    for kind, task in self.trace.tasks.items()},
             gradients_out=[leaves[leaf] for leaf in self.trace.gradients_out],
             layout=self.layout_of(cell),
@@ -88,7 +93,7 @@ class TracedCell:
 
 
 def _task_of(task: CompiledTask, captures: Mapping[Any, tf.Tensor], leaves: Mapping[Leaf, Leaf],
-             weights: Mapping[str, str]) -> CompiledTask:
+             weights: Mapping[str, str], scopes: Mapping[str, str]) -> CompiledTask:
     """Returns the task of another cell.
 
     Args:
@@ -96,6 +101,7 @@ def _task_of(task: CompiledTask, captures: Mapping[Any, tf.Tensor], leaves: Mapp
       captures: reference of a tensor that the function captures -> the other cell's.
       leaves: leaf -> the other cell's.
       weights: path of a weight -> the other cell's.
+      scopes: name scope of a layer -> the other cell's.
     """
     function = copy.copy(task.function)
     function.set_external_captures(
@@ -108,7 +114,8 @@ def _task_of(task: CompiledTask, captures: Mapping[Any, tf.Tensor], leaves: Mapp
         gradients_in=[leaves[leaf] for leaf in task.gradients_in],
         outputs=[leaves[leaf] for leaf in task.outputs],
         gradients_out=[leaves[leaf] for leaf in task.gradients_out],
-        differentiated=[weights[path] for path in task.differentiated])
+        differentiated=[weights[path] for path in task.differentiated],
+        scopes=scopes)
 
 
 def likeness(cell: Cell, gradients_in: Sequence[Leaf], kinds: Collection[str],

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -30,6 +30,8 @@ class CompiledTask:
       handed_bytes: the bytes of the tensors that it returns for later tasks of the cell, besides
         those that were held before.
       differentiated: paths of the weights (as used, not as owned) whose gradients it computes.
+      scopes: where the function is that of a cell that is alike: the name scope of each of that
+        cell's layers -> the scope of the layer in its place.
     """
     function: tf.types.experimental.ConcreteFunction
     inputs: Sequence[Leaf]
@@ -42,3 +44,4 @@ class CompiledTask:
     held_bytes: int = 0
     handed_bytes: int = 0
     differentiated: Sequence[str] = ()
+    scopes: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -20,7 +20,7 @@ from lingpipe.pipeline.execution.forward_trace import TracingOptions
 from lingpipe.pipeline.execution.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.placed_network import PlacedNetwork
-from lingpipe.pipeline.execution.replay import replay
+from lingpipe.pipeline.execution.replay import run_or_replay
 from lingpipe.pipeline.execution.step_graph import AddedTasks, add_tasks
 from lingpipe.pipeline.execution.task_values import ReplicaBatch
 from lingpipe.pipeline.execution.traffic import Traffic, forward_traffic
@@ -119,12 +119,10 @@ class Evaluator:
 
         self._is_broken = True  # If the step fails, the accumulators hold partial sums.
         with explained(self._plan.elements, batch):
-            try:
-                results = self._step.run(*nested.leaves(batch))
-            except tf.errors.CancelledError:  # Often the only error if a device fails: replay.py.
-                inputs = self._step.given(nested.map_leaves(tf.convert_to_tensor, batch))
-                replay([self._step.pipeline], [inputs], Wire(None))
-                raise
+            step = self._step
+            results = run_or_replay(
+                lambda: step.run(*nested.leaves(batch)), [step.pipeline],
+                lambda: [step.given(nested.map_leaves(tf.convert_to_tensor, batch))], Wire(None))
         self._is_broken = False
         return results['sums'], results['outputs']
 

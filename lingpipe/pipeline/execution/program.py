@@ -25,8 +25,9 @@ from lingpipe.pipeline.execution.built_steps import BuiltSteps, Shape
 from lingpipe.pipeline.execution.evaluator import Evaluator
 from lingpipe.pipeline.execution.placed_network import PlacedNetwork
 from lingpipe.pipeline.execution.readiness import Readiness
-from lingpipe.pipeline.execution.replay import replay
+from lingpipe.pipeline.execution.replay import run_or_replay
 from lingpipe.pipeline.execution.stamps import stamped_work, step_times
+from lingpipe.pipeline.execution.task_values import ReplicaBatch
 from lingpipe.pipeline.execution.traffic import Traffic, step_traffic
 from lingpipe.pipeline.execution.training_graph import Kind
 from lingpipe.pipeline.execution.variables import Variables
@@ -162,14 +163,15 @@ class Program:
         p = self.plan.params
         position = (tf.constant(step, tf.int64),
                     tf.constant(index * p.num_replicas * p.num_micro_batches, tf.int32))
+
+        def parts() -> list[ReplicaBatch]:
+            return compiled.split(nested.map_leaves(tf.convert_to_tensor, batch), *position)
+
+        # Tasks that wait for those of other replicas cannot run one by one.
+        pipelines = () if compiled.waits else compiled.pipelines
         with self._readiness.running(), explained(shape.plan.elements, batch):
-            try:
-                results: dict[str, tf.Tensor] = run(*nested.leaves(batch), *position)
-            except tf.errors.CancelledError:  # often the only error; see replay.py
-                if not compiled.waits:
-                    tensors = nested.map_leaves(tf.convert_to_tensor, batch)
-                    replay(compiled.pipelines, compiled.split(tensors, *position), self.make_wire())
-                raise
+            results: dict[str, tf.Tensor] = run_or_replay(
+                lambda: run(*nested.leaves(batch), *position), pipelines, parts, self.make_wire())
         self._reached = reached
         return results
 

@@ -29,6 +29,16 @@ class NamesItself(layers.Dense):
 
 
 
+class Checks(layers.Dense):
+    """Fails where its result is not finite."""
+    is_traced_once = True
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
+        y = super().fprop(theta, ctx, x)
+        is_bad = tf.reduce_any(tf.math.is_inf(y))
+        return y * tf.gather(tf.ones([1]), tf.cast(is_bad, tf.int32))
+
+
 def program_of(block, num_cells: int = K, frozen: str = '', **params: Any) -> Program:
     blocks = [one.set(name=f'{one.name}_{i}') for i in range(K) for one in block()]
     network = Sequential.Params(
@@ -109,3 +119,22 @@ def test_a_subclass_is_traced_for_itself_unless_it_says_otherwise():
     _, second, third, _ = functions_of(program)
     assert not second & third
     assert trained(program) == trained(program_of(block, 1))
+
+
+@pytest.mark.parametrize('number', [1, 2])
+def test_an_error_of_a_shared_task_names_the_layer_that_fails(number):
+    """Cells 1 and 2 share their tasks, whose ops are named after the layers of one of them."""
+    program = program_of(lambda: [Checks.Params(name='dense', input_dim=D, units=D)])
+    _, *middle, _ = functions_of(program)
+    assert middle[0] == middle[1]
+    path = f'model/dense_{number}'
+    bias = program.weights[f'{path}/b']
+    bias.assign(tf.fill(bias.shape, np.inf))
+    batch = {name: tf.ones([BATCH, T, D]) for name in ('x', 'target')}
+    for run in (lambda: program.train_step(batch, 0),
+                lambda: program.evaluator({n: tf.TensorSpec(b.shape) for n, b in batch.items()}
+                                          ).step(batch)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match='indices = 1 is not in') as error:
+            run()
+        assert path in error.value.message
+        assert f'model/dense_{3 - number}' not in error.value.message
