@@ -19,7 +19,7 @@ from lingpipe.commands.plan_freedom import Freedom, freedom
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.execution.measured_hardware import free_bytes, measured_hardware
 from lingpipe.pipeline.execution.measured_layers import MeasuredLayers
-from lingpipe.pipeline.planning.candidates import Candidates, SecondsOf, Subject
+from lingpipe.pipeline.planning.candidates import Candidates, SecondsOf, Subject, distinct
 from lingpipe.pipeline.planning.hardware import Hardware, device_type
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.search_space import FREE, Choice, SearchSpace, keeps_statistics
@@ -28,6 +28,7 @@ from lingpipe.training.reporting import candidate_table
 from lingpipe.training.reporting.candidate_table import value_text
 
 NUM_SHOWN = 12
+MAX_COMPARED = 4 * NUM_SHOWN   # Many choices give the same plan, as most schedules do with M = 1.
 MEASURING_S = 40.0   # for layers of all sizes together; to trace them takes time besides
 
 
@@ -41,7 +42,8 @@ def plan(params: Experiment.Params, options: RunOptions) -> str:
     if not options.device_type:   # Layers are timed.
         device_setup.configure(_on_one_device(params))
     search = make_search(params, options, freedom(options), names)
-    found = list(itertools.islice(search.candidates.fastest(search.choices), NUM_SHOWN))
+    fastest = itertools.islice(search.candidates.fastest(search.choices), MAX_COMPARED)
+    found = list(itertools.islice(distinct(fastest), NUM_SHOWN))
     if not found:
         raise ValueError(_why_none(search))
     report = candidate_table.Report(

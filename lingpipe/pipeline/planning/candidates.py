@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -167,6 +167,18 @@ class Candidate:
         """The largest loss; 'work' if none takes a fiftieth of the step."""
         name, seconds = next(iter(self.losses.items()))
         return name if seconds > 0.02 * self.step_s else 'work'
+
+
+def distinct(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Yields every plan once, as the candidate of the first choice that gives it."""
+    seen: set[Hashable] = set()
+    for candidate in candidates:
+        choice, plan = candidate.choice, candidate.plan
+        what = (choice.num_parts, plan.placement.devices, plan.partition.spans,
+                plan.schedule.devices, tuple(plan.forecast.footprints))
+        if what not in seen:
+            seen.add(what)
+            yield candidate
 
 
 class _Entry(NamedTuple):

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from lingpipe.pipeline.planning.candidates import Candidates
+from lingpipe.pipeline.planning.candidates import Candidates, distinct
 from lingpipe.pipeline.planning.hardware import Hardware
 from lingpipe.pipeline.planning.plan import make_plan
 from tests.support.planned_chains import CHAIN, SPEC, dense, made
@@ -30,6 +30,19 @@ def test_candidates_come_in_the_order_of_their_times_and_all_come():
     found = list(Candidates(subject).fastest(choices))
     assert [candidate.step_s for candidate in found] == sorted(c.step_s for c in found)
     assert sorted(candidate.choice for candidate in found) == sorted(choices)
+
+
+def test_a_plan_that_several_choices_give_is_told_once():
+    """With one micro-batch, schedules of one cell a device differ only in what they split."""
+    subject = subject_of(made(*CHAIN), num_devices=2, num_cells=2)
+    held = frozenset({'num_cells', 'num_replicas', 'num_micro_batches'})
+    found = list(Candidates(subject).fastest(space_of(subject, held=held).choices()))
+    once = list(distinct(found))
+    assert once[0] is found[0]
+    schedules = {candidate.choice.schedule for candidate in once}
+    assert not {'gpipe', '1f1b'} <= schedules
+    assert not {'none', 'fit'} <= {candidate.choice.recompute for candidate in once}
+    assert {candidate.step_s for candidate in once} == {candidate.step_s for candidate in found}
 
 
 def test_equal_layers_on_free_links_are_split_among_all_devices():
