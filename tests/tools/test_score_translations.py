@@ -163,7 +163,7 @@ def test_a_training_is_decoded_and_scored(capsys, monkeypatch, corpus, tmp_path)
     capsys.readouterr()
     train(sample(corpus, 300, 1., 0.5, seed=1), 500, 'bpe', 1.).save(f'{tmp_path}/other.model')
     assert trainer.main([*flags, f'--set=task.vocabulary={tmp_path}/other.model']) == 1
-    assert (f'{tmp_path}/other.model is not the vocabulary of the training, '
+    assert (f'{tmp_path}/other.model is not the vocabulary that the run used, '
             f'{corpus.vocabulary_path}: its SHA-256' in capsys.readouterr().err)
 
 

@@ -71,7 +71,7 @@ class TracedCell:
         others = [variable.handle.ref() for variable in self.variables]
         captures = {handle: variable.handle
                     for handle, variable in zip(others, variables, strict=True)}
-        captures.update({key.ref(): eager_key(seed, paths[path], name)
+        captures.update({key.ref(): eager_key(seed, paths[path], name, cell.device)
                          for (path, name), key in self.forward.seed_keys.items()})
 
         own, new = _values(self.forward.cell), _values(cell)

@@ -129,7 +129,7 @@ def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions
       gather: Context.gather.
     """
     graph = tf.__internal__.FuncGraph(f'cell_{cell.index}')
-    seed_keys = SeedKeys(graph, options.experiment_seed)
+    seed_keys = SeedKeys(graph, options.experiment_seed, cell.device)
     with graph.as_default():
         arguments = _forward_arguments(cell)
 

@@ -131,7 +131,8 @@ def test_bytes_are_followed_from_slot_to_slot(order, expected):
 
 
 def test_a_cell_whose_inputs_want_no_gradient_leaves_its_backward_to_w():
-    footprint = SPLIT._replace(gives_gradients=False)
+    footprint = Footprint(fixed=1000, held=10, working=100, handed=7, gradients=3,
+                          gives_gradients=False)
     assert peaks(of_first_cell('F0 F1 B0 B1 W0 W1'), [footprint, Footprint()], [0])[0] == (
         1000 + 20 + 100)
     assert peaks(of_first_cell('F0 R0 B0 F1 R1 B1 W0 W1'), [footprint, Footprint()], [0])[0] == (
@@ -143,7 +144,8 @@ def test_the_last_cell_hands_over_what_its_forward_made():
     schedule = of_first_cell('F0 B0 F1 B1', last='B0 B1 W0 W1')
     last = Footprint(held=10, working=50, residual=55, handed=30, gradients=5)
     assert peaks(schedule, [SPLIT, last], [1])[1] == 30 + 10 + 50 + 5
-    alone = last._replace(gives_gradients=False)
+    alone = Footprint(held=10, working=50, residual=55, handed=30, gradients=5,
+                      gives_gradients=False)
     assert peaks(schedule, [SPLIT, alone], [1])[1] == 55 + 10 + 50
 
 
