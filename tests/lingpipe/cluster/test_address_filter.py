@@ -13,7 +13,7 @@ from tests.support.flood import Flood
 from tests.support.local_workers import Fork, environment, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != 'linux', reason='programs of sockets of Linux')
-NUM_RESTARTS = 8
+NUM_RESTARTS = 20
 
 
 @pytest.mark.parametrize(('hosts', 'reached'),
