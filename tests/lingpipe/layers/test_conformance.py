@@ -419,6 +419,7 @@ def test_the_forecast_holds_what_the_backward_task_takes_over(name: str) -> None
                               layers_per_cell=(1 + len(gains), num_own, len(written) + 1))
     batch = next(iter(flatten(built.specs())))[1].shape[0]
     plan = make_plan(network.instantiate('model'),
-                     {**built.specs(), 'pad': tf.TensorSpec([batch, 1])}, pipeline, ['a', 'b', 'c'])
+                     {**built.specs(), 'pad': tf.TensorSpec([batch, 1])}, pipeline,
+                     ['/device:CPU:0'] * 3)
     assert (plan.forecast.footprints[1].residual
             == pytest.approx(traced.held_bytes(plan.cells[1:])[0], rel=0.02))
