@@ -159,6 +159,7 @@ class _Builder:
     root_of: dict[tuple[Value, int], int | None] = field(default_factory=dict)
 
     def add(self, place: int, element: Element, recipe: Recipe, forward_cost: float) -> None:
+        """Adds the tensors and ops of a layer of the cell."""
         reads, writes = list(element.reads.values()), list(element.writes.values())
         number_of: dict[Source, int | None] = {}
 
