@@ -20,8 +20,8 @@ class FieldDocstrings(griffe.Extension):
         """Called for every assignment of a module or class."""
         call = getattr(node, 'value', None)
         is_field = (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
-                    and call.func.id == 'field')
-        if not is_field:
+                    and call.func.id == 'field' and call.args)
+        if not is_field:   # also the field of a dataclass, which takes keywords only
             return
 
         default = ast.unparse(call.args[0])
