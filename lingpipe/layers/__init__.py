@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # What `__getattr__` does, for type checkers and editors.
     from lingpipe.layers.reshape import Cast as Cast
     from lingpipe.layers.reshape import Flatten as Flatten
     from lingpipe.layers.reshape import Reshape as Reshape
+    from lingpipe.layers.rms_norm import RMSNorm as RMSNorm
     from lingpipe.layers.sequential import Repeat as Repeat
     from lingpipe.layers.sequential import Sequential as Sequential
     from lingpipe.layers.shards import split as split
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # What `__getattr__` does, for type checkers and editors.
     from lingpipe.layers.streamed_softmax import (
         StreamedCrossEntropyLoss as StreamedCrossEntropyLoss,
     )
+    from lingpipe.layers.swiglu import SwiGLU as SwiGLU
     from lingpipe.layers.transformer import FeedForward as FeedForward
     from lingpipe.layers.transformer import TransformerDecoderLayer as TransformerDecoderLayer
     from lingpipe.layers.transformer import TransformerEncoderLayer as TransformerEncoderLayer
@@ -57,11 +59,13 @@ _NAMES_BY_FILE = {
     'losses': ['CrossEntropyLoss', 'MeanSquaredErrorLoss'],
     'pooling': ['AvgPool2D', 'GlobalAvgPool2D', 'MaxPool2D'],
     'reshape': ['Cast', 'Flatten', 'Reshape'],
+    'rms_norm': ['RMSNorm'],
     'sequential': ['Repeat', 'Sequential'],
     'shards': ['split'],
     'softmax': ['Logits'],
     'feed_forward_shards': ['Residual', 'split_feed_forward'],
     'streamed_softmax': ['SoftmaxShard', 'StreamedCrossEntropyLoss'],
+    'swiglu': ['SwiGLU'],
     'transformer': ['FeedForward', 'TransformerDecoderLayer', 'TransformerEncoderLayer'],
 }
 _FILE_OF = {name: file for file, names in _NAMES_BY_FILE.items() for name in names}

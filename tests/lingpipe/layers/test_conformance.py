@@ -54,6 +54,7 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'Activation gelu': (layers.Activation.Params(activation='gelu'), SEQUENCE),
     'Activation softmax': (layers.Activation.Params(activation='softmax'), SEQUENCE),
     'LayerNorm': (layers.LayerNorm.Params(dim=8), SEQUENCE),
+    'RMSNorm': (layers.RMSNorm.Params(dim=8), SEQUENCE),
     'BatchNorm': (layers.BatchNorm.Params(dim=4), IMAGE),
     'BatchNorm of rows': (layers.BatchNorm.Params(dim=8), {'x': ((9, 8), 'float')}),
     'MultiHeadAttention': (layers.MultiHeadAttention.Params(**ATTENTION), SEQUENCE),
@@ -68,6 +69,9 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'FeedForward shard': (
         layers.FeedForward.Params(input_dim=8, hidden_dim=16, shard=1, num_shards=3),
         SEQUENCE | PARTIAL),
+    'SwiGLU': (layers.SwiGLU.Params(input_dim=8, hidden_dim=6), SEQUENCE),
+    'SwiGLU shard': (layers.SwiGLU.Params(input_dim=8, hidden_dim=7, shard=1, num_shards=2),
+                     SEQUENCE | PARTIAL),
     'Residual': (layers.Residual.Params(dropout_rate=0.2),
                  SEQUENCE | {'branch': ((2, 5, 8), 'float')}),
     'TransformerEncoderLayer without feed-forward': (

@@ -1,0 +1,87 @@
+"""SwiGLU: the feed-forward part with a gate (Shazeer, 2020, arXiv:2002.05202).
+
+Shapes: D model, F hidden units.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layers.context import Context
+from lingpipe.layers.cost import Cost
+from lingpipe.layers.dense import project, projection_flops
+from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.shapes import check_last_dim, dims, num_rows
+from lingpipe.layers.shards import Shardable, glorot_uniform
+from lingpipe.layers.static_shapes import as_spec, num_elements
+
+
+class SwiGLU(Shardable):
+    """(silu(x @ w_gate) * (x @ w_up)) @ w_down; x [..., D] -> [..., D].
+
+    A shard has some of the hidden units. It adds what they give to `partial` [..., D].
+    """
+
+    is_traced_once = True
+    is_positionwise = True
+
+    class Params(Shardable.Params):
+        """Sizes and initialisation."""
+        input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)
+        hidden_dim: int = field(REQUIRED, 'F, the hidden units; two thirds of what a plain '
+                                          'feed-forward part has give it as many weights.', least=1)
+        init_scale: float = field(1., 'Factor on the variance of the first values of the weights.',
+                                  least=0)
+
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
+        super().__init__(params, path)
+        p = self.params
+        self.hidden_dim = len(self.part(p.hidden_dim, 'hidden_dim'))
+        glorot = glorot_uniform(p.input_dim, p.hidden_dim, p.init_scale)
+        self.add_weight('w_gate', [p.input_dim, self.hidden_dim], glorot)
+        self.add_weight('w_up', [p.input_dim, self.hidden_dim], glorot)
+        self.add_weight('w_down', [self.hidden_dim, p.input_dim], glorot)
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor,
+              partial: tf.Tensor | None = None) -> tf.Tensor:
+        """[..., D] -> [..., D] in the dtype of x.
+
+        Raises:
+          ValueError: the last dimension of x is not D, or a shard lacks `partial`.
+        """
+        check_last_dim(x, self.params.input_dim, self.path)
+        self.check_partial(partial)
+        hidden = gated(project(x, theta.w_gate), project(x, theta.w_up))  # [rows, F]
+        y = tf.reshape(project(hidden, theta.w_down), dims(x))
+        return y if partial is None else partial + y
+
+    def cost(self, x: tf.TensorSpec, partial: tf.TensorSpec | None = None) -> Cost:
+        """Three products of 2 D F a row, and the gate."""
+        p = self.params
+        check_last_dim(x, p.input_dim, self.path)
+        self.check_partial(partial)
+        rows = num_rows(x, self.path)
+        flops = 3. * projection_flops(rows, p.input_dim, self.hidden_dim, has_bias=False)
+        flops += gate_flops(rows * self.hidden_dim) + (partial is not None) * num_elements(x)
+        return Cost(flops, self.num_weights, as_spec(x))
+
+
+@tf.custom_gradient
+def gated(gate: tf.Tensor, up: tf.Tensor) -> tuple[
+        tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
+    """silu(gate) * up. Only the two arguments are kept for backward."""
+    def gradient(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        sigmoid = tf.sigmoid(gate)
+        silu = gate * sigmoid
+        return dy * up * (sigmoid + silu * (1 - sigmoid)), dy * silu
+
+    return gate * tf.sigmoid(gate) * up, gradient
+
+
+def gate_flops(num_values: int) -> float:
+    """FLOPs of `gated`: a sigmoid and two products."""
+    return 3. * num_values
