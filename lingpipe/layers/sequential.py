@@ -78,6 +78,14 @@ class Sequential(Layer):
             else:
                 yield from child.units()
 
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the values that are the network's outputs, if the network says which.
+
+        Here it says nothing, (). A network that was made from another description of itself, which
+        has outputs, overrides this. See pipeline/planning/outputs.py.
+        """
+        return ()
+
     def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
         """The masks of all that it reads, by their own names, as its layers need them."""
         return {mask_of(name): name for name in reads.values()}

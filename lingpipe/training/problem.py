@@ -60,6 +60,10 @@ class Problem(Configurable):
             REQUIRED, 'The network: layers in order, the loss the last.')
         learner: Learner.Params = field(
             Learner.Params(), 'Optimizer, learning rate, clipping, averages.')
+        outputs: tuple[str, ...] = field(
+            (), 'The names of the values that predictions and exports give; none: those that the '
+                'model names itself or, if it names none, all that the last layer writes that is '
+                'not a loss.')
         best_metric: str = field(
             'loss', 'The metric of the evaluation by which the best checkpoint is kept.')
         best_is_largest: bool = field(

@@ -18,7 +18,7 @@ from lingpipe.training.experiment import Experiment
 MAY_CHANGE = re.compile(
     r'(pipeline(?!\.(num_micro_batches|num_replicas|sum_groups|cross_replica_batch_norm|'
     r'wire_dtype)$)'
-    r'|train|eval_inputs|initialize_from)\b.*')
+    r'|train|eval_inputs|initialize_from|task\.outputs)\b.*')
 
 NUM_DIFFERENCES_SHOWN = 5
 

@@ -35,11 +35,13 @@ class TracingOptions:
       experiment_seed: as in Context.
       recomputation: what runs again in the backward of each cell; by default nothing.
       jit_compile: whether XLA compiles the tasks; on a TPU it always does.
+      has_emissions: whether losses, metrics and statistics are wanted.
     """
     training: bool
     experiment_seed: int = 0
     recomputation: Recomputation | None = None
     jit_compile: bool = False
+    has_emissions: bool = True
 
     def mode(self, cell: Cell) -> str:
         """What runs again in the backward pass of a cell."""
@@ -157,7 +159,9 @@ def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions
         remarks = remarks_of(graph)
         outputs = {(value, i): tf.identity(tensor) for value in cell.outputs
                    for i, tensor in enumerate(nested.leaves(values[value]))}
-    emissions = _joined(result.emissions for result in results)
+    emissions = Emissions()
+    if options.has_emissions:
+        emissions = _joined(result.emissions for result in results)
     return ForwardTrace(cell, options, graph, arguments, results, outputs, emissions, remarks,
                         seed_keys.captured)
 

@@ -3,6 +3,7 @@
     program = Program(network, batch_spec, pipeline_params, learner)
     program.train_step(batch, step)            -> {'loss': ..., 'gradient_norm': ..., ...}
     program.evaluator(batch_spec).step(batch)  -> {'loss': (sum, weight), ...}, {}
+    program.predict(examples)                  -> {'x': array [N, ...]}, the outputs by name
 
 A training step runs the tasks of all micro-batches (step_graph.py) and then the update (update.py).
 All sums are made in an order that does not depend on K.
@@ -10,7 +11,7 @@ All sums are made in an order that does not depend on K.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,6 +25,7 @@ from lingpipe.pipeline.execution.batch_checks import explained
 from lingpipe.pipeline.execution.built_steps import BuiltSteps, Shape
 from lingpipe.pipeline.execution.evaluator import Evaluator
 from lingpipe.pipeline.execution.placed_network import PlacedNetwork
+from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.readiness import Readiness
 from lingpipe.pipeline.execution.replay import run_or_replay
 from lingpipe.pipeline.execution.stamps import stamped_work, step_times
@@ -87,6 +89,7 @@ class Program:
         self._steps = BuiltSteps(list(map(Shape, specs, plans)), self._variables, learner, seed,
                                  self.make_wire)
 
+        self._predictors: dict[tuple[str, ...], Predictor] = {}   # by outputs
         self._readiness = Readiness(self._variables)
         self._reached: frozenset[str] = frozenset()  # weights, by mini-batches so far accumulated
 
@@ -219,5 +222,38 @@ class Program:
           fetch: names of the values to return for every example. If several values have the same
             name, the last one is returned.
         """
-        of = PlacedNetwork(self.network, self.placed, self.plan, self.seed)
-        return Evaluator(of, batch_spec, num_micro_batches, fetch)
+        return Evaluator(self._placed_network, batch_spec, num_micro_batches, fetch)
+
+    def predictor(self, batch_spec: Mapping[str, Any], num_micro_batches: int = 0,
+                  outputs: Sequence[str] = ()) -> Predictor:
+        """Makes a predictor, which computes the outputs of examples and needs no labels.
+
+        It uses the moving averages of the weights where the learner keeps them.
+
+        Args:
+          batch_spec: of a mini-batch, whose size is that of the largest step.
+          num_micro_batches: M; 0: that of training if it divides the batch, or else 1.
+          outputs: names of values; (): those that the network names or, if it names none, all that
+            the last layer writes that is not a loss.
+        """
+        return Predictor(self._placed_network, batch_spec, num_micro_batches, outputs)
+
+    def predict(self, examples: Any, outputs: Sequence[str] = ()) -> dict[str, Any]:
+        """Computes the outputs of any number of examples, in mini-batches as in training.
+
+        Args:
+          examples: arrays [N, ...] by the name of the input, or the array itself if the network
+            needs only one. Labels and other values that the outputs do not need are ignored.
+          outputs: as of `predictor`.
+
+        Returns:
+          Name -> NumPy array [N, ...] of every output.
+        """
+        key = tuple(outputs)
+        if key not in self._predictors:
+            self._predictors[key] = self.predictor(self.batch_spec, outputs=outputs)
+        return self._predictors[key].predict(examples)
+
+    @property
+    def _placed_network(self) -> PlacedNetwork:
+        return PlacedNetwork(self.network, self.placed, self.plan, self.seed)

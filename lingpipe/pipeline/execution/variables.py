@@ -81,16 +81,17 @@ class Variables:
                variables: dict[str, tf.Variable]) -> Callable[[str], tf.Tensor | None]:
         """Returns a function: path -> an op that reads a weight of `cell` from `variables`.
 
-        For a weight of another cell that function returns None.
+        For a weight that no layer of the cell owns, that function returns None.
         """
-        return lambda path: (self._read(path, variables) if self.cell_of[path] == cell.index
-                             else None)
+        owned = _owned_by(cell)
+        return lambda path: self._read(path, variables) if path in owned else None
 
     def read_by(self, cell: Cell, variables: dict[str, tf.Variable]) -> list[tf.Variable]:
         """Those of `variables` that the reader of a cell may read, in the order of its weights."""
         weights = [weight for element in cell.elements for weight in element.layer.weights()]
         paths = dict.fromkeys(weight.shared_with or weight.path for weight in weights)
-        return [variables[path] for path in paths if self.cell_of[path] == cell.index]
+        owned = _owned_by(cell)
+        return [variables[path] for path in paths if path in owned]
 
     def shared_reader(self, variables: dict[str, tf.Variable]) -> Callable[[str], tf.Tensor]:
         """Returns a function: path -> an op that reads a shared weight on its owner's device."""
@@ -104,3 +105,9 @@ class Variables:
         variable, dtype = variables[path], self.weights[path].dtype
         value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
         return value if variable.dtype == dtype else tf.cast(value, dtype)
+
+
+def _owned_by(cell: Cell) -> set[str]:
+    """The paths of the weights that layers of a cell own. The cell need not be one of training."""
+    return {weight.path for element in cell.elements for weight in element.layer.weights()
+            if weight.shared_with is None}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -97,13 +97,15 @@ class Element:
 
 
 def wire(network: Sequential, batch_spec: Mapping[str, Any],
-         is_frozen: Callable[[str], bool] = lambda path: False) -> tuple[Element, ...]:
+         is_frozen: Callable[[str], bool] = lambda path: False,
+         only: Collection[str] | None = None) -> tuple[Element, ...]:
     """Returns the elements of a network, with the values that they read and write.
 
     Args:
       network: the layers.
       batch_spec: name -> nested tf.TensorSpec of one micro-batch.
       is_frozen: whether the weight of a path is kept as it is.
+      only: the paths of the layers to wire, as if there were no others; None: all of them.
 
     Raises:
       ValueError: a layer reads what nobody writes, or shares a weight that does not exist or has
@@ -118,7 +120,8 @@ def wire(network: Sequential, batch_spec: Mapping[str, Any],
 
     values = {name: Value(name, BATCH, spec, needs_gradient=False)
               for name, spec in batch_spec.items()}
-    numbered = [(unit, layer) for unit, layers in enumerate(network.units()) for layer in layers]
+    numbered = [(unit, layer) for unit, layers in enumerate(network.units()) for layer in layers
+                if only is None or layer.path in only]
     elements = []
     for index, (unit, layer) in enumerate(numbered):
         reads = arguments(layer, values)

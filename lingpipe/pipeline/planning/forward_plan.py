@@ -1,4 +1,4 @@
-"""Forward plan: what will run where in an evaluation, which has no backward."""
+"""Forward plan: what will run where in an evaluation or a prediction, which have no backward."""
 from __future__ import annotations
 
 import dataclasses
@@ -11,6 +11,7 @@ from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.pipeline.planning.dataflow import Element, Value, wire
 from lingpipe.pipeline.planning.micro_batches import check_state, check_whole, split_spec
+from lingpipe.pipeline.planning.outputs import layers_before, output_names, output_values
 from lingpipe.pipeline.planning.partition import Partition, schedule_for
 from lingpipe.pipeline.planning.plan import Plan, cells_on
 from lingpipe.pipeline.planning.schedule import Schedule, check_sizes
@@ -21,7 +22,8 @@ class ForwardPlan:
     """The partition of a training plan, on the devices of its first replica, forward only.
 
     Attributes:
-      partition: wired for the evaluation's micro-batches.
+      partition: wired for the micro-batches of the evaluation. A prediction leaves out layers that
+        it does not need, and cells that consist of these.
       devices: [K] tf.device strings.
       schedule: forwards alone, a list for each cell.
       fetched: name -> the value that is asked for, which its cell gives out as if it were read.
@@ -40,6 +42,11 @@ class ForwardPlan:
     def num_micro_batches(self) -> int:
         """M."""
         return self.schedule.num_micro_batches
+
+    def with_micro_batches(self, num_micro_batches: int) -> ForwardPlan:
+        """The same plan for another number of micro-batches of the same size."""
+        return dataclasses.replace(
+            self, schedule=schedule_for(self.partition, 'forward', num_micro_batches))
 
     @functools.cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -70,6 +77,42 @@ def make_forward_plan(plan: Plan, network: Sequential, batch_spec: Mapping[str, 
     partition = dataclasses.replace(plan.partition, elements=elements)
     return ForwardPlan(partition, plan.placement.devices[0],
                        schedule_for(partition, 'forward', num_parts), _fetched(elements, fetch))
+
+
+def make_prediction_plan(plan: Plan, network: Sequential, batch_spec: Mapping[str, Any],
+                         num_micro_batches: int = 0, outputs: Sequence[str] = ()) -> ForwardPlan:
+    """Plans a prediction: as an evaluation, but only the layers that the outputs need.
+
+    Args:
+      plan: of training.
+      network: the one that it cuts.
+      batch_spec: name -> nested tf.TensorSpec of a mini-batch. What the layers do not read, such
+        as labels, may be missing.
+      num_micro_batches: default: training's if it divides the batch, or else 1.
+      outputs: names of values; default: see output_names.
+
+    Raises:
+      ValueError: the network cannot run on such mini-batches, or there are no such outputs.
+    """
+    num_parts = num_micro_batches or _default_num_parts(plan, batch_spec)
+    check_sizes(plan.partition.num_cells, num_parts)
+    names = output_names(network, plan.partition.elements, outputs)
+    last_values = output_values(plan.partition.elements, names)
+    needed = layers_before(plan.partition.elements, list(last_values.values()))
+    paths = {element.layer.path for element in needed}
+    elements = wire(network, split_spec(batch_spec, num_parts), only=paths)
+
+    spans, devices, start = [], [], 0
+    for span, device in zip(plan.partition.spans, plan.placement.devices[0], strict=True):
+        size = sum(element.index in span for element in needed)
+        if size:
+            spans.append(range(start, start + size))
+            devices.append(device)
+            start += size
+
+    partition = Partition(elements, tuple(spans))
+    return ForwardPlan(partition, tuple(devices), schedule_for(partition, 'forward', num_parts),
+                       output_values(elements, names))
 
 
 def _default_num_parts(plan: Plan, batch_spec: Mapping[str, Any]) -> int:

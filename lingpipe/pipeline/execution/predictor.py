@@ -1,0 +1,273 @@
+"""Predictor: runs a network forward only, for its outputs, on any number of examples.
+
+It leaves out the layers that the outputs do not need (planning/outputs.py), so that neither labels
+nor weights of examples are needed. The rest runs in the same cells as in an evaluation, on
+micro-batches of the same size, so that the outputs have the bits that the evaluation computes with.
+"""
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from lingpipe.cluster import HOME
+from lingpipe.layers import nested
+from lingpipe.pipeline.execution.accumulators import Accumulators
+from lingpipe.pipeline.execution.bad_ids import BadIdError, find_bad_id
+from lingpipe.pipeline.execution.batch_checks import explained
+from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, compile_pipeline
+from lingpipe.pipeline.execution.emission_layout import EmissionLayout
+from lingpipe.pipeline.execution.forward_trace import TracingOptions
+from lingpipe.pipeline.execution.placed_network import PlacedNetwork
+from lingpipe.pipeline.execution.replay import run_or_replay
+from lingpipe.pipeline.execution.step_graph import add_tasks
+from lingpipe.pipeline.execution.task_values import ReplicaBatch
+from lingpipe.pipeline.execution.wire import Wire
+from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
+from lingpipe.pipeline.planning.forward_plan import make_prediction_plan
+from lingpipe.pipeline.planning.outputs import inputs_of
+
+# The value of the mini-batch that says how much an example counts.
+_WEIGHT = 'weight'
+
+
+class Predictor:
+    """Computes the outputs of a network, with the moving averages of weights where there are any.
+
+    Attributes:
+      input_specs: name -> nested tf.TensorSpec of one example, of all values that are read.
+      output_specs: name -> nested tf.TensorSpec of one example's output.
+      paths: of the layers that run.
+    """
+
+    def __init__(self, of: PlacedNetwork, batch_spec: Mapping[str, Any],
+                 num_micro_batches: int = 0, outputs: Sequence[str] = ()):
+        """Plans the steps; the first prediction traces them.
+
+        Args:
+          of: the network.
+          batch_spec: of a mini-batch. What the outputs do not need may be missing.
+          num_micro_batches: M; 0: that of training if it divides the batch, or else 1.
+          outputs: names of values; (): those that the network names or, if it names none, all that
+            the last layer writes that is not a loss.
+
+        Raises:
+          ValueError: there are no such outputs, or the network cannot run on such mini-batches.
+        """
+        self._of = of
+        self._plan = make_prediction_plan(of.plan, of.network, batch_spec, num_micro_batches,
+                                          outputs)
+        names = inputs_of(self._plan.elements)
+        self.input_specs = {
+            name: nested.map_leaves(_of_example, batch_spec[name]) for name in names}
+        self.output_specs = {name: nested.map_leaves(_of_example, value.spec)
+                             for name, value in self._plan.fetched.items()}
+        self.paths = tuple(element.layer.path for element in self._plan.elements)
+        size = int(nested.leaves(batch_spec)[0].shape[0])
+        self._part_size = size // self._plan.num_micro_batches
+        self._pipeline: CompiledPipeline | None = None
+        self._steps: dict[int, Callable[..., Any]] = {}   # by number of micro-batches
+
+    @property
+    def batch_size(self) -> int:
+        """The number of examples of a whole mini-batch."""
+        return self._part_size * self._plan.num_micro_batches
+
+    @property
+    def optional_inputs(self) -> frozenset[str]:
+        """The inputs that need not be given: the weights of examples, which are then 1."""
+        spec = self.input_specs.get(_WEIGHT)
+        is_of_examples = isinstance(spec, tf.TensorSpec) and spec.shape.rank == 0
+        return frozenset({_WEIGHT} if is_of_examples else ())
+
+    def predict(self, examples: Any) -> dict[str, Any]:
+        """Computes the outputs of examples.
+
+        Args:
+          examples: arrays [N, ...] by the name of the input, or the array itself if the network
+            needs only one. Other names are ignored.
+
+        Returns:
+          Name -> NumPy array [N, ...] of every output, nested as the layer writes it.
+
+        Raises:
+          ValueError: an input is missing, or has another shape or type, or N is 0.
+        """
+        arrays = self.arrays(examples)
+        parts: dict[str, list[Any]] = collections.defaultdict(list)
+        for outputs in self.batches(arrays):
+            for name, value in outputs.items():
+                parts[name].append(value)
+        return {name: nested.map_leaves(lambda *leaves: np.concatenate(leaves), *values)
+                for name, values in parts.items()}
+
+    def batches(self, arrays: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yields the outputs of one mini-batch after the other; see `predict`.
+
+        Args:
+          arrays: what `arrays` returned.
+        """
+        num_examples = len(nested.leaves(arrays)[0])
+        for start in range(0, num_examples, self.batch_size):
+            end = min(start + self.batch_size, num_examples)
+            batch = nested.map_leaves(functools.partial(_rows, start=start, end=end), arrays)
+            yield self._predicted(batch, end - start)
+
+    def arrays(self, examples: Any) -> dict[str, Any]:
+        """Returns the inputs as NumPy arrays of the right shapes and types; see `predict`."""
+        needed = self.input_specs.keys() - self.optional_inputs
+        if not isinstance(examples, Mapping):
+            if len(needed) != 1:
+                raise ValueError(f'the network takes {", ".join(sorted(needed))}; give a dict of '
+                                 'arrays by these names.')
+            examples = {next(iter(needed)): examples}
+        missing = sorted(needed - examples.keys())
+        if missing:
+            raise ValueError(f'{", ".join(missing)} is missing; the network takes '
+                             f'{", ".join(sorted(needed))}, and there are '
+                             f'{", ".join(sorted(map(str, examples))) or "none"}.')
+
+        arrays = {name: _checked(name, examples[name], spec)
+                  for name, spec in self.input_specs.items() if name in examples}
+        lengths = {path: len(leaf) for path, leaf in nested.flatten(arrays)}
+        if len(set(lengths.values())) > 1:
+            listed = ', '.join(f'{path} {length}' for path, length in lengths.items())
+            raise ValueError(f'the inputs have different numbers of examples: {listed}; give one '
+                             'row to every example.')
+        num_examples = next(iter(lengths.values()))
+        if not num_examples:
+            raise ValueError('there are no examples; give at least one.')
+        for name in self.optional_inputs - arrays.keys():
+            arrays[name] = np.ones([num_examples], self.input_specs[name].dtype.as_numpy_dtype)
+        return arrays
+
+    def _predicted(self, batch: dict[str, Any], num_examples: int) -> dict[str, Any]:
+        """The outputs of at most a mini-batch."""
+        num_parts = -(-num_examples // self._part_size)
+        num_copies = num_parts * self._part_size - num_examples
+        if num_copies:
+            self._check_copies()
+            # Zeros might be no example at all.
+            batch = nested.map_leaves(
+                lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], num_copies, 0)]), batch)
+
+        step = self._step(num_parts)
+        assert self._pipeline is not None
+        pipeline = dataclasses.replace(
+            self._pipeline, schedule=self._plan.with_micro_batches(num_parts).schedule)
+        with explained(self._plan.elements, batch):
+            outputs = run_or_replay(
+                lambda: step(*map(tf.convert_to_tensor, nested.leaves(batch))), [pipeline],
+                lambda: [_given(nested.map_leaves(tf.convert_to_tensor, batch))], Wire(None))
+
+        arrays = {name: nested.map_leaves(lambda leaf: leaf.numpy()[:num_examples], value)
+                  for name, value in outputs.items()}
+        is_finite = all(np.isfinite(leaf).all() for leaf in nested.leaves(arrays)
+                        if leaf.dtype.kind == 'f')
+        if not is_finite and (bad := find_bad_id(self._plan.elements, batch)):
+            raise BadIdError(bad.sentence())
+        return arrays
+
+    def _check_copies(self) -> None:
+        """Raises ValueError if copies of examples would change the outputs of others."""
+        for element in self._plan.elements:
+            if element.layer.needs_whole_batch:
+                raise ValueError(
+                    f'the result of {element.layer.path} for an example depends on the others, so '
+                    f'no copies can fill up the last {self._part_size} examples; give a multiple '
+                    f'of {self._part_size} examples.')
+
+    def _step(self, num_parts: int) -> Callable[..., Any]:
+        """The traced step of a number of micro-batches; the compiled tasks are the same in all."""
+        if num_parts in self._steps:
+            return self._steps[num_parts]
+        plan = self._plan.with_micro_batches(num_parts)
+        if self._pipeline is None:
+            options = TracingOptions(
+                False, self._of.seed, jit_compile=self._of.plan.params.jit_compile,
+                has_emissions=False)
+            self._pipeline = compile_pipeline(
+                plan.schedule, plan.cells, self._of.variables, options, _no_sums)
+        pipeline = dataclasses.replace(self._pipeline, schedule=plan.schedule)
+
+        def whole(leaf: Leaf, values: Any) -> tf.Tensor:
+            return tf.concat([values.leaf(leaf, m) for m in range(num_parts)], 0)
+
+        def body(*flat: tf.Tensor) -> dict[str, Any]:
+            """Runs the micro-batches through all cells, and returns the outputs by name."""
+            batch = nested.pack_like(self.input_specs, list(flat))
+            added = add_tasks(pipeline, _given(batch), Wire(None))
+            with tf.device(HOME):
+                return {name: nested.pack_like(value.spec, [whole(leaf, added.values)
+                                                            for leaf in leaves_of([value])])
+                        for name, value in self._plan.fetched.items()}
+
+        size = num_parts * self._part_size
+        specs = [tf.TensorSpec([size, *spec.shape], spec.dtype)
+                 for spec in nested.leaves(self.input_specs)]
+        self._steps[num_parts] = tf.compat.v1.wrap_function(body, specs)
+        return self._steps[num_parts]
+
+
+def _given(batch: Mapping[str, Any]) -> ReplicaBatch:
+    with tf.device(HOME):
+        return ReplicaBatch(batch, tf.constant(0, tf.int64), tf.constant(0))
+
+
+def _no_sums(cell: Cell, layout: EmissionLayout) -> Accumulators:
+    return Accumulators(cell.device, [], layout)
+
+
+def _of_example(spec: tf.TensorSpec) -> tf.TensorSpec:
+    return tf.TensorSpec(spec.shape[1:], spec.dtype)
+
+
+def _rows(array: np.ndarray, start: int, end: int) -> np.ndarray:
+    return array[start:end]
+
+
+def _checked(name: str, value: Any, spec: Any) -> Any:
+    """Returns the examples of one input as arrays of the dtypes of its spec.
+
+    Raises:
+      ValueError: they have another shape or type.
+    """
+    if isinstance(spec, dict):
+        if not isinstance(value, Mapping) or spec.keys() - value.keys():
+            raise ValueError(f'{name!r} must be a dict of {", ".join(sorted(spec))}.')
+        return {key: _checked(f'{name}/{key}', value[key], spec[key]) for key in spec}
+
+    array = _array(name, value, spec.dtype)
+    if array.ndim != spec.shape.rank + 1 or not spec.shape.is_compatible_with(array.shape[1:]):
+        expected = ', '.join(['N', *map(str, spec.shape)])
+        raise ValueError(f'{name!r} is {array.dtype.name} {array.shape}, but the network takes '
+                         f'{spec.dtype.name} [{expected}], a row for every example.')
+    return array
+
+
+def _array(name: str, value: Any, dtype: tf.DType) -> np.ndarray:
+    """Returns a value as an array of a dtype. Numbers may change their width, but not their kind.
+
+    Raises:
+      ValueError: it is of another kind, or an integer does not fit.
+    """
+    wanted = np.dtype(dtype.as_numpy_dtype)
+    if isinstance(value, list | tuple) and wanted.kind in 'iufb':
+        value = np.asarray(value, wanted)
+    array: np.ndarray = np.asarray(value)
+    if array.dtype.kind not in _LIKE[wanted.kind]:
+        raise ValueError(f'{name!r} is of {array.dtype.name}, but the network takes {dtype.name}; '
+                         'convert it as the input of the experiment does.')
+    converted = array.astype(wanted, copy=False)
+    if wanted.kind in 'iu' and not np.array_equal(converted, array):
+        raise ValueError(f'{name!r} has whole numbers that {dtype.name} cannot hold; correct them.')
+    return converted
+
+
+# Kind of a NumPy dtype -> the kinds that are converted to it; 'V' is bfloat16, 'O' strings.
+_LIKE = {'i': 'iu', 'u': 'iu', 'f': 'fV', 'V': 'fV', 'b': 'b', 'c': 'fc', 'O': 'OSU'}
