@@ -15,7 +15,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # name that fits a file says where it is.
 FLOORS = [
     ['process', 'hyperparams', 'layers/nested', 'layers/cost', 'layers/context',
-     'layers/static_shapes', 'layers/weight'],
+     'layers/static_shapes', 'layers/weight', 'layers/layer_traits'],
+    ['layers/wired_function'],
+    ['layers/decoded_function'],
     ['cluster', 'layers/base', 'learning'],
     ['pricing', 'checkpoint', 'input'],
     ['layers'],

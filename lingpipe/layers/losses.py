@@ -12,8 +12,8 @@ the loss and in every gradient.
 A loss sees one micro-batch at a time. This is right for every loss that is a sum over examples. One
 that compares examples with each other, as a contrastive loss does, would compare only those of the
 same micro-batch and so be a different loss for every M. Such a layer says
-`needs_whole_batch = True` (layers/base.py), and is refused with more than one micro-batch or
-replica.
+`needs_whole_batch = True` (layers/layer_traits.py), and is refused with more than one micro-batch
+or replica.
 
 If a label that counts is none of the classes, the loss is NaN on every device, so that nothing is
 learned from it. The pipeline then finds the label in the mini-batch (pipeline/execution/bad_ids.py)

@@ -1,0 +1,72 @@
+"""DecodedFunction: what a layer adds to its function so that it can be decoded.
+
+Decoding computes one position at a time; see pipeline/decoding/decoder.py. There are n sentences
+with k hypotheses each. The hypotheses stand where time stands in fprop. A layer whose positions do
+not depend on each other only says so; any other layer overrides these methods.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.layers.context import Context, DecodingContext
+from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.wired_function import WiredFunction
+
+
+class DecodedFunction(WiredFunction):
+    """A function that can be computed position by position."""
+
+    # Whether each position of fprop's result depends only on the same position of its inputs.
+    is_positionwise = False
+
+    # Whether decode returns the best next ids: NestedMap(log_sum, values, ids), as Logits does.
+    gives_candidates = False
+
+    def prepare(self, theta: NestedMap, ctx: Context, *args: Any,
+                **inputs: Any) -> NestedMap:
+        """Precomputes, once per sentence, what `decode` needs that does not depend on the target.
+
+        This default reads nothing. An overriding method names the arguments of fprop that it reads;
+        an argument that depends on the target is left out of the call.
+
+        Returns:
+          Tensors [n, ...].
+        """
+        return NestedMap()
+
+    def initial_past(self, num_sentences: int | tf.Tensor, ctx: DecodingContext,
+                     **specs: tf.TensorSpec) -> NestedMap:
+        """What `decode` remembers of each hypothesis before the first position.
+
+        Args:
+          num_sentences: n.
+          ctx: the context of the first position.
+          specs: those of what decode reads. Only their dtypes can be relied on.
+
+        Returns:
+          Tensors [n, k, ..., t, channels], of which t may grow.
+        """
+        return NestedMap()
+
+    def decode(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
+               *args: Any, **inputs: Any) -> tuple[Any, NestedMap]:
+        """Computes fprop for one position. Returns its result and the new past.
+
+        This default reads what fprop reads. An overriding method names the arguments of fprop that
+        it reads.
+
+        Args:
+          theta: the weights.
+          ctx: the context of the position.
+          kept: what `prepare` returned.
+          past: what earlier positions left behind, for each hypothesis.
+          inputs: values [n, k, ...] of this position if they depend on the target; others as they
+            are.
+        """
+        if not self.is_positionwise:
+            raise ValueError(f'{self.path}: {type(self).__name__} does not say how it is decoded '
+                             'position by position; give it decode(), or is_positionwise = True '
+                             'if no position looks at another.')
+        return self.fprop(theta, ctx, *args, **inputs), past
