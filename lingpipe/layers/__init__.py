@@ -23,6 +23,9 @@ if TYPE_CHECKING:  # What `__getattr__` does, for type checkers and editors.
     from lingpipe.layers.embedding import PositionEmbedding as PositionEmbedding
     from lingpipe.layers.feed_forward_shards import Residual as Residual
     from lingpipe.layers.feed_forward_shards import split_feed_forward as split_feed_forward
+    from lingpipe.layers.grouped_query_attention import (
+        GroupedQueryAttention as GroupedQueryAttention,
+    )
     from lingpipe.layers.keras_layer import KerasLayer as KerasLayer
     from lingpipe.layers.layer_norm import LayerNorm as LayerNorm
     from lingpipe.layers.losses import CrossEntropyLoss as CrossEntropyLoss
@@ -54,6 +57,7 @@ _NAMES_BY_FILE = {
     'dense': ['Activation', 'Dense'],
     'dropout': ['DropPath', 'Dropout', 'WordDropout'],
     'embedding': ['Embedding', 'PositionEmbedding'],
+    'grouped_query_attention': ['GroupedQueryAttention'],
     'keras_layer': ['KerasLayer'],
     'layer_norm': ['LayerNorm'],
     'losses': ['CrossEntropyLoss', 'MeanSquaredErrorLoss'],

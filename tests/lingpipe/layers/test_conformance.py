@@ -64,6 +64,11 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'MultiHeadAttention cross': (
         layers.MultiHeadAttention.Params(**ATTENTION, head_dim=5, memory_dim=6, use_bias=False),
         SEQUENCE | MEMORY | {'mask': ((2, 3), 'mask')}),
+    'GroupedQueryAttention': (
+        layers.GroupedQueryAttention.Params(input_dim=8, num_heads=4, num_groups=2), SEQUENCE),
+    'GroupedQueryAttention of documents in blocks': (
+        layers.GroupedQueryAttention.Params(input_dim=8, num_heads=2, head_dim=6, block_size=2),
+        SEQUENCE | {'positions': ((2, 5), 9), 'documents': ((2, 5), 2)}),
     'FeedForward': (layers.FeedForward.Params(input_dim=8, hidden_dim=16, dropout_rate=0.2),
                     SEQUENCE),
     'FeedForward shard': (

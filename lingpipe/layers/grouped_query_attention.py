@@ -1,0 +1,177 @@
+"""GroupedQueryAttention: the causal self-attention of language models.
+
+Several heads of queries share one head of keys and values (Ainslie et al., 2023, GQA,
+arXiv:2305.13245), which makes the keys and values that generation keeps so much smaller. Positions
+are rotary (rotary.py), and the memory is linear in the length (blockwise_attention.py).
+
+Shapes: b micro-batch, T time, D model, H heads, G groups (heads of keys and values), r = H / G, h
+channels of a head.
+"""
+from __future__ import annotations
+
+import tensorflow as tf
+
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layers.base import Layer
+from lingpipe.layers.blockwise_attention import attention_flops, causal_attention
+from lingpipe.layers.context import Context, DecodingContext
+from lingpipe.layers.cost import Cost
+from lingpipe.layers.dense import project, projection_flops
+from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.rotary import rotate, rotation_flops, rotations
+from lingpipe.layers.shapes import check_last_dim, dims
+from lingpipe.layers.static_shapes import as_spec, static_shape
+
+
+class GroupedQueryAttention(Layer):
+    """Causal self-attention with rotary positions; x [b, T, D] -> [b, T, D].
+
+    Head c // h of the columns of wq uses head c // (r h) of the columns of wk and wv. If the
+    network has the values `documents` and `positions`, both int [b, T], a position sees only
+    positions of its own document, and stands where `positions` says; otherwise all are one document
+    and stand where they are. (Scores depend on distances alone, so positions that count on over
+    several documents are as good.)
+    """
+
+    is_traced_once = True
+    optional_reads = ('positions', 'documents')
+
+    class Params(Layer.Params):
+        """Sizes, positions, blocks and initializer."""
+        input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)
+        num_heads: int = field(REQUIRED, 'H, the number of heads of queries.', least=1)
+        num_groups: int = field(0, 'G, the number of heads of keys and values; 0: num_heads; 1: '
+                                   'multi-query attention.', least=0)
+        head_dim: int = field(0, 'h, the channels of a head; 0: input_dim / num_heads.', least=0)
+        rotary_base: float = field(10_000., 'The slowest channels turn by nearly 1 / rotary_base a '
+                                            'position; larger for longer texts.', least=1)
+        block_size: int = field(256, 'Positions of a block of queries or keys; the scores of one '
+                                     'block exist at a time.', least=1)
+        kernel_initializer: str = field('glorot_uniform', 'Name of the Keras initializer of the '
+                                                          'projections.')
+
+        def check(self) -> None:
+            """Raises ValueError for sizes that do not divide each other."""
+            if not self.head_dim and self.input_dim % self.num_heads:
+                raise ValueError(f'num_heads={self.num_heads} does not divide '
+                                 f'input_dim={self.input_dim}; choose one that does, or set '
+                                 'head_dim.')
+            if self.num_heads % (self.num_groups or self.num_heads):
+                raise ValueError(f'num_groups={self.num_groups} does not divide '
+                                 f'num_heads={self.num_heads}, but every group has as many heads; '
+                                 'choose one that does.')
+            head_dim = self.head_dim or self.input_dim // self.num_heads
+            if head_dim % 2:
+                raise ValueError(f'a head has {head_dim} channels, but rotary positions turn '
+                                 'pairs of them; make head_dim even.')
+
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
+        super().__init__(params, path)
+        p = self.params
+        self.head_dim = p.head_dim or p.input_dim // p.num_heads
+        self.num_groups = p.num_groups or p.num_heads
+        self.width = p.num_heads * self.head_dim
+        self.group_width = self.num_groups * self.head_dim
+        self.add_weight('wq', [p.input_dim, self.width], p.kernel_initializer)
+        self.add_weight('wk', [p.input_dim, self.group_width], p.kernel_initializer)
+        self.add_weight('wv', [p.input_dim, self.group_width], p.kernel_initializer)
+        self.add_weight('wo', [self.width, p.input_dim], p.kernel_initializer)
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor,
+              positions: tf.Tensor | None = None,
+              documents: tf.Tensor | None = None) -> tf.Tensor:
+        """[b, T, D] -> [b, T, D] in the dtype of x.
+
+        Args:
+          theta, ctx: the weights and the context.
+          x: [b, T, D], whose T must be known.
+          positions: int [b, T]; by default 0 to T - 1.
+          documents: int [b, T], equal where positions are of one document; by default all are.
+
+        Raises:
+          ValueError: a shape is not as Params say, or T is not known.
+        """
+        p = self.params
+        self._check(x, positions, documents)
+        b, t = dims(x)[:2]
+        cos, sin = self._rotations(tf.range(t) if positions is None else positions)
+        cos, sin = cos[..., tf.newaxis, :], sin[..., tf.newaxis, :]  # [b or none, T, 1, h/2]
+        q, k, v = self._projected(theta, x)
+        k = rotate(tf.reshape(k, [b, t, self.num_groups, self.head_dim]), cos, sin)
+        q = rotate(tf.reshape(q, [b, t, p.num_heads, self.head_dim]), cos, sin)
+        q = tf.reshape(q, [-1, t, self.num_groups, p.num_heads // self.num_groups, self.head_dim])
+        v = tf.reshape(v, [b, t, self.num_groups, self.head_dim])
+
+        documents = None if documents is None else tf.cast(documents, tf.int32)
+        y = causal_attention(q, k, v, documents, p.block_size)  # [b, T, H h]
+        return tf.reshape(project(y, theta.wo), dims(x))
+
+    def cost(self, x: tf.TensorSpec, positions: tf.TensorSpec | None = None,
+             documents: tf.TensorSpec | None = None) -> Cost:
+        """Four projections, the rotations, and the blocks that a causal mask leaves."""
+        p = self.params
+        self._check(x, positions, documents)
+        b, t, _ = static_shape(x, self.path, 'x')
+        flops = (2 * projection_flops(b * t, p.input_dim, self.width, has_bias=False)
+                 + 2 * projection_flops(b * t, p.input_dim, self.group_width, has_bias=False)
+                 + b * t * self.width  # q, scaled.
+                 + rotation_flops(b * t * (self.width + self.group_width),
+                                  t * (1 if positions is None else b) * self.head_dim // 2)
+                 + attention_flops(b, t, p.num_heads, self.head_dim, p.block_size))
+        return Cost(flops, self.num_weights, as_spec(x))
+
+    # Decoding: x [n, k, D], one position of k hypotheses of each of n sentences.
+
+    def initial_past(self, num_sentences: int | tf.Tensor, ctx: DecodingContext,
+                     **specs: tf.TensorSpec) -> NestedMap:
+        """Keys and values of no position yet, k and v [n, k, G, 0, h]."""
+        shape = [num_sentences, ctx.num_hypotheses, self.num_groups, 0, self.head_dim]
+        return NestedMap(k=tf.zeros(shape, specs['x'].dtype), v=tf.zeros(shape, specs['x'].dtype))
+
+    def decode(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
+               x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
+        """[n, k, D] -> [n, k, D]: attention to earlier positions and this one.
+
+        What is decoded is one document, which begins at position 0.
+        """
+        check_last_dim(x, self.params.input_dim, self.path)
+        n, k = dims(x)[:2]
+        cos, sin = self._rotations(ctx.position)
+        new_q, new_k, new_v = self._projected(theta, x)
+        q = rotate(tf.reshape(new_q, [n, k, self.num_groups, -1, self.head_dim]), cos, sin)
+        one_position = [n, k, self.num_groups, 1, self.head_dim]
+        new_k = rotate(tf.reshape(new_k, one_position), cos, sin)
+        past = NestedMap(k=tf.concat([past.k, new_k], 3),
+                         v=tf.concat([past.v, tf.reshape(new_v, one_position)], 3))
+
+        scores = tf.cast(tf.matmul(q, past.k, transpose_b=True), tf.float32)  # [n, k, G, r, t]
+        y = tf.matmul(tf.cast(tf.nn.softmax(scores), x.dtype), past.v)  # [n, k, G, r, h]
+        y = project(tf.reshape(y, [-1, self.width]), theta.wo)
+        return tf.reshape(y, [n, k, self.params.input_dim]), past
+
+    # Parts.
+
+    def _projected(self, theta: NestedMap, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Queries [rows, H h], scaled, keys and values [rows, G h]."""
+        return (project(x, theta.wq) * self.head_dim ** -0.5, project(x, theta.wk),
+                project(x, theta.wv))
+
+    def _rotations(self, positions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return rotations(positions, self.head_dim, self.params.rotary_base)
+
+    def _check(self, x: tf.Tensor | tf.TensorSpec, positions: tf.Tensor | tf.TensorSpec | None,
+               documents: tf.Tensor | tf.TensorSpec | None) -> None:
+        """Raises ValueError for inputs that do not agree with Params or with x."""
+        check_last_dim(x, self.params.input_dim, self.path)
+        if x.shape.rank != 3 or x.shape[1] is None:
+            raise ValueError(f'{self.path}: x is {x.shape}, but must be [b, T, D] with T known; '
+                             'give sequences of one length.')
+        for name, value in ('positions', positions), ('documents', documents):
+            if value is None:
+                continue
+            if not value.dtype.is_integer or not value.shape.is_compatible_with(x.shape[:2]):
+                raise ValueError(f'{self.path}: {name} is {value.dtype.name} {value.shape}, but '
+                                 f'must be whole numbers {x.shape[:2]}, one for each position of '
+                                 'x; correct the input or Params.reads.')

@@ -1,0 +1,103 @@
+"""Grouped-query attention against NumPy, in blocks, of documents, decoded, and its memory."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe import pricing
+from lingpipe.layers import GroupedQueryAttention
+from lingpipe.layers.context import Context, DecodingContext
+from lingpipe.layers.nested import NestedMap
+
+B, T, D, H, G = 2, 7, 8, 4, 2
+h = D // H
+DOCUMENTS = np.array([[0, 0, 0, 1, 1, 1, 1], [3, 3, 4, 4, 4, 5, 5]], np.int32)
+
+
+def turned(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Rotates the channels of a head, x [T, h], as complex numbers."""
+    angles = positions[:, np.newaxis] / 10_000. ** (2 * np.arange(h // 2) / h)
+    y = (x[:, :h // 2] + 1j * x[:, h // 2:]) * np.exp(1j * angles)
+    return np.concatenate([y.real, y.imag], -1)
+
+
+def reference(theta: Any, x: np.ndarray, is_seen: np.ndarray) -> np.ndarray:
+    """Computes attention head by head, in float64. `is_seen` is [b, T, T] of bool."""
+    w = {name: value.numpy().astype(np.float64) for name, value in theta.items()}
+    out = np.zeros([B, T, D])
+    for i in range(B):
+        for head in range(H):
+            own, group = slice(head * h, (head + 1) * h), head // (H // G)
+            shared = slice(group * h, (group + 1) * h)
+            q = turned(x[i] @ w['wq'][:, own], np.arange(T))
+            k = turned(x[i] @ w['wk'][:, shared], np.arange(T))
+            weights = np.exp(np.where(is_seen[i], q @ k.T / np.sqrt(h), -np.inf))
+            out[i, :, own] = weights / weights.sum(-1, keepdims=True) @ (
+                x[i] @ w['wv'][:, shared])
+    return out @ w['wo']
+
+
+def made(**fields: Any) -> tuple[Any, Any, np.ndarray]:
+    layer = GroupedQueryAttention.Params(input_dim=D, num_heads=H, num_groups=G,
+                                         **fields).instantiate()
+    x = np.random.default_rng(0).normal(size=[B, T, D]).astype(np.float32)
+    return layer, layer.initial_theta(1), x
+
+
+@pytest.mark.parametrize('block_size', [1, 3, 7])
+@pytest.mark.parametrize('has_documents', [False, True])
+def test_it_is_the_formula_head_by_head_in_blocks_of_any_size(block_size: int,
+                                                              has_documents: bool) -> None:
+    layer, theta, x = made(block_size=block_size)
+    is_seen = np.broadcast_to(np.tril(np.ones([T, T], bool)), [B, T, T])
+    documents = {}
+    if has_documents:
+        is_seen = is_seen & (DOCUMENTS[:, :, np.newaxis] == DOCUMENTS[:, np.newaxis])
+        documents = {'documents': tf.constant(DOCUMENTS)}
+    np.testing.assert_allclose(layer.fprop(theta, Context(), tf.constant(x), **documents),
+                               reference(theta, x, is_seen), atol=1e-5)
+
+
+def test_packed_documents_give_what_each_gives_alone() -> None:
+    layer, theta, x = made(block_size=2)
+    positions = np.array([[0, 1, 2, 0, 1, 2, 3], [0, 1, 0, 1, 2, 0, 1]])
+    packed = layer.fprop(theta, Context(), tf.constant(x), tf.constant(positions),
+                         tf.constant(DOCUMENTS))
+    alone = [layer.fprop(theta, Context(), tf.constant(x[:1, part]))
+             for part in (slice(0, 3), slice(3, 7))]
+    np.testing.assert_allclose(packed[:1], tf.concat(alone, 1), atol=1e-5)
+
+
+def test_position_by_position_gives_what_all_at_once_give() -> None:
+    layer, theta, x = made(block_size=3)
+    expected = layer.fprop(theta, Context(), tf.constant(x))
+    past = None
+    for position in range(T):
+        ctx = DecodingContext(tf.constant(position), 1, 1, T)
+        past = past or layer.initial_past(B, ctx, x=tf.TensorSpec([B, 1, D]))
+        y, past = layer.decode(theta, ctx, NestedMap(), past, tf.constant(x[:, position:][:, :1]))
+        np.testing.assert_allclose(y[:, 0], expected[:, position], atol=1e-5)
+    assert past.k.shape == [B, 1, G, T, h]
+
+
+def test_memory_is_linear_in_the_length() -> None:
+    """Neither pass makes a tensor of [T, T], in its loops neither."""
+    layer = GroupedQueryAttention.Params(input_dim=D, num_heads=2, block_size=16).instantiate()
+
+    @tf.function
+    def gradients(x: tf.Tensor) -> Any:
+        y = layer.fprop(layer.initial_theta(), Context(), x)
+        return tf.gradients(y, x)
+
+    graph = gradients.get_concrete_function(tf.TensorSpec([1, 1024, D])).graph
+    graphs = [graph]
+    while graphs:
+        graph = graphs.pop()
+        graphs += [inner for op in graph.get_operations() for inner in pricing.ops.bodies(op)]
+        for tensor in (tensor for op in graph.get_operations() for tensor in op.outputs):
+            if tensor.dtype != tf.variant:
+                assert math.prod(tensor.shape) < 4 * 1024 * D, tensor
