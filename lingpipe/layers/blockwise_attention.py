@@ -127,7 +127,7 @@ class _Blocks:
         return tf.reshape(x, [b, self.num * self.size, groups, h])[:, :t]
 
     def masked(self, scores: tf.Tensor, i: tf.Tensor, j: tf.Tensor) -> tf.Tensor:
-        """The scores [b, G, r B, B] of queries of block i and keys of block j, -inf where unseen."""
+        """The scores [b, G, r B, B] of queries i and keys j, -inf where a key is not seen."""
         b, _, groups, heads, _ = self.shape
         places = tf.range(self.size)
         is_seen = (i * self.size + places)[:, tf.newaxis] >= j * self.size + places  # [B, B]
