@@ -30,9 +30,11 @@ if TYPE_CHECKING:  # What `__getattr__` does, for type checkers and editors.
     from lingpipe.layers.layer_norm import LayerNorm as LayerNorm
     from lingpipe.layers.losses import CrossEntropyLoss as CrossEntropyLoss
     from lingpipe.layers.losses import MeanSquaredErrorLoss as MeanSquaredErrorLoss
+    from lingpipe.layers.mixture_of_experts import MixtureOfExperts as MixtureOfExperts
     from lingpipe.layers.pooling import AvgPool2D as AvgPool2D
     from lingpipe.layers.pooling import GlobalAvgPool2D as GlobalAvgPool2D
     from lingpipe.layers.pooling import MaxPool2D as MaxPool2D
+    from lingpipe.layers.pre_norm import PreNorm as PreNorm
     from lingpipe.layers.reshape import Cast as Cast
     from lingpipe.layers.reshape import Flatten as Flatten
     from lingpipe.layers.reshape import Reshape as Reshape
@@ -61,7 +63,9 @@ _NAMES_BY_FILE = {
     'keras_layer': ['KerasLayer'],
     'layer_norm': ['LayerNorm'],
     'losses': ['CrossEntropyLoss', 'MeanSquaredErrorLoss'],
+    'mixture_of_experts': ['MixtureOfExperts'],
     'pooling': ['AvgPool2D', 'GlobalAvgPool2D', 'MaxPool2D'],
+    'pre_norm': ['PreNorm'],
     'reshape': ['Cast', 'Flatten', 'Reshape'],
     'rms_norm': ['RMSNorm'],
     'sequential': ['Repeat', 'Sequential'],

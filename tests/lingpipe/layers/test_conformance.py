@@ -77,6 +77,17 @@ TABLE: dict[str, tuple[Params, dict[str, Any]]] = {
     'SwiGLU': (layers.SwiGLU.Params(input_dim=8, hidden_dim=6), SEQUENCE),
     'SwiGLU shard': (layers.SwiGLU.Params(input_dim=8, hidden_dim=7, shard=1, num_shards=2),
                      SEQUENCE | PARTIAL),
+    'MixtureOfExperts': (
+        layers.MixtureOfExperts.Params(input_dim=8, hidden_dim=6, num_experts=3,
+                                       capacity_factor=0.7, balance=0.5),
+        SEQUENCE | {'weight': ((2, 5), 'mask')}),
+    'MixtureOfExperts, two chosen': (
+        layers.MixtureOfExperts.Params(input_dim=8, hidden_dim=6, num_experts=3, num_chosen=2),
+        SEQUENCE),
+    'PreNorm': (
+        layers.PreNorm.Params(dim=8, body=layers.GroupedQueryAttention.Params(input_dim=8,
+                                                                              num_heads=2)),
+        SEQUENCE | {'documents': ((2, 5), 2)}),
     'Residual': (layers.Residual.Params(dropout_rate=0.2),
                  SEQUENCE | {'branch': ((2, 5, 8), 'float')}),
     'TransformerEncoderLayer without feed-forward': (

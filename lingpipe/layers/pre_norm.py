@@ -1,0 +1,88 @@
+"""PreNorm: x + body(RMSNorm(x)), one part of a layer of a language model.
+
+A layer of a decoder is two of them, attention and feed-forward, so that a pipeline may cut between.
+
+Shapes: b micro-batch, T time, D model.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layers.base import Layer
+from lingpipe.layers.context import Context, DecodingContext
+from lingpipe.layers.cost import Cost
+from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.rms_norm import RMSNorm
+from lingpipe.layers.static_shapes import as_spec, num_elements
+from lingpipe.pricing import price
+
+
+class PreNorm(Layer):
+    """x + body(RMSNorm(x)); x [b, T, D] -> [b, T, D].
+
+    It reads what the body reads: `positions`, `documents` and `weight`, where the body has such
+    arguments and the network such values.
+    """
+
+    is_traced_once = True
+    optional_reads = ('positions', 'documents', 'weight')
+
+    class Params(Layer.Params):
+        """The body, and the normalisation."""
+        dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)
+        body: Layer.Params = field(REQUIRED, 'The layer between normalisation and sum, as '
+                                             'GroupedQueryAttention, SwiGLU or MixtureOfExperts; '
+                                             'it keeps the shape.')
+        epsilon: float = field(1e-5, 'Added to the mean of squares.', least=0)
+
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
+        super().__init__(params, path)
+        p = self.params
+        self.norm: RMSNorm = self.add_child(RMSNorm.Params(dim=p.dim, epsilon=p.epsilon), 'norm')
+        self.body: Layer = self.add_child(p.body, 'body')
+        self.is_positionwise = self.body.is_positionwise
+
+    def reads_if_there(self) -> dict[str, str]:
+        """What the body reads if there is a value of that name."""
+        of_body = self.body.reads_if_there()
+        return {argument: name for argument, name in super().reads_if_there().items()
+                if argument in of_body}
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor,
+              positions: tf.Tensor | None = None, documents: tf.Tensor | None = None,
+              weight: tf.Tensor | None = None) -> tf.Tensor:
+        """[b, T, D] -> [b, T, D]; the other arguments are those of the body."""
+        h = self.norm.fprop(theta.norm, ctx, x)
+        return x + self.body.fprop(theta.body, ctx, h, **_given(positions, documents, weight))
+
+    def cost(self, x: tf.TensorSpec, positions: tf.TensorSpec | None = None,
+             documents: tf.TensorSpec | None = None,
+             weight: tf.TensorSpec | None = None) -> Cost:
+        """The cost of its parts, and a sum."""
+        parts = price(self.norm, x) + price(self.body, x, **_given(positions, documents, weight))
+        return parts + Cost(num_elements(x), 0, as_spec(x))
+
+    # Decoding.
+
+    def initial_past(self, num_sentences: int | tf.Tensor, ctx: DecodingContext,
+                     **specs: tf.TensorSpec) -> NestedMap:
+        """That of the body."""
+        return self.body.initial_past(num_sentences, ctx, **specs)
+
+    def decode(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
+               x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
+        """One position, [n, k, D] -> [n, k, D]."""
+        h = self.norm.fprop(theta.norm, ctx, x)
+        y, past = self.body.decode(theta.body, ctx, kept, past, h)
+        return x + y, past
+
+
+def _given(positions: Any, documents: Any, weight: Any) -> dict[str, Any]:
+    """The values that are there, by name."""
+    values = {'positions': positions, 'documents': documents, 'weight': weight}
+    return {name: value for name, value in values.items() if value is not None}
