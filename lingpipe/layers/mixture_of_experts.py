@@ -103,7 +103,7 @@ class MixtureOfExperts(Layer):
         self._check(x, weight)
         b, t, dim = static_shape(x, self.path, 'x')
         rows, slots = b * t, b * p.num_experts * self.capacity(t)
-        # The product, the softmax, and the search for the k largest; for k > 1 a sum and a quotient.
+        # The product, the softmax, the search for the k largest; for k > 1, a sum and a quotient.
         flops = rows * p.num_experts * (2. * dim + 6)
         flops += 2. * rows * p.num_chosen * (p.num_chosen > 1)
         flops += 6. * slots * dim * p.hidden_dim + gate_flops(slots * p.hidden_dim)
