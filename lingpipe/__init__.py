@@ -5,6 +5,7 @@
 This file is the front door. Its names are imported from their modules when they are first used, so
 that `import lingpipe` is quick and imports no TensorFlow.
 
+    a run           start
     an experiment   Experiment, Problem, PipelineParams, TrainParams, InitializeFrom, register
     a network       layers (layers.Dense, ...), Sequential, Repeat
     a layer         Layer, field, REQUIRED, Context, Cost, NestedMap
@@ -23,6 +24,7 @@ if TYPE_CHECKING:   # What `__getattr__` does, for type checkers and editors.
     from lingpipe import checkpoint as checkpoint
     from lingpipe import cluster as cluster
     from lingpipe import layers as layers
+    from lingpipe.api.start import start as start
     from lingpipe.hyperparams import REQUIRED as REQUIRED
     from lingpipe.hyperparams import Configurable as Configurable
     from lingpipe.hyperparams import Params as Params
@@ -61,6 +63,7 @@ _MODULES = {
     'optimizers': 'lingpipe.learning.optimizers',
 }
 _NAMES = {
+    'lingpipe.api.start': ('start',),
     'lingpipe.hyperparams': ('REQUIRED', 'Configurable', 'Params', 'ParamsError', 'field'),
     'lingpipe.input': ('ArrayInput', 'Feature', 'Input', 'RecordInput', 'TFDSInput'),
     'lingpipe.layers': ('Repeat', 'Sequential'),

@@ -7,6 +7,7 @@ its checkpoints might not mean the same.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -50,9 +51,14 @@ def best_flags(options: RunOptions) -> list[str]:
     Raises:
       ValueError: it finds none.
     """
+    if not options.model or options.model.startswith('__main__.'):
+        raise ValueError('the planner times layers in another process, which cannot import an '
+                         'experiment of a notebook or script, nor be given Python objects; put the '
+                         'experiment into a module, or set num_cells and the like yourself.')
+    path = os.pathsep.join(filter(None, sys.path))   # A script's folder is on the path of no other.
     done = subprocess.run(
         [sys.executable, '-m', 'lingpipe.trainer', *options.command_line, '--mode=plan', '--json'],
-        capture_output=True, text=True, check=False)
+        capture_output=True, text=True, check=False, env={**os.environ, 'PYTHONPATH': path})
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ['it said nothing']
         raise ValueError(lines[-1].removeprefix('trainer: '))

@@ -9,10 +9,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+from lingpipe.api.run import Run
 from lingpipe.commands.line_input import read_lines
-from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
-from lingpipe.training import logdir
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.site import Site
 
@@ -24,20 +23,19 @@ def decode(params: Experiment.Params, options: RunOptions) -> Sequence[str]:
     """
     lines = read_lines(options.decode_input, is_needed_again=bool(options.devices),
                        line_limit=options.decode_line_limit)
-    return Recovery(options).run(params, lambda site: decode_at(site, params, options, lines))
+    with Run(params, options, is_writer=False, is_trainer=True) as run:
+        return run.at_site(lambda site: decode_at(site, run, options, lines))
 
 
-def decode_at(site: Site, params: Experiment.Params, options: RunOptions,
-              lines: list[str]) -> Sequence[str]:
+def decode_at(site: Site, run: Run, options: RunOptions, lines: list[str]) -> Sequence[str]:
     """Decodes lines with the newest checkpoint, on devices that are set up already."""
     path = options.decode_output
     new_path = _path_before_replacement(path)
     _check_output(path, new_path)
 
-    experiment: Experiment = params.instantiate()
-    program, metadata = logdir.restored(experiment, options.logdir, site.devices)
+    network, metadata = run.restored(site)
     site.begin(f'decoding with the checkpoint of step {metadata["step"]}')
-    results = experiment.task.decode(program, lines, metadata.get('task', {}))
+    results = run.experiment.task.decode(network.program, lines, metadata.get('task', {}))
     assert len(results) == len(lines), (len(results), len(lines))
 
     try:

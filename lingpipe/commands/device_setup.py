@@ -20,7 +20,8 @@ class Placement:
     """Where the cells of a run go.
 
     Attributes:
-      devices: one tf.device string a cell, or a device: see PipelineParams.devices.
+      devices: one tf.device string a cell, or a device: see PipelineParams.devices; () if the
+        Params name them, or leave them to the machine.
       connection: to the workers that have these devices; None if all are of this process.
     """
     devices: tuple[str, ...]
@@ -51,6 +52,8 @@ def num_cpus(names: tuple[str, ...], num_devices: int, num_gpus: int) -> int:
 def place(params: Experiment.Params, options: RunOptions, is_again: bool = False) -> Placement:
     """Finds what --devices names, sets TensorFlow up for it, and connects to workers.
 
+    Without --devices, the Params name the devices, or leave them to the machine.
+
     Args:
       params: the experiment's.
       options: the trainer's.
@@ -62,6 +65,9 @@ def place(params: Experiment.Params, options: RunOptions, is_again: bool = False
       OSError: a worker does not answer in time, or another process has taken it.
       LostWorkerError: one was there and is gone.
     """
+    if not options.devices:
+        configure(params)
+        return Placement((), None)
     wait_s = params.train.worker_timeout_s
     pipeline = params.pipeline
     available = devices.find(options.devices, pipeline.num_replicas * pipeline.num_cells, wait_s,

@@ -9,8 +9,13 @@ from lingpipe.training.experiment import Experiment
 
 
 def read_params(options: RunOptions) -> Experiment.Params:
-    """The experiment's Params with all overrides, checked and frozen: what is saved runs."""
-    params = registry.get(options.model).override_all(values_in(options.overrides))
+    """The Params of the experiment --model with all overrides; see `with_options`."""
+    return with_options(registry.get(options.model), options)
+
+
+def with_options(params: Experiment.Params, options: RunOptions) -> Experiment.Params:
+    """The Params with all overrides, checked and frozen: what is saved runs."""
+    params = params.copy().override_all(values_in(options.overrides))
     if options.num_steps is not None:
         params.train.num_steps = options.num_steps
     return params.validate().freeze()

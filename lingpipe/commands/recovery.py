@@ -1,5 +1,6 @@
 """Recovery: what a process does that loses a worker: it starts itself again, with the same command.
 
+A script or a notebook cannot start again without its user, so there an error says what was lost.
 The new process goes on from the last checkpoint. TensorFlow can neither drop a lost worker nor end
 a wait for one, so nothing less than another process helps. It waits for the worker as any process
 does at its start (train.worker_timeout_s).
@@ -23,7 +24,7 @@ import tensorflow as tf
 
 from lingpipe.cluster.client import LostWorkerError
 from lingpipe.cluster.watchdog import Watchdog
-from lingpipe.commands import device_setup
+from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.process.stop_signals import SIGNALS, StopSignals
 from lingpipe.training import logdir
@@ -38,39 +39,49 @@ _MAX_FRUITLESS = 10
 T = TypeVar('T')
 
 
+def has_started_again() -> bool:
+    """Whether this process has taken the place of one that lost a worker."""
+    return _FRUITLESS in os.environ
+
+
 class Recovery:
     """Runs something on the devices of an experiment, again and again if workers are lost."""
 
     def __init__(self, options: RunOptions, stop: StopSignals | None = None, log_path: str = '',
-                 lock_of_logdir: Lock | None = None):
+                 lock_of_logdir: Lock | None = None, starts_again: bool = True):
         """
         Args:
           options: the trainer's.
           stop: what ends the waiting; default: signals do what they do.
           log_path: a file that gets the line which says what was lost; '': standard error gets it.
           lock_of_logdir: what this process holds from one start to the next.
+          starts_again: whether the process is the trainer's own; if not, a lost worker is an error.
         """
         self._options, self._stop, self._log_path = options, stop, log_path
-        self._lock_of_logdir = lock_of_logdir
+        self._lock_of_logdir, self._starts_again = lock_of_logdir, starts_again
         self._lock = threading.Lock()
 
-    def run(self, params: Experiment.Params, body: Callable[[Site], T]) -> T:
-        """Finds the devices, sets TensorFlow up, and returns what `body` makes of them.
+    def run(self, params: Experiment.Params, place: Callable[[], Placement],
+            body: Callable[[Site], T]) -> T:
+        """Finds the devices, and returns what `body` makes of them.
 
         If a worker is lost, another process with the same command takes the place of this one.
 
         Args:
           params: the experiment's.
+          place: finds the devices, with TensorFlow set up for them.
           body: tells the site's watchdog what it does.
+
+        Raises:
+          OSError: a worker is lost, and this process does not start again.
         """
         if not self._options.devices:
-            device_setup.configure(params)
+            place()
             return body(THIS_PROCESS)
 
-        watchdog = Watchdog(params.train.step_timeout_s, self.start_again, self._stop)
+        watchdog = Watchdog(params.train.step_timeout_s, self._give_up, self._stop)
         try:
-            placement = device_setup.place(
-                params, self._options, is_again=_FRUITLESS in os.environ)
+            placement = place()
             watchdog.connection = placement.connection
             return body(Site(placement.devices, watchdog))
         except LostWorkerError as error:
@@ -83,7 +94,24 @@ class Recovery:
             lost = lost_worker
         finally:
             watchdog.stop()
+        if not self._starts_again:
+            raise OSError(self._text_for_users(str(lost))) from lost
         self.start_again(str(lost))
+
+    def _give_up(self, why: str) -> NoReturn:
+        """In the watchdog's thread: starts again, or ends the process, which waits for ever."""
+        if not self._starts_again:
+            self._say(self._text_for_users(why))
+            os._exit(1)
+        self.start_again(why)
+
+    def _text_for_users(self, why: str) -> str:
+        return (f'{why}; {self._newest_text()}: start this process again (in a notebook: the '
+                f'kernel), and the run goes on from there.')
+
+    def _newest_text(self) -> str:
+        step = logdir.newest_step(self._options.logdir)
+        return f'the last checkpoint is of step {step}' if step else 'there is no checkpoint yet'
 
     def start_again(self, why: str) -> NoReturn:
         """Replaces this process by another with the same command.
@@ -94,9 +122,7 @@ class Recovery:
         # The watchdog and the main thread may both come here. The second waits for ever.
         self._lock.acquire()
         step = logdir.newest_step(self._options.logdir) or 0
-        checkpoint = f'the last checkpoint is of step {step}' if step else (
-            'there is no checkpoint yet')
-        at = f'{why}; {checkpoint}'
+        at = f'{why}; {self._newest_text()}'
         self._end_if_stopped(at)
         self._count_start(step, at)
         self._say(f'{at}: the trainer starts again from there')

@@ -4,6 +4,7 @@ All but Grappler must be set before TensorFlow's first op.
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 
@@ -42,25 +43,44 @@ def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_thre
         an experiment.
       inter_op_threads: ops that run at once; by default at least one for each emulated device.
 
+    A process that has started already keeps what it has, if that is enough: a notebook may make
+    one run after another.
+
     Raises:
-      ValueError: TensorFlow has already started with other settings.
+      ValueError: TensorFlow has already started, with fewer devices or another number of threads
+        of an op.
     """
     set_malloc()
-    cpu = tf.config.list_physical_devices('CPU')[0]
     threading = tf.config.threading
     try:
         if num_cpu_devices:
-            logical_devices = [tf.config.LogicalDeviceConfiguration()] * num_cpu_devices
-            tf.config.set_logical_device_configuration(cpu, logical_devices)
+            _make_cpu_devices(num_cpu_devices)
         threading.set_intra_op_parallelism_threads(intra_op_threads)
-        threading.set_inter_op_parallelism_threads(inter_op_threads or max(2, num_cpu_devices))
         for gpu in tf.config.list_physical_devices('GPU'):
             tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError as error:
         raise ValueError(f'TensorFlow has started before {num_cpu_devices} CPU devices and '
-                         f'{intra_op_threads} threads were set ({error}); call '
+                         f'{intra_op_threads} threads were set ({error}); start this process again '
+                         '(in a notebook: the kernel), and call lingpipe.start or '
                          'lingpipe.cluster.configure before anything else that uses '
                          'TensorFlow.') from error
+    with contextlib.suppress(RuntimeError):   # It has started; this changes no result.
+        threading.set_inter_op_parallelism_threads(inter_op_threads or max(2, num_cpu_devices))
+
+
+def _make_cpu_devices(number: int) -> None:
+    """Splits the CPU into logical devices.
+
+    Raises:
+      RuntimeError: TensorFlow has started with fewer.
+    """
+    cpu = tf.config.list_physical_devices('CPU')[0]
+    try:
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * number)
+    except RuntimeError:
+        if len(tf.config.list_logical_devices('CPU')) < number:
+            raise
 
 
 def set_malloc() -> None:

@@ -11,6 +11,7 @@ An experiment declares. What runs it, as training/loop.py, is made from it elsew
 """
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping, Sequence
 
@@ -96,6 +97,14 @@ class Experiment(Configurable):
     def examples_per_step(self) -> int:
         """Examples that one update is made from."""
         return self.params.train_input.batch_size * self.params.task.learner.accumulate
+
+    def lasting(self, num_steps: int) -> Experiment:
+        """The same experiment with another train.num_steps; the problem and inputs are shared."""
+        other = copy.copy(self)
+        other.params = self.params.copy()
+        other.params.train.num_steps = num_steps
+        other.params.validate().freeze()
+        return other
 
     def make_program(self, devices: Sequence[str] = ()) -> Program:
         """The network on its devices, with its variables. cluster.configure comes before it.

@@ -142,16 +142,37 @@ def restored(experiment: Experiment, logdir: str,
     Raises:
       ValueError: there is no checkpoint, or it does not fit.
     """
+    check_has_checkpoint(logdir)
+    program = experiment.make_program(devices)
+    return program, restore(program, experiment, logdir)
+
+
+def check_has_checkpoint(logdir: str) -> None:
+    """Raises ValueError if a logdir has no checkpoint."""
     checkpointer = _checkpoints(logdir)
     if not checkpointer.steps():
         raise ValueError(f'{checkpointer.directory} has no checkpoint; train first, or correct '
                          f'--logdir.')
-    program = experiment.make_program(devices)
+
+
+def restore(program: Program, experiment: Experiment, logdir: str) -> Mapping[str, Any]:
+    """Gives a program the weights of the newest checkpoint; returns the checkpoint's metadata.
+
+    Args:
+      program: gets the weights.
+      experiment: made the program.
+      logdir: has the checkpoints.
+
+    Raises:
+      ValueError: there is no checkpoint, or it does not fit.
+    """
+    check_has_checkpoint(logdir)
+    checkpointer = _checkpoints(logdir)
     metadata = checkpointer.restore(program.variables())
     assert metadata is not None
     _warn_of_another_network(
         metadata.get('params', ''), experiment.params, checkpointer.directory)
-    return program, metadata
+    return metadata
 
 
 def _warn_of_another_network(text: str, params: Experiment.Params, directory: str) -> None:

@@ -95,19 +95,30 @@ def _acquired(path: str) -> int | None:
         return None
 
     if not is_ours:
-        owner = os.pread(number, 1000, 0).decode(errors='replace').strip() or 'another process'
+        owner = _owner(number)
         os.close(number)
-        raise OSError(f'{os.path.dirname(path)} is in use by {owner}, and only one trainer at a '
-                      'time can write there; wait for that one or stop it, or choose another '
-                      'logdir.')
+        if owner == this_process():
+            raise OSError(f'{os.path.dirname(path)} is in use by another run of this process, and '
+                          'only one at a time can write there; close that one with run.close(), or '
+                          'choose another logdir.')
+        raise OSError(f'{os.path.dirname(path)} is in use by {owner or "another process"}, and '
+                      'only one trainer at a time can write there; wait for that one or stop it, '
+                      'or choose another logdir.')
     with contextlib.suppress(OSError):   # as on a full disk
         os.ftruncate(number, 0)
         os.pwrite(number, f'{this_process()}\n'.encode(), 0)
     return number
 
 
+def _owner(number: int) -> str:
+    """The name of the process that has taken the lock last, or ''."""
+    return os.pread(number, 1000, 0).decode(errors='replace').strip()
+
+
 def _is_locked_in_time(number: int) -> bool:
     """Locks an open file; returns False if its owner still holds it after _WAIT_S.
+
+    This process is not waited for.
 
     Raises:
       OSError: the file cannot be locked at all.
@@ -118,6 +129,6 @@ def _is_locked_in_time(number: int) -> bool:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            if time.monotonic() > deadline_s:
+            if time.monotonic() > deadline_s or _owner(number) == this_process():
                 return False
             time.sleep(0.1)

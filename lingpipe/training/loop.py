@@ -53,6 +53,7 @@ from lingpipe.training.skipped_steps import (
 from lingpipe.training.step_counts import StepCounts
 from lingpipe.training.steps import InputEndedError, Steps
 from lingpipe.training.timed_steps import TimedSteps, soon_after
+from lingpipe.training.traced_network import TracedNetwork, make_traced_network
 from lingpipe.training.training_batches import Batch, TrainingBatches
 
 
@@ -63,30 +64,33 @@ class LoopOptions:
     Attributes:
       has_evaluation: whether the eval inputs are used.
       has_timeline: whether a step is timed soon after the start, if timeline_step names no other.
+      has_overview: whether the plan is shown first.
       out: where lines and tables are shown; None: sys.stdout.
       stop: signals that somebody looks at already; None: they are looked at while the loop runs.
     """
     has_evaluation: bool = True
     has_timeline: bool = False
+    has_overview: bool = True
     out: IO[str] | None = None
     stop: StopSignals | None = None
 
 
 class TrainLoop:
-    """Trains an experiment in a logdir. Made once for each process that does.
+    """Trains an experiment in a logdir, once.
 
     Attributes:
       program: the network on its devices.
     """
 
     def __init__(self, experiment: Experiment, logdir: str, options: LoopOptions = LoopOptions(),
-                 site: Site = THIS_PROCESS):
+                 site: Site = THIS_PROCESS, network: TracedNetwork | None = None):
         """
         Args:
           experiment: what is trained.
           logdir: where all files go.
           options: how this process trains.
           site: where it trains.
+          network: of this experiment, if there is one already. A new run begins with its weights.
 
         Raises:
           ValueError: an input, a device or train.best_input is wrong.
@@ -102,13 +106,15 @@ class TrainLoop:
         os.makedirs(logdir, exist_ok=True)
         checkpointer = Checkpointer(os.path.join(logdir, 'checkpoints'), self._params.keep)
         self._report = RunReport(logdir, ['train', *(f'eval_{name}' for name in inputs)])
-        self.program: Program = experiment.make_program(site.devices)
+        network = network or make_traced_network(experiment, logdir, site)
+        self.program: Program = network.program
         self._run = Run(experiment, logdir, site, self.program, checkpointer, self._report)
         self._batches = TrainingBatches(experiment, self.program)
         self._saved = SavedState(
             checkpointer, self.program, experiment,
             lambda text: self._report.say(f'step {self._counts.step}: {text}'))
-        self._evaluations = RunEvaluations(self._run, self._saved, inputs, best_input)
+        self._evaluations = RunEvaluations(
+            self._run, self._saved, network.evaluations, inputs, best_input)
 
         self._counts = StepCounts()   # changes from step to step
         self._has_warned_of_input = False
@@ -164,7 +170,8 @@ class TrainLoop:
 
     def _say_start(self, where_from: str) -> None:
         step, say = self._counts.step, self._report.say
-        say(overview(self.program.plan, self._experiment.params.train_input.batch_size))
+        if self._options.has_overview:
+            say(overview(self.program.plan, self._experiment.params.train_input.batch_size))
         inputs = {'train_input': self._experiment.train_input, **self._evaluations.inputs}
         for name, source in inputs.items():
             if text := source.statistics_text():

@@ -9,7 +9,7 @@ from lingpipe.training.evaluation import Metrics, Picture, metrics_text
 from lingpipe.training.reporting.timeline import TimelineReport
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Outcome:
     """How a run ended.
 
@@ -29,6 +29,11 @@ class Outcome:
     best: tuple[int, float] | None = None
     timeline: TimelineReport | None = None
     pictures: Mapping[str, Picture] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        how = f'stopped by {self.signal}' if self.signal else 'done'
+        metrics = ''.join(f'; {name}: {metrics_text(one)}' for name, one in self.metrics.items())
+        return f'Outcome({how} after {self.step} steps{metrics})'
 
     def text(self, logdir: str) -> str:
         """Results, and where everything is."""

@@ -36,6 +36,8 @@ ROOT = 'lingpipe.params'   # the package whose name is left out
 GROUP = 'lingpipe.experiments'   # of entry points
 _MARK = '_is_registered_experiment'
 
+_NOT_REGISTERED = 'is a class but not a registered experiment; put @register above it.'
+
 C = TypeVar('C', bound=type)
 
 
@@ -95,7 +97,22 @@ def get(name: str) -> Experiment.Params:
       ValueError: there is no such experiment (it names the nearest), its module cannot be
         imported, or its params() fails.
     """
-    cls = find(name)
+    return params_of(find(name), name)
+
+
+def params_of(cls: Any, name: str = '') -> Experiment.Params:
+    """The Params of a registered class, not frozen.
+
+    Args:
+      cls: the class, which need not be importable: it may be one of a notebook.
+      name: what errors call it; default: its own.
+
+    Raises:
+      ValueError: it is not registered, or its params() fails.
+    """
+    name = name or f'{cls.__module__}.{cls.__qualname__}'
+    if not _is_experiment(cls):
+        raise ValueError(f'{name} {_NOT_REGISTERED}')
     make: Any = inspect.getattr_static(cls, 'params')
     try:
         params = cls.params() if isinstance(make, classmethod | staticmethod) else cls().params()
@@ -117,8 +134,7 @@ def find(name: str) -> Any:
         if _is_experiment(value):
             return value
         if isinstance(value, type):
-            raise ValueError(f'{full}.{class_name} is a class but not a registered experiment; put '
-                             f'@register above it.')
+            raise ValueError(f'{full}.{class_name} {_NOT_REGISTERED}')
 
     known, broken = find_all()
     near = difflib.get_close_matches(name, known, 3, 0.5)

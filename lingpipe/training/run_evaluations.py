@@ -22,19 +22,21 @@ class RunEvaluations:
       pictures: of the last evaluation in this process, by eval input.
     """
 
-    def __init__(self, run: Run, saved: SavedState, inputs: Mapping[str, Input], best_input: str):
+    def __init__(self, run: Run, saved: SavedState, evaluations: Evaluations,
+                 inputs: Mapping[str, Input], best_input: str):
         """
         Args:
           run: what is evaluated.
           saved: the checkpoints, of which one is marked as the best.
-          inputs: the eval inputs, by name.
+          evaluations: of the run's program.
+          inputs: the eval inputs that are used, by name.
           best_input: the name of the one whose metric says which is the best.
         """
         self.inputs = inputs
         self.pictures: dict[str, Picture] = {}
         self._run, self._saved = run, saved
         problem = run.experiment.task
-        self._evaluations = Evaluations(run.program, inputs, problem, run.logdir)
+        self._evaluations = evaluations
         self._best = BestCheckpoint(run.checkpointer, problem.params, best_input)
         self._log = EvaluationLog(run.logdir)
         self._log.repair()

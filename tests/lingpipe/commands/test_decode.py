@@ -11,36 +11,34 @@ import pytest
 
 from lingpipe.commands.decode import decode_at
 from lingpipe.commands.run_options import RunOptions
-from lingpipe.training import logdir
 from lingpipe.training.site import THIS_PROCESS
 
 
-def decode_as_it_is(path: str, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
+def decode_as_it_is(path: str, lines: list[str]) -> Sequence[str]:
     """Decodes with a problem that returns its input."""
     problem = types.SimpleNamespace(decode=lambda program, lines, facts: lines)
-    params: Any = types.SimpleNamespace(instantiate=lambda: types.SimpleNamespace(task=problem))
-    monkeypatch.setattr(logdir, 'restored',
-                        lambda experiment, directory, devices: (None, {'step': 1}))
-    return decode_at(THIS_PROCESS, params, RunOptions('decode', decode_output=path), lines)
+    run: Any = types.SimpleNamespace(
+        experiment=types.SimpleNamespace(task=problem),
+        restored=lambda site: (types.SimpleNamespace(program=None), {'step': 1}))
+    return decode_at(THIS_PROCESS, run, RunOptions('decode', decode_output=path), lines)
 
 
 def test_results_that_cannot_be_written_are_found_before_anything_is_decoded(tmp_path: Any) -> None:
-    params: Any = None   # Nothing is made of them.
+    run: Any = None   # Nothing is asked of it.
     for path in (f'{tmp_path}/nowhere/out', str(tmp_path)):
         with pytest.raises(OSError,
                            match=rf'{path} cannot be written: .*; correct --decode_output'):
-            decode_at(THIS_PROCESS, params, RunOptions('decode', decode_output=path), ['a'])
+            decode_at(THIS_PROCESS, run, RunOptions('decode', decode_output=path), ['a'])
     assert os.listdir(tmp_path) == []
 
 
-def test_results_replace_a_file_and_nothing_else(
-        tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_replace_a_file_and_nothing_else(tmp_path: Any) -> None:
     """Run by root, --decode_output=/dev/null replaced /dev/null with a file."""
     (tmp_path / 'file').write_text('before')
     os.mkfifo(tmp_path / 'pipe')
     reader = os.open(tmp_path / 'pipe', os.O_RDONLY | os.O_NONBLOCK)
     for name in ('file', 'pipe', 'missing'):
-        assert decode_as_it_is(f'{tmp_path}/{name}', ['a', 'b'], monkeypatch) == ['a', 'b']
+        assert decode_as_it_is(f'{tmp_path}/{name}', ['a', 'b']) == ['a', 'b']
     assert (tmp_path / 'pipe').is_fifo()
     assert os.read(reader, 100) == b'a\nb\n'
     os.close(reader)
@@ -55,6 +53,6 @@ def test_results_that_nobody_reads_are_no_mistake(monkeypatch: pytest.MonkeyPatc
     unread = open(writer, 'w', buffering=1)
     monkeypatch.setattr('sys.stdout', unread)
     with pytest.raises(BrokenPipeError):
-        decode_as_it_is('', ['a'], monkeypatch)
+        decode_as_it_is('', ['a'])
     with contextlib.suppress(BrokenPipeError):
         unread.close()   # Closing tries to write once more.

@@ -1,0 +1,11 @@
+"""API: a run in Python, as a notebook or a script has it, and as the trainer's commands use it.
+
+    run = lp.start(Mine, logdir='logs/mine', num_cells=2)
+    run.train(steps=20)
+    run.evaluate()
+
+    start.py       options as Python values, and what is trained
+    run.py         Run: train, evaluate and look at one logdir
+    evaluating.py  a checkpoint on every eval input
+    views.py       weights, the plan and the timeline, as a notebook shows them
+"""

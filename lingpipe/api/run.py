@@ -1,0 +1,237 @@
+"""Run: what a notebook, a script and the trainer's commands do with one logdir.
+
+All of them go through this file, so that there is one way to train or to evaluate. Weights come
+from the newest checkpoint each time, and training ends with one: what a call finds does not depend
+on which calls this process has made before. Only the traced network is kept from call to call,
+since tracing takes long.
+"""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import signal
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from lingpipe.api.evaluating import check_inputs, evaluate_all
+from lingpipe.api.views import PlanTable, TimelinePicture, Weights, newest_timeline
+from lingpipe.checkpoint import side_files
+from lingpipe.commands import device_setup, recovery
+from lingpipe.commands.device_setup import Placement
+from lingpipe.commands.recovery import Recovery
+from lingpipe.commands.run_options import RunOptions
+from lingpipe.process.stop_signals import StopSignals
+from lingpipe.training import logdir, logdir_lock
+from lingpipe.training.evaluation import Metrics
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.logdir_lock import Lock
+from lingpipe.training.loop import LoopOptions, TrainLoop
+from lingpipe.training.outcome import Outcome
+from lingpipe.training.site import Site
+from lingpipe.training.traced_network import TracedNetwork, make_traced_network
+
+T = TypeVar('T')
+
+
+class Run:
+    """One run in one logdir. `lingpipe.start` makes it.
+
+    It holds the lock of the logdir until `close`, or until the end of a `with` statement.
+
+    Attributes:
+      params: the experiment's, frozen.
+      logdir: where all files are.
+    """
+
+    def __init__(self, params: Experiment.Params, options: RunOptions, is_writer: bool = True,
+                 is_trainer: bool = False):
+        """
+        Args:
+          params: the experiment's, frozen.
+          options: where it runs.
+          is_writer: whether it may train. If not, the logdir may be that of a run elsewhere.
+          is_trainer: whether this process is the trainer, which starts itself again if a worker is
+            lost, and makes an exit code of a signal.
+
+        Raises:
+          ValueError: there is no logdir, or a run of another experiment is there.
+          OSError: another run is there, or the logdir cannot be written.
+        """
+        if not options.logdir:
+            raise ValueError('--logdir is missing; name a directory for checkpoints and summaries.')
+        self.params, self.logdir = params, options.logdir
+        self._options, self._is_writer, self._is_trainer = options, is_writer, is_trainer
+        self._log_path = os.path.join(self.logdir, 'train.log')
+        self._lock: Lock | None = None
+        self._placement: Placement | None = None       # made when it is first needed, as is
+        self._network: TracedNetwork | None = None     # this, which a failure takes away again
+        self._is_closed = False
+        self._held = contextlib.ExitStack()
+        if is_writer:
+            with side_files.warnings_into(self._log_path), contextlib.ExitStack() as held:
+                self._lock = held.enter_context(logdir_lock.hold(self.logdir))
+                logdir.claim(self.logdir, params)
+                self._held = held.pop_all()
+
+    @functools.cached_property
+    def experiment(self) -> Experiment:
+        """The problem and the inputs, made of the Params."""
+        experiment: Experiment = self.params.instantiate()
+        return experiment
+
+    # Training and evaluation.
+
+    def train(self, steps: int | None = None, *, evaluate: bool = True, timeline: bool = False
+              ) -> Outcome:
+        """Trains, and returns how that ended.
+
+        It begins with the newest checkpoint of the logdir and ends with another. Ctrl-C, or
+        "Interrupt" in a notebook, ends it after the step, with a checkpoint.
+
+        Args:
+          steps: how many steps more; default: until train.num_steps.
+          evaluate: whether the eval inputs are used.
+          timeline: whether a few steps are timed soon after the start.
+
+        Raises:
+          NonFiniteError: learner.max_nonfinite_steps in a row, or all steps of this run.
+          ValueError: the checkpoints do not fit, the input ended, or nothing could be learned.
+          OSError: the last checkpoint cannot be written, or a worker is lost.
+          SystemExit: SIGTERM came, and the checkpoint is saved.
+        """
+        if not self._is_writer:
+            raise ValueError(f'this run only reads {self.logdir}; start one without only_reads.')
+        if steps is not None and steps < 0:
+            raise ValueError(f'steps={steps} is below 0; use 0 or more.')
+        with side_files.warnings_into(self._log_path):
+            options = LoopOptions(has_evaluation=evaluate, has_timeline=timeline,
+                                  has_overview=self._network is None)
+            if not self._options.devices:   # No worker is waited for: the loop looks at signals.
+                outcome = self.at_site(lambda site: self._train(site, steps, options))
+            else:
+                with StopSignals() as stop:
+                    options = dataclasses.replace(options, stop=stop)
+                    outcome = self.at_site(lambda site: self._train(site, steps, options), stop)
+        if outcome.signal == 'SIGTERM' and not self._is_trainer:
+            raise SystemExit(128 + signal.SIGTERM)
+        return outcome
+
+    def _train(self, site: Site, steps: int | None, loop_options: LoopOptions) -> Outcome:
+        experiment = self.experiment
+        if steps is not None:
+            experiment = experiment.lasting((logdir.newest_step(self.logdir) or 0) + steps)
+            logdir.claim(self.logdir, experiment.params)
+        network, self._network = self._traced(site), None
+        outcome = TrainLoop(experiment, self.logdir, loop_options, site, network).run()
+        self._network = network   # After an error, a new run would begin with what is in it.
+        return outcome
+
+    def evaluate(self, say: Callable[[str], object] = lambda line: None) -> dict[str, Metrics]:
+        """Evaluates the newest checkpoint; returns metrics by name for each eval input by name.
+
+        Args:
+          say: shows a line for each eval input, once it is evaluated.
+
+        Raises:
+          ValueError: there is no eval input or no checkpoint, or they do not fit.
+          OSError: a worker is lost.
+        """
+        return self.at_site(lambda site: self._evaluate(site, say))
+
+    def _evaluate(self, site: Site, say: Callable[[str], object]) -> dict[str, Metrics]:
+        check_inputs(self.experiment)
+        network, metadata = self.restored(site)
+        return evaluate_all(
+            site, self.experiment, network.evaluations, metadata, self.logdir, say)
+
+    # What there is to look at.
+
+    @property
+    def step(self) -> int:
+        """The step of the newest checkpoint; 0 if there is none."""
+        return logdir.newest_step(self.logdir) or 0
+
+    @property
+    def weights(self) -> Weights:
+        """The weights of the newest checkpoint, or else the initial ones: path -> NumPy array."""
+        return self.at_site(self._weights)
+
+    def _weights(self, site: Site) -> Weights:
+        if logdir.newest_step(self.logdir) is not None:
+            self.restored(site)
+        return Weights(self._traced(site).program.weights)
+
+    @property
+    def plan(self) -> PlanTable:
+        """The cells and their costs, as a table. No variable is made for it."""
+        return self.at_site(lambda site: PlanTable(
+            self.experiment.make_plan(site.devices), self.params.train_input.batch_size))
+
+    def timeline(self) -> TimelinePicture:
+        """The picture of the newest steps that were timed; if there are none, of the prediction.
+
+        `train(timeline=True)` times some.
+        """
+        return newest_timeline(self.logdir) or TimelinePicture.of_plan(self.plan.plan)
+
+    # For commands and the rest of this room.
+
+    def at_site(self, body: Callable[[Site], T], stop: StopSignals | None = None) -> T:
+        """Returns what `body` makes of the devices, which are found first if need be.
+
+        Args:
+          body: tells the site's watchdog what it does.
+          stop: what ends the waiting for workers; default: signals do what they do.
+
+        Raises:
+          ValueError: the run is closed, or the devices are wrong.
+          OSError: a worker is lost, and this process is not the trainer.
+        """
+        if self._is_closed:
+            raise ValueError(f'this run in {self.logdir} is closed; start another.')
+        return Recovery(
+            self._options, stop, self._log_path if stop else '', self._lock,
+            starts_again=self._is_trainer).run(self.params, self._placed, body)
+
+    def restored(self, site: Site) -> tuple[TracedNetwork, Mapping[str, Any]]:
+        """The network with the weights of the newest checkpoint, and the checkpoint's metadata.
+
+        Raises:
+          ValueError: there is no checkpoint, or it does not fit.
+        """
+        logdir.check_has_checkpoint(self.logdir)
+        network = self._traced(site)
+        return network, logdir.restore(network.program, self.experiment, self.logdir)
+
+    def _placed(self) -> Placement:
+        if self._placement is None:
+            self._placement = device_setup.place(
+                self.params, self._options, is_again=recovery.has_started_again())
+        return self._placement
+
+    def _traced(self, site: Site) -> TracedNetwork:
+        if self._network is None:
+            self._network = make_traced_network(self.experiment, self.logdir, site)
+        return self._network
+
+    # The end.
+
+    def close(self) -> None:
+        """Lets go of the logdir and of the network's memory. A closed run does nothing more."""
+        self._is_closed = True
+        self._network = None
+        self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = 'closed' if self._is_closed else f'step {self.step}'
+        return f'Run({self.logdir}, {state}, {self.params.pipeline.num_cells} cells)'

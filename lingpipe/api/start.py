@@ -1,0 +1,131 @@
+"""Start: makes a Run of an experiment and of options as Python values."""
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lingpipe.api.run import Run
+from lingpipe.commands.experiment_params import chosen, with_options
+from lingpipe.commands.run_options import RunOptions
+from lingpipe.hyperparams import fields_of
+from lingpipe.hyperparams.errors import nearest, show
+from lingpipe.hyperparams.value_text import write
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.training import registry
+from lingpipe.training.experiment import Experiment
+
+_PLANS = ('as_set', 'auto')
+
+
+def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLike[str],
+          devices: str | Sequence[str] = '', set: Mapping[str, Any] | None = None,
+          plan: str = 'as_set', device_type: str = '', change_statistics: bool = False,
+          address: str = '', only_reads: bool = False, **pipeline: Any) -> Run:
+    """Starts a run, or goes on with the one that the logdir holds. Nothing is trained yet.
+
+    The arguments are the trainer's flags of the same names. Call it before anything else that uses
+    TensorFlow, which cannot make devices for the cells later.
+
+    Args:
+      experiment: a registered class, its name, or Experiment.Params.
+      logdir: the directory of checkpoints, summaries and pictures.
+      devices: where cells go, as 'cpu:4', 'gpu:0-3' or 'host1:2222,host2:2222', or a list of such.
+      set: values of the Params by path, as {'train.num_steps': 100}.
+      plan: 'auto': the planner chooses what is not set, if the run is new.
+      device_type: for plan='auto': what the devices are, as 'h100'.
+      change_statistics: for plan='auto': whether it may change which examples BatchNorm sees
+        together.
+      address: 'host:port' where workers reach this process.
+      only_reads: whether to leave the logdir to another process that trains there.
+      **pipeline: fields of PipelineParams, as num_cells=4; 'auto' leaves one to the planner.
+
+    Raises:
+      TypeError: `experiment` is none, or an option does not exist.
+      ValueError: an option is wrong, or a run of another experiment is in the logdir.
+      OSError: another run is in the logdir, a worker does not answer, or a file cannot be written.
+    """
+    _check_names(pipeline)
+    if plan not in _PLANS:
+        raise ValueError(f'plan={plan!r} is none of {", ".join(_PLANS)}; use one of these.')
+    values = {**dict(set or {}), **{f'pipeline.{name}': v for name, v in pipeline.items()}}
+    texts = tuple(f'{path}={_text(v)}' for path, v in values.items() if _has_text(v))
+    objects = {path: v for path, v in values.items() if not _has_text(v)}
+    options = RunOptions(
+        mode='eval' if only_reads else 'train_and_eval',
+        model='' if objects else _name(experiment), overrides=texts, logdir=os.fspath(logdir),
+        devices=devices if isinstance(devices, str) else ','.join(devices),
+        device_type=device_type, has_auto_plan=plan == 'auto',
+        may_change_statistics=change_statistics, address=address)
+    options = dataclasses.replace(options, command_line=_command_line(options))
+
+    params = _params(experiment).set(**objects)
+    run = Run(chosen(with_options(params, options), options), options, is_writer=not only_reads)
+    try:
+        run.at_site(lambda site: None)   # Devices that are wrong or missing are told of now.
+    except BaseException:
+        run.close()
+        raise
+    return run
+
+
+def _check_names(pipeline: Mapping[str, Any]) -> None:
+    """Raises TypeError for an option that does not exist."""
+    known = fields_of(PipelineParams)
+    for name in pipeline:
+        if name not in known:
+            options = [*known, *_OPTIONS]
+            raise TypeError(f"start() has no option {name!r}: {nearest(name, options)} Other values "
+                            "of the experiment go into set={'path': value}.")
+
+
+_OPTIONS = ('logdir', 'devices', 'set', 'plan', 'device_type', 'change_statistics', 'address',
+            'only_reads')
+
+
+def _params(experiment: Experiment.Params | type | str) -> Experiment.Params:
+    """The Params of an experiment, not frozen."""
+    if isinstance(experiment, Experiment.Params):
+        return experiment.copy()
+    if isinstance(experiment, str):
+        return registry.get(experiment)
+    if isinstance(experiment, type):
+        return registry.params_of(experiment)
+    raise TypeError(f'{show(experiment)} is no experiment; give a registered class, its name, or '
+                    'Experiment.Params.')
+
+
+def _name(experiment: Experiment.Params | type | str) -> str:
+    """The name by which another process finds the experiment; '' if it cannot."""
+    if isinstance(experiment, str):
+        return experiment
+    is_importable = isinstance(experiment, type) and experiment.__module__ != '__main__'
+    return f'{experiment.__module__}.{experiment.__qualname__}' if is_importable else ''
+
+
+def _has_text(value: object) -> bool:
+    """Whether a value can be written as a flag."""
+    if isinstance(value, (tuple, list)):
+        return all(map(_has_text, value))
+    if isinstance(value, dict):
+        return all(map(_has_text, value.values()))
+    return value is None or isinstance(value, (str, bool, int, float, np.generic))
+
+
+def _text(value: Any) -> str:
+    """The text of a value as a flag has it; a text may leave out its quotes."""
+    if isinstance(value, str):
+        return value
+    return write(value.item() if isinstance(value, np.generic) else value)
+
+
+def _command_line(options: RunOptions) -> tuple[str, ...]:
+    """The trainer's flags for the same plan, for the process that looks for it."""
+    flags = [f'--model={options.model}', *(f'--set={text}' for text in options.overrides)]
+    flags += [f'--{name}={value}' for name, value in (
+        ('devices', options.devices), ('device_type', options.device_type)) if value]
+    flags += ['--plan=auto'] if options.has_auto_plan else []
+    return (*flags, *(['--change_statistics'] if options.may_change_statistics else []))

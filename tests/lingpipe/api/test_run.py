@@ -1,0 +1,129 @@
+"""Run: what the trainer does with a logdir, from Python; it shows itself, and errors are clear."""
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lingpipe.api.run import Run
+from lingpipe.api.start import start
+from lingpipe.commands.run_options import RunOptions
+from lingpipe.training import registry
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.skipped_steps import NonFiniteError
+from tests.support.tiny_experiment import Tiny
+
+NAME = 'tests.support.tiny_experiment.Tiny'
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A run that was trained for three steps, twice."""
+    with start(Tiny, logdir=tmp_path_factory.mktemp('run') / 'log', num_cells=2) as run:
+        run.train(steps=3, evaluate=False)
+        run.train(steps=3)
+        yield run
+
+
+def test_training_in_parts_has_the_bits_of_the_trainer(run: Run, tmp_path: pathlib.Path) -> None:
+    with start(NAME, logdir=tmp_path, num_cells=1, set={'train.num_steps': 6}) as whole:
+        outcome = whole.train()
+        assert repr(outcome).startswith('Outcome(done after 6 steps; test: loss ')
+        assert run.step == whole.step == 6
+        for path, value in whole.weights.items():
+            np.testing.assert_array_equal(run.weights[path], value, err_msg=path)
+        assert run.evaluate() == whole.evaluate() == outcome.metrics
+
+
+def test_it_shows_itself(run: Run) -> None:
+    assert re.search(r'0 CPU:0 +model/dense_0 .. model/dense_1', repr(run.plan))
+    assert len(repr(run.plan).splitlines()) == 4
+    assert run.plan._repr_html_().count('<tr>') == 3
+    assert repr(run.weights).endswith('4 weights with 64 numbers')
+    assert '<td style="text-align:left">model/dense_3/w</td>' in run.weights._repr_html_()
+    assert run.timeline().source == 'predicted'
+    assert run.timeline()._repr_png_().startswith(b'\x89PNG')
+    assert re.fullmatch(r'Run\(\S+, step 6, 2 cells\)', repr(run))
+
+
+def test_a_logdir_has_one_run_at_a_time(run: Run) -> None:
+    with pytest.raises(OSError, match=r'is in use by another run of this process, .* run.close()'):
+        start(Tiny, logdir=run.logdir)
+    with start(Tiny, logdir=run.logdir, only_reads=True) as reader:
+        assert reader.evaluate() == run.evaluate()
+        with pytest.raises(ValueError, match='only reads .*; start one without only_reads'):
+            reader.train()
+    with pytest.raises(ValueError, match=f'this run in {run.logdir} is closed; start another'):
+        reader.evaluate()
+
+
+def test_an_experiment_need_not_be_importable(tmp_path: pathlib.Path) -> None:
+    class Mine:
+        """Of a notebook."""
+
+        @classmethod
+        def params(cls) -> Experiment.Params:
+            return Tiny.params()
+
+    Mine.__module__, Mine.__qualname__ = '__main__', 'Mine'
+    registry.register(Mine)
+    with start(Mine, logdir=tmp_path) as run:
+        assert run.params == Tiny.params()
+    with pytest.raises(ValueError, match='another process, which cannot import an experiment of a '
+                                         'notebook'):
+        start(Mine, logdir=tmp_path / 'new', plan='auto')
+
+
+@pytest.mark.parametrize(('options', 'error', 'words'), [
+    ({'num_cels': 2}, TypeError, r"start\(\) has no option 'num_cels': did you mean 'num_cells'"),
+    ({'num_cells': 2.5}, ValueError, 'pipeline.num_cells=2.5 is not of type int'),
+    ({'set': {'train.num_step': 1}}, ValueError, "no field 'num_step'; did you mean 'num_steps'"),
+    ({'devices': 'cpu:x'}, ValueError, "--devices has 'cpu:x'; write cpu:2 or cpu:0-3"),
+    ({'devices': ['cpu:0']}, ValueError, "--devices has 'cpu:0', which is no device"),
+    ({'num_cells': 5}, ValueError, r'TensorFlow has started before 5 CPU devices .* \(in a '
+                                   r'notebook: the kernel\)'),
+    ({'logdir': ''}, ValueError, '--logdir is missing'),
+    ({'plan': 'best'}, ValueError, "plan='best' is none of as_set, auto"),
+    ({'experiment': 3}, TypeError, '3 is no experiment; give a registered class'),
+    ({'experiment': Experiment}, ValueError, 'is a class but not a registered experiment'),
+])
+def test_a_wrong_option_is_refused_and_lets_go_of_the_logdir(
+        options: dict[str, Any], error: type[Exception], words: str,
+        tmp_path: pathlib.Path) -> None:
+    with pytest.raises(error, match=words):
+        start(**{'experiment': Tiny, 'logdir': tmp_path, **options})
+    start(Tiny, logdir=tmp_path).close()
+
+
+def test_values_may_be_python_objects(tmp_path: pathlib.Path) -> None:
+    learner = Tiny.params().task.learner.set(ema_decay=0.5)
+    values = {'task.learner': learner, 'seed': np.int64(3), 'train.best_input': 'test'}
+    with start(Tiny.params(), logdir=tmp_path, devices=['cpu:2'], set=values) as run:
+        assert run.params.task.learner.ema_decay == 0.5
+        assert run.params.seed == 3
+        assert run.params.train.best_input == 'test'
+    assert (tmp_path / 'params.txt').read_text() == run.params.to_text()
+
+
+def test_there_must_be_something_to_evaluate_on(tmp_path: pathlib.Path) -> None:
+    params = Tiny.params().set(eval_inputs={}).validate().freeze()
+    with Run(params, RunOptions('eval', logdir=str(tmp_path)), is_writer=False) as run:
+        with pytest.raises(ValueError, match='eval_inputs is empty; give the experiment one'):
+            run.evaluate()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_run_that_failed_begins_again_with_its_initial_weights(tmp_path: pathlib.Path) -> None:
+    """Without a checkpoint, a second train() would begin with the weights at which one failed."""
+    values = {'train.checkpoint_every_steps': 100, 'task.learner.max_nonfinite_steps': 1,
+              'train_input.shuffle': False, 'train_input.nan_at': (16, 17)}
+    with start(Tiny, logdir=tmp_path, set=values) as run:
+        initial = dict(run.weights)
+        with pytest.raises(NonFiniteError, match='step 3 has loss nan'):
+            run.train()
+        for path, value in run.weights.items():
+            np.testing.assert_array_equal(value, initial[path])
