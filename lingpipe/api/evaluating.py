@@ -26,7 +26,7 @@ def check_inputs(experiment: Experiment) -> None:
 
 def evaluate_all(site: Site, experiment: Experiment, evaluations: Evaluations,
                  metadata: Mapping[str, Any], directory: str,
-                 say: Callable[[str], None]) -> dict[str, Metrics]:
+                 say: Callable[[str], object]) -> dict[str, Metrics]:
     """Evaluates the weights as they are, and returns the metrics by eval input.
 
     Args:

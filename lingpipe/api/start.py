@@ -78,8 +78,8 @@ def _check_names(pipeline: Mapping[str, Any]) -> None:
     for name in pipeline:
         if name not in known:
             options = [*known, *_OPTIONS]
-            raise TypeError(f"start() has no option {name!r}: {nearest(name, options)} Other values "
-                            "of the experiment go into set={'path': value}.")
+            raise TypeError(f'start() has no option {name!r}: {nearest(name, options)} Other '
+                            "values of the experiment go into set={'path': value}.")
 
 
 _OPTIONS = ('logdir', 'devices', 'set', 'plan', 'device_type', 'change_statistics', 'address',
@@ -102,8 +102,9 @@ def _name(experiment: Experiment.Params | type | str) -> str:
     """The name by which another process finds the experiment; '' if it cannot."""
     if isinstance(experiment, str):
         return experiment
-    is_importable = isinstance(experiment, type) and experiment.__module__ != '__main__'
-    return f'{experiment.__module__}.{experiment.__qualname__}' if is_importable else ''
+    if not isinstance(experiment, type) or experiment.__module__ == '__main__':
+        return ''
+    return f'{experiment.__module__}.{experiment.__qualname__}'
 
 
 def _has_text(value: object) -> bool:
