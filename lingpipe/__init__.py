@@ -8,6 +8,7 @@ that `import lingpipe` is quick and imports no TensorFlow.
     a run           start
     an experiment   Experiment, Problem, PipelineParams, TrainParams, InitializeFrom, register
     a network       layers (layers.Dense, ...), Sequential, Repeat
+    of Keras        from_keras, to_keras
     a layer         Layer, field, REQUIRED, Context, Cost, NestedMap
     data            Input, ArrayInput, RecordInput, Feature, TFDSInput
     how it learns   Learner, optimizers, learning_rates
@@ -35,6 +36,8 @@ if TYPE_CHECKING:   # What `__getattr__` does, for type checkers and editors.
     from lingpipe.input import Input as Input
     from lingpipe.input import RecordInput as RecordInput
     from lingpipe.input import TFDSInput as TFDSInput
+    from lingpipe.keras_models import from_keras as from_keras
+    from lingpipe.keras_models import to_keras as to_keras
     from lingpipe.layers import Repeat as Repeat
     from lingpipe.layers import Sequential as Sequential
     from lingpipe.layers.base import Layer as Layer
@@ -66,6 +69,7 @@ _NAMES = {
     'lingpipe.api.start': ('start',),
     'lingpipe.hyperparams': ('REQUIRED', 'Configurable', 'Params', 'ParamsError', 'field'),
     'lingpipe.input': ('ArrayInput', 'Feature', 'Input', 'RecordInput', 'TFDSInput'),
+    'lingpipe.keras_models': ('from_keras', 'to_keras'),
     'lingpipe.layers': ('Repeat', 'Sequential'),
     'lingpipe.layers.base': ('Layer',),
     'lingpipe.layers.context': ('Context',),

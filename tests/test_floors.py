@@ -21,6 +21,7 @@ FLOORS = [
     ['cluster', 'layers/base', 'learning'],
     ['pricing', 'checkpoint', 'input'],
     ['layers'],
+    ['keras_models'],
     ['pipeline', 'pipeline/planning'],
     ['pipeline/execution'],
     ['pipeline/replication'],
@@ -183,10 +184,13 @@ PUBLIC_ALL_THE_SAME = {'_exit', '_replace', '_asdict'}   # Documented, of os and
 
 # (module, name): a name of a library that has no public one for it, with what it is needed for.
 OF_LIBRARIES = {
-    ('lingpipe.layers.keras_layer', '_flatten_layers'): 'Keras: all layers in a layer',
-    ('lingpipe.layers.keras_layer', '_initializer'): "Keras: a variable's initial values",
+    ('lingpipe.keras_models.conversion', '_keras_history'): 'Keras: what made a symbolic tensor',
+    ('lingpipe.keras_models.graph', '_functional'): 'Keras: the graph of a Sequential',
+    ('lingpipe.keras_models.graph', '_inbound_nodes'): 'Keras: the calls of a layer',
+    ('lingpipe.keras_models.graph', '_keras_history'): 'Keras: what made a symbolic tensor',
+    ('lingpipe.layers.keras_building', '_flatten_layers'): 'Keras: all layers in a layer',
+    ('lingpipe.layers.keras_building', '_initializer'): "Keras: a variable's initial values",
     ('lingpipe.layers.keras_layer', '_keras_mask'): 'Keras: where a tensor has its mask',
-    ('lingpipe.layers.keras_state', '_flatten_layers'): 'Keras: all layers in a layer',
     ('lingpipe.layers.keras_state', '_moments'): 'Keras: moments as BatchNormalization has them',
     ('lingpipe.learning.optimizers', '_backend_update_step'): 'Keras: what Nadam keeps of a step',
     ('lingpipe.pipeline.execution.task_call', '_create_op_internal'):

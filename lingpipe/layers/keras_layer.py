@@ -1,6 +1,11 @@
-"""KerasLayer: a layer of Keras 3 as a layer of a pipeline, given by its class and configuration.
+"""KerasLayer: a layer of Keras 3 as a layer of a pipeline.
 
+    KerasLayer.Params(layer=keras.layers.LSTM(64), input_shape=(100, 32))
     KerasLayer.Params(class_name='LSTM', config='{"units": 64}', input_shape=(100, 32))
+
+The object itself is not kept: its class, its configuration and, if it is built, the values of its
+weights are. So Params can be written as text, but for these values. Operations of keras.ops are
+layers without weights.
 
 Keras layers keep their state in variables; a pipeline passes it. Here weights are passed in place
 of the layer's variables (keras.StatelessScope), random generators get a new seed from the context
@@ -11,8 +16,7 @@ that its variables have shapes and initializers, but no memory.
 Any layer gives Keras' own numbers (those of keras.Model.train_on_batch on the whole mini-batch),
 with these exceptions. Refused, by name:
 
-  - more than one input or output (MultiHeadAttention, Add, an LSTM that returns its state); wrap it
-    in a layer of one, registered with keras.saving.register_keras_serializable;
+  - outputs that are no tensors;
   - constraints of weights, and layers that assign to a weight that gradients train
     (SpectralNormalization);
   - BatchNormalization inside a loop over time, `synchronized`, or with
@@ -37,40 +41,59 @@ Different from Keras:
     Keras with a dense gradient; most optimizers of Keras 3 on TensorFlow square each of them
     instead (optimizers.py);
   - random numbers follow from the seed of the experiment, not from those of Keras;
-  - the output has the dtype of x where both are floats.
+  - the output has the dtype of x where both are floats, unless Params.has_keras_dtypes.
 """
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
-from keras.src.backend.common import global_state
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
+from lingpipe.layers.keras_arguments import KerasArguments, encoded, parsed_object
+from lingpipe.layers.keras_building import (
+    build,
+    class_name_of,
+    class_of,
+    config_of,
+    constant,
+    initializer_of,
+    inner_layers,
+    refusing,
+    symbolic_output,
+    unique,
+    values_of,
+)
+from lingpipe.layers.keras_checks import check_supported, has_code_of_users, mixes_examples
 from lingpipe.layers.keras_state import KerasState, Moments, check_is_outside_loops, depends_on
 from lingpipe.layers.masks import mask_of
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import dims
+from lingpipe.layers.weight import Initializer
 
-_VARIABLES_WITHOUT_VALUES = 'uninitialized_variables'  # Keras' name of its list of them.
+_EXAMPLE = '{"units": 64}'
+_VALUES = '_initial_values'  # Of Params: what is no field, since no text holds it.
 
 
 class KerasLayer(Layer):
-    """x through a Keras layer of one input and one output, in the dtype of x if both are floats.
+    """Tensors through a Keras layer, in the dtype of the first one if both are floats.
 
-    Where Keras makes a mask of the output, the layer writes it beside the output, as the value that
-    layers/masks.py names. It is given the mask of x, or the one that Params.reads names for the
-    argument `mask`. What the layer adds to its loss is a penalty (Context.emit_penalty):
-    regularizers of weights count as they are, those of activities are means over the mini-batch.
-    Weights are named as in Keras, without the layer's own name; equal names are numbered.
+    Params.reads names the tensors: `x`, or `x_0`, `x_1`, ... for a list, or the names that `call`
+    of the Keras layer gives them, such as `query` and `value`. A layer of several outputs returns
+    `x_0`, `x_1`, ..., which Params.writes names.
+
+    Where Keras makes a mask of an output, the layer writes it beside the output, as the value that
+    layers/masks.py names. It is given the masks of what it reads, or the one that Params.reads
+    names for the argument `mask`. What the layer adds to its loss is a penalty
+    (Context.emit_penalty): regularizers of weights count as they are, those of activities are means
+    over the mini-batch. Weights are named as in Keras, without the layer's own name; equal names
+    are numbered.
 
     The file's docstring says which layers are refused, and which give other numbers than Keras.
     """
@@ -80,110 +103,247 @@ class KerasLayer(Layer):
     class Params(Layer.Params):
         """The Keras layer, and what it is given."""
         class_name: str = field(REQUIRED, 'Class in keras.layers, or one registered with Keras '
-                                          "as 'package>Name'.")
+                                          "as 'package>Name', or the full name of a class.")
         config: str = field('{}', 'Its configuration as JSON: {"units": 64}.')
-        input_shape: tuple[int | None, ...] = field(
-            REQUIRED, 'Shape of one example, None for a dimension that varies.', least=1)
-        input_dtype: str = field('float32', 'Dtype of the input.')
+        arguments: str = field('{}', 'What its call is given besides tensors, as JSON: '
+                                     '{"return_attention_scores": true}.')
+        input_shape: tuple[int | None, ...] | None = field(
+            None, 'Shape of one example of every tensor that it reads, None for a dimension that '
+                  'varies.', least=1)
+        input_shapes: dict[str, tuple[int | None, ...]] = field(
+            {}, 'Tensor -> its shape, where that is not input_shape.', least=1)
+        input_dtype: str = field('float32', 'Dtype of every tensor that it reads.')
+        input_dtypes: dict[str, str] = field({}, 'Tensor -> its dtype, where that is not '
+                                                 'input_dtype.')
+        has_values: bool = field(False, 'Whether the weights begin with the values of the Keras '
+                                        'layer that it was made of, which are not in this text.')
+        has_keras_dtypes: bool = field(False, 'Whether tensors are cast to input_dtype, and '
+                                              'outputs have the dtype that Keras gives them.')
         drops_mask: bool = field(False, 'Whether the output has no mask, though that of the '
                                         'input, or one that Keras makes, is lost.')
         averages_state: bool = field(False, 'Whether floating-point state that depends on the '
                                             'examples becomes its mean over the micro-batches: '
                                             'right for moving averages of means.')
 
+        def __init__(self, layer: Any = None, **values: Any):
+            """
+            Args:
+              layer: a layer or operation of Keras, in place of class_name and config. If it is
+                built, the weights begin with the values that it has now, and the shapes of what it
+                reads need not be given.
+              values: of the fields. `arguments` may be a dict.
+
+            Raises:
+              ValueError: the layer cannot be described by a class and a configuration.
+            """
+            if isinstance(values.get('arguments'), Mapping):
+                values['arguments'] = json.dumps(
+                    {name: encoded(value, lambda value: None)
+                     for name, value in values['arguments'].items()})
+            if layer is None:
+                super().__init__(**values)
+                return
+            initial_values = values_of(layer)
+            shapes = {} if 'input_shape' in values or 'input_shapes' in values else _built_shapes(
+                layer)
+            super().__init__(**{'class_name': class_name_of(layer), 'config': config_of(layer),
+                                'has_values': bool(initial_values), 'input_shapes': shapes,
+                                **values})
+            self.with_values(initial_values)
+
+        @property
+        def initial_values(self) -> tuple[Any, ...] | None:
+            """The arrays with which the weights begin, in the order of the Keras layer's weights.
+
+            They are no part of the text, and two Params that differ in nothing else are equal.
+            """
+            values: tuple[Any, ...] | None = vars(self).get(_VALUES)
+            return values
+
+        def with_values(self, values: tuple[Any, ...] | None) -> Self:
+            """Sets `initial_values`; returns the Params."""
+            vars(self)[_VALUES] = values
+            return self
+
+        def copy(self) -> Self:
+            """A deep copy, not frozen, with no parent; it shares the initial values."""
+            return super().copy().with_values(self.initial_values)
+
+        __copy__ = copy
+
+        def __reduce__(self) -> Any:
+            return _with_values, (super().__reduce__(), self.initial_values)
+
         def check(self) -> None:
             """Raises ValueError for an unknown class, or a config that is no JSON object."""
-            _class_of(self.class_name)
-            _parsed(self.config)
+            class_of(self.class_name)
+            parsed_object(self.config, 'config', _EXAMPLE)
+            parsed_object(self.arguments, 'arguments', '{"return_state": true}')
 
     params: Params
 
     def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)
         p = self.params
-        self.takes_text = p.input_dtype == 'string'
-        self.keras_layer, output = self._built()
-        _check_supported(self.path, self.keras_layer, output)
+        self.keras_layer = build(self.path, p.class_name,
+                                 parsed_object(p.config, 'config', _EXAMPLE))
+        tensors = [name for name in {**p.reads, **p.input_shapes, **p.input_dtypes}
+                   if name != 'mask']
+        self._arguments = KerasArguments(self.path, self.keras_layer, tensors,
+                                         parsed_object(p.arguments, 'arguments', '{}'))
+        self.specs = {name: self._spec(name) for name in self._arguments.names}
+        self.takes_text = any(spec.dtype == 'string' for spec in self.specs.values())
+        output = symbolic_output(self.path, self.keras_layer, self._arguments, self.specs,
+                                 p.config)
+        self.output_specs = keras.tree.flatten(output)
+        check_supported(self.path, self.keras_layer, self.output_specs)
+        self._check_writes()
 
-        weights = list(self.keras_layer.weights)
-        names = _unique([variable.name for variable in weights])
-        self._variables = dict(zip(names, weights, strict=True))
-        self._seeds = [variable for variable in self.keras_layer.variables
-                       if not any(variable is weight for weight in weights)]
-        for name, variable in self._variables.items():
-            self.add_weight(name, variable.shape, _initializer(variable),
-                            is_trainable=variable.trainable, dtype=tf.as_dtype(variable.dtype))
-
+        self._add_weights()
         self._state = KerasState(self.path, self.keras_layer, self._variables)
         self._data_names = self._names_of_data() if self._state.names else ()
         self.unmerged_state = [name for name in self._data_names if not self._is_averaged(name)]
 
-        inner_layers = list(self.keras_layer._flatten_layers())
-        has_activity_regularizer = any(layer.activity_regularizer is not None
-                                       for layer in inner_layers)
-        self.needs_whole_batch = any(_mixes_examples(layer) for layer in inner_layers)
-        self.counts_copies = _has_code_of_users(p) or has_activity_regularizer
+        layers = inner_layers(self.keras_layer)
+        has_activity_regularizer = any(layer.activity_regularizer is not None for layer in layers)
+        self.needs_whole_batch = any(map(mixes_examples, layers or [self.keras_layer]))
+        self.counts_copies = (has_code_of_users(p.class_name, p.config)
+                              or has_activity_regularizer)
 
-    def _built(self) -> tuple[Any, Any]:
-        """Returns the Keras layer, and its symbolic output for symbolic examples.
+    def _spec(self, name: str) -> keras.KerasTensor:
+        """The symbolic examples of a tensor. Raises ValueError if its shape is not given."""
+        p = self.params
+        shape = p.input_shapes.get(name, p.input_shape)
+        if shape is None:
+            raise ValueError(f'{self.path}: {p.class_name} was not built before, and '
+                             f'input_shape is not set, so that the shape of {name} is not known; '
+                             'set input_shape to the shape of one example.')
+        return keras.KerasTensor((None, *shape), p.input_dtypes.get(name, p.input_dtype))
+
+    def _check_writes(self) -> None:
+        """Raises ValueError if there are several outputs and Params.writes names one."""
+        num_outputs = len(self.output_specs)
+        if num_outputs > 1 and isinstance(self.params.writes, str):
+            names = ', '.join(f"'x_{i}': ..." for i in range(num_outputs))
+            raise ValueError(f'{self.path}: {self.params.class_name} gives {num_outputs} outputs, '
+                             f'but writes names one; write writes={{{names}}}, or those of them '
+                             'that are used.')
+
+    def _add_weights(self) -> None:
+        """Declares the weights of the Keras layer, with the values that they begin with.
 
         Raises:
-          ValueError: Keras cannot build it.
+          ValueError: there are values for other weights.
         """
-        p = self.params
-        with tf.init_scope(), _without_values():
-            try:
-                keras_layer = _class_of(p.class_name).from_config(_parsed(p.config))
-                examples = keras.KerasTensor((None, *p.input_shape), p.input_dtype)
-                return keras_layer, keras_layer(examples)
-            except Exception as error:
-                raise ValueError(f'{self.path}: Keras cannot build {p.class_name} of {p.config} '
-                                 f'for examples of {list(p.input_shape)}: {error}') from error
+        weights = list(getattr(self.keras_layer, 'weights', []))
+        names = unique([variable.name for variable in weights])
+        self._variables = dict(zip(names, weights, strict=True))
+        self._seeds = [variable for variable in getattr(self.keras_layer, 'variables', [])
+                       if not any(variable is weight for weight in weights)]
+        initializers = self._initializers()
+        for (name, variable), initializer in zip(self._variables.items(), initializers,
+                                                 strict=True):
+            self.add_weight(name, variable.shape, initializer, is_trainable=variable.trainable,
+                            dtype=tf.as_dtype(variable.dtype))
+            if name in self.params.share:   # Its owner pays for it.
+                variable.regularizer = None
+
+    def _initializers(self) -> list[Initializer]:
+        """What makes the first value of each weight."""
+        p, variables = self.params, list(self._variables.values())
+        if not p.has_values:
+            return [initializer_of(variable) for variable in variables]
+        values = p.initial_values
+        if values is None:
+            refusal = refusing(f'{self.path}: the weights begin with the values of a Keras layer, '
+                               'which no text of Params holds; make the Params from the Keras '
+                               'layer again, or set has_values=False.')
+            return [refusal] * len(variables)
+        shapes, own_shapes = ([tuple(one.shape) for one in some] for some in (values, variables))
+        if shapes != own_shapes:
+            raise ValueError(f'{self.path}: a {p.class_name} made from its configuration has '
+                             f'weights of {own_shapes}, but the Keras layer itself has {shapes}; '
+                             'correct its get_config.')
+        return [constant(value) for value in values]
 
     def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
-        """The mask of x."""
-        return {'mask': reads['x']}
+        """The masks of all tensors."""
+        return {_mask_key(name): reads[name] for name in self._arguments.names}
 
-    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor,
-              mask: tf.Tensor | None = None) -> tf.Tensor | NestedMap:
-        """x [b, *input_shape] and its mask, if it has one, through the Keras layer.
+    def reads(self) -> dict[str, str]:
+        """Tensor -> name of the value it is, and that of `mask` where Params.reads names one.
+
+        Raises:
+          ValueError: Params.reads names a tensor that the Keras layer is not given.
+        """
+        names = self._arguments.names
+        named = dict(self.params.reads)
+        for name in named:
+            if name not in (*names, 'mask'):
+                raise ValueError(f'{self.path}: reads names the argument {name!r}, but the '
+                                 f'arguments of {self.params.class_name} hold '
+                                 f'{", ".join(names)}; correct the name in Params.reads.')
+        return {**{name: named.get(name, name) for name in names},
+                **({'mask': named['mask']} if 'mask' in named else {})}
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor | None = None,
+              mask: tf.Tensor | None = None, **values: tf.Tensor) -> tf.Tensor | NestedMap:
+        """Tensors [b, ...] and their masks, where they have one, through the Keras layer.
 
         Emits the layer's losses and, in training, its other state.
 
+        Args:
+          theta: the weights.
+          ctx: the context.
+          x: the tensor of this name, if there is one.
+          mask: its mask, if it has one.
+          values: the other tensors by name, and their masks as `mask_NAME`.
+
         Returns:
-          The output or, if Keras gives it a mask, {'x': output, 'mask': mask}.
+          The output or, if Keras gives it a mask, {'x': output, 'mask': mask}. Several outputs are
+          {'x_0': output, ...} with 'mask_x_0' and so on.
 
         Raises:
-          ValueError: the layer would ignore the mask, or changes its state in a way that a pipeline
+          ValueError: the layer would ignore a mask, or changes its state in a way that a pipeline
             cannot follow.
         """
+        given = {name: value for name, value in {'x': x, 'mask': mask, **values}.items()
+                 if value is not None}
+        tensors = {name: self._cast(name, given[name]) for name in self._arguments.names}
+        masks = {name: self._usable(given.get(_mask_key(name))) for name in tensors}
         seeds = [tf.random.stateless_uniform(seed.shape, ctx.seed(self.path, str(i)),
                                              maxval=2**31 - 2, dtype=tf.int64, alg='philox')
                  for i, seed in enumerate(self._seeds)]
-        call = self._call(theta, seeds, x, self._usable(mask), ctx.training)
+        call = self._call(theta, seeds, tensors, masks, ctx.training)
+
+        first = next(iter(tensors.values()))
         if ctx.training:
-            sources = [*seeds, x, *([] if mask is None else [mask])]
-            self._emit_state(ctx, call, sources, dims(x)[0])
+            self._emit_state(ctx, call, [*seeds, *given.values()], dims(first)[0])
         if call.losses:
             losses = [tf.cast(tf.reduce_sum(loss), tf.float32) for loss in call.losses]
             ctx.emit_penalty(self.path, 'loss', tf.add_n(losses))
-
-        y = call.output
-        if x.dtype.is_floating and y.dtype.is_floating:
-            y = tf.cast(y, x.dtype)
-        has_mask = call.mask is not None and not self.params.drops_mask
-        return NestedMap(x=y, mask=call.mask) if has_mask else y
+        return self._result(call, first.dtype)
 
     def written(self, result: Any) -> dict[str, Any]:
-        """The output under Params.writes, and its mask, if it has one."""
+        """The outputs under Params.writes, and their masks, if they have any."""
         if not isinstance(result, dict):
             return super().written(result)
-        output = super().written(result['x'])
-        return {**output, **{mask_of(name): result['mask'] for name in output}}
+        writes = self.params.writes
+        keys = {'x': writes} if isinstance(writes, str) else writes
+        outputs = super().written(result['x'] if isinstance(writes, str) else result)
+        masks = {mask_of(name): result[_mask_key(key)] for key, name in keys.items()
+                 if _mask_key(key) in result}
+        return {**outputs, **masks}
 
     def updated_state(self, name: str, state: NestedMap, value: Any) -> dict[str, tf.Tensor]:
         """The moving averages of a BatchNormalization, or the weight `name`, one step on."""
         return self._state.updated(name, state, value)
+
+    def _cast(self, name: str, tensor: tf.Tensor) -> tf.Tensor:
+        """The tensor in the dtype that the Keras layer was built for, if Params say so."""
+        if not self.params.has_keras_dtypes:
+            return tensor
+        return tf.cast(tensor, self.specs[name].dtype)
 
     def _usable(self, mask: tf.Tensor | None) -> tf.Tensor | None:
         """The mask, or None if the Keras layer would lose it and may.
@@ -191,34 +351,52 @@ class KerasLayer(Layer):
         Raises:
           ValueError: it would lose the mask and must not.
         """
-        if mask is None or self.keras_layer.supports_masking:
+        supports_masks = getattr(self.keras_layer, 'supports_masking', False)
+        if mask is None or supports_masks or self._arguments.takes_mask:
             return mask
         if not self.params.drops_mask:
             raise ValueError(f'{self.path}: {self.params.class_name} does not support masks, and '
                              'would lose that of its input; set drops_mask=True if that is meant.')
         return None
 
-    def _call(self, theta: NestedMap, seeds: Sequence[tf.Tensor], x: tf.Tensor,
-              mask: tf.Tensor | None, training: bool) -> _Call:
+    def _call(self, theta: NestedMap, seeds: Sequence[tf.Tensor], tensors: Mapping[str, tf.Tensor],
+              masks: Mapping[str, tf.Tensor | None], training: bool) -> _Call:
         """Calls the Keras layer, without side effects."""
         mapping = [(variable, theta[name]) for name, variable in self._variables.items()]
         mapping += [(variable, tf.cast(seed, variable.dtype))
                     for variable, seed in zip(self._seeds, seeds, strict=True)]
         # Keras keeps the mask in an attribute of the tensor, and other layers may read this one.
-        x = tf.identity(x)
-        if mask is not None:
-            x._keras_mask = tf.cast(mask, tf.bool)
+        own_tensors = {name: tf.identity(tensor) for name, tensor in tensors.items()}
+        for name, mask in masks.items():
+            if mask is not None:
+                own_tensors[name]._keras_mask = tf.cast(mask, tf.bool)
+        positional, named = self._arguments.bound(own_tensors)
+        if not isinstance(self.keras_layer, keras.layers.Layer):
+            return _Call(keras.tree.flatten(self.keras_layer(*positional, **named)))
 
         with self._state.recorded() as moments, keras.StatelessScope(
                 mapping, collect_losses=True, initialize_variables=False) as scope:
             before = {name: scope.get_current_value(variable)
                       for name, variable in self._variables.items()}
-            output = self.keras_layer(x, training=training)
+            output = self.keras_layer(*positional, **named, training=training)
             losses = list(self.keras_layer.losses)
         after = {name: scope.get_current_value(variable)
                  for name, variable in self._variables.items()}
         assigned = {name: value for name, value in after.items() if value is not before[name]}
-        return _Call(output, getattr(output, '_keras_mask', None), losses, moments, assigned)
+        return _Call(keras.tree.flatten(output), losses, moments, assigned)
+
+    def _result(self, call: _Call, dtype: tf.DType) -> tf.Tensor | NestedMap:
+        """What fprop returns, given the call and the dtype of the first tensor."""
+        p = self.params
+        outputs = list(call.outputs)
+        if not p.has_keras_dtypes and dtype.is_floating:
+            outputs = [tf.cast(y, dtype) if y.dtype.is_floating else y for y in outputs]
+        keys = ['x'] if len(outputs) == 1 else [f'x_{i}' for i in range(len(outputs))]
+        masks = {_mask_key(key): mask for key, y in zip(keys, call.outputs, strict=True)
+                 if (mask := getattr(y, '_keras_mask', None)) is not None and not p.drops_mask}
+        if keys == ['x'] and not masks:
+            return outputs[0]
+        return NestedMap({**dict(zip(keys, outputs, strict=True)), **masks})
 
     def _emit_state(self, ctx: Context, call: _Call, sources: Sequence[tf.Tensor],
                     num_examples: int | tf.Tensor) -> None:
@@ -260,15 +438,15 @@ class KerasLayer(Layer):
 
     def _names_of_data(self) -> tuple[str, ...]:
         """The names of the state to which the layer assigns what depends on the examples."""
-        p = self.params
         with tf.Graph().as_default():
             theta = NestedMap({name: tf.compat.v1.placeholder(variable.dtype, variable.shape)
                                for name, variable in self._variables.items()})
             seeds = [tf.compat.v1.placeholder(tf.int64, variable.shape) for variable in self._seeds]
-            x = tf.compat.v1.placeholder(p.input_dtype, (None, *p.input_shape))
-            call = self._call(theta, seeds, x, None, training=True)
+            tensors = {name: tf.compat.v1.placeholder(spec.dtype, spec.shape)
+                       for name, spec in self.specs.items()}
+            call = self._call(theta, seeds, tensors, {}, training=True)
             return tuple(name for name in self._state.names if name in call.assigned
-                         and depends_on(call.assigned[name], [x, *seeds]))
+                         and depends_on(call.assigned[name], [*tensors.values(), *seeds]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,135 +454,38 @@ class _Call:
     """The result of a call of a Keras layer.
 
     Attributes:
-      output: what the layer returned.
-      mask: the mask of the output, or None.
+      outputs: what the layer returned, flat; the mask of an output is its attribute.
       losses: scalars that the layer added.
       moments: what its BatchNormalizations computed.
       assigned: name of a weight -> the value that the layer assigned to it.
     """
-    output: tf.Tensor
-    mask: tf.Tensor | None
-    losses: Sequence[tf.Tensor]
-    moments: Sequence[Moments]
-    assigned: Mapping[str, tf.Tensor]
+    outputs: Sequence[tf.Tensor]
+    losses: Sequence[tf.Tensor] = ()
+    moments: Sequence[Moments] = ()
+    assigned: Mapping[str, tf.Tensor] = dataclasses.field(default_factory=dict)
 
 
-def _check_supported(path: str, keras_layer: Any, output: Any) -> None:
-    """Raises ValueError for a built Keras layer that a pipeline cannot run as Keras does."""
-    name = type(keras_layer).__name__
-    if not isinstance(output, keras.KerasTensor):
-        raise ValueError(f'{path}: {name} gives a {type(output).__name__} of outputs, but a '
-                         'KerasLayer has one; leave return_state and the like out, or wrap it in '
-                         'a layer that gives one tensor.')
-    constrained = [variable.name for variable in keras_layer.trainable_weights
-                   if variable.constraint is not None]
-    if constrained:
-        raise ValueError(f'{path}: {name} has a constraint of {", ".join(constrained)}, which '
-                         'Keras applies after each update, and lingpipe does not; leave the '
-                         'constraint out, or use a regularizer.')
-    if keras_layer.metrics_variables:
-        raise ValueError(f'{path}: {name} keeps metrics of its own, which nobody would read; '
-                         'leave them out.')
-    for inner in keras_layer._flatten_layers():
-        if isinstance(inner, keras.layers.Normalization) and inner.input_mean is None:
-            raise ValueError(f'{path}: a Normalization without mean and variance has not been '
-                             'adapted to data; give them in config, as '
-                             '{"mean": [...], "variance": [...]}.')
+def _mask_key(name: str) -> str:
+    """The name of the mask of a tensor, among arguments and results of fprop."""
+    return 'mask' if name == 'x' else f'mask_{name}'
 
 
-def _has_code_of_users(params: KerasLayer.Params) -> bool:
-    """Whether anything in the layer is registered with Keras as 'package>Name'.
-
-    Such code may add losses, or let examples see each other.
-    """
-    return '>' in params.class_name or '>' in params.config
-
-
-def _mixes_examples(keras_layer: Any) -> bool:
-    """Whether a layer of Keras' own computes an example's output from other examples too.
-
-    BatchNormalization does not count.
-    """
-    if isinstance(keras_layer, (keras.layers.MixUp, keras.layers.CutMix)):
-        return True
-    with_axis = (keras.layers.Softmax, keras.layers.UnitNormalization,
-                 keras.layers.LayerNormalization, keras.layers.RMSNormalization)
-    axis = keras_layer.axis if isinstance(keras_layer, with_axis) else ()
-    return 0 in (axis if isinstance(axis, (list, tuple)) else [axis])
+def _with_values(reduced: Any, values: tuple[Any, ...] | None) -> KerasLayer.Params:
+    """Restores what pickle keeps of Params."""
+    restore, arguments = reduced
+    params: KerasLayer.Params = restore(*arguments)
+    return params.with_values(values)
 
 
-class _FromFunction(keras.initializers.Initializer):  # type: ignore[misc]  # Keras has no types.
-    """A plain function as an initializer."""
-
-    def __init__(self, function: Callable[..., Any]):
-        self._function = function
-
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
-        return self._function(shape, dtype=dtype)
-
-    def get_config(self) -> dict[str, Any]:
+def _built_shapes(keras_layer: Any) -> dict[str, tuple[int | None, ...]]:
+    """Tensor -> shape of one example, as a Keras layer was built; {} if it was not built."""
+    if not getattr(keras_layer, 'built', False):
         return {}
-
-
-def _initializer(variable: Any) -> keras.initializers.Initializer:
-    """The initializer of a Keras variable without memory, or else one that gives its value."""
-    initializer = variable._initializer  # Keras has no public way to it.
-    if isinstance(initializer, keras.initializers.Initializer):
-        return initializer
-    if callable(initializer):
-        return _FromFunction(initializer)
-    value = variable.numpy()
-    return _FromFunction(lambda shape, dtype=None: tf.constant(value, dtype))
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    """kernel, kernel, bias -> kernel_0, kernel_1, bias.
-
-    Keras' longer paths would not do: they number the layers of the whole process.
-    """
-    total = Counter(names)
-    seen = Counter[str]()
-    unique = []
-    for name in names:
-        unique.append(name if total[name] == 1 else f'{name}_{seen[name]}')
-        seen[name] += 1
-    return unique
-
-
-@contextlib.contextmanager
-def _without_values() -> Iterator[None]:
-    """Within it, Keras makes variables that have shapes and initializers, and never get a value.
-
-    Keras lists the variables that are made in a StatelessScope, and gives each of them its initial
-    value when any ordinary scope ends, as in the next symbolic call of a Keras layer anywhere in
-    the process. The variables made here are taken off that list, for which Keras has no public
-    name.
-    """
-    listed_before = list(global_state.get_global_attribute(_VARIABLES_WITHOUT_VALUES, []))
-    try:
-        with keras.StatelessScope(initialize_variables=False):
-            yield
-    finally:
-        global_state.set_global_attribute(_VARIABLES_WITHOUT_VALUES, listed_before)
-
-
-def _class_of(name: str) -> Any:
-    """The Keras class of this name. Raises ValueError if there is none."""
-    keras_class = getattr(keras.layers, name, None) or keras.saving.get_registered_object(name)
-    if keras_class is None:
-        raise ValueError(f'class_name={name!r} is no layer of Keras; write the name of a class in '
-                         "keras.layers, or 'package>Name' of one registered with "
-                         'keras.saving.register_keras_serializable.')
-    return keras_class
-
-
-def _parsed(config: str) -> dict[str, Any]:
-    """The configuration that a JSON text holds. Raises ValueError if it is no JSON object."""
-    try:
-        parsed = json.loads(config)
-    except ValueError as error:
-        raise ValueError(f'config={config!r} is no JSON ({error}); write an object like '
-                         '{"units": 64}.') from None
-    if not isinstance(parsed, dict):
-        raise ValueError(f'config={config!r} is no JSON object; write one like {{"units": 64}}.')
-    return parsed
+    config = keras_layer.get_build_config() or {}
+    if 'shapes_dict' in config:
+        return {name.removesuffix('_shape'): tuple(shape[1:])
+                for name, shape in config['shapes_dict'].items()}
+    shape = config.get('input_shape') or ()
+    if shape and isinstance(shape[0], (list, tuple)):
+        return {f'x_{i}': tuple(one[1:]) for i, one in enumerate(shape)}
+    return {'x': tuple(shape[1:])} if shape else {}

@@ -13,8 +13,7 @@ they would assign are of three kinds:
                 micro-batches, so there must be one micro-batch, unless Params.averages_state says
                 that the mean is right.
 
-Keras has no public name for the moments of BatchNormalization (`_moments`), nor for all layers in a
-layer (`_flatten_layers`).
+Keras has no public name for the moments of BatchNormalization (`_moments`).
 """
 from __future__ import annotations
 
@@ -26,6 +25,7 @@ import keras
 import tensorflow as tf
 
 from lingpipe.layers.context import Context
+from lingpipe.layers.keras_building import inner_layers
 from lingpipe.layers.nested import NestedMap
 
 _MOMENTS = 'moments'
@@ -63,8 +63,7 @@ class KerasState:
           ValueError: a BatchNormalization is `synchronized`.
         """
         self._path = path
-        self._norms = [layer for layer in keras_layer._flatten_layers()
-                       if _has_known_moments(layer)]
+        self._norms = [layer for layer in inner_layers(keras_layer) if _has_known_moments(layer)]
         self._variables = dict(variables)
         self._names_of_norms = [_names_of(norm.non_trainable_variables, variables)
                                 for norm in self._norms]

@@ -1,0 +1,187 @@
+"""Conversion: from_keras, which makes the Params of a network of a Keras model."""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+
+from lingpipe.keras_models.graph import Call, Graph, Value, functional, graph_of
+from lingpipe.keras_models.keras_model import KerasModel
+from lingpipe.keras_models.names import differing, is_made_by_keras, stable_names
+from lingpipe.layers.base import Layer
+from lingpipe.layers.keras_arguments import encoded
+from lingpipe.layers.keras_layer import KerasLayer
+from lingpipe.layers.sequential import Sequential
+
+
+def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:
+    """Returns the Params of a network that computes what a Keras model computes.
+
+    Every call of a layer becomes a KerasLayer, and every nested model a Sequential, so that a
+    pipeline may cut anywhere between layers. Weights begin with the values that they have in the
+    model. The network reads the model's inputs by their names (a model of one input without a name
+    of its own reads `x`), and writes its outputs by theirs.
+
+    Args:
+      model: Sequential or Functional. It may have any number of inputs and outputs, nested models,
+        layers that are called several times, and operations of keras.ops.
+      name: of the network, with which the paths of weights begin.
+
+    Raises:
+      ValueError: the model has no known graph, or a layer that cannot be described by a class and a
+        configuration, or that a pipeline cannot run as Keras does.
+    """
+    inner = functional(model)
+    if inner is None:
+        raise ValueError(_without_graph(model))
+    inputs = _input_names(inner)
+    graph = graph_of(model, name, inputs)
+    outputs = _output_names(inner, inputs)
+    renamed, copies = _renaming(graph, inputs, outputs)
+
+    owners: list[tuple[Any, str]] = []
+    layers = [*_layers(graph, '', renamed, owners), *copies]
+    params = KerasModel.Params(name=name, layers=tuple(layers), inputs=tuple(inputs),
+                               outputs=tuple(outputs))
+    return params.with_keras_model(model)
+
+
+def _without_graph(model: Any) -> str:
+    """The error for a model whose graph is not known."""
+    kind = f'{type(model).__name__} {getattr(model, "name", "")!r}'
+    if isinstance(model, keras.Sequential):
+        return (f'the model {kind} has not been built, so that its shapes are not known; give it a '
+                'keras.Input first, or call model.build(shape).')
+    if isinstance(model, keras.Model):
+        return (f'the model {kind} has a call() of its own, so that nobody knows its layers before '
+                'it runs; make it with keras.Model(inputs, outputs), or use it as one layer, '
+                'KerasLayer.Params(layer=model).')
+    return f'{kind} is no model of Keras; give a keras.Sequential or keras.Model.'
+
+
+def _input_names(model: Any) -> list[str]:
+    """The names of the values that a model reads."""
+    makers = [tensor._keras_history.operation for tensor in model.inputs]
+    if len(makers) == 1 and is_made_by_keras(makers[0]):
+        return ['x']
+    return stable_names(makers)
+
+
+def _output_names(model: Any, taken: Sequence[str]) -> list[str]:
+    """The names of a model's outputs, as Keras names them."""
+    makers = [tensor._keras_history.operation for tensor in model.outputs]
+    known: list[Any] = []
+    for maker in makers:
+        if not any(maker is one for one in known):
+            known.append(maker)
+    by_maker = stable_names(known)
+    names: list[str] = []
+    for maker in makers:
+        name = by_maker[next(i for i, one in enumerate(known) if one is maker)]
+        names.append(differing(name, [*names, *taken]))
+    return names
+
+
+def _renaming(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]
+              ) -> tuple[dict[str, str], list[Layer.Params]]:
+    """Value -> its name, and layers that copy a value that is an output twice, or an input."""
+    written = [value for call in graph.calls() for value in call.writes]
+    renamed: dict[str, str] = {}
+    for value, output in zip(graph.outputs, outputs, strict=True):
+        if value in written:
+            renamed.setdefault(value, output)
+    copies: list[Layer.Params] = [
+        KerasLayer.Params(name=f'copy_{output}', class_name='Identity', writes=output,
+                          reads={'x': renamed.get(value, value)}, has_keras_dtypes=True)
+        for value, output in zip(graph.outputs, outputs, strict=True)
+        if renamed.get(value) != output]
+
+    taken = [*inputs, *outputs]
+    for value in written:
+        if value not in renamed:
+            renamed[value] = differing(value, taken)
+            taken.append(renamed[value])
+    return renamed, copies
+
+
+def _layers(graph: Graph, prefix: str, renamed: Mapping[str, str],
+            owners: list[tuple[Any, str]]) -> list[Layer.Params]:
+    """The Params of a graph's members; `owners` gets each weight with the path of its owner."""
+    layers: list[Layer.Params] = []
+    for member in graph.members:
+        if isinstance(member, Graph):
+            nested = _layers(member, f'{prefix}{member.name}/', renamed, owners)
+            layers.append(Sequential.Params(name=member.name, layers=tuple(nested)))
+        else:
+            layers.append(_layer(member, prefix, renamed, owners))
+    return layers
+
+
+def _layer(call: Call, prefix: str, renamed: Mapping[str, str],
+           owners: list[tuple[Any, str]]) -> KerasLayer.Params:
+    """The Params of one call.
+
+    Raises:
+      ValueError: it cannot be had; the message names the layer.
+    """
+    names = list(call.inputs)
+    arguments_of = {value: 'x' if len(names) == 1 else f'x_{i}' for i, value in enumerate(names)}
+    operation, path = call.operation, f'{prefix}{call.name}'
+    try:
+        arguments = {name: encoded(value, lambda one: arguments_of[one.name]
+                                   if isinstance(one, Value) else None)
+                     for name, value in call.arguments.items()}
+        shapes = {arguments_of[value]: tuple(tensor.shape[1:])
+                  for value, tensor in call.inputs.items()}
+        dtypes = {arguments_of[value]: tensor.dtype for value, tensor in call.inputs.items()}
+        params = KerasLayer.Params(
+            layer=operation, name=call.name, arguments=json.dumps(arguments), input_shapes=shapes,
+            input_dtypes=dtypes, has_keras_dtypes=True,
+            reads={argument: renamed.get(value, value) for value, argument in arguments_of.items()},
+            writes=_writes(call, renamed),
+            drops_mask=not getattr(operation, 'supports_masking', False))
+        params.share = _share(params, operation, path, owners)
+        _check(call, params, path)
+        return params
+    except Exception as error:   # A layer is anyone's code.
+        raise ValueError(f'the layer {path!r} of the Keras model cannot be had: {error}') from error
+
+
+def _writes(call: Call, renamed: Mapping[str, str]) -> str | dict[str, str]:
+    if len(call.writes) == 1:
+        return renamed[call.writes[0]]
+    return {f'x_{i}': renamed[value] for i, value in enumerate(call.writes)}
+
+
+def _share(params: KerasLayer.Params, operation: Any, path: str,
+           owners: list[tuple[Any, str]]) -> dict[str, str]:
+    """Own weight -> path of the weight of an earlier call that is the same Keras variable."""
+    weights = list(getattr(operation, 'weights', []))
+    if not weights:
+        return {}
+    share: dict[str, str] = {}
+    names = list(params.instantiate(path).own_weights)
+    for name, variable in zip(names, weights, strict=True):
+        owner = next((owner for known, owner in owners if known is variable), None)
+        if owner is not None:
+            share[name] = owner
+        else:
+            owners.append((variable, f'{path}/{name}'))
+    return share
+
+
+def _check(call: Call, params: KerasLayer.Params, path: str) -> None:
+    """Raises ValueError unless the layer that is made of the Params has the call's outputs."""
+    for output in call.outputs:
+        if not output.shape or output.shape[0] is not None:
+            raise ValueError(f'it gives {tuple(output.shape)}, whose first dimension is not that '
+                             'of the examples, so that a mini-batch cannot be split; keep the '
+                             'examples apart')
+    specs = params.instantiate(path).output_specs
+    for spec, output in zip(specs, call.outputs, strict=True):
+        if spec.shape != output.shape or spec.dtype != output.dtype:
+            raise ValueError(f'made from its configuration it gives {spec.dtype} {spec.shape}, '
+                             f'but in the model {output.dtype} {output.shape}; correct its '
+                             'get_config')

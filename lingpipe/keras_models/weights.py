@@ -1,0 +1,62 @@
+"""Weights: trained weights, put back into the Keras model that the network was made of."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from lingpipe.keras_models.graph import Graph, functional, graph_of
+from lingpipe.keras_models.keras_model import KerasModel
+from lingpipe.layers.keras_layer import KerasLayer
+
+
+def to_keras(params: KerasModel.Params, weights: Mapping[str, np.ndarray],
+             name: str = 'model') -> Any:
+    """Assigns weights to the Keras model that a network was made of, and returns the model.
+
+    Args:
+      params: what from_keras returned, or a copy.
+      weights: path -> value, as those of a program. Further paths do not matter.
+      name: the path of the network.
+
+    Raises:
+      ValueError: the Params were read from text, or a weight is missing or of another shape.
+    """
+    model = params.keras_model
+    if model is None:
+        raise ValueError('these Params have no Keras model: they were read from text; call '
+                         'from_keras(model) again, and give to_keras the Params that it returns.')
+    pairs = list(variables_by_path(params, name))
+    for path, variable in pairs:
+        if path not in weights:
+            raise ValueError(f'there is no weight {path}; give all weights of the network.')
+        if tuple(weights[path].shape) != tuple(variable.shape):
+            raise ValueError(f'{path} has the shape {tuple(weights[path].shape)}, but in the Keras '
+                             f'model {tuple(variable.shape)}; give the weights of this network.')
+    for path, variable in pairs:
+        variable.assign(weights[path])
+    return model
+
+
+def variables_by_path(params: KerasModel.Params, name: str) -> Iterator[tuple[str, Any]]:
+    """Yields (path of a weight, variable of the Keras model), for each variable once."""
+    assert functional(params.keras_model) is not None
+    graph = graph_of(params.keras_model, name, params.inputs)
+    operations = dict(_operations(graph, name))
+    network = params.instantiate(name)
+    for layer in network.elements():
+        if isinstance(layer, KerasLayer) and layer.path in operations:
+            variables = getattr(operations[layer.path], 'weights', [])
+            for weight, variable in zip(layer.own_weights.values(), variables, strict=True):
+                if weight.shared_with is None:
+                    yield weight.path, variable
+
+
+def _operations(graph: Graph, path: str) -> Iterator[tuple[str, Any]]:
+    """Yields (path of a layer, the Keras layer)."""
+    for member in graph.members:
+        if isinstance(member, Graph):
+            yield from _operations(member, f'{path}/{member.name}')
+        else:
+            yield f'{path}/{member.name}', member.operation

@@ -1,0 +1,192 @@
+"""Keras building: layers of Keras from the text that describes them, without memory for weights.
+
+A Keras layer is built in a keras.StatelessScope, so that its variables have shapes and
+initializers, but no values.
+"""
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.common import global_state
+
+from lingpipe.layers.keras_arguments import KerasArguments
+
+_VARIABLES_WITHOUT_VALUES = 'uninitialized_variables'  # Keras' name of its list of them.
+
+
+def class_of(name: str) -> Any:
+    """The Keras class of this name. Raises ValueError if there is none."""
+    keras_class = getattr(keras.layers, name, None) or keras.saving.get_registered_object(name)
+    if keras_class is None and '.' in name:
+        keras_class = _class_in_module(*name.rsplit('.', 1))
+    if keras_class is None:
+        raise ValueError(f'class_name={name!r} is no layer of Keras; write the name of a class in '
+                         "keras.layers, or 'package>Name' of one registered with "
+                         'keras.saving.register_keras_serializable.')
+    return keras_class
+
+
+def _class_in_module(module_name: str, class_name: str) -> Any:
+    """A Keras operation of this name, or None. Only modules of Keras are imported for it."""
+    if module_name.split('.')[0] == 'keras':
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module_name)
+    found = getattr(sys.modules.get(module_name), class_name, None)
+    return found if isinstance(found, type) and issubclass(found, keras.Operation) else None
+
+
+def class_name_of(keras_layer: Any) -> str:
+    """The name by which `class_of` finds the class of a Keras layer or operation.
+
+    Raises:
+      ValueError: it does not find it.
+    """
+    keras_class = type(keras_layer)
+    name = keras_class.__name__
+    registered = keras.saving.get_registered_name(keras_class)
+    for candidate in name, registered, f'{keras_class.__module__}.{keras_class.__qualname__}':
+        with contextlib.suppress(ValueError):
+            if class_of(candidate) is keras_class:
+                return candidate
+    raise ValueError(f'{name} {keras_layer.name!r} is of a class that Keras cannot find again; '
+                     f'decorate the class with @keras.saving.register_keras_serializable().')
+
+
+def config_of(keras_layer: Any) -> str:
+    """The configuration of a Keras layer as JSON, without its name.
+
+    Raises:
+      ValueError: the class cannot be made again from it.
+    """
+    remedy = ('write a class of its own, a keras.layers.Layer registered with '
+              '@keras.saving.register_keras_serializable() and with get_config')
+    try:
+        config = keras.saving.serialize_keras_object(keras_layer)['config']
+        text = json.dumps({key: value for key, value in config.items() if key != 'name'})
+    except Exception as error:   # A layer is anyone's code.
+        raise ValueError(f'{type(keras_layer).__name__} {keras_layer.name!r} cannot be written as '
+                         f'a configuration ({error}); {remedy}.') from error
+    if '"__lambda__"' in text:
+        raise ValueError(f'{type(keras_layer).__name__} {keras_layer.name!r} holds a Python '
+                         f'function without a name, which no configuration can hold; {remedy}.')
+    return text
+
+
+def build(path: str, class_name: str, config: Mapping[str, Any]) -> Any:
+    """Returns a Keras layer or operation, not built.
+
+    Raises:
+      ValueError: Keras cannot make it.
+    """
+    with tf.init_scope(), without_values():
+        try:
+            return class_of(class_name).from_config(dict(config))
+        except Exception as error:
+            raise ValueError(f'{path}: Keras cannot build {class_name} of {json.dumps(config)}: '
+                             f'{error}') from error
+
+
+def symbolic_output(path: str, keras_layer: Any, arguments: KerasArguments,
+                    specs: Mapping[str, keras.KerasTensor], config: str) -> Any:
+    """Builds a Keras layer by calling it, and returns its symbolic output.
+
+    Raises:
+      ValueError: Keras cannot build it for such examples.
+    """
+    with tf.init_scope(), without_values():
+        try:
+            positional, named = arguments.bound(specs)
+            return keras_layer(*positional, **named)
+        except Exception as error:
+            shapes = [list(spec.shape[1:]) for spec in specs.values()]
+            raise ValueError(f'{path}: Keras cannot build {type(keras_layer).__name__} of {config} '
+                             f'for examples of {", ".join(map(str, shapes))}: {error}') from error
+
+
+def inner_layers(keras_layer: Any) -> list[Any]:
+    """A Keras layer and all layers in it; none for an operation without weights."""
+    if not isinstance(keras_layer, keras.layers.Layer):
+        return []
+    return list(keras_layer._flatten_layers())
+
+
+class _FromFunction(keras.initializers.Initializer):  # type: ignore[misc]  # Keras has no types.
+    """A plain function as an initializer."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self._function = function
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        return self._function(shape, dtype=dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+
+def initializer_of(variable: Any) -> keras.initializers.Initializer:
+    """The initializer of a Keras variable without memory, or else one that gives its value."""
+    initializer = variable._initializer  # Keras has no public way to it.
+    if isinstance(initializer, keras.initializers.Initializer):
+        return initializer
+    if callable(initializer):
+        return _FromFunction(initializer)
+    return constant(variable.numpy())
+
+
+def constant(value: Any) -> keras.initializers.Initializer:
+    """The initializer that gives this array."""
+    return _FromFunction(lambda shape, dtype=None: tf.constant(value, dtype))
+
+
+def refusing(sentence: str) -> keras.initializers.Initializer:
+    """The initializer that raises ValueError with this sentence."""
+    def refuse(shape: Any, dtype: Any = None) -> Any:
+        raise ValueError(sentence)
+    return _FromFunction(refuse)
+
+
+def values_of(keras_layer: Any) -> tuple[Any, ...] | None:
+    """The values of a Keras layer's weights as arrays; None if it is not built or has none yet."""
+    weights = getattr(keras_layer, 'weights', [])
+    if not getattr(keras_layer, 'built', True) or any(weight.value is None for weight in weights):
+        return None
+    return tuple(weight.numpy() for weight in weights)
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """kernel, kernel, bias -> kernel_0, kernel_1, bias.
+
+    Keras' longer paths would not do: they number the layers of the whole process.
+    """
+    total = Counter(names)
+    seen = Counter[str]()
+    numbered = []
+    for name in names:
+        numbered.append(name if total[name] == 1 else f'{name}_{seen[name]}')
+        seen[name] += 1
+    return numbered
+
+
+@contextlib.contextmanager
+def without_values() -> Iterator[None]:
+    """Within it, Keras makes variables that have shapes and initializers, and never get a value.
+
+    Keras lists the variables that are made in a StatelessScope, and gives each of them its initial
+    value when any ordinary scope ends, as in the next symbolic call of a Keras layer anywhere in
+    the process. The variables made here are taken off that list, for which Keras has no public
+    name.
+    """
+    listed_before = list(global_state.get_global_attribute(_VARIABLES_WITHOUT_VALUES, []))
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+    finally:
+        global_state.set_global_attribute(_VARIABLES_WITHOUT_VALUES, listed_before)

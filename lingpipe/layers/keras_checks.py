@@ -1,0 +1,58 @@
+"""Keras checks: what a pipeline cannot run as Keras does, and what it must know of a layer."""
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from lingpipe.layers.keras_building import inner_layers
+
+
+def check_supported(path: str, keras_layer: Any, outputs: list[Any]) -> None:
+    """Raises ValueError for a built Keras layer that a pipeline cannot run as Keras does."""
+    name = type(keras_layer).__name__
+    for output in outputs:
+        if not isinstance(output, keras.KerasTensor):
+            raise ValueError(f'{path}: {name} gives a {type(output).__name__} among its outputs, '
+                             'but a layer gives tensors; wrap it in a layer that does.')
+    if not isinstance(keras_layer, keras.layers.Layer):
+        return
+    constrained = [variable.name for variable in keras_layer.trainable_weights
+                   if variable.constraint is not None]
+    if constrained:
+        raise ValueError(f'{path}: {name} has a constraint of {", ".join(constrained)}, which '
+                         'Keras applies after each update, and lingpipe does not; leave the '
+                         'constraint out, or use a regularizer.')
+    if keras_layer.metrics_variables:
+        raise ValueError(f'{path}: {name} keeps metrics of its own, which nobody would read; '
+                         'leave them out.')
+    for inner in inner_layers(keras_layer):
+        if isinstance(inner, keras.layers.Normalization) and inner.input_mean is None:
+            raise ValueError(f'{path}: a Normalization without mean and variance has not been '
+                             'adapted to data; give them in config, as '
+                             '{"mean": [...], "variance": [...]}.')
+
+
+def has_code_of_users(class_name: str, config: str) -> bool:
+    """Whether anything in the layer is no layer of Keras, but registered or named by its module.
+
+    Such code may add losses, or let examples see each other.
+    """
+    is_of_keras = '.' not in class_name or class_name.startswith('keras.')
+    return '>' in class_name or '>' in config or not is_of_keras
+
+
+def mixes_examples(keras_layer: Any) -> bool:
+    """Whether a layer or operation of Keras' own uses other examples for an example's output.
+
+    BatchNormalization does not count.
+    """
+    if isinstance(keras_layer, (keras.layers.MixUp, keras.layers.CutMix)):
+        return True
+    with_axis = (keras.layers.Softmax, keras.layers.UnitNormalization,
+                 keras.layers.LayerNormalization, keras.layers.RMSNormalization)
+    is_operation = not isinstance(keras_layer, keras.layers.Layer)
+    has_axis = is_operation or isinstance(keras_layer, with_axis)
+    axis = getattr(keras_layer, 'axis', ()) if has_axis else ()
+    axes = axis if isinstance(axis, (list, tuple)) else [axis]
+    return any(one == 0 and one is not False for one in axes)
