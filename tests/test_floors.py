@@ -28,6 +28,7 @@ FLOORS = [
     ['pipeline/execution/compiled_shape'],
     ['pipeline/execution/training_graph'],
     ['pipeline/execution/built_steps', 'pipeline/execution/readiness'],
+    ['pipeline/execution/program_steps'],
     ['pipeline/execution/program'],
     ['pipeline/decoding'],
     ['training/site', 'training/train_params', 'training/problem', 'training/reporting',

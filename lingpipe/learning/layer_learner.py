@@ -6,40 +6,17 @@ partition puts it elsewhere.
 """
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from typing import Any, TypeAlias
 
-import keras
 import tensorflow as tf
 
 from lingpipe.learning import optimizers
 from lingpipe.learning.averages import Averages
 from lingpipe.learning.slots import KerasWeight, Slots, slots_of
+from lingpipe.learning.update_rule import UpdateRule
 
 Gradient: TypeAlias = tf.Tensor | Callable[[], tf.Tensor | None] | None
-
-
-@dataclasses.dataclass(frozen=True)
-class UpdateRule:
-    """How any layer's weights are updated, as Learner.Params say.
-
-    Attributes:
-      make_optimizer: makes an optimizer that is not built.
-      copied_slots: slots that begin as copies of the weights, by their names in
-        LayerLearner.variables.
-      learning_rate: step -> the rate of the update that comes after `step` updates.
-      weight_decay: as in Learner.Params.
-      decays: (path, rank) -> whether weight_decay applies to the weight.
-      ema_decay, ema_warmup: as in Learner.Params.
-    """
-    make_optimizer: Callable[[], keras.optimizers.Optimizer]
-    copied_slots: Sequence[str]
-    learning_rate: Callable[[tf.Tensor], tf.Tensor]
-    weight_decay: float
-    decays: Callable[[str, int], bool]
-    ema_decay: float | None
-    ema_warmup: bool
 
 
 class LayerLearner:
@@ -114,10 +91,7 @@ class LayerLearner:
 
     def _update_weight(self, path: str, gradient: tf.Tensor | None, learning_rate: tf.Tensor,
                        ema_decay: tf.Tensor | None) -> list[tf.Tensor]:
-        """Updates one weight with its slots and average. Returns what is read after the last write.
-
-        The list is empty if nothing is written.
-        """
+        """Updates one weight, its slots and average; returns what is read after the last write."""
         weight = self.weights[path]
         if gradient is not None:
             rate = tf.cast(learning_rate, weight.dtype)
@@ -133,38 +107,28 @@ class LayerLearner:
         To be called when other code has assigned the weights.
 
         Args:
-          but: names in `variables` of what that code has assigned too.
+          but: keys in `variables` of what that code has assigned too.
         """
-        copies = [(f'ema/{path}', path, average)
-                  for path, average in self._averages.variables.items()]
-        copies += [(f'optimizer/{path}/{name}', path, slots[name])
-                   for path, slots in self._slots.by_weight.items()
-                   for name in self._rule.copied_slots if name in slots]
-        for name, path, variable in copies:
-            if name not in but:
-                variable.assign(tf.cast(self.weights[path], variable.dtype))
+        variables = self.variables()
+        for path, weight in self.weights.items():
+            slots = [f'optimizer/{path}/{name}' for name in self._rule.copied_slots]
+            for key in (f'ema/{path}', *slots):
+                if key in variables and key not in but:
+                    variables[key].assign(tf.cast(weight, variables[key].dtype))
 
     def ema(self) -> dict[str, tf.Variable]:
         """The moving averages by path of the weight; empty if ema_decay is none."""
         return dict(self._averages.variables)
 
     def variables(self) -> dict[str, tf.Variable]:
-        """All that a checkpoint must hold besides the weights, by stable names:
+        """All that a checkpoint must hold besides the weights, by stable keys:
 
             ema/<weight path>
             optimizer/<layer path>/iterations
-            optimizer/<weight path>/<slot>            as velocities
-            optimizer/<layer path>/<shared slot>
+            optimizer/...                             as Slots.by_key says
         """
-        averages = {f'ema/{path}': average
-                    for path, average in self._averages.variables.items()}
+        averages = {f'ema/{path}': one for path, one in self._averages.variables.items()}
         if self._optimizer is None:
             return averages
-        layer = f'optimizer/{self._layer_path}'
-        return {
-            **averages,
-            f'{layer}/iterations': self._optimizer.iterations.value,
-            **{f'optimizer/{path}/{name}': slot for path, slots in self._slots.by_weight.items()
-               for name, slot in slots.items()},
-            **{f'{layer}/{name}': slot for name, slot in self._slots.shared.items()},
-        }
+        num_updates = {f'optimizer/{self._layer_path}/iterations': self._optimizer.iterations.value}
+        return {**averages, **num_updates, **self._slots.by_key(self._layer_path)}

@@ -19,7 +19,8 @@ import tensorflow as tf
 from lingpipe.hyperparams import Configurable, field
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.averages import accumulator_dtype
-from lingpipe.learning.layer_learner import LayerLearner, UpdateRule
+from lingpipe.learning.layer_learner import LayerLearner
+from lingpipe.learning.update_rule import UpdateRule
 
 
 class Learner(Configurable):

@@ -18,6 +18,17 @@ class Slots(NamedTuple):
     by_weight: dict[str, dict[str, tf.Variable]]
     shared: dict[str, tf.Variable]
 
+    def by_key(self, layer_path: str) -> dict[str, tf.Variable]:
+        """All slots by their keys in checkpoints:
+
+            optimizer/<weight path>/<slot>            as velocities
+            optimizer/<layer path>/<shared slot>
+        """
+        by_weight = {f'optimizer/{path}/{name}': slot for path, slots in self.by_weight.items()
+                     for name, slot in slots.items()}
+        shared = {f'optimizer/{layer_path}/{name}': slot for name, slot in self.shared.items()}
+        return {**by_weight, **shared}
+
 
 def slots_of(optimizer: keras.optimizers.Optimizer, paths: Sequence[str]) -> Slots:
     """The variables of an optimizer that has been built for the weights of these paths.

@@ -12,22 +12,8 @@ with a tape around each layer by itself, in one graph:
                                           |           |
                                           accumulator += gradient, in place                 (B or W)
 
-A task is a part of that graph (task_cutting.py), so all tasks of every recomputation mode come from
-the same ops. What differs is which tensors a task takes from earlier tasks of the same cell and
-micro-batch:
-
-    none    F returns those of its tensors that B needs (the residuals), and B starts from them.
-    fit     likewise, but F returns only some tensors; B starts from them and repeats the rest.
-    cell    B is the whole graph: it runs the cell again from the cell's inputs.
-    layer   like cell, but B keeps only the inputs of the layers while it runs the cell again. Then
-            each layer in turn runs once more for its gradient.
-
-    R       runs the cell again ahead of B, which starts from what R returns.
-    split   B computes only the gradients of the inputs. W goes back from the additions to
-            accumulators to the first tensors that B computes anyway; B returns these. So nothing is
-            computed twice. An op that makes both kinds of gradients runs in B.
-
-A cell whose inputs want no gradient, such as the first, leaves all to W if it is split.
+A task is a part of that graph (cell_parts.py), so all tasks of every recomputation mode come from
+the same ops.
 
 Tasks read weights and add to accumulators, so they are stateful. TensorFlow does not chain them
 all, because neither they nor the step have automatic control dependencies: the schedule gives the
@@ -41,9 +27,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-import tensorflow as tf
-
 from lingpipe.pipeline.execution.backward_trace import Sums, token_after, trace_backward
+from lingpipe.pipeline.execution.cell_parts import CellParts
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.forward_trace import ForwardTrace
@@ -96,7 +81,7 @@ def trace_cell(forward: ForwardTrace, sums: Sums, gradients_in: Sequence[Leaf] =
 
     inputs = Part(inputs_token, outputs=forward.outputs if is_fused else {},
                   gradients=backward.gradients)
-    parts = _Parts(
+    parts = CellParts(
         cutter=TaskCutter(forward, arguments, Subgraphs(graph)),
         forward=Part(forward_token, outputs=forward.outputs),
         inputs=inputs,
@@ -108,61 +93,3 @@ def trace_cell(forward: ForwardTrace, sums: Sums, gradients_in: Sequence[Leaf] =
         gradients_out=[] if set(kinds) == {'F'} else list(backward.gradients),
         layout=forward.layout,
         remarks=tuple(op.name for op in forward.remarks))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Parts:
-    """The parts of a cell's graph, before it is known what one hands over to another.
-
-    Attributes:
-      cutter: makes tasks of parts.
-      forward: the forward.
-      inputs: the gradients of the inputs; in a fused cell the forward as well.
-      weights: the additions of gradients of weights.
-      whole: `inputs` and `weights`.
-    """
-    cutter: TaskCutter
-    forward: Part
-    inputs: Part
-    weights: Part
-    whole: Part
-
-    def tasks(self, kinds: Collection[str]) -> dict[str, CompiledTask]:
-        """Cuts the tasks of some kinds; see trace_cell."""
-        if 'F' not in kinds:
-            return self._backward([], kinds)
-        if set(kinds) == {'F'}:
-            return {'F': self.cutter.task(self.forward)}
-
-        forward, kept = self.cutter.forward, []
-        if forward.options.mode(forward.cell) in ('none', 'fit'):
-            kept = self.cutter.handed_over(self.forward, self.whole,
-                                           forward.options.kept_by(forward.cell))
-        tasks = {'F': self.cutter.task(self.forward.giving(kept)), **self._backward(kept, kinds)}
-        if 'R' in kinds:
-            again = self.forward.after(kept)
-            residuals = self.cutter.handed_over(again, self.whole)
-            repeated = Part(self.inputs.token, residuals_out=residuals, available=kept)
-            tasks['R'] = self.cutter.task(repeated)
-            tasks.update(self._backward([*kept, *residuals], kinds, '_after_R'))
-        return tasks
-
-    def _backward(self, available: Sequence[tf.Tensor], kinds: Collection[str],
-                  suffix: str = '') -> dict[str, CompiledTask]:
-        """Cuts those tasks of the backward that are wanted.
-
-        Args:
-          available: tensors that earlier tasks have made.
-          kinds: all that are wanted.
-          suffix: that of the kinds of such tasks.
-        """
-        tasks = {}
-        if f'B{suffix}' in kinds:
-            tasks[f'B{suffix}'] = self.cutter.task(self.whole.after(available))
-        if f'W{suffix}' in kinds:
-            inputs = self.inputs.after(available)
-            handed_over = self.cutter.handed_over(inputs, self.weights)
-            tasks[f'B_split{suffix}'] = self.cutter.task(inputs.giving(handed_over))
-            weights = self.weights.after([*available, *handed_over], self.cutter.ops_of(inputs))
-            tasks[f'W{suffix}'] = self.cutter.task(weights)
-        return tasks

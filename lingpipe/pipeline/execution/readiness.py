@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from lingpipe.cluster.client import wait_for_ops
 from lingpipe.pipeline.execution.training_graph import TrainedReplicas
 from lingpipe.pipeline.execution.variables import Variables
-from lingpipe.pipeline.replication.replicas import copy_first
+from lingpipe.pipeline.replication.equal_replicas import copy_first
 
 
 class Readiness:

@@ -12,21 +12,19 @@ property of the graph: `reached` names the weights that have a gradient.
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import tensorflow as tf
 
-from lingpipe.learning.layer_learner import LayerLearner
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution import results
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.alike_layers import AlikeLayers
+from lingpipe.pipeline.execution.cell_update import CellUpdate
 from lingpipe.pipeline.execution.gradients import Gradients, Use
 from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.squared_norms import SquaredNorms
 from lingpipe.pipeline.execution.stamps import Stamps, UpdatePart, call_stamped
-from lingpipe.pipeline.execution.state_update import update_state
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell
 
@@ -61,9 +59,11 @@ class Update:
         self._cells, self._accumulators, self._variables, self._learner = (
             cells, accumulators, variables, learner)
         self.gradients = Gradients(cells, accumulators, variables, learner)
-        self._alike = AlikeLayers(self.gradients)
         self._clips = learner.params.clip_norm is not None
-        self._norms = SquaredNorms(self.gradients, self._alike, self._clips)
+        alike = AlikeLayers(self.gradients)
+        self._norms = SquaredNorms(self.gradients, alike, self._clips)
+        self._cell_update = CellUpdate(
+            accumulators, variables, self.gradients, alike, self._clips)
 
     def decide(self, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor], step: tf.Tensor,
                reached: Collection[str], stamps: Stamps | None = None) -> Decision:
@@ -83,8 +83,9 @@ class Update:
 
         squares = []
         for cell, op in zip(cells, last, strict=True):
+            layers = self._variables.learners_of(cell)
             squares.append(call_stamped(
-                placed(lambda *a, c=cell: self._norms.of(self._layers(c), reached, *a)),
+                placed(lambda *a, of=layers: self._norms.of(of, reached, *a)),
                 [inverse_weight, self.gradients.foreign_of(cell, foreign)],
                 UpdatePart('norms', cell.index), cell.device, [op], stamps))
 
@@ -116,64 +117,9 @@ class Update:
         done = []
         for cell, op in zip(self._cells, last, strict=True):
             done.append(call_stamped(
-                placed(lambda *a, c=cell: self._update(c, reached, *a)),
+                placed(lambda *a, c=cell: self._cell_update.of(c, reached, *a)),
                 [decision.inverse_weight, decision.clip_factor,
                  decision.results['learning_rate'], decision.is_update,
                  self.gradients.foreign_of(cell, foreign)],
                 UpdatePart('update', cell.index), cell.device, [*before, op], stamps))
         return done
-
-    def _update(self, cell: Cell, reached: Collection[str], inverse_weight: tf.Tensor,
-                clip_factor: tf.Tensor, learning_rate: tf.Tensor, is_update: tf.Tensor,
-                foreign: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Updates the weights of a cell, or none, and resets its accumulators."""
-        accumulators = self._accumulators[cell.index]
-
-        def apply(layer: LayerLearner, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
-                  learning_rate: tf.Tensor) -> tf.Tensor:
-            gradients = {
-                path: functools.partial(self._clipped, path, inverse_weight, clip_factor, foreign)
-                for path in layer.weights if path in reached}
-            done = layer.apply(gradients, learning_rate)
-            assert done is not None
-            return done
-
-        def update(layer: LayerLearner, is_update: tf.Tensor, *args: tf.Tensor) -> tf.Tensor:
-            # The condition is here, where layers that are alike share it. Around all layers of a
-            # cell, it would take hundreds of variables into each of its branches.
-            return tf.cond(is_update, lambda: tf.cast(apply(layer, *args), tf.int64),
-                           lambda: tf.constant(0, tf.int64))
-
-        done: list[tf.Tensor] = []
-        for layer in self._layers(cell):
-            # The layers are updated one after the other, so that the temporaries of only one exist
-            # at a time.
-            with tf.control_dependencies(done[-1:]):
-                done.append(self._alike.call(update, layer, reached, is_update, inverse_weight,
-                                             clip_factor, learning_rate))
-        with tf.control_dependencies(done[-1:]):
-            done.append(self._update_state(cell, is_update))
-        with tf.control_dependencies(done[-1:]):
-            return accumulators.reset()
-
-    def _update_state(self, cell: Cell, is_update: tf.Tensor) -> tf.Tensor:
-        """Updates the weights that layers set from what they emitted, or none."""
-        accumulators = self._accumulators[cell.index]
-        layout = accumulators.layout
-        if not (layout.moments or layout.means or layout.states):
-            return tf.identity(is_update)
-
-        def apply() -> tf.Tensor:
-            update_state(cell, accumulators.merged(), self._variables.weights)
-            return tf.constant(True)
-
-        return tf.cond(is_update, apply, lambda: tf.constant(False))
-
-    def _clipped(self, path: str, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
-                 foreign: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        gradient = self.gradients.mean(path, inverse_weight, foreign)
-        return gradient * tf.cast(clip_factor, gradient.dtype) if self._clips else gradient
-
-    def _layers(self, cell: Cell) -> list[LayerLearner]:
-        learners = self._variables.learners
-        return [learners[e.layer.path] for e in cell.elements if e.layer.path in learners]

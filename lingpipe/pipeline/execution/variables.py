@@ -52,6 +52,11 @@ class Variables:
             weight.initial_value(seed), trainable=weight.is_trainable, name='weight')
         self.cell_of[weight.path] = cell.index
 
+    def learners_of(self, cell: Cell) -> list[LayerLearner]:
+        """The learners of a cell's layers, in their order."""
+        return [self.learners[element.layer.path] for element in cell.elements
+                if element.layer.path in self.learners]
+
     def by_key(self) -> dict[str, tf.Variable]:
         """All variables by their keys in checkpoints, which do not depend on the partition."""
         variables = {f'weights/{path}': variable for path, variable in self.weights.items()}

@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from lingpipe import cluster
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,3 +107,19 @@ def check_devices(devices: Sequence[str], num_cells: int, what: str, hint: str) 
                     f'{what}, but cell {i % num_cells} of replicas {other // num_cells} and '
                     f'{i // num_cells} is on one device, {device}, and a device can be in a sum '
                     f'once; name another for each replica, or leave it out.')
+
+
+def check_replicated(params: PipelineParams, devices: Sequence[str]) -> None:
+    """Raises ValueError if replicas cannot be reduced, or share moments, on devices [R K]."""
+    has_one_each = len(devices) >= params.num_replicas * params.num_cells
+    num_devices = params.num_cells if has_one_each else params.num_devices // params.num_replicas
+    if params.num_replicas > 1 and params.cross_replica_batch_norm:
+        if params.jit_compile:
+            raise ValueError('cross_replica_batch_norm sums over replicas within the tasks, and '
+                             'XLA cannot compile that; set jit_compile=False or '
+                             'cross_replica_batch_norm=False.')
+        check_devices(devices, num_devices, 'cross_replica_batch_norm', 'ring')
+
+    if params.num_replicas > 1 and params.replica_reduction != 'add':
+        check_devices(devices, num_devices,
+                      f'replica_reduction={params.replica_reduction!r}', params.replica_reduction)

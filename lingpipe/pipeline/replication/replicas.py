@@ -25,8 +25,7 @@ import tensorflow as tf
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell
-from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.replication.collectives import Group, check_devices
+from lingpipe.pipeline.replication.collectives import Group
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,24 +44,8 @@ class Replica:
     accumulators: Sequence[Accumulators]
 
 
-def check_replicated(params: PipelineParams, devices: Sequence[str]) -> None:
-    """Raises ValueError if replicas cannot be reduced, or share moments, on devices [R K]."""
-    has_one_each = len(devices) >= params.num_replicas * params.num_cells
-    num_devices = params.num_cells if has_one_each else params.num_devices // params.num_replicas
-    if params.num_replicas > 1 and params.cross_replica_batch_norm:
-        if params.jit_compile:
-            raise ValueError('cross_replica_batch_norm sums over replicas within the tasks, and '
-                             'XLA cannot compile that; set jit_compile=False or '
-                             'cross_replica_batch_norm=False.')
-        check_devices(devices, num_devices, 'cross_replica_batch_norm', 'ring')
-
-    if params.num_replicas > 1 and params.replica_reduction != 'add':
-        check_devices(devices, num_devices,
-                      f'replica_reduction={params.replica_reduction!r}', params.replica_reduction)
-
-
 def groups_of(replicas: Sequence[Sequence[Cell]]) -> list[Group]:
-    """Returns the groups, [K], for cells [R][K]."""
+    """Returns the groups, [K], for cells [R, K]."""
     return [Group(cells[0].index, tuple(cell.device for cell in cells))
             for cells in zip(*replicas, strict=True)]
 
@@ -73,11 +56,11 @@ def reduce(replicas: Sequence[Replica], last: Sequence[Sequence[tf.Operation]],
 
     Args:
       replicas: [R].
-      last: [R][K] the op after which a cell's accumulators hold all micro-batches of the replica.
+      last: [R, K] the op after which a cell's accumulators hold all micro-batches of the replica.
       reduction: PipelineParams.replica_reduction.
 
     Returns:
-      [R][K] the op after which they hold the sums over all replicas.
+      [R, K] the op after which they hold the sums over all replicas.
     """
     if len(replicas) == 1:
         return [list(ops) for ops in last]
@@ -130,24 +113,3 @@ def _reduce_together(group: Group, variables: Sequence[tf.Variable], device: str
             after = tf.raw_ops.AssignVariableOp(
                 resource=variable.handle, value=group.sum(value, shapes, i, hint))
     return after
-
-
-def copy_first(replicas: Sequence[Variables]) -> None:
-    """Copies the weights, slots and averages of the first replica to all others."""
-    first = replicas[0].by_key()
-    for replica in replicas[1:]:
-        for key, variable in replica.by_key().items():
-            with tf.device(variable.device):
-                variable.assign(tf.identity(first[key]))
-
-
-def check_equal(replicas: Sequence[Variables]) -> None:
-    """Raises ArithmeticError, which names the variable, unless replicas are bitwise identical."""
-    first = replicas[0].by_key()
-    for index, replica in enumerate(replicas[1:], start=1):
-        for key, variable in replica.by_key().items():
-            if variable.numpy().tobytes() != first[key].numpy().tobytes():
-                raise ArithmeticError(
-                    f'{key} of replica {index} differs from that of replica 0, and they must be '
-                    'equal to the last bit: a device errs, or other code set a weight; go on from '
-                    'the last checkpoint.')

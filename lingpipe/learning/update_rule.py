@@ -1,0 +1,30 @@
+"""Update rule: what is the same in the updates of all layers."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import keras
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateRule:
+    """How any layer's weights are updated, as Learner.Params say.
+
+    Attributes:
+      make_optimizer: makes an optimizer that is not built.
+      copied_slots: slots that begin as copies of the weights, by their names in
+        LayerLearner.variables.
+      learning_rate: step -> the rate of the update that comes after `step` updates.
+      weight_decay: as in Learner.Params.
+      decays: (path, rank) -> whether weight_decay applies to the weight.
+      ema_decay, ema_warmup: as in Learner.Params.
+    """
+    make_optimizer: Callable[[], keras.optimizers.Optimizer]
+    copied_slots: Sequence[str]
+    learning_rate: Callable[[tf.Tensor], tf.Tensor]
+    weight_decay: float
+    decays: Callable[[str, int], bool]
+    ema_decay: float | None
+    ema_warmup: bool

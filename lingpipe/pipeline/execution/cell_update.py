@@ -1,0 +1,93 @@
+"""Cell update: the new weights of one cell, on its device."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping, Sequence
+
+import tensorflow as tf
+
+from lingpipe.learning.layer_learner import LayerLearner
+from lingpipe.pipeline.execution.accumulators import Accumulators
+from lingpipe.pipeline.execution.alike_layers import AlikeLayers
+from lingpipe.pipeline.execution.gradients import Gradients
+from lingpipe.pipeline.execution.state_update import update_state
+from lingpipe.pipeline.execution.variables import Variables
+from lingpipe.pipeline.planning.cell import Cell
+
+
+class CellUpdate:
+    """Updates the cells of one replica, each when it is called for it."""
+
+    def __init__(self, accumulators: Sequence[Accumulators], variables: Variables,
+                 gradients: Gradients, alike: AlikeLayers, clips: bool):
+        """Adds nothing to a graph yet.
+
+        Args:
+          accumulators: [K].
+          variables: of the replica.
+          gradients: of the replica.
+          alike: calls functions of layers.
+          clips: whether gradients are clipped.
+        """
+        self._accumulators, self._variables = accumulators, variables
+        self._gradients, self._alike, self._clips = gradients, alike, clips
+
+    def of(self, cell: Cell, reached: Collection[str], inverse_weight: tf.Tensor,
+           clip_factor: tf.Tensor, learning_rate: tf.Tensor, is_update: tf.Tensor,
+           foreign: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Updates the weights of a cell, or none, and resets its accumulators.
+
+        Args:
+          cell: the cell.
+          reached: paths of the weights that have a gradient.
+          inverse_weight, clip_factor, is_update: as in Decision.
+          learning_rate: of this update.
+          foreign: gradients that other cells computed, as Gradients.foreign_of returns them.
+
+        Returns:
+          A tensor that exists once all is done.
+        """
+        def apply(layer: LayerLearner, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
+                  learning_rate: tf.Tensor) -> tf.Tensor:
+            gradients = {
+                path: functools.partial(self._clipped, path, inverse_weight, clip_factor, foreign)
+                for path in layer.weights if path in reached}
+            done = layer.apply(gradients, learning_rate)
+            assert done is not None
+            return done
+
+        def update(layer: LayerLearner, is_update: tf.Tensor, *args: tf.Tensor) -> tf.Tensor:
+            # The condition is here, where layers that are alike share it. Around all layers of a
+            # cell, it would take hundreds of variables into each of its branches.
+            return tf.cond(is_update, lambda: tf.cast(apply(layer, *args), tf.int64),
+                           lambda: tf.constant(0, tf.int64))
+
+        done: list[tf.Tensor] = []
+        for layer in self._variables.learners_of(cell):
+            # The layers are updated one after the other, so that the temporaries of only one exist
+            # at a time.
+            with tf.control_dependencies(done[-1:]):
+                done.append(self._alike.call(update, layer, reached, is_update, inverse_weight,
+                                             clip_factor, learning_rate))
+        with tf.control_dependencies(done[-1:]):
+            done.append(self._update_state(cell, is_update))
+        with tf.control_dependencies(done[-1:]):
+            return self._accumulators[cell.index].reset()
+
+    def _update_state(self, cell: Cell, is_update: tf.Tensor) -> tf.Tensor:
+        """Updates the weights that layers set from what they emitted, or none."""
+        accumulators = self._accumulators[cell.index]
+        layout = accumulators.layout
+        if not (layout.moments or layout.means or layout.states):
+            return tf.identity(is_update)
+
+        def apply() -> tf.Tensor:
+            update_state(cell, accumulators.merged(), self._variables.weights)
+            return tf.constant(True)
+
+        return tf.cond(is_update, apply, lambda: tf.constant(False))
+
+    def _clipped(self, path: str, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
+                 foreign: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        gradient = self._gradients.mean(path, inverse_weight, foreign)
+        return gradient * tf.cast(clip_factor, gradient.dtype) if self._clips else gradient
