@@ -51,7 +51,7 @@ if TYPE_CHECKING:   # What `__getattr__` does, for type checkers and editors.
     from lingpipe.pipeline.planning.pipeline_params import PipelineParams as PipelineParams
     from lingpipe.pipeline.planning.plan import make_plan as make_plan
     from lingpipe.training.experiment import Experiment as Experiment
-    from lingpipe.training.experiment import InitializeFrom as InitializeFrom
+    from lingpipe.training.initialize_from import InitializeFrom as InitializeFrom
     from lingpipe.training.problem import Problem as Problem
     from lingpipe.training.registry import register as register
     from lingpipe.training.train_params import TrainParams as TrainParams
@@ -79,7 +79,8 @@ _NAMES = {
     'lingpipe.pipeline.execution.program': ('Program',),
     'lingpipe.pipeline.planning.pipeline_params': ('PipelineParams',),
     'lingpipe.pipeline.planning.plan': ('make_plan',),
-    'lingpipe.training.experiment': ('Experiment', 'InitializeFrom'),
+    'lingpipe.training.experiment': ('Experiment',),
+    'lingpipe.training.initialize_from': ('InitializeFrom',),
     'lingpipe.training.problem': ('Problem',),
     'lingpipe.training.registry': ('register',),
     'lingpipe.training.train_params': ('TrainParams',),

@@ -233,11 +233,11 @@ def run(options: RunOptions) -> int:
 
 def print_list() -> int:
     """Prints every experiment with its docstring's first line; 1 if a module cannot be imported."""
-    from lingpipe.training import registry
-    classes_by_name, errors_by_module = registry.find_all()
+    from lingpipe.training import experiment_class, experiment_modules
+    classes_by_name, errors_by_module = experiment_modules.find_all()
     width = max(map(len, classes_by_name), default=0)
     for name, cls in classes_by_name.items():
-        print(f'{name.ljust(width)}  {registry.summary(cls)}')
+        print(f'{name.ljust(width)}  {experiment_class.summary(cls)}')
     for module, error in errors_by_module.items():
         print(f'trainer: {module} cannot be imported: {error}', file=sys.stderr)
     return 1 if errors_by_module else 0

@@ -31,12 +31,13 @@ FLOORS = [
     ['pipeline/execution/program_steps'],
     ['pipeline/execution/program'],
     ['pipeline/decoding'],
-    ['training/site', 'training/train_params', 'training/problem', 'training/reporting',
-     'training/step_counts', 'training/timed_steps', 'training/evaluation_log'],
+    ['training/site', 'training/train_params', 'training/initialize_from', 'training/problem',
+     'training/reporting', 'training/step_counts', 'training/timed_steps',
+     'training/evaluation_log', 'training/experiment_class'],
     ['training/experiment', 'training/evaluation', 'training/best_checkpoint',
-     'training/skipped_steps'],
+     'training/skipped_steps', 'training/experiment_modules'],
     ['training/outcome', 'training/remedy', 'training/resumption', 'training/training_batches'],
-    ['training/saved_state', 'training/run'],
+    ['training/saved_state', 'training/run', 'training/newest_checkpoint'],
     ['training/run_evaluations', 'training/steps', 'training/traced_network'],
     ['training/loop'],
     ['training', 'training/registry', 'training/logdir', 'training/logdir_lock'],
@@ -198,7 +199,8 @@ OF_LIBRARIES = {
         'TensorFlow: adds an op to a graph',
     ('lingpipe.pipeline.execution.task_call', '_set_device'): 'TensorFlow: the device of an op',
     ('lingpipe.pricing.ops', '_get_function'): 'TensorFlow: the function that an op calls',
-    ('lingpipe.training.registry', '_initializing'): 'Python: whether a module is being imported',
+    ('lingpipe.training.experiment_class', '_initializing'):
+        'Python: whether a module is being imported',
 }
 
 

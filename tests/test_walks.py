@@ -1,4 +1,4 @@
-"""The walks of WORKSPACE.md: every station exists, and none is visited twice."""
+"""The walks of WORKSPACE.md: every station exists, is short, and is not visited twice."""
 from __future__ import annotations
 
 import ast
@@ -9,6 +9,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MOST_STATIONS = {'a mini-batch': 9, 'a Params object': 5, 'a translation': 5}
+TWO_SCREENS = 130   # lines
 STATION = re.compile(r'\| (\d+) \| `([\w/]+\.py)` `([\w.]+)` \| .+ \|')
 
 
@@ -47,3 +48,11 @@ def test_a_walk_is_short_and_visits_no_file_twice(walk, most):
     assert [number for number, _, _ in found] == list(range(1, len(found) + 1))
     assert len(found) <= most
     assert len({file for _, file, _ in found}) == len(found)
+
+
+@pytest.mark.parametrize('walk', MOST_STATIONS)
+def test_every_station_fits_two_screens(walk):
+    lengths = {file: len((ROOT / file).read_text(encoding='utf-8').splitlines())
+               for _, file, _ in stations(walk)}
+    too_long = {file: length for file, length in lengths.items() if length > TWO_SCREENS}
+    assert too_long == {}, 'move what is not the noun of the station into a file of its own'

@@ -67,8 +67,9 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     """Returns tokens_per_s, first_s, and naive_tokens_per_s unless the baseline is left out."""
     import numpy as np
 
-    from lingpipe.pipeline.decoding.decoder import Decoder, SentenceGroup
-    from lingpipe.pipeline.decoding.search import SearchParams
+    from lingpipe.pipeline.decoding.decoder import Decoder
+    from lingpipe.pipeline.decoding.search_params import SearchParams
+    from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
 
     program = transformer(args)
     shape = [args.num_groups, args.group_size, args.source]

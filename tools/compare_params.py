@@ -15,14 +15,14 @@ import os
 from lingpipe.hyperparams import Params, diff
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import command
-from lingpipe.training import registry
+from lingpipe.training import experiment_modules, registry
 
 
 def read(name: str) -> Params:
     """Returns the Params of a registered experiment or of a file."""
     if not os.path.exists(name):
         return registry.get(name)
-    registry.find_all()   # imports the modules that a text may name
+    experiment_modules.find_all()   # imports the modules that a text may name
     try:
         with open(name, encoding='utf-8') as file:
             return Params.from_text(file.read())
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> None:
                    help='print one JSON object: path -> [first, second]')
     args = p.parse_args(argv)
     for module in args.modules:
-        registry.import_module(module)
+        experiment_modules.import_module(module)
     first = read(args.first)
     second = read(args.second)
     if args.json:

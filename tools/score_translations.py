@@ -195,11 +195,11 @@ def translated(args: argparse.Namespace, lines: list[tuple[str, str]]) -> tuple[
     """Returns the translations of (language, line), and the step of the checkpoint."""
     from lingpipe.commands import device_setup, experiment_params
     from lingpipe.commands.run_options import RunOptions
-    from lingpipe.training import logdir
+    from lingpipe.training import newest_checkpoint
     params = experiment_params.read_params(RunOptions('decode', args.model, tuple(args.set)))
     device_setup.configure(params)
     experiment = params.instantiate()
-    program, metadata = logdir.restored(experiment, args.logdir)
+    program, metadata = newest_checkpoint.restored(experiment, args.logdir)
     has_tags = getattr(params.train_input, 'language_tags', False)
     texts = [f'<{code}> {line}' if has_tags else line for code, line in lines]
     translations = experiment.task.decode(program, texts, metadata.get('task', {}))

@@ -24,7 +24,7 @@ from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.process.stop_signals import StopSignals
-from lingpipe.training import logdir, logdir_lock
+from lingpipe.training import logdir, logdir_lock, newest_checkpoint
 from lingpipe.training.evaluation import Metrics
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.logdir_lock import Lock
@@ -122,7 +122,8 @@ class Run:
     def _train(self, site: Site, steps: int | None, loop_options: LoopOptions) -> Outcome:
         experiment = self.experiment
         if steps is not None:
-            experiment = experiment.lasting((logdir.newest_step(self.logdir) or 0) + steps)
+            step = newest_checkpoint.newest_step(self.logdir) or 0
+            experiment = experiment.lasting(step + steps)
             logdir.claim(self.logdir, experiment.params)
         network, self._network = self._traced(site), None
         outcome = TrainLoop(experiment, self.logdir, loop_options, site, network).run()
@@ -152,7 +153,7 @@ class Run:
     @property
     def step(self) -> int:
         """The step of the newest checkpoint; 0 if there is none."""
-        return logdir.newest_step(self.logdir) or 0
+        return newest_checkpoint.newest_step(self.logdir) or 0
 
     @property
     def weights(self) -> Weights:
@@ -160,7 +161,7 @@ class Run:
         return self.at_site(self._weights)
 
     def _weights(self, site: Site) -> Weights:
-        if logdir.newest_step(self.logdir) is not None:
+        if newest_checkpoint.newest_step(self.logdir) is not None:
             self.restored(site)
         return Weights(self._traced(site).program.weights)
 
@@ -202,9 +203,9 @@ class Run:
         Raises:
           ValueError: there is no checkpoint, or it does not fit.
         """
-        logdir.check_has_checkpoint(self.logdir)
+        newest_checkpoint.check_has_checkpoint(self.logdir)
         network = self._traced(site)
-        return network, logdir.restore(network.program, self.experiment, self.logdir)
+        return network, newest_checkpoint.restore(network.program, self.experiment, self.logdir)
 
     def _placed(self) -> Placement:
         if self._placement is None:

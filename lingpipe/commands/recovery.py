@@ -27,7 +27,7 @@ from lingpipe.cluster.watchdog import Watchdog
 from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.process.stop_signals import SIGNALS, StopSignals
-from lingpipe.training import logdir
+from lingpipe.training import newest_checkpoint
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.logdir_lock import Lock
 from lingpipe.training.site import THIS_PROCESS, Site
@@ -110,7 +110,7 @@ class Recovery:
                 f'kernel), and the run goes on from there.')
 
     def _newest_text(self) -> str:
-        step = logdir.newest_step(self._options.logdir)
+        step = newest_checkpoint.newest_step(self._options.logdir)
         return f'the last checkpoint is of step {step}' if step else 'there is no checkpoint yet'
 
     def start_again(self, why: str) -> NoReturn:
@@ -121,7 +121,7 @@ class Recovery:
         """
         # The watchdog and the main thread may both come here. The second waits for ever.
         self._lock.acquire()
-        step = logdir.newest_step(self._options.logdir) or 0
+        step = newest_checkpoint.newest_step(self._options.logdir) or 0
         at = f'{why}; {self._newest_text()}'
         self._end_if_stopped(at)
         self._count_start(step, at)

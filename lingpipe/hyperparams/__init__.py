@@ -24,9 +24,10 @@ The files, each of which imports only those above it:
     text.py         the text of whole Params, and diff
     params.py       Params, Configurable
 """
+from lingpipe.hyperparams.configurable import Configurable
 from lingpipe.hyperparams.errors import ParamsError, UnknownParamError
 from lingpipe.hyperparams.fields import ABSENT, REQUIRED, field
-from lingpipe.hyperparams.params import Configurable, Params
+from lingpipe.hyperparams.params import Params
 from lingpipe.hyperparams.text import diff
 from lingpipe.hyperparams.tree import fields_of, path_of
 

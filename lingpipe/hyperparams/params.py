@@ -1,4 +1,4 @@
-"""Params, which describe an object, and Configurable, the base of the classes of such objects."""
+"""Params, which describe an object."""
 from __future__ import annotations
 
 import typing
@@ -10,7 +10,7 @@ from lingpipe.hyperparams.class_names import class_name
 from lingpipe.hyperparams.errors import ParamsError, shortened, show
 from lingpipe.hyperparams.fields import REQUIRED
 from lingpipe.hyperparams.paths import join_path
-from lingpipe.hyperparams.tree import Tree, fields_of, parts, path_of, with_path
+from lingpipe.hyperparams.tree import Tree, fields_of, parts, path_of
 from lingpipe.hyperparams.value_text import readings
 
 
@@ -100,58 +100,3 @@ class Params(Tree):
         changed = [f'{name}={show(values[name])}' for name, f in fields_of(self).items()
                    if [*whole_text.lines(values[name])] != [*whole_text.lines(f.default)]]
         return shortened(f'{type(self).__qualname__}({", ".join(changed)})')
-
-
-_AnyParams = Params  # Inside Configurable, Params is its own.
-
-
-class Configurable:
-    """An object made from Params.
-
-    A subclass has a nested class Params of its own, which is made for it unless it is written.
-    The type of `params` is then declared for type checkers:
-
-        class Params(Configurable.Params):
-            units: int = field(REQUIRED, 'Number of output channels.', least=1)
-
-        params: Params
-
-        def __init__(self, params: Params):
-            super().__init__(params)
-
-    Attributes:
-      params: its Params, checked and frozen.
-    """
-
-    class Params(_AnyParams):
-        """No fields of its own."""
-
-    params: Any  # Subclasses say their own Params.
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        above = [base.Params for base in cls.__bases__ if issubclass(base, Configurable)]
-        own: Any = vars(cls).get('Params')
-        if own is None or 'owner' in vars(own):  # None is written, or that of another class.
-            bases = [own] if own else [p for p in above if not any(
-                other is not p and issubclass(other, p) for other in above)]
-            names = {'__qualname__': f'{cls.__qualname__}.Params', '__module__': cls.__module__}
-            own = type('Params', tuple(dict.fromkeys(bases)), names)
-            cls.Params = own  # type: ignore[misc]
-        for base in above:
-            if not issubclass(own, base):
-                raise ParamsError(f'{own.__qualname__} does not extend {base.__qualname__}; '
-                                  f'write class Params({base.__qualname__})')
-        own.owner = cls
-
-    def __init__(self, params: Params):
-        name = type(self).__qualname__
-        if not isinstance(params, type(self).Params):
-            raise ParamsError(f'{name} was given {show(params)}; give it {name}.Params(...)')
-        params.validate()
-        if not params.is_frozen:  # The copy keeps its name in errors.
-            params = with_path(params.copy(), path_of(params)).freeze()
-        self.params = params
-
-
-Configurable.Params.owner = Configurable

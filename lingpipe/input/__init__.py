@@ -7,7 +7,8 @@ it would have had, without any state of tf.data in the checkpoint and without re
 has read before.
 
     order.py         position -> epoch, index, seed
-    base.py          Input: positions -> batches
+    example_source.py  what a source is asked for: examples, by their indices
+    base.py            Input: positions -> batches
     batches.py       the iterator over them
     first_batch.py   what is looked at before the first step
     meter.py         how long a run waits for its input

@@ -1,92 +1,26 @@
 """Input: batches of examples as a tf.data.Dataset that can start anywhere.
 
-A source says how many examples it has and reads them by index, many at once. `decode` and
-`preprocess` work on one example.
-
     positions [B] -> indices [B] -> read -> decode and preprocess of each example
                   -> batch [B, ...] and weight [B]
 """
 from __future__ import annotations
 
-import difflib
 import functools
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import order
 from lingpipe.input.batches import Batches
 from lingpipe.input.dataset import check_static, fetched_ahead, traceable, with_weight
 from lingpipe.input.errors import one_sentence
+from lingpipe.input.example_source import ExampleSource
 
 _ENDLESS = 1 << 62  # A number of positions that no run reaches.
 
 
-class Input(Configurable):
-    """The base of inputs. Subclasses have num_examples, read, and if needed decode and preprocess.
-
-    The defaults of Params are for training. An evaluation has shuffle=False, num_epochs=1.
-    """
-
-    class Params(Configurable.Params):
-        """Batches, their order, and how far ahead they are made."""
-        batch_size: int = field(REQUIRED, 'Examples in a mini-batch, over all replicas and '
-                                          'micro-batches.', least=1)
-        shuffle: bool = field(True, 'Whether every epoch has an order of its own.')
-        seed: int = field(0, 'Seeds the order and the random numbers of preprocess.')
-        num_epochs: int | None = field(None, 'Passes over the data, the last batch padded with '
-                                             'examples of weight 0; none: for ever.', least=1)
-        prefetch: int = field(2, 'Batches that are made ahead.', least=0)
-        num_parallel_calls: int | None = field(None, 'Examples preprocessed at a time; none: '
-                                                     'TensorFlow decides, up to 16.',
-                                               least=1, most=1024)
-
-    params: Params
-
-    # For subclasses.
-
-    def num_examples(self) -> int:
-        """How many examples there are. It is called often, so it should remember."""
-        raise NotImplementedError(f'{type(self).__name__} has no num_examples')
-
-    def read(self, index: tf.Tensor) -> dict[str, Any]:
-        """Returns the examples at index, int64 [n].
-
-        They are a nested dict of tensors [n, ...] or of ragged tensors. A graph is traced from this
-        method; Python code goes into tf.numpy_function.
-        """
-        raise NotImplementedError(f'{type(self).__name__} has no read')
-
-    def decode(self, example: dict[str, Any]) -> dict[str, Any]:
-        """Makes one example as preprocess wants it from what read returned, without randomness."""
-        return example
-
-    def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
-        """Makes one example as the network wants it, of static shapes.
-
-        Args:
-          example: a nested dict of tensors without the dimension of the batch.
-          seed: int64 [2] for tf.random.stateless_*, which depends on Params.seed, the epoch and the
-            example.
-        """
-        return example
-
-    def name_of(self, index: int) -> str:
-        """What errors call an example: its number, or the path of a file that holds it alone."""
-        return f'example {index} of {type(self).__name__}'
-
-    @property
-    def class_names(self) -> Sequence[str]:
-        """The names of the classes, that of label 0 first; empty if there are none."""
-        return ()
-
-    def statistics_text(self) -> str:
-        """A line for a run's log about what is read and left out; empty if there is none."""
-        return ''
-
-    # For users.
+class Input(ExampleSource):
+    """The base of inputs: the batches of a source."""
 
     def dataset(self, position: int = 0) -> tf.data.Dataset:
         """The batches from `position` on, the number of examples consumed before.
@@ -100,7 +34,7 @@ class Input(Configurable):
             source finds something wrong.
         """
         p = self.params
-        num_examples = self._checked_num_examples()
+        num_examples = self.checked_num_examples()
         if position < 0:
             raise ValueError(f'position={position} is negative; it is the number of examples '
                              'consumed before.')
@@ -193,27 +127,3 @@ class Input(Configurable):
         There is one, unless a source says otherwise.
         """
         return [self.spec()]
-
-    def check_keys(self, needed: Iterable[str]) -> None:
-        """Raises ValueError unless a batch has all of the entries that a network reads."""
-        entries = sorted(self.spec())
-        for key in needed:
-            if key not in entries:
-                near = difflib.get_close_matches(key, entries, 1)
-                remedy = (f'is it {near[0]!r}?' if near
-                          else 'rename an entry in preprocess, or read another.')
-                raise ValueError(f'the network reads {key!r}, and {type(self).__name__} gives '
-                                 f'{", ".join(entries)}; {remedy}')
-
-    def _checked_num_examples(self) -> int:
-        """The number of examples. Raises ValueError if they are too few for a batch."""
-        p = self.params
-        with one_sentence(type(self).__name__):
-            n = self.num_examples()
-        if n == 0:
-            raise ValueError(f'{type(self).__name__} has no examples; name data that is not empty.')
-        if p.num_epochs is None and p.batch_size > n:
-            raise ValueError(f'batch_size={p.batch_size} is larger than the {n} examples of '
-                             f'{type(self).__name__}, so a batch would hold an example twice; use '
-                             f'{n} or less.')
-        return n

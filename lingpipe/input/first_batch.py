@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import difflib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeAlias
 
 from lingpipe.input.base import Input
@@ -32,6 +33,18 @@ def named(name: str) -> Iterator[None]:
         raise ValueError(f'{name}: {error}') from error
     except OSError as error:
         raise OSError(f'{name}: {error}') from error
+
+
+def check_keys(source: Input, needed: Iterable[str]) -> None:
+    """Raises ValueError unless a batch has all of the entries that a network reads."""
+    entries = sorted(source.spec())
+    for key in needed:
+        if key not in entries:
+            near = difflib.get_close_matches(key, entries, 1)
+            remedy = (f'is it {near[0]!r}?' if near
+                      else 'rename an entry in preprocess, or read another.')
+            raise ValueError(f'the network reads {key!r}, and {type(source).__name__} gives '
+                             f'{", ".join(entries)}; {remedy}')
 
 
 def check_batch(name: str, source: Input, position: int, batch: dict[str, Any],

@@ -102,9 +102,7 @@ class LayerLearner:
         return written or ([] if gradient is None else [weight.read_value()])
 
     def follow_weights(self, but: Container[str] = ()) -> None:
-        """Sets averages, and slots that begin as copies of the weights, to the weights.
-
-        To be called when other code has assigned the weights.
+        """Sets averages, and slots that are copies at first, to weights that other code assigned.
 
         Args:
           but: keys in `variables` of what that code has assigned too.
@@ -121,11 +119,9 @@ class LayerLearner:
         return dict(self._averages.variables)
 
     def variables(self) -> dict[str, tf.Variable]:
-        """All that a checkpoint must hold besides the weights, by stable keys:
+        """All that a checkpoint must hold besides the weights, by stable keys.
 
-            ema/<weight path>
-            optimizer/<layer path>/iterations
-            optimizer/...                             as Slots.by_key says
+        They are ema/<weight path>, optimizer/<layer path>/iterations and those of Slots.by_key.
         """
         averages = {f'ema/{path}': one for path, one in self._averages.variables.items()}
         if self._optimizer is None:

@@ -16,34 +16,15 @@ import re
 from collections.abc import Mapping, Sequence
 
 from lingpipe import cluster
-from lingpipe.hyperparams import REQUIRED, Configurable, Params, field
+from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import Input
+from lingpipe.input.first_batch import check_keys
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import Plan, make_plan
+from lingpipe.training.initialize_from import InitializeFrom
 from lingpipe.training.problem import Problem
 from lingpipe.training.train_params import TrainParams
-
-
-class InitializeFrom(Params):
-    """The weights that a new run starts from; see checkpoint.initialize."""
-    directory: str = field(
-        '', "Another experiment's logdir, its checkpoints, or one of them; empty: all weights "
-            "start from scratch.")
-    rules: tuple[tuple[str, str | None], ...] = field(
-        (('weights/(.*)', r'weights/\1'),),
-        "(regular expression, replacement) pairs; the first that matches the whole of a variable's "
-        "key says which of theirs is taken ('weights/encoder/(.*)' -> "
-        r"'weights/model/encoder/\1'); none takes nothing.")
-
-    def check(self) -> None:
-        """Raises ValueError for a rule that is no regular expression."""
-        for pattern, _ in self.rules:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f'rules: {pattern!r} is not a regular expression: {error}; '
-                                 f'correct it') from error
 
 
 class Experiment(Configurable):
@@ -112,7 +93,7 @@ class Experiment(Configurable):
         Args:
           devices: one tf.device string a cell; default: those that the Params name.
         """
-        self.train_input.check_keys(self.task.network.reads().values())
+        check_keys(self.train_input, self.task.network.reads().values())
         for source in (self.train_input, *self.eval_inputs.values()):
             self.task.check_input(source)
         return Program(self.task.network, self.train_input.specs(), self._pipeline_on(devices),
@@ -125,7 +106,7 @@ class Experiment(Configurable):
           devices: one tf.device string a cell; default: those that the Params name.
         """
         pipeline, learner = self._pipeline_on(devices), self.task.learner
-        self.train_input.check_keys(self.task.network.reads().values())
+        check_keys(self.train_input, self.task.network.reads().values())
         return make_plan(
             self.task.network, self.train_input.spec(), pipeline,
             pipeline.devices or cluster.expected_devices(pipeline.num_devices),

@@ -11,7 +11,8 @@ import shlex
 from lingpipe.checkpoint import Checkpointer, side_files
 from lingpipe.hyperparams import Params
 from lingpipe.hyperparams.value_text import write
-from lingpipe.training.experiment import Experiment, InitializeFrom
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.initialize_from import InitializeFrom
 
 _LARGEST_RATE = 0.01   # The largest that is advised: a tenth of 1e30 would help nobody.
 _CLIP_NORM = 'task.learner.clip_norm=1.0'

@@ -12,7 +12,8 @@ from lingpipe import checkpoint
 from lingpipe.checkpoint import Checkpointer, side_files
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training import resumption
-from lingpipe.training.experiment import Experiment, InitializeFrom
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.initialize_from import InitializeFrom
 from lingpipe.training.step_counts import StepCounts
 
 _NOT_SAVED = -1

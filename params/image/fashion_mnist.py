@@ -16,7 +16,8 @@ from lingpipe.tasks.image.blocks import Norm
 from lingpipe.tasks.image.classifier import classifier, initialized_but_last
 from lingpipe.tasks.image.inputs import FashionMNISTInput, Subset, Transform
 from lingpipe.tasks.image.normalize import Normalize
-from lingpipe.training.experiment import Experiment, InitializeFrom
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.initialize_from import InitializeFrom
 from lingpipe.training.registry import register
 from lingpipe.training.train_params import TrainParams
 

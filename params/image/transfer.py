@@ -31,7 +31,8 @@ from lingpipe.params.image.imagenet import AMOEBANET_B_SIZE, amoebanet_b_task
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.image.classifier import initialized_but_last
 from lingpipe.tasks.image.inputs import FolderInput, TFDSImageInput, Transform
-from lingpipe.training.experiment import Experiment, InitializeFrom
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.initialize_from import InitializeFrom
 from lingpipe.training.registry import register
 from lingpipe.training.train_params import TrainParams
 

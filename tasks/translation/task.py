@@ -14,27 +14,14 @@ from rich.progress import Progress
 
 from lingpipe.hyperparams import field
 from lingpipe.input import Input
-from lingpipe.pipeline.decoding.decoder import Decoder, SentenceGroup
-from lingpipe.pipeline.decoding.search import SearchParams
+from lingpipe.pipeline.decoding.decoder import Decoder
+from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.translation import vocabulary_facts
 from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
+from lingpipe.tasks.translation.decode_params import DecodeParams
 from lingpipe.tasks.translation.source_ids import line_numbers, source_ids
 from lingpipe.training.problem import Problem
-
-
-class DecodeParams(SearchParams):
-    """How lines are translated."""
-    extra_length: int = field(
-        50, 'A translation has at most so many ids more than its source, and no more than '
-            'max_length.', least=0)
-    max_source_length: int = field(
-        256, 'Longer sources, in ids, their end included, are cut.', least=2)
-    group_size: int = field(
-        16, 'Sentences of a sentence group; there are two groups a cell.', least=1)
-    language: str = field(
-        '', 'The language whose tag goes before lines that have none (<de> Guten Tag); empty: no '
-            'tag.')
 
 
 class Translation(Problem):

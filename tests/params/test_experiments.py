@@ -8,7 +8,7 @@ import pytest
 
 from lingpipe.learning import optimizers
 from lingpipe.pipeline.planning.plan import Plan
-from lingpipe.training import registry
+from lingpipe.training import experiment_modules, registry
 from lingpipe.training.experiment import Experiment
 
 # Cells and weights of the registered models of the GPipe paper (arXiv:1811.06965, Tables 1 and 2,
@@ -110,7 +110,7 @@ def test_transformers_of_table_1_are_trained_by_rmsprop():
     assert isinstance(learner.optimizer, optimizers.RMSProp.Params)
 
 
-@pytest.mark.parametrize('name', registry.all_names())
+@pytest.mark.parametrize('name', experiment_modules.all_names())
 def test_the_plan_follows_from_the_params(name):
     plan = plan_of(name)
     assert len(plan.cells) == plan.params.num_cells
@@ -118,16 +118,16 @@ def test_the_plan_follows_from_the_params(name):
     assert sum(element.cost.num_weights for element in plan.elements) > 0
 
 
-@pytest.mark.parametrize('name', registry.all_names())
+@pytest.mark.parametrize('name', experiment_modules.all_names())
 def test_the_params_are_their_text(name):
     params = registry.get(name)
     assert Experiment.Params.from_text(params.to_text()) == params
 
 
-@pytest.mark.parametrize('name', registry.all_names())
+@pytest.mark.parametrize('name', experiment_modules.all_names())
 def test_the_docstring_says_the_command(name):
     assert f'--model={name}' in (registry.find(name).__doc__ or '')
 
 
 def test_the_digits_are_there():
-    assert {'image.digits.AmoebaNet', 'image.digits.Dense'} <= set(registry.all_names())
+    assert {'image.digits.AmoebaNet', 'image.digits.Dense'} <= set(experiment_modules.all_names())

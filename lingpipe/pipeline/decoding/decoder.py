@@ -25,32 +25,20 @@ depend on K or on the groups.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from lingpipe.layers import nested
 from lingpipe.pipeline.decoding.decoding_cell import DecodingCell
-from lingpipe.pipeline.decoding.search import SearchParams
 from lingpipe.pipeline.decoding.search_loop import SearchLoop
+from lingpipe.pipeline.decoding.search_params import SearchParams
+from lingpipe.pipeline.decoding.sentence_group import SentenceGroup, specs_of, tensors_of
 from lingpipe.pipeline.decoding.target_dependence import TargetDependence
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.dataflow import BATCH
-
-
-class SentenceGroup(NamedTuple):
-    """Sentences that are decoded together.
-
-    Attributes:
-      values: name -> [n, ...], what the network reads of a mini-batch besides the target. The
-        number of sentences n and the time may have any size.
-      limits: [n] int32, the largest number of ids of each result, including the end, at most
-        SearchParams.max_length; 0: the sentence is not decoded.
-    """
-    values: Mapping[str, Any]
-    limits: Any
 
 
 class Decoder:
@@ -106,7 +94,8 @@ class Decoder:
           ValueError: the values of a group are not those of `inputs`, or a limit is above
             max_length.
         """
-        flat = [tensor for group in groups for tensor in self._checked_tensors(group)]
+        flat = [tensor for group in groups for tensor in
+                tensors_of(group, self._batch_values, self._params.max_length)]
         if len(groups) not in self._functions:
             self._functions[len(groups)] = self._build(len(groups))
 
@@ -120,25 +109,8 @@ class Decoder:
         return [(results[f'{g} ids'].numpy(), results[f'{g} scores'].numpy())
                 for g in range(len(groups))]
 
-    def _checked_tensors(self, group: SentenceGroup) -> list[tf.Tensor]:
-        """The tensors of a sentence group that can be decoded: its values, then its limits."""
-        if set(group.values) != set(self.inputs):
-            raise ValueError(
-                f'a group has {", ".join(sorted(group.values)) or "no values"}, but decoding '
-                f'reads {", ".join(sorted(self.inputs)) or "none"}.')
-        largest = int(np.max(group.limits, initial=0))
-        if largest > self._params.max_length:
-            raise ValueError(f'a limit of {largest} ids is above '
-                             f'max_length={self._params.max_length}; raise max_length.')
-
-        tensors = [tf.convert_to_tensor(leaf, spec.dtype) for value in self._batch_values
-                   for leaf, spec in zip(nested.leaves(group.values[value.name]), value.specs,
-                                         strict=True)]
-        return [*tensors, tf.convert_to_tensor(group.limits, tf.int32)]
-
     def _build(self, num_groups: int) -> Any:
-        specs = [spec for value in self._batch_values for spec in map(_any_size, value.specs)] + [
-            tf.TensorSpec([None], tf.int32)]
+        specs = specs_of(self._batch_values)
         # wrap_function, unlike tf.function, does not chain stateful calls; see step_graph.py.
         return tf.compat.v1.wrap_function(self._decode_flat, specs * num_groups)
 
@@ -153,8 +125,3 @@ class Decoder:
                      for value in self._batch_values}
             results[f'{g} ids'], results[f'{g} scores'] = self._loop.run(fixed, limits)
         return results
-
-
-def _any_size(spec: tf.TensorSpec) -> tf.TensorSpec:
-    """Returns the spec with unknown batch size and time."""
-    return tf.TensorSpec([None if i < 2 else n for i, n in enumerate(spec.shape)], spec.dtype)

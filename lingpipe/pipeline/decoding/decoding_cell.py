@@ -9,7 +9,7 @@ import tensorflow as tf
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.nested import NestedMap
-from lingpipe.pipeline.decoding.search import SearchParams
+from lingpipe.pipeline.decoding.search_params import SearchParams
 from lingpipe.pipeline.decoding.target_dependence import TargetDependence
 from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.variables import Variables

@@ -11,7 +11,7 @@ from lingpipe.layers import nested
 from lingpipe.layers.nested import NestedMap
 from lingpipe.pipeline.decoding import search
 from lingpipe.pipeline.decoding.decoding_cell import DecodingCell, values_of
-from lingpipe.pipeline.decoding.search import SearchParams
+from lingpipe.pipeline.decoding.search_params import SearchParams
 from lingpipe.pipeline.decoding.target_dependence import TargetDependence
 from lingpipe.pipeline.execution.placed import call_on, placed
 from lingpipe.pipeline.planning.dataflow import Value

@@ -10,7 +10,7 @@ import pytest
 
 from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
-from lingpipe.training import logdir
+from lingpipe.training import newest_checkpoint
 
 STARTS = 'LINGPIPE_FRUITLESS_STARTS'   # what one process leaves to the next
 
@@ -33,7 +33,7 @@ def newest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
         raise Ended(code)
 
     step: dict[str, int | None] = {'step': None}
-    monkeypatch.setattr(logdir, 'newest_step', lambda directory: step['step'])
+    monkeypatch.setattr(newest_checkpoint, 'newest_step', lambda directory: step['step'])
     monkeypatch.setattr(os, 'execv', execv)
     monkeypatch.setattr(os, os._exit.__name__, end)
     monkeypatch.setattr('fcntl.fcntl', lambda *args: 0)   # pytest's own files stay open

@@ -19,6 +19,7 @@ import tensorflow_datasets as tfds
 
 from lingpipe.hyperparams import field
 from lingpipe.input import ArrayInput, Feature, Input, InputMeter, RecordInput, TFDSInput, datasets
+from lingpipe.input.first_batch import check_keys
 from lingpipe.input.records import masked_crc32c
 from tests.support.calls import num_calls
 
@@ -184,8 +185,8 @@ def test_random_numbers_depend_on_the_epoch_and_the_example_alone():
 def test_keys_that_are_missing_are_named():
     with pytest.raises(ValueError,
                        match="the network reads 'yy', and Numbers gives weight, x, y; is it 'y'?"):
-        numbers(batch_size=4).check_keys(['x', 'yy'])
-    numbers(batch_size=4).check_keys(['x', 'weight'])
+        check_keys(numbers(batch_size=4), ['x', 'yy'])
+    check_keys(numbers(batch_size=4), ['x', 'weight'])
 
 
 def test_nested_examples_stay_nested():

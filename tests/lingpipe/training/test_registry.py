@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from lingpipe.training import registry
+from lingpipe.training import experiment_class, experiment_modules, registry
 
 GOOD = '''
 from lingpipe.training.experiment import Experiment
@@ -45,20 +45,20 @@ def write(root, path, text):
 def test_class_in_params_is_named_by_its_place_below_params(root):
     write(root, 'params/image/__init__.py', '')
     write(root, 'params/image/digits.py', GOOD.format(name='AmoebaNet'))
-    assert registry.all_names() == ['image.digits.AmoebaNet']
+    assert experiment_modules.all_names() == ['image.digits.AmoebaNet']
     assert registry.get('image.digits.AmoebaNet').seed == 7
 
 
 def test_class_elsewhere_is_named_by_its_whole_name_and_not_listed(root):
     write(root, 'mypkg/exps.py', GOOD.format(name='Foo'))
     assert registry.get('mypkg.exps.Foo').seed == 7
-    assert registry.all_names() == []
+    assert experiment_modules.all_names() == []
 
 
 def test_imported_class_and_unregistered_subclass_are_not_listed(root):
     write(root, 'params/a.py', GOOD.format(name='Foo'))
     write(root, 'params/b.py', 'from params.a import Foo\nclass Bar(Foo):\n    """Bar."""\n')
-    assert registry.all_names() == ['a.Foo']
+    assert experiment_modules.all_names() == ['a.Foo']
     with pytest.raises(ValueError, match=r'params\.b\.Bar is a class but not a registered '
                                          r'experiment; put @register above it\.'):
         registry.get('b.Bar')
@@ -71,7 +71,7 @@ def test_params_may_be_a_plain_method(root):
 
 def test_summary_is_the_first_line_of_the_docstring(root):
     write(root, 'params/a.py', GOOD.format(name='Foo'))
-    assert registry.summary(registry.find('a.Foo')) == 'Trains Foo.'
+    assert experiment_class.summary(registry.find('a.Foo')) == 'Trains Foo.'
 
 
 def test_unknown_name_says_the_nearest(root):
@@ -94,12 +94,12 @@ def test_name_used_twice_is_refused(root):
 def test_broken_module_is_reported_with_its_name_and_the_others_are_found(root):
     write(root, 'params/a.py', GOOD.format(name='Foo'))
     write(root, 'params/bad.py', 'import no_such_module')
-    found, broken = registry.find_all()
+    found, broken = experiment_modules.find_all()
     assert list(found) == ['a.Foo']
     assert broken == {'params.bad': "No module named 'no_such_module'"}
     with pytest.raises(ValueError,
                        match=r"params\.bad cannot be imported: No module named 'no_such_module'"):
-        registry.all_names()
+        experiment_modules.all_names()
 
 
 @pytest.mark.parametrize('change, error', [
@@ -138,11 +138,11 @@ def test_experiments_of_an_installed_package_are_listed_and_found(root):
         'mypkg_robots/__init__.py': '',
         'mypkg_robots/experiments/__init__.py': GOOD.format(name='Walk'),
         'mypkg_robots/experiments/arms.py': GOOD.format(name='Reach')})
-    found, broken = registry.find_all()
+    found, broken = experiment_modules.find_all()
     assert list(found) == ['a.Foo', 'mypkg_robots.experiments.Walk',
                            'mypkg_robots.experiments.arms.Reach']
     assert broken == {}
-    assert registry.all_names() == ['a.Foo']
+    assert experiment_modules.all_names() == ['a.Foo']
     assert registry.get('mypkg_robots.experiments.arms.Reach').seed == 7
     with pytest.raises(ValueError, match=r'did you mean mypkg_robots\.experiments\.arms\.Reach\?'):
         registry.get('Reach')
@@ -155,7 +155,7 @@ def test_a_broken_entry_point_says_whose_it_is_and_hides_no_other(root):
         is_a_class = mypkg_good:Reach
         good = mypkg_good""", {
         'mypkg_good.py': GOOD.format(name='Reach'), 'mypkg_fails.py': '1 / 0'})
-    found, broken = registry.find_all()
+    found, broken = experiment_modules.find_all()
     assert list(found) == ['mypkg_good.Reach']
     whose = 'of the package robots)'
     assert broken == {

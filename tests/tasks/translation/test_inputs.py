@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from lingpipe.input.first_batch import check_keys
 from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus
 from lingpipe.tasks.translation.deck import Deck
 from lingpipe.tasks.translation.inputs import TranslationInput
@@ -89,7 +90,7 @@ def test_batches_are_of_the_specs(corpus, buckets):
 def test_a_spec_needs_no_corpus():
     source = TranslationInput.Params(directory='not there', batch_size=4).instantiate()
     assert source.spec()['label'] == tf.TensorSpec([4, 64], tf.int32)
-    source.check_keys(['source', 'target', 'label', 'weight', 'language'])
+    check_keys(source, ['source', 'target', 'label', 'weight', 'language'])
     with pytest.raises(ValueError,
                        match="'not there' holds no corpus.json; prepare a corpus there"):
         source.dataset()

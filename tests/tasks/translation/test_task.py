@@ -14,7 +14,8 @@ from lingpipe.tasks.translation.corpus.vocabulary import END, UNKNOWN
 from lingpipe.tasks.translation.inputs import TranslationInput
 from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator
-from lingpipe.training.experiment import Experiment, InitializeFrom
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.initialize_from import InitializeFrom
 from lingpipe.training.saved_state import SavedState
 from tests.support import small_corpus
 

@@ -17,8 +17,9 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.sequential import arguments
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
-from lingpipe.pipeline.decoding.decoder import Decoder, SentenceGroup
-from lingpipe.pipeline.decoding.search import SearchParams
+from lingpipe.pipeline.decoding.decoder import Decoder
+from lingpipe.pipeline.decoding.search_params import SearchParams
+from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 

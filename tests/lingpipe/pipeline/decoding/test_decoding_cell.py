@@ -1,7 +1,8 @@
 """Decoding cell: its steps read weights on its own device alone."""
 from __future__ import annotations
 
-from lingpipe.pipeline.decoding.decoder import Decoder, SentenceGroup
+from lingpipe.pipeline.decoding.decoder import Decoder
+from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
 from tests.lingpipe.pipeline.decoding import test_decoder
 from tests.lingpipe.pipeline.decoding.test_decoder import BEAM, END, LIMIT, START
 

@@ -6,12 +6,8 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.layers.nested import NestedMap
-from lingpipe.pipeline.decoding.search import (
-    SearchParams,
-    advance,
-    initial_state,
-    length_penalty,
-)
+from lingpipe.pipeline.decoding.search import advance, initial_state
+from lingpipe.pipeline.decoding.search_params import SearchParams, length_penalty
 
 START, END = 1, 2
 LIMIT = 4

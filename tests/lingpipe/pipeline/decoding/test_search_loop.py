@@ -12,7 +12,8 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.cost import Cost
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
-from lingpipe.pipeline.decoding.decoder import Decoder, SentenceGroup
+from lingpipe.pipeline.decoding.decoder import Decoder
+from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from tests.lingpipe.pipeline.decoding import test_decoder

@@ -16,7 +16,8 @@ import numpy as np
 from lingpipe import cluster
 from lingpipe.checkpoint.copier import Copier
 from lingpipe.learning import optimizers
-from lingpipe.pipeline.decoding.decoder import Decoder, SentenceGroup
+from lingpipe.pipeline.decoding.decoder import Decoder
+from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.execution.traffic import Traffic
 from tests.lingpipe.pipeline.decoding import test_decoder

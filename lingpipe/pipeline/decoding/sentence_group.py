@@ -1,0 +1,66 @@
+"""Sentence group: sentences that are decoded together."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from lingpipe.layers import nested
+from lingpipe.pipeline.planning.dataflow import Value
+
+
+class SentenceGroup(NamedTuple):
+    """Sentences that are decoded together.
+
+    Attributes:
+      values: name -> [n, ...], what the network reads of a mini-batch besides the target. The
+        number of sentences n and the time may have any size.
+      limits: [n] int32, the largest number of ids of each result, including the end, at most
+        SearchParams.max_length; 0: the sentence is not decoded.
+    """
+    values: Mapping[str, Any]
+    limits: Any
+
+
+def specs_of(inputs: Sequence[Value]) -> list[tf.TensorSpec]:
+    """The specs of the tensors of any sentence group, with unknown batch size and time.
+
+    Args:
+      inputs: the values of a mini-batch that decoding reads.
+    """
+    return [*(_any_size(spec) for value in inputs for spec in value.specs),
+            tf.TensorSpec([None], tf.int32)]
+
+
+def tensors_of(group: SentenceGroup, inputs: Sequence[Value], max_length: int) -> list[tf.Tensor]:
+    """The tensors of a sentence group: its values, then its limits.
+
+    Args:
+      group: the sentences.
+      inputs: the values of a mini-batch that decoding reads.
+      max_length: the largest limit that is allowed.
+
+    Raises:
+      ValueError: the values of the group are others, or a limit is above max_length.
+    """
+    names = {value.name for value in inputs}
+    if set(group.values) != names:
+        raise ValueError(
+            f'a group has {", ".join(sorted(group.values)) or "no values"}, but decoding '
+            f'reads {", ".join(sorted(names)) or "none"}.')
+    largest = int(np.max(group.limits, initial=0))
+    if largest > max_length:
+        raise ValueError(f'a limit of {largest} ids is above max_length={max_length}; raise '
+                         'max_length.')
+
+    tensors = [tf.convert_to_tensor(leaf, spec.dtype) for value in inputs
+               for leaf, spec in zip(nested.leaves(group.values[value.name]), value.specs,
+                                     strict=True)]
+    return [*tensors, tf.convert_to_tensor(group.limits, tf.int32)]
+
+
+def _any_size(spec: tf.TensorSpec) -> tf.TensorSpec:
+    """Returns the spec with unknown batch size and time."""
+    return tf.TensorSpec([None if i < 2 else n for i, n in enumerate(spec.shape)], spec.dtype)

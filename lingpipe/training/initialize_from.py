@@ -1,0 +1,27 @@
+"""InitializeFrom: the weights of another run, from which a new run starts."""
+from __future__ import annotations
+
+import re
+
+from lingpipe.hyperparams import Params, field
+
+
+class InitializeFrom(Params):
+    """The weights that a new run starts from; see checkpoint.initialize."""
+    directory: str = field(
+        '', "Another experiment's logdir, its checkpoints, or one of them; empty: all weights "
+            "start from scratch.")
+    rules: tuple[tuple[str, str | None], ...] = field(
+        (('weights/(.*)', r'weights/\1'),),
+        "(regular expression, replacement) pairs; the first that matches the whole of a variable's "
+        "key says which of theirs is taken ('weights/encoder/(.*)' -> "
+        r"'weights/model/encoder/\1'); none takes nothing.")
+
+    def check(self) -> None:
+        """Raises ValueError for a rule that is no regular expression."""
+        for pattern, _ in self.rules:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f'rules: {pattern!r} is not a regular expression: {error}; '
+                                 f'correct it') from error

@@ -1,0 +1,85 @@
+"""Newest checkpoint: that of a logdir, and a program with its weights."""
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from absl import logging
+
+from lingpipe.checkpoint import Checkpointer
+from lingpipe.hyperparams import diff
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.resumption import differences_text
+
+
+def checkpoints_in(logdir: str) -> Checkpointer:
+    """The checkpoints of a logdir, to be read."""
+    return Checkpointer(os.path.join(logdir, 'checkpoints'), is_writer=False)
+
+
+def newest_step(logdir: str) -> int | None:
+    """The step of the newest checkpoint, or None."""
+    return max(checkpoints_in(logdir).steps(), default=None)
+
+
+def restored(experiment: Experiment, logdir: str,
+             devices: Sequence[str] = ()) -> tuple[Program, Mapping[str, Any]]:
+    """The program with the weights of the newest checkpoint, and the checkpoint's metadata.
+
+    Args:
+      experiment: makes the program.
+      logdir: has the checkpoints.
+      devices: one tf.device string a cell; default: those that the Params name.
+
+    Raises:
+      ValueError: there is no checkpoint, or it does not fit.
+    """
+    check_has_checkpoint(logdir)
+    program = experiment.make_program(devices)
+    return program, restore(program, experiment, logdir)
+
+
+def check_has_checkpoint(logdir: str) -> None:
+    """Raises ValueError if a logdir has no checkpoint."""
+    checkpointer = checkpoints_in(logdir)
+    if not checkpointer.steps():
+        raise ValueError(f'{checkpointer.directory} has no checkpoint; train first, or correct '
+                         f'--logdir.')
+
+
+def restore(program: Program, experiment: Experiment, logdir: str) -> Mapping[str, Any]:
+    """Gives a program the weights of the newest checkpoint; returns the checkpoint's metadata.
+
+    Args:
+      program: gets the weights.
+      experiment: made the program.
+      logdir: has the checkpoints.
+
+    Raises:
+      ValueError: there is no checkpoint, or it does not fit.
+    """
+    check_has_checkpoint(logdir)
+    checkpointer = checkpoints_in(logdir)
+    metadata = checkpointer.restore(program.variables())
+    assert metadata is not None
+    _warn_of_another_network(
+        metadata.get('params', ''), experiment.params, checkpointer.directory)
+    return metadata
+
+
+def _warn_of_another_network(text: str, params: Experiment.Params, directory: str) -> None:
+    """Says how the network differs from the one whose weights it got.
+
+    What the run learned, and how, may differ without a word.
+    """
+    try:
+        stored = Experiment.Params.from_text(text)
+    except ValueError:
+        return
+    changed = [difference for difference in diff(stored, params)
+               if difference[0].startswith('task.model')]
+    if changed:
+        logging.warning('the checkpoints in %s are of a network whose %s differ; this one takes '
+                        'their weights all the same', directory, differences_text(changed))
