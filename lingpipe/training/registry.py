@@ -25,9 +25,9 @@ import inspect
 from typing import Any, TypeVar
 
 from lingpipe.process.error_text import sentence
+from lingpipe.training import experiment_modules
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.experiment_class import check_class, is_experiment, mark
-from lingpipe.training.experiment_modules import ROOT, find_all, module_named
 
 _NOT_REGISTERED = 'is a class but not a registered experiment; put @register above it.'
 
@@ -88,15 +88,16 @@ def params_of(cls: Any, name: str = '') -> Experiment.Params:
 def find(name: str) -> Any:
     """The registered class of a name; see `get`."""
     module_name, _, class_name = name.rpartition('.')
-    for full in (f'{ROOT}.{module_name}', module_name) if module_name else (ROOT,):
-        module = module_named(full)
+    root = experiment_modules.ROOT
+    for full in (f'{root}.{module_name}', module_name) if module_name else (root,):
+        module = experiment_modules.module_named(full)
         value = vars(module).get(class_name) if module else None
         if is_experiment(value):
             return value
         if isinstance(value, type):
             raise ValueError(f'{full}.{class_name} {_NOT_REGISTERED}')
 
-    known, broken = find_all()
+    known, broken = experiment_modules.find_all()
     near = difflib.get_close_matches(name, known, 3, 0.5)
     near += [other for other in known
              if other.rpartition('.')[2] == class_name and other not in near]

@@ -26,7 +26,7 @@ class {name}:
 def root(tmp_path, monkeypatch):
     """Puts an empty package `params` first on the path."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, 'ROOT', 'params')
+    monkeypatch.setattr(experiment_modules, 'ROOT', 'params')
     for name in list(sys.modules):
         if name == 'params' or name.startswith(('params.', 'mypkg')):
             monkeypatch.delitem(sys.modules, name)
