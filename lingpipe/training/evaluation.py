@@ -110,7 +110,8 @@ class Evaluations:
                 return None
         if not sums:
             raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
-        return Evaluation({metric: mean(pairs) for metric, pairs in sums.items()}, review)
+        metrics = {metric: mean(pairs) for metric, pairs in sums.items()}
+        return Evaluation({**metrics, **self._problem.derived_metrics(metrics)}, review)
 
     def _step(self, name: str, position: int, evaluator: Evaluator,
               batch: dict[str, Any]) -> tuple[Any, Any]:

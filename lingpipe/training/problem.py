@@ -132,6 +132,14 @@ class Problem(Configurable):
         raise ValueError(f'{type(self).__name__} makes no text of text; --mode=decode is for tasks '
                          f'that have decode(), as translation.')
 
+    def derived_metrics(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
+        """Returns measures of a whole evaluation that follow from its losses and metrics.
+
+        They are reported beside these. Here there are none. A perplexity, which is no mean over
+        tokens, is made so.
+        """
+        return {}
+
     def review(self, source: Input) -> Review | None:
         """A new review of an evaluation on `source`; here none."""
         return None

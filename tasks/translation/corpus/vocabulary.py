@@ -64,6 +64,11 @@ class Vocabulary:
         return int(self._model.vocab_size())
 
     @property
+    def pieces(self) -> list[str]:
+        """The text of each id, in which U+2581 stands for a space."""
+        return [str(self._model.id_to_piece(i)) for i in range(self.size)]
+
+    @property
     def is_byte(self) -> np.ndarray:
         """Bools [V]: whether each id is a byte."""
         return np.array([self._model.is_byte(i) for i in range(self.size)])

@@ -1,0 +1,113 @@
+"""Documents: the texts of plain files, JSON lines and TFRecord files, in order.
+
+    *.jsonl, *.ndjson          JSON lines: an object a line, its text under a key
+    *.tfrecord, *.tfrecords    tf.train.Example, the text in a feature of bytes
+    all others                 plain text, one document a file
+
+A plain file or JSON lines may be compressed, as NAME.gz.
+"""
+from __future__ import annotations
+
+import glob
+import gzip
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import tensorflow as tf
+
+from lingpipe.input.records import RecordFiles
+
+Format = Literal['auto', 'text', 'lines', 'jsonl', 'tfrecord']
+
+
+def source_paths(patterns: Sequence[str]) -> list[str]:
+    """The files that patterns name, sorted; ** stands for any number of folders.
+
+    Raises:
+      ValueError: a pattern names no file.
+    """
+    paths: set[str] = set()
+    for pattern in patterns:
+        named = [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
+        if not named:
+            raise ValueError(f'{pattern} names no file; correct files= of the input, or unpack '
+                             'the corpus there.')
+        paths.update(named)
+    return sorted(paths)
+
+
+def documents(path: str, format: Format = 'auto', key: str = 'text') -> Iterator[str]:
+    """Yields the documents of one file; those without text are left out.
+
+    Args:
+      path: the file.
+      format: 'auto' goes by the name of the file; with 'lines', each line is a document.
+      key: the key of JSON, or the feature of a record, that holds the text.
+
+    Raises:
+      ValueError: the file is not in that format.
+    """
+    readers = {'text': _whole, 'lines': _lines, 'jsonl': _json_lines, 'tfrecord': _records}
+    name = format if format != 'auto' else _format_of(path)
+    for text in readers[name](path, key):
+        if text.strip():
+            yield text
+
+
+def _format_of(path: str) -> str:
+    extension = os.path.splitext(path.removesuffix('.gz'))[1]
+    if extension in ('.jsonl', '.ndjson'):
+        return 'jsonl'
+    return 'tfrecord' if extension in ('.tfrecord', '.tfrecords') else 'text'
+
+
+def _whole(path: str, key: str) -> Iterator[str]:
+    yield ''.join(_lines(path, key, ''))
+
+
+def _lines(path: str, key: str, end: str = '\n') -> Iterator[str]:
+    opened = (gzip.open(path, 'rt', encoding='utf-8') if path.endswith('.gz')
+              else open(path, encoding='utf-8'))
+    number = 0
+    try:
+        with opened as file:
+            for number, line in enumerate(file, 1):
+                yield line.rstrip(end) if end else line
+    except UnicodeDecodeError as error:
+        raise ValueError(f'{path} is not UTF-8 after line {number}; convert it: iconv -f LATIN1 '
+                         '-t UTF-8, or leave it out of files=.') from error
+    except gzip.BadGzipFile as error:
+        raise ValueError(f'{path} is not compressed, though its name ends in .gz; rename '
+                         'it.') from error
+
+
+def _json_lines(path: str, key: str) -> Iterator[str]:
+    for number, line in enumerate(_lines(path, key), 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f'{path}, line {number} is no JSON: {error}; correct it.') from error
+        if not isinstance(value, dict) or not isinstance(value.get(key), str):
+            keys = ', '.join(map(repr, value)) if isinstance(value, dict) else 'no object'
+            raise ValueError(f'{path}, line {number} has no text under {key!r} ({keys}); set key= '
+                             'of the input.')
+        yield value[key]
+
+
+def _records(path: str, key: str) -> Iterator[str]:
+    records = RecordFiles([path])
+    for i in range(len(records)):
+        features = tf.train.Example.FromString(records[i]).features.feature
+        values = features[key].bytes_list.value if key in features else []
+        if len(values) != 1:
+            raise ValueError(f'{path}, record {i} has no text in the feature {key!r} '
+                             f'({", ".join(sorted(features)) or "none"}); set key= of the input.')
+        try:
+            yield values[0].decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f'{path}, record {i}: {key!r} is not UTF-8; write it as '
+                             'UTF-8.') from error

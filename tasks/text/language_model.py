@@ -1,0 +1,120 @@
+"""LanguageModel: a decoder alone, as LLaMA (Touvron et al., 2023, arXiv:2302.13971) has it.
+
+It is one sequence of layers, which a pipeline may cut anywhere.
+
+Shapes: b micro-batch, T tokens, D model, V vocabulary.
+
+    layers                 reads                              writes
+    embedding              target                             x         [b, T, D]
+    attention_0, ffn_0     x, positions, documents            x         [b, T, D]
+    ...
+    norm                   x                                  x         [b, T, D]
+    softmax                x                                  logits    [b, T, V]
+    bytes_per_token        bytes, weight                      (nothing)
+    loss                   logits, label, weight              (nothing)
+
+The mini-batch is that of TextInput. All that a network needs of it are target, label and weight;
+without positions and documents, an example is one document.
+
+A large vocabulary can be split into several layers (lingpipe/layers/shards.py). The softmax of
+several shards writes `softmax`, a summary of the logits, in their place
+(lingpipe/layers/streamed_softmax.py).
+"""
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from lingpipe import layers as lib
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layers.base import Layer
+from lingpipe.layers.sequential import Sequential
+from lingpipe.tasks.text.bytes_per_token import BytesPerToken
+
+
+class LanguageModel(Sequential):
+    """The network with its loss.
+
+    Weights are tied by path, so `path` must be the path under which the network is built.
+    """
+
+    class Params(Sequential.Params):
+        """Sizes, attention, experts, tied tables, shards."""
+        layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
+        vocab_size: int = field(REQUIRED, 'V, the number of ids.', least=1)
+        num_layers: int = field(REQUIRED, 'Layers, each of attention and feed-forward part.',
+                                least=1, most=10_000)
+        model_dim: int = field(REQUIRED, 'D, the channels between layers.', least=1)
+        hidden_dim: int = field(REQUIRED, 'Hidden units of a feed-forward part, or of an expert.',
+                                least=1)
+        num_heads: int = field(REQUIRED, 'Heads of queries.', least=1)
+        num_groups: int = field(0, 'Heads of keys and values; 0: num_heads.', least=0)
+        head_dim: int = field(0, 'Channels of a head; 0: model_dim / num_heads.', least=0)
+        rotary_base: float = field(10_000., 'See GroupedQueryAttention.', least=1)
+        block_size: int = field(256, 'Tokens of a block of the attention.', least=1)
+        num_experts: int = field(0, 'Experts of a feed-forward part; 0: it is not a mixture.',
+                                 least=0)
+        num_chosen: int = field(2, 'Experts that a token is sent to.', least=1)
+        capacity_factor: float = field(1.25, 'See MixtureOfExperts.', least=0.01)
+        balance: float = field(0.01, 'Factor on the auxiliary loss of the experts.', least=0)
+        is_tied: bool = field(False, 'Whether embedding and softmax share a table.')
+        dtype: Literal['float32', 'bfloat16'] = field(
+            'float32', 'Type of the activations; weights and the loss are float32.')
+        has_bytes: bool = field(True, 'Whether the mini-batch has `bytes`, for bits per byte.')
+        vocabulary_shards: int = field(1, 'Layers that the embedding, and the softmax, is split '
+                                          'into.', least=1, most=10_000)
+
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
+        if params.layers:
+            raise ValueError(f'{type(params).__qualname__}.layers is made from the other fields; '
+                             'leave it empty.')
+        p = params.validate()
+        layers = tuple(_layers(p, path or p.name or 'languagemodel'))
+        super().__init__(params.copy().set(layers=layers), path)
+
+
+def _layers(p: LanguageModel.Params, path: str) -> list[Layer.Params]:
+    tables = lib.split(lib.Embedding.Params(
+        name='embedding', vocab_size=p.vocab_size, dim=p.model_dim, dtype=p.dtype, is_scaled=True,
+        reads={'ids': 'target'}), p.vocabulary_shards)
+    attention = lib.GroupedQueryAttention.Params(
+        input_dim=p.model_dim, num_heads=p.num_heads, num_groups=p.num_groups,
+        head_dim=p.head_dim, rotary_base=p.rotary_base, block_size=p.block_size)
+
+    layers: list[Layer.Params] = [*tables]
+    for i in range(p.num_layers):
+        for name, body in ('attention', attention), ('ffn', _feed_forward(p)):
+            layers.append(lib.PreNorm.Params(name=f'{name}_{i}', dim=p.model_dim,
+                                             body=body.copy()))
+    layers.append(lib.RMSNorm.Params(name='norm', dim=p.model_dim))
+    layers += _output(p, [f'{path}/{table.name}/w' for table in tables])
+    return layers
+
+
+def _feed_forward(p: LanguageModel.Params) -> Layer.Params:
+    if not p.num_experts:
+        return lib.SwiGLU.Params(input_dim=p.model_dim, hidden_dim=p.hidden_dim)
+    return lib.MixtureOfExperts.Params(
+        input_dim=p.model_dim, hidden_dim=p.hidden_dim, num_experts=p.num_experts,
+        num_chosen=p.num_chosen, capacity_factor=p.capacity_factor, balance=p.balance)
+
+
+def _output(p: LanguageModel.Params, tables: list[str]) -> list[Layer.Params]:
+    """The softmax, the metric of bytes, and the loss; `tables` are the paths of the embedding."""
+    fields: dict[str, Any] = {'name': 'softmax', 'input_dim': p.model_dim, 'use_bias': False,
+                              'vocab_size': p.vocab_size, 'transpose_w': p.is_tied}
+    if p.vocabulary_shards == 1:
+        softmax: list[Any] = [lib.Logits.Params(**fields, writes='logits')]
+        loss: Layer.Params = lib.CrossEntropyLoss.Params(
+            name='loss', reads={'x': 'logits', 'labels': 'label'})
+    else:
+        shard = lib.SoftmaxShard.Params(**fields, reads={'labels': 'label'})
+        softmax = list(lib.split(shard, p.vocabulary_shards))
+        loss = lib.StreamedCrossEntropyLoss.Params(
+            name='loss', vocab_size=p.vocab_size, reads={'labels': 'label'})
+    if p.is_tied:
+        softmax = [layer.set(share={'w': table})
+                   for layer, table in zip(softmax, tables, strict=True)]
+    metric = [BytesPerToken.Params(name='bytes_per_token')] if p.has_bytes else []
+    return [*softmax, *metric, loss]

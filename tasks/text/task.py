@@ -1,0 +1,91 @@
+"""Text: the problem that a language model learns, with its vocabulary and its measures."""
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lingpipe.input import Input
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.tasks.text.inputs import TextInput
+from lingpipe.tasks.text.language_model import LanguageModel
+from lingpipe.training.problem import Problem
+
+
+class Text(Problem):
+    """Predicts the next token.
+
+    An evaluation gives, besides the loss in nats a token, `perplexity`, which is exp(loss), and
+    `bits_per_byte`, the loss in bits divided by the bytes that a token stands for. Only the last can
+    be compared between vocabularies.
+    """
+
+    class Params(Problem.Params):
+        """Network and learner."""
+
+    params: Params
+
+    def derived_metrics(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Perplexity and, if the mini-batch has bytes, bits per byte."""
+        loss = metrics['loss']
+        derived = {'perplexity': math.exp(min(loss, 700.))}
+        if 'bytes_per_token' in metrics:
+            derived['bits_per_byte'] = loss / math.log(2) / metrics['bytes_per_token']
+        return derived
+
+    def check_input(self, source: Input) -> None:
+        """Raises ValueError unless the input has as many ids as the network."""
+        size = getattr(source.params, 'vocab_size', None)
+        wanted = getattr(self.params.model, 'vocab_size', size)
+        if size is not None and size != wanted:
+            raise ValueError(f'the input has vocab_size={size:,}, but '
+                             f'task.model.vocab_size={wanted:,}; they must be equal.')
+
+    def facts(self, source: Input) -> dict[str, Any]:
+        """Returns the file of the input's vocabulary and its checksum, if it has one."""
+        if not isinstance(source, TextInput):
+            return {}
+        return {'vocabulary': os.path.abspath(source.tokens.vocabulary_path),
+                'sha256': source.tokens.facts['vocabulary_sha256']}
+
+    def check_facts(self, facts: Mapping[str, Any], source: Input) -> None:
+        """Raises ValueError if the input's vocabulary is not that of the weights."""
+        now = self.facts(source)
+        if facts and now and facts['sha256'] != now['sha256']:
+            raise ValueError(
+                f'{now["vocabulary"]} is not the vocabulary that the weights were trained with, '
+                f'{facts["vocabulary"]}: its SHA-256 is {now["sha256"][:12]}..., and that of '
+                f'theirs {facts["sha256"][:12]}...; make the tokens with theirs '
+                f'(vocabulary={facts["vocabulary"]}), or choose another logdir.')
+
+    def check_taken(self, facts: Mapping[str, Any], keys: Iterable[str], source: Input) -> None:
+        """Raises ValueError if a table of ids comes from a run with another vocabulary."""
+        now, keys = self.facts(source), list(keys)
+        if not now or facts.get('sha256', now['sha256']) == now['sha256']:
+            return
+        tables = [layer.path for layer in self.network.layers()
+                  if layer.own_weights and hasattr(layer.params, 'vocab_size')]
+        taken = [path for path in tables if any(f'/{path}/' in key for key in keys)]
+        if taken:
+            raise ValueError(
+                f'{", ".join(taken)} would be taken from a run with the vocabulary '
+                f'{facts["vocabulary"]}, whose ids mean other pieces than those of '
+                f'{now["vocabulary"]}; put ".*/({"|".join(taken)})/.*" -> none first in '
+                'initialize_from.rules, or make the tokens with that vocabulary (vocabulary=).')
+
+
+def language_problem(model: LanguageModel.Params, learner: Learner.Params) -> Text.Params:
+    """The problem of a language model; the best checkpoint has the smallest loss."""
+    return Text.Params(model=model.copy().set(name='model'), learner=learner)
+
+
+def language_learner(rate: float, num_steps: int, warmup_steps: int,
+                     weight_decay: float = 0.1) -> Learner.Params:
+    """AdamW with betas 0.9 and 0.95, a cosine to nearly 0, and gradients clipped at norm 1."""
+    return Learner.Params(
+        optimizer=optimizers.AdamW.Params(beta_1=0.9, beta_2=0.95), weight_decay=weight_decay,
+        learning_rate=learning_rates.Cosine.Params(
+            rate=rate, warmup_steps=warmup_steps, decay_steps=num_steps - warmup_steps),
+        clip_norm=1.)

@@ -1,0 +1,112 @@
+"""Text input: what each example holds, from which sources, and that it is never another."""
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe.tasks.text.documents import documents
+from lingpipe.tasks.text.inputs import TextInput
+from lingpipe.tasks.text.vocabulary import END, PAD, START
+
+TEXTS = [f'Document {i} says:\n    {"on and " * (i % 7)}on,\twith 「ünïcödé」.\n'
+         for i in range(60)]
+
+
+def params(tmp_path: Path, **fields: Any) -> TextInput.Params:
+    path = tmp_path / 'corpus.jsonl'
+    if not path.exists():
+        path.write_text(''.join(json.dumps({'text': text}) + '\n' for text in TEXTS))
+    values = {'files': (str(path),), 'directory': str(tmp_path / 'tokens'), 'vocab_size': 350,
+              'test_share': 0.3, 'length': 16, 'batch_size': 4, 'shuffle': False,
+              'num_epochs': 1} | fields
+    return TextInput.Params(**values)
+
+
+def whole(source: TextInput) -> dict[str, np.ndarray]:
+    """All examples of an epoch, [n, T], without copies that fill up the last batch."""
+    batches = [{name: value.numpy() for name, value in batch.items()}
+               for batch in source.dataset()]
+    n = source.num_examples()
+    return {name: np.concatenate([batch[name] for batch in batches])[:n] for name in batches[0]}
+
+
+def test_the_examples_are_the_documents_one_after_the_other(tmp_path: Path) -> None:
+    source = params(tmp_path).instantiate()
+    data = whole(source)
+    stream = np.append(data['target'].ravel(), data['label'].ravel()[-1])
+    stream = stream[stream != PAD]
+    ends = np.flatnonzero(stream == END)
+    rows = [row[1:] for row in np.split(stream, ends + 1) if len(row)]
+    texts = [''.join(source.vocabulary.decode([row])) for row in rows]
+    test = whole(params(tmp_path, split='test').instantiate())
+    assert set(texts) < set(TEXTS) and 30 < len(texts) < 60
+    assert texts == [text for text in TEXTS if text in texts]   # Every character, in order.
+    assert np.sum(test['target'] == START) == 60 - len(texts)
+
+    counts = data['weight'] > 0
+    assert not np.isin(data['label'][counts], [PAD, START]).any()
+    assert np.sum(data['bytes'][counts]) == sum(len(text.encode()) for text in texts)
+
+
+def test_positions_and_documents_begin_with_each_document(tmp_path: Path) -> None:
+    data = whole(params(tmp_path).instantiate())
+    for target, positions, numbers in zip(data['target'], data['positions'], data['documents'],
+                                          strict=True):
+        beginnings = np.flatnonzero(target == START)
+        np.testing.assert_array_equal(positions[beginnings], 0)
+        np.testing.assert_array_equal(np.diff(numbers, prepend=0)[1:], (target == START)[1:])
+        np.testing.assert_array_equal(np.diff(positions)[target[1:] != START], 1)
+
+
+def test_a_position_determines_the_batch(tmp_path: Path) -> None:
+    fields = {'shuffle': True, 'num_epochs': None}
+    batches = [batch for _, batch in zip(range(30), params(tmp_path, **fields).instantiate()
+                                         .dataset(), strict=False)]
+    later = next(iter(params(tmp_path, **fields).instantiate().dataset(4 * 27)))
+    tf.nest.map_structure(np.testing.assert_array_equal, later, batches[27])
+
+
+def test_the_same_texts_are_read_from_every_format(tmp_path: Path) -> None:
+    texts = [text.replace('\n', ' ') for text in TEXTS[:3]]
+    with gzip.open(tmp_path / 'a.txt.gz', 'wt', encoding='utf-8') as file:
+        file.write('\n'.join(texts))
+    (tmp_path / 'a.jsonl').write_text('\n'.join(json.dumps({'body': text}) for text in texts))
+    with tf.io.TFRecordWriter(str(tmp_path / 'a.tfrecord')) as writer:
+        for text in texts:
+            value = tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
+            writer.write(tf.train.Example(features=tf.train.Features(
+                feature={'body': value})).SerializeToString())
+    assert list(documents(str(tmp_path / 'a.txt.gz'), 'lines')) == texts
+    assert list(documents(str(tmp_path / 'a.txt.gz'))) == ['\n'.join(texts)]
+    for name in ('a.jsonl', 'a.tfrecord'):
+        assert list(documents(str(tmp_path / name), key='body')) == texts
+        with pytest.raises(ValueError, match=r"has no text .*'text'.*; set key= of the input"):
+            list(documents(str(tmp_path / name)))
+
+
+def test_tokens_of_other_sources_are_refused(tmp_path: Path) -> None:
+    params(tmp_path).instantiate().num_examples()
+    path = tmp_path / 'corpus.jsonl'
+    content = path.read_text()
+    path.write_text(content)   # As new, but the same.
+    params(tmp_path).instantiate().num_examples()
+    with pytest.raises(ValueError, match='made of something else: vocab_size changed; set directo'):
+        params(tmp_path, vocab_size=360).instantiate().num_examples()
+    path.write_text(content.replace('0', '1'))
+    with pytest.raises(ValueError, match=re.escape(f'something else: {path} changed')):
+        params(tmp_path).instantiate().num_examples()
+    assert params(tmp_path, files=()).instantiate().num_examples() > 0
+
+
+def test_without_sources_or_tokens_the_error_says_how_to_name_them(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r'has no tokens .*; name the sources, as --set'):
+        params(tmp_path, files=()).instantiate().dataset()
+    with pytest.raises(ValueError, match='names no file; correct files='):
+        params(tmp_path, files=('/nowhere/*.txt',)).instantiate().dataset()

@@ -1,0 +1,112 @@
+"""The language model has LLaMA's counts, and neither cuts nor shards change it."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe.layers.context import Context
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.tasks.text.language_model import LanguageModel
+from lingpipe.tasks.text.task import language_learner, language_problem
+from lingpipe.training import registry
+
+V, T, B = 13, 6, 4
+
+
+def tiny(**fields: Any) -> LanguageModel.Params:
+    return LanguageModel.Params(**{'name': 'model', 'vocab_size': V, 'num_layers': 2,
+                                   'model_dim': 8, 'hidden_dim': 6, 'num_heads': 4,
+                                   'num_groups': 2, 'block_size': 4} | fields)
+
+
+def batch(seed: int = 0) -> dict[str, np.ndarray]:
+    ids = np.random.default_rng(seed).integers(0, V, [B, T + 1]).astype(np.int32)
+    positions = np.tile(np.array([0, 1, 2, 0, 1, 2], np.int32), [B, 1])
+    weight = np.ones([B, T], np.float32)
+    weight[0, 3:] = 0
+    return {'target': ids[:, :-1], 'label': ids[:, 1:], 'weight': weight, 'positions': positions,
+            'documents': np.repeat([[0, 1]], 3, 1) + np.zeros([B, 1], np.int32),
+            'bytes': np.full([B, T], 3, np.float32)}
+
+
+def specs() -> dict[str, tf.TensorSpec]:
+    return {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch().items()}
+
+
+def run(network: LanguageModel, theta: Any, ctx: Context, given: dict[str, np.ndarray]) -> Any:
+    return network.fprop(theta, ctx, **{name: tf.constant(value) for name, value in given.items()})
+
+
+@pytest.mark.parametrize('name, num_weights', [
+    ('G1B3', 1_345_423_360), ('G7B', 6_738_415_616), ('G70B', 68_976_648_192)])
+def test_large_models_have_the_counts_of_llama_2(name: str, num_weights: int) -> None:
+    params = registry.get(f'text.sizes.{name}').task.model
+    assert params.instantiate('model').num_weights == num_weights
+
+
+def test_a_tied_table_counts_once() -> None:
+    counts = [tiny(is_tied=is_tied).instantiate().num_weights for is_tied in (False, True)]
+    assert counts[0] - counts[1] == V * 8
+
+
+@pytest.mark.parametrize('is_tied', [False, True])
+def test_shards_of_the_vocabulary_change_nothing_but_rounding(is_tied: bool) -> None:
+    def loss(num_shards: int) -> float:
+        network = tiny(vocabulary_shards=num_shards, is_tied=is_tied).instantiate()
+        rng = np.random.default_rng(0)
+        tables = {'embedding': rng.normal(size=[V, 8]), 'softmax': rng.normal(size=[V, 8])}
+        values = {}
+        for weight in network.weights():
+            values[weight.path] = weight.initial_value(0)
+            for name, table in tables.items():
+                if f'/{name}' in weight.path:
+                    shard = int(weight.path.split('/')[1].rpartition('_')[2] or 0) if (
+                        num_shards > 1) else 0
+                    rows = slice(V * shard // num_shards, V * (shard + 1) // num_shards)
+                    part = tables['embedding' if is_tied else name][rows]
+                    is_turned = name == 'softmax' and not is_tied
+                    values[weight.path] = tf.constant(part.T if is_turned else part, tf.float32)
+        ctx = Context()
+        run(network, network.theta(values), ctx, batch())
+        (value,), (weight_sum,) = ctx.emissions.losses.values(), ctx.emissions.weights.values()
+        return float(value / weight_sum)
+
+    assert loss(3) == pytest.approx(loss(1), rel=1e-5)
+
+
+def test_one_document_does_not_see_another() -> None:
+    network = tiny().instantiate()
+    given, theta = batch(), network.initial_theta()
+    logits = run(network, theta, Context(), given)['logits'].numpy()
+    given['target'][:, :3] = (given['target'][:, :3] + 1) % V
+    changed = run(network, theta, Context(), given)['logits'].numpy()
+    np.testing.assert_array_equal(changed[:, 3:], logits[:, 3:])
+    assert not np.any(changed[:, :3] == logits[:, :3])
+
+
+def test_experts_and_documents_train_to_the_same_bit_in_one_cell_and_in_two() -> None:
+    def weights(num_cells: int) -> dict[str, np.ndarray]:
+        model = tiny(num_layers=1, num_experts=3, num_chosen=2, is_tied=True)
+        problem = language_problem(model, language_learner(0.01, 10, 1)).instantiate()
+        program = Program(problem.network, specs(),
+                          PipelineParams(num_cells=num_cells, num_micro_batches=2),
+                          problem.learner,
+                          devices=[f'/device:CPU:{k}' for k in range(num_cells)])
+        for step in range(2):
+            program.train_step(batch(step), step)
+        return {path: variable.numpy() for path, variable in program.weights.items()}
+
+    one, two = weights(1), weights(2)
+    for path, value in one.items():
+        np.testing.assert_array_equal(two[path], value, err_msg=path)
+
+
+def test_perplexity_and_bits_per_byte_follow_from_the_loss() -> None:
+    problem = language_problem(tiny(), language_learner(0.01, 10, warmup_steps=1)).instantiate()
+    assert problem.derived_metrics({'loss': math.log(8), 'bytes_per_token': 2.}) == pytest.approx(
+        {'perplexity': 8, 'bits_per_byte': 1.5})
