@@ -73,7 +73,8 @@ def _lines(path: str, key: str, end: str = '\n') -> Iterator[str]:
     number = 0
     try:
         with opened as file:
-            for number, line in enumerate(file, 1):
+            for line in file:
+                number += 1
                 yield line.rstrip(end) if end else line
     except UnicodeDecodeError as error:
         raise ValueError(f'{path} is not UTF-8 after line {number}; convert it: iconv -f LATIN1 '

@@ -18,8 +18,8 @@ class Text(Problem):
     """Predicts the next token.
 
     An evaluation gives, besides the loss in nats a token, `perplexity`, which is exp(loss), and
-    `bits_per_byte`, the loss in bits divided by the bytes that a token stands for. Only the last can
-    be compared between vocabularies.
+    `bits_per_byte`, the loss in bits divided by the bytes that a token stands for. Only the last
+    can be compared between vocabularies.
     """
 
     class Params(Problem.Params):

@@ -56,21 +56,18 @@ def test_a_tied_table_counts_once() -> None:
 
 @pytest.mark.parametrize('is_tied', [False, True])
 def test_shards_of_the_vocabulary_change_nothing_but_rounding(is_tied: bool) -> None:
+    rng = np.random.default_rng(0)
+    embedding, softmax = rng.normal(size=[2, V, 8]).astype(np.float32)
+
     def loss(num_shards: int) -> float:
         network = tiny(vocabulary_shards=num_shards, is_tied=is_tied).instantiate()
-        rng = np.random.default_rng(0)
-        tables = {'embedding': rng.normal(size=[V, 8]), 'softmax': rng.normal(size=[V, 8])}
-        values = {}
-        for weight in network.weights():
-            values[weight.path] = weight.initial_value(0)
-            for name, table in tables.items():
-                if f'/{name}' in weight.path:
-                    shard = int(weight.path.split('/')[1].rpartition('_')[2] or 0) if (
-                        num_shards > 1) else 0
-                    rows = slice(V * shard // num_shards, V * (shard + 1) // num_shards)
-                    part = tables['embedding' if is_tied else name][rows]
-                    is_turned = name == 'softmax' and not is_tied
-                    values[weight.path] = tf.constant(part.T if is_turned else part, tf.float32)
+        values = {weight.path: weight.initial_value(0) for weight in network.weights()}
+        for shard in range(num_shards):
+            rows = slice(V * shard // num_shards, V * (shard + 1) // num_shards)
+            suffix = f'_{shard}' if num_shards > 1 else ''
+            values[f'model/embedding{suffix}/w'] = tf.constant(embedding[rows])
+            values[f'model/softmax{suffix}/w'] = tf.constant(
+                embedding[rows] if is_tied else softmax[rows].T)
         ctx = Context()
         run(network, network.theta(values), ctx, batch())
         (value,), (weight_sum,) = ctx.emissions.losses.values(), ctx.emissions.weights.values()
