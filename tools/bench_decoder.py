@@ -127,6 +127,7 @@ def whole_network(program: Program) -> Callable[..., tf.Tensor]:
     weights |= {w.path: weights[w.shared_with] for w in program.network.weights() if w.shared_with}
 
     def logits(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Runs the whole network on the prefixes, as decoding without a past would."""
         values = {'source': source, 'target': target}
         for layer in program.network.elements():
             theta = layer.theta(weights)

@@ -97,6 +97,7 @@ class Parser(argparse.ArgumentParser):
         `count` says how many numbers there must be, unless there are none.
         """
         def numbers(text: str) -> tuple[float, ...]:
+            """Parses the text of the flag."""
             parts = text.split(',') if text else []
             if count is not None and len(parts) not in (0, count):
                 raise argparse.ArgumentTypeError(f'{text!r} has {len(parts)} numbers, not {count}; '

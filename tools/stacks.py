@@ -55,12 +55,13 @@ class Delay(Layer):
         self.add_weight('scale', [], 'ones')
 
     def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
+        """Returns x * scale after forward_ms; the gradients take backward_ms."""
         forward_ms, backward_ms = self.params.forward_ms, self.params.backward_ms
 
         @tf.custom_gradient
         def wait(x: tf.Tensor, scale: tf.Tensor) -> tuple[
                 tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
-
+            """Returns x * scale, and the function of its gradients; both take their time."""
             y = sleep(x * scale, forward_ms)
 
             def backward(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

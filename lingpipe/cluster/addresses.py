@@ -62,6 +62,7 @@ def own_address(source: str) -> str:
 
 
 def _resolver(source: str) -> tf.distribute.cluster_resolver.ClusterResolver:
+    """Returns TensorFlow's resolver for a source of addresses, as `SOURCES` spells it."""
     match = SOURCES.fullmatch(source)
     assert match, source
     try:
@@ -83,6 +84,7 @@ def _resolver_of_tf_config() -> tf.distribute.cluster_resolver.ClusterResolver:
 
 
 def _resolver_of_slurm(port: int) -> tf.distribute.cluster_resolver.ClusterResolver:
+    """Returns the resolver of a job step: the first task is the trainer, the others are workers."""
     environ = os.environ
     num_tasks = int(environ.get('SLURM_STEP_NUM_TASKS') or environ.get('SLURM_NTASKS') or 0)
     if num_tasks < 2:

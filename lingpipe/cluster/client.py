@@ -231,6 +231,7 @@ def _connect(addresses: Sequence[str], own_address: str, limit_s: float) -> None
     outcome: list[Exception | None] = []
 
     def connect() -> None:
+        """Connects, and tells the outcome, which is None or an error."""
         try:
             tf.config.experimental_connect_to_cluster(spec, job_name='localhost')
             tf.config.list_logical_devices()   # connects

@@ -79,6 +79,7 @@ class Watchdog:
         self._thread.join(1.)
 
     def _run(self) -> None:
+        """What the thread does: it looks at the clock, and asks the workers now and then."""
         asked_s = time.monotonic()
         while not self._stopped.wait(min(1., self._limit_s / 4)):
             is_stopping = self._stop_signal is not None and bool(self._stop_signal.name)

@@ -111,6 +111,7 @@ def _fitted(value: object, tp: Any, where: str) -> object:
 
 
 def _fitted_to_scalar(value: object, tp: type) -> Any:
+    """The value as a str, int, float, bool or None; raises as `_fitted` does."""
     if isinstance(value, Word) and tp is str:
         if value.is_by_person and not value.text.startswith(('"', "'")):
             return value.text

@@ -154,6 +154,7 @@ class RecordInput(Input):
         return records
 
     def _check_first(self, records: RecordFiles) -> None:
+        """Raises ValueError if the first record does not have the features that Params name."""
         path, _ = records.place_of(0)
         try:
             example = tf.train.Example.FromString(records[0])

@@ -169,6 +169,7 @@ class TrainLoop:
         return batches
 
     def _say_start(self, where_from: str) -> None:
+        """Logs the plan, the inputs and where the weights come from."""
         step, say = self._counts.step, self._report.say
         if self._options.has_overview:
             say(overview(self.program.plan, self._experiment.params.train_input.batch_size))

@@ -97,7 +97,7 @@ class AmoebaBlock(Sequential):
         """Table, filters, inputs and drop path."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
         architecture: Literal['A', 'B', 'C', 'D'] = field(
-            'D', 'Which AmoebaNet; see block_tables.py.')
+            'D', 'The kind of AmoebaNet, by its name in block_tables.py.')
         is_reduction: bool = field(
             False, 'Whether it is a reduction block, which halves the resolution.')
         dim: int = field(REQUIRED, 'F, the filters of every state.', least=1)
@@ -141,7 +141,7 @@ class AmoebaNet(Sequential):
         """Sizes, stem, drop path, auxiliary head, and where a pipeline may cut."""
         layers: tuple[Layer.Params, ...] = field((), 'Made from the fields below; leave empty.')
         architecture: Literal['A', 'B', 'C', 'D'] = field(
-            'D', 'Which AmoebaNet; see block_tables.py.')
+            'D', 'The kind of AmoebaNet, by its name in block_tables.py.')
         num_layers: int = field(
             REQUIRED, 'L, the number of normal blocks, which are divided into three parts.',
             least=3, most=10_000)
@@ -211,6 +211,7 @@ def _output_reduction(p: AmoebaBlock.Params) -> int:
 
 
 def _block_layers(p: AmoebaBlock.Params) -> list[Layer.Params]:
+    """Returns the layers of a block: inputs, combinations and output."""
     layers, states = _input_layers(p)
 
     reduction = _output_reduction(p)
@@ -259,6 +260,7 @@ def _output_layers(p: AmoebaBlock.Params, states: list[State]) -> list[Layer.Par
 
 def _operation(p: AmoebaBlock.Params, kind: str, state: State,
                reduction: int) -> Operation.Params:
+    """Returns an operation on a state, which it brings to the size of the block."""
     return Operation.Params(
         kind=kind, input_dim=state.dim, dim=p.dim, stride=reduction // state.reduction,
         batch_norm=p.batch_norm, drop_path_rate=p.drop_path_rate,
@@ -277,6 +279,7 @@ def _resized(p: AmoebaBlock.Params, name: str, old: State, new: State,
 
 
 def _network_layers(p: AmoebaNet.Params) -> list[Layer.Params]:
+    """Returns the stem, the blocks and the classifier."""
     stem, stem_output = _stem(p)
     layers: list[Layer.Params] = [stem]
     outputs = [stem_output]

@@ -143,6 +143,7 @@ def operation_layers(p: Operation.Params) -> list[Layer.Params]:
 
 
 def _layers_without_drop_path(p: Operation.Params) -> list[Layer.Params]:
+    """Returns the layers of an operation by its name; raises ValueError for an unknown one."""
     kind = p.kind
     if kind == 'none':
         if p.stride == 1 and p.input_dim == p.dim:
@@ -196,6 +197,7 @@ def _pool(p: Operation.Params, which: str, size: int) -> list[Layer.Params]:
 
 
 def _separable(p: Operation.Params, dilation: int, size: int, times: int) -> list[Layer.Params]:
+    """Returns separable convolutions one after the other, of which the first has the stride."""
     layers: list[Layer.Params] = []
     for i in range(times):
         conv = SeparableConv2D.Params(

@@ -100,7 +100,7 @@ class ResNet(Sequential):
             'large', "'large': the stem divides the resolution by 4, for images of 160 pixels and "
                      "more; 'small': it keeps it, for images of 8 to 64 pixels.")
         stride_in: Literal['3x3', '1x1'] = field(
-            '3x3', "Which convolution of a bottleneck has the stride: '3x3' is v1.5, '1x1' the "
+            '3x3', "The convolution of a bottleneck that has the stride: '3x3' is v1.5, '1x1' the "
                    'paper.')
         batch_norm: Norm = field(
             Norm(decay=0.9, epsilon=1e-5), 'The BatchNorm after every convolution.')
@@ -118,6 +118,7 @@ class ResNet(Sequential):
 
 
 def _layers(p: ResNet.Params) -> list[Layer.Params]:
+    """Returns the stem, the groups of blocks and the classifier."""
     layers = _stem(p)
     value = 'stem'
     dim = p.num_filters

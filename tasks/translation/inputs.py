@@ -49,7 +49,7 @@ class TranslationInput(Input):
         split: Literal['train', 'test'] = field('train', 'The part that is read.')
         languages: tuple[str, ...] = field((), 'Codes of those that are used; empty: all.')
         level: Literal['all', 'high', 'middle', 'low'] = field(
-            'all', 'Which third of the languages, by their pairs for training.')
+            'all', 'The third of the languages that is used, by their pairs for training.')
         temperature: float = field(
             1., 'T of p_l = (n_l / sum n)^(1 / T): 1 as in the data, 5 as the paper, inf all '
                 'alike.', least=1, is_finite=False)
@@ -142,6 +142,7 @@ class TranslationInput(Input):
         is_static = len(p.bucket_lengths) == 1
 
         def made(number: tf.Tensor) -> dict[str, tf.Tensor]:
+            """Makes the batch of a number, with its shapes as far as they are known."""
             values = tf.numpy_function(self._rows, list(deck.batch(number)),
                                        [one.dtype for one in spec.values()], stateful=False)
             batch = dict(zip(spec, values, strict=True))
@@ -222,6 +223,7 @@ class TranslationInput(Input):
 
     @functools.cached_property
     def _suits(self) -> _Suits:
+        """The pairs that suit the Params, with their lengths; raises ValueError if none is left."""
         p = self.params
         if p.language_tags:
             _ = self._tags   # a vocabulary without tags is refused now

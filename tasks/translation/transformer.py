@@ -67,7 +67,7 @@ class Transformer(Sequential):
         max_length: int = field(0, 'The largest S and T, for learned positions.', least=0)
         padding_id: int = field(0, 'The id of padding, in sources and labels.', least=0)
         tied: Literal['none', 'embeddings', 'all'] = field(
-            'none', "Which tables are shared: 'none'; 'embeddings': those of source and target; "
+            'none', "The tables that are shared: 'none'; 'embeddings': those of source and target; "
                     "'all': these and the weights of the softmax.")
         dtype: Literal['float32', 'bfloat16'] = field(
             'float32', 'Type of the activations; weights and the loss are float32.')
@@ -116,6 +116,7 @@ class Transformer(Sequential):
 
 
 def _layers(p: Transformer.Params, path: str) -> list[Layer.Params]:
+    """Returns the layers of encoder and decoder, or of the decoder alone."""
     if not p.num_encoder_layers:
         return [*_table(p, 'target', 'x'), *_decoder(p), *_output(p, path)]
     mask = PaddingMask.Params(name='source_mask', padding_id=p.padding_id,
@@ -140,6 +141,7 @@ def _table(p: Transformer.Params, what: str, writes: str) -> list[Any]:
 
 
 def _encoder(p: Transformer.Params) -> list[Layer.Params]:
+    """Returns the layers that write `encoded`."""
     body = lib.TransformerEncoderLayer.Params(
         **_fields(p, p.num_encoder_layers), reads={'mask': 'source_mask'})
     return [*_input(p, 'source', 'x'),
@@ -148,6 +150,7 @@ def _encoder(p: Transformer.Params) -> list[Layer.Params]:
 
 
 def _decoder(p: Transformer.Params) -> list[Layer.Params]:
+    """Returns the layers of the decoder, which reads `encoded` if there is an encoder."""
     has_memory = bool(p.num_encoder_layers)
     body = lib.TransformerDecoderLayer.Params(
         **_fields(p, p.num_decoder_layers), memory_dim=p.model_dim * has_memory,

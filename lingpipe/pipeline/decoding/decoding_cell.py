@@ -82,6 +82,7 @@ class DecodingCell:
 
     def _prepare(self, inputs: list[Any],
                  elsewhere: list[tf.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+        """Runs what does not depend on the target, as `prepare` says."""
         values, ctx, prepared = dict(zip(self.fixed_in, inputs, strict=True)), Context(), {}
         for element in (*self.before, *self.stepped):
             layer, theta = element.layer, self._theta(element, elsewhere)
@@ -98,6 +99,7 @@ class DecodingCell:
     def _step(self, position: tf.Tensor, parents: tf.Tensor, moving: list[Any], fixed: list[Any],
               prepared: dict[str, Any], past: dict[str, Any],
               elsewhere: list[tf.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+        """Runs the stepped elements for one position, as `step` says."""
         values = {**dict(zip(self.moving_in, moving, strict=True)),
                   **dict(zip(self.fixed_step_in, fixed, strict=True))}
         ctx, next_past = self._context(position), {}
@@ -115,6 +117,7 @@ class DecodingCell:
         return values_of(values, self.moving_out), next_past
 
     def _theta(self, element: Element, elsewhere: list[tf.Tensor]) -> NestedMap:
+        """Returns the weights of an element; those of other cells are given."""
         weights = dict(zip(self._elsewhere, elsewhere, strict=True))
         owners = {w.path: w.shared_with or w.path for w in element.layer.weights()}
         return element.layer.theta({

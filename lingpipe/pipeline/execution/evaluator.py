@@ -132,6 +132,7 @@ class Evaluator:
                                fetched=self._plan.fetched.values())
 
     def _build(self) -> _EvaluationStep:
+        """Compiles the tasks of the plan, and traces the graph that calls them."""
         options = TracingOptions(False, self._of.seed,
                                  jit_compile=self._of.plan.params.jit_compile)
         pipeline = compile_pipeline(self._plan.schedule, self._plan.cells, self._of.variables,

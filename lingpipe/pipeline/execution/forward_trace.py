@@ -167,6 +167,7 @@ def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions
 
 
 def _forward_arguments(cell: Cell) -> Arguments:
+    """Makes a placeholder for everything that a cell may be given."""
     owned = {weight.path for element in cell.elements for weight in element.layer.weights()}
     shared = {weight.shared_with: tf.TensorSpec(weight.shape, weight.dtype)
               for element in cell.elements for weight in element.layer.weights()

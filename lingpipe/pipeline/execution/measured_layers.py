@@ -35,6 +35,7 @@ class MeasuredLayers:
         self._passes_of_size: dict[int, list[Passes]] = {}
 
     def __call__(self, elements: Sequence[Element]) -> list[Passes]:
+        """[L] the seconds of each layer, forward and backward."""
         size = num_examples(elements)
         if size not in self._passes_of_size:
             smaller = sorted(known for known in self._passes_of_size if known < size)
@@ -46,6 +47,7 @@ class MeasuredLayers:
         return self._passes_of_size[size]
 
     def _measured(self, elements: Sequence[Element]) -> list[Passes]:
+        """Times one layer of each kind, and returns the passes of all layers."""
         first_of_kind: dict[Hashable, Element] = {}
         for element in elements:
             first_of_kind.setdefault(signature(element), element)

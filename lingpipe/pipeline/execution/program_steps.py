@@ -94,6 +94,7 @@ class ProgramSteps:
 
     def _call(self, kind: Kind, batch: dict[str, Any], step: int,
               index: int) -> dict[str, tf.Tensor]:
+        """Runs the step for the shape of a mini-batch, which is built if necessary."""
         number = self._steps.number_of(batch)
         shape = self._steps.shapes[number]
         batch = {name: batch[name] for name in shape.batch_spec}

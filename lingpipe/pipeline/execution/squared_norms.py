@@ -45,6 +45,7 @@ class SquaredNorms:
             return tf.stack(halves)
 
         def usable_squares(layer: LayerLearner, inverse_weight: tf.Tensor) -> tf.Tensor:
+            """Computes again in float64 what overflows, if gradients are clipped."""
             # The condition is here, where layers that are alike share it; see CellUpdate.
             halves = squares(layer, inverse_weight, tf.float32)
             if not self._clips:

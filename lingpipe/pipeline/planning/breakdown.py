@@ -161,6 +161,7 @@ def parts_of_slots(schedule: Schedule, spans: Mapping[Slot, Span],
     times, layer_repeats = forecast.cell_times, forecast.layer_repeat_costs
 
     def parts(slot: Slot) -> dict[str, float]:
+        """Divides the time of a slot, in seconds, by what its task did."""
         seconds = spans[slot][1] - spans[slot][0]
         if slot.kind != 'B':
             return {_PART_OF_KIND[slot.kind]: seconds}

@@ -49,7 +49,7 @@ from lingpipe.pipeline.planning.simulator import Simulation
 # [L] seconds of each layer's forward and backward for one micro-batch.
 SecondsOf = Callable[[Sequence[Element]], Sequence[tuple[float, float]]]
 
-_UNSPLIT = ('gpipe', '1f1b', 'interleaved')   # Their W run with their B.
+_UNSPLIT = ('gpipe', '1f1b', 'interleaved')   # Every W of these runs with its B.
 _BELOW = 1 - 1e-9   # A bound is no more than what sums in another order give.
 
 # Cuts are chosen for the slowest cell. Where a limit moves them, the step may even become faster,

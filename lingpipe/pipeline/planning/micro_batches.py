@@ -39,6 +39,7 @@ def split_spec(batch_spec: Mapping[str, Any], num_micro_batches: int,
 
 
 def _batch_size(batch_spec: Mapping[str, Any]) -> int:
+    """Returns the number of examples; raises ValueError unless all tensors have the same."""
     sizes = {}
     for path, spec in nested.flatten(batch_spec):
         if spec.shape.rank in (None, 0) or spec.shape[0] is None:

@@ -149,6 +149,7 @@ class PipelineParams(Params):
         return (self.recompute,) * self.num_cells
 
     def _check_schedule(self) -> None:
+        """Raises ValueError if a schedule is given as text but should not be, or does not fit."""
         num_given = bool(self.schedule_text) + bool(self.schedule_path)
         if num_given != (self.schedule == 'text'):
             raise ValueError(
@@ -174,6 +175,7 @@ class PipelineParams(Params):
         validate(schedule)
 
     def _check_groups(self) -> None:
+        """Raises ValueError if the groups of sums or the number of devices cannot be."""
         if self.num_micro_batches % self.sum_groups:
             raise ValueError(
                 f'sum_groups={self.sum_groups} does not divide '

@@ -51,6 +51,7 @@ def layout_in(schedule: Schedule) -> Layout:
 
 
 def _slots(row: str, number: int) -> list[Slot]:
+    """Parses a row of a schedule; `number` is its own, for slots without a cell and for errors."""
     slots = []
     for word in row.split():
         if word in ('..', '--'):

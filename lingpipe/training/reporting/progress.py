@@ -102,6 +102,7 @@ class Progress:
         self._write(text.rstrip('\n'), is_on_terminal=True)
 
     def _facts(self, results: Mapping[str, float]) -> str:
+        """Returns the numbers of a line, such as loss and examples a second."""
         parts = [f'loss {results["loss"]:.4g}', f'learning rate {results["learning_rate"]:.3g}']
         if self.examples_per_s and self.seconds_per_step:
             digits = 0 if self.examples_per_s >= 100 else 2
@@ -128,6 +129,7 @@ class Progress:
         return None
 
     def _write(self, text: str, is_on_terminal: bool) -> None:
+        """Writes text to the log and, unless the terminal shows a bar instead, to the terminal."""
         try:
             if self._log is None:
                 raise OSError(None, 'it cannot be opened')

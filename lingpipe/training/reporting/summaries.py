@@ -59,6 +59,7 @@ class Summaries:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
+        """Opens the writer if necessary, and raises OSError if its file cannot be written."""
         try:
             if self._writer is None:
                 for directory in filter(None, (os.path.dirname(self.directory), self.directory)):

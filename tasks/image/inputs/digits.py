@@ -29,7 +29,7 @@ class DigitsInput(ArrayInput):
     class Params(ArrayInput.Params):
         """The images that are read, and how far they are moved."""
         split: Literal['train', 'test'] = field('train', 'The part of the data.')
-        subset: Subset = field(Subset(), 'Which classes, and how many examples of each.')
+        subset: Subset = field(Subset(), 'The classes, and how many examples of each.')
         max_shift: int = field(
             0, 'Each image is moved at random by up to this many pixels in both directions; the '
                'pixels that move in are empty.', least=0)

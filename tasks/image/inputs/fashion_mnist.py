@@ -40,7 +40,7 @@ class FashionMNISTInput(ArrayInput):
                 'tensorflow-datasets.')
         data_dir: str | None = field(
             None, 'Where tensorflow-datasets prepared it; none: ~/tensorflow_datasets.')
-        subset: Subset = field(Subset(), 'Which classes, and how many examples of each.')
+        subset: Subset = field(Subset(), 'The classes, and how many examples of each.')
         transform: Transform.Params = field(
             Transform.Params(size=28, fill=0), 'How an image is augmented.')
 

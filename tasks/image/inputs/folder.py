@@ -33,7 +33,7 @@ class FolderInput(EncodedImageInput):
         """Where the images are, and which are used."""
         directory: str = field(REQUIRED, 'The folder that holds the splits.')
         split: str = field('train', 'The folder in it that holds the classes.')
-        subset: Subset = field(Subset(), 'Which classes, and how many examples of each.')
+        subset: Subset = field(Subset(), 'The classes, and how many examples of each.')
 
     params: Params
 
@@ -68,6 +68,7 @@ class FolderInput(EncodedImageInput):
 
     @functools.cached_property
     def _all_classes(self) -> list[str]:
+        """The names of the folders of all splits; raises ValueError if there are none."""
         p = self.params
         if not os.path.isdir(p.directory):
             raise ValueError(

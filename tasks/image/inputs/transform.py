@@ -167,6 +167,7 @@ class Transform(Configurable):
         return image
 
     def _cutout(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Fills a square at a random place, which may reach over the edge."""
         p = self.params
         centre = tf.random.stateless_uniform([2], _seed(seed, 'cutout'), 0, p.size, tf.int32)
         first = centre - p.cutout // 2

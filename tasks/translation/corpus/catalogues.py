@@ -146,6 +146,7 @@ class _Entry:
 
 
 def _entries(text: str) -> Iterator[_Entry]:
+    """Yields the messages of a catalogue; raises ValueError for a line that is part of none."""
     entry, key = _Entry(), ''
     for number, line in enumerate(text.split('\n'), 1):
         line = line.strip()

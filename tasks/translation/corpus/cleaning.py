@@ -76,6 +76,7 @@ class Cleaner:
                 yield cleaned
 
     def _cleaned(self, pair: Pair) -> tuple[Pair | None, str]:
+        """Returns the pair as it is kept, or None, with the reason for the report."""
         language, why = language_of(pair.code)
         if language is None:
             return None, why
@@ -93,6 +94,7 @@ class Cleaner:
         return Pair(language, text, english, pair.place), KEPT
 
     def _why_not(self, text: str, english: str) -> str:
+        """Returns why a pair is left out; '' if it is kept."""
         if not text or not english:
             return 'empty'
         if MARKUP.search(text) or MARKUP.search(english):

@@ -96,6 +96,7 @@ def checked(codes: Iterable[str], known: Iterable[str] = KNOWN,
 
 
 def _nearest(code: str, known: set[str]) -> str:
+    """Returns a sentence that names the codes a misspelt one may stand for."""
     names = {KNOWN[one].lower(): one for one in known if one in KNOWN}
     if code.lower() in names:
         return f'its code is {names[code.lower()]!r}.'
