@@ -74,6 +74,8 @@ setuptools.setup(
                                             # today's pymdown-extensions
         ],
         'gpu': ['tensorflow[and-cuda]>=2.18'],       # as above, with NVIDIA's libraries
+        'onnx': ['tf2onnx>=1.17'],    # exports for ONNX runtimes; the oldest that was tried
+        'safetensors': ['safetensors>=0.8'],   # weights for other programs; likewise
         'test': [
             'hypothesis>=6.100',          # examples that are found, not chosen
             'kubernetes-validate>=1.31',  # whether the launcher's file is valid

@@ -10,6 +10,9 @@
     python -m lingpipe.trainer --mode=worker --address=127.0.0.1:2222
     python -m lingpipe.trainer --model=NAME --logdir=DIR --mode=decode \\
         --decode_input=FILE --decode_output=FILE
+    python -m lingpipe.trainer --model=NAME --logdir=DIR --mode=predict \\
+        --predict_input=FILE --predict_output=FILE
+    python -m lingpipe.trainer --model=NAME --logdir=DIR --mode=export --export_path=PATH
     tensorboard --logdir=/tmp/digits/tensorboard
 
 Exit codes: 0 all done; 1 a mistake, or a run that failed, in one sentence on stderr; 2 wrong flags;
@@ -41,6 +44,7 @@ def define_flags() -> flags.FlagValues:
     _define_flags_of_experiments(values)
     _define_flags_of_devices(values)
     _define_flags_of_decoding(values)
+    _define_flags_of_outputs(values)
 
     flags.DEFINE_bool(
         'list', False, 'Print all experiments.', flag_values=values)
@@ -123,6 +127,22 @@ def _define_flags_of_decoding(values: flags.FlagValues) -> None:
         'with a longer one is refused.', lower_bound=1, flag_values=values)
 
 
+def _define_flags_of_outputs(values: flags.FlagValues) -> None:
+    flags.DEFINE_string(
+        'predict_input', '', 'For --mode=predict: the examples, as .npz, .npy, .csv, .jsonl or '
+        'TFRecords, by the names that the network reads; or the name of an eval input.',
+        flag_values=values)
+    flags.DEFINE_string(
+        'predict_output', '', 'For --mode=predict: the file of outputs, .npz, .csv or .jsonl; '
+        'default: JSON lines to standard output.', flag_values=values)
+    flags.DEFINE_string(
+        'export_path', '', 'For --mode=export: the file or, for saved_model, the directory to '
+        'write.', flag_values=values)
+    flags.DEFINE_string(
+        'format', 'saved_model', 'For --mode=export: saved_model, keras, npz, safetensors or onnx.',
+        flag_values=values)
+
+
 def options_of(values: flags.FlagValues, command_line: Sequence[str] = ()) -> RunOptions:
     """The options that parsed flags give; command_line are the flags as they were written."""
     return RunOptions(
@@ -132,7 +152,10 @@ def options_of(values: flags.FlagValues, command_line: Sequence[str] = ()) -> Ru
         is_json=values.json, address=values.address,
         hangs_after_s=values.hangs_after_s, has_timeline=values.timeline,
         decode_input=values.decode_input, decode_output=values.decode_output,
-        decode_line_limit=values.decode_line_limit, command_line=tuple(command_line))
+        decode_line_limit=values.decode_line_limit,
+        predict_input=values.predict_input, predict_output=values.predict_output,
+        export_path=values.export_path, export_format=values.format,
+        command_line=tuple(command_line))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -221,6 +244,14 @@ def run(options: RunOptions) -> int:
     if options.mode == 'decode':
         from lingpipe.commands.decode import decode
         decode(params, options)
+        return 0
+    if options.mode == 'predict':
+        from lingpipe.commands.predict import predict
+        predict(params, options)
+        return 0
+    if options.mode == 'export':
+        from lingpipe.commands.export import export
+        print(export(params, options))
         return 0
 
     from lingpipe.commands.train import train

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -23,6 +23,7 @@ from lingpipe.commands import device_setup, recovery
 from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.export import check_path, export
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import logdir, logdir_lock, newest_checkpoint
 from lingpipe.training.evaluation import Metrics
@@ -147,6 +148,60 @@ class Run:
         network, metadata = self.restored(site)
         return evaluate_all(
             site, self.experiment, network.evaluations, metadata, self.logdir, say)
+
+    # Predictions and exports.
+
+    def predict(self, examples: Any, outputs: Sequence[str] = ()) -> dict[str, Any]:
+        """Computes the outputs of any number of examples with the newest checkpoint.
+
+        Neither labels nor weights of examples are needed. The outputs have the bits that an
+        evaluation computes with.
+
+        Args:
+          examples: arrays [N, ...] by the name of the input, or the array itself if the network
+            takes only one; or the name of an eval input; or a function that makes such examples of
+            the Predictor, which knows what the network takes.
+          outputs: names of values; default: task.outputs.
+
+        Returns:
+          Name -> NumPy array [N, ...] of every output.
+
+        Raises:
+          ValueError: there is no checkpoint, the examples do not fit, or there are no such outputs.
+          OSError: a worker is lost.
+        """
+        return self.at_site(lambda site: self._predict(site, examples, outputs))
+
+    def _predict(self, site: Site, examples: Any, outputs: Sequence[str]) -> dict[str, Any]:
+        network, metadata = self.restored(site)
+        site.begin(f'predictions with the checkpoint of step {metadata["step"]}')
+        if isinstance(examples, str):
+            return network.predictions.of_input(examples, outputs)
+        predictor = network.predictions.predictor(outputs)
+        return predictor.predict(examples(predictor) if callable(examples) else examples)
+
+    def export(self, path: str | os.PathLike[str], format: str = 'saved_model') -> str:
+        """Writes the newest checkpoint for programs that know nothing of lingpipe.
+
+        Args:
+          path: of a file or, for saved_model, of a directory. An earlier export there is replaced.
+          format: saved_model, keras, npz, safetensors or onnx.
+
+        Returns:
+          The path, with the suffix of the format.
+
+        Raises:
+          ValueError: there is no checkpoint, or the network cannot be written in this format.
+          OSError: the path cannot be written. What was there before still is.
+        """
+        path = check_path(os.fspath(path), format)
+        return self.at_site(lambda site: self._export(site, path, format))
+
+    def _export(self, site: Site, path: str, format: str) -> str:
+        network, metadata = self.restored(site)
+        site.begin(f'the export of step {metadata["step"]}')
+        facts = {'step': metadata['step'], 'model': self._options.model}
+        return export(network.program, network.predictions.predictor(), path, format, facts)
 
     # What there is to look at.
 

@@ -36,7 +36,8 @@ def with_plan(params: Experiment.Params, options: RunOptions) -> Experiment.Para
             if name not in allowed.given:
                 planned.pipeline[name] = getattr(stored.pipeline, name)
         return planned.validate().freeze()
-    if options.mode in ('eval', 'decode'):   # They say themselves that nothing is there.
+    if options.mode in ('eval', 'decode', 'predict', 'export'):
+        # They say themselves that nothing is there.
         return params
 
     flags = best_flags(options)

@@ -6,7 +6,7 @@ import typing
 from typing import Literal
 
 Mode = Literal['train_and_eval', 'train', 'eval', 'inspect', 'plan', 'worker',
-               'decode']
+               'decode', 'predict', 'export']
 MODES: tuple[Mode, ...] = typing.get_args(Mode)
 
 
@@ -31,6 +31,9 @@ class RunOptions:
       has_timeline: whether a step is timed soon after the start.
       decode_input, decode_output: paths, '' for the standard input and output.
       decode_line_limit: the most characters of a line.
+      predict_input: a path, or the name of an eval input; predict_output: a path, '' for the
+        standard output.
+      export_path, export_format: where and how the network is written.
       command_line: the flags as they were written, for a process that takes this one's place.
     """
     mode: Mode
@@ -49,4 +52,8 @@ class RunOptions:
     decode_input: str = ''
     decode_output: str = ''
     decode_line_limit: int = 10_000
+    predict_input: str = ''
+    predict_output: str = ''
+    export_path: str = ''
+    export_format: str = 'saved_model'
     command_line: tuple[str, ...] = ()

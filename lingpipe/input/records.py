@@ -82,6 +82,23 @@ class RecordFiles:
         return tf.ensure_shape(records, index.shape)
 
 
+def find_files(patterns: str) -> list[str]:
+    """The files that glob patterns match, separated by commas, in the order of their names.
+
+    Raises:
+      ValueError: a pattern matches no file.
+    """
+    paths = []
+    for pattern in patterns.split(','):
+        pattern = pattern.strip()
+        matches = sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
+        if not matches:
+            raise ValueError(f'files={pattern!r} matches no file; correct it (it is looked up '
+                             f'from {os.getcwd()}).')
+        paths += matches
+    return paths
+
+
 class Feature(Configurable):
     """What a feature of a tf.train.Example holds. It has Params only."""
 
@@ -139,16 +156,7 @@ class RecordInput(Input):
     @functools.cached_property
     def records(self) -> RecordFiles:
         """The files that the patterns match, whose first record has been checked."""
-        paths = []
-        for pattern in self.params.files.split(','):
-            pattern = pattern.strip()
-            matches = sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
-            if not matches:
-                raise ValueError(f'files={pattern!r} matches no file; correct it (it is looked up '
-                                 f'from {os.getcwd()}).')
-            paths += matches
-
-        records = RecordFiles(paths)
+        records = RecordFiles(find_files(self.params.files))
         if len(records):
             self._check_first(records)
         return records

@@ -1,4 +1,4 @@
-"""Traced network: an experiment's program and its evaluations, traced once however often used."""
+"""Traced network: a program, its evaluations and predictions, traced once however often used."""
 from __future__ import annotations
 
 import dataclasses
@@ -6,6 +6,7 @@ import dataclasses
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.evaluation import Evaluations
 from lingpipe.training.experiment import Experiment
+from lingpipe.training.predictions import Predictions
 from lingpipe.training.site import Site
 
 
@@ -16,9 +17,11 @@ class TracedNetwork:
     Attributes:
       program: the network on its devices, with its variables.
       evaluations: on all eval inputs of the experiment.
+      predictions: of any examples.
     """
     program: Program
     evaluations: Evaluations
+    predictions: Predictions
 
 
 def make_traced_network(experiment: Experiment, logdir: str, site: Site) -> TracedNetwork:
@@ -30,5 +33,5 @@ def make_traced_network(experiment: Experiment, logdir: str, site: Site) -> Trac
       site: where the cells are.
     """
     program = experiment.make_program(site.devices)
-    return TracedNetwork(
-        program, Evaluations(program, experiment.eval_inputs, experiment.task, logdir))
+    evaluations = Evaluations(program, experiment.eval_inputs, experiment.task, logdir)
+    return TracedNetwork(program, evaluations, Predictions(program, experiment))

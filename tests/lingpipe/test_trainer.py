@@ -62,18 +62,20 @@ def test_the_commands_find_an_experiment_of_this_folder_beside_decoys(
 def test_flags_are_these():
     flags = trainer.define_flags()
     assert sorted(flags) == ['address', 'change_statistics', 'decode_input', 'decode_line_limit',
-                             'decode_output', 'device_type', 'devices', 'h', 'hangs_after_s',
-                             'help', 'json', 'list', 'logdir', 'mode', 'model', 'plan', 'set',
-                             'steps', 'tensorflow_log', 'timeline', 'traceback']
+                             'decode_output', 'device_type', 'devices', 'export_path', 'format',
+                             'h', 'hangs_after_s', 'help', 'json', 'list', 'logdir', 'mode',
+                             'model', 'plan', 'predict_input', 'predict_output', 'set', 'steps',
+                             'tensorflow_log', 'timeline', 'traceback']
     assert list(trainer.MODES) == ['train_and_eval', 'train', 'eval', 'inspect', 'plan', 'worker',
-                                   'decode']
+                                   'decode', 'predict', 'export']
 
 
 def test_options_are_the_flags():
     flags = ['--mode=decode', MODEL, '--set=seed=1', '--set', 'train.keep=2', '--steps=3',
              '--logdir=log', '--devices=cpu:2', '--address=a:1', '--hangs_after_s=4', '--timeline',
              '--decode_input=in', '--decode_output=out', '--decode_line_limit=5',
-             '--device_type=h100', '--plan=auto', '--change_statistics', '--json']
+             '--device_type=h100', '--plan=auto', '--change_statistics', '--json',
+             '--predict_input=x', '--predict_output=y', '--export_path=z', '--format=npz']
     values = trainer.define_flags()
     values(['trainer', *flags])
     assert trainer.options_of(values, flags) == RunOptions(
@@ -81,7 +83,8 @@ def test_options_are_the_flags():
         overrides=('seed=1', 'train.keep=2'), num_steps=3, logdir='log', devices='cpu:2',
         address='a:1', hangs_after_s=4., has_timeline=True, decode_input='in', decode_output='out',
         decode_line_limit=5, device_type='h100', has_auto_plan=True, may_change_statistics=True,
-        is_json=True, command_line=tuple(flags))
+        is_json=True, predict_input='x', predict_output='y', export_path='z', export_format='npz',
+        command_line=tuple(flags))
 
 
 def test_params_that_a_command_gets_are_frozen():
@@ -102,7 +105,7 @@ def test_help_prints_every_flag(capsys):
 @pytest.mark.parametrize('flags, error', [
     (['--modle=x'], r"trainer: Unknown command line flag 'modle'\. Did you mean: mode, model"),
     (['--mode=fly'], r'trainer: flag --mode=fly: value should be one of '
-                     r'<train_and_eval\|train\|eval\|inspect\|plan\|worker\|decode>'),
+                     r"<train_and_eval\|train\|eval\|inspect\|plan\|worker\|decode\|predict\|export>"),
     (['model=x'], r"trainer: 'model=x' is no flag; write --model=NAME --logdir=DIR"),
     (['--mode=worker', '--hangs_after_s=0.5'], r'trainer: flag --hangs_after_s=0\.5: '),
     ([], r'trainer: --model is missing; --list shows all experiments\.'),

@@ -29,6 +29,7 @@ from lingpipe.pipeline.execution.step_graph import add_tasks
 from lingpipe.pipeline.execution.task_values import ReplicaBatch
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
+from lingpipe.pipeline.planning.dataflow import Value
 from lingpipe.pipeline.planning.forward_plan import make_prediction_plan
 from lingpipe.pipeline.planning.outputs import inputs_of
 
@@ -42,7 +43,8 @@ class Predictor:
     Attributes:
       input_specs: name -> nested tf.TensorSpec of one example, of all values that are read.
       output_specs: name -> nested tf.TensorSpec of one example's output.
-      paths: of the layers that run.
+      elements: the layers that run, wired for one micro-batch.
+      part_size: the number of examples of a micro-batch.
     """
 
     def __init__(self, of: PlacedNetwork, batch_spec: Mapping[str, Any],
@@ -67,16 +69,21 @@ class Predictor:
             name: nested.map_leaves(_of_example, batch_spec[name]) for name in names}
         self.output_specs = {name: nested.map_leaves(_of_example, value.spec)
                              for name, value in self._plan.fetched.items()}
-        self.paths = tuple(element.layer.path for element in self._plan.elements)
+        self.elements = self._plan.elements
         size = int(nested.leaves(batch_spec)[0].shape[0])
-        self._part_size = size // self._plan.num_micro_batches
+        self.part_size = size // self._plan.num_micro_batches
         self._pipeline: CompiledPipeline | None = None
         self._steps: dict[int, Callable[..., Any]] = {}   # by number of micro-batches
 
     @property
     def batch_size(self) -> int:
         """The number of examples of a whole mini-batch."""
-        return self._part_size * self._plan.num_micro_batches
+        return self.part_size * self._plan.num_micro_batches
+
+    @property
+    def outputs(self) -> Mapping[str, Value]:
+        """The values of `elements` that are the outputs, by name."""
+        return self._plan.fetched
 
     @property
     def optional_inputs(self) -> frozenset[str]:
@@ -148,8 +155,8 @@ class Predictor:
 
     def _predicted(self, batch: dict[str, Any], num_examples: int) -> dict[str, Any]:
         """The outputs of at most a mini-batch."""
-        num_parts = -(-num_examples // self._part_size)
-        num_copies = num_parts * self._part_size - num_examples
+        num_parts = -(-num_examples // self.part_size)
+        num_copies = num_parts * self.part_size - num_examples
         if num_copies:
             self._check_copies()
             # Zeros might be no example at all.
@@ -179,8 +186,8 @@ class Predictor:
             if element.layer.needs_whole_batch:
                 raise ValueError(
                     f'the result of {element.layer.path} for an example depends on the others, so '
-                    f'no copies can fill up the last {self._part_size} examples; give a multiple '
-                    f'of {self._part_size} examples.')
+                    f'no copies can fill up the last {self.part_size} examples; give a multiple '
+                    f'of {self.part_size} examples.')
 
     def _step(self, num_parts: int) -> Callable[..., Any]:
         """The traced step of a number of micro-batches; the compiled tasks are the same in all."""
@@ -207,7 +214,7 @@ class Predictor:
                                                             for leaf in leaves_of([value])])
                         for name, value in self._plan.fetched.items()}
 
-        size = num_parts * self._part_size
+        size = num_parts * self.part_size
         specs = [tf.TensorSpec([size, *spec.shape], spec.dtype)
                  for spec in nested.leaves(self.input_specs)]
         self._steps[num_parts] = tf.compat.v1.wrap_function(body, specs)

@@ -84,6 +84,10 @@ class Program(ProgramSteps):
         """path -> variable, of every owned weight."""
         return self.placed.weights
 
+    def evaluated_weights(self) -> dict[str, tf.Tensor]:
+        """path -> value that evaluation uses: the moving average where the learner keeps one."""
+        return self.placed.evaluated()
+
     def variables(self) -> dict[str, tf.Variable]:
         """All variables of a checkpoint, by keys that do not depend on the partition."""
         return self.placed.by_key()

@@ -82,6 +82,11 @@ class Variables:
         return {**self.weights, **{path: average for one in self.learners.values()
                                    for path, average in one.ema().items()}}
 
+    def evaluated(self) -> dict[str, tf.Tensor]:
+        """path -> the value that evaluation uses, in the dtype of the weight."""
+        averaged = self.averaged()
+        return {path: self._read(path, averaged) for path in self.weights}
+
     def reader(self, cell: Cell,
                variables: dict[str, tf.Variable]) -> Callable[[str], tf.Tensor | None]:
         """Returns a function: path -> an op that reads a weight of `cell` from `variables`.

@@ -1,0 +1,62 @@
+"""Predict: the outputs of examples in a file, or of an eval input, with the newest checkpoint.
+
+Nothing but the output is written.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from lingpipe.api.run import Run
+from lingpipe.commands.run_options import RunOptions
+from lingpipe.export.prediction_files import check_output, write_predictions
+from lingpipe.input.example_files import read_examples
+from lingpipe.layers import nested
+from lingpipe.pipeline.execution.predictor import Predictor
+from lingpipe.training.experiment import Experiment
+
+
+def predict(params: Experiment.Params, options: RunOptions) -> None:
+    """Predicts from --predict_input and writes to --predict_output.
+
+    This process is replaced by another if a worker is lost.
+    """
+    path = options.predict_input
+    if not path:
+        raise ValueError('--predict_input is missing; name a file of examples'
+                         f'{_or_an_input(params.eval_inputs)}.')
+    if path not in params.eval_inputs and not _may_be_a_file(path):
+        raise ValueError(f'--predict_input={path} does not exist; name a file of examples'
+                         f'{_or_an_input(params.eval_inputs)}.')
+    check_output(options.predict_output)
+
+    with Run(params, options, is_writer=False, is_trainer=True) as run:
+        if path in params.eval_inputs:
+            outputs = run.predict(path)
+        else:
+            outputs = run.predict(lambda predictor: _read(path, predictor))
+    write_predictions(options.predict_output, outputs)
+
+
+def _read(path: str, predictor: Predictor) -> Mapping[str, Any]:
+    """The examples of a file, nested as the network takes them."""
+    specs = dict(nested.flatten(predictor.input_specs))
+    arrays = read_examples(path, specs, predictor.optional_inputs)
+    examples: dict[str, Any] = {}
+    for name, array in arrays.items():
+        *folders, last = name.split('/')
+        place = examples
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        place[last] = array
+    return examples
+
+
+def _may_be_a_file(path: str) -> bool:
+    """Whether a text is a path of a file, or a pattern of paths."""
+    return os.path.exists(path) or any(character in path for character in '*?[,')
+
+
+def _or_an_input(names: Mapping[str, Any]) -> str:
+    return f' or an eval input: {", ".join(sorted(names))}' if names else ''

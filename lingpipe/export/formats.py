@@ -1,0 +1,185 @@
+"""Formats: how a network is written for other programs."""
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from lingpipe.checkpoint import side_files
+from lingpipe.export.description import described
+from lingpipe.export.replacement import (
+    DESCRIPTION,
+    check_replaceable,
+    check_writable,
+    replaced_directory,
+    replaced_file,
+)
+from lingpipe.export.served_network import ServedNetwork
+from lingpipe.keras_models import KerasModel, to_keras
+from lingpipe.pipeline.execution.predictor import Predictor
+from lingpipe.pipeline.execution.program import Program
+
+_REMEDY = 'choose another path to export to'
+_ONNX_OPSET = 17   # the newest that tf2onnx 1.17 was tried with; it knows up to 18
+
+
+@dataclasses.dataclass(frozen=True)
+class _Exported:
+    """What is written: a network with its weights, and the facts about it.
+
+    Attributes:
+      program: has the weights.
+      predictor: has the inputs and outputs.
+      text: the description, as JSON.
+    """
+    program: Program
+    predictor: Predictor
+    text: str
+
+
+def export(program: Program, predictor: Predictor, path: str, format: str,
+           facts: Mapping[str, Any] | None = None) -> str:
+    """Writes a network with the weights that evaluation uses.
+
+    Args:
+      program: has the weights.
+      predictor: says which inputs and outputs.
+      path: of a file or, for saved_model, of a directory. An earlier export there is replaced when
+        the new one is complete.
+      format: one of FORMATS.
+      facts: what the description holds besides, as JSON.
+
+    Returns:
+      The path of what was written, to which the format's suffix is added if it lacks it.
+
+    Raises:
+      ValueError: the network cannot be written in this format, or a package is missing.
+      OSError: the path cannot be written. What was there before still is.
+    """
+    path = check_path(path, format)
+    _WRITERS[format].write(_Exported(program, predictor, described(program, predictor,
+                                                                   facts or {})), path)
+    return path
+
+
+def check_path(path: str, format: str) -> str:
+    """Returns the path with the suffix of the format.
+
+    Raises:
+      ValueError: there is no such format, or a package that it needs is not installed.
+      OSError: nothing can be written there.
+    """
+    if format not in _WRITERS:
+        raise ValueError(f'format={format!r} is unknown; use {", ".join(FORMATS)}.')
+    if not path:
+        raise ValueError('the path to export to is empty; name a file or a directory.')
+    writer = _WRITERS[format]
+    for package in writer.packages:
+        _import(package, format)
+    path = path if path.endswith(writer.suffix) else path + writer.suffix
+    check_writable(path, _REMEDY)
+    if not writer.suffix:
+        check_replaceable(path, _REMEDY)
+    elif os.path.isdir(path):
+        raise OSError(f'{path} cannot be written: it is a directory; {_REMEDY}.')
+    return path
+
+
+def _write_saved_model(exported: _Exported, path: str) -> None:
+    """Writes a directory that tf.saved_model.load and TensorFlow Serving read."""
+    network = ServedNetwork(exported.program, exported.predictor)
+    function = network.function()
+    with replaced_directory(path, _REMEDY) as new:
+        tf.saved_model.save(network.module, new, signatures=function)
+        side_files.write_text(os.path.join(new, DESCRIPTION), exported.text)
+
+
+def _write_keras(exported: _Exported, path: str) -> None:
+    """Writes the Keras model that the network was made of, which gets the weights."""
+    models = [layer for layer in exported.program.network.layers() if isinstance(layer, KerasModel)]
+    if len(models) != 1:
+        raise ValueError(f'the network was made of {len(models)} Keras models, and the format '
+                         'keras writes the one that came in by lp.from_keras; use saved_model, '
+                         'npz, safetensors or onnx.')
+    model = to_keras(models[0].params, _arrays(exported), models[0].path)
+    with replaced_file(path, _REMEDY) as new:
+        model.save(new)
+
+
+def _write_npz(exported: _Exported, path: str) -> None:
+    """Writes an array for every weight, bfloat16 as float32, which NumPy knows."""
+    arrays = {name: array.astype(np.float32) if array.dtype.kind == 'V' else array
+              for name, array in _arrays(exported).items()}
+    with replaced_file(path, _REMEDY) as new, open(new, 'wb') as file:
+        np.savez(file, **arrays)   # type: ignore[arg-type]   # allow_pickle is one of its arguments
+    _write_description(exported, path, '.npz')
+
+
+def _write_safetensors(exported: _Exported, path: str) -> None:
+    """Writes a tensor for every weight."""
+    safetensors: Any = _import('safetensors.numpy', 'safetensors')
+    with replaced_file(path, _REMEDY) as new:
+        safetensors.save_file(_arrays(exported), new, metadata={'format': 'lingpipe'})
+    _write_description(exported, path, '.safetensors')
+
+
+def _write_onnx(exported: _Exported, path: str) -> None:
+    """Writes a model for ONNX runtimes, by tf2onnx."""
+    convert: Any = _import('tf2onnx.convert', 'onnx')
+    network = ServedNetwork(exported.program, exported.predictor)
+    served = network.function(is_inlined=True)
+    names = list(network.inputs)
+    with replaced_file(path, _REMEDY) as new:
+        convert.from_function(
+            tf.function(lambda *flat: served(**dict(zip(names, flat, strict=True)))),
+            input_signature=list(network.inputs.values()), opset=_ONNX_OPSET, output_path=new)
+
+
+def _arrays(exported: _Exported) -> dict[str, np.ndarray]:
+    return {path: np.ascontiguousarray(value.numpy())
+            for path, value in exported.program.evaluated_weights().items()}
+
+
+def _write_description(exported: _Exported, path: str, suffix: str) -> None:
+    try:
+        side_files.write_text(f'{path.removesuffix(suffix)}.json', exported.text)
+    except OSError as error:
+        raise OSError(f'{path} is written, but its description is not: {error}.') from error
+
+
+def _import(module: str, format: str) -> Any:
+    """A module of a package that is not required.
+
+    Raises:
+      ValueError: it cannot be imported.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition('.')[0]
+        raise ValueError(f'the format {format} needs {package}, which cannot be imported '
+                         f'({error}); run pip install {package}, or install lingpipe with its '
+                         f'extra {format}.') from error
+
+
+@dataclasses.dataclass(frozen=True)
+class _Writer:
+    """Writes one format. A path without a suffix is that of a directory."""
+    write: Callable[[_Exported, str], None]
+    suffix: str = ''
+    packages: tuple[str, ...] = ()
+
+
+_WRITERS: dict[str, _Writer] = {
+    'saved_model': _Writer(_write_saved_model),
+    'keras': _Writer(_write_keras, '.keras'),
+    'npz': _Writer(_write_npz, '.npz'),
+    'safetensors': _Writer(_write_safetensors, '.safetensors', ('safetensors.numpy',)),
+    'onnx': _Writer(_write_onnx, '.onnx', ('tf2onnx',)),
+}
+FORMATS = tuple(_WRITERS)

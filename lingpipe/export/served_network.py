@@ -1,0 +1,138 @@
+"""Served network: the layers of a prediction as one TensorFlow function, without cells.
+
+The function takes any number of examples. Its variables are the weights that evaluation uses.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from lingpipe import cluster
+from lingpipe.layers import nested
+from lingpipe.layers.context import Context
+from lingpipe.pipeline.execution.predictor import Predictor
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.dataflow import Value
+from lingpipe.process.error_text import sentence
+
+Tensors = dict[str, tf.Tensor]
+
+
+class ServedNetwork:
+    """A network as a function of named tensors, [N, ...] each.
+
+    Attributes:
+      module: what is saved; its attribute `weights` has a variable for the path of every weight
+        that the outputs need.
+      inputs: name of an argument -> tf.TensorSpec [None, ...].
+      outputs: name of a result -> tf.TensorSpec [None, ...].
+    """
+
+    def __init__(self, program: Program, predictor: Predictor):
+        """Copies the weights to the first CPU."""
+        self._predictor, self._seed = predictor, program.seed
+        values = program.evaluated_weights()
+        paths = dict.fromkeys(weight.shared_with or weight.path for element in predictor.elements
+                              for weight in element.layer.weights())
+        with tf.device(cluster.HOME):
+            self._weights = {path: tf.Variable(values[path], trainable=False, name=path)
+                             for path in paths}
+        self.module = tf.Module(name='lingpipe')
+        self.module.weights = self._weights
+
+        needed = {name: spec for name, spec in predictor.input_specs.items()
+                  if name not in predictor.optional_inputs}
+        self.inputs = signature(needed)
+        self.outputs = signature(predictor.output_specs)
+
+    def function(self, is_inlined: bool = False) -> tf.types.experimental.ConcreteFunction:
+        """Traces the function.
+
+        It runs without Grappler where it is not inlined, as a step of a run does: a program that
+        loads it then gets the same bits. If a layer cannot do without a known number of examples,
+        the function runs micro-batches of an evaluation, one after the other.
+
+        Args:
+          is_inlined: whether the graph holds the ops themselves, as a converter wants them, and not
+            a call.
+        """
+        attributes = {} if is_inlined else {'_noinline': True}
+        for run in (self._run, self._run_in_parts):
+            inner: Callable[..., Tensors] = run
+            if not is_inlined:
+                inner = tf.function(run, autograph=False, experimental_attributes=attributes)
+            served = tf.function(lambda **inputs: inner(**inputs), autograph=False)   # noqa: B023
+            try:
+                return served.get_concrete_function(**self.inputs)
+            except Exception as error:   # A layer is anyone's code.
+                if run == self._run_in_parts:
+                    raise
+                logging.warning('a layer needs to know the number of examples (%s); the export '
+                                'runs %d at a time', sentence(error), self._predictor.part_size)
+        raise AssertionError('the loop returns or raises')
+
+    def _run(self, **inputs: tf.Tensor) -> Tensors:
+        """The outputs of any number of examples, all at once."""
+        num_examples = tf.shape(next(iter(inputs.values())))[0]
+        batch = self._packed(inputs, lambda spec: tf.ones([num_examples], spec.dtype))
+        values: dict[Value, Any] = {}
+        for element in self._predictor.elements:
+            layer = element.layer
+            arguments = {
+                argument: values[value] if value in values else batch[value.name]
+                for argument, value in element.reads.items()}
+            weights = {weight.path: tf.convert_to_tensor(
+                self._weights[weight.shared_with or weight.path]) for weight in layer.weights()}
+            written = layer.written(
+                layer.fprop(layer.theta(weights), Context(False, self._seed), **arguments))
+            values.update({element.writes[name]: value for name, value in written.items()})
+        return _flat({name: values[value] for name, value in self._predictor.outputs.items()})
+
+    def _run_in_parts(self, **inputs: tf.Tensor) -> Tensors:
+        """The outputs of any number of examples, micro-batch by micro-batch."""
+        part_size = self._predictor.part_size
+        num_examples = tf.shape(next(iter(inputs.values())))[0]
+        num_parts = -(-num_examples // part_size)
+        rows = tf.minimum(tf.range(num_parts * part_size), num_examples - 1)
+        parts = {name: tf.reshape(tf.gather(tensor, rows),
+                                  tf.concat([[num_parts, part_size], tf.shape(tensor)[1:]], 0))
+                 for name, tensor in inputs.items()}
+
+        def run_part(part: Tensors) -> Tensors:
+            return self._run(**{name: tf.ensure_shape(tensor, [part_size, *tensor.shape[1:]])
+                                for name, tensor in part.items()})
+
+        specs = {name: tf.TensorSpec([part_size, *spec.shape[1:]], spec.dtype)
+                 for name, spec in self.outputs.items()}
+        outputs = tf.map_fn(run_part, parts, fn_output_signature=specs, parallel_iterations=1)
+        return {name: tf.reshape(tensor, [-1, *specs[name].shape[1:]])[:num_examples]
+                for name, tensor in outputs.items()}
+
+    def _packed(self, inputs: Mapping[str, tf.Tensor],
+                default: Callable[[tf.TensorSpec], tf.Tensor]) -> dict[str, Any]:
+        """The nested values of the mini-batch."""
+        by_path = {safe(path): path for path, _ in nested.flatten(self._predictor.input_specs)}
+        tensors = {by_path[name]: tensor for name, tensor in inputs.items()}
+        flat = [tensors[path] if path in tensors else default(spec)
+                for path, spec in nested.flatten(self._predictor.input_specs)]
+        packed: dict[str, Any] = nested.pack_like(self._predictor.input_specs, flat)
+        return packed
+
+
+def signature(specs: Mapping[str, Any]) -> dict[str, tf.TensorSpec]:
+    """Flat names -> specs of any number of examples."""
+    return {safe(path): tf.TensorSpec([None, *spec.shape], spec.dtype, safe(path))
+            for path, spec in nested.flatten(dict(specs))}
+
+
+def _flat(values: Mapping[str, Any]) -> Tensors:
+    return {safe(path): tensor for path, tensor in nested.flatten(dict(values))}
+
+
+def safe(path: str) -> str:
+    """A path as the name of an argument: letters, digits and _."""
+    return re.sub(r'\W', '_', path)

@@ -1,0 +1,183 @@
+"""Example files: examples to predict from, read from a file by the names of what a network takes.
+
+    .npz       an array [N, ...] for every input, by its name
+    .npy       one array [N, ...], for a network that takes one input
+    .csv       a line of names, then a line for every example. A column is called as the input or,
+               if an example has several numbers, NAME.0, NAME.1, ... in row-major order
+    .jsonl     a JSON object for every example: name -> number, text or nested lists
+    otherwise  TFRecords of tf.train.Example with a feature for every input; several files by a
+               pattern, as in RecordInput
+
+Labels and other names that the network does not take are ignored.
+"""
+from __future__ import annotations
+
+import csv
+import json
+import os
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from lingpipe.input.records import RecordFiles, find_files
+
+Specs = Mapping[str, tf.TensorSpec]
+
+
+def read_examples(path: str, specs: Specs,
+                  optional: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Returns arrays [N, ...] by name.
+
+    Args:
+      path: of the file, whose ending says the format.
+      specs: of one example, by name.
+      optional: names that may be missing.
+
+    Raises:
+      ValueError: something is missing, or not as the specs say.
+      OSError: the file cannot be read.
+    """
+    read = _READERS.get(os.path.splitext(path)[1].lower(), _read_records)
+    try:
+        return read(path, specs, optional)
+    except OSError as error:
+        raise OSError(f'{path} cannot be read: {error.strerror or error}; correct the '
+                      'path.') from error
+
+
+def _read_npz(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Any]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in specs if name in file}
+            names = list(file)
+    except (ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(f'{path} cannot be read: {error}; write it by numpy.savez.') from error
+    _check_names(path, names, specs, optional)
+    return arrays
+
+
+def _read_npy(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Any]:
+    needed = [name for name in specs if name not in optional]
+    if len(needed) != 1:
+        raise ValueError(f'{path} holds one array, but the network takes {", ".join(needed)}; '
+                         'write an .npz file with all of them.')
+    try:
+        return {needed[0]: np.load(path, allow_pickle=False)}
+    except (ValueError, EOFError) as error:
+        raise ValueError(f'{path} cannot be read: {error}; write it by numpy.save.') from error
+
+
+def _read_csv(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Any]:
+    with open(path, encoding='utf-8-sig', newline='') as file:
+        rows = [row for row in csv.reader(file) if row]
+    if not rows:
+        raise ValueError(f'{path} is empty; begin it with a line of names.')
+    header, lines = [name.strip() for name in rows[0]], rows[1:]
+    number_of = {name: number for number, name in enumerate(header)}
+
+    columns: dict[str, list[int]] = {}
+    for name, spec in specs.items():
+        size = spec.shape.num_elements()
+        names = [name] if spec.shape.rank == 0 else [f'{name}.{i}' for i in range(size or 0)]
+        missing = [column for column in names if column not in number_of]
+        if missing and name not in optional:
+            raise ValueError(
+                f'{path} has no column {missing[0]!r}; the network takes {_listed(specs, optional)}'
+                f', and the columns are {", ".join(header[:8])}{", ..." * (len(header) > 8)}.')
+        if not missing:
+            columns[name] = [number_of[column] for column in names]
+
+    for number, row in enumerate(lines, 2):
+        if len(row) != len(header):
+            raise ValueError(f'line {number} of {path} has {len(row)} values, but there are '
+                             f'{len(header)} columns; correct it.')
+    return {name: _array(path, name, [[row[i] for i in numbers] for row in lines], specs[name])
+            for name, numbers in columns.items()}
+
+
+def _read_json_lines(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Any]:
+    values: dict[str, list[Any]] = {}
+    with open(path, encoding='utf-8-sig') as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                example = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f'line {number} of {path} is no JSON: {error}; write one object a '
+                                 'line.') from error
+            if not isinstance(example, dict):
+                raise ValueError(f'line {number} of {path} is no JSON object; write one as '
+                                 '{"NAME": value}.')
+            _check_names(f'line {number} of {path}', list(example), specs, optional)
+            for name in specs:
+                if name in example:
+                    values.setdefault(name, []).append(example[name])
+    return {name: _array(path, name, rows, specs[name]) for name, rows in values.items()}
+
+
+def _read_records(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Any]:
+    records = RecordFiles(find_files(path))
+    if not len(records):
+        raise ValueError(f'{path} has no records; write at least one.')
+    serialized = [records[i] for i in range(len(records))]
+    try:
+        found = tf.train.Example.FromString(serialized[0]).features.feature
+    except Exception as error:   # protobuf's DecodeError has no public place
+        raise ValueError(f'the first record of {path} is no tf.train.Example ({error}); a file of '
+                         'another format ends in .npz, .npy, .csv or .jsonl.') from error
+    _check_names(f'the first record of {path}', list(found), specs, optional)
+
+    parsers = {name: tf.io.FixedLenFeature(spec.shape, _STORED.get(spec.dtype, tf.float32))
+               for name, spec in specs.items() if name in found}
+    try:
+        with tf.device('CPU:0'):
+            parsed = tf.io.parse_example(serialized, parsers)
+    except tf.errors.InvalidArgumentError as error:
+        raise ValueError(f'{path} cannot be parsed: {error.message.splitlines()[0]}') from error
+    return {name: tensor.numpy() for name, tensor in parsed.items()}
+
+
+# The dtypes of tf.train.Example that hold those of a network; all others are in float32.
+_STORED = {tf.string: tf.string, **dict.fromkeys(
+    (tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32, tf.uint32, tf.int64, tf.bool), tf.int64)}
+
+_READERS: dict[str, Callable[[str, Specs, frozenset[str]], dict[str, Any]]] = {
+    '.npz': _read_npz, '.npy': _read_npy, '.csv': _read_csv, '.jsonl': _read_json_lines}
+
+
+def _check_names(where: str, names: Sequence[str], specs: Specs, optional: frozenset[str]) -> None:
+    missing = [name for name in specs if name not in names and name not in optional]
+    if missing:
+        raise ValueError(f'{where} has no {missing[0]!r}; the network takes '
+                         f'{_listed(specs, optional)}, and there are '
+                         f'{", ".join(sorted(names)) or "none"}.')
+
+
+def _listed(specs: Specs, optional: frozenset[str]) -> str:
+    """'image float32 [8, 8, 1], id int32 []'."""
+    return ', '.join(f'{name} {spec.dtype.name} {spec.shape.as_list()}'
+                     for name, spec in specs.items() if name not in optional)
+
+
+def _array(path: str, name: str, rows: Sequence[Any], spec: tf.TensorSpec) -> np.ndarray:
+    """The values of all examples as one array.
+
+    Raises:
+      ValueError: a value is of another type, or an example has another shape.
+    """
+    shape = [len(rows), *spec.shape]
+    try:
+        if spec.dtype == tf.string:
+            array = np.array(rows, object)
+        elif spec.dtype.is_integer:
+            array = np.array(rows, np.int64 if spec.dtype != tf.uint64 else np.uint64)
+        else:
+            array = np.array(rows, spec.dtype.as_numpy_dtype)
+        return array.reshape(shape)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise ValueError(f'{name!r} of {path} is not {spec.dtype.name} {spec.shape.as_list()} in '
+                         f'every example: {error}.') from error

@@ -1,0 +1,65 @@
+"""Predictions: the outputs of a trained network, for examples or for a whole eval input."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from lingpipe.input import Input
+from lingpipe.layers import nested
+from lingpipe.pipeline.execution.predictor import Predictor
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.training.experiment import Experiment
+
+
+class Predictions:
+    """The predictions of a program. The steps for each choice of outputs are traced once."""
+
+    def __init__(self, program: Program, experiment: Experiment):
+        self._program, self._experiment = program, experiment
+        self._predictors: dict[tuple[str, ...], Predictor] = {}   # by outputs
+
+    def predictor(self, outputs: Sequence[str] = ()) -> Predictor:
+        """What computes the outputs, in mini-batches as an evaluation has them.
+
+        Args:
+          outputs: names of values; default: task.outputs.
+
+        Raises:
+          ValueError: there are no such outputs.
+        """
+        p = self._experiment.params
+        names = tuple(outputs) or p.task.outputs
+        if names not in self._predictors:
+            inputs = self._experiment.eval_inputs
+            source = inputs.get(p.train.best_input or min(inputs, default=''),
+                                self._experiment.train_input)
+            self._predictors[names] = self._program.predictor(source.spec(), outputs=names)
+        return self._predictors[names]
+
+    def of_input(self, name: str, outputs: Sequence[str] = ()) -> dict[str, Any]:
+        """Returns the outputs of all examples of an eval input, in its order.
+
+        Raises:
+          ValueError: there is no such input, or it has no examples.
+        """
+        inputs = self._experiment.eval_inputs
+        if name not in inputs:
+            raise ValueError(f'there is no eval input {name!r}; there are '
+                             f'{", ".join(sorted(inputs)) or "none"}.')
+        predictor = self.predictor(outputs)
+        parts = [predictor.predict(batch) for batch in _real_examples(inputs[name])]
+        if not parts:
+            raise ValueError(f'eval_inputs.{name} has no examples; correct it.')
+        return {output: nested.map_leaves(lambda *leaves: np.concatenate(leaves), value,
+                                          *[part[output] for part in parts[1:]])
+                for output, value in parts[0].items()}
+
+
+def _real_examples(source: Input) -> Iterator[dict[str, Any]]:
+    """The mini-batches of an input without the copies that fill up the last one."""
+    size = source.params.batch_size
+    for number, batch in enumerate(source.batches()):
+        num_real = source.num_real_examples(number * size)
+        yield nested.map_leaves(lambda tensor: tensor.numpy()[:num_real], batch)   # noqa: B023

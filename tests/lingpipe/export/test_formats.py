@@ -1,0 +1,178 @@
+"""Formats: what is written has the weights and the outputs of an evaluation."""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe import layers
+from lingpipe.export import export
+from lingpipe.keras_models import from_keras
+from lingpipe.layers import Sequential
+from lingpipe.layers.base import Layer
+from lingpipe.learning import learning_rates
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.predictor import Predictor
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+
+B, D, V = 4, 3, 5
+SPEC = {'image': tf.TensorSpec([B, D]), 'labels': tf.TensorSpec([B], tf.int32),
+        'weight': tf.TensorSpec([B])}
+
+
+class Static(Layer):
+    """A layer that must know the number of examples."""
+
+    def fprop(self, theta, ctx, x):
+        num_examples = int(x.shape[0])
+        return tf.reshape(x, [num_examples, D]) * 2
+
+
+def program_of(*extra: Layer.Params) -> Program:
+    """A trained network of two cells, whose averages are not its weights."""
+    network = Sequential.Params(name='model', layers=(
+        layers.Dense.Params(name='stem', input_dim=D, units=D, reads={'x': 'image'}), *extra,
+        layers.BatchNorm.Params(name='norm', dim=D),
+        layers.Dense.Params(name='head', input_dim=D, units=V, writes='logits'),
+        layers.CrossEntropyLoss.Params(name='loss', reads={'x': 'logits'}))).instantiate('model')
+    learner = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.1), ema_decay=0.5)
+    program = Program(network, SPEC, PipelineParams(num_cells=2, num_micro_batches=2),
+                      learner.instantiate())
+    for step in range(3):
+        program.train_step({'image': images(B), 'labels': np.arange(B, dtype=np.int32),
+                            'weight': np.ones(B, np.float32)}, step)
+    return program
+
+
+def images(num_examples: int) -> np.ndarray:
+    random = np.random.default_rng(0)
+    return random.standard_normal([num_examples, D]).astype(np.float32)
+
+
+@pytest.fixture(scope='module')
+def program() -> Program:
+    return program_of()
+
+
+@pytest.fixture(scope='module')
+def predictor(program: Program) -> Predictor:
+    return program.predictor(SPEC)
+
+
+@pytest.mark.parametrize('extra', [(), (Static.Params(name='static'),)], ids=['any', 'in parts'])
+def test_a_saved_model_takes_any_number_of_examples_and_gives_the_bits_of_the_prediction(
+        extra, tmp_path):
+    program = program_of(*extra)
+    path = export(program, program.predictor(SPEC), f'{tmp_path}/model', 'saved_model')
+    serve = tf.saved_model.load(path).signatures['serving_default']
+    for num_examples in (2, 7):
+        served = serve(image=images(num_examples))
+        predicted = program.predict(images(num_examples))
+        assert served.keys() == predicted.keys() == {'logits'}
+        np.testing.assert_array_equal(served['logits'], predicted['logits'])
+
+
+def test_npz_has_the_averaged_weights_by_path_and_json_describes_them(program, predictor, tmp_path):
+    path = export(program, predictor, f'{tmp_path}/weights', 'npz', {'step': 3})
+    with np.load(path) as arrays:
+        assert set(arrays) == set(program.weights)
+        np.testing.assert_array_equal(
+            arrays['model/head/w'], program.variables()['ema/model/head/w'])
+        assert not np.array_equal(arrays['model/head/w'], program.weights['model/head/w'])
+    text = json.loads(pathlib.Path(f'{tmp_path}/weights.json').read_text())
+    assert text['step'] == 3
+    assert text['inputs'] == {'image': {'shape': [None, D], 'dtype': 'float32'}}
+    assert text['outputs'] == {'logits': {'shape': [None, V], 'dtype': 'float32'}}
+    assert text['weights']['model/head/w'] == {
+        'shape': [D, V], 'dtype': 'float32', 'is_trained': True}
+    assert not text['weights']['model/norm/moving_mean']['is_trained']
+
+
+@pytest.mark.filterwarnings('ignore:__array__ implementation')   # of Keras, with NumPy 2
+def test_the_keras_model_that_came_in_gets_the_weights(tmp_path):
+    model = keras.Sequential([keras.layers.Input([D], name='image'), keras.layers.Dense(V)])
+    network = Sequential.Params(name='model', layers=(
+        from_keras(model), layers.CrossEntropyLoss.Params(name='loss')))
+    converted = network.layers[0]
+    network.layers[1].reads = {'x': converted.outputs[0]}
+    program = Program(network.instantiate('model'), {**SPEC, converted.inputs[0]: SPEC['image']},
+                      PipelineParams(), Learner.Params(
+                          learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate())
+    predictor = program.predictor(program.batch_spec)
+    loaded = keras.models.load_model(export(program, predictor, f'{tmp_path}/model', 'keras'))
+    np.testing.assert_allclose(loaded(images(7)), next(iter(program.predict(images(7)).values())),
+                               rtol=1e-5, atol=1e-6)
+
+
+def test_other_networks_are_not_written_as_keras_models(program, predictor, tmp_path):
+    with pytest.raises(ValueError, match='made of 0 Keras models, and the format keras writes'):
+        export(program, predictor, f'{tmp_path}/model', 'keras')
+
+
+def test_safetensors_has_the_same_weights(program, predictor, tmp_path):
+    numpy = pytest.importorskip('safetensors.numpy')
+    tensors = numpy.load_file(export(program, predictor, f'{tmp_path}/w', 'safetensors'))
+    for name, value in program.evaluated_weights().items():
+        np.testing.assert_array_equal(tensors[name], value, err_msg=name)
+
+
+def test_onnx_has_the_same_outputs(program, predictor, tmp_path):
+    pytest.importorskip('tf2onnx')
+    onnxruntime = pytest.importorskip('onnxruntime')
+    session = onnxruntime.InferenceSession(
+        export(program, predictor, f'{tmp_path}/model', 'onnx'))
+    logits, = session.run(['logits'], {'image': images(7)})
+    np.testing.assert_allclose(logits, program.predict(images(7))['logits'], rtol=1e-5, atol=1e-5)
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else(program, predictor, tmp_path):
+    path = f'{tmp_path}/model'
+    export(program, predictor, path, 'saved_model')
+    export(program, predictor, path, 'saved_model')
+    assert os.listdir(tmp_path) == ['model']
+
+    (tmp_path / 'photos').mkdir()
+    (tmp_path / 'photos' / 'cat.png').write_text('a cat')
+    with pytest.raises(OSError, match='it exists and is not an earlier export'):
+        export(program, predictor, f'{tmp_path}/photos', 'saved_model')
+    assert (tmp_path / 'photos' / 'cat.png').read_text() == 'a cat'
+
+
+def test_an_export_that_fails_leaves_what_was_there(program, predictor, tmp_path, monkeypatch):
+    path = export(program, predictor, f'{tmp_path}/weights.npz', 'npz')
+    before = pathlib.Path(path).read_bytes()
+
+    def full(file, **arrays):
+        file.write(b'half')
+        raise OSError(28, 'No space left on device')
+
+    monkeypatch.setattr(np, 'savez', full)
+    with pytest.raises(OSError, match='cannot be written: No space left on device; choose'):
+        export(program, predictor, path, 'npz')
+    assert pathlib.Path(path).read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ['weights.json', 'weights.npz']
+
+
+@pytest.mark.parametrize(('path', 'format', 'sentence'), [
+    ('model', 'h5', "format='h5' is unknown; use saved_model, "),
+    ('', 'npz', 'the path to export to is empty; name a file or a directory.'),
+    ('/proc/nowhere/w', 'npz', '/proc/nowhere/w.npz cannot be written: No such file or directory; '
+                               'choose another path to export to.'),
+])
+def test_exports_that_cannot_be_written_are_refused(program, predictor, path, format, sentence):
+    with pytest.raises((ValueError, OSError), match=re.escape(sentence)):
+        export(program, predictor, path, format)
+
+
+def test_a_package_that_is_not_installed_is_named(program, predictor, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__('sys').modules, 'safetensors.numpy', None)
+    with pytest.raises(ValueError, match='the format safetensors needs safetensors, which cannot '
+                                         'be imported .*; run pip install safetensors'):
+        export(program, predictor, f'{tmp_path}/w', 'safetensors')

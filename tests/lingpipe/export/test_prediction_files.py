@@ -1,0 +1,85 @@
+"""Prediction files, and example files, which are read from the same formats."""
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe.export.prediction_files import check_output, write_predictions
+from lingpipe.input.example_files import read_examples
+
+ARRAYS = {'x': np.array([[0.1, 2], [3, np.pi]], np.float32), 'id': np.array([7, 8], np.int32)}
+SPECS = {'x': tf.TensorSpec([2]), 'id': tf.TensorSpec([], tf.int32), 'weight': tf.TensorSpec([])}
+
+
+@pytest.mark.parametrize('ending', ['npz', 'csv', 'jsonl'])
+def test_what_is_written_is_read_with_the_same_bits(ending, tmp_path):
+    path = f'{tmp_path}/file.{ending}'
+    write_predictions(path, ARRAYS)
+    read = read_examples(path, SPECS, frozenset({'weight'}))
+    assert read.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(read[name], array)
+
+
+def test_text_is_plain(tmp_path, capsys):
+    write_predictions(f'{tmp_path}/file.csv', ARRAYS)
+    assert (tmp_path / 'file.csv').read_text() == 'id,x.0,x.1\n7,0.1,2.0\n8,3.0,3.1415927\n'
+    write_predictions('', ARRAYS)
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {'x': [0.1, 2.0], 'id': 7}, {'x': [3.0, 3.1415927], 'id': 8}]
+
+
+def test_a_file_of_one_array_is_the_only_input(tmp_path):
+    np.save(tmp_path / 'x.npy', ARRAYS['x'])
+    read = read_examples(f'{tmp_path}/x.npy', {'x': SPECS['x']})
+    np.testing.assert_array_equal(read['x'], ARRAYS['x'])
+
+
+def test_records_are_read_by_the_names_of_their_features(tmp_path):
+    with tf.io.TFRecordWriter(f'{tmp_path}/a.tfrecord') as writer:
+        for x, number in zip(ARRAYS['x'], ARRAYS['id'], strict=True):
+            writer.write(tf.train.Example(features=tf.train.Features(feature={
+                'x': tf.train.Feature(float_list=tf.train.FloatList(value=x)),
+                'id': tf.train.Feature(int64_list=tf.train.Int64List(value=[number])),
+            })).SerializeToString())
+    read = read_examples(f'{tmp_path}/*.tfrecord', SPECS, frozenset({'weight'}))
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(read[name], array)
+
+
+@pytest.mark.parametrize(('name', 'text', 'sentence'), [
+    ('a.csv', 'x.0,id\n1,2\n', "has no column 'x.1'; the network takes x float32 [2], id int32 [],"
+                               ' and the columns are x.0, id.'),
+    ('a.csv', 'x.0,x.1,id\n1,2\n', 'line 2 of '),
+    ('a.csv', 'x.0,x.1,id\n1,cat,2\n', "is not float32 [2] in every example: could not convert"),
+    ('a.csv', '', 'is empty; begin it with a line of names.'),
+    ('a.jsonl', '{"x": [1, 2]}\n', "has no 'id'; the network takes"),
+    ('a.jsonl', '{"x": [1, 2], "id": 1}\n{"x": [1], "id": 1}\n', "'x' of "),
+    ('a.jsonl', 'x\n', 'is no JSON: '),
+    ('a.npz', 'nothing', 'write it by numpy.savez.'),
+    ('a.npy', 'nothing', 'holds one array, but the network takes x, id'),
+    ('a.tfrecord', 'nothing', 'has a broken record'),
+])
+def test_files_of_another_kind_are_refused(name, text, sentence, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        read_examples(f'{tmp_path}/{name}', SPECS, frozenset({'weight'}))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(OSError, match='a.csv cannot be read: No such file or directory'):
+        read_examples(f'{tmp_path}/a.csv', SPECS)
+
+
+@pytest.mark.parametrize(('path', 'sentence'), [
+    ('out.txt', "has the ending '.txt'; use .csv, .jsonl, .npz."),
+    ('/proc/nowhere/out.csv', 'cannot be written: No such file or directory; correct '
+                              '--predict_output.'),
+])
+def test_outputs_that_cannot_be_written_are_found_before_anything_is_predicted(path, sentence):
+    with pytest.raises((ValueError, OSError), match=re.escape(sentence)):
+        check_output(path)
