@@ -200,7 +200,8 @@ class Run:
     def _export(self, site: Site, path: str, format: str) -> str:
         network, metadata = self.restored(site)
         site.begin(f'the export of step {metadata["step"]}')
-        facts = {'step': metadata['step'], 'model': self._options.model}
+        facts = {'step': metadata['step'], 'model': self._options.model,
+                 'task': metadata.get('task', {})}
         return export(network.program, network.predictions.predictor(), path, format, facts)
 
     # What there is to look at.

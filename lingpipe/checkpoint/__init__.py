@@ -20,7 +20,8 @@ system in common.
 
     files.py           the files of one checkpoint
     checkpointer.py    which checkpoints are kept, and which is restored
-    initialization.py  weights from another experiment
+    initialization.py  weights from another experiment, or from a file
+    weight_files.py    files of weights that other programs have written
     copier.py          the values of variables at one moment, to be written while training goes on
     pacing.py          how much CPU time the thread that writes takes
     room.py            whether the disk has room for a checkpoint

@@ -1,4 +1,4 @@
-"""Initialization: weights taken from another experiment's checkpoint."""
+"""Initialization: weights from another experiment's checkpoint, or from a file of weights."""
 from __future__ import annotations
 
 import dataclasses
@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from lingpipe.checkpoint import files
+from lingpipe.checkpoint import files, weight_files
 from lingpipe.checkpoint.checkpointer import Checkpointer
 
 Rules = Sequence[tuple[str, str | None]]   # (regular expression, replacement); see `initialize`
@@ -21,7 +21,7 @@ class Initialization:
     """What `initialize` did.
 
     Attributes:
-      source: the directory of the checkpoint.
+      source: the directory of the checkpoint, or the file.
       taken: the key of each variable that was assigned -> the key in the checkpoint.
       not_taken: the key of each other variable -> why it was not assigned.
     """
@@ -43,12 +43,12 @@ class Initialization:
 def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rules,
                check: Callable[[Mapping[str, Any], Iterable[str]], None]
                = lambda metadata, keys: None) -> Initialization:
-    """Assigns some variables from another experiment's checkpoint.
+    """Assigns some variables from another experiment's checkpoint, or from a file of weights.
 
     Args:
       variables: by key.
       source_dir: the logdir of the other experiment, its directory of checkpoints (the newest that
-        is whole is used), or one checkpoint.
+        is whole is used), or one checkpoint; or a file, see weight_files.py.
       rules: (regular expression, replacement). The first expression that matches the whole key of a
         variable says which tensor of the checkpoint is taken, with groups as in re.sub
         (r'encoder/(.*)', r'model/encoder/\\1'). With a replacement of None, nothing is taken.
@@ -66,6 +66,8 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
                              f'variables; they look like {", ".join(list(variables)[:3])}. A rule '
                              'must match the whole path: correct or remove it.')
 
+    if weight_files.is_weight_file(source_dir):
+        return _initialize_from_file(variables, source_dir, rules, check)
     for path, facts in _whole_ones(source_dir):
         report = _planned(variables, path, facts['variables'], rules)
         check(facts['metadata'], report.taken)
@@ -76,6 +78,20 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
         except files.DamagedError as error:
             logging.warning('checkpoint %s is damaged and not used: %s', path, error)
     raise AssertionError('_whole_ones has raised an error')
+
+
+def _initialize_from_file(variables: Mapping[str, tf.Variable], path: str, rules: Rules,
+                          check: Callable[[Mapping[str, Any], Iterable[str]], None]
+                          ) -> Initialization:
+    weights = weight_files.read_weights(path)
+    kinds = {key: {'shape': list(array.shape), 'dtype': array.dtype.name}
+             for key, array in weights.items()}
+    report = _planned(variables, path, kinds, rules)
+    check(weight_files.read_metadata(path), report.taken)
+    for key, source_key in report.taken.items():
+        with tf.device(variables[key].device):
+            variables[key].assign(tf.cast(weights[source_key], variables[key].dtype))
+    return report
 
 
 def _planned(variables: Mapping[str, tf.Variable], path: str, saved: files.Kinds, rules: Rules
@@ -103,7 +119,8 @@ def _planned(variables: Mapping[str, tf.Variable], path: str, saved: files.Kinds
             report.taken[key] = source_key
 
     if not report.taken:
-        raise ValueError(f'nothing could be taken from {path}: correct the rules. {report.text()}')
+        raise ValueError(f'nothing could be taken from {path}, whose keys look like '
+                         f'{", ".join(list(saved)[:3])}: correct the rules. {report.text()}')
     return report
 
 

@@ -9,8 +9,8 @@ from lingpipe.hyperparams import Params, field
 class InitializeFrom(Params):
     """The weights that a new run starts from; see checkpoint.initialize."""
     directory: str = field(
-        '', "Another experiment's logdir, its checkpoints, or one of them; empty: all weights "
-            "start from scratch.")
+        '', "Another experiment's logdir, its checkpoints, or one of them; or a file of weights, "
+            ".npz, .safetensors, .keras or .weights.h5; empty: all weights start from scratch.")
     rules: tuple[tuple[str, str | None], ...] = field(
         (('weights/(.*)', r'weights/\1'),),
         "(regular expression, replacement) pairs; the first that matches the whole of a variable's "

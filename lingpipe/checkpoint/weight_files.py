@@ -1,0 +1,117 @@
+"""Weight files: weights that other programs have written, by the keys that rules choose from.
+
+    weights.npz           'weights/' and the name of the array
+    weights.safetensors   'weights/' and the name of the tensor
+    model.keras           'weights/' and the path of the variable: weights/dense/kernel
+    model.weights.h5      'weights/', the names of the layers and the number of the variable, since
+                          Keras does not write its name there: weights/dense/0
+
+A JSON file of the same name beside npz or safetensors, as an export of lingpipe has it, says what
+the weights were trained for.
+"""
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+
+def is_weight_file(path: str) -> bool:
+    """Whether a path has the ending of such a file."""
+    return path.endswith(tuple(_READERS))
+
+
+def read_weights(path: str) -> dict[str, np.ndarray]:
+    """Returns all weights of a file by key.
+
+    Raises:
+      ValueError: the file is damaged or of another kind, or a package that reads it is missing.
+      OSError: it cannot be read.
+    """
+    read = next(read for ending, read in _READERS.items() if path.endswith(ending))
+    try:
+        with open(path, 'rb'):
+            pass
+        weights = {f'weights/{name}': array for name, array in read(path).items()}
+    except _PackageError as error:
+        raise ValueError(str(error)) from error
+    except OSError as error:
+        raise OSError(f'{path} cannot be read: {error.strerror or error}; correct '
+                      'initialize_from.directory.') from error
+    except Exception as error:   # Each library has its own for a damaged file.
+        raise ValueError(f'{path} cannot be read: {" ".join(str(error).split())}; write it '
+                         'again, or name another file.') from error
+    if not weights:
+        raise ValueError(f'{path} has no weights; name another file.')
+    return weights
+
+
+def read_metadata(path: str) -> dict[str, Any]:
+    """Returns what the description beside a file says, or {}."""
+    try:
+        with open(f'{os.path.splitext(path)[0]}.json', encoding='utf-8') as file:
+            metadata = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return metadata if isinstance(metadata, dict) else {}
+
+
+class _PackageError(Exception):
+    """A package is missing."""
+
+
+def _read_npz(path: str) -> Mapping[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays}
+
+
+def _read_safetensors(path: str) -> Mapping[str, np.ndarray]:
+    numpy = _import('safetensors.numpy')
+    arrays: Mapping[str, np.ndarray] = numpy.load_file(path)
+    return arrays
+
+
+def _read_keras(path: str) -> Mapping[str, np.ndarray]:
+    if not zipfile.is_zipfile(path):
+        raise ValueError('it is no .keras file')
+    model = _import('keras').models.load_model(path, compile=False)
+    return {variable.path: variable.numpy() for variable in model.weights}
+
+
+def _read_h5(path: str) -> Mapping[str, np.ndarray]:
+    h5py = _import('h5py')
+    with h5py.File(path, 'r') as file:
+        return dict(_variables(file, h5py.Group, ''))
+
+
+def _variables(group: Any, group_type: type, path: str) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields (names of layers and number of the variable, value) of all variables below a group."""
+    for segment, member in group.items():
+        if not isinstance(member, group_type):
+            continue
+        if segment == 'vars':
+            for number, dataset in member.items():
+                yield f'{path}{number}', np.asarray(dataset)
+        elif segment in ('layers', '_layer_checkpoint_dependencies'):
+            yield from _variables(member, group_type, path)
+        else:
+            name = member['vars'].attrs.get('name', segment) if 'vars' in member else segment
+            yield from _variables(member, group_type, f'{path}{name}/')
+
+
+def _import(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition('.')[0]
+        raise _PackageError(f'{package} is needed to read these weights and cannot be imported '
+                            f'({error}); run pip install {package}.') from error
+
+
+_READERS: dict[str, Callable[[str], Mapping[str, np.ndarray]]] = {
+    '.npz': _read_npz, '.safetensors': _read_safetensors, '.keras': _read_keras, '.h5': _read_h5}

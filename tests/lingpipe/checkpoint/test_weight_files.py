@@ -1,0 +1,98 @@
+"""Weight files: weights of other programs, taken by rules, with a report."""
+from __future__ import annotations
+
+import json
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe.checkpoint import initialize
+
+KERNEL = np.arange(12, dtype=np.float32).reshape([3, 4])
+BIAS = np.arange(4, dtype=np.float32)
+
+
+def variables() -> dict[str, tf.Variable]:
+    return {'weights/model/a/w': tf.Variable(tf.zeros([3, 4])),
+            'weights/model/a/b': tf.Variable(tf.zeros([4])),
+            'slots/model/a/w': tf.Variable(tf.zeros([3, 4]))}
+
+
+def keras_model() -> keras.Model:
+    model = keras.Sequential([keras.layers.Input([3]), keras.layers.Dense(4, name='other')])
+    model.layers[0].set_weights([KERNEL, BIAS])
+    return model
+
+
+def write(path: str) -> None:
+    if path.endswith('.npz'):
+        np.savez(path, **{'other/kernel': KERNEL, 'other/bias': BIAS})
+    elif path.endswith('.safetensors'):
+        numpy = pytest.importorskip('safetensors.numpy')
+        numpy.save_file({'other/kernel': KERNEL, 'other/bias': BIAS}, path)
+    elif path.endswith('.keras'):
+        keras_model().save(path)
+    else:
+        keras_model().save_weights(path)
+
+
+@pytest.mark.filterwarnings('ignore:__array__ implementation')   # of Keras, with NumPy 2
+@pytest.mark.parametrize(('name', 'kernel', 'bias'), [
+    ('w.npz', 'kernel', 'bias'), ('w.safetensors', 'kernel', 'bias'),
+    ('m.keras', 'kernel', 'bias'), ('m.weights.h5', '0', '1')])
+def test_weights_are_taken_by_rules(name, kernel, bias, tmp_path):
+    path, here = f'{tmp_path}/{name}', variables()
+    write(path)
+    report = initialize(here, path, [
+        ('weights/model/a/w', f'weights/other/{kernel}'),
+        ('weights/model/a/b', f'weights/other/{bias}')])
+    np.testing.assert_array_equal(here['weights/model/a/w'], KERNEL)
+    np.testing.assert_array_equal(here['weights/model/a/b'], BIAS)
+    assert report.text().splitlines() == [
+        f'2 of 3 variables are taken from {path}.',
+        '  not taken  slots/model/a/w: no rule for it',
+        f'  taken      weights/model/a/w from weights/other/{kernel}',
+        f'  taken      weights/model/a/b from weights/other/{bias}']
+
+
+def test_what_does_not_fit_is_reported(tmp_path):
+    np.savez(f'{tmp_path}/w.npz', **{'model/a/w': KERNEL.T, 'model/a/b': BIAS})
+    report = initialize(variables(), f'{tmp_path}/w.npz', [('weights/(.*)', r'weights/\1')])
+    assert report.not_taken['weights/model/a/w'] == 'its shape is [3, 4], and [4, 3] there'
+
+
+def test_the_description_beside_a_file_is_checked_before_anything_is_assigned(tmp_path):
+    np.savez(f'{tmp_path}/w.npz', **{'model/a/b': BIAS})
+    (tmp_path / 'w.json').write_text(json.dumps({'task': {'vocabulary': 'another'}}))
+    here = variables()
+
+    def refuse(metadata, keys):
+        raise ValueError(f'{metadata["task"]["vocabulary"]}: {list(keys)}')
+
+    with pytest.raises(ValueError, match=re.escape("another: ['weights/model/a/b']")):
+        initialize(here, f'{tmp_path}/w.npz', [('weights/(.*)', r'weights/\1')], refuse)
+    np.testing.assert_array_equal(here['weights/model/a/b'], 0 * BIAS)
+
+
+@pytest.mark.parametrize(('name', 'content', 'sentence'), [
+    ('w.npz', None, 'w.npz cannot be read: No such file or directory; correct '
+                    'initialize_from.directory.'),
+    ('w.npz', b'half', 'w.npz cannot be read: '),
+    ('m.keras', b'half', 'm.keras cannot be read: it is no .keras file; write it again'),
+    ('m.weights.h5', b'half', 'm.weights.h5 cannot be read: '),
+])
+def test_files_that_cannot_be_read_are_refused(name, content, sentence, tmp_path):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises((ValueError, OSError), match=re.escape(sentence)):
+        initialize(variables(), f'{tmp_path}/{name}', [('weights/(.*)', r'weights/\1')])
+
+
+def test_the_keys_of_the_file_are_named_where_no_rule_fits_them(tmp_path):
+    np.savez(f'{tmp_path}/w.npz', **{'conv.weight': BIAS})
+    with pytest.raises(ValueError, match='nothing could be taken from .*, whose keys look like '
+                                         'weights/conv.weight: correct the rules.'):
+        initialize(variables(), f'{tmp_path}/w.npz', [('weights/(.*)', r'weights/\1')])
