@@ -3,14 +3,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from lingpipe.hyperparams import field
 from lingpipe.input import Input
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.tasks.text.generation import GenerationParams, as_line, continuations, from_line
 from lingpipe.tasks.text.inputs import TextInput
 from lingpipe.tasks.text.language_model import LanguageModel
+from lingpipe.tasks.text.tokens import sha256_of
+from lingpipe.tasks.text.vocabulary import Vocabulary
 from lingpipe.training.problem import Problem
 
 
@@ -23,7 +28,10 @@ class Text(Problem):
     """
 
     class Params(Problem.Params):
-        """Network and learner."""
+        """Network, learner, and how prompts are continued."""
+        vocabulary: str = field(
+            '', 'The file of the vocabulary that prompts are read with; empty: that of the run.')
+        decode: GenerationParams = field(GenerationParams(), 'How prompts are continued.')
 
     params: Params
 
@@ -42,6 +50,39 @@ class Text(Problem):
         if size is not None and size != wanted:
             raise ValueError(f'the input has vocab_size={size:,}, but '
                              f'task.model.vocab_size={wanted:,}; they must be equal.')
+
+    def decode(self, program: Program, lines: Sequence[str], facts: Mapping[str, Any]) -> list[str]:
+        """Returns a continuation of each line. In both, a line break is written as \\n.
+
+        Args:
+          program: the program with the weights.
+          lines: one prompt each.
+          facts: the facts of the run that the weights come from, as `facts` returned them.
+
+        Raises:
+          ValueError: the vocabulary is missing or is not that of the run, or a prompt is too long.
+        """
+        prompts = [from_line(line) for line in lines]
+        texts = continuations(program, self.vocabulary(facts), prompts, self.params.decode)
+        return [as_line(text) for text in texts]
+
+    def vocabulary(self, facts: Mapping[str, Any]) -> Vocabulary:
+        """Returns the vocabulary of the run with these facts, or Params.vocabulary, a copy of it.
+
+        Raises:
+          ValueError: no file of the vocabulary is known, or it is another one.
+        """
+        path = self.params.vocabulary or facts.get('vocabulary', '')
+        if not path:
+            raise ValueError('task.vocabulary is empty, and the checkpoint names none; name the '
+                             'file of the vocabulary that the run used.')
+        vocabulary = Vocabulary(path)
+        if facts and sha256_of(path) != facts['sha256']:
+            raise ValueError(f'{path} is not the vocabulary that the run used, '
+                             f'{facts["vocabulary"]}: its SHA-256 is {sha256_of(path)[:12]}..., '
+                             f'that of the run {facts["sha256"][:12]}...; set task.vocabulary to '
+                             'a copy of that one.')
+        return vocabulary
 
     def facts(self, source: Input) -> dict[str, Any]:
         """Returns the file of the input's vocabulary and its checksum, if it has one."""

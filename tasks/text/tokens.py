@@ -47,7 +47,7 @@ class Recipe:
         """What two directories must have alike, besides their sources."""
         return {'format': self.format, 'key': self.key, 'test_share': self.test_share,
                 'vocab_size': self.vocab_size,
-                'given_vocabulary': _sha256(self.vocabulary) if self.vocabulary else ''}
+                'given_vocabulary': sha256_of(self.vocabulary) if self.vocabulary else ''}
 
 
 class Tokens:
@@ -165,7 +165,7 @@ def _write(directory: str, recipe: Recipe) -> None:
     vocabulary.save(os.path.join(directory, 'vocabulary.model'))
     facts = {**counts, 'dtype': dtype.name, 'bytes_per_spelt_byte': num_bytes / num_spelt,
              'settings': recipe.settings(), 'sources': {path: _facts_of(path) for path in paths},
-             'vocabulary_sha256': _sha256(os.path.join(directory, 'vocabulary.model'))}
+             'vocabulary_sha256': sha256_of(os.path.join(directory, 'vocabulary.model'))}
     with open(os.path.join(directory, 'facts.json'), 'w', encoding='utf-8') as out:
         json.dump(facts, out, indent=1)
     logging.info('made tokens of %d files: %s', len(paths), ', '.join(
@@ -214,7 +214,7 @@ def _chunks(texts: Iterator[str]) -> Iterator[list[str]]:
 
 def _facts_of(path: str) -> dict[str, Any]:
     status = os.stat(path)
-    return {'size': status.st_size, 'mtime_ns': status.st_mtime_ns, 'sha256': _sha256(path)}
+    return {'size': status.st_size, 'mtime_ns': status.st_mtime_ns, 'sha256': sha256_of(path)}
 
 
 def _is_as_before(path: str, before: dict[str, Any]) -> bool:
@@ -222,9 +222,10 @@ def _is_as_before(path: str, before: dict[str, Any]) -> bool:
     status = os.stat(path)
     if status.st_size != before['size']:
         return False
-    return bool(status.st_mtime_ns == before['mtime_ns'] or _sha256(path) == before['sha256'])
+    return bool(status.st_mtime_ns == before['mtime_ns'] or sha256_of(path) == before['sha256'])
 
 
-def _sha256(path: str) -> str:
+def sha256_of(path: str) -> str:
+    """The SHA-256 of a file's content."""
     with open(path, 'rb') as file:
         return hashlib.file_digest(file, 'sha256').hexdigest()

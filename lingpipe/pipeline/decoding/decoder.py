@@ -32,6 +32,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.layers import nested
+from lingpipe.layers.nested import NestedMap
 from lingpipe.pipeline.decoding.decoding_cell import DecodingCell
 from lingpipe.pipeline.decoding.search_loop import SearchLoop
 from lingpipe.pipeline.decoding.search_params import SearchParams
@@ -117,11 +118,12 @@ class Decoder:
     def _decode_flat(self, *args: tf.Tensor) -> dict[str, tf.Tensor]:
         """Decodes all groups, in a graph or eagerly; the arguments come group after group."""
         results = {}
-        num_args = sum(len(value.specs) for value in self._batch_values) + 1
+        num_args = sum(len(value.specs) for value in self._batch_values) + 3
         for g in range(len(args) // num_args):
-            *flat, limits = args[g * num_args:(g + 1) * num_args]
+            *flat, limits, prompts, chances = args[g * num_args:(g + 1) * num_args]
             leaves = iter(flat)
             fixed = {value: nested.pack_like(value.spec, [next(leaves) for _ in value.specs])
                      for value in self._batch_values}
-            results[f'{g} ids'], results[f'{g} scores'] = self._loop.run(fixed, limits)
+            given = NestedMap(limits=limits, prompts=prompts, chances=chances)
+            results[f'{g} ids'], results[f'{g} scores'] = self._loop.run(fixed, given)
         return results

@@ -11,6 +11,7 @@ from lingpipe.layers import nested
 from lingpipe.layers.nested import NestedMap
 from lingpipe.pipeline.decoding import search
 from lingpipe.pipeline.decoding.decoding_cell import DecodingCell, values_of
+from lingpipe.pipeline.decoding.sampling import SamplingParams, narrowed
 from lingpipe.pipeline.decoding.search_params import SearchParams
 from lingpipe.pipeline.decoding.target_dependence import TargetDependence
 from lingpipe.pipeline.execution.placed import call_on, placed
@@ -46,28 +47,28 @@ class SearchLoop:
         self._last = cells[-1].device
         self._target, self._candidates = network.target, network.candidates
         self._start_id, self._params = start_id, params
-        self._advance = placed(lambda state, candidates, limits: search.advance(
-            state, candidates, limits, end_id, params))
+        self._end_id = end_id
+        self._advance = placed(self._search)
 
-    def run(self, fixed: dict[Value, Any], limits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def run(self, fixed: dict[Value, Any], given: NestedMap) -> tuple[tf.Tensor, tf.Tensor]:
         """Decodes a sentence group.
 
         Args:
           fixed: the values of the batch that the network reads besides the target.
-          limits: [n], as in SentenceGroup.
+          given: limits [n], prompts [n, P] and chances [n, t], as in SentenceGroup.
 
         Returns:
           ids [n, t] and scores [n], on the host.
         """
-        prepared = self._prepare(fixed, limits)
+        prepared = self._prepare(fixed, given.limits)
         with tf.device(self._last):
-            limits = tf.identity(limits)
-            state = search.initial_state(limits, self._start_id, self._params)
+            given = nested.map_leaves(tf.identity, given)
+            state = search.initial_state(given.limits, self._start_id, self._params)
         start = {'past': {key: one.past for key, one in prepared.items()}, 'search': state}
 
         def body(*flat: tf.Tensor) -> list[tf.Tensor]:
             now = nested.pack_like(start, list(flat))
-            return nested.leaves(self._step(now['search'], now['past'], prepared, limits))
+            return nested.leaves(self._step(now['search'], now['past'], prepared, given))
 
         names = [name for name, _ in nested.flatten(start)]
         is_going = names.index('search/is_going')
@@ -96,7 +97,7 @@ class SearchLoop:
         return prepared
 
     def _step(self, state: NestedMap, past: dict[str, Any], prepared: dict[str, _Prepared],
-              limits: tf.Tensor) -> dict[str, Any]:
+              given: NestedMap) -> dict[str, Any]:
         """Runs one position through all cells, and then the search."""
         moving: dict[Value, Any] = {self._target: state.next}
         next_past = {}
@@ -107,8 +108,14 @@ class SearchLoop:
                 past[key], elsewhere])
             moving.update(zip(cell.moving_out, moving_out, strict=True))
 
-        next_state = call_on(self._last, self._advance, [state, moving[self._candidates], limits])
+        next_state = call_on(self._last, self._advance, [state, moving[self._candidates], given])
         return {'past': next_past, 'search': next_state}
+
+    def _search(self, state: NestedMap, candidates: NestedMap, given: NestedMap) -> NestedMap:
+        """Returns the state of the search after one more id."""
+        if isinstance(self._params, SamplingParams):
+            candidates = narrowed(candidates, state, given, self._params)
+        return search.advance(state, candidates, given.limits, self._end_id, self._params)
 
 
 def _shapes(start: dict[str, Any]) -> dict[str, Any]:

@@ -19,9 +19,15 @@ class SentenceGroup(NamedTuple):
         number of sentences n and the time may have any size.
       limits: [n] int32, the largest number of ids of each result, including the end, at most
         SearchParams.max_length; 0: the sentence is not decoded.
+      prompts: [n, P] int32, the first ids of each result; negative behind the end of a shorter
+        prompt. Only with SamplingParams; none: there are no prompts.
+      chances: [n, max_length] from 0 to 1, what decides at each position where ids are drawn; none:
+        they are not.
     """
     values: Mapping[str, Any]
     limits: Any
+    prompts: Any = None
+    chances: Any = None
 
 
 def specs_of(inputs: Sequence[Value]) -> list[tf.TensorSpec]:
@@ -31,11 +37,12 @@ def specs_of(inputs: Sequence[Value]) -> list[tf.TensorSpec]:
       inputs: the values of a mini-batch that decoding reads.
     """
     return [*(_any_size(spec) for value in inputs for spec in value.specs),
-            tf.TensorSpec([None], tf.int32)]
+            tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, None], tf.int32),
+            tf.TensorSpec([None, None], tf.float32)]
 
 
 def tensors_of(group: SentenceGroup, inputs: Sequence[Value], max_length: int) -> list[tf.Tensor]:
-    """The tensors of a sentence group: its values, then its limits.
+    """The tensors of a sentence group: its values, then its limits, prompts and chances.
 
     Args:
       group: the sentences.
@@ -58,7 +65,11 @@ def tensors_of(group: SentenceGroup, inputs: Sequence[Value], max_length: int) -
     tensors = [tf.convert_to_tensor(leaf, spec.dtype) for value in inputs
                for leaf, spec in zip(nested.leaves(group.values[value.name]), value.specs,
                                      strict=True)]
-    return [*tensors, tf.convert_to_tensor(group.limits, tf.int32)]
+    nothing = np.zeros([len(group.limits), 0])
+    given = [(group.limits, tf.int32),
+             (nothing if group.prompts is None else group.prompts, tf.int32),
+             (nothing if group.chances is None else group.chances, tf.float32)]
+    return [*tensors, *(tf.cast(tf.convert_to_tensor(value), dtype) for value, dtype in given)]
 
 
 def _any_size(spec: tf.TensorSpec) -> tf.TensorSpec:

@@ -1,0 +1,121 @@
+"""Sampling: what comes before the search of the next id: prompts, penalties and chance.
+
+The search (search.py) continues each hypothesis by the best of its candidates. Generation of text
+changes the candidates first:
+
+    penalty     the logits of ids that were written before are lowered (Keskar et al., 2019, CTRL,
+                arXiv:1909.05858, section 4.1)
+    chance      one candidate is drawn from the distribution at a temperature, among the top_k best
+                and the fewest that together have the probability top_p (Holtzman et al., 2019,
+                arXiv:1904.09751), and is the only one that is left
+    prompt      where the prompt says the id, that id is the only candidate, at no cost
+
+The random numbers come with the sentence group, one for each sentence and position. So what is
+drawn depends neither on the groups nor on K, and the graph holds no random op.
+
+Shapes: n sentences, k hypotheses of each, m candidates of each hypothesis, t ids so far, P ids of
+the longest prompt.
+"""
+from __future__ import annotations
+
+import tensorflow as tf
+
+from lingpipe.hyperparams import field
+from lingpipe.layers.nested import NestedMap
+from lingpipe.pipeline.decoding.search_params import SearchParams
+
+_NEVER = -float('inf')
+
+
+class SamplingParams(SearchParams):
+    """How to write text: search, or chance."""
+    temperature: float = field(
+        0., 'Divides the logits before an id is drawn; 0: nothing is drawn, the search takes the '
+            'best.', least=0)
+    top_k: int = field(0, 'Only so many of the best ids are drawn from; 0: all.', least=0)
+    top_p: float = field(1., 'Only the best ids are drawn from, as few as together have this '
+                             'probability.', above=0, most=1)
+    repetition_penalty: float = field(
+        1., 'Divides positive logits, and multiplies negative ones, of ids that are in the text '
+            'already; 1: none, usual is 1.2.', least=1)
+    seed: int = field(0, 'Seeds what is drawn.')
+
+    def check(self) -> None:
+        """Raises ValueError for fields that contradict each other."""
+        super().check()
+        if self.temperature and self.beam_size > 1:
+            raise ValueError(f'temperature={self.temperature} draws ids, and '
+                             f'beam_size={self.beam_size} searches for the best; set '
+                             'beam_size=1, or temperature=0.')
+        if not self.temperature and (self.top_k or self.top_p < 1):
+            raise ValueError(f'top_k={self.top_k} and top_p={self.top_p} say what ids are drawn '
+                             'from, but with temperature=0 nothing is drawn; set temperature=1.')
+
+    @property
+    def num_candidates(self) -> int:
+        """m; all ids where the best may not be the best later, or where all can be drawn."""
+        if self.repetition_penalty > 1 or self.temperature and not self.top_k:
+            return 1 << 30
+        return self.top_k if self.temperature else super().num_candidates
+
+
+def narrowed(candidates: NestedMap, state: NestedMap, given: NestedMap,
+             params: SamplingParams) -> NestedMap:
+    """The candidates that the search is to choose from.
+
+    Args:
+      candidates: log_sum [n, k], and values and ids [n, k, m], the best first.
+      state: of the search.
+      given: prompts [n, P] and chances [n, max_length] of the sentence group.
+      params: what is done.
+    """
+    if params.repetition_penalty > 1:
+        candidates = _penalised(candidates, state.ids, params.repetition_penalty)
+    if params.temperature:
+        candidates = _drawn(candidates, given.chances[:, state.position], params)
+    return _prompted(candidates, state.position, given.prompts)
+
+
+def _penalised(candidates: NestedMap, ids: tf.Tensor, penalty: float) -> NestedMap:
+    """Lowers the logits of ids [n, k, t]; the candidates are all ids."""
+    values = candidates['values']
+    n, k, num_ids = tf.shape(values)[0], values.shape[1], values.shape[2]
+    rows = tf.repeat(tf.range(n * k), tf.shape(ids)[2])
+    places = tf.stack([rows, tf.reshape(ids, [-1])], 1)
+    counts = tf.scatter_nd(places, tf.ones_like(rows), [n * k, num_ids])
+    is_old = tf.gather(tf.reshape(counts, [n, k, num_ids]), candidates['ids'], batch_dims=2) > 0
+
+    lowered = tf.where(values > 0, values / penalty, values * penalty)
+    values, order = tf.math.top_k(tf.where(is_old, lowered, values), num_ids)
+    return NestedMap(values=values, log_sum=tf.reduce_logsumexp(values, -1),
+                     ids=tf.gather(candidates['ids'], order, batch_dims=2))
+
+
+def _drawn(candidates: NestedMap, chances: tf.Tensor, params: SamplingParams) -> NestedMap:
+    """Leaves the one candidate that chance [n] decides for; there is one hypothesis."""
+    values = candidates['values'][:, 0]  # [n, m]
+    if params.top_k:
+        values = values[:, :params.top_k]
+    probabilities = tf.nn.softmax(values / params.temperature)
+    up_to_here = tf.cumsum(probabilities, 1)
+    is_in = up_to_here - probabilities < params.top_p  # The first always is.
+    sums = tf.cumsum(tf.where(is_in, probabilities, 0.), 1)
+
+    # The first whose sum exceeds the chance's part of the total.
+    place = tf.reduce_sum(tf.cast(sums <= chances[:, tf.newaxis] * sums[:, -1:], tf.int32), 1)
+    place = tf.minimum(place, tf.reduce_sum(tf.cast(is_in, tf.int32), 1) - 1)[:, tf.newaxis]
+    return NestedMap(log_sum=candidates['log_sum'],
+                     values=tf.gather(values, place, batch_dims=1)[:, tf.newaxis],
+                     ids=tf.gather(candidates['ids'][:, 0], place, batch_dims=1)[:, tf.newaxis])
+
+
+def _prompted(candidates: NestedMap, position: tf.Tensor, prompts: tf.Tensor) -> NestedMap:
+    """Leaves the id of the prompt where there is one, with probability 1."""
+    prompts = tf.pad(prompts, [[0, 0], [0, 1]], constant_values=-1)
+    ids = prompts[:, tf.minimum(position, tf.shape(prompts)[1] - 1)][:, tf.newaxis, tf.newaxis]
+    is_said, values = ids >= 0, candidates['values']  # [n, 1, 1], [n, k, m]
+    is_first = tf.range(values.shape[2]) == 0
+    of_prompt = tf.where(is_first, 0., _NEVER)
+    return NestedMap(log_sum=tf.where(is_said[:, :, 0], 0., candidates['log_sum']),
+                     values=tf.where(is_said, of_prompt, values),
+                     ids=tf.where(is_said, ids, candidates['ids']))

@@ -1,0 +1,109 @@
+"""Generation: what follows a prompt, on any number of cells, and what prompts are refused."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe.hyperparams import ParamsError
+from lingpipe.layers.context import Context
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.tasks.text.generation import GenerationParams, as_line, continuations, from_line
+from lingpipe.tasks.text.language_model import LanguageModel
+from lingpipe.tasks.text.task import language_learner, language_problem
+from lingpipe.tasks.text.vocabulary import END, START
+
+V = 30
+PROMPTS = ['abc', 'z', '', 'hello', 'ab', 'abc']
+
+
+class Letters:
+    """A vocabulary whose ids from 4 on are the letters, a to z."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[ord(letter) - 97 + 4 for letter in text] for text in texts]
+
+    def decode(self, ids: Any) -> list[str]:
+        rows = [list(map(int, row)) for row in ids]
+        rows = [row[:row.index(END)] if END in row else row for row in rows]
+        return [''.join(chr(i - 4 + 97) for i in row if i >= 4) for row in rows]
+
+
+@functools.cache
+def program(num_cells: int) -> Program:
+    model = LanguageModel.Params(vocab_size=V, num_layers=1, model_dim=8, hidden_dim=12,
+                                 num_heads=4, num_groups=2, num_experts=2, num_chosen=1,
+                                 capacity_factor=2., has_bytes=False)
+    problem = language_problem(model, language_learner(0.01, 10, 1)).instantiate()
+    spec = {'target': tf.TensorSpec([2, 4], tf.int32), 'label': tf.TensorSpec([2, 4], tf.int32),
+            'weight': tf.TensorSpec([2, 4])}
+    return Program(problem.network, spec, PipelineParams(num_cells=num_cells),
+                   problem.learner, devices=[f'/device:CPU:{k}' for k in range(num_cells)], seed=3)
+
+
+def texts(num_cells: int, prompts: Sequence[str] = PROMPTS, **fields: Any) -> list[str]:
+    params = GenerationParams(**{'max_length': 20, 'max_new': 6, 'group_size': 2} | fields)
+    return continuations(program(num_cells), Letters(), prompts, params)   # type: ignore[arg-type]
+
+
+def logits_after(row: list[int]) -> np.ndarray:
+    """The logits of the id that follows each of a row, by running the whole network."""
+    network, weights = program(1).network, program(1).weights
+    theta = network.theta({w.path: weights[w.path] for w in network.weights()})
+    target = tf.constant([row])
+    values = network.fprop(theta, Context(), target=target, label=target,
+                           weight=tf.ones([1, len(row)]))
+    return np.array(values['logits'][0])
+
+
+@functools.cache
+def greedy(prompt: str) -> str:
+    """The best id after each prefix."""
+    row = [START, *Letters().encode([prompt])[0]]
+    for _ in range(6):
+        row.append(int(np.argmax(logits_after(row)[-1])))
+    return Letters().decode([row[1 + len(prompt):]])[0]
+
+
+def log_probability(prompt: str, text: str) -> float:
+    ids = Letters().encode([prompt + text])[0]
+    logits = logits_after([START, *ids])[len(prompt):-1]
+    of_ids = logits[np.arange(len(text)), ids[len(prompt):]]
+    return float(np.sum(of_ids - np.log(np.sum(np.exp(logits), -1))))
+
+
+def test_the_best_id_follows_each_prefix_on_any_number_of_cells() -> None:
+    expected = [greedy(prompt) for prompt in PROMPTS]
+    assert texts(1) == texts(2) == expected
+    assert len(set(expected)) > 2
+
+
+def test_what_is_drawn_depends_on_the_place_of_a_prompt_alone() -> None:
+    drawn = texts(1, temperature=1.5)
+    assert texts(2, temperature=1.5, group_size=1) == drawn
+    assert drawn[0] != drawn[5]   # The prompts are alike.
+
+
+def test_a_beam_finds_a_continuation_that_is_as_likely_and_it_ends_before_a_stop_text() -> None:
+    best, = texts(1, ['abc'], beam_size=3)
+    assert log_probability('abc', best) >= log_probability('abc', greedy('abc'))
+    whole = greedy('abc')
+    assert texts(1, ['abc'], stop=('never', whole[2:])) == [whole[:whole.index(whole[2:])]]
+
+
+def test_a_prompt_longer_than_the_cache_is_refused() -> None:
+    with pytest.raises(ValueError, match='prompt 2 has 20 ids, .* room for max_length=20 together'):
+        texts(1, ['a', 'b' * 20])
+    with pytest.raises(ParamsError, match='set beam_size=1, or temperature=0'):
+        GenerationParams(beam_size=2, temperature=1.).validate()
+
+
+def test_line_breaks_of_prompts_and_continuations_are_written_as_signs() -> None:
+    text = 'a\\b\n\tc\r'
+    assert as_line(text) == 'a\\\\b\\n\tc\\r'
+    assert from_line(as_line(text)) == text
