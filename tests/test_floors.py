@@ -195,7 +195,7 @@ OF_LIBRARIES = {
     ('lingpipe.layers.keras_building', '_initializer'): "Keras: a variable's initial values",
     ('lingpipe.layers.keras_layer', '_keras_mask'): 'Keras: where a tensor has its mask',
     ('lingpipe.layers.keras_state', '_moments'): 'Keras: moments as BatchNormalization has them',
-    ('lingpipe.learning.optimizers', '_backend_update_step'): 'Keras: what Nadam keeps of a step',
+    ('lingpipe.learning.optimizer', '_backend_update_step'): 'Keras: what Nadam keeps of a step',
     ('lingpipe.pipeline.execution.task_call', '_create_op_internal'):
         'TensorFlow: adds an op to a graph',
     ('lingpipe.pipeline.execution.task_call', '_set_device'): 'TensorFlow: the device of an op',

@@ -19,6 +19,8 @@ The process that trains writes and reads all files, so that workers on other mac
 system in common.
 
     files.py           the files of one checkpoint
+    directory.py       the checkpoints by their steps, and what a kill leaves beside them
+    best_record.py     best.json
     checkpointer.py    which checkpoints are kept, and which is restored
     initialization.py  weights from another experiment, or from a file
     weight_files.py    files of weights that other programs have written

@@ -2,9 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -13,7 +10,9 @@ import tensorflow as tf
 from absl import logging
 
 from lingpipe.checkpoint import files, side_files
+from lingpipe.checkpoint.best_record import BestRecord
 from lingpipe.checkpoint.copier import Copier
+from lingpipe.checkpoint.directory import CheckpointDirectory, remove
 from lingpipe.checkpoint.pacing import Pacing
 
 Metadata = Mapping[str, Any]   # whatever JSON can hold
@@ -41,6 +40,8 @@ class Checkpointer:
         if keep < 1:
             raise ValueError(f'keep={keep} would keep no checkpoint; use 1 or more.')
         self.directory = directory
+        self._directory = CheckpointDirectory(directory)
+        self._best = BestRecord(directory)
         self._keep = keep
         self._is_writer = is_writer
         self._damaged: set[int] = set()
@@ -54,17 +55,15 @@ class Checkpointer:
         if is_writer:
             try:
                 side_files.make_directory(directory)
-                self._clean_up()
-                self._repair_best()
+                self._directory.clean_up()
+                self._best.repair()
             except OSError as error:
                 raise OSError(f'checkpoints cannot be kept in {directory}: {error}; choose a '
                               'logdir that can be written.') from error
 
     def steps(self) -> list[int]:
         """Returns the steps that are saved, oldest first."""
-        names = os.listdir(self.directory) if os.path.isdir(self.directory) else []
-        return sorted(int(match[1]) for name in names if (match := files.STEP_NAME.fullmatch(name))
-                      and os.path.isdir(os.path.join(self.directory, name)))
+        return self._directory.steps()
 
     # Saving.
 
@@ -158,14 +157,14 @@ class Checkpointer:
         assert self._is_writer, 'this Checkpointer only reads'
         temporary = self.path(step, 'tmp-')
         try:
-            _remove(temporary)
+            remove(temporary)
             files.write(temporary, facts, read, self._pacing.rest)
-            self._give_final_name(step, temporary)
+            self._directory.give_final_name(step, temporary, self._damaged)
         except tf.errors.OpError:
-            _remove(temporary)
+            remove(temporary)
             raise
         except OSError as error:
-            _remove(temporary)
+            remove(temporary)
             steps = self.steps()
             before = (f'that of step {steps[-1]} is still whole' if steps
                       else 'there is none before it')
@@ -174,22 +173,9 @@ class Checkpointer:
                           'logdir.') from error
 
         self._damaged.clear()
-        self._clean_up()
+        self._directory.clean_up()
         self._prune([step, *spared])
         return self.path(step)
-
-    def _give_final_name(self, step: int, temporary: str) -> None:
-        """Renames a directory that is written, after moving others out of its way."""
-        # Damaged checkpoints would count as the newest if they are of later steps.
-        for damaged in self._damaged & set(self.steps()):
-            os.replace(self.path(damaged), side_files.free_name(self.path(damaged, 'bad-')))
-
-        final = self.path(step)
-        if os.path.isdir(final):
-            os.replace(final, self.path(step, 'old-'))
-        side_files.make_way(final)
-        os.replace(temporary, final)
-        files.sync(self.directory)
 
     # The best checkpoint.
 
@@ -209,35 +195,13 @@ class Checkpointer:
                             'of them', step, value)
             return False
 
-        side_files.write_text(self._best_path, json.dumps({'step': step, 'value': value}))
-        files.sync(self.directory)
+        self._best.write(step, value)
         return True
 
     def best(self) -> tuple[int, float] | None:
         """Returns (step, value) of the best checkpoint, or None."""
-        best = self._read_best()
+        best = self._best.read()
         return best if best and best[0] in self.steps() else None
-
-    @property
-    def _best_path(self) -> str:
-        return os.path.join(self.directory, 'best.json')
-
-    def _read_best(self) -> tuple[int, float] | None:
-        """Returns what best.json says; None if the file is not there or cannot be read."""
-        try:
-            with open(self._best_path, encoding='utf-8') as file:
-                best = json.load(file)
-            step = best['step']
-            value = best['value']
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return None
-        is_right = type(step) is int and type(value) in (int, float) and value == value
-        return (step, float(value)) if is_right else None
-
-    def _repair_best(self) -> None:
-        """Sets best.json aside if it cannot be read; the caller may know the best otherwise."""
-        if os.path.lexists(self._best_path) and self._read_best() is None:
-            side_files.set_aside(self._best_path, 'it does not name the best checkpoint')
 
     # Restoring.
 
@@ -293,7 +257,7 @@ class Checkpointer:
 
     def path(self, step: int, prefix: str = '') -> str:
         """Returns the directory of a step's checkpoint; with a prefix, of one not in use."""
-        return os.path.join(self.directory, f'{prefix}step-{step:08d}')
+        return self._directory.of(step, prefix)
 
     def prune(self) -> None:
         """Removes the checkpoints that were spared and are not kept otherwise."""
@@ -301,29 +265,10 @@ class Checkpointer:
         self._prune([])
 
     def _prune(self, spared: Iterable[int]) -> None:
-        steps = self.steps()
+        """Removes the checkpoints that are neither among the newest, nor the best, nor spared."""
         best = self.best()
-        kept_steps = {*spared, *steps[-self._keep:]}
-        if best:
-            kept_steps.add(best[0])
-
-        for step in steps:
-            if step not in kept_steps:
-                # An evaluation may be reading the files; the next save tries again.
-                with contextlib.suppress(OSError):
-                    os.replace(self.path(step), self.path(step, 'tmp-gone-'))
-                    shutil.rmtree(self.path(step, 'tmp-gone-'))
-
-    def _clean_up(self) -> None:
-        """Removes what a kill has left, and finishes a replacement that a kill has interrupted."""
-        for name in sorted(os.listdir(self.directory)):
-            path = os.path.join(self.directory, name)
-            replaced = os.path.join(self.directory, name.removeprefix('old-'))
-            if name.startswith('old-') and os.path.isdir(path) and not os.path.isdir(replaced):
-                side_files.make_way(replaced)
-                os.replace(path, replaced)
-            elif name.startswith(('tmp-', 'old-')):
-                _remove(path)
+        best_step = [best[0]] if best else []
+        self._directory.prune({*spared, *self.steps()[-self._keep:], *best_step})
 
 
 def _is_better(value: float, other: float, higher_is_better: bool) -> bool:
@@ -346,17 +291,3 @@ def _restore_one(path: str, variables: Mapping[str, tf.Variable],
         logging.warning('checkpoint %s was written by an older lingpipe, which did not note which '
                         'files belong together; its tensors had the right checksums', path)
     return {**facts['metadata'], 'step': facts['step']}
-
-
-def _remove(path: str) -> None:
-    """Removes a file, or a directory with all that is in it, if there is one.
-
-    A warning says what cannot be removed.
-    """
-    try:
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        elif os.path.lexists(path):
-            os.remove(path)
-    except OSError as error:
-        logging.warning('%s cannot be removed: %s; nothing needs it', path, error.strerror)

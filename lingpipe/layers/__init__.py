@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # What `__getattr__` does, for type checkers and editors.
     from lingpipe.layers.dropout import WordDropout as WordDropout
     from lingpipe.layers.embedding import Embedding as Embedding
     from lingpipe.layers.embedding import PositionEmbedding as PositionEmbedding
+    from lingpipe.layers.feed_forward import FeedForward as FeedForward
     from lingpipe.layers.feed_forward_shards import Residual as Residual
     from lingpipe.layers.feed_forward_shards import split_feed_forward as split_feed_forward
     from lingpipe.layers.grouped_query_attention import (
@@ -48,7 +49,6 @@ if TYPE_CHECKING:  # What `__getattr__` does, for type checkers and editors.
         StreamedCrossEntropyLoss as StreamedCrossEntropyLoss,
     )
     from lingpipe.layers.swiglu import SwiGLU as SwiGLU
-    from lingpipe.layers.transformer import FeedForward as FeedForward
     from lingpipe.layers.transformer import TransformerDecoderLayer as TransformerDecoderLayer
     from lingpipe.layers.transformer import TransformerEncoderLayer as TransformerEncoderLayer
 
@@ -71,10 +71,11 @@ _NAMES_BY_FILE = {
     'sequential': ['Repeat', 'Sequential'],
     'shards': ['split'],
     'softmax': ['Logits'],
+    'feed_forward': ['FeedForward'],
     'feed_forward_shards': ['Residual', 'split_feed_forward'],
     'streamed_softmax': ['SoftmaxShard', 'StreamedCrossEntropyLoss'],
     'swiglu': ['SwiGLU'],
-    'transformer': ['FeedForward', 'TransformerDecoderLayer', 'TransformerEncoderLayer'],
+    'transformer': ['TransformerDecoderLayer', 'TransformerEncoderLayer'],
 }
 _FILE_OF = {name: file for file, names in _NAMES_BY_FILE.items() for name in names}
 

@@ -17,16 +17,13 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.dropout import drop, drop_flops
+from lingpipe.layers.feed_forward import FeedForward
 from lingpipe.layers.layer_norm import LayerNorm
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.sequential import Sequential
 from lingpipe.layers.shards import split
 from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
-from lingpipe.layers.transformer import (
-    FeedForward,
-    TransformerDecoderLayer,
-    TransformerEncoderLayer,
-)
+from lingpipe.layers.transformer import TransformerDecoderLayer, TransformerEncoderLayer
 
 
 class Residual(Layer):

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from lingpipe.learning import optimizers
 from lingpipe.learning.averages import Averages
+from lingpipe.learning.optimizer import begin_step
 from lingpipe.learning.slots import KerasWeight, Slots, slots_of
 from lingpipe.learning.update_rule import UpdateRule
 
@@ -79,7 +79,7 @@ class LayerLearner:
         # at once.
         done = [num_updates]
         with tf.control_dependencies(done):
-            optimizers.begin_step(self._optimizer, learning_rate)
+            begin_step(self._optimizer, learning_rate)
         for path in self.weights:
             with tf.control_dependencies(done):
                 gradient = gradients.get(path)

@@ -20,6 +20,7 @@ from lingpipe.hyperparams import Configurable, field
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.averages import accumulator_dtype
 from lingpipe.learning.layer_learner import LayerLearner
+from lingpipe.learning.optimizer import Optimizer
 from lingpipe.learning.update_rule import UpdateRule
 
 
@@ -28,7 +29,7 @@ class Learner(Configurable):
 
     class Params(Configurable.Params):
         """Optimizer, learning rate, decay, clipping, averages, frozen weights, accumulation."""
-        optimizer: optimizers.Optimizer.Params = field(
+        optimizer: Optimizer.Params = field(
             optimizers.SGD.Params(), 'The optimizer: see lingpipe/learning/optimizers.py.')
         learning_rate: learning_rates.Schedule.Params = field(
             learning_rates.Constant.Params(),
@@ -69,7 +70,7 @@ class Learner(Configurable):
 
     def __init__(self, params: Params):
         super().__init__(params)
-        self._optimizer: optimizers.Optimizer = self.params.optimizer.instantiate()
+        self._optimizer: Optimizer = self.params.optimizer.instantiate()
         self._rate: learning_rates.Schedule = self.params.learning_rate.instantiate()
         self._optimizer.check_decay(self.params.weight_decay)
         self._rule = UpdateRule(

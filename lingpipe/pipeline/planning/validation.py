@@ -44,7 +44,7 @@ def _check_complete(schedule: Schedule) -> None:
                 raise ValueError(unexpected(slot, schedule))
             if slot in seen:
                 raise ValueError(f'{name} runs {slot} twice, the second time on device {device}; '
-                                 'run every task once.')
+                                 'run every slot once.')
             home = device_of_cell.setdefault(slot.cell, device)
             if home != device:
                 raise ValueError(f'{name} runs {slot} on device {device}, but its cell is on '
@@ -52,7 +52,7 @@ def _check_complete(schedule: Schedule) -> None:
             seen.add(slot)
     for slot in expected:
         if slot not in seen:
-            raise ValueError(f'{name} lacks {slot}; run every task once.')
+            raise ValueError(f'{name} lacks {slot}; run every slot once.')
 
 
 def _check_ascending(schedule: Schedule) -> None:

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.learning import optimizers
+from lingpipe.learning.optimizer import Optimizer
 from tests.support.learners import TOLERANCE, learner
 
 OPTIMIZERS = [(optimizers.SGD, {}),
@@ -93,12 +94,12 @@ def test_every_optimizer_of_keras_is_here_or_refused():
     assert (theirs - wrappers - {keras.optimizers.Optimizer}
             == {cls.keras_class for cls, _ in OPTIMIZERS} - {None})
     for wrapper in wrappers:
-        made = type('Wrapper', (optimizers.Optimizer,), {'keras_class': wrapper})
+        made = type('Wrapper', (Optimizer,), {'keras_class': wrapper})
         sentence = (f'keras.optimizers.{wrapper.__name__} has a method apply of its own, in whose '
                     f'place the Learner')
         with pytest.raises(ValueError, match=sentence):
             learner(optimizer=made.Params())
-    missing = type('Newer', (optimizers.Optimizer,), {})
+    missing = type('Newer', (Optimizer,), {})
     with pytest.raises(ValueError, match=r'Keras [\d.]+ has no optimizer Newer; install a newer '
                                          r'Keras, or use another optimizer'):
         learner(optimizer=missing.Params())

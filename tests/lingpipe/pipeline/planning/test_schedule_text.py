@@ -57,7 +57,7 @@ def test_what_is_no_schedule_is_refused(text, sentence):
 
 @pytest.mark.parametrize('text, sentence', [
     ('F0 B0; F0 B1', 'has no place for F(cell 1, micro-batch 0): cell 1 is the last'),
-    ('F0 B0; B1', 'lacks F(cell 0, micro-batch 1); run every task once'),
+    ('F0 B0; B1', 'lacks F(cell 0, micro-batch 1); run every slot once'),
     ('F0 F1 B1 B0; B0 B1', 'runs B(cell 0, micro-batch 1) before micro-batch 0'),
     ('B0 F0; B0', 'device 0 waits at B(cell 0, micro-batch 0) for F(cell 0, micro-batch 0)'),
 ])

@@ -30,7 +30,7 @@ def refuses(schedule, sentence, edges=None):
 def test_every_missing_slot_is_named(name):
     schedule = make_schedule(name, 3, 4)
     for slot in (slot for slot in schedule.device_of if slot.kind != 'W'):
-        refuses(move(schedule, take=slot), f'schedule {name!r} lacks {slot}; run every task once')
+        refuses(move(schedule, take=slot), f'schedule {name!r} lacks {slot}; run every slot once')
 
 
 @pytest.mark.parametrize('name', NAMES)

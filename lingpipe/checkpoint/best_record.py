@@ -1,0 +1,37 @@
+"""Best record: the file that says which checkpoint is kept for its metric."""
+from __future__ import annotations
+
+import json
+import os
+
+from lingpipe.checkpoint import files, side_files
+
+
+class BestRecord:
+    """Reads and writes best.json of a directory of checkpoints."""
+
+    def __init__(self, directory: str):
+        self._directory = directory
+        self._path = os.path.join(directory, 'best.json')
+
+    def read(self) -> tuple[int, float] | None:
+        """Returns (step, value); None if the file is not there or cannot be read."""
+        try:
+            with open(self._path, encoding='utf-8') as file:
+                best = json.load(file)
+            step = best['step']
+            value = best['value']
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        is_right = type(step) is int and type(value) in (int, float) and value == value
+        return (step, float(value)) if is_right else None
+
+    def write(self, step: int, value: float) -> None:
+        """Names the best checkpoint."""
+        side_files.write_text(self._path, json.dumps({'step': step, 'value': value}))
+        files.sync(self._directory)
+
+    def repair(self) -> None:
+        """Sets the file aside if it cannot be read; the caller may know the best otherwise."""
+        if os.path.lexists(self._path) and self.read() is None:
+            side_files.set_aside(self._path, 'it does not name the best checkpoint')

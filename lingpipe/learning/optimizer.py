@@ -1,0 +1,83 @@
+"""Optimizer: the base of the classes of optimizers.py, which makes the Keras optimizer."""
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from lingpipe.hyperparams import Configurable, fields_of
+
+# Methods in whose place the Learner acts. An optimizer that overrides one would give other numbers
+# than in Keras.
+_NOT_CALLED = ('apply', 'apply_gradients', '_backend_apply_gradients', 'scale_loss',
+               'finalize_variable_values')
+
+
+class Optimizer(Configurable):
+    """Makes the Keras optimizer that its Params describe.
+
+    The learning rate and weight decay belong to the Learner.
+    """
+
+    keras_class: ClassVar[Any] = None
+
+    # Slots that begin as copies of the weights, as LayerLearner.variables names them.
+    copied_slots: ClassVar[tuple[str, ...]] = ()
+
+    def make(self) -> keras.optimizers.Optimizer:
+        """Returns a new optimizer, not built, that has no learning rate of its own.
+
+        In a step, `begin_step` is called and then its `update_step` for each weight.
+
+        Raises:
+          ValueError: Keras refuses the Params, has no such optimizer, or would do more than these
+            two in a step.
+        """
+        if self.keras_class is None:
+            raise ValueError(f'Keras {keras.__version__} has no optimizer {type(self).__name__}; '
+                             'install a newer Keras, or use another optimizer.')
+        for name in _NOT_CALLED:
+            if getattr(self.keras_class, name) is not getattr(keras.optimizers.Optimizer, name):
+                raise ValueError(f'keras.optimizers.{self.keras_class.__name__} has a method '
+                                 f'{name} of its own, in whose place the Learner scales, skips and '
+                                 'divides gradients; use the optimizer that it wraps.')
+        arguments = {name: getattr(self.params, name) for name in fields_of(self.params)}
+        # The rate is a function, since Keras would make a variable of a number.
+        return self.keras_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
+
+    def check_decay(self, weight_decay: float) -> None:
+        """Raises ValueError if the optimizer does not go with the learner's weight decay."""
+
+    def check_weight(self, path: str, shape: tf.TensorShape, dtype: tf.DType) -> None:
+        """Raises ValueError if the optimizer cannot train such a weight.
+
+        Keras keeps slots, and computes, in the dtype of the weight. With a field that becomes 0, 1
+        or infinity in that dtype, the weight would not train.
+        """
+        for name in fields_of(self.params):
+            value = getattr(self.params, name)
+            if not isinstance(value, float):
+                continue
+            with np.errstate(over='ignore', under='ignore'):
+                rounded = float(dtype.as_numpy_dtype(value))
+            if rounded != value and rounded in (0., 1., math.inf):
+                raise ValueError(f'{path} is {dtype.name}, in which {name}={value} of '
+                                 f'{type(self).__name__} is {rounded:g}, so that it would not '
+                                 f'train; use another {name}, or weights of a more exact dtype.')
+
+
+def begin_step(optimizer: keras.optimizers.Optimizer, rate: tf.Tensor) -> None:
+    """Updates what an optimizer, such as Nadam, keeps for all weights together.
+
+    To be called before the update_step of the first weight.
+    """
+    # Keras has no public way to it.
+    if type(optimizer)._backend_update_step is not keras.optimizers.Optimizer._backend_update_step:
+        optimizer._backend_update_step([], [], rate)
+
+
+def _given_by_learner() -> float:
+    raise AssertionError('the Learner gives the rate to update_step')
