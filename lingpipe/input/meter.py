@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Generic, TypeVar
+
+T = TypeVar('T')
 
 
-class InputMeter:
+class InputMeter(Generic[T]):
     """An iterator that measures how long it takes to get the next item.
 
         batches = InputMeter(input.dataset(position))
@@ -19,17 +21,17 @@ class InputMeter:
     first item, for which everything must be started, is not counted.
     """
 
-    def __init__(self, items: Iterable[Any], clock: Callable[[], float] = time.perf_counter):
-        self._items: Iterator[Any] = iter(items)
+    def __init__(self, items: Iterable[T], clock: Callable[[], float] = time.perf_counter):
+        self._items: Iterator[T] = iter(items)
         self._clock = clock
         self._started: float | None = None
         self._waited = 0.
         self._num_items = 0
 
-    def __iter__(self) -> InputMeter:
+    def __iter__(self) -> InputMeter[T]:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> T:
         before = self._clock()
         item = next(self._items)
         after = self._clock()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any
 
 _MARK = '_is_registered_experiment'
 
@@ -40,14 +39,14 @@ def mark(cls: type) -> None:
     setattr(cls, _MARK, True)
 
 
-def is_experiment(value: Any) -> bool:
+def is_experiment(value: object) -> bool:
     """Whether a value is a registered class. A subclass of one is not, unless it has @register."""
     return isinstance(value, type) and _MARK in vars(value)
 
 
-def summary(cls: Any) -> str:
+def summary(cls: type) -> str:
     """The first line of an experiment's docstring."""
-    return inspect.cleandoc(cls.__doc__).split('\n')[0]
+    return inspect.cleandoc(cls.__doc__ or '').split('\n')[0]
 
 
 def _check_method(name: str, cls: type) -> None:

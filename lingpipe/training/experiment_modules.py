@@ -5,7 +5,6 @@ import importlib
 import pkgutil
 from importlib import metadata
 from types import ModuleType
-from typing import Any
 
 from lingpipe.training.experiment_class import is_experiment
 
@@ -13,7 +12,7 @@ ROOT = 'lingpipe.params'   # the package whose name is left out
 GROUP = 'lingpipe.experiments'   # of entry points
 
 
-def find_all() -> tuple[dict[str, Any], dict[str, str]]:
+def find_all() -> tuple[dict[str, type], dict[str, str]]:
     """Imports every module below params/, and those that installed packages name in their metadata.
 
     Returns:
@@ -27,7 +26,7 @@ def find_all() -> tuple[dict[str, Any], dict[str, str]]:
     return dict(sorted(experiments.items())), dict(sorted(broken.items()))
 
 
-def _experiments_of(entry_point: metadata.EntryPoint) -> tuple[dict[str, Any], dict[str, str]]:
+def _experiments_of(entry_point: metadata.EntryPoint) -> tuple[dict[str, type], dict[str, str]]:
     """As `find_all`, of the package or module that an entry point names."""
     package = entry_point.dist.name if entry_point.dist else '?'
     module, _, attribute = entry_point.value.partition(':')
@@ -39,9 +38,9 @@ def _experiments_of(entry_point: metadata.EntryPoint) -> tuple[dict[str, Any], d
     return experiments, {place if name == module else name: error for name, error in broken.items()}
 
 
-def _experiments_below(package: str) -> tuple[dict[str, Any], dict[str, str]]:
+def _experiments_below(package: str) -> tuple[dict[str, type], dict[str, str]]:
     """As `find_all`, of a module or of a package with all that is in it."""
-    experiments: dict[str, Any] = {}
+    experiments: dict[str, type] = {}
     broken: dict[str, str] = {}
     queue = [package]
     while queue:

@@ -272,7 +272,7 @@ class TrainLoop:
         raise NonFiniteError(
             f'step {counts.step} has {numbers_text(results)}, and {why}. {advice}')
 
-    def _summarize(self, results: dict[str, float], batches: InputMeter) -> None:
+    def _summarize(self, results: dict[str, float], batches: InputMeter[Batch]) -> None:
         """Writes the numbers of a step for TensorBoard, if it is time."""
         p, step, progress = self._params, self._counts.step, self._report.progress
         if step % p.summary_every_steps and step not in (1, p.num_steps):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TypeVar
 
 import tensorflow as tf
 
@@ -18,12 +18,14 @@ from lingpipe.pipeline.execution.placed import call_on
 from lingpipe.pipeline.execution.task_values import ReplicaBatch, TaskValues, order_of_calls
 from lingpipe.pipeline.execution.wire import Wire
 
+T = TypeVar('T')
+
 # Errors of a task itself, which may name another cell's layer; others are those of machines.
 _OF_TASKS = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
 
 
-def run_or_replay(run: Callable[[], Any], pipelines: Iterable[CompiledPipeline],
-                  batches: Callable[[], Iterable[ReplicaBatch]], wire: Wire) -> Any:
+def run_or_replay(run: Callable[[], T], pipelines: Iterable[CompiledPipeline],
+                  batches: Callable[[], Iterable[ReplicaBatch]], wire: Wire) -> T:
     """Runs a step; if it fails, its tasks run one by one where that tells more.
 
     Args:

@@ -98,7 +98,7 @@ class Stamps:
 
 
 def call_stamped(function: Callable[..., Any], args: Sequence[Any], work: Work, device: str,
-                 before: Sequence[tf.Operation | tf.Tensor], stamps: Stamps | None) -> Any:
+                 before: Sequence[tf.Operation | tf.Tensor], stamps: Stamps | None) -> tf.Tensor:
     """Calls function(*args), which returns one tensor, on a device, with stamps if there are any.
 
     Args:

@@ -108,7 +108,7 @@ class Report:
                 for name in names]
 
 
-def value_text(value: Any) -> str:
+def value_text(value: object) -> str:
     """The text of a value, as --set takes it."""
     if isinstance(value, (tuple, list)):
         return f'[{",".join(map(value_text, value))}]'

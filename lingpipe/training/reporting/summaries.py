@@ -23,7 +23,7 @@ class Summaries:
 
     def __init__(self, directory: str):
         self.directory = directory
-        self._writer: Any = None
+        self._writer: tf.summary.SummaryWriter | None = None
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Writes numbers by name, including nan and inf."""
