@@ -11,7 +11,7 @@ that `import lingpipe` is quick and imports no TensorFlow.
     of Keras        from_keras, to_keras
     a layer         Layer, field, REQUIRED, Context, Cost, NestedMap
     data            Input, ArrayInput, RecordInput, Feature, TFDSInput
-    how it learns   Learner, optimizers, learning_rates
+    how it learns   Learner, optimizers, learning_rates; hooks: what is called on the way
     a program       Program, make_plan, cluster, checkpoint
     anything else   Configurable, Params, ParamsError
 """
@@ -50,6 +50,7 @@ if TYPE_CHECKING:   # What `__getattr__` does, for type checkers and editors.
     from lingpipe.pipeline.execution.program import Program as Program
     from lingpipe.pipeline.planning.pipeline_params import PipelineParams as PipelineParams
     from lingpipe.pipeline.planning.plan import make_plan as make_plan
+    from lingpipe.training import hooks as hooks
     from lingpipe.training.experiment import Experiment as Experiment
     from lingpipe.training.initialize_from import InitializeFrom as InitializeFrom
     from lingpipe.training.problem import Problem as Problem
@@ -61,6 +62,7 @@ __version__ = '0.1.0'   # setup.py reads it here.
 _MODULES = {
     'checkpoint': 'lingpipe.checkpoint',
     'cluster': 'lingpipe.cluster',
+    'hooks': 'lingpipe.training.hooks',
     'layers': 'lingpipe.layers',
     'learning_rates': 'lingpipe.learning.learning_rates',
     'optimizers': 'lingpipe.learning.optimizers',

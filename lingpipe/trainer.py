@@ -65,11 +65,18 @@ def _define_flags_of_experiments(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         'logdir', '', 'The directory of checkpoints, summaries and pictures; a run that is there '
         'already is resumed.', flag_values=values)
+    flags.DEFINE_string(
+        'checkpoint', 'newest', 'newest, best or a step: the checkpoint that eval, decode and the '
+        'like take. Training goes on from the newest.', flag_values=values)
+    flags.DEFINE_multi_string(
+        'allow_change', [], 'A path of the Params that may differ from the run that goes on, as '
+        'task.learner.*; may be repeated. LOGDIR/params_history.txt keeps what has changed.',
+        flag_values=values)
     flags.DEFINE_enum(
-        'mode', 'train_and_eval', MODES, 'What to do. eval takes the newest checkpoint; inspect '
+        'mode', 'train_and_eval', MODES, 'What to do. eval takes --checkpoint; inspect '
         'shows the plan and runs nothing; plan finds the best plans for --devices; worker runs the '
         'cells of runs that name its address; decode translates lines of text, or whatever else '
-        'the problem makes of them, with the newest checkpoint.', flag_values=values)
+        'the problem makes of them, with --checkpoint.', flag_values=values)
     flags.DEFINE_multi_string(
         'set', [], 'path=value: overrides a value of the Params, as pipeline.num_cells=4; may be '
         'repeated. pipeline.num_cells=auto, and likewise num_replicas, num_micro_batches and '
@@ -149,7 +156,8 @@ def options_of(values: flags.FlagValues, command_line: Sequence[str] = ()) -> Ru
         mode=values.mode, model=values.model, overrides=tuple(values.set), num_steps=values.steps,
         logdir=values.logdir, devices=values.devices, device_type=values.device_type,
         has_auto_plan=values.plan == 'auto', may_change_statistics=values.change_statistics,
-        is_json=values.json, address=values.address,
+        is_json=values.json, checkpoint=values.checkpoint,
+        allow_change=tuple(values.allow_change), address=values.address,
         hangs_after_s=values.hangs_after_s, has_timeline=values.timeline,
         decode_input=values.decode_input, decode_output=values.decode_output,
         decode_line_limit=values.decode_line_limit,

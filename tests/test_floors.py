@@ -34,6 +34,7 @@ FLOORS = [
     ['training/site', 'training/train_params', 'training/initialize_from', 'training/problem',
      'training/reporting', 'training/step_counts', 'training/timed_steps',
      'training/evaluation_log', 'training/experiment_class'],
+    ['training/hooks'],
     ['training/experiment', 'training/evaluation', 'training/best_checkpoint',
      'training/skipped_steps', 'training/experiment_modules'],
     ['training/outcome', 'training/remedy', 'training/resumption', 'training/training_batches'],

@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 from lingpipe.api.evaluating import check_inputs, evaluate_all
 from lingpipe.api.views import PlanTable, TimelinePicture, Weights, newest_timeline
 from lingpipe.checkpoint import side_files
+from lingpipe.checkpoint.chosen_step import NEWEST, check_name
 from lingpipe.commands import device_setup, recovery
 from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.recovery import Recovery
@@ -74,7 +75,7 @@ class Run:
         if is_writer:
             with side_files.warnings_into(self._log_path), contextlib.ExitStack() as held:
                 self._lock = held.enter_context(logdir_lock.hold(self.logdir))
-                logdir.claim(self.logdir, params)
+                logdir.claim(self.logdir, params, options.allow_change)
                 self._held = held.pop_all()
 
     @functools.cached_property
@@ -105,11 +106,15 @@ class Run:
         """
         if not self._is_writer:
             raise ValueError(f'this run only reads {self.logdir}; start one without only_reads.')
+        if self._options.checkpoint != NEWEST:
+            raise ValueError(f'--checkpoint={self._options.checkpoint} is for evaluating and the '
+                             f'like; training goes on from the newest: leave it out.')
         if steps is not None and steps < 0:
             raise ValueError(f'steps={steps} is below 0; use 0 or more.')
         with side_files.warnings_into(self._log_path):
             options = LoopOptions(has_evaluation=evaluate, has_timeline=timeline,
-                                  has_overview=self._network is None)
+                                  has_overview=self._network is None,
+                                  allow_change=self._options.allow_change)
             if not self._options.devices:   # No worker is waited for: the loop looks at signals.
                 outcome = self.at_site(lambda site: self._train(site, steps, options))
             else:
@@ -125,33 +130,37 @@ class Run:
         if steps is not None:
             step = newest_checkpoint.newest_step(self.logdir) or 0
             experiment = experiment.lasting(step + steps)
-            logdir.claim(self.logdir, experiment.params)
+            logdir.claim(self.logdir, experiment.params, self._options.allow_change)
         network, self._network = self._traced(site), None
         outcome = TrainLoop(experiment, self.logdir, loop_options, site, network).run()
         self._network = network   # After an error, a new run would begin with what is in it.
         return outcome
 
-    def evaluate(self, say: Callable[[str], object] = lambda line: None) -> dict[str, Metrics]:
-        """Evaluates the newest checkpoint; returns metrics by name for each eval input by name.
+    def evaluate(self, checkpoint: str | int | None = None, *,
+                 say: Callable[[str], object] = lambda line: None) -> dict[str, Metrics]:
+        """Evaluates a checkpoint; returns metrics by name for each eval input by name.
 
         Args:
+          checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
           say: shows a line for each eval input, once it is evaluated.
 
         Raises:
-          ValueError: there is no eval input or no checkpoint, or they do not fit.
+          ValueError: there is no eval input or no such checkpoint, or they do not fit.
           OSError: a worker is lost.
         """
-        return self.at_site(lambda site: self._evaluate(site, say))
+        return self.at_site(lambda site: self._evaluate(site, checkpoint, say))
 
-    def _evaluate(self, site: Site, say: Callable[[str], object]) -> dict[str, Metrics]:
+    def _evaluate(self, site: Site, checkpoint: str | int | None,
+                  say: Callable[[str], object]) -> dict[str, Metrics]:
         check_inputs(self.experiment)
-        network, metadata = self.restored(site)
+        network, metadata = self.restored(site, checkpoint)
         return evaluate_all(
             site, self.experiment, network.evaluations, metadata, self.logdir, say)
 
     # Predictions and exports.
 
-    def predict(self, examples: Any, outputs: Sequence[str] = ()) -> dict[str, Any]:
+    def predict(self, examples: Any, outputs: Sequence[str] = (),
+                checkpoint: str | int | None = None) -> dict[str, Any]:
         """Computes the outputs of any number of examples with the newest checkpoint.
 
         Neither labels nor weights of examples are needed. The outputs have the bits that an
@@ -162,6 +171,7 @@ class Run:
             takes only one; or the name of an eval input; or a function that makes such examples of
             the Predictor, which knows what the network takes.
           outputs: names of values; default: task.outputs.
+          checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
 
         Returns:
           Name -> NumPy array [N, ...] of every output.
@@ -170,22 +180,25 @@ class Run:
           ValueError: there is no checkpoint, the examples do not fit, or there are no such outputs.
           OSError: a worker is lost.
         """
-        return self.at_site(lambda site: self._predict(site, examples, outputs))
+        return self.at_site(lambda site: self._predict(site, examples, outputs, checkpoint))
 
-    def _predict(self, site: Site, examples: Any, outputs: Sequence[str]) -> dict[str, Any]:
-        network, metadata = self.restored(site)
+    def _predict(self, site: Site, examples: Any, outputs: Sequence[str],
+                 checkpoint: str | int | None) -> dict[str, Any]:
+        network, metadata = self.restored(site, checkpoint)
         site.begin(f'predictions with the checkpoint of step {metadata["step"]}')
         if isinstance(examples, str):
             return network.predictions.of_input(examples, outputs)
         predictor = network.predictions.predictor(outputs)
         return predictor.predict(examples(predictor) if callable(examples) else examples)
 
-    def export(self, path: str | os.PathLike[str], format: str = 'saved_model') -> str:
+    def export(self, path: str | os.PathLike[str], format: str = 'saved_model',
+               checkpoint: str | int | None = None) -> str:
         """Writes the newest checkpoint for programs that know nothing of lingpipe.
 
         Args:
           path: of a file or, for saved_model, of a directory. An earlier export there is replaced.
           format: saved_model, keras, npz, safetensors or onnx.
+          checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
 
         Returns:
           The path, with the suffix of the format.
@@ -195,10 +208,10 @@ class Run:
           OSError: the path cannot be written. What was there before still is.
         """
         path = check_path(os.fspath(path), format)
-        return self.at_site(lambda site: self._export(site, path, format))
+        return self.at_site(lambda site: self._export(site, path, format, checkpoint))
 
-    def _export(self, site: Site, path: str, format: str) -> str:
-        network, metadata = self.restored(site)
+    def _export(self, site: Site, path: str, format: str, checkpoint: str | int | None) -> str:
+        network, metadata = self.restored(site, checkpoint)
         site.begin(f'the export of step {metadata["step"]}')
         facts = {'step': metadata['step'], 'model': self._options.model,
                  'task': metadata.get('task', {})}
@@ -218,7 +231,7 @@ class Run:
 
     def _weights(self, site: Site) -> Weights:
         if newest_checkpoint.newest_step(self.logdir) is not None:
-            self.restored(site)
+            self.restored(site, NEWEST)
         return Weights(self._traced(site).program.weights)
 
     @property
@@ -253,15 +266,23 @@ class Run:
             self._options, stop, self._log_path if stop else '', self._lock,
             starts_again=self._is_trainer).run(self.params, self._placed, body)
 
-    def restored(self, site: Site) -> tuple[TracedNetwork, Mapping[str, Any]]:
-        """The network with the weights of the newest checkpoint, and the checkpoint's metadata.
+    def restored(self, site: Site, checkpoint: str | int | None = None
+                 ) -> tuple[TracedNetwork, Mapping[str, Any]]:
+        """The network with the weights of a checkpoint, and the checkpoint's metadata.
+
+        Args:
+          site: where the cells are.
+          checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
 
         Raises:
-          ValueError: there is no checkpoint, or it does not fit.
+          ValueError: there is no such checkpoint, or it does not fit.
         """
+        name = self._options.checkpoint if checkpoint is None else str(checkpoint)
+        check_name(name)
         newest_checkpoint.check_has_checkpoint(self.logdir)
         network = self._traced(site)
-        return network, newest_checkpoint.restore(network.program, self.experiment, self.logdir)
+        return network, newest_checkpoint.restore(
+            network.program, self.experiment, self.logdir, name)
 
     def _placed(self) -> Placement:
         if self._placement is None:

@@ -24,7 +24,8 @@ _PLANS = ('as_set', 'auto')
 def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLike[str],
           devices: str | Sequence[str] = '', set: Mapping[str, Any] | None = None,
           plan: str = 'as_set', device_type: str = '', change_statistics: bool = False,
-          address: str = '', only_reads: bool = False, **pipeline: Any) -> Run:
+          allow_change: Sequence[str] = (), checkpoint: str | int = 'newest', address: str = '',
+          only_reads: bool = False, **pipeline: Any) -> Run:
     """Starts a run, or goes on with the one that the logdir holds. Nothing is trained yet.
 
     The arguments are the trainer's flags of the same names. Call it before anything else that uses
@@ -39,6 +40,9 @@ def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLi
       device_type: for plan='auto': what the devices are, as 'h100'.
       change_statistics: for plan='auto': whether it may change which examples BatchNorm sees
         together.
+      allow_change: paths of Params that may differ from the run that goes on, as
+        ['task.learner.*']. LOGDIR/params_history.txt keeps what has changed.
+      checkpoint: for a run that only reads: 'newest', 'best' or a step.
       address: 'host:port' where workers reach this process.
       only_reads: whether to leave the logdir to another process that trains there.
       **pipeline: fields of PipelineParams, as num_cells=4; 'auto' leaves one to the planner.
@@ -59,7 +63,8 @@ def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLi
         model='' if objects else _name(experiment), overrides=texts, logdir=os.fspath(logdir),
         devices=devices if isinstance(devices, str) else ','.join(devices),
         device_type=device_type, has_auto_plan=plan == 'auto',
-        may_change_statistics=change_statistics, address=address)
+        may_change_statistics=change_statistics, address=address, checkpoint=str(checkpoint),
+        allow_change=(allow_change,) if isinstance(allow_change, str) else tuple(allow_change))
     options = dataclasses.replace(options, command_line=_command_line(options))
 
     params = _params(experiment).set(**objects)
@@ -82,8 +87,8 @@ def _check_names(pipeline: Mapping[str, Any]) -> None:
                             "values of the experiment go into set={'path': value}.")
 
 
-_OPTIONS = ('logdir', 'devices', 'set', 'plan', 'device_type', 'change_statistics', 'address',
-            'only_reads')
+_OPTIONS = ('logdir', 'devices', 'set', 'plan', 'device_type', 'change_statistics',
+            'allow_change', 'checkpoint', 'address', 'only_reads')
 
 
 def _params(experiment: Experiment.Params | type | str) -> Experiment.Params:

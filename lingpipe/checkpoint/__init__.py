@@ -22,6 +22,7 @@ system in common.
     directory.py       the checkpoints by their steps, and what a kill leaves beside them
     best_record.py     best.json
     checkpointer.py    which checkpoints are kept, and which is restored
+    chosen_step.py     newest, best or a step
     initialization.py  weights from another experiment, or from a file
     weight_files.py    files of weights that other programs have written
     copier.py          the values of variables at one moment, to be written while training goes on

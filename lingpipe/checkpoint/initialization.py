@@ -12,6 +12,7 @@ from absl import logging
 
 from lingpipe.checkpoint import files, weight_files
 from lingpipe.checkpoint.checkpointer import Checkpointer
+from lingpipe.checkpoint.chosen_step import NEWEST, step_named
 
 Rules = Sequence[tuple[str, str | None]]   # (regular expression, replacement); see `initialize`
 
@@ -42,7 +43,7 @@ class Initialization:
 
 def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rules,
                check: Callable[[Mapping[str, Any], Iterable[str]], None]
-               = lambda metadata, keys: None) -> Initialization:
+               = lambda metadata, keys: None, checkpoint: str = NEWEST) -> Initialization:
     """Assigns some variables from another experiment's checkpoint, or from a file of weights.
 
     Args:
@@ -55,10 +56,11 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
         Variables without a rule stay as they are.
       check: a function of the checkpoint's metadata and of the keys that are going to be assigned,
         called before any is. It raises ValueError to refuse.
+      checkpoint: 'newest', 'best' or a step, of those in `source_dir`.
 
     Raises:
-      ValueError: there is no checkpoint, a rule matches no key, nothing could be taken, or `check`
-        refuses.
+      ValueError: there is no such checkpoint, a rule matches no key, nothing could be taken, or
+        `check` refuses.
     """
     for pattern, _ in rules:
         if not any(re.fullmatch(pattern, key) for key in variables):
@@ -68,7 +70,7 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
 
     if weight_files.is_weight_file(source_dir):
         return _initialize_from_file(variables, source_dir, rules, check)
-    for path, facts in _whole_ones(source_dir):
+    for path, facts in _whole_ones(source_dir, checkpoint):
         report = _planned(variables, path, facts['variables'], rules)
         check(facts['metadata'], report.taken)
         try:
@@ -133,11 +135,13 @@ def find_whole(source_dir: str) -> tuple[str, dict[str, Any]]:
     Raises:
       ValueError: there is none that can be read.
     """
-    return next(_whole_ones(source_dir))
+    return next(_whole_ones(source_dir, NEWEST))
 
 
-def _whole_ones(source_dir: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _whole_ones(source_dir: str, checkpoint: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields what find_whole returns for every checkpoint there, the newest first.
+
+    A checkpoint that is named, as the best or by its step, is the only one.
 
     Raises:
       ValueError: another checkpoint is asked for, and there is none.
@@ -148,7 +152,9 @@ def _whole_ones(source_dir: str) -> Iterator[tuple[str, dict[str, Any]]]:
         subfolder = os.path.join(source_dir, 'checkpoints')
         folder = subfolder if os.path.isdir(subfolder) else source_dir
         reader = Checkpointer(folder, is_writer=False)
-        candidates = [reader.path(step) for step in reversed(reader.steps())]
+        step = step_named(reader, checkpoint)
+        steps = reader.steps()[::-1] if step is None else [step]
+        candidates = [reader.path(step) for step in steps]
 
     failures = []
     for path in candidates:

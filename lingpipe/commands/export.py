@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from lingpipe.api.run import Run
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.training import newest_checkpoint
 from lingpipe.training.experiment import Experiment
 
 
@@ -15,4 +16,5 @@ def export(params: Experiment.Params, options: RunOptions) -> str:
         raise ValueError('--export_path is missing; name the file or the directory to write.')
     with Run(params, options, is_writer=False, is_trainer=True) as run:
         path = run.export(options.export_path, options.export_format)
-        return f'step {run.step} as {options.export_format}: {path}'
+        step = newest_checkpoint.step_of(run.logdir, options.checkpoint)
+        return f'step {step} as {options.export_format}: {path}'

@@ -26,6 +26,8 @@ class RunOptions:
       may_change_statistics: whether the planner may change the examples of a micro-batch though
         layers keep statistics of them.
       is_json: whether --mode=plan prints JSON.
+      checkpoint: 'newest', 'best' or a step, for what reads one.
+      allow_change: paths of Params that may differ from the run that goes on, with * for any text.
       address: 'host:port' or a source of it, or ''.
       hangs_after_s: a worker's server that has not answered for so long is started again.
       has_timeline: whether a step is timed soon after the start.
@@ -46,6 +48,8 @@ class RunOptions:
     has_auto_plan: bool = False
     may_change_statistics: bool = False
     is_json: bool = False
+    checkpoint: str = 'newest'
+    allow_change: tuple[str, ...] = ()
     address: str = ''
     hangs_after_s: float = 60.
     has_timeline: bool = False

@@ -69,12 +69,14 @@ def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_thre
 
 
 def _make_cpu_devices(number: int) -> None:
-    """Splits the CPU into logical devices.
+    """Splits the CPU into logical devices, unless it is split into as many already.
 
     Raises:
       RuntimeError: TensorFlow has started with fewer.
     """
     cpu = tf.config.list_physical_devices('CPU')[0]
+    if len(tf.config.get_logical_device_configuration(cpu) or ()) >= number:
+        return
     try:
         tf.config.set_logical_device_configuration(
             cpu, [tf.config.LogicalDeviceConfiguration()] * number)

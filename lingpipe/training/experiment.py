@@ -22,6 +22,7 @@ from lingpipe.input.first_batch import check_keys
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import Plan, make_plan
+from lingpipe.training.hooks.hook import Hook
 from lingpipe.training.initialize_from import InitializeFrom
 from lingpipe.training.problem import Problem
 from lingpipe.training.train_params import TrainParams
@@ -51,6 +52,8 @@ class Experiment(Configurable):
         intra_op_threads: int = field(
             1, 'Threads of one op, 0: all processors. Sums are split among them, so they change '
                'the last bits.', least=0, most=1024)
+        hooks: tuple[Hook.Params, ...] = field(
+            (), 'What is called while it trains, as hooks.CSV.Params(); it changes no result.')
         initialize_from: InitializeFrom = field(
             InitializeFrom(), "Another experiment's weights to start from.")
 

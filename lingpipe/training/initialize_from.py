@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 
+from lingpipe.checkpoint.chosen_step import check_name
 from lingpipe.hyperparams import Params, field
 
 
@@ -11,6 +12,8 @@ class InitializeFrom(Params):
     directory: str = field(
         '', "Another experiment's logdir, its checkpoints, or one of them; or a file of weights, "
             ".npz, .safetensors, .keras or .weights.h5; empty: all weights start from scratch.")
+    checkpoint: str = field(
+        'newest', "newest, best or a step: which of the directory's checkpoints is taken.")
     rules: tuple[tuple[str, str | None], ...] = field(
         (('weights/(.*)', r'weights/\1'),),
         "(regular expression, replacement) pairs; the first that matches the whole of a variable's "
@@ -18,7 +21,8 @@ class InitializeFrom(Params):
         r"'weights/model/encoder/\1'); none takes nothing.")
 
     def check(self) -> None:
-        """Raises ValueError for a rule that is no regular expression."""
+        """Raises ValueError for a rule or a checkpoint that is none."""
+        check_name(self.checkpoint)
         for pattern, _ in self.rules:
             try:
                 re.compile(pattern)

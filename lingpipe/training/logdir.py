@@ -2,20 +2,28 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Sequence
 
 from absl import logging
 
 from lingpipe.checkpoint import side_files
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.newest_checkpoint import checkpoints_in, newest_step
-from lingpipe.training.resumption import check_resumable
+from lingpipe.training.resumption import Difference, check_resumable, differences_text
 
 
-def claim(logdir: str, params: Experiment.Params) -> None:
+def claim(logdir: str, params: Experiment.Params, allowed: Sequence[str] = ()) -> None:
     """Writes LOGDIR/params.txt, unless it says the same already.
 
     Checkpoints keep the text of their Params too, which counts for more than params.txt: that is
     set aside where it is damaged or tells of another experiment than the newest checkpoint.
+
+    Args:
+      logdir: whose it is to be.
+      params: those of this run.
+      allowed: what may change in a run that goes on; see check_resumable. Such a change is logged,
+        and kept in LOGDIR/params_history.txt.
 
     Raises:
       ValueError: a run of another experiment is there.
@@ -27,7 +35,7 @@ def claim(logdir: str, params: Experiment.Params) -> None:
         return
     is_usable = stored is not None
     if newest_step(logdir) is not None:
-        is_usable = _is_usable_beside_checkpoints(logdir, path, stored, params)
+        is_usable = _is_usable_beside_checkpoints(logdir, path, stored, params, allowed)
     if not is_usable:
         side_files.set_aside(
             path, 'it is damaged, or tells of another experiment than the checkpoints')
@@ -39,7 +47,7 @@ def claim(logdir: str, params: Experiment.Params) -> None:
 
 
 def _is_usable_beside_checkpoints(logdir: str, path: str, stored: str | None,
-                                  params: Experiment.Params) -> bool:
+                                  params: Experiment.Params, allowed: Sequence[str]) -> bool:
     """Whether params.txt may be written over, rather than set aside.
 
     Args:
@@ -47,19 +55,24 @@ def _is_usable_beside_checkpoints(logdir: str, path: str, stored: str | None,
       path: of params.txt.
       stored: its text; '' if there is none, None if it cannot be read.
       params: those of this run.
+      allowed: what may change.
 
     Raises:
       ValueError: the checkpoints, or params.txt if they do not tell, are of another experiment.
     """
     recorded = _recorded_params(logdir)
     if recorded is not None:
-        _check_resumable(logdir, recorded, params)
-        return stored == '' or stored is not None and _tells_of(stored, params)
+        changes = _check_resumable(logdir, recorded, params, allowed)
+        if changes and not _tells_of(stored or '', params, ()):   # or else it is told already
+            _record_changes(logdir, changes)
+        return stored == '' or stored is not None and _tells_of(stored, params, allowed)
     if stored == '':
         logging.warning('neither params.txt nor a checkpoint in %s tells whose experiment is '
                         'there; it goes on as this one', logdir)
     else:
-        _check_resumable(logdir, _parsed(path, stored), params)
+        changes = _check_resumable(logdir, _parsed(path, stored), params, allowed)
+        if changes:
+            _record_changes(logdir, changes)
     return stored is not None
 
 
@@ -106,17 +119,34 @@ def _recorded_params(logdir: str) -> Experiment.Params | None:
         return None
 
 
-def _check_resumable(logdir: str, stored: Experiment.Params, params: Experiment.Params) -> None:
+def _check_resumable(logdir: str, stored: Experiment.Params, params: Experiment.Params,
+                     allowed: Sequence[str]) -> list[Difference]:
+    """As check_resumable; errors name the logdir."""
     try:
-        check_resumable(stored, params)
+        return check_resumable(stored, params, allowed)
     except ValueError as error:
         raise ValueError(f'cannot resume training in {logdir}: {error}') from error
 
 
-def _tells_of(text: str, params: Experiment.Params) -> bool:
+def _record_changes(logdir: str, changes: Sequence[Difference]) -> None:
+    """Logs what changes in a run that goes on, and adds it to LOGDIR/params_history.txt."""
+    step = newest_step(logdir)
+    logging.warning('after step %s, as --allow_change lets it: %s', step, differences_text(changes))
+    path = os.path.join(logdir, 'params_history.txt')
+    heading = f'# after step {step}, {time.strftime("%Y-%m-%d %H:%M:%S")}\n'
+    lines = [f'{name} : {before!r} -> {now!r}\n' for name, before, now in changes]
+    try:
+        side_files.end_last_line(path)
+        with open(path, 'a', encoding='utf-8') as file:
+            file.writelines([heading, *lines])
+    except OSError as error:
+        logging.warning('%s cannot be written: %s', path, error.strerror)
+
+
+def _tells_of(text: str, params: Experiment.Params, allowed: Sequence[str]) -> bool:
     """Whether a text is that of Params whose run can resume with `params`."""
     try:
-        check_resumable(Experiment.Params.from_text(text), params)
+        check_resumable(Experiment.Params.from_text(text), params, allowed)
     except ValueError:
         return False
     return True

@@ -33,7 +33,10 @@ from lingpipe.checkpoint.room import check_room
 from lingpipe.input import InputMeter
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.process.stop_signals import StopSignals
+from lingpipe.training.evaluation_log import EvaluationLog
 from lingpipe.training.experiment import Experiment
+from lingpipe.training.hooks.hook import HookedRun
+from lingpipe.training.hooks.hook_calls import HookCalls
 from lingpipe.training.outcome import Outcome
 from lingpipe.training.remedy import remedy
 from lingpipe.training.reporting.plan_table import overview
@@ -65,12 +68,14 @@ class LoopOptions:
       has_evaluation: whether the eval inputs are used.
       has_timeline: whether a step is timed soon after the start, if timeline_step names no other.
       has_overview: whether the plan is shown first.
+      allow_change: paths of Params that may differ from the run that goes on.
       out: where lines and tables are shown; None: sys.stdout.
       stop: signals that somebody looks at already; None: they are looked at while the loop runs.
     """
     has_evaluation: bool = True
     has_timeline: bool = False
     has_overview: bool = True
+    allow_change: tuple[str, ...] = ()
     out: IO[str] | None = None
     stop: StopSignals | None = None
 
@@ -108,16 +113,22 @@ class TrainLoop:
         self._report = RunReport(logdir, ['train', *(f'eval_{name}' for name in inputs)])
         network = network or make_traced_network(experiment, logdir, site)
         self.program: Program = network.program
-        self._run = Run(experiment, logdir, site, self.program, checkpointer, self._report)
+        self._hooks = HookCalls(
+            [params.instantiate() for params in experiment.params.hooks], self._hooked_run())
+        self._run = Run(
+            experiment, logdir, site, self.program, checkpointer, self._report, self._hooks)
         self._batches = TrainingBatches(experiment, self.program)
         self._saved = SavedState(
             checkpointer, self.program, experiment,
-            lambda text: self._report.say(f'step {self._counts.step}: {text}'))
+            lambda text: self._report.say(f'step {self._counts.step}: {text}'),
+            options.allow_change)
         self._evaluations = RunEvaluations(
             self._run, self._saved, network.evaluations, inputs, best_input)
 
         self._counts = StepCounts()   # changes from step to step
         self._has_warned_of_input = False
+        self._stop_reason = ''        # of a hook
+        self._unannounced = 0         # the step of a checkpoint of which no hook was told
 
     def run(self) -> Outcome:
         """Trains until num_steps or a signal.
@@ -126,6 +137,7 @@ class TrainLoop:
           NonFiniteError: learner.max_nonfinite_steps in a row, or all steps of this run.
           ValueError: the checkpoints do not fit, the input ended, or no step of this run had an
             example that counts.
+          HookError: a hook has failed that stops the run then.
           OSError: the last checkpoint cannot be written, or there is no room for one.
         """
         stop_of_caller = self._options.stop
@@ -134,13 +146,17 @@ class TrainLoop:
             self._counts = restored.counts
             steps = Steps(self._run, self._batches, self._timed_steps())
             with self._report.shown_by(self._make_progress()):
-                batches = self._start(restored.text, stop)
                 try:
-                    self._train(steps, batches, stop)
-                except (ValueError, ArithmeticError, OSError):
-                    self._saved.check(is_at_end=True)
+                    batches = self._start(restored.text, stop)
+                    try:
+                        self._train(steps, batches, stop)
+                    except (ValueError, ArithmeticError, OSError):
+                        self._saved.check(is_at_end=True)
+                        raise
+                    return self._finish(steps.timeline, stop)
+                except BaseException:
+                    self._hooks.end(self._counts.step, 'failed')
                     raise
-                return self._finish(steps.timeline, stop)
 
     # The start.
 
@@ -164,9 +180,16 @@ class TrainLoop:
         with self._report.optional(TENSORBOARD, step):
             self._report.summaries['train'].text('params', self._experiment.params.to_text())
         self._evaluations.restore_mark(step)
+        self._hooks.start(step)
         if step and self._evaluations.is_due(step):
             self._evaluations.make(step, stop)
+        self._check_hooks()
         return batches
+
+    def _hooked_run(self) -> HookedRun:
+        return HookedRun(self._logdir, self._experiment.params, self.program.variables(),
+                         lambda: EvaluationLog(self._logdir).read(), self._report.say,
+                         self._stop_by_hook)
 
     def _say_start(self, where_from: str) -> None:
         """Logs the plan, the inputs and where the weights come from."""
@@ -212,7 +235,7 @@ class TrainLoop:
             self._saved.prepare()
 
         batches = InputMeter(mini_batches)
-        while self._counts.step < p.num_steps and not stop.name:
+        while self._counts.step < p.num_steps and not stop.name and not self._stop_reason:
             start_s = time.perf_counter()
             try:
                 results = steps.make(self._counts.step, batches)
@@ -220,12 +243,14 @@ class TrainLoop:
                 self._saved.save(self._counts, is_at_end=True)
                 raise
             self._saved.check()
+            self._tell_of_checkpoint()
             self._count(results)
             step = self._counts.step
             if p.check_replicas_every_steps and step % p.check_replicas_every_steps == 0:
                 self.program.check_replicas()
             self._report.progress.update(step, time.perf_counter() - start_s, results)
             self._summarize(results, batches)
+            self._hooks.step(step, results)
 
             is_evaluated = self._evaluations.is_due(step)
             is_due = step % p.checkpoint_every_steps == 0
@@ -233,6 +258,7 @@ class TrainLoop:
                 self._save()
             if is_evaluated:
                 self._evaluations.make(step, stop)
+            self._check_hooks()
 
     def _is_saved_on_the_way(self) -> bool:
         """Whether there will be a checkpoint before that of the last step."""
@@ -289,20 +315,46 @@ class TrainLoop:
         with self._report.optional(TENSORBOARD, step):
             self._report.summaries['train'].scalars(step, values)
 
+    # Hooks.
+
+    def _stop_by_hook(self, reason: str) -> None:
+        if not self._stop_reason:
+            self._stop_reason = reason
+            self._report.say(f'a hook stops the run after step {self._counts.step}: {reason}')
+
+    def _check_hooks(self) -> None:
+        """Raises HookError, after a checkpoint, if a hook has failed that ends the run."""
+        if self._hooks.failure:
+            if self._counts.step:
+                self._save(is_at_end=True)
+            raise self._hooks.failure
+
+    def _tell_of_checkpoint(self) -> None:
+        """Tells the hooks of a checkpoint that has come to be whole on the disk."""
+        step, checkpointer = self._unannounced, self._run.checkpointer
+        if self._hooks and step and step in checkpointer.steps():
+            self._unannounced = 0
+            self._hooks.checkpoint(step, checkpointer.path(step))
+
     # Checkpoints and the end.
 
     def _save(self, is_at_end: bool = False) -> None:
         if not self._saved.is_saved(self._counts.step):
+            self._saved.check(is_at_end=True)   # Of the checkpoint before.
+            self._tell_of_checkpoint()
             self._site.begin(f'the checkpoint of step {self._counts.step}')
             self._saved.save(self._counts, is_at_end)
+            self._unannounced = self._counts.step
 
     def _finish(self, timeline: TimelineReport | None, stop: StopSignals) -> Outcome:
         """Saves what is not saved, removes what is not needed, and says how the run ended."""
         counts, checkpointer = self._counts, self._run.checkpointer
         self._site.begin('the end of the run')
         self._saved.check(is_at_end=True)
-        if stop.name or counts.step >= self._params.num_steps:
+        if stop.name or self._stop_reason or counts.step >= self._params.num_steps:
             self._save(is_at_end=True)
+            if self._stop_reason and not stop.name and self._evaluations.is_missing(counts.step):
+                self._evaluations.make(counts.step, stop)
             metrics = self._evaluations.metrics_of_this_process(counts.step).values()
             is_good = all(math.isfinite(one['loss']) for one in metrics)
             if is_good and not stop.name and not counts.num_nonfinite_in_a_row:
@@ -310,8 +362,12 @@ class TrainLoop:
         if stop.name:
             self._report.say(f'{stop.name}: stopped after step {counts.step}, whose checkpoint is '
                              f'saved; the same command goes on from there')
+        self._saved.check(is_at_end=True)
+        self._tell_of_checkpoint()
+        self._hooks.end(counts.step, 'stopped' if stop.name else 'done')
+        self._check_hooks()
         self._report.close()
         return Outcome(
             counts.step, counts.num_nonfinite, stop.name,
             self._evaluations.metrics_after(counts.step), checkpointer.best(),
-            timeline, self._evaluations.pictures)
+            timeline, self._evaluations.pictures, self._stop_reason)

@@ -8,6 +8,7 @@ from typing import Any
 from absl import logging
 
 from lingpipe.checkpoint import Checkpointer
+from lingpipe.checkpoint.chosen_step import NEWEST, step_named
 from lingpipe.hyperparams import diff
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.experiment import Experiment
@@ -22,6 +23,12 @@ def checkpoints_in(logdir: str) -> Checkpointer:
 def newest_step(logdir: str) -> int | None:
     """The step of the newest checkpoint, or None."""
     return max(checkpoints_in(logdir).steps(), default=None)
+
+
+def step_of(logdir: str, checkpoint: str) -> int | None:
+    """The step of the checkpoint that 'newest', 'best' or the text of a step means, if any."""
+    step = step_named(checkpoints_in(logdir), checkpoint)
+    return newest_step(logdir) if step is None else step
 
 
 def restored(experiment: Experiment, logdir: str,
@@ -49,20 +56,22 @@ def check_has_checkpoint(logdir: str) -> None:
                          f'--logdir.')
 
 
-def restore(program: Program, experiment: Experiment, logdir: str) -> Mapping[str, Any]:
-    """Gives a program the weights of the newest checkpoint; returns the checkpoint's metadata.
+def restore(program: Program, experiment: Experiment, logdir: str,
+            checkpoint: str = NEWEST) -> Mapping[str, Any]:
+    """Gives a program the weights of a checkpoint; returns the checkpoint's metadata.
 
     Args:
       program: gets the weights.
       experiment: made the program.
       logdir: has the checkpoints.
+      checkpoint: 'newest', which is the newest that is whole, 'best', or the text of a step.
 
     Raises:
-      ValueError: there is no checkpoint, or it does not fit.
+      ValueError: there is no such checkpoint, or it does not fit.
     """
     check_has_checkpoint(logdir)
     checkpointer = checkpoints_in(logdir)
-    metadata = checkpointer.restore(program.variables())
+    metadata = checkpointer.restore(program.variables(), step_named(checkpointer, checkpoint))
     assert metadata is not None
     _warn_of_another_network(
         metadata.get('params', ''), experiment.params, checkpointer.directory)

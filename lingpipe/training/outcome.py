@@ -17,6 +17,7 @@ class Outcome:
       step: number of steps made, those before it was resumed included.
       num_nonfinite: how many of them were skipped, since their loss or gradient was not finite.
       signal: name of the signal that stopped it, or ''.
+      stop_reason: why a hook stopped it, or ''.
       metrics: of the evaluation at the end, by eval input.
       best: (step, value) of the best checkpoint, if any.
       timeline: of the measured step, if asked for.
@@ -29,6 +30,7 @@ class Outcome:
     best: tuple[int, float] | None = None
     timeline: TimelineReport | None = None
     pictures: Mapping[str, Picture] = dataclasses.field(default_factory=dict)
+    stop_reason: str = ''
 
     def __repr__(self) -> str:
         how = f'stopped by {self.signal}' if self.signal else 'done'

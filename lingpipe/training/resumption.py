@@ -1,7 +1,7 @@
 """Resumption: which Params may differ between the parts of one run.
 
 A run may continue on other devices, with other cells and for longer. What it learns must stay the
-same, or its checkpoints would not mean the same.
+same, or its checkpoints would not mean the same, unless a person allows a change.
 """
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from lingpipe.training.experiment import Experiment
 MAY_CHANGE = re.compile(
     r'(pipeline(?!\.(num_micro_batches|num_replicas|sum_groups|cross_replica_batch_norm|'
     r'wire_dtype)$)'
-    r'|train|eval_inputs|initialize_from|task\.outputs)\b.*')
+    r'|train|eval_inputs|initialize_from|hooks|task\.outputs)\b.*')
 
 NUM_DIFFERENCES_SHOWN = 5
 
 Difference = tuple[str, Any, Any]   # path, value before, value now
 
 
-def check_recorded(text: str, now: Experiment.Params) -> None:
+def check_recorded(text: str, now: Experiment.Params, allowed: Sequence[str] = ()) -> None:
     """Raises ValueError if the run that recorded its Params as `text` cannot resume with `now`.
+
+    Of `allowed`, see `check_resumable`.
 
     A text that cannot be read, for example because a class was renamed, costs only a warning: the
     person who moved an unreadable params.txt away has said that it is the same experiment.
@@ -39,17 +41,50 @@ def check_recorded(text: str, now: Experiment.Params) -> None:
         logging.warning('the Params that the checkpoint holds cannot be read, so nothing tells '
                         'whether they are those of this experiment: %s', error)
         return
-    check_resumable(stored, now)
+    check_resumable(stored, now, allowed)
 
 
-def check_resumable(stored: Experiment.Params, now: Experiment.Params) -> None:
-    """Raises ValueError if a run that began with the Params `stored` cannot resume with `now`."""
-    changed = _fixed_differences(stored, now)
-    if changed and _fixed_differences(_with_one_replica(stored), _with_one_replica(now)):
+def check_resumable(stored: Experiment.Params, now: Experiment.Params,
+                    allowed: Sequence[str] = ()) -> list[Difference]:
+    """Raises ValueError if a run that began with the Params `stored` cannot resume with `now`.
+
+    Args:
+      stored: those of the run.
+      now: those that it is to go on with.
+      allowed: paths of what a person lets differ all the same; * stands for any text, as in
+        'task.learner.*'.
+
+    Returns:
+      What differs only because it is allowed.
+    """
+    patterns = [_pattern(path) for path in allowed]
+    for path, pattern in zip(allowed, patterns, strict=True):
+        if not any(pattern.fullmatch(name) for name in (*_paths(stored), *_paths(now))):
+            raise ValueError(f'--allow_change={path} names no value of the experiment; write a '
+                             f'path as --set has it, with * for any text, as task.learner.*.')
+
+    def forbidden(differences: list[Difference]) -> list[Difference]:
+        return [difference for difference in differences
+                if not any(pattern.fullmatch(difference[0]) for pattern in patterns)]
+
+    fixed = _fixed_differences(stored, now)
+    changed = forbidden(fixed)
+    if changed and forbidden(_fixed_differences(_with_one_replica(stored), _with_one_replica(now))):
         raise ValueError(
             f'it holds a run whose {differences_text(changed)} differ; its checkpoints would not '
             'mean the same. Set them back, or choose another logdir (initialize_from takes its '
-            'weights along).')
+            f'weights along), or let them differ with --allow_change={changed[0][0]}.')
+    return [difference for difference in fixed if difference not in changed]
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """Matches the paths that a path with * means."""
+    return re.compile(re.escape(path).replace(r'\*', '.*'), re.DOTALL)
+
+
+def _paths(params: Experiment.Params) -> list[str]:
+    """The paths of all values of the Params."""
+    return [line.partition(' : ')[0] for line in params.to_text().splitlines()]
 
 
 def differences_text(changed: Sequence[Difference]) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.experiment import Experiment
+from lingpipe.training.hooks.hook_calls import HookCalls
 from lingpipe.training.reporting.run_report import RunReport
 from lingpipe.training.site import Site
 
@@ -21,6 +22,7 @@ class Run:
       program: the network on its devices.
       checkpointer: writes and reads the checkpoints.
       report: shows what happens.
+      hooks: are called at what happens.
     """
     experiment: Experiment
     logdir: str
@@ -28,3 +30,4 @@ class Run:
     program: Program
     checkpointer: Checkpointer
     report: RunReport
+    hooks: HookCalls

@@ -75,7 +75,11 @@ class RunEvaluations:
         p = self._run.experiment.params.train
         is_due = step >= p.num_steps or (
             p.eval_every_steps > 0 and step % p.eval_every_steps == 0)
-        return is_due and not all(self._log.has(step, name) for name in self.inputs)
+        return is_due and self.is_missing(step)
+
+    def is_missing(self, step: int) -> bool:
+        """Whether an evaluation after `step` has not been made."""
+        return not all(self._log.has(step, name) for name in self.inputs)
 
     def make(self, step: int, stop: StopSignals) -> None:
         """Evaluates after `step` on every eval input, until a signal comes."""
@@ -104,3 +108,4 @@ class RunEvaluations:
                                  f'{metrics_text(metrics)} ({took}){note}')
             if picture:
                 self._run.report.say(f'{picture.text}: {picture.path}')
+            self._run.hooks.evaluation(step, name, metrics)

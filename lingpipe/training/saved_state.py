@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -33,18 +33,19 @@ class SavedState:
     """
 
     def __init__(self, checkpointer: Checkpointer, program: Program, experiment: Experiment,
-                 say: Callable[[str], None]):
+                 say: Callable[[str], None], allow_change: Sequence[str] = ()):
         """
         Args:
           checkpointer: of the checkpoints.
           program: whose variables they hold.
           experiment: what is trained.
           say: shows a sentence about a checkpoint that could not be written.
+          allow_change: what may differ from the run that goes on; see resumption.check_resumable.
         """
         self._checkpointer, self._program, self._experiment = checkpointer, program, experiment
         self._variables = program.variables()
         self._is_in_background = experiment.params.train.checkpoint_in_background
-        self._say = say
+        self._say, self._allow_change = say, allow_change
         self._last_saved_step = _NOT_SAVED
 
     def is_saved(self, step: int) -> bool:
@@ -81,7 +82,8 @@ class SavedState:
         problem, train_input = self._experiment.task, self._experiment.train_input
         initialization = checkpoint.initialize(
             self._variables, source.directory, source.rules,
-            lambda theirs, keys: problem.check_taken(theirs.get('task', {}), keys, train_input))
+            lambda theirs, keys: problem.check_taken(theirs.get('task', {}), keys, train_input),
+            source.checkpoint)
         self._program.placed.follow_weights(initialization.taken)
 
         report = initialization.text()
@@ -107,7 +109,8 @@ class SavedState:
         if not metadata.get('params'):
             return   # The lingpipe that wrote the checkpoint may not have kept them.
         try:
-            resumption.check_recorded(metadata['params'], self._experiment.params)
+            resumption.check_recorded(
+                metadata['params'], self._experiment.params, self._allow_change)
         except ValueError as error:
             raise ValueError(f'cannot resume training in {self._checkpointer.directory}: '
                              f'{error}') from error

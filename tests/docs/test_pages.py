@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import Any
+import types
 
 import pytest
 
@@ -24,8 +24,12 @@ def name_of(page: pathlib.Path) -> str:
 
 
 @pytest.mark.parametrize('page', RUNNABLE, ids=name_of)
-def test_marked_blocks_do_what_their_page_says(page: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    namespace: dict[str, Any] = {'__name__': page.stem.replace('-', '_')}
+def test_marked_blocks_do_what_their_page_says(
+        page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType(page.stem.replace('-', '_'))
+    monkeypatch.setitem(sys.modules, module.__name__, module)   # as a notebook is __main__
+    monkeypatch.chdir(tmp_path)
+    namespace = vars(module)
     output = ''
     for block in blocks(page):
         if block.mark == 'file':

@@ -61,11 +61,12 @@ def test_the_commands_find_an_experiment_of_this_folder_beside_decoys(
 
 def test_flags_are_these():
     flags = trainer.define_flags()
-    assert sorted(flags) == ['address', 'change_statistics', 'decode_input', 'decode_line_limit',
-                             'decode_output', 'device_type', 'devices', 'export_path', 'format',
-                             'h', 'hangs_after_s', 'help', 'json', 'list', 'logdir', 'mode',
-                             'model', 'plan', 'predict_input', 'predict_output', 'set', 'steps',
-                             'tensorflow_log', 'timeline', 'traceback']
+    assert sorted(flags) == ['address', 'allow_change', 'change_statistics', 'checkpoint',
+                             'decode_input', 'decode_line_limit', 'decode_output', 'device_type',
+                             'devices', 'export_path', 'format', 'h', 'hangs_after_s', 'help',
+                             'json', 'list', 'logdir', 'mode', 'model', 'plan', 'predict_input',
+                             'predict_output', 'set', 'steps', 'tensorflow_log', 'timeline',
+                             'traceback']
     assert list(trainer.MODES) == ['train_and_eval', 'train', 'eval', 'inspect', 'plan', 'worker',
                                    'decode', 'predict', 'export']
 
@@ -75,7 +76,8 @@ def test_options_are_the_flags():
              '--logdir=log', '--devices=cpu:2', '--address=a:1', '--hangs_after_s=4', '--timeline',
              '--decode_input=in', '--decode_output=out', '--decode_line_limit=5',
              '--device_type=h100', '--plan=auto', '--change_statistics', '--json',
-             '--predict_input=x', '--predict_output=y', '--export_path=z', '--format=npz']
+             '--predict_input=x', '--predict_output=y', '--export_path=z', '--format=npz',
+             '--checkpoint=best', '--allow_change=seed', '--allow_change=task.*']
     values = trainer.define_flags()
     values(['trainer', *flags])
     assert trainer.options_of(values, flags) == RunOptions(
@@ -84,6 +86,7 @@ def test_options_are_the_flags():
         address='a:1', hangs_after_s=4., has_timeline=True, decode_input='in', decode_output='out',
         decode_line_limit=5, device_type='h100', has_auto_plan=True, may_change_statistics=True,
         is_json=True, predict_input='x', predict_output='y', export_path='z', export_format='npz',
+        checkpoint='best', allow_change=('seed', 'task.*'),
         command_line=tuple(flags))
 
 
@@ -126,6 +129,8 @@ def test_help_prints_every_flag(capsys):
      r'trainer: /dev/null/x cannot be written: .*choose another logdir\.'),
     ([MODEL, '--logdir=/nowhere', '--mode=eval'],
      r'trainer: /nowhere/checkpoints has no checkpoint; train first, or correct --logdir\.'),
+    ([MODEL, '--logdir=/nowhere', '--mode=eval', '--checkpoint=last'],
+     r'trainer: --checkpoint=last is no checkpoint; write newest, best, or the number of a step'),
     ([MODEL, '--logdir=/nowhere', '--mode=decode', '--decode_input=/no/file'],
      r'trainer: /no/file cannot be read: .*correct --decode_input\.'),
 ])

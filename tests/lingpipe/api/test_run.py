@@ -127,3 +127,40 @@ def test_a_run_that_failed_begins_again_with_its_initial_weights(tmp_path: pathl
             run.train()
         for path, value in run.weights.items():
             np.testing.assert_array_equal(value, initial[path])
+
+
+def test_a_schedule_may_become_longer_where_that_is_allowed(
+        tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    longer = {'task.learner.learning_rate.decay_steps': 2000}
+    with start(Tiny, logdir=tmp_path) as run:
+        run.train(steps=1, evaluate=False)
+    with pytest.raises(ValueError, match='--allow_change=task.learner.learning_rate.decay_steps'):
+        start(Tiny, logdir=tmp_path, set=longer)
+    for _ in range(2):   # The second time, it is the run's own.
+        with start(Tiny, logdir=tmp_path, set=longer, allow_change=['task.learner.*']) as run:
+            assert run.train(steps=1, evaluate=False).step > 1
+    change = 'task.learner.learning_rate.decay_steps'
+    assert f'after step 1, as --allow_change lets it: {change} (was 1000, is 2000)' in caplog.text
+    heading, line = (tmp_path / 'params_history.txt').read_text().splitlines()
+    assert heading.startswith('# after step 1, ')
+    assert line == f'{change} : 1000 -> 2000'
+
+
+def test_a_checkpoint_is_named(run: Run) -> None:
+    by_step = run.evaluate(5)
+    assert by_step != run.evaluate(6) == run.evaluate('newest') == run.evaluate('best')
+    with pytest.raises(ValueError, match='has no checkpoint of step 77; it has .*6'):
+        run.evaluate(77)
+    with pytest.raises(ValueError, match='--checkpoint=last is no checkpoint; write newest, best'):
+        run.evaluate('last')
+
+
+def test_weights_may_start_from_a_checkpoint_that_is_named(
+        run: Run, tmp_path: pathlib.Path) -> None:
+    of = {'initialize_from.directory': run.logdir, 'initialize_from.checkpoint': '5'}
+    with start(Tiny, logdir=tmp_path / 'of_5', set=of) as other:
+        other.train(steps=0, evaluate=False)
+        assert 'variables are taken from' in (tmp_path / 'of_5/initialization.txt').read_text()
+        assert 'step-00000005' in (tmp_path / 'of_5/initialization.txt').read_text()
+    with pytest.raises(ValueError, match='initialize_from: --checkpoint=last is no checkpoint'):
+        start(Tiny, logdir=tmp_path, set={'initialize_from.checkpoint': 'last'})

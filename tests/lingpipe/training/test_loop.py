@@ -189,7 +189,7 @@ def test_checkpoint_knows_whose_it_is(tmp_path, change, differs):
 
 def test_checkpoint_of_other_batches_is_refused(tmp_path, monkeypatch):
     # As for a checkpoint that does not say which run it belongs to.
-    monkeypatch.setattr(resumption, 'check_recorded', lambda text, now: None)
+    monkeypatch.setattr(resumption, 'check_recorded', lambda text, now, allowed: None)
     train(make_params(train__num_steps=2), tmp_path, has_evaluation=False)
     with pytest.raises(ValueError,
                        match=r'the checkpoint of step 2 was written after 16 examples, but 2 steps '

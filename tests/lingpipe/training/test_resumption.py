@@ -4,6 +4,7 @@ import re
 import pytest
 
 from lingpipe.training import registry
+from lingpipe.training.hooks import CSV
 from lingpipe.training.resumption import check_recorded, check_resumable
 
 
@@ -15,7 +16,8 @@ def make_params(**overrides):
 @pytest.mark.parametrize('change', [
     {'train__num_steps': 99}, {'train__keep': 1}, {'pipeline__num_cells': 4},
     {'pipeline__schedule': 'gpipe'}, {'pipeline__devices': ('/device:CPU:1', '/device:CPU:0')},
-    {'eval_inputs__test__batch_size': 4}, {'initialize_from__directory': '/elsewhere'}])
+    {'eval_inputs__test__batch_size': 4}, {'initialize_from__directory': '/elsewhere'},
+    {'hooks': (CSV.Params(),)}])
 def test_where_and_how_long_a_run_trains_may_change(change):
     check_resumable(make_params(), make_params(**change))
 
@@ -31,7 +33,18 @@ def test_what_a_run_learns_may_not_change(change, differs):
         check_resumable(make_params(), make_params(**change))
     assert str(error.value) == (
         f'it holds a run whose {differs} differ; its checkpoints would not mean the same. Set them '
-        f'back, or choose another logdir (initialize_from takes its weights along).')
+        f'back, or choose another logdir (initialize_from takes its weights along), or let them '
+        f'differ with --allow_change={next(iter(change)).replace("__", ".")}.')
+
+
+def test_a_change_that_is_allowed_is_returned():
+    now = make_params(task__learner__learning_rate__decay_steps=2000, train__num_steps=20)
+    expected = [('task.learner.learning_rate.decay_steps', 1000, 2000)]
+    assert check_resumable(make_params(), now, ['task.learner.*']) == expected
+    with pytest.raises(ValueError, match=r'whose seed \(was 0, is 1\) differ'):
+        check_resumable(make_params(), now.set(seed=1), ['task.learner.*'])
+    with pytest.raises(ValueError, match='--allow_change=task.lerner.* names no value'):
+        check_resumable(make_params(), now, ['task.lerner.*'])
 
 
 def test_only_the_first_differences_are_listed():

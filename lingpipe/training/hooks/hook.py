@@ -1,0 +1,73 @@
+"""Hook: something that is called while a run trains, and what it may look at."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import tensorflow as tf
+
+from lingpipe.hyperparams import Configurable, Params, field
+
+How = Literal['done', 'stopped', 'failed']
+
+
+@dataclasses.dataclass(frozen=True)
+class HookedRun:
+    """What a hook may look at and do.
+
+    Attributes:
+      logdir: where files go.
+      params: the experiment's.
+      variables: weights, optimizer slots and averages, by their keys in checkpoints; to be read.
+      evaluations: returns all evaluations so far, those before the run was resumed included: dicts
+        with 'step', 'input' and metrics by name.
+      say: shows a line.
+      stop: ends the run after this step, as if it were the last; takes the reason, which is shown.
+    """
+    logdir: str
+    params: Params
+    variables: Mapping[str, tf.Variable]
+    evaluations: Callable[[], Sequence[Mapping[str, Any]]]
+    say: Callable[[str], None]
+    stop: Callable[[str], None]
+
+
+class Hook(Configurable):
+    """Is called while a run trains. A subclass overrides what it needs; the rest does nothing.
+
+    Whatever it raises is shown in one line, and the run goes on without the hook, or ends with a
+    checkpoint, as `on_error` says.
+    """
+
+    class Params(Configurable.Params):
+        """When it is called."""
+        every_steps: int = field(1, 'Steps between two calls of on_step.', least=1)
+        on_error: Literal['stop', 'go_on'] = field(
+            'go_on', 'What the run does if the hook raises: it stops with a checkpoint, or goes on '
+                     'without the hook.')
+
+    params: Params
+
+    def on_start(self, run: HookedRun, step: int) -> None:
+        """Called before the first step of a process, after `step` steps of processes before it."""
+
+    def on_step(self, run: HookedRun, step: int, results: Mapping[str, float]) -> None:
+        """Called after every `every_steps`-th step.
+
+        Args:
+          run: what there is to look at.
+          step: the number of steps made.
+          results: 'loss', other losses and metrics of the network, 'weight', 'gradient_norm',
+            'learning_rate' and 'is_finite'.
+        """
+
+    def on_evaluation(self, run: HookedRun, step: int, name: str,
+                      metrics: Mapping[str, float]) -> None:
+        """Called after an evaluation on the eval input `name`."""
+
+    def on_checkpoint(self, run: HookedRun, step: int, path: str) -> None:
+        """Called when the checkpoint of a step is whole on the disk, perhaps some steps later."""
+
+    def on_end(self, run: HookedRun, how: How) -> None:
+        """Called once: at the end, after a stop by a signal or a hook, or after a failure."""
