@@ -6,7 +6,8 @@ TensorFlow servers, which hold the weights of their cells and run their tasks.
     devices.py         what --devices says
     addresses.py       the addresses of workers, from TF_CONFIG, Slurm or Kubernetes
     ports.py           which ports of this machine are free, and how others reach them
-    client.py          the controller's side
+    workers.py         what the controller asks and tells a worker
+    client.py          the controller's connection to its workers
     services.py        the calls that the controller makes to workers
     server.py          the worker's side
     address_filter.py  at which addresses of this machine a server is reached

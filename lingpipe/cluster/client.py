@@ -1,6 +1,4 @@
-"""Client: the controller's side of a cluster.
-
-It waits for workers, connects to them, and tells the loss of a worker from other errors.
+"""Client: the controller's connection to its workers, and what is lost with it.
 
 A worker cannot know that its controller was killed, and so keeps the weights in memory. Therefore a
 controller first makes each worker start again: an Abort op ends the process of the server, and the
@@ -11,24 +9,16 @@ controller that has lost a worker learns which controller took it.
 """
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import re
-import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
-from lingpipe.cluster import ports, services
+from lingpipe.cluster import ports, workers
 from lingpipe.cluster.address_filter import Guard
-from lingpipe.process import closed_pipe
 from lingpipe.process.process_name import this_process
-
-_ASK_S = 5.0           # time limit for one answer of a worker
-_BETWEEN_S = 0.2       # time between two attempts
-_TELL_AFTER_S = 3.0    # after waiting so long, a line says what for
 
 # Words in the messages of other errors that follow from a broken connection.
 _BROKEN = re.compile('poisoned|RecvFromRemote|Socket closed')
@@ -38,84 +28,6 @@ _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.Cancelled
 
 class LostWorkerError(OSError):
     """A worker, or the connection to it, is gone; the run can go on from its last checkpoint."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Worker:
-    """A worker, as it has described itself.
-
-    Attributes:
-      address: 'host:port'.
-      devices: full names of its GPUs or TPU cores, or else of its CPU devices.
-      others: full names of its other devices.
-      incarnation: a number that is different after each start.
-    """
-    address: str
-    devices: tuple[str, ...]
-    others: tuple[str, ...]
-    incarnation: int
-
-
-def wait_for(addresses: Sequence[str], wait_s: float) -> list[Worker]:
-    """Asks all workers until each has answered, and returns them in the order of their tasks.
-
-    Raises:
-      OSError: one does not answer within wait_s.
-      ValueError: an address is named twice.
-    """
-    for address in addresses:
-        if addresses.count(address) > 1:
-            raise ValueError(f'--devices names the worker {address} twice; name each once, as '
-                             f'2*{address} if it is to have two cells a device.')
-    deadline_s = time.monotonic() + wait_s
-    return [_wait(address, task, deadline_s, wait_s) for task, address in enumerate(addresses)]
-
-
-def _wait(address: str, task: int, deadline_s: float, wait_s: float,
-          but_not: int | None = None) -> Worker:
-    """Returns the worker once it answers and is not the incarnation `but_not`."""
-    why = ''
-    has_told = False
-    while True:
-        left_s = deadline_s - time.monotonic()
-        try:
-            worker = ask(address, task, max(0.1, min(_ASK_S, left_s)))
-            if worker.incarnation != but_not:
-                return worker
-            why = 'it was told to start again and did not'
-        except OSError as error:
-            why = str(error)
-
-        if left_s < wait_s - _TELL_AFTER_S and not has_told:
-            has_told = True
-            closed_pipe.say(f'waiting up to {wait_s:g} s for worker {task}, {address} ({why})',
-                            sys.stderr)
-        if left_s <= 0:
-            raise OSError(f'worker {task}, {address}, does not answer within {wait_s:g} s ({why}); '
-                          f'start it there with --mode=worker --address={address}, or correct '
-                          '--devices.')
-        time.sleep(min(_BETWEEN_S, max(0., left_s)))
-
-
-def ask(address: str, task: int = 0, timeout_s: float = _ASK_S) -> Worker:
-    """Returns the present state of one worker.
-
-    Raises:
-      OSError: the worker does not answer in time; the message is a few words.
-    """
-    devices = services.devices(address, timeout_s)
-    names_by_kind: dict[str, list[str]] = {}
-    for device in devices:
-        # The controller will know the device by this name.
-        suffix = device.name[device.name.index('/device:'):]
-        name = f'/job:worker/replica:0/task:{task}{suffix}'
-        names_by_kind.setdefault(device.device_type, []).append(name)
-
-    chosen = (names_by_kind.get('TPU') or names_by_kind.get('GPU')
-              or names_by_kind.get('CPU', []))
-    others = [name for names in names_by_kind.values() for name in names if name not in chosen]
-    incarnation = devices[0].incarnation if devices else 0
-    return Worker(address, tuple(chosen), tuple(others), incarnation)
 
 
 def wait_for_ops(values: Iterable[tf.Tensor]) -> None:
@@ -165,7 +77,7 @@ class Connection:
             _check_own_address(own_address)
 
         deadline_s = time.monotonic() + wait_s
-        workers_before = wait_for(addresses, wait_s)
+        workers_before = workers.wait_for(addresses, wait_s)
         for task, worker in enumerate(workers_before):
             if is_again and (taker := self._taker(worker)):
                 raise OSError(f'worker {task}, {worker.address}, was taken by {taker}; wait for '
@@ -173,21 +85,22 @@ class Connection:
                               'the same command goes on from the last checkpoint.')
 
         for worker in workers_before:
-            _end_server(worker)
-        self.workers: list[Worker] = []
+            workers.end_server(worker)
+        self.workers: list[workers.Worker] = []
         for task, worker in enumerate(workers_before):
             self.workers.append(
-                _wait(worker.address, task, deadline_s, wait_s, worker.incarnation))
-            _give_name(worker.address, self._name)
+                workers.wait_for_worker(
+                    worker.address, task, deadline_s, wait_s, worker.incarnation))
+            workers.give_name(worker.address, self._name)
 
         own_address = own_address or ports.own_address(list(addresses))
-        _connect(addresses, own_address, max(_ASK_S, deadline_s - time.monotonic()))
+        _connect(addresses, own_address, max(workers.ASK_S, deadline_s - time.monotonic()))
 
     def silent(self) -> str:
         """Describes the first worker that does not answer or has started again; '' if none."""
         for task, worker in enumerate(self.workers):
             try:
-                now = ask(worker.address, task)
+                now = workers.ask(worker.address, task)
             except OSError as error:
                 return f'worker {task}, {worker.address}, does not answer ({error})'
             if now.incarnation != worker.incarnation:
@@ -196,9 +109,9 @@ class Connection:
                 return f'worker {task}, {worker.address}, has started again and lost its weights'
         return ''
 
-    def _taker(self, worker: Worker) -> str:
+    def _taker(self, worker: workers.Worker) -> str:
         """Returns the name of another controller that the worker serves; '' if there is none."""
-        name = served_by(worker.address)
+        name = workers.served_by(worker.address)
         return name if name != self._name else ''
 
     def lost(self, error: tf.errors.OpError) -> LostWorkerError | None:
@@ -255,49 +168,6 @@ def _connect(addresses: Sequence[str], own_address: str, limit_s: float) -> None
     if error:
         raise error
     guard.check()
-
-
-def served_by(address: str) -> str:
-    """Returns the name of the controller that a worker serves.
-
-    It is '' if the worker has served none since it started, or does not answer.
-    """
-    def read() -> tf.Tensor:
-        return tf.raw_ops.ReadVariableOp(resource=_name_variable(), dtype=tf.uint8)
-
-    try:
-        name = services.run(address, read, _ASK_S)
-    except OSError:   # for example, the variable has no value
-        return ''
-    assert name is not None
-    return bytes(name).decode(errors='replace')
-
-
-def _give_name(address: str, name: str) -> None:
-    """Tells a worker which controller it serves from now on."""
-    def assign() -> tf.Operation:
-        value = tf.constant([*name.encode()], tf.uint8)
-        return tf.raw_ops.AssignVariableOp(resource=_name_variable(), value=value)
-
-    with contextlib.suppress(OSError):   # the next step notices a worker that is lost already
-        services.run(address, assign, _ASK_S)
-
-
-def _name_variable() -> tf.Tensor:
-    """Returns the worker's variable for the name of its controller.
-
-    It holds bytes of UTF-8, since services.run can fetch numbers but no strings.
-    """
-    return tf.raw_ops.VarHandleOp(dtype=tf.uint8, shape=None, shared_name='lingpipe/served_by')
-
-
-def _end_server(worker: Worker) -> None:
-    """Ends the process of the worker's server; the process above it starts another."""
-    def abort() -> tf.Operation:
-        return tf.raw_ops.Abort(error_msg='a controller has come', exit_without_error=True)
-
-    with contextlib.suppress(OSError):   # the server ends before it answers
-        services.run(worker.address, abort, _ASK_S)
 
 
 def _first_line(error: tf.errors.OpError) -> str:

@@ -26,8 +26,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import tensorflow as tf
 
 from lingpipe.cluster import addresses
-from lingpipe.cluster.client import Worker, wait_for
 from lingpipe.cluster.ports import split_address
+from lingpipe.cluster.workers import Worker, wait_for
 from lingpipe.process.tensorflow_settings import MAX_DEVICES
 
 _LOCAL = '/job:localhost/replica:0/task:0'

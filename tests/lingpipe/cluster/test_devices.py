@@ -7,7 +7,7 @@ import threading
 import pytest
 import tensorflow as tf
 
-from lingpipe.cluster import addresses, client, devices, ports, server
+from lingpipe.cluster import addresses, client, devices, ports, server, workers
 
 
 @pytest.fixture
@@ -16,12 +16,12 @@ def cluster(monkeypatch):
     def ask(address, task=0, timeout_s=5.):
         prefix = f'/job:worker/replica:0/task:{task}/device:'
         if address == 'a:2222':
-            return client.Worker(address, (f'{prefix}GPU:0', f'{prefix}GPU:1'), (f'{prefix}CPU:0',),
-                                 1)
+            return workers.Worker(address, (f'{prefix}GPU:0', f'{prefix}GPU:1'),
+                                  (f'{prefix}CPU:0',), 1)
         if address == 'b:2222':
-            return client.Worker(address, tuple(f'{prefix}CPU:{i}' for i in range(3)), (), 2)
+            return workers.Worker(address, tuple(f'{prefix}CPU:{i}' for i in range(3)), (), 2)
         raise OSError('no connection')
-    monkeypatch.setattr(client, 'ask', ask)
+    monkeypatch.setattr(workers, 'ask', ask)
 
 
 def gpus(monkeypatch, num):
@@ -140,7 +140,7 @@ def test_worker_that_does_not_answer_is_named_after_the_time_limit(cluster):
 def test_worker_that_accepts_and_hangs_does_not_answer():
     with socket.create_server(('127.0.0.1', 0)) as one, pytest.raises(
             OSError, match='^no (answer|connection)$'):
-        client.ask(f'127.0.0.1:{one.getsockname()[1]}', timeout_s=0.5)
+        workers.ask(f'127.0.0.1:{one.getsockname()[1]}', timeout_s=0.5)
 
 
 def test_workers_on_loopback_and_elsewhere_do_not_go_together():
@@ -296,7 +296,7 @@ def test_worker_goes_on_when_its_output_cannot_be_written(monkeypatch, output):
 def test_trainer_that_cannot_listen_leaves_workers_to_whom_they_serve(monkeypatch):
     """The trainer ended with '[Errno 98] Address already in use' after it had reset the workers."""
     asked = []
-    monkeypatch.setattr(client, 'ask', lambda *args: asked.append(args))
+    monkeypatch.setattr(workers, 'ask', lambda *args: asked.append(args))
     with socket.create_server(('127.0.0.1', 0)) as one:
         address = f'127.0.0.1:{one.getsockname()[1]}'
         with pytest.raises(OSError, match=f'^the trainer cannot listen at {address}: Address '
