@@ -6,16 +6,16 @@ augmentation from stateless random numbers. So a run that was killed resumes wit
 it would have had, without any state of tf.data in the checkpoint and without reading again what it
 has read before.
 
-    order.py         position -> epoch, index, seed
+    order.py           position -> epoch, index, seed
     example_source.py  what a source is asked for: examples, by their indices
     base.py            Input: positions -> batches
-    batches.py       the iterator over them
-    first_batch.py   what is looked at before the first step
-    meter.py         how long a run waits for its input
-    errors.py        what an input's code raises, as a sentence
-    arrays.py        arrays in memory
-    records.py       TFRecord files
-    datasets.py      tensorflow-datasets
+    batches.py         the iterator over them
+    first_batch.py     what is looked at before the first step
+    meter.py           how long a run waits for its input
+    errors.py          what an input's code raises, as a sentence
+    arrays.py          arrays in memory
+    records.py         TFRecord files
+    datasets.py        tensorflow-datasets
 """
 from lingpipe.input.arrays import ArrayInput
 from lingpipe.input.base import Input

@@ -113,7 +113,7 @@ class Context:
         The weights of examples do not matter. So an L2 term of the weights counts once, as it is,
         and a mean over the examples of a micro-batch becomes that of the mini-batch. (When several
         mini-batches are accumulated, each counts in proportion to its weight.) A layer whose
-        penalty depends on the examples says `counts_copies` (base.py).
+        penalty depends on the examples says `counts_copies` (layer_traits.py).
         """
         self.emit_loss(path, name, tf.cast(value, tf.float32) * self.mean_weight)
 

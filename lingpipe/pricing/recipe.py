@@ -52,7 +52,7 @@ class RecipeOp:
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """See the head of this file.
+    """How the forward of a layer makes what its backward reads; see the head of this file.
 
     Attributes:
       ops: those that depend on the micro-batch, in an order in which they can run.

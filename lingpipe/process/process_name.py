@@ -16,7 +16,7 @@ _NAME = 'LINGPIPE_PROCESS'   # environment variable
 def this_process() -> str:
     """Returns 'process 123 on HOST since 2026-01-31 12:00:00'.
 
-    It is the same for as long as the process has its number.
+    It stays the same for as long as the process has its process id.
     """
     start = f'process {os.getpid()} on {socket.gethostname()} since '
     name = os.environ.get(_NAME, '')

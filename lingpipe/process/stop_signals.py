@@ -1,4 +1,4 @@
-"""Stop signals: SIGTERM and Ctrl-C as a wish that a loop looks at between two steps."""
+"""Stop signals: SIGTERM and Ctrl-C as a request to stop, which a loop checks between two steps."""
 from __future__ import annotations
 
 import contextlib

@@ -64,11 +64,11 @@ class _QuietLoader(importlib.abc.Loader):
         self._loader = loader
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """Does what the loader does that it stands for."""
+        """Creates the module as the wrapped loader does."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Runs the module by the loader that it stands for, which the module then keeps."""
+        """Runs the module with the wrapped loader, which stays the loader of the module."""
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self._loader
         with held_back_stderr():

@@ -18,7 +18,7 @@ class EvaluationLog:
         self._path = os.path.join(logdir, 'evaluations.jsonl')
 
     def repair(self) -> None:
-        """Leaves only lines that are evaluations in the file.
+        """Removes lines that hold no evaluation from the file.
 
         A last line that a kill cut short is removed. If other lines are wrong, the file as it was
         is set aside.
@@ -58,7 +58,7 @@ class EvaluationLog:
             file.write((json.dumps({'step': step, 'input': name, **metrics}) + '\n').encode())
 
     def read(self) -> list[dict[str, Any]]:
-        """All evaluations, oldest first; lines that are none are left out."""
+        """All evaluations, oldest first; lines that hold none are skipped."""
         try:
             lines = self._lines()
         except OSError:   # `repair` has warned of it
@@ -85,7 +85,7 @@ class EvaluationLog:
 
 
 def _wrong_lines_text(numbers: Sequence[int]) -> str:
-    """'line 3 is no evaluation', of the numbers of lines that are none."""
+    """Returns 'line 3 is no evaluation', given the numbers of such lines."""
     first = ', '.join(map(str, numbers[:3]))
     more = f' and {len(numbers) - 3} more' if len(numbers) > 3 else ''
     if len(numbers) == 1:
@@ -94,7 +94,7 @@ def _wrong_lines_text(numbers: Sequence[int]) -> str:
 
 
 def _evaluation(line: bytes) -> dict[str, Any] | None:
-    """The evaluation in a line of the log, or None if the line is none.
+    """The evaluation in a line of the log, or None if it holds none.
 
     It has 'step', 'input', and numbers by name.
     """

@@ -16,8 +16,8 @@ from lingpipe.training.resumption import Difference, check_resumable, difference
 def claim(logdir: str, params: Experiment.Params, allowed: Sequence[str] = ()) -> None:
     """Writes LOGDIR/params.txt, unless it says the same already.
 
-    Checkpoints keep the text of their Params too, which counts for more than params.txt: that is
-    set aside where it is damaged or tells of another experiment than the newest checkpoint.
+    Checkpoints keep the text of their Params too. It takes precedence over params.txt, which is set
+    aside if it is damaged or belongs to another experiment than the newest checkpoint.
 
     Args:
       logdir: whose it is to be.

@@ -8,8 +8,8 @@ micro-batch, layer). A step whose loss or gradient is not finite, or whose examp
 row, no checkpoint is removed, and none is written but for an evaluation or the end: the weights of
 the newest may be what is wrong.
 
-A file that cannot be written, as on a full disk, costs a line and no more, except the last
-checkpoint: without it the run has failed.
+If a file cannot be written, for example because the disk is full, the run says so in one line and
+continues. Only a failed last checkpoint is fatal.
 
     LOGDIR/params.txt, lock      the Params; who trains there (both written by the trainer)
     LOGDIR/checkpoints/          see checkpoint/

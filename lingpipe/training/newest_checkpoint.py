@@ -81,7 +81,7 @@ def restore(program: Program, experiment: Experiment, logdir: str,
 def _warn_of_another_network(text: str, params: Experiment.Params, directory: str) -> None:
     """Says how the network differs from the one whose weights it got.
 
-    What the run learned, and how, may differ without a word.
+    Other differences, such as those of the learner and the inputs, are not reported.
     """
     try:
         stored = Experiment.Params.from_text(text)

@@ -1,4 +1,4 @@
-"""Outcome: how a run ended, and what a person is told of it."""
+"""Outcome: how a run ended, and what a person is told about it."""
 from __future__ import annotations
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Run: what its parts share: the experiment, the program, and where files and lines go."""
+"""Run: what the parts of a run share: the experiment, the program, and where files and lines go."""
 from __future__ import annotations
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Skipped steps: what is said of a step that updated nothing, and when a run has failed by them.
+"""Skipped steps: what is reported of them, and when they make a run fail.
 
 A step is skipped if its loss or gradient is not finite, or if all of its examples have weight 0.
 """
@@ -26,7 +26,7 @@ class SkippedSteps:
     max_nonfinite_in_a_row: int
 
     def nonfinite_failure(self, counts: StepCounts) -> str:
-        """Says why a run has failed by steps that were not finite; '' if it goes on.
+        """Says why steps that were not finite have made a run fail; '' if it goes on.
 
         Args:
           counts: after a step that was not finite.

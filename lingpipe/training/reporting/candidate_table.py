@@ -25,12 +25,12 @@ class Report:
     Attributes:
       model: the experiment's name.
       batch_size: examples of a mini-batch.
-      num_devices: that there are.
+      num_devices: how many devices there are.
       hardware: what they can do.
       limit: bytes of a device; None: nobody knows.
-      num_choices: among which it chose.
+      num_choices: how many plans it chose among.
       candidates: the best, the fastest first.
-      params_to_run: of each, the Params that give it.
+      params_to_run: for each candidate, the Params that give it.
       params: the experiment's, without the flags.
     """
     model: str
@@ -100,7 +100,7 @@ class Report:
                 for name, value in dataclasses.asdict(self.hardware).items()}
 
     def flags(self, place: int) -> list[str]:
-        """The --set flags that give the plan at a place, without quotes of a shell."""
+        """The --set flags that give the plan at a place, not quoted for a shell."""
         changed = diff(self.params, self.params_to_run[place])
         names = dict.fromkeys([*FREE, *(
             path.partition('[')[0] for path, _, _ in changed)])
