@@ -146,7 +146,8 @@ def _write(directory: str, recipe: Recipe) -> None:
     vocabulary = _vocabulary(recipe, paths)
     dtype = np.dtype(np.uint16 if vocabulary.size <= 1 << 16 else np.int32)
     sizes = bytes_of_ids(vocabulary)
-    counts = {split: {'documents': 0, 'tokens': 0, 'bytes': 0} for split in SPLITS}
+    counts: dict[str, dict[str, int]] = {
+        split: {'documents': 0, 'tokens': 0, 'bytes': 0} for split in SPLITS}
     num_spelt = 0
     for split in SPLITS:
         with open(os.path.join(directory, f'{split}.bin'), 'wb') as file:

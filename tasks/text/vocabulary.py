@@ -20,6 +20,8 @@ from lingpipe.tasks.translation.corpus.vocabulary import (
     Vocabulary,
 )
 
+__all__ = ['END', 'PAD', 'START', 'Vocabulary', 'bytes_of_ids', 'train_vocabulary']
+
 
 def train_vocabulary(lines: Iterable[str], size: int) -> Vocabulary:
     """Trains byte pairs (BPE) on lines, which keep their line breaks.

@@ -88,10 +88,11 @@ class Translation(Problem):
                           for g in range(num_groups)]
                 sentence_groups = [self._group([sources[i] for i in group]) for group in groups]
                 results = decoder.decode(sentence_groups)
-                for group, (_, limits), (ids, _) in zip(groups, sentence_groups, results,
-                                                        strict=True):
+                for group, sentence_group, (ids, _) in zip(groups, sentence_groups, results,
+                                                           strict=True):
                     # An empty sentence group has one row, which zip leaves out.
-                    endless += [i for i, limit, row in zip(group, limits, ids, strict=False)
+                    endless += [i for i, limit, row in zip(group, sentence_group.limits, ids,
+                                                           strict=False)
                                 if END not in row[:limit]]
                     for i, text in zip(group, vocabulary.decode(ids[:len(group)]), strict=True):
                         translations[i] = ' '.join(text.split())
