@@ -10,7 +10,8 @@ that `import lingpipe` is quick and imports no TensorFlow.
     a network       layers (layers.Dense, ...), Sequential, Repeat
     of Keras        from_keras, to_keras
     a layer         Layer, field, REQUIRED, Context, Cost, NestedMap
-    data            Input, ArrayInput, RecordInput, Feature, TFDSInput
+    data            Input, ArrayInput, RecordInput, Feature, TFDSInput, DatasetInput, SourceInput,
+                    ArrayRecordInput
     how it learns   Learner, optimizers, learning_rates; hooks: what is called on the way
     a program       Program, make_plan, cluster, checkpoint
     anything else   Configurable, Params, ParamsError
@@ -32,9 +33,12 @@ if TYPE_CHECKING:   # What `__getattr__` does, for type checkers and editors.
     from lingpipe.hyperparams import ParamsError as ParamsError
     from lingpipe.hyperparams import field as field
     from lingpipe.input import ArrayInput as ArrayInput
+    from lingpipe.input import ArrayRecordInput as ArrayRecordInput
+    from lingpipe.input import DatasetInput as DatasetInput
     from lingpipe.input import Feature as Feature
     from lingpipe.input import Input as Input
     from lingpipe.input import RecordInput as RecordInput
+    from lingpipe.input import SourceInput as SourceInput
     from lingpipe.input import TFDSInput as TFDSInput
     from lingpipe.keras_models import from_keras as from_keras
     from lingpipe.keras_models import to_keras as to_keras
@@ -70,7 +74,8 @@ _MODULES = {
 _NAMES = {
     'lingpipe.api.start': ('start',),
     'lingpipe.hyperparams': ('REQUIRED', 'Configurable', 'Params', 'ParamsError', 'field'),
-    'lingpipe.input': ('ArrayInput', 'Feature', 'Input', 'RecordInput', 'TFDSInput'),
+    'lingpipe.input': ('ArrayInput', 'ArrayRecordInput', 'DatasetInput', 'Feature', 'Input',
+                       'RecordInput', 'SourceInput', 'TFDSInput'),
     'lingpipe.keras_models': ('from_keras', 'to_keras'),
     'lingpipe.layers': ('Repeat', 'Sequential'),
     'lingpipe.layers.base': ('Layer',),

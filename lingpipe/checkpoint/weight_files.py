@@ -86,22 +86,22 @@ def _read_keras(path: str) -> Mapping[str, np.ndarray]:
 def _read_h5(path: str) -> Mapping[str, np.ndarray]:
     h5py = _import('h5py')
     with h5py.File(path, 'r') as file:
-        return dict(_variables(file, h5py.Group, ''))
+        return dict(_variables(file, ''))
 
 
-def _variables(group: Any, group_type: type, path: str) -> Iterator[tuple[str, np.ndarray]]:
+def _variables(group: Any, path: str) -> Iterator[tuple[str, np.ndarray]]:
     """Yields (names of layers and number of the variable, value) of all variables below a group."""
     for segment, member in group.items():
-        if not isinstance(member, group_type):
+        if not hasattr(member, 'items'):   # a variable
             continue
         if segment == 'vars':
             for number, dataset in member.items():
                 yield f'{path}{number}', np.asarray(dataset)
         elif segment in ('layers', '_layer_checkpoint_dependencies'):
-            yield from _variables(member, group_type, path)
+            yield from _variables(member, path)
         else:
             name = member['vars'].attrs.get('name', segment) if 'vars' in member else segment
-            yield from _variables(member, group_type, f'{path}{name}/')
+            yield from _variables(member, f'{path}{name}/')
 
 
 def _import(module: str) -> Any:

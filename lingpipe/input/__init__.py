@@ -16,11 +16,18 @@ has read before.
     arrays.py          arrays in memory
     records.py         TFRecord files
     datasets.py        tensorflow-datasets
+    dataset_input.py   any tf.data.Dataset
+    sources.py         any object with len() and [], as Grain's; ArrayRecord files
+    given.py           arrays, datasets and sources without a class
+    example_files.py   files of examples to predict from
 """
 from lingpipe.input.arrays import ArrayInput
 from lingpipe.input.base import Input
+from lingpipe.input.dataset_input import DatasetInput
 from lingpipe.input.datasets import TFDSInput
 from lingpipe.input.meter import InputMeter
 from lingpipe.input.records import Feature, RecordInput
+from lingpipe.input.sources import ArrayRecordInput, SourceInput
 
-__all__ = ['ArrayInput', 'Feature', 'Input', 'InputMeter', 'RecordInput', 'TFDSInput']
+__all__ = ['ArrayInput', 'ArrayRecordInput', 'DatasetInput', 'Feature', 'Input', 'InputMeter',
+           'RecordInput', 'SourceInput', 'TFDSInput']

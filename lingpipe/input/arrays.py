@@ -5,15 +5,43 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import tensorflow as tf
 
 from lingpipe.input.base import Input
 from lingpipe.input.errors import one_sentence
+from lingpipe.input.given import GivenParams
 
 
 class ArrayInput(Input):
-    """Arrays in memory. Subclasses override `load`."""
+    """Arrays in memory. Subclasses override `load`; `of` makes one of arrays that are there."""
+
+    @staticmethod
+    def of(arrays: Any, *, batch_size: int, **params: Any) -> GivenArrays.Params:
+        """Params of an input of arrays, or of whatever NumPy makes arrays of.
+
+        Args:
+          arrays: name -> array with a row for every example, or a pandas DataFrame, whose columns
+            have names. A DataFrame in a dict becomes one array [N, columns]. Numbers of float64
+            become float32.
+          batch_size: examples in a mini-batch.
+          **params: further fields of Input.Params; an evaluation has shuffle=False, num_epochs=1.
+
+        Raises:
+          ValueError: these are no arrays of one length.
+        """
+        if not hasattr(arrays, 'items'):
+            raise ValueError(f'arrays is {type(arrays).__name__}, but must be a dict of name -> '
+                             "array, as {'image': images, 'labels': labels}, or a DataFrame.")
+        checked = {str(name): _checked(value, f'{name!r}') for name, value in arrays.items()}
+        given = {name: array.astype(np.float32) if array.dtype == np.float64 else array
+                 for name, array in checked.items()}
+        contents = ', '.join(f'{name} {array.dtype}{list(array.shape)} {_checksum(array):08x}'
+                             for name, array in given.items())
+        _check_lengths(given, 'ArrayInput.of')
+        # No tensor is made of them yet: TensorFlow's devices may not be set up.
+        return GivenArrays.Params(batch_size=batch_size, contents=contents, **params).giving(given)
 
     def load(self) -> Mapping[str, np.ndarray]:
         """The data: by name, arrays whose first dimension counts the examples. Called once."""
@@ -44,13 +72,38 @@ class ArrayInput(Input):
             raise ValueError(f'load of {name} gives no arrays; return a dict of name -> array.')
         arrays = {key: _checked(value, f'{key!r} of load of {name}')
                   for key, value in loaded.items()}
-        lengths = {key: len(array) for key, array in arrays.items()}
-        if len(set(lengths.values())) > 1:
-            listed = ', '.join(f'{key} {length}' for key, length in lengths.items())
-            raise ValueError(f'the arrays of {name} have different lengths: {listed}; give one row '
-                             'to every example.')
+        _check_lengths(arrays, name)
         with tf.device('CPU:0'):
             return {key: tf.convert_to_tensor(array) for key, array in arrays.items()}
+
+
+class GivenArrays(ArrayInput):
+    """Arrays that ArrayInput.of was given."""
+
+    class Params(GivenParams, ArrayInput.Params):
+        """The arrays."""
+
+    params: Params
+
+    def load(self) -> Mapping[str, np.ndarray]:
+        """The arrays."""
+        given: Mapping[str, np.ndarray] = self.params.given
+        return given
+
+
+def _check_lengths(arrays: Mapping[str, np.ndarray], name: str) -> None:
+    """Raises ValueError unless the arrays, which the error says are of `name`, are equally long."""
+    lengths = {key: len(array) for key, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ', '.join(f'{key} {length}' for key, length in lengths.items())
+        raise ValueError(f'the arrays of {name} have different lengths: {listed}; give one row '
+                         'to every example.')
+
+
+def _checksum(array: np.ndarray) -> int:
+    data = array.tobytes() if array.dtype.kind != 'O' else '\0'.join(map(str, array.flat)).encode()
+    checksum: int = google_crc32c.value(data)
+    return checksum
 
 
 def _checked(value: Any, what: str) -> np.ndarray:

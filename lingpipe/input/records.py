@@ -20,7 +20,7 @@ import os
 import struct
 import weakref
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import google_crc32c
 import numpy as np
@@ -28,6 +28,22 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input.base import Input
+
+
+class Records(Protocol):
+    """The records of several files, as one list."""
+
+    def __len__(self) -> int:
+        """The number of records."""
+
+    def __getitem__(self, index: int) -> bytes:
+        """A record."""
+
+    def place_of(self, index: int) -> tuple[str, int]:
+        """The path of a record, and where it is in that file."""
+
+    def read(self, index: tf.Tensor) -> tf.Tensor:
+        """Reads records within a graph: int64 [n] -> string [n]."""
 
 
 class RecordFiles:
@@ -154,14 +170,14 @@ class RecordInput(Input):
         return f'the record at byte {offset} of {path}'
 
     @functools.cached_property
-    def records(self) -> RecordFiles:
+    def records(self) -> Records:
         """The files that the patterns match, whose first record has been checked."""
         records = RecordFiles(find_files(self.params.files))
         if len(records):
-            self._check_first(records)
+            self.check_first(records)
         return records
 
-    def _check_first(self, records: RecordFiles) -> None:
+    def check_first(self, records: Records) -> None:
         """Raises ValueError if the first record does not have the features that Params name."""
         path, _ = records.place_of(0)
         try:

@@ -1,0 +1,192 @@
+"""DatasetInput: any tf.data.Dataset, as a function makes it.
+
+Its elements come as they are: a dict, a tuple whose elements get names, or one tensor. Batches of a
+static size and weights are added here. The order is the dataset's own, so it must be the same each
+time the function is called: shuffle with a seed.
+
+A run that is resumed must go on where it was. If the function has an argument `position`, it is
+given the number of examples that were consumed before, and makes a dataset that begins there, over
+all epochs. Otherwise that many examples are made and skipped, which takes as long as making them
+did; the log says so.
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from lingpipe.hyperparams import field
+from lingpipe.input.base import Input
+from lingpipe.input.dataset import check_static, traceable
+from lingpipe.input.errors import one_sentence
+from lingpipe.input.given import GivenParams
+
+Element = dict[str, Any]
+
+
+class DatasetInput(Input):
+    """The examples of a tf.data.Dataset. Subclasses override `make`; `of` takes a function."""
+
+    class Params(Input.Params):
+        """How the elements of the dataset become examples."""
+        shuffle: bool = field(False, 'The order is that of the dataset: shuffle there, with a '
+                                     'seed.')
+        names: tuple[str, ...] = field(
+            ('x', 'labels', 'weight'), 'The names of the elements of a tuple, in order. A dict has '
+                                       'names already.')
+        is_batched: bool = field(
+            False, 'Whether the elements are batches, of which batch_size makes others.')
+
+        def check(self) -> None:
+            """Raises ValueError if the input should shuffle."""
+            if self.shuffle:
+                raise ValueError('shuffle=True, but a DatasetInput keeps the order of its dataset; '
+                                 'call dataset.shuffle(buffer_size, seed=0) in the function')
+
+    params: Params
+
+    @staticmethod
+    def of(make: Callable[..., tf.data.Dataset], *, batch_size: int,
+           **params: Any) -> GivenDataset.Params:
+        """Params of an input of what a function makes.
+
+        Args:
+          make: returns a tf.data.Dataset; perhaps with an argument `position`, see the top of this
+            file.
+          batch_size: examples in a mini-batch.
+          **params: further fields of DatasetInput.Params; an evaluation has num_epochs=1.
+        """
+        if not callable(make):
+            raise ValueError(f'make is {type(make).__name__}, but must be a function that returns '
+                             'a tf.data.Dataset; write lambda: dataset.')
+        contents = f'{getattr(make, "__module__", "")}.{getattr(make, "__qualname__", "function")}'
+        return GivenDataset.Params(batch_size=batch_size, contents=contents, **params).giving(make)
+
+    def make(self) -> tf.data.Dataset:
+        """Returns the dataset of one epoch, or from `position` on over all epochs.
+
+        A subclass that can begin anywhere has the argument `position`.
+        """
+        raise NotImplementedError(f'{type(self).__name__} has no make')
+
+    def num_examples(self) -> int:
+        """The examples of one epoch. They are counted, once, if the dataset does not say."""
+        return self._num_examples
+
+    def dataset(self, position: int = 0) -> tf.data.Dataset:
+        """The batches from `position` on; see Input.dataset."""
+        p = self.params
+        name = type(self).__name__
+        if position < 0:
+            raise ValueError(f'position={position} is negative; it is the number of examples '
+                             'consumed before.')
+        with one_sentence(name):
+            if self._can_begin_anywhere:
+                examples = self._examples(position)
+            else:
+                examples = self._skipped(position)
+            check_static(tf.nest.map_structure(lambda spec: spec.shape, examples.element_spec),
+                         name)
+            batches = examples.batch(p.batch_size, drop_remainder=p.num_epochs is None)
+            batches = batches.map(traceable(self._filled_up, []))
+        return self.fetch_ahead(batches)
+
+    def num_real_examples(self, position: int) -> int:
+        """How many examples the mini-batch at a position has, without copies that fill it up."""
+        p = self.params
+        if p.num_epochs is None:
+            return p.batch_size
+        return min(p.batch_size, p.num_epochs * self.num_examples() - position)
+
+    @property
+    def _can_begin_anywhere(self) -> bool:
+        return 'position' in inspect.signature(self._maker).parameters
+
+    @property
+    def _maker(self) -> Callable[..., tf.data.Dataset]:
+        """The function that makes the dataset."""
+        return self.make
+
+    def _skipped(self, position: int) -> tf.data.Dataset:
+        """The examples from a position on; those before are made again."""
+        if position:
+            logging.warning(
+                '%s resumes by making %d examples again and skipping them; a function with an '
+                'argument `position` would begin there at once', type(self).__name__, position)
+        one_epoch = self._examples()
+        if one_epoch.cardinality() == 0:
+            raise ValueError(f'{type(self).__name__} has no examples; give it data.')
+        num_epochs = self.params.num_epochs
+        if num_epochs != 1:
+            if one_epoch.cardinality() == tf.data.INFINITE_CARDINALITY and num_epochs:
+                raise ValueError(f'num_epochs={num_epochs}, but the dataset has no end; leave its '
+                                 'repeat out.')
+            one_epoch = one_epoch.repeat(num_epochs)
+        return one_epoch.skip(position)
+
+    def _examples(self, *position: int) -> tf.data.Dataset:
+        """The dataset with dicts of single examples as elements."""
+        made = self._maker(*position)
+        if not isinstance(made, tf.data.Dataset):
+            raise ValueError(f'{self._maker.__qualname__} returns {type(made).__name__}, but must '
+                             'return a tf.data.Dataset.')
+        if self.params.is_batched:
+            made = made.unbatch()
+        return made.map(traceable(self._named, []))
+
+    def _named(self, *element: Any) -> Element:
+        """One element of the dataset as a dict.
+
+        Raises:
+          ValueError: a tuple has more elements than there are names.
+        """
+        if len(element) == 1 and isinstance(element[0], dict):
+            return dict(element[0])
+        names = self.params.names
+        if len(element) > len(names):
+            raise ValueError(f'the elements of the dataset have {len(element)} parts, and there '
+                             f'are names for {len(names)} ({", ".join(names)}); set names.')
+        return dict(zip(names, element, strict=False))
+
+    def _filled_up(self, batch: Element) -> Element:
+        """A batch of the static size, with weights; copies of the last example have weight 0."""
+        batch_size = self.params.batch_size
+        size = tf.shape(tf.nest.flatten(batch)[0])[0]
+        rows = tf.minimum(tf.range(batch_size), size - 1)
+        full: Element = tf.nest.map_structure(lambda tensor: tf.gather(tensor, rows), batch)
+        is_real = tf.cast(tf.range(batch_size) < size, tf.float32)
+        weight = tf.cast(full.get('weight', tf.ones([batch_size])), tf.float32)
+        return {**full, 'weight': weight * tf.reshape(
+            is_real, [batch_size] + [1] * (weight.shape.rank - 1))}
+
+    @functools.cached_property
+    def _num_examples(self) -> int:
+        with one_sentence(type(self).__name__):
+            examples = self._examples(*([0] if self._can_begin_anywhere else []))
+            cardinality = int(examples.cardinality())
+            if cardinality == tf.data.INFINITE_CARDINALITY:
+                raise ValueError(f'the dataset of {type(self).__name__} has no end, so that its '
+                                 'examples cannot be counted; set num_epochs to none.')
+            if cardinality == tf.data.UNKNOWN_CARDINALITY:
+                counted = examples.reduce(tf.constant(0, tf.int64), lambda count, _: count + 1)
+                cardinality = int(counted)
+            # A function that can begin anywhere makes all epochs.
+            return cardinality // (self.params.num_epochs or 1 if self._can_begin_anywhere else 1)
+
+
+class GivenDataset(DatasetInput):
+    """What the function makes that DatasetInput.of was given."""
+
+    class Params(GivenParams, DatasetInput.Params):
+        """The function."""
+
+    params: Params
+
+    @property
+    def _maker(self) -> Callable[..., tf.data.Dataset]:
+        maker: Callable[..., tf.data.Dataset] = self.params.given
+        return maker

@@ -1,0 +1,184 @@
+"""Sources: inputs that read examples by index from a Python object, or from ArrayRecord files.
+
+Anything with len() and [] will do: the data sources and MapDatasets of Grain, data sets of
+tensorflow-datasets' data_source, map-style data sets of PyTorch, data sets of Hugging Face, a list.
+Their elements are dicts of arrays and numbers, or tuples, which get names. Shuffling, epochs,
+batches and positions are lingpipe's own, as for all inputs, so that a run is resumed at once.
+"""
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from lingpipe.hyperparams import field
+from lingpipe.input.base import Input
+from lingpipe.input.given import GivenParams
+from lingpipe.input.records import RecordInput, Records, find_files
+from lingpipe.layers import nested
+
+
+class Source(Protocol):
+    """What can be read by index."""
+
+    def __len__(self) -> int:
+        """The number of examples."""
+
+    def __getitem__(self, index: int) -> Any:
+        """An example: a dict of arrays and numbers, or a tuple."""
+
+
+class SourceInput(Input):
+    """Examples of an object with len() and []. Subclasses override `source`; `of` takes one."""
+
+    class Params(Input.Params):
+        """How an element becomes an example."""
+        names: tuple[str, ...] = field(
+            ('x', 'labels', 'weight'), 'The names of the elements of a tuple, in order. A dict has '
+                                       'names already.')
+
+    params: Params
+
+    @staticmethod
+    def of(source: Source, *, batch_size: int, **params: Any) -> GivenSource.Params:
+        """Params of an input of a source.
+
+        Args:
+          source: has len() and [].
+          batch_size: examples in a mini-batch.
+          **params: further fields; an evaluation has shuffle=False, num_epochs=1.
+        """
+        if not (hasattr(source, '__len__') and hasattr(source, '__getitem__')):
+            raise ValueError(f'source is {type(source).__name__}, which has no len() or no []; '
+                             'give one that is read by index, or a DatasetInput for a stream.')
+        contents = f'{type(source).__name__} of {len(source)} examples'
+        return GivenSource.Params(batch_size=batch_size, contents=contents,
+                                  **params).giving(source)
+
+    def source(self) -> Source:
+        """The source. Called once."""
+        raise NotImplementedError(f'{type(self).__name__} has no source')
+
+    def num_examples(self) -> int:
+        """The length of the source."""
+        return len(self._source)
+
+    def read(self, index: tf.Tensor) -> dict[str, Any]:
+        """Returns the examples [n, ...] at index, int64 [n]; all must be alike."""
+        example = self._example(0)
+        flat = dict(nested.flatten(example))
+        dtypes = [tf.as_dtype(leaf.dtype) if leaf.dtype.kind not in 'OSU' else tf.string
+                  for leaf in flat.values()]
+
+        def examples_at(indices: np.ndarray) -> list[np.ndarray]:
+            rows = [dict(nested.flatten(self._example(int(i)))) for i in indices]
+            return [_stacked(path, [row.get(path) for row in rows], leaf, indices)
+                    for path, leaf in flat.items()]
+
+        tensors = tf.numpy_function(examples_at, [index], dtypes, stateful=False)
+        shaped = [tf.ensure_shape(tensor, [*index.shape, *leaf.shape])
+                  for tensor, leaf in zip(tensors, flat.values(), strict=True)]
+        packed: dict[str, Any] = nested.pack_like(example, shaped)
+        return packed
+
+    def _example(self, index: int) -> dict[str, Any]:
+        """One example as nested arrays by name."""
+        element = self._source[index]
+        if isinstance(element, tuple | list) and len(element) <= len(self.params.names):
+            element = dict(zip(self.params.names, element, strict=False))
+        if not isinstance(element, dict):
+            raise ValueError(f'element {index} of {type(self._source).__name__} is '
+                             f'{type(element).__name__}, but must be a dict of arrays, or a tuple '
+                             f'of at most {len(self.params.names)}: set names.')
+        arrays: dict[str, Any] = nested.map_leaves(np.asarray, element)
+        return arrays
+
+    @functools.cached_property
+    def _source(self) -> Source:
+        return self.source()
+
+
+class GivenSource(SourceInput):
+    """The source that SourceInput.of was given."""
+
+    class Params(GivenParams, SourceInput.Params):
+        """The source."""
+
+    params: Params
+
+    def source(self) -> Source:
+        """The source."""
+        given: Source = self.params.given
+        return given
+
+
+class ArrayRecordInput(RecordInput):
+    """ArrayRecord files of tf.train.Example. The package array_record is imported when one is used.
+
+    They are TFRecords that can be read by index, and compressed all the same.
+    """
+
+    @functools.cached_property
+    def records(self) -> Records:
+        """The files that the patterns match, whose first record has been checked."""
+        records = ArrayRecordFiles(find_files(self.params.files))
+        if len(records):
+            self.check_first(records)
+        return records
+
+
+class ArrayRecordFiles:
+    """The records of ArrayRecord files, by index over all of them, as RecordFiles."""
+
+    def __init__(self, paths: Sequence[str]):
+        try:
+            module = importlib.import_module('array_record.python.array_record_data_source')
+        except ImportError as error:
+            raise ValueError(f'array_record is needed here and cannot be imported ({error}); run '
+                             'pip install array_record.') from error
+        self.paths = list(paths)
+        try:
+            self._source = module.ArrayRecordDataSource(self.paths)
+        except Exception as error:   # It raises whatever its C++ code tells.
+            raise ValueError(f'{", ".join(self.paths)} cannot be read as ArrayRecord: '
+                             f'{" ".join(str(error).split())}; correct files.') from error
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> bytes:
+        record: bytes = self._source[index]
+        return record
+
+    def place_of(self, index: int) -> tuple[str, int]:
+        """The files, and the number of a record among all of theirs."""
+        return ', '.join(self.paths), index
+
+    def read(self, index: tf.Tensor) -> tf.Tensor:
+        """Reads records within a graph: int64 [n] -> string [n]."""
+        def records_at(indices: np.ndarray) -> np.ndarray:
+            return np.array(self._source.__getitems__([int(i) for i in indices]), object)
+
+        records = tf.numpy_function(records_at, [index], tf.string, stateful=False)
+        return tf.ensure_shape(records, index.shape)
+
+
+def _stacked(path: str, values: Sequence[Any], first: np.ndarray,
+             indices: np.ndarray) -> np.ndarray:
+    """The values of some examples as one array.
+
+    Raises:
+      ValueError: one of them has another shape than the first example.
+    """
+    for index, value in zip(indices, values, strict=True):
+        shape = None if value is None else value.shape
+        if shape != first.shape:
+            raise ValueError(f'{path!r} of example {index} has shape {shape}, but that of example '
+                             f'0 has {first.shape}; give every example the same shape.')
+    if first.dtype.kind in 'OSU':
+        return np.array([value.item() if value.ndim == 0 else value for value in values], object)
+    return np.stack(values).astype(first.dtype, copy=False)

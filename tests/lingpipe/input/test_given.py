@@ -1,0 +1,135 @@
+"""Inputs of what a notebook has: arrays, data frames, datasets, and sources with len() and []."""
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe.input import ArrayInput, ArrayRecordInput, DatasetInput, Feature, Input, SourceInput
+
+X = np.arange(14, dtype=np.float32).reshape([7, 2])
+LABELS = np.arange(7, dtype=np.int32)
+NAMES = ('x', 'labels')
+
+
+def batches(params: Input.Params, position: int = 0, most: int = 9) -> list[dict[str, np.ndarray]]:
+    source = params.copy().freeze().instantiate()
+    taken = zip(range(most), source.batches(position), strict=False)
+    return [tf.nest.map_structure(lambda tensor: tensor.numpy(), batch) for _, batch in taken]
+
+
+def pairs(**kwargs: Any) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices((X, LABELS))
+
+
+class Source:
+    """As Grain's data sources."""
+
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {'x': X[index], 'labels': LABELS[index]}
+
+
+class Frame(dict):
+    """As a pandas DataFrame: its columns by name."""
+
+
+GIVEN = {
+    'arrays': lambda **p: ArrayInput.of({'x': X.astype(np.float64), 'labels': LABELS}, **p),
+    'frame': lambda **p: ArrayInput.of(Frame(x=X, labels=list(LABELS)), **p),
+    'tuples': lambda **p: DatasetInput.of(pairs, **p),
+    'dicts': lambda **p: DatasetInput.of(
+        lambda: pairs().map(lambda x, labels: {'x': x, 'labels': labels}), **p),
+    'batches': lambda **p: DatasetInput.of(lambda: pairs().batch(2), is_batched=True, **p),
+    'positioned': lambda **p: DatasetInput.of(
+        lambda position: pairs().repeat(p.get('num_epochs')).skip(position), **p),
+    'source': lambda **p: SourceInput.of(Source(), **p),
+    'list': lambda **p: SourceInput.of(list(zip(X, LABELS, strict=True)), **p)}
+
+
+@pytest.mark.parametrize('kind', GIVEN)
+def test_an_evaluation_has_every_example_once_and_copies_of_weight_0(kind):
+    params = GIVEN[kind](batch_size=3, num_epochs=1, shuffle=False)
+    source = params.instantiate()
+    assert (source.num_batches(), source.num_real_examples(6)) == (3, 1)
+    found = batches(params)
+    assert [list(batch['labels']) for batch in found] == [[0, 1, 2], [3, 4, 5], [6, 6, 6]]
+    assert [list(batch['weight']) for batch in found] == [[1, 1, 1], [1, 1, 1], [1, 0, 0]]
+    np.testing.assert_array_equal(found[1]['x'], X[3:6])
+    assert found[0]['x'].dtype == np.float32
+
+
+@pytest.mark.parametrize('kind', ['arrays', 'batches', 'positioned', 'source'])
+def test_a_position_gives_the_batches_that_follow_it(kind):
+    params = GIVEN[kind](batch_size=3, shuffle=False)
+    np.testing.assert_equal(batches(params, 6, most=3), batches(params, most=5)[2:])
+
+
+def test_skipping_is_told_of_and_a_function_with_a_position_need_not(caplog):
+    batches(GIVEN['positioned'](batch_size=3), 6, most=1)
+    assert not caplog.records
+    batches(GIVEN['tuples'](batch_size=3), 6, most=1)
+    assert 'resumes by making 6 examples again and skipping them; a function' in caplog.text
+
+
+def test_a_weight_of_its_own_stays():
+    made = DatasetInput.of(
+        lambda: tf.data.Dataset.from_tensor_slices((X, LABELS, LABELS)), batch_size=4, num_epochs=1)
+    assert [list(batch['weight']) for batch in batches(made)] == [[0, 1, 2, 3], [4, 5, 6, 0]]
+
+
+def test_text_tells_one_object_from_another():
+    text = GIVEN['arrays'](batch_size=3).to_text()
+    assert text == GIVEN['arrays'](batch_size=3).to_text()
+    assert text != ArrayInput.of({'x': X + 1, 'labels': LABELS}, batch_size=3).to_text()
+    read = Input.Params.from_text(text)
+    with pytest.raises(ValueError, match='were read from text, which does not hold what was given'):
+        read.instantiate().spec()
+
+
+class Static(DatasetInput):
+    def make(self) -> tf.data.Dataset:
+        return tf.data.Dataset.range(3).map(lambda n: tf.range(n))
+
+
+@pytest.mark.parametrize(('make', 'sentence'), [
+    (lambda: ArrayInput.of([1, 2], batch_size=1), 'arrays is list, but must be a dict'),
+    (lambda: ArrayInput.of({'x': X, 'y': X[:3]}, batch_size=1), 'have different lengths: x 7, y 3'),
+    (lambda: DatasetInput.of(3, batch_size=1), 'make is int, but must be a function'),
+    (lambda: DatasetInput.of(lambda: 3, batch_size=1).instantiate().spec(),
+     'returns int, but must return a tf.data.Dataset.'),
+    (lambda: DatasetInput.of(pairs, batch_size=1, names=('x',)).instantiate().spec(),
+     'the elements of the dataset have 2 parts, and there are names for 1 (x); set names.'),
+    (lambda: DatasetInput.of(lambda: pairs().take(0), batch_size=1).instantiate().spec(),
+     'has no examples; give it data.'),
+    (lambda: DatasetInput.of(lambda: pairs().repeat(), batch_size=1,
+                             num_epochs=2).instantiate().spec(), 'but the dataset has no end'),
+    (lambda: Static.Params(batch_size=1).instantiate().spec(), 'x of Static has shape (None,)'),
+    (lambda: DatasetInput.of(pairs, batch_size=1, shuffle=True).validate(),
+     'shuffle=True, but a DatasetInput keeps the order of its dataset'),
+    (lambda: SourceInput.of(iter([1]), batch_size=1), 'which has no len() or no []'),
+    (lambda: batches(SourceInput.of([{'x': X}, {'x': X[:1]}], batch_size=2, shuffle=False)),
+     "'x' of example 1 has shape (1, 2), but that of example 0 has (7, 2)"),
+])
+def test_what_is_no_input_is_refused(make, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        make()
+
+
+def test_array_records_are_read_by_index(tmp_path):
+    writer = pytest.importorskip('array_record.python.array_record_module').ArrayRecordWriter(
+        f'{tmp_path}/a.arrayrecord', 'group_size:1')
+    for number in range(5):
+        feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
+        writer.write(tf.train.Example(features=tf.train.Features(
+            feature={'id': feature})).SerializeToString())
+    writer.close()
+    params = ArrayRecordInput.Params(
+        files=f'{tmp_path}/*.arrayrecord', features={'id': Feature.Params(dtype='int64')},
+        batch_size=2, num_epochs=1, shuffle=False)
+    assert [list(batch['id']) for batch in batches(params)] == [[0, 1], [2, 3], [4, 4]]
