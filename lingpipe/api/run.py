@@ -25,6 +25,7 @@ from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.export import check_path, export
+from lingpipe.hyperparams.keras_words import place_of
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import logdir, logdir_lock, newest_checkpoint
 from lingpipe.training.evaluation import Metrics
@@ -86,8 +87,8 @@ class Run:
 
     # Training and evaluation.
 
-    def train(self, steps: int | None = None, *, evaluate: bool = True, timeline: bool = False
-              ) -> Outcome:
+    def train(self, steps: int | None = None, *, evaluate: bool = True, timeline: bool = False,
+              **unknown: object) -> Outcome:
         """Trains, and returns how that ended.
 
         It begins with the newest checkpoint of the logdir and ends with another. Ctrl-C, or
@@ -97,13 +98,18 @@ class Run:
           steps: how many steps more; default: until train.num_steps.
           evaluate: whether the eval inputs are used.
           timeline: whether a few steps are timed soon after the start.
+          **unknown: refused, with a word on where an argument of Keras is here.
 
         Raises:
+          TypeError: there is no such argument.
           NonFiniteError: learner.max_nonfinite_steps in a row, or all steps of this run.
           ValueError: the checkpoints do not fit, the input ended, or nothing could be learned.
           OSError: the last checkpoint cannot be written, or a worker is lost.
           SystemExit: SIGTERM came, and the checkpoint is saved.
         """
+        for name in unknown:
+            raise TypeError(f'train() has no argument {name!r}: '
+                            f'{place_of(name) or "it has steps, evaluate, timeline"}')
         if not self._is_writer:
             raise ValueError(f'this run only reads {self.logdir}; start one without only_reads.')
         if self._options.checkpoint != NEWEST:

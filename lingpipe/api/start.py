@@ -13,6 +13,7 @@ from lingpipe.commands.experiment_params import chosen, with_options
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.hyperparams import fields_of
 from lingpipe.hyperparams.errors import nearest, show
+from lingpipe.hyperparams.keras_words import place_of
 from lingpipe.hyperparams.value_text import write
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training import registry
@@ -83,8 +84,9 @@ def _check_names(pipeline: Mapping[str, Any]) -> None:
     for name in pipeline:
         if name not in known:
             options = [*known, *_OPTIONS]
-            raise TypeError(f'start() has no option {name!r}: {nearest(name, options)} Other '
-                            "values of the experiment go into set={'path': value}.")
+            remedy = place_of(name) or nearest(name, options)
+            raise TypeError(f'start() has no option {name!r}: {remedy} Other values of the '
+                            "experiment go into set={'path': value}.")
 
 
 _OPTIONS = ('logdir', 'devices', 'set', 'plan', 'device_type', 'change_statistics',

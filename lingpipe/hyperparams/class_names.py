@@ -23,6 +23,7 @@ class Owned:
     """The base of Params alone, by which the modules below Params know them."""
 
     owner: ClassVar[Any] = None  # The Configurable that these Params make.
+    written_as: ClassVar[str] = ''  # How one is written, for errors.
 
 
 def class_name(cls: type[Owned]) -> str:
@@ -66,6 +67,15 @@ def find_class(word: Word, where: str) -> type[Owned]:
         raise error(f'{name} is no Configurable and no Params; '
                     f'{nearest(qualname, known, "its module has")}')
     return params_class
+
+
+def class_like(text: str, cls: type[Owned]) -> type[Owned] | None:
+    """The subclass of `cls` whose Configurable has a name like the text, as Adam is like 'adam'."""
+    for below in cls.__subclasses__():
+        is_like = below.owner is not None and below.owner.__name__.lower() == text.strip().lower()
+        if like := below if is_like else class_like(text, below):
+            return like
+    return None
 
 
 def is_params_class(value: object) -> TypeGuard[type[Owned]]:

@@ -7,7 +7,12 @@ import typing
 from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union
 
-from lingpipe.hyperparams.class_names import find_class, is_params_class
+from lingpipe.hyperparams.class_names import (
+    class_like,
+    class_name,
+    find_class,
+    is_params_class,
+)
 from lingpipe.hyperparams.errors import ParamsError, nearest, show
 from lingpipe.hyperparams.paths import join_path
 from lingpipe.hyperparams.value_text import Word, write
@@ -76,6 +81,9 @@ def convert(value: object, tp: Any, where: str) -> Any:
     if numpy is not None and isinstance(value, numpy.generic):
         value = value.item()
     if isinstance(value, Word) and is_params_class(tp):
+        if ':' not in value.text and (like := class_like(value.text, tp)):
+            raise ParamsError(f'{where}: {value.text!r} is not the name of a class; write '
+                              f'{class_name(like)}', where)
         value = find_class(value, where)()
     try:
         return _fitted(value, tp, where)
@@ -156,6 +164,11 @@ def _rule(value: object, tp: Any) -> str:
         return f'is a class, not a value of type {name}; make an object of its Params with ()'
     if tp is str and isinstance(value, str):
         return 'holds a lone surrogate, which no text file can; remove it'
+    example = f', as {tp.written_as}' if is_params_class(tp) and tp.written_as else ''
+    kind = type_name(type(value))
+    text = value if isinstance(value, str) else kind   # 'adam', or Keras' object of this name
+    if is_params_class(tp) and (like := class_like(text, tp)):
+        return f'is of type {kind}, not {name}; write {like.__qualname__}()'
     if isinstance(value, Word):
-        return f'is not of type {name}; give a value of type {name}'
-    return f'is of type {type_name(type(value))}, not {name}; give a value of type {name}'
+        return f'is not of type {name}; give a value of type {name}{example}'
+    return f'is of type {kind}, not {name}; give a value of type {name}{example}'

@@ -8,6 +8,7 @@ from lingpipe.hyperparams.class_names import Owned
 from lingpipe.hyperparams.errors import ParamsError, UnknownParamError, nearest, shortened, show
 from lingpipe.hyperparams.field_types import Entries
 from lingpipe.hyperparams.fields import Field, declared, resolved
+from lingpipe.hyperparams.keras_words import place_of
 from lingpipe.hyperparams.paths import Key, join_path, split_path
 
 T = TypeVar('T', bound='Tree')
@@ -31,7 +32,10 @@ class Tree(Owned):
     def __init_subclass__(cls) -> None:
         cls._declared = declared(cls)
 
-    def __init__(self, **values: Any):
+    def __init__(self, *unnamed: Any, **values: Any):
+        if unnamed:
+            raise ParamsError(f'{type(self).__qualname__} was given {show(unnamed[0])} without a '
+                              f'name; give every value by its name: {", ".join(fields_of(self))}')
         for name, f in fields_of(self).items():
             vars(self)[name] = _with_trees(
                 f.default, name, lambda tree, key: self._adopted(tree.copy(), key))
@@ -231,7 +235,8 @@ def unknown(value: object, key: Key, path: str) -> UnknownParamError:
     """The error that says what can be asked of the value at a path, of which `key` is no part."""
     if isinstance(value, Tree):
         name = type(value).__qualname__
-        reason = f'{name} has no field {key!r}; {nearest(key, fields_of(value))}'
+        remedy = place_of(key) or nearest(key, fields_of(value))
+        reason = f'{name} has no field {key!r}; {remedy}'
     elif isinstance(value, dict):
         reason = f'{path} is a dict; {nearest(key, value)}'
     elif isinstance(value, tuple):

@@ -30,6 +30,7 @@ class Schedule(Configurable):
 
     class Params(Configurable.Params):
         """The warm-up, which every learning rate has."""
+        written_as = 'learning_rates.Constant.Params(rate=0.1)'
         warmup_steps: int = field(0, 'Updates of linear warm-up; 0: none.', least=0)
 
     params: Params

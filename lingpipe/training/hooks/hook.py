@@ -42,6 +42,7 @@ class Hook(Configurable):
 
     class Params(Configurable.Params):
         """When it is called."""
+        written_as = 'hooks.CSV.Params()'
         every_steps: int = field(1, 'Steps between two calls of on_step.', least=1)
         on_error: Literal['stop', 'go_on'] = field(
             'go_on', 'What the run does if the hook raises: it stops with a checkpoint, or goes on '

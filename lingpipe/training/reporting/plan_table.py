@@ -95,5 +95,5 @@ def table_of(columns: Sequence[str], left: Collection[str]) -> Table:
 def rendered(table: Table) -> str:
     """Renders a table as wide as its columns, so that a terminal and a file get the same text."""
     out = io.StringIO()
-    Console(file=out, width=200, no_color=True, highlight=False).print(table)
+    Console(file=out, width=200, no_color=True, highlight=False, force_jupyter=False).print(table)
     return '\n'.join(line.rstrip() for line in out.getvalue().split('\n'))

@@ -1,6 +1,7 @@
 """Run: what the trainer does with a logdir, from Python; it shows itself, and errors are clear."""
 from __future__ import annotations
 
+import builtins
 import os
 import pathlib
 import re
@@ -50,6 +51,18 @@ def test_it_shows_itself(run: Run) -> None:
     assert re.fullmatch(r'Run\(\S+, step 6, 2 cells\)', repr(run))
 
 
+def test_tables_are_text_in_a_notebook_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, rich displayed them itself, and the text was empty."""
+    shell = type('ZMQInteractiveShell', (), {})()   # as rich knows a notebook
+    monkeypatch.setattr(builtins, 'get_ipython', lambda: shell, raising=False)
+    assert 'model/dense_0 .. model/dense_1' in repr(run.plan)
+
+
+def test_keras_arguments_of_train_are_refused(run: Run) -> None:
+    with pytest.raises(TypeError, match=r"train\(\) has no argument 'epochs': Keras' epochs is"):
+        run.train(epochs=3)
+
+
 def test_a_logdir_has_one_run_at_a_time(run: Run) -> None:
     with pytest.raises(OSError, match=r'is in use by another run of this process, .* run.close()'):
         start(Tiny, logdir=run.logdir)
@@ -80,6 +93,7 @@ def test_an_experiment_need_not_be_importable(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize(('options', 'error', 'words'), [
     ({'num_cels': 2}, TypeError, r"start\(\) has no option 'num_cels': did you mean 'num_cells'"),
+    ({'epochs': 2}, TypeError, r"has no option 'epochs': Keras' epochs is train.num_steps"),
     ({'num_cells': 2.5}, ValueError, 'pipeline.num_cells=2.5 is not of type int'),
     ({'set': {'train.num_step': 1}}, ValueError, "no field 'num_step'; did you mean 'num_steps'"),
     ({'devices': 'cpu:x'}, ValueError, "--devices has 'cpu:x'; write cpu:2 or cpu:0-3"),

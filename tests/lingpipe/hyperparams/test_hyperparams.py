@@ -404,8 +404,10 @@ def test_overrides_are_read_by_the_field_s_type(path, text, value):
     ('task.reads', '{"a": 1, "a": 2}',
      f'task.reads: \'{{"a": 1, "a": 2}}\' is not a value: it has the key \'a\' twice; {FORMS}'),
     ('task.name', '"a', 'task.name="a is not of type str; give a value of type str'),
+    ('task.head', 'Narow',
+     "task.head: 'Narow' is not the name of a class; write package.module:Class"),
     ('task.head', 'Narrow',
-     "task.head: 'Narrow' is not the name of a class; write package.module:Class"),
+     f"task.head: 'Narrow' is not the name of a class; write {HERE}:Narrow"),
     ('task.head', 'no_such_module:A',
      "task.head: the module of no_such_module:A cannot be imported: ModuleNotFoundError: No module "
      "named 'no_such_module'; correct its name, or put it on the path"),
