@@ -15,7 +15,7 @@ from absl import logging
 
 from lingpipe.commands.plan_freedom import freedom
 from lingpipe.commands.run_options import RunOptions
-from lingpipe.training import logdir
+from lingpipe.training import recorded_params
 from lingpipe.training.experiment import Experiment
 
 # What a plan consists of, besides the fields that a planner is free to choose.
@@ -29,7 +29,7 @@ def with_plan(params: Experiment.Params, options: RunOptions) -> Experiment.Para
       ValueError: nothing fits, or the values that are set exclude each other.
     """
     allowed = freedom(options)
-    stored = logdir.recorded(options.logdir) if options.logdir else None
+    stored = recorded_params.recorded(options.logdir) if options.logdir else None
     if stored is not None:
         planned = params.copy()
         for name in (*allowed.free, *_CONSEQUENCES):

@@ -9,7 +9,8 @@ from absl import logging
 
 from lingpipe.checkpoint import side_files
 from lingpipe.training.experiment import Experiment
-from lingpipe.training.newest_checkpoint import checkpoints_in, newest_step
+from lingpipe.training.newest_checkpoint import newest_step
+from lingpipe.training.recorded_params import params_in, params_of_newest_checkpoint, text_of
 from lingpipe.training.resumption import Difference, check_resumable, differences_text
 
 
@@ -30,7 +31,7 @@ def claim(logdir: str, params: Experiment.Params, allowed: Sequence[str] = ()) -
       OSError: it cannot be written.
     """
     path = os.path.join(logdir, 'params.txt')
-    stored = _read(path)
+    stored = text_of(path)
     if stored == params.to_text():
         return
     is_usable = stored is not None
@@ -60,7 +61,7 @@ def _is_usable_beside_checkpoints(logdir: str, path: str, stored: str | None,
     Raises:
       ValueError: the checkpoints, or params.txt if they do not tell, are of another experiment.
     """
-    recorded = _recorded_params(logdir)
+    recorded = params_of_newest_checkpoint(logdir)
     if recorded is not None:
         changes = _check_resumable(logdir, recorded, params, allowed)
         if changes and not _tells_of(stored or '', params, ()):   # or else it is told already
@@ -70,53 +71,10 @@ def _is_usable_beside_checkpoints(logdir: str, path: str, stored: str | None,
         logging.warning('neither params.txt nor a checkpoint in %s tells whose experiment is '
                         'there; it goes on as this one', logdir)
     else:
-        changes = _check_resumable(logdir, _parsed(path, stored), params, allowed)
+        changes = _check_resumable(logdir, params_in(path, stored), params, allowed)
         if changes:
             _record_changes(logdir, changes)
     return stored is not None
-
-
-def _read(path: str) -> str | None:
-    """The text of a file; '' if there is none, None if it cannot be read."""
-    try:
-        with open(path, encoding='utf-8', errors='replace') as file:
-            return file.read()
-    except FileNotFoundError:
-        return ''
-    except OSError:
-        return None
-
-
-def _parsed(path: str, text: str | None) -> Experiment.Params:
-    """The Params of params.txt, where nothing else tells what they are."""
-    try:
-        if text is None:
-            raise ValueError('it is no file, or its permissions forbid it')
-        return Experiment.Params.from_text(text)
-    except ValueError as error:
-        raise ValueError(f'{path} cannot be read: {error}; if it is the same experiment, move that '
-                         f'file away, or else choose another logdir.') from error
-
-
-def recorded(logdir: str) -> Experiment.Params | None:
-    """The Params of the run that a logdir holds; None if it holds none that can be read."""
-    if newest_step(logdir) is not None:
-        params = _recorded_params(logdir)
-        if params is not None:
-            return params
-    try:
-        return Experiment.Params.from_text(_read(os.path.join(logdir, 'params.txt')) or '')
-    except ValueError:
-        return None
-
-
-def _recorded_params(logdir: str) -> Experiment.Params | None:
-    """The Params that the newest whole checkpoint keeps, if it keeps any that can be read."""
-    metadata = checkpoints_in(logdir).newest_metadata()
-    try:
-        return Experiment.Params.from_text(metadata['params'])
-    except (KeyError, ValueError):
-        return None
 
 
 def _check_resumable(logdir: str, stored: Experiment.Params, params: Experiment.Params,
