@@ -13,6 +13,7 @@ from lingpipe.tools import (
     bench_link,
     bench_pipeline,
     bench_scale,
+    bench_text,
     build_corpus,
     compare_checkpoints,
     compare_params,
@@ -32,10 +33,10 @@ from lingpipe.tools import (
 from tests.support.forks import Fork, run_unread
 
 ALL = [
-    bench_decoder, bench_link, bench_pipeline, bench_scale, build_corpus, compare_checkpoints,
-    compare_params, get_mediawiki, largest_model, launch_kubernetes, launch_local, launch_slurm,
-    paper_tables, plot_partition, repeat, score_translations, show_partition, show_schedule,
-    train_vocabulary]
+    bench_decoder, bench_link, bench_pipeline, bench_scale, bench_text, build_corpus,
+    compare_checkpoints, compare_params, get_mediawiki, largest_model, launch_kubernetes,
+    launch_local, launch_slurm, paper_tables, plot_partition, repeat, score_translations,
+    show_partition, show_schedule, train_vocabulary]
 DENSE = '--model=image.digits.Dense'
 TRAINER = ['--', '--model=x', '--logdir=y']
 
