@@ -2,6 +2,7 @@
 
 import pytest
 
+from lingpipe.hyperparams import Params
 from lingpipe.training import registry
 
 DEVICES = ('/device:CPU:0', '/device:CPU:0')
@@ -52,3 +53,14 @@ def test_name_of_an_eval_input_must_do_for_a_directory():
     params.eval_inputs = {'a/b': params.eval_inputs['test'].copy()}
     with pytest.raises(ValueError, match="eval_inputs has the name 'a/b', which must do for"):
         params.validate()
+
+
+@pytest.mark.parametrize('name', [
+    'lingpipe.training.experiment:InitializeFrom', 'lingpipe.layers.transformer:FeedForward',
+    'lingpipe.pipeline.decoding.search:SearchParams',
+    'lingpipe.tasks.translation.task:DecodeParams', 'lingpipe.tasks.image.amoebanet:AmoebaBlock'])
+def test_saved_params_are_read_by_the_names_that_classes_had(name):
+    old = Params.from_text(f'{name}\n')
+    new = old.to_text().partition('\n')[0]
+    assert new.partition(':')[0] != name.partition(':')[0]
+    assert new.partition(':')[2] == name.partition(':')[2]
