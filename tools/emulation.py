@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import tensorflow as tf
 
 from lingpipe.layers.sequential import Sequential
-from lingpipe.pipeline.execution.measured_costs import empty_call_s, layer_seconds
-from lingpipe.pipeline.planning.dataflow import Element
+from lingpipe.pipeline.execution.measured_costs import cpu_devices, layer_seconds
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import make_plan
 from lingpipe.tools import stacks
@@ -27,7 +26,8 @@ def with_layer_seconds(path: str, network: Sequential.Params, spec: Mapping[str,
 
     Args:
       path: of a JSON file with [forward, backward] seconds of each layer, for micro-batches of this
-        size. If it does not exist, the layers are timed on the first device, and it is written.
+        size. If it does not exist, the layers are timed on all CPU devices that the cells use, and
+        it is written.
       network: its layers.
       spec: of a mini-batch.
       params: how the network is cut.
@@ -41,7 +41,7 @@ def with_layer_seconds(path: str, network: Sequential.Params, spec: Mapping[str,
         with open(path, encoding='utf-8') as file:
             seconds = json.load(file)
     else:
-        seconds = _measured(elements)
+        seconds = layer_seconds(elements, cpu_devices(params.num_devices))
         with open(path, 'w', encoding='utf-8') as file:
             json.dump(seconds, file)
 
@@ -51,13 +51,6 @@ def with_layer_seconds(path: str, network: Sequential.Params, spec: Mapping[str,
     return params.copy().set(
         layer_seconds=tuple(forward + backward for forward, backward in seconds),
         layer_backward_seconds=tuple(backward for _, backward in seconds))
-
-
-def _measured(elements: Sequence[Element]) -> list[tuple[float, float]]:
-    """Forward and backward of each layer, without the call from Python, which no task makes."""
-    call_s = empty_call_s('CPU:0')
-    return [(max(0.0, forward - call_s), max(0.0, backward - call_s))
-            for forward, backward in layer_seconds(elements, 'CPU:0')]
 
 
 def sleeping_cells(network: Sequential.Params, spec: Mapping[str, tf.TensorSpec],

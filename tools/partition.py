@@ -21,7 +21,7 @@ def add_flags(parser: Parser) -> None:
     parser.add_number('--num_cells', 0, "K; 0: the experiment's", least=0)
     parser.add_argument('--set', action='append', default=[], help='path=value, as for the trainer')
     parser.add_argument('--measure', action='store_true',
-                        help='time each layer on the first CPU device and cut by seconds')
+                        help='time each layer on the CPU and cut by seconds')
     parser.add_argument('--json', action='store_true', help='print one JSON object')
 
 
@@ -40,8 +40,8 @@ def planned(args: argparse.Namespace) -> tuple[Experiment.Params, Plan]:
         params.pipeline.num_cells = args.num_cells
     plan = params.instantiate().make_plan()
     if args.measure:
-        from lingpipe.pipeline.execution.measured_costs import layer_seconds
-        measured = layer_seconds(plan.elements, 'CPU:0')
+        from lingpipe.pipeline.execution.measured_costs import cpu_devices, layer_seconds
+        measured = layer_seconds(plan.elements, cpu_devices(params.pipeline.num_devices))
         params.pipeline.layer_seconds = tuple(forward + backward for forward, backward in measured)
         params.pipeline.layer_backward_seconds = tuple(backward for _, backward in measured)
         plan = params.instantiate().make_plan()

@@ -1,76 +1,184 @@
 """Measured costs: the measured seconds of each layer, for the partitioner, where FLOPs mislead."""
 from __future__ import annotations
 
+import dataclasses
 import math
+import os
+import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent import futures
 
 import tensorflow as tf
 
+from lingpipe import cluster
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.cell_trace import trace_cell
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.forward_trace import TracingOptions, trace_forward
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
+from lingpipe.pipeline.execution.placed import placed
+from lingpipe.pipeline.execution.task_call import TaskCall
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import Element
 
 
-def layer_seconds(elements: Sequence[Element], device: str,
+def layer_seconds(elements: Sequence[Element], devices: Sequence[str],
                   repeats: int = 30, budget_s: float = math.inf) -> list[tuple[float, float]]:
-    """Measures the seconds of each layer's forward and backward for one micro-batch, on one device.
+    """Measures the seconds of each layer's forward and backward for one micro-batch.
 
-    Each layer runs by itself, and the shortest of `repeats` times counts. All layers are timed once
-    in the order of the network, then all a second time, and so on. So a passing load on the machine
-    is not mistaken for the cost of the few layers that were timed during it.
+    Layers are timed as a pipeline runs them: copies of the same layers run on all devices at once,
+    since logical CPU devices share memory, caches and often cores; and each call is one of several
+    in a graph. All layers are timed once, then all a second time, and so on, each device beginning
+    with another layer. So a passing load on the machine is not mistaken for the cost of the few
+    layers that were timed during it. The median of all rounds and devices counts. The shortest
+    time would not do: a step has hundreds of tasks, of which few are as lucky.
 
-    Weights and inputs are random numbers (integers are 0). The device must hold all weights, and
-    the activations of all layers for one micro-batch. A layer with has_backward False has a
-    backward of 0 seconds.
+    What it takes to call a function is not included. Weights and inputs are random numbers
+    (integers are 0). Each device must hold all weights, and the activations of all layers for one
+    micro-batch. A layer with has_backward False has a backward of 0 seconds. Grappler is off, as in
+    a step.
 
     Args:
       elements: the layers.
-      device: a tf.device string.
+      devices: tf.device strings, all of this process.
       repeats: how many rounds there are, if there is time.
       budget_s: seconds after which no other round begins; there is at least one.
     """
     started_s = time.perf_counter()
-    tasks = [_tasks(element, device) for element in elements]
-    for of_layer in tasks:
-        for task in of_layer:
-            task()
+    cluster.set_graph_optimizer(False)
+    copies = [_timed_calls(elements, device) for device in devices]
+    _times_of_round(copies)   # The first calls are slow.
 
-    times: list[list[list[float]]] = []
-    while not times or len(times) < repeats and time.perf_counter() - started_s < budget_s:
-        times.append([[_seconds(task) for task in of_layer] for of_layer in tasks])
-    fastest = [[min(of_task) for of_task in zip(*of_layer, strict=True)]
-               for of_layer in zip(*times, strict=True)]
-    return [(forward, backward[0] if backward else 0.0) for forward, *backward in fastest]
+    rounds: list[_Times] = []
+    while not rounds or len(rounds) < repeats and time.perf_counter() - started_s < budget_s:
+        rounds += _times_of_round(copies)
+    medians = [statistics.median(of_call) for of_call in zip(*rounds, strict=True)]
+
+    start_s = min(times[0] for times in rounds)
+    by_pass = {calls.what: max(_LEAST_S, seconds - start_s / calls.number)
+               for calls, seconds in zip(copies[0], medians, strict=True)}
+    return [(by_pass[i, 'forward'], by_pass.get((i, 'backward'), 0.0))
+            for i in range(len(elements))]
 
 
-def empty_call_s(device: str, repeats: int = 100) -> float:
-    """The seconds that calling a function from Python takes, which `layer_seconds` includes."""
-    function = tf.function(lambda x: x + 1.0)
+def cpu_devices(number: int) -> list[str]:
+    """The first logical CPU devices of this process, but no more than it may use processors.
+
+    More copies of a layer than processors would wait for each other, which those of a pipeline
+    mostly do not, since some of its devices are idle.
+    """
+    number = min(number, len(os.sched_getaffinity(0)), len(tf.config.list_logical_devices('CPU')))
+    return [f'CPU:{i}' for i in range(number)]
+
+
+def slot_seconds(device: str, repeats: int = 10) -> float:
+    """Measures what it takes to call a task that does nothing, in a graph of many."""
+    calls = _empty_calls(device, NUM_EMPTY_CALLS)
+    calls.run()
+    return statistics.median(_seconds(calls.run) for _ in range(repeats)) / calls.number
+
+
+NUM_EMPTY_CALLS = 100
+
+# Calls of a layer in one graph: many, if they are short, since starting the graph takes 0.1 ms and
+# more, which differs from graph to graph.
+_MAX_CALLS = 16
+_ENOUGH_S = 10e-3
+_LEAST_S = 1e-6   # No call is shorter, whatever the clock says of the two that are subtracted.
+
+
+@dataclasses.dataclass(frozen=True)
+class _Calls:
+    """A graph that calls a task several times, one call after the other.
+
+    Attributes:
+      what: the layer and the pass; None for a task that does nothing.
+      number: how many calls.
+      run: runs the graph and waits for it.
+    """
+    what: tuple[int, str] | None
+    number: int
+    run: Callable[[], None]
+
+
+_Times = list[float]   # seconds of a call, for each _Calls of a device
+
+
+def _timed_calls(elements: Sequence[Element], device: str) -> list[_Calls]:
+    """The graphs of a device: an empty one, and one for each pass of each layer."""
+    graphs = [_empty_calls(device, 1)]
+    for i, element in enumerate(elements):
+        for name, (task, taken) in zip(('forward', 'backward'), _tasks(element, device),
+                                       strict=False):
+            once = _repeated(task, taken, device, 1)
+            once()
+            number = min(_MAX_CALLS, 1 + int(_ENOUGH_S / _seconds(once)))
+            run = once if number == 1 else _repeated(task, taken, device, number)
+            graphs.append(_Calls((i, name), number, run))
+    return graphs
+
+
+def _times_of_round(copies: Sequence[Sequence[_Calls]]) -> list[_Times]:
+    """Runs all graphs of all devices once, all devices at a time; returns [devices] times."""
+    num_graphs = len(copies[0])
+
+    def times_of(place: int) -> _Times:
+        first = place * num_graphs // len(copies)
+        order = [*range(first, num_graphs), *range(first)]
+        seconds = {i: _seconds(copies[place][i].run) / copies[place][i].number for i in order}
+        return [seconds[i] for i in range(num_graphs)]
+
+    with futures.ThreadPoolExecutor(len(copies)) as threads:
+        return list(threads.map(times_of, range(len(copies))))
+
+
+def _empty_calls(device: str, number: int) -> _Calls:
+    """Calls of a task that adds two numbers."""
+    add = placed(lambda x: [x + 1.0])
+
+    def body(x: tf.Tensor) -> tf.Tensor:
+        with tf.device(device):
+            for _ in range(number):
+                x, = add(x)
+        return x
+
+    graph = tf.compat.v1.wrap_function(body, [tf.TensorSpec([], tf.float32)])
     with tf.device(device):
         one = tf.constant(1.0)
-
-        def call() -> None:
-            function(one).numpy()
-
-        call()
-        return min(_seconds(call) for _ in range(repeats))
+    return _Calls(None, number, lambda: _wait_for(graph(one)))
 
 
-def _seconds(task: Callable[[], None]) -> float:
+def _seconds(run: Callable[[], None]) -> float:
     start = time.perf_counter()
-    task()
+    run()
     return time.perf_counter() - start
 
 
-def _tasks(element: Element, device: str) -> list[Callable[[], None]]:
-    """Functions that run a layer once forward and, if it has a backward, once backward.
+def _repeated(task: CompiledTask, taken: Sequence[tf.Tensor], device: str,
+              number: int) -> Callable[[], None]:
+    """A function that calls a task several times in one graph and waits for the last."""
+    def body(*args: tf.Tensor) -> tf.Tensor:
+        call = TaskCall(task.function, device)
+        before: list[tf.Tensor] = []
+        for _ in range(number):
+            with tf.control_dependencies(before):
+                before = [call.add(args)[-1]]
+        return before[0]
 
-    Each waits until the device is done.
+    graph = tf.compat.v1.wrap_function(body, [tf.TensorSpec(t.shape, t.dtype) for t in taken])
+    return lambda: _wait_for(graph(*taken))
+
+
+def _wait_for(result: tf.Tensor) -> None:
+    """Returns when the device is done."""
+    result.numpy()
+
+
+def _tasks(element: Element, device: str) -> list[tuple[CompiledTask, list[tf.Tensor]]]:
+    """The task that runs a layer forward and, if it has a backward, the one that runs it backward.
+
+    Each stands beside what it takes.
     """
     cell = Cell(0, [element], device)
     with tf.device(device):
@@ -87,17 +195,12 @@ def _tasks(element: Element, device: str) -> list[Callable[[], None]]:
             dtype=variables[path].dtype) if path in variables else None
 
     def given(task: CompiledTask) -> list[tf.Tensor]:
-        """The inputs of the task, without the residuals."""
+        """What the task takes, without the residuals."""
+        with tf.device(device):
+            position = [tf.constant(0, tf.int64), tf.constant(0)]
         taken = [by_leaf[leaf] for leaf in task.inputs] + [
             tf.convert_to_tensor(variables[p]) for p in task.shared]
-        return taken + [by_gradient[leaf] for leaf in task.gradients_in]
-
-    def run(task: CompiledTask, residuals: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
-        with tf.device(device):
-            results: list[tf.Tensor] = task.function(
-                tf.constant(0, tf.int64), tf.constant(0), *given(task), *residuals)
-        results[-1].numpy()
-        return results
+        return position + taken + [by_gradient[leaf] for leaf in task.gradients_in]
 
     # Without recomputation, forward and backward are two tasks, and neither repeats work of the
     # other.
@@ -110,15 +213,13 @@ def _tasks(element: Element, device: str) -> list[Callable[[], None]]:
                                       **dict(zip(leaves_of(cell.inputs), inputs, strict=True))}
     by_gradient = dict(zip(outputs, gradients, strict=True))
 
-    tasks: list[Callable[[], None]] = [lambda: _forget(run(forward))]
+    tasks = [(forward, given(forward))]
     if backward is not None:
-        residuals = run(forward)[len(forward.outputs):-1]
-        tasks.append(lambda: _forget(run(backward, residuals)))
+        with tf.device(device):
+            results: list[tf.Tensor] = forward.function(*given(forward))
+        residuals = results[len(forward.outputs):-1]
+        tasks.append((backward, given(backward) + residuals))
     return tasks
-
-
-def _forget(results: list[tf.Tensor]) -> None:
-    """Drops the results of a task, so that it can be timed as a function that returns nothing."""
 
 
 def _random(spec: tf.TensorSpec) -> tf.Tensor:

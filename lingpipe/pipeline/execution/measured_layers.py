@@ -8,30 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from lingpipe.pipeline.execution.measured_costs import empty_call_s, layer_seconds
+from lingpipe.pipeline.execution.measured_costs import layer_seconds
 from lingpipe.pipeline.planning.dataflow import Element, num_examples, signature
 
 Passes = tuple[float, float]
 """Seconds of a forward and of a backward."""
 
 MAX_ROUNDS = 10
-MIN_RUNS = 3   # of a layer: the first is slow, and the shortest of the others counts
+MIN_RUNS = 4   # of a layer: the first ones are slow
 
 
 class MeasuredLayers:
-    """Times layers on a device; asked for small micro-batches first, it can skip large ones.
+    """Times layers on devices; asked for small micro-batches first, it can skip large ones.
 
     Calls give [L] the seconds of each layer's forward and backward.
     """
 
-    def __init__(self, device: str, budget_s: float, free_bytes: float):
+    def __init__(self, devices: Sequence[str], budget_s: float, free_bytes: float):
         """
         Args:
-          device: a tf.device string.
+          devices: tf.device strings; copies of a layer run on all of them at once.
           budget_s: about how long the layers of one size may take to be timed.
-          free_bytes: what the device has for layers that are timed together.
+          free_bytes: what each device has for layers that are timed together.
         """
-        self._device, self._budget_s, self._free_bytes = device, budget_s, free_bytes
+        self._devices, self._budget_s, self._free_bytes = devices, budget_s, free_bytes
         self._passes_of_size: dict[int, list[Passes]] = {}
 
     def __call__(self, elements: Sequence[Element]) -> list[Passes]:
@@ -52,17 +52,13 @@ class MeasuredLayers:
         for element in elements:
             first_of_kind.setdefault(signature(element), element)
 
-        call_s = empty_call_s(self._device)
         passes_of_kind: dict[Hashable, Passes] = {}
         groups = list(_groups(first_of_kind, self._free_bytes))
         for kinds in groups:
-            passes = layer_seconds([first_of_kind[kind] for kind in kinds], self._device,
+            passes = layer_seconds([first_of_kind[kind] for kind in kinds], self._devices,
                                    MAX_ROUNDS, self._budget_s / len(groups))
             passes_of_kind |= dict(zip(kinds, passes, strict=True))
-        # In a pipeline many layers are called at once.
-        return [(max(0.0, forward - call_s), max(0.0, backward - call_s))
-                for forward, backward in (
-                    passes_of_kind[signature(element)] for element in elements)]
+        return [passes_of_kind[signature(element)] for element in elements]
 
     def _extrapolated(self, sizes: Sequence[int], size: int) -> list[Passes]:
         """The passes on the line through the two largest of known sizes; empty without any."""
