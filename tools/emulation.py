@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.execution.measured_costs import cpu_devices, layer_seconds
+from lingpipe.pipeline.execution.measured_hardware import memory_bytes_per_s
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import make_plan
 from lingpipe.tools import stacks
@@ -25,9 +26,9 @@ def with_layer_seconds(path: str, network: Sequential.Params, spec: Mapping[str,
     """Returns the Params with measured seconds of each layer as costs.
 
     Args:
-      path: of a JSON file with [forward, backward] seconds of each layer, for micro-batches of this
-        size. If it does not exist, the layers are timed on all CPU devices that the cells use, and
-        it is written.
+      path: of a JSON file: layer_seconds, the [forward, backward] seconds of each layer for
+        micro-batches of this size, and memory_bytes_per_s, as PipelineParams says it, or null. If
+        it does not exist, both are measured on the CPU devices of the cells, and it is written.
       network: its layers.
       spec: of a mini-batch.
       params: how the network is cut.
@@ -39,18 +40,22 @@ def with_layer_seconds(path: str, network: Sequential.Params, spec: Mapping[str,
                          [''] * params.num_devices).elements
     if os.path.exists(path):
         with open(path, encoding='utf-8') as file:
-            seconds = json.load(file)
+            measured = json.load(file)
     else:
-        seconds = layer_seconds(elements, cpu_devices(params.num_devices))
+        devices = cpu_devices(params.num_devices)
+        measured = {'layer_seconds': layer_seconds(elements, devices),
+                    'memory_bytes_per_s': memory_bytes_per_s(devices)}
         with open(path, 'w', encoding='utf-8') as file:
-            json.dump(seconds, file)
+            json.dump(measured, file)
 
+    seconds = measured['layer_seconds']
     if len(seconds) != len(elements):
         raise ValueError(f'{path} has the seconds of {len(seconds)} layers, but the network has '
                          f'{len(elements)}; name another file, or none that exists to measure.')
     return params.copy().set(
         layer_seconds=tuple(forward + backward for forward, backward in seconds),
-        layer_backward_seconds=tuple(backward for _, backward in seconds))
+        layer_backward_seconds=tuple(backward for _, backward in seconds),
+        memory_bytes_per_s=measured['memory_bytes_per_s'])
 
 
 def sleeping_cells(network: Sequential.Params, spec: Mapping[str, tf.TensorSpec],

@@ -41,9 +41,12 @@ def planned(args: argparse.Namespace) -> tuple[Experiment.Params, Plan]:
     plan = params.instantiate().make_plan()
     if args.measure:
         from lingpipe.pipeline.execution.measured_costs import cpu_devices, layer_seconds
-        measured = layer_seconds(plan.elements, cpu_devices(params.pipeline.num_devices))
+        from lingpipe.pipeline.execution.measured_hardware import memory_bytes_per_s
+        devices = cpu_devices(params.pipeline.num_devices)
+        measured = layer_seconds(plan.elements, devices)
         params.pipeline.layer_seconds = tuple(forward + backward for forward, backward in measured)
         params.pipeline.layer_backward_seconds = tuple(backward for _, backward in measured)
+        params.pipeline.memory_bytes_per_s = memory_bytes_per_s(devices)
         plan = params.instantiate().make_plan()
     return params, plan
 

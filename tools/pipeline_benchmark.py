@@ -134,16 +134,20 @@ def _predicted(program: Program, step_s: float) -> dict[str, float]:
     """
     if not any(program.plan.params.layer_seconds or ()):
         return {}
-    predicted_s = program.plan.simulate().step_s
-    return {'predicted_step_ms': predicted_s * 1e3, 'measured_to_predicted': step_s / predicted_s}
+    from lingpipe.pipeline.planning.step_forecast import forecast_step
+    forecast = forecast_step(program.plan)
+    parts_ms = {f'predicted_{part}_ms': seconds * 1e3
+                for part, seconds in forecast.parts.items() if seconds}
+    return {'predicted_step_ms': forecast.step_s * 1e3, **parts_ms,
+            'measured_to_predicted': step_s / forecast.step_s}
 
 
 def _breakdown(args: argparse.Namespace, program: Program, batch: dict[str, tf.Tensor],
                first_step: int) -> dict[str, Any]:
     """Times as many steps again with stamps; returns their parts, and those that are predicted."""
-    from lingpipe.pipeline.planning.breakdown import StepTimes
     from lingpipe.pipeline.planning.cell import edges_of_tasks
     from lingpipe.pipeline.planning.replay import replay
+    from lingpipe.pipeline.planning.step_forecast import forecast_step
     from lingpipe.training.reporting import breakdown_report
 
     plan = program.plan
@@ -151,7 +155,7 @@ def _breakdown(args: argparse.Namespace, program: Program, batch: dict[str, tf.T
                 for i in range(WARMUP_STEPS + args.steps)][WARMUP_STEPS:]
     predicted = {'replayed': replay(plan.schedule, edges_of_tasks(plan.cells), measured)}
     if plan.params.layer_seconds:
-        predicted = {'planned': StepTimes(plan.simulate().timeline), **predicted}
+        predicted = {'planned': forecast_step(plan).times(), **predicted}
     title = (f'{args.stack}, K={args.num_cells}, M={args.num_micro_batches}, {args.schedule}, '
              f'recompute {args.recompute}, mean of {args.steps} steps')
     report = breakdown_report.report(title, plan, measured, predicted)

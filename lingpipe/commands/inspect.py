@@ -15,14 +15,15 @@ from lingpipe.pipeline.planning.dataflow import Element, num_examples
 from lingpipe.pipeline.planning.hardware import Hardware, device_type
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.search_space import Choice, SearchSpace, keeps_statistics
+from lingpipe.pipeline.planning.step_forecast import hardware_of
 from lingpipe.training.experiment import Experiment
-from lingpipe.training.reporting.plan_table import overview
-from lingpipe.training.reporting.step_time import step_time
+from lingpipe.training.reporting.plan_table import overview, short_device
+from lingpipe.training.reporting.step_time import measured_text
 from lingpipe.training.reporting.verdict import Verdict
 
 
 def inspect(params: Experiment.Params, options: RunOptions) -> str:
-    """Returns the verdict, the table of the plan, and the time of a step as far as it is known.
+    """Returns the verdict, with the time of a step as far as it is known, and the plan's table.
 
     Only workers that --devices names are looked for.
 
@@ -32,8 +33,7 @@ def inspect(params: Experiment.Params, options: RunOptions) -> str:
     experiment: Experiment = params.instantiate()
     pipeline = params.pipeline
     names = _devices(params, options)
-    hardware = device_type(options.device_type) if options.device_type else Hardware(
-        'unknown', slot_s=0.0)
+    hardware = device_type(options.device_type) if options.device_type else hardware_of(pipeline)
     subject = Subject(
         experiment.task.network, experiment.train_input.spec(), pipeline, names, hardware,
         _seconds_of(pipeline, hardware, options, params.train_input.batch_size),
@@ -53,10 +53,11 @@ def inspect(params: Experiment.Params, options: RunOptions) -> str:
         len(list(experiment.task.network.units())), frozenset({'num_replicas'}),
         keeps_statistics(experiment.task.network))
     near = [other for other in space.choices() if other.is_one_step_from(choice)]
-    verdict = Verdict(current, fits, subject.limit, next(candidates.fastest(near), None))
-    table = overview(current.plan, params.train_input.batch_size)
-    times = step_time(current.plan, options.logdir)
-    return f'{verdict.text()}\n{table}' + (f'\n{times}\n' if times else '')
+    source = _source(pipeline, options)
+    measured = measured_text(current.step_s if source else None, options.logdir)
+    verdict = Verdict(current, fits, subject.limit, next(candidates.fastest(near), None),
+                      _devices_text(names, options), source, measured)
+    return f'{verdict.text()}\n{overview(current.plan, params.train_input.batch_size)}'
 
 
 def _devices(params: Experiment.Params, options: RunOptions) -> Sequence[str]:
@@ -67,7 +68,34 @@ def _devices(params: Experiment.Params, options: RunOptions) -> Sequence[str]:
         devices.find(options.devices, pipeline.num_replicas * pipeline.num_cells, wait_s,
                      must_exist=False, num_devices=pipeline.num_devices)   # Are they enough?
         return devices.find_all(options.devices, wait_s, must_exist=False).names
+    if options.device_type and not pipeline.devices:
+        return [f'/device:GPU:{i}' for i in range(pipeline.num_devices)]   # All types are GPUs.
     return pipeline.devices or cluster.expected_devices(pipeline.num_devices)
+
+
+def _devices_text(names: Sequence[str], options: RunOptions) -> str:
+    """Says what the devices are."""
+    if options.device_type:
+        return (f'{len(names)} of type {options.device_type}, as --device_type says; they need '
+                'not be here')
+    kinds = dict.fromkeys(cluster.place(name)[2] for name in names)
+    what = f'{len(names)} ({", ".join(map(short_device, names[:4]))}'
+    what += ', ...)' if len(names) > 4 else ')'
+    is_here = not any(cluster.place(name)[0] == 'worker' for name in names)
+    if 'CPU' in kinds and is_here:
+        return f'{what}; logical CPU devices share the processors and the memory of this machine'
+    return what
+
+
+def _source(pipeline: PipelineParams, options: RunOptions) -> str:
+    """Says where the seconds of layers come from; '' if there are none."""
+    if options.device_type:
+        return (f'estimates of every layer from the data sheet of {options.device_type}: half of '
+                'its peaks; nothing was measured')
+    if pipeline.layer_seconds:
+        return ('measured: those of every layer are in pipeline.layer_seconds; the sizes of '
+                'other micro-batches are in proportion')
+    return ''
 
 
 def _seconds_of(pipeline: PipelineParams, hardware: Hardware, options: RunOptions,

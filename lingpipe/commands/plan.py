@@ -1,7 +1,7 @@
 """Plan: finds the best plans of an experiment on given devices, and prints them.
 
-Nothing is trained. Unless --device_type says what the devices are, the layers are timed on the
-first of them, which takes up to a minute.
+Nothing is trained. Unless --device_type says what the devices are, the layers are timed on those of
+this machine, which takes up to a minute.
 """
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from lingpipe.cluster import devices
 from lingpipe.commands import device_setup
 from lingpipe.commands.plan_freedom import Freedom, freedom
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.pipeline.execution.measured_costs import cpu_devices
 from lingpipe.pipeline.execution.measured_hardware import free_bytes, measured_hardware
 from lingpipe.pipeline.execution.measured_layers import MeasuredLayers
 from lingpipe.pipeline.planning.candidates import Candidates, SecondsOf, Subject, distinct
@@ -40,7 +41,7 @@ def plan(params: Experiment.Params, options: RunOptions) -> str:
     """
     names = all_devices(params, options)
     if not options.device_type:   # Layers are timed.
-        device_setup.configure(_on_one_device(params))
+        device_setup.configure(_to_time_layers(params, names))
     search = make_search(params, options, freedom(options), names)
     fastest = itertools.islice(search.candidates.fastest(search.choices), MAX_COMPARED)
     found = list(itertools.islice(distinct(fastest), NUM_SHOWN))
@@ -132,14 +133,21 @@ def _hardware_and_seconds(params: Experiment.Params, options: RunOptions, names:
                          'be timed from here; say what they are, as --device_type=h100.')
     hardware = measured_hardware([device, *names[1:]] if place[0] != 'worker' else [device])
     sizes = sorted({choice.num_parts for choice in choices}, reverse=True)
-    layers = MeasuredLayers(device, MEASURING_S / len(sizes), free_bytes(device))
+    timed = cpu_devices(len(names)) if place[2] == 'CPU' else [device]
+    layers = MeasuredLayers(timed, MEASURING_S / len(sizes), free_bytes(device) / len(timed))
     return hardware, layers
 
 
-def _on_one_device(params: Experiment.Params) -> Experiment.Params:
-    """The experiment, to set TensorFlow up so that layers can be timed."""
+def _to_time_layers(params: Experiment.Params, names: Sequence[str]) -> Experiment.Params:
+    """The experiment, to set TensorFlow up so that layers can be timed.
+
+    Layers run on as many CPU devices at once as a plan may use.
+    """
+    num_devices = 1
+    if cluster.place(names[0])[2] == 'CPU':
+        num_devices = min(len(names), len(os.sched_getaffinity(0)))
     params = params.copy()
-    params.pipeline = PipelineParams()
+    params.pipeline = PipelineParams(num_cells=num_devices)
     return params
 
 

@@ -19,7 +19,7 @@ SECONDS = [[0.001, 0.002], [0.003, 0.004], [0.005, 0.007], [0.0, 0.0]]
 def params_with_seconds(tmp_path, seconds, **params):
     """Returns Params with seconds that a file has."""
     path = tmp_path / 'seconds.json'
-    path.write_text(json.dumps(seconds))
+    path.write_text(json.dumps({'layer_seconds': seconds, 'memory_bytes_per_s': 1e9}))
     return emulation.with_layer_seconds(str(path), NETWORK, SPEC, PipelineParams(**params))
 
 
@@ -32,7 +32,9 @@ def test_seconds_of_layers_are_read_from_a_file(tmp_path):
 def test_layers_are_timed_if_there_is_no_file(tmp_path):
     path = tmp_path / 'new.json'
     params = emulation.with_layer_seconds(str(path), NETWORK, SPEC, PipelineParams())
-    seconds = json.loads(path.read_text())
+    measured = json.loads(path.read_text())
+    seconds = measured['layer_seconds']
+    assert params.memory_bytes_per_s == measured['memory_bytes_per_s'] > 0
     assert params.layer_backward_seconds == tuple(backward for _, backward in seconds)
     assert len(seconds) == 4 and all(amount >= 0 for layer in seconds for amount in layer)
 
@@ -53,7 +55,7 @@ def test_a_cell_sleeps_for_all_of_its_layers(tmp_path):
 
 
 def test_bench_pipeline_prints_the_parts_of_an_emulated_step(tmp_path):
-    (tmp_path / 'seconds.json').write_text(json.dumps(SECONDS))
+    params_with_seconds(tmp_path, SECONDS)
     flags = ('--layers=3 --dim=8 --heads=2 --seq=2 --batch=4 --num_micro_batches=2 --steps=1 '
              '--no_baseline --json --emulate --breakdown').split()
     process = Fork(run_module, 'lingpipe.tools.bench_pipeline', *flags,

@@ -3,13 +3,16 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 import time
 from collections.abc import Callable, Sequence
+from concurrent import futures
 
 import tensorflow as tf
 from tensorflow.python.client import device_lib
 
 from lingpipe import cluster
+from lingpipe.pipeline.execution.measured_costs import cpu_devices
 from lingpipe.pipeline.planning.hardware import USED_SHARE, Hardware
 
 PROBE_BYTES = 64 * 2**20   # more than caches hold
@@ -21,7 +24,8 @@ def measured_hardware(devices: Sequence[str]) -> Hardware:
     """What the devices of this process can do; takes a second.
 
     Their arithmetic is not measured: layers are timed instead. The logical CPU devices of a process
-    share its memory, so that nothing is sent between them.
+    share its memory, so that nothing is sent between them; and all of them are measured at once,
+    since each is slower while others read and write.
 
     Args:
       devices: tf.device strings.
@@ -35,7 +39,7 @@ def measured_hardware(devices: Sequence[str]) -> Hardware:
     return Hardware(
         name=f'this machine ({kind})',
         device_bytes=USED_SHARE * (_ram_bytes() / len(devices) if is_cpu else _gpu_bytes(own)),
-        memory_bytes_per_s=_memory_bytes_per_s(own),
+        memory_bytes_per_s=memory_bytes_per_s(cpu_devices(len(devices)) if is_cpu else [own]),
         link_bytes_per_s=link_bytes_per_s,
         network_bytes_per_s=NETWORK_BYTES_PER_S)
 
@@ -47,11 +51,15 @@ def free_bytes(device: str) -> float:
     return 0.5 * _gpu_bytes(device)
 
 
-def _memory_bytes_per_s(device: str) -> float:
-    """How fast a device reads and writes."""
-    with tf.device(device):
-        numbers = tf.zeros([PROBE_BYTES // 4])
-        return 2 * PROBE_BYTES / _shortest_s(lambda: numbers + 1.0)
+def memory_bytes_per_s(devices: Sequence[str]) -> float:
+    """How fast each of the devices reads and writes while the others do."""
+    def seconds(device: str) -> float:
+        with tf.device(device):
+            numbers = tf.zeros([PROBE_BYTES // 4])
+            return _median_s(lambda: numbers + 1.0)
+
+    with futures.ThreadPoolExecutor(len(devices)) as threads:
+        return 2 * PROBE_BYTES / statistics.median(threads.map(seconds, devices))
 
 
 def _link_bytes_per_s(sender: str, receiver: str) -> float:
@@ -62,17 +70,17 @@ def _link_bytes_per_s(sender: str, receiver: str) -> float:
         with tf.device(receiver):
             return tf.identity(numbers)[:1]
 
-    return PROBE_BYTES / _shortest_s(send)
+    return PROBE_BYTES / _median_s(send)
 
 
-def _shortest_s(run: Callable[[], tf.Tensor]) -> float:
-    """Seconds until the first number of a result is here, after a warm-up."""
+def _median_s(run: Callable[[], tf.Tensor]) -> float:
+    """The median seconds until the first number of a result is here, after a warm-up."""
     times = []
     for _ in range(1 + NUM_PROBES):
         start = time.perf_counter()
         run()[:1].numpy()
         times.append(time.perf_counter() - start)
-    return max(1e-9, min(times[1:]))
+    return max(1e-9, statistics.median(times[1:]))
 
 
 def _ram_bytes() -> int:

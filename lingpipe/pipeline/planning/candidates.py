@@ -25,17 +25,15 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from lingpipe import cluster
 from lingpipe.layers.sequential import Sequential
-from lingpipe.pipeline.planning.cell import bytes_between
 from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.hardware import Hardware
 from lingpipe.pipeline.planning.layer_times import layer_times
 from lingpipe.pipeline.planning.layout import num_devices_for
+from lingpipe.pipeline.planning.links import sent_share
 from lingpipe.pipeline.planning.memory import Memory
 from lingpipe.pipeline.planning.partition import Partition, choose_partition
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.placement import Place
 from lingpipe.pipeline.planning.plan import (
     Plan,
     PricedNetwork,
@@ -43,13 +41,18 @@ from lingpipe.pipeline.planning.plan import (
     plan_priced,
     wire_parts,
 )
+from lingpipe.pipeline.planning.schedules import UNSPLIT
 from lingpipe.pipeline.planning.search_space import Choice
-from lingpipe.pipeline.planning.simulator import Simulation
+from lingpipe.pipeline.planning.step_forecast import StepForecast, forecast_step
+from lingpipe.pipeline.planning.update_traffic import (
+    UpdateTraffic,
+    total_traffic,
+    update_traffic,
+)
 
 # [L] seconds of each layer's forward and backward for one micro-batch.
 SecondsOf = Callable[[Sequence[Element]], Sequence[tuple[float, float]]]
 
-_UNSPLIT = ('gpipe', '1f1b', 'interleaved')   # Every W of these runs with its B.
 _BELOW = 1 - 1e-9   # A bound is no more than what sums in another order give.
 
 # Cuts are chosen for the slowest cell. Where a limit moves them, the step may even become faster,
@@ -100,26 +103,20 @@ class Candidate:
     Attributes:
       choice: what was chosen.
       plan: its costs are seconds.
-      simulation: of the slots, with links.
+      step: the forecast of a step.
       work_s: what a device would take for these micro-batches, if it had all memory.
       one_device_s: the same for micro-batches of the best size.
-      overhead_s: what it costs a device to call its slots.
-      replicas_s: how long replicas exchange gradients.
-      update_s: how long the weights are updated.
     """
     choice: Choice
     plan: Plan
-    simulation: Simulation
+    step: StepForecast
     work_s: float
     one_device_s: float
-    overhead_s: float
-    replicas_s: float
-    update_s: float
 
     @property
     def step_s(self) -> float:
         """Seconds of one update."""
-        return self.simulation.step_s + self.overhead_s + self.replicas_s + self.update_s
+        return self.step.step_s
 
     @property
     def speed_up(self) -> float:
@@ -129,8 +126,7 @@ class Candidate:
     @property
     def bubble_share(self) -> float:
         """How much of the time of its devices they wait, 0 to 1."""
-        busy_s = self.simulation.busy_share * self.simulation.step_s
-        return 1 - (busy_s + self.update_s) / self.step_s
+        return self.step.bubble_share
 
     @property
     def num_devices(self) -> int:
@@ -146,20 +142,19 @@ class Candidate:
     def losses(self) -> dict[str, float]:
         """What keeps the step from being the work divided by the devices -> seconds, most first."""
         loads: dict[int, float] = {}
-        for slot, (start, end) in self.simulation.spans.items():
+        for slot, (start, end) in self.step.simulation.spans.items():
             device = self.plan.schedule.device_of[slot]
             loads[device] = loads.get(device, 0.0) + end - start
         mean_s, most_s = sum(loads.values()) / len(loads), max(loads.values())
         share_s = self.work_s / self.num_devices
-        links_s = self.simulation.step_s - self.plan.simulate_times().step_s
         losses = {
             'recomputation': mean_s - share_s,
             'imbalance': most_s - mean_s,
-            'links': links_s,
-            'bubble': self.simulation.step_s - links_s - most_s,
-            'overhead': self.overhead_s,
-            'replicas': self.replicas_s,
-            'update': self.update_s,
+            'links': self.step.links_s,
+            'bubble': self.step.slots_s - self.step.links_s - most_s,
+            'overhead': self.step.overhead_s,
+            'replicas': self.step.replicas_s,
+            'update': self.step.update_s,
         }
         return dict(sorted(losses.items(), key=lambda item: -item[1]))
 
@@ -195,7 +190,7 @@ class Candidates:
 
     def __init__(self, subject: Subject):
         self.subject = subject
-        self._state_of_layers: list[_State] = []
+        self._state_of_layers: list[UpdateTraffic] = []
         self._elements_of: dict[int, tuple[Element, ...]] = {}
         self._seconds_of: dict[int, Sequence[tuple[float, float]]] = {}
         self._partition_of: dict[tuple[int, int, Any], Partition] = {}
@@ -275,7 +270,8 @@ class Candidates:
             seconds = self._seconds(choice)
             params.set(
                 layer_seconds=tuple(forward + backward for forward, backward in seconds),
-                layer_backward_seconds=tuple(backward for _, backward in seconds))
+                layer_backward_seconds=tuple(backward for _, backward in seconds),
+                memory_bytes_per_s=self.subject.hardware.known_memory_bytes_per_s)
         params.set(**choice._asdict(), device_bytes=limit)
         if choice.num_cells != len(params.layers_per_cell):
             params.layers_per_cell = ()
@@ -293,7 +289,8 @@ class Candidates:
             layers_per_cell=candidate.plan.partition.layers_per_cell)
         own = self.subject.params
         without_seconds = {'layer_seconds': own.layer_seconds,
-                           'layer_backward_seconds': own.layer_backward_seconds}
+                           'layer_backward_seconds': own.layer_backward_seconds,
+                           'memory_bytes_per_s': own.memory_bytes_per_s}
         without_limit = {'device_bytes': own.device_bytes}
         for left_out in (without_seconds | without_limit, without_limit, without_seconds):
             params = complete.copy().set(**left_out)
@@ -337,8 +334,8 @@ class Candidates:
 
     def _is_too_big(self, choice: Choice, limit: float | None) -> bool:
         """Whether what the layers train is more than the devices of a replica hold together."""
-        update_bytes = sum(state.update_bytes for state in self._state(choice))
-        return limit is not None and update_bytes / 2 > limit * choice.num_cells
+        state_bytes = sum(state.state_bytes for state in self._state(choice))
+        return limit is not None and state_bytes > limit * choice.num_cells
 
     def _elements(self, choice: Choice) -> tuple[Element, ...]:
         """The network, wired for the micro-batches of a choice."""
@@ -391,7 +388,7 @@ class Candidates:
         fastest = max(hardware.link_bytes_per_s, hardware.network_bytes_per_s)
         return (busy_s + choice.num_micro_batches * hardware.slot_s
                 + _BELOW * update_bytes / hardware.memory_bytes_per_s
-                + _BELOW * _sent_share(choice.num_replicas) * gradient_bytes / fastest)
+                + _BELOW * sent_share(choice.num_replicas) * gradient_bytes / fastest)
 
     def _bound_when_cut(self, choice: Choice) -> float | None:
         """As `_bound`, for the partition that is best without links; None if there is none."""
@@ -408,7 +405,7 @@ class Candidates:
             self._bound_of_slots(choice, params, partition)
             + choice.num_micro_batches * hardware.slot_s
             + max(state.update_bytes for state in of_device) / hardware.memory_bytes_per_s
-            + _sent_share(choice.num_replicas)
+            + sent_share(choice.num_replicas)
             * max(state.gradient_bytes for state in of_device) / fastest)
 
     def _cells_of_devices(self, choice: Choice, params: PipelineParams) -> list[list[int]]:
@@ -420,12 +417,10 @@ class Candidates:
         return [[k for k in range(num_cells) if homes[k] == home] for home in sorted(set(homes))]
 
     def _state_of_cells(self, choice: Choice, partition: Partition,
-                        cells: Iterable[int]) -> _State:
+                        cells: Iterable[int]) -> UpdateTraffic:
         """What some cells train together."""
         state = self._state(choice)
-        layers = [state[i] for k in cells for i in partition.spans[k]]
-        return _State(sum(layer.gradient_bytes for layer in layers),
-                      sum(layer.update_bytes for layer in layers))
+        return total_traffic(state[i] for k in cells for i in partition.spans[k])
 
     def _bound_of_slots(self, choice: Choice, params: PipelineParams,
                         partition: Partition) -> float:
@@ -450,7 +445,7 @@ class Candidates:
         for cells in self._cells_of_devices(choice, params):
             load_s = sum(forward_s[k] + backward_s[k] + forward_s[k] * (
                 repeats and k < last and backward_s[k] > 0) for k in cells)
-            drain_s = min(ends_s[k] for k in cells) if choice.schedule in _UNSPLIT else 0.0
+            drain_s = min(ends_s[k] for k in cells) if choice.schedule in UNSPLIT else 0.0
             slowest_s = max(slowest_s, arrives_s[cells[0]] + drain_s
                             + choice.num_micro_batches * load_s)
         return slowest_s
@@ -465,89 +460,19 @@ class Candidates:
         return self._partition_of[key]
 
     def _timed(self, choice: Choice, plan: Plan) -> Candidate:
-        hardware, links = self.subject.hardware, _Links(plan, self.subject)
-        simulation = plan.simulate_times(hardware.latency_s, links.occupied_s)
-        of_cells = [self._state_of_cells(choice, plan.partition, [k])
-                    for k in range(choice.num_cells)]
-        cells_of_places = plan.placement.cells_of_place.values()
-        update_bytes = [sum(of_cells[k].update_bytes for k in cells) for cells in cells_of_places]
         self._seconds(choice)
-        num_slots = max(map(len, plan.schedule.devices))
         return Candidate(
-            choice, plan, simulation,
+            choice, plan, forecast_step(plan, self.subject.hardware),
             work_s=self._work_s(choice.num_parts),
-            one_device_s=min(map(self._work_s, self._seconds_of)),
-            overhead_s=num_slots * hardware.slot_s,
-            replicas_s=links.exchange_s([state.gradient_bytes for state in of_cells]),
-            update_s=max(update_bytes) / hardware.memory_bytes_per_s)
+            one_device_s=min(map(self._work_s, self._seconds_of)))
 
-    def _state(self, choice: Choice) -> list[_State]:
+    def _state(self, choice: Choice) -> list[UpdateTraffic]:
         """[L] what each layer trains; it is the same for all choices."""
         if not self._state_of_layers:
             slot_bytes = self.subject.slot_bytes
-            self._state_of_layers = [_state_of(element, slot_bytes)
+            self._state_of_layers = [update_traffic(element, slot_bytes)
                                      for element in self._elements(choice)]
         return self._state_of_layers
-
-
-class _State(NamedTuple):
-    """What a layer trains: the bytes of the gradients, and those that an update moves."""
-    gradient_bytes: int
-    update_bytes: int
-
-
-def _state_of(element: Element, slot_bytes: Callable[[tf.DType], int]) -> _State:
-    """An update reads and writes weights, gradients and slots."""
-    gradient_bytes = sum(w.size * max(4, w.dtype.size) for w in element.trained)
-    other_bytes = sum(w.size * (w.dtype.size + slot_bytes(w.dtype)) for w in element.trained
-                      if w.shared_with is None)
-    return _State(gradient_bytes, 2 * (gradient_bytes + other_bytes))
-
-
-class _Links:
-    """The links between the devices of a plan."""
-
-    def __init__(self, plan: Plan, subject: Subject):
-        self._plan, self._hardware = plan, subject.hardware
-        self._wire_dtype = tf.bfloat16 if subject.params.wire_dtype == 'bfloat16' else None
-        self._occupied_s: dict[tuple[int, int], float] = {}
-
-    def occupied_s(self, sender: int, receiver: int) -> float:
-        """Seconds that a micro-batch's values or gradients occupy the link between two cells."""
-        pair = sender, receiver
-        if pair not in self._occupied_s:
-            devices = self._plan.placement.devices[0]
-            num_bytes = bytes_between(self._plan.cells, *pair, self._wire_dtype)
-            self._occupied_s[pair] = num_bytes / self._bytes_per_s(
-                devices[sender], devices[receiver])
-        return self._occupied_s[pair]
-
-    def exchange_s(self, gradient_bytes: Sequence[int]) -> float:
-        """Seconds in which replicas add up gradients: each sends and receives 2 (R - 1) / R.
-
-        Args:
-          gradient_bytes: [K].
-        """
-        placement = self._plan.placement
-        share = _sent_share(len(placement.devices))
-        sending_s: dict[Place, float] = {}
-        for r, devices in enumerate(placement.devices):
-            next_devices = placement.devices[(r + 1) % len(placement.devices)]
-            for k, num_bytes in enumerate(gradient_bytes):
-                seconds = share * num_bytes / self._bytes_per_s(devices[k], next_devices[k])
-                place = placement.places[r][k]
-                sending_s[place] = sending_s.get(place, 0.0) + seconds
-        return max(sending_s.values())
-
-    def _bytes_per_s(self, device: str, other: str) -> float:
-        is_one_host = cluster.place(device)[:2] == cluster.place(other)[:2]
-        hardware = self._hardware
-        return hardware.link_bytes_per_s if is_one_host else hardware.network_bytes_per_s
-
-
-def _sent_share(num_replicas: int) -> float:
-    """How often a replica sends its gradients, and sums, if each adds up a part."""
-    return 2 * (num_replicas - 1) / num_replicas
 
 
 def _rounded(seconds: float) -> float:

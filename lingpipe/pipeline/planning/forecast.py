@@ -20,11 +20,13 @@ class Forecast:
       times: of all layers.
       memory: what its layers hold, in any cell.
       recomputation: what runs again in the backward of each cell.
+      memory_bytes_per_s: of a device; None: to split a backward costs nothing.
     """
     partition: Partition
     times: LayerTimes
     memory: Memory
     recomputation: Recomputation
+    memory_bytes_per_s: float | None = None
 
     @functools.cached_property
     def forward_costs(self) -> list[float]:
@@ -71,7 +73,15 @@ class Forecast:
     def cell_times(self) -> CellTimes:
         """The times of all slots."""
         return cell_times(self.forward_costs, self.backward_costs, self.weight_costs,
-                          self.repeat_costs)
+                          self.repeat_costs, self.split_costs)
+
+    @functools.cached_property
+    def split_costs(self) -> list[float]:
+        """[K] what it costs to split a backward: what B hands over to W is written and read."""
+        if self.memory_bytes_per_s is None:
+            return [0.0] * self.partition.num_cells
+        return [2 * footprint.handed / self.memory_bytes_per_s * footprint.gives_gradients
+                for footprint in self.footprints]
 
     @functools.cached_property
     def layer_repeat_costs(self) -> list[float]:

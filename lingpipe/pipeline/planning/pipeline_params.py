@@ -82,6 +82,11 @@ class PipelineParams(Params):
               'transfers, and schedule=auto orders slots for them. Only with layer_seconds. None: '
               'transfers are free.',
         above=0)
+    memory_bytes_per_s: float | None = field(
+        None, 'Bytes/s that a device reads and writes (lingpipe.tools.show_partition --measure '
+              'prints them). The forecast of a step counts what the update moves, and what a split '
+              'backward hands over. Only with layer_seconds. None: neither takes time.',
+        above=0)
     device_bytes: float | None = field(
         None, 'Memory limit of a device, in bytes: no device is given cells that are predicted to '
               'hold more. See pipeline/planning/memory.py for what is counted.',
@@ -202,11 +207,12 @@ class PipelineParams(Params):
                 f'layers_per_cell={list(self.layers_per_cell)} names {len(self.layers_per_cell)} '
                 f'cells, but num_cells={self.num_cells}; make them equal, or leave layers_per_cell '
                 'empty.')
-        if self.link_bytes_per_s is not None and not self.layer_seconds:
-            raise ValueError(
-                f'link_bytes_per_s={self.link_bytes_per_s:g}, but layer_seconds is empty, and '
-                'without seconds of layers transfers cannot be compared with them; measure these, '
-                'or leave link_bytes_per_s out.')
+        for name in ('link_bytes_per_s', 'memory_bytes_per_s'):
+            if self[name] is not None and not self.layer_seconds:
+                raise ValueError(
+                    f'{name}={self[name]:g}, but layer_seconds is empty, and without seconds of '
+                    'layers transfers cannot be compared with them; measure these, or leave '
+                    f'{name} out.')
         num_backward = len(self.layer_backward_seconds)
         if num_backward and num_backward != len(self.layer_seconds):
             raise ValueError(

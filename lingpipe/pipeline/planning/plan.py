@@ -43,7 +43,7 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement, place_cells
 from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedule_text import layout_in
-from lingpipe.pipeline.planning.schedules import with_backward_cells
+from lingpipe.pipeline.planning.schedules import UNSPLIT, with_backward_cells
 from lingpipe.pipeline.planning.simulator import Delay, Simulation, simulate
 from lingpipe.pipeline.planning.validation import validate
 
@@ -111,7 +111,8 @@ class Plan:
         """
         forecast = self.forecast
         return simulate(self.schedule, forecast.forward_costs, forecast.backward_costs,
-                        weight_s=forecast.weight_costs, edges=self.edges,
+                        weight_s=forecast.weight_costs, split_s=forecast.split_costs,
+                        edges=self.edges,
                         recompute=forecast.repeat_costs, transfer_s=transfer_s, link_s=link_s)
 
     def simulate(self) -> Simulation:
@@ -357,7 +358,9 @@ def _ordered_plan(network: PricedNetwork, placement: Placement, partition: Parti
                   recomputation: Recomputation, limit: float | None) -> Plan:
     """The plan of a partition whose cells recompute in a given way."""
     params = network.params
-    forecast = Forecast(partition, network.times, network.memory, recomputation)
+    is_split = params.schedule not in UNSPLIT
+    forecast = Forecast(partition, network.times, network.memory, recomputation,
+                        params.memory_bytes_per_s if is_split else None)
 
     cells = cells_on(partition, placement.devices[0])
     edges = edges_of_tasks(cells) | partition.edges

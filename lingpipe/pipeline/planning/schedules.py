@@ -35,6 +35,7 @@ _IN_A_V: dict[str, Callable[[int, int], Schedule]] = {
 # All those for training.
 TRAINING = ('gpipe', '1f1b', 'interleaved', 'zb_h1', 'zb_h2', 'zb_v', 'v_half', 'v_min',
             'dual_pipe_v')
+UNSPLIT = ('gpipe', '1f1b', 'interleaved')   # Every W of these runs with its B.
 SEVERAL_CELLS_A_DEVICE = ('interleaved', *_IN_A_V)
 
 

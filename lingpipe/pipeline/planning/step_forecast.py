@@ -103,11 +103,10 @@ def forecast_step(plan: Plan, hardware: Hardware | None = None) -> StepForecast:
                 for cell in plan.cells]
 
     # Replicas may share devices.
-    bytes_of_place = {place: sum(of_cells[k].update_bytes for k in cells)
-                      for place, cells in plan.placement.cells_of_place.items()}
+    update_at = {place: total_traffic(of_cells[k] for k in cells).update_s(hardware)
+                 for place, cells in plan.placement.cells_of_place.items()}
     update_of_device = {
-        device: max(bytes_of_place[places[slots[0].cell]] for places in plan.placement.places)
-        / hardware.memory_bytes_per_s
+        device: max(update_at[places[slots[0].cell]] for places in plan.placement.places)
         for device, slots in enumerate(plan.schedule.devices)}
     return StepForecast(
         plan, simulation,
@@ -119,7 +118,7 @@ def forecast_step(plan: Plan, hardware: Hardware | None = None) -> StepForecast:
 def hardware_of(params: PipelineParams) -> Hardware:
     """What Params say of devices and links; nothing takes time if the costs are not seconds."""
     if not params.layer_seconds:
-        return Hardware('any', slot_s=0.0)
+        return Hardware('any', slot_s=0.0, weight_s=0.0)
     link_bytes_per_s = params.link_bytes_per_s or math.inf
     return Hardware('these devices', link_bytes_per_s=link_bytes_per_s,
                     network_bytes_per_s=link_bytes_per_s,

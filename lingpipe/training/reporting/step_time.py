@@ -1,4 +1,4 @@
-"""Step time: what a plan predicts for a step, beside what a timeline has measured."""
+"""Step time: the forecast of a step, and what a timeline has measured, as lines of text."""
 from __future__ import annotations
 
 import glob
@@ -6,30 +6,38 @@ import json
 import os
 from typing import Any
 
-from lingpipe.pipeline.planning.plan import Plan
+from lingpipe.pipeline.planning.step_forecast import StepForecast
 
 
-def step_time(plan: Plan, logdir: str) -> str:
-    """Returns one or two lines, or '' if nothing is known in seconds.
+def predicted_text(forecast: StepForecast) -> str:
+    """Says how long a step should take, and which of its parts take a thousandth of it or more."""
+    parts = [f'{part} {ms_text(seconds)}' for part, seconds in forecast.parts.items()
+             if seconds >= 1e-3 * forecast.step_s]
+    of_parts = f' ({", ".join(parts)})' if len(parts) > 1 else ''
+    return f'{ms_text(forecast.step_s)} ms predicted{of_parts}'
+
+
+def measured_text(predicted_s: float | None, logdir: str) -> str:
+    """Says how long a step took, and how far predictions of it were off; '' if nobody knows.
 
     Args:
-      plan: predicts seconds if it was made from seconds.
+      predicted_s: the forecast of a step; None if nothing is known in seconds.
       logdir: of a run of the same experiment, perhaps with a timeline; '' if there is none.
     """
-    lines = []
-    planned_s = plan.simulate().step_s if plan.params.layer_seconds else None
-    if planned_s is not None:
-        lines.append(f'predicted step: {planned_s * 1e3:,.1f} ms from layer_seconds')
-
     measured = _newest_breakdown(logdir) if logdir else None
-    if measured is not None:
-        step_s, replayed_s = measured['step_s'], measured['predicted']['replayed']['step_s']
-        text = (f'measured step: {step_s * 1e3:,.1f} ms ({measured["title"]} of this logdir), '
-                f'{replayed_s / step_s - 1:+.1%} if replayed')
-        if planned_s is not None:
-            text += f', {planned_s / step_s - 1:+.1%} if predicted'
-        lines.append(text)
-    return '\n'.join(lines)
+    if measured is None:
+        return ''
+    step_s, replayed_s = measured['step_s'], measured['predicted']['replayed']['step_s']
+    text = f'{ms_text(step_s)} ms measured ({measured["title"]} of this logdir)'
+    if predicted_s is not None:
+        text += f': predicted {predicted_s / step_s - 1:+.1%},'
+    return f'{text} replayed {replayed_s / step_s - 1:+.1%}'
+
+
+def ms_text(seconds: float) -> str:
+    """Milliseconds, for people: '12,345', '123.4' or '0.012'."""
+    ms = seconds * 1e3
+    return f'{ms:,.0f}' if ms >= 1e4 else f'{ms:,.1f}' if ms >= 1 else f'{ms:.2g}'
 
 
 def _newest_breakdown(logdir: str) -> Any:

@@ -13,6 +13,7 @@ from lingpipe.pipeline.planning.cell import edges_of_tasks
 from lingpipe.pipeline.planning.drawing import Timeline
 from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.pipeline.planning.replay import replay
+from lingpipe.pipeline.planning.step_forecast import forecast_step
 from lingpipe.training.reporting import breakdown_report
 from lingpipe.training.reporting.breakdown_report import BreakdownReport
 
@@ -29,7 +30,8 @@ class TimelineReport:
       step: the last of the measured steps.
       measured_bubbles: the share of each measured step, in the order of steps.
       predicted_bubble: what the simulator predicted from the planned costs, before anything ran.
-      predicted_from: the source of the planned costs, 'FLOPs' or 'layer_seconds'.
+      predicted_from: the source of the planned costs, 'FLOPs' or 'the seconds of
+        layers' (PipelineParams.layer_seconds).
       replayed_bubble: what the simulator predicts from the mean time of each cell's tasks in the
         measured steps.
       breakdown: the mean of the measured steps by parts, beside predictions.
@@ -86,15 +88,16 @@ def write_report(directory: str, step: int, plan: Plan,
     side_files.make_directory(directory)
     path = os.path.join(directory, f'step-{step:08d}')
     replayed = replay(plan.schedule, edges_of_tasks(plan.cells), measured)
-    planned = plan.simulate().timeline
-    predicted = {'planned': StepTimes(planned)} if plan.params.layer_seconds else {}
+    forecast = forecast_step(plan)
+    planned = forecast.simulation.timeline
+    predicted = {'planned': forecast.times()} if plan.params.layer_seconds else {}
 
     breakdown = breakdown_report.report(
         _title(step, len(measured)), plan, measured, {**predicted, 'replayed': replayed})
     breakdown.save(f'{path}-breakdown')
     _save_timelines(path, step, [one.timeline for one in measured], replayed.timeline)
 
-    predicted_from = 'layer_seconds' if plan.params.layer_seconds else 'FLOPs'
+    predicted_from = 'the seconds of layers' if plan.params.layer_seconds else 'FLOPs'
     return TimelineReport(
         step, tuple(one.timeline.bubble_share for one in measured), planned.bubble_share,
         predicted_from, replayed.timeline.bubble_share, breakdown, f'{path}.png', f'{path}.json',

@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 
 from lingpipe.pipeline.planning.candidates import Candidate
 from lingpipe.training.reporting.candidate_table import value_text
+from lingpipe.training.reporting.step_time import predicted_text
 
 LEAST_GAIN = 1.01   # A change that helps less is not worth a line.
 
@@ -18,14 +20,20 @@ class Verdict:
       fits: whether its devices hold no more than the limit.
       limit: bytes of a device; None: nobody has said.
       other: the fastest plan that fits and is one change away, if there is one.
+      devices: what they are, for people.
+      source: where the seconds come from, for people; '' if there are none, but FLOPs.
+      measured: what `measured_text` says.
     """
     current: Candidate
     fits: bool
     limit: float | None
     other: Candidate | None
+    devices: str
+    source: str
+    measured: str = ''
 
     def text(self) -> str:
-        """Four lines of at most 80 columns, and what the names in them mean."""
+        """A few lines of at most 80 columns, each with the name of what it says first."""
         num_devices = self.current.num_devices
         lost = self.current.limited_by
         lines = [
@@ -35,8 +43,21 @@ class Verdict:
             f'bubble    {self.current.bubble_share:.1%}'
             + (f'; most is lost to {lost}' if lost not in ('work', 'bubble') else ''),
             f'to change {self._change()}',
+            *self._step(),
+            *_wrapped(f'devices   {self.devices}'),
         ]
         return '\n'.join(lines) + '\n'
+
+    def _step(self) -> list[str]:
+        """Lines on the time of a step, and where it is known from."""
+        if not self.source:
+            return [*([f'step      {self.measured}'] if self.measured else []),
+                    *_wrapped('seconds   unknown, all is compared by FLOPs; say what the devices '
+                              'are, as --device_type=h100, or measure the layers with '
+                              'lingpipe.tools.show_partition --measure')]
+        return [*_wrapped(f'step      {predicted_text(self.current.step)}'),
+                *(_wrapped(f'          {self.measured}') if self.measured else []),
+                *_wrapped(f'seconds   {self.source}')]
 
     def _fits(self) -> str:
         peak_bytes = self.current.peak_bytes
@@ -62,6 +83,12 @@ class Verdict:
         ratio = self.current.step_s / other.step_s
         gain = f'{ratio:.2f} times as fast' if ratio >= 1 else f'{1 / ratio:.2f} times the time'
         return f'{flag}: {gain}, {_size(other.peak_bytes)}'
+
+
+def _wrapped(line: str) -> list[str]:
+    """The line, in lines of at most 80 columns."""
+    return textwrap.wrap(line, 80, subsequent_indent=' ' * 10, drop_whitespace=True,
+                         break_on_hyphens=False)
 
 
 def _size(num_bytes: float) -> str:

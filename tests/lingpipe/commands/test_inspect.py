@@ -9,11 +9,16 @@ from tests.support.tiny_experiment import Tiny
 
 
 def first_lines(device_type='', devices='', **pipeline):
-    """What inspect says, by the names of its first four lines."""
+    """What inspect says, by the names of its first lines; none is longer than 80 columns."""
     params = Tiny.params()
     params.pipeline.set(**pipeline)
     text = inspect(params, RunOptions('inspect', device_type=device_type, devices=devices))
-    return {line[:10].strip(): line[10:] for line in text.splitlines()[:4]}
+    said: dict[str, str] = {}
+    for line in text.partition('\n\n')[0].splitlines():
+        assert len(line) <= 80
+        name = line[:10].strip() or list(said)[-1]
+        said[name] = f'{said.get(name, "")} {line[10:]}'.strip()
+    return said
 
 
 def test_a_plan_without_a_limit_is_told_what_it_takes():
@@ -54,3 +59,20 @@ def test_one_device_that_repeats_nothing_is_as_fast_as_one_device():
 def test_a_named_device_has_a_limit():
     said = first_lines(num_cells=2, device_type='h100')
     assert re.fullmatch(r'yes: [\d.]+ kB of 72 GB on the fullest device, 0%', said['fits'])
+
+
+def test_it_says_what_the_devices_are_and_where_seconds_come_from():
+    named = first_lines(num_cells=2, device_type='h100')
+    assert named['devices'] == '2 of type h100, as --device_type says; they need not be here'
+    assert named['seconds'].startswith('estimates of every layer from the data sheet of h100')
+    assert re.match(r'[\d.]+ ms predicted \(.*overhead', named['step'])
+
+    here = first_lines(num_cells=2)
+    assert here['devices'].startswith('2 (CPU:0, CPU:1); logical CPU devices share')
+    assert here['seconds'].startswith('unknown, all is compared by FLOPs; say what')
+    assert 'step' not in here
+
+    count = len(Tiny.params().instantiate().make_plan().elements)
+    timed = first_lines(num_cells=2, layer_seconds=(0.004,) * count)
+    assert timed['seconds'].startswith('measured: those of every layer are in')
+    assert ' ms predicted (slots ' in timed['step']

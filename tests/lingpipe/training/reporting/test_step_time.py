@@ -1,10 +1,11 @@
-"""Promises about the line that sets a predicted step beside a measured one."""
+"""Promises about the lines that set a predicted step beside a measured one."""
 from __future__ import annotations
 
 import pathlib
 
+from lingpipe.pipeline.planning.step_forecast import forecast_step
 from lingpipe.training.reporting.breakdown_report import BreakdownReport
-from lingpipe.training.reporting.step_time import step_time
+from lingpipe.training.reporting.step_time import measured_text, predicted_text
 from tests.lingpipe.training.reporting.test_timeline import parts
 from tests.support.planned_chains import CHAIN, plan_of
 
@@ -19,21 +20,18 @@ def write(logdir: pathlib.Path, step: int, seconds_a_part: float) -> None:
     report.save(f'{logdir}/timeline/step-{step:08d}-breakdown')
 
 
-def test_a_plan_from_flops_predicts_no_seconds(tmp_path):
-    plan = plan_of(*CHAIN, num_micro_batches=4)
-    assert step_time(plan, '') == step_time(plan, str(tmp_path)) == ''
-
-
-def test_seconds_are_predicted_from_seconds():
+def test_a_forecast_names_its_parts():
     plan = plan_of(*CHAIN, num_micro_batches=4, **SECONDS)
-    assert step_time(plan, '') == 'predicted step: 84.0 ms from layer_seconds'
+    assert predicted_text(forecast_step(plan)) == (
+        '84.1 ms predicted (slots 84.0, overhead 0.1)')
 
 
 def test_the_newest_timeline_stands_beside_the_prediction(tmp_path):
+    assert measured_text(0.084, str(tmp_path)) == measured_text(0.084, '') == ''
     write(tmp_path, 9, 0.002)
     write(tmp_path, 10, 0.008)
     (tmp_path / 'timeline/step-00000011-breakdown.json').write_text('{"step_s"')   # cut off
-    measured = 'measured step: 80.0 ms (step 10 of this logdir), -10.0% if replayed'
-    assert step_time(plan_of(*CHAIN, num_micro_batches=4), str(tmp_path)) == measured
-    assert step_time(plan_of(*CHAIN, num_micro_batches=4, **SECONDS), str(tmp_path)) == (
-        f'predicted step: 84.0 ms from layer_seconds\n{measured}, +5.0% if predicted')
+    assert measured_text(None, str(tmp_path)) == (
+        '80.0 ms measured (step 10 of this logdir) replayed -10.0%')
+    assert measured_text(0.084, str(tmp_path)) == (
+        '80.0 ms measured (step 10 of this logdir): predicted +5.0%, replayed -10.0%')
