@@ -6,6 +6,7 @@ import json
 import pytest
 import tensorflow as tf
 
+from lingpipe.pipeline.planning.hardware import SLOT_S, WEIGHT_S
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tools import emulation, stacks
 from tests.support.forks import Fork, run_module
@@ -69,5 +70,7 @@ def test_bench_pipeline_prints_the_parts_of_an_emulated_step(tmp_path):
     assert found['one_device_step_ms'] == pytest.approx(2 * 22.0)
     for parts in breakdown['devices']:
         assert sum(parts.values()) == pytest.approx(breakdown['step_s'])
-    assert breakdown['predicted']['planned']['step_s'] == pytest.approx(0.004 + 2 * 0.012 + 0.006)
+    slots_s = 0.004 + 2 * 0.012 + 0.006
+    assert breakdown['predicted']['planned']['step_s'] == pytest.approx(
+        slots_s + 4 * SLOT_S + WEIGHT_S, rel=1e-5)   # F and B of two micro-batches; one weight
     assert (tmp_path / 'parts.png').read_bytes().startswith(b'\x89PNG')

@@ -6,7 +6,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
 
 import tensorflow as tf
@@ -20,7 +20,7 @@ from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.task_call import TaskCall
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
-from lingpipe.pipeline.planning.dataflow import Element, signature
+from lingpipe.pipeline.planning.dataflow import Element
 
 
 def layer_seconds(elements: Sequence[Element], devices: Sequence[str],
@@ -29,11 +29,11 @@ def layer_seconds(elements: Sequence[Element], devices: Sequence[str],
 
     Layers are timed as a pipeline runs them: copies of the same layers run on all devices at once,
     since logical CPU devices share memory, caches and often cores; and each call is one of several
-    in a graph. Layers that are alike share a measurement. All layers are timed once, then all a
-    second time, and so on, each device beginning with another layer. So a passing load on the
-    machine is not mistaken for the cost of the few layers that were timed during it. The median of
-    all rounds and devices counts. The shortest time would not do: a step has hundreds of tasks, of
-    which few are as lucky.
+    in a graph. Layers that are alike are all timed, since one layer that runs again and again finds
+    its weights in the caches. All layers are timed once, then all a second time, and so on, each
+    device beginning with another layer. So a passing load on the machine is not mistaken for the
+    cost of the few layers that were timed during it. The median of all rounds and devices counts.
+    The shortest time would not do: a step has hundreds of tasks, of which few are as lucky.
 
     What it takes to call a function is not included. Weights and inputs are random numbers
     (integers are 0). Each device must hold all weights, and the activations of all layers for one
@@ -43,26 +43,26 @@ def layer_seconds(elements: Sequence[Element], devices: Sequence[str],
     Args:
       elements: the layers.
       devices: tf.device strings, all of this process.
-      repeats: how many rounds there are, if there is time.
+      repeats: how many rounds there are at least, if there is time; short ones are more.
       budget_s: seconds after which no other round begins; there is at least one.
     """
     started_s = time.perf_counter()
     cluster.set_graph_optimizer(False)
-    first_of_kind: dict[Hashable, Element] = {}
-    for element in elements:
-        first_of_kind.setdefault(signature(element), element)
-    copies = [_timed_calls(first_of_kind, device) for device in devices]
+    copies = [_timed_calls(elements, device) for device in devices]
     _times_of_round(copies)   # The first calls are slow.
 
-    rounds: list[_Times] = []
-    while not rounds or len(rounds) < repeats and time.perf_counter() - started_s < budget_s:
-        rounds += _times_of_round(copies)
-    medians = [statistics.median(of_call) for of_call in zip(*rounds, strict=True)]
+    rounds: list[list[_Times]] = []
+    first_s = time.perf_counter()
+    while not rounds or time.perf_counter() - started_s < budget_s and (
+            len(rounds) < repeats or time.perf_counter() - first_s < _ROUND_S * repeats):
+        rounds.append(_times_of_round(copies))
+    of_devices = [times for of_round in rounds for times in of_round]
+    medians = [statistics.median(of_call) for of_call in zip(*of_devices, strict=True)]
 
     by_pass = {calls.what: max(_LEAST_S, seconds - medians[0] / calls.number)
                for calls, seconds in zip(copies[0], medians, strict=True)}
-    kinds = map(signature, elements)
-    return [(by_pass[kind, 'forward'], by_pass.get((kind, 'backward'), 0.0)) for kind in kinds]
+    return [(by_pass[i, 'forward'], by_pass.get((i, 'backward'), 0.0))
+            for i in range(len(elements))]
 
 
 def cpu_devices(number: int) -> list[str]:
@@ -88,6 +88,7 @@ NUM_EMPTY_CALLS = 100
 # more, which differs from graph to graph.
 _MAX_CALLS = 40
 _ENOUGH_S = 4e-3
+_ROUND_S = 0.2    # that a round counts for, since few short ones may all be unlucky
 _LEAST_S = 1e-6   # No call is shorter, whatever the clock says of the two that are subtracted.
 
 
@@ -96,11 +97,11 @@ class _Calls:
     """A graph that calls a task several times, one call after the other.
 
     Attributes:
-      what: the kind of layer and the pass; None for a task that does nothing.
+      what: the layer and the pass; None for a task that does nothing.
       number: how many calls.
       run: runs the graph and waits for it.
     """
-    what: tuple[Hashable, str] | None
+    what: tuple[int, str] | None
     number: int
     run: Callable[[], None]
 
@@ -108,17 +109,17 @@ class _Calls:
 _Times = list[float]   # seconds of a call, for each _Calls of a device
 
 
-def _timed_calls(elements: Mapping[Hashable, Element], device: str) -> list[_Calls]:
-    """The graphs of a device: an empty one, and one for each pass of each kind of layer."""
+def _timed_calls(elements: Sequence[Element], device: str) -> list[_Calls]:
+    """The graphs of a device: an empty one, and one for each pass of each layer."""
     graphs = [_empty_calls(device, 1)]
-    for kind, element in elements.items():
+    for i, element in enumerate(elements):
         for name, (task, taken) in zip(('forward', 'backward'), _tasks(element, device),
                                        strict=False):
             once = _repeated(task, taken, device, 1)
             once()
             number = min(_MAX_CALLS, 1 + int(_ENOUGH_S / _seconds(once)))
             run = once if number == 1 else _repeated(task, taken, device, number)
-            graphs.append(_Calls((kind, name), number, run))
+            graphs.append(_Calls((i, name), number, run))
     return graphs
 
 

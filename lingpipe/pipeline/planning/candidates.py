@@ -105,7 +105,7 @@ class Candidate:
       plan: its costs are seconds.
       step: the forecast of a step.
       work_s: what a device would take for these micro-batches, if it had all memory.
-      one_device_s: the same for micro-batches of the best size.
+      one_device_s: a whole step of such a device, with micro-batches of the best size.
     """
     choice: Choice
     plan: Plan
@@ -464,7 +464,17 @@ class Candidates:
         return Candidate(
             choice, plan, forecast_step(plan, self.subject.hardware),
             work_s=self._work_s(choice.num_parts),
-            one_device_s=min(map(self._work_s, self._seconds_of)))
+            one_device_s=self._one_device_s())
+
+    def _one_device_s(self) -> float:
+        """Seconds of a step on one device that has all memory, with micro-batches of the best size.
+
+        Its update is that of all layers.
+        """
+        hardware = self.subject.hardware
+        slots_s = min(self._work_s(num_parts) + num_parts * hardware.slot_s
+                      for num_parts in self._seconds_of)
+        return slots_s + total_traffic(self._state_of_layers).update_s(hardware)
 
     def _state(self, choice: Choice) -> list[UpdateTraffic]:
         """[L] what each layer trains; it is the same for all choices."""

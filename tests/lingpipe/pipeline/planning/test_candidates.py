@@ -55,7 +55,7 @@ def test_equal_layers_on_free_links_are_split_among_all_devices():
 
 
 def test_slow_links_leave_one_device():
-    hardware = Hardware('slow links', flops_per_s=GIGA, link_bytes_per_s=1.0)
+    hardware = Hardware('slow links', flops_per_s=GIGA, link_bytes_per_s=1.0, weight_s=0.0)
     candidate = best(subject_of(made(*CHAIN), hardware=hardware))
     assert candidate.num_devices == 1
     assert candidate.limited_by in ('work', 'overhead')
