@@ -59,7 +59,8 @@ def layer_seconds(elements: Sequence[Element], devices: Sequence[str],
     of_devices = [times for of_round in rounds for times in of_round]
     medians = [statistics.median(of_call) for of_call in zip(*of_devices, strict=True)]
 
-    by_pass = {calls.what: max(_LEAST_S, seconds - medians[0] / calls.number)
+    start_s = min(times[0] for times in of_devices)
+    by_pass = {calls.what: max(_LEAST_S, seconds - start_s / calls.number)
                for calls, seconds in zip(copies[0], medians, strict=True)}
     return [(by_pass[i, 'forward'], by_pass.get((i, 'backward'), 0.0))
             for i in range(len(elements))]
@@ -130,6 +131,7 @@ def _times_of_round(copies: Sequence[Sequence[_Calls]]) -> list[_Times]:
     def times_of(place: int) -> _Times:
         first = place * num_graphs // len(copies)
         order = [*range(first, num_graphs), *range(first)]
+        copies[place][0].run()   # TensorFlow makes itself at home in a new thread.
         seconds = {i: _seconds(copies[place][i].run) / copies[place][i].number for i in order}
         return [seconds[i] for i in range(num_graphs)]
 

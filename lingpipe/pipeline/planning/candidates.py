@@ -464,9 +464,9 @@ class Candidates:
         return Candidate(
             choice, plan, forecast_step(plan, self.subject.hardware),
             work_s=self._work_s(choice.num_parts),
-            one_device_s=self._one_device_s())
+            one_device_s=self._one_device_s(self._state(choice)))
 
-    def _one_device_s(self) -> float:
+    def _one_device_s(self, state: Sequence[UpdateTraffic]) -> float:
         """Seconds of a step on one device that has all memory, with micro-batches of the best size.
 
         Its update is that of all layers.
@@ -474,7 +474,7 @@ class Candidates:
         hardware = self.subject.hardware
         slots_s = min(self._work_s(num_parts) + num_parts * hardware.slot_s
                       for num_parts in self._seconds_of)
-        return slots_s + total_traffic(self._state_of_layers).update_s(hardware)
+        return slots_s + total_traffic(state).update_s(hardware)
 
     def _state(self, choice: Choice) -> list[UpdateTraffic]:
         """[L] what each layer trains; it is the same for all choices."""
