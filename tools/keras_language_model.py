@@ -90,7 +90,7 @@ def keras_language_model(p: LanguageModel.Params, length: int) -> tuple[
         x = x + dense(f'ffn_{i}/body/w_down', p.model_dim)(ops.silu(gate) * up)
     logits = dense('softmax/w', p.vocab_size)(norm('norm/scale')(x))
 
-    variables = {}
+    variables: dict[str, keras.Variable] = {}
     for path, made in layers.items():
         if isinstance(made, RotaryAttention):
             variables |= {f'model/{path}/{v.name}': v for v in made.trainable_variables}

@@ -40,6 +40,12 @@ class Small:
             --mode=train_and_eval
 
     The first run makes the tokens, in data/python-text, and the vocabulary, of 4,000 pieces.
+
+    Measured on 2026-11-22 with Python 3.11.7, on the files of the test, after 800 steps, which are
+    less than one pass over the text and take 6 minutes of CPU time on a Xeon with AVX-512, with the
+    evaluation:
+
+        loss 3.746, perplexity 42.3, 1.668 bits a byte, accuracy 0.333
     """
 
     @classmethod
