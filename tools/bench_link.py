@@ -15,8 +15,9 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
+from lingpipe.pipeline.planning.layout import num_devices_for
 from lingpipe.tools import parser
-from lingpipe.tools.bench_pipeline import MAX_DEVICE_MS
+from lingpipe.tools.bench_pipeline import MAX_DEVICE_MS, NAMED
 from lingpipe.tools.command_line import MAX_CELLS, command
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     from lingpipe import cluster
     k = args.num_cells
-    cluster.configure(k, 1, k + 2 * (k - 1))   # a thread for each device and each way of each link
+    num_devices = num_devices_for(args.schedule, k)
+    # There is a thread for each device and for each way of each link.
+    cluster.configure(num_devices, 1, num_devices + 2 * (k - 1))
     rows = [measure(args, link_mb_s * 1e6) for link_mb_s in args.links_mb_s]
     if args.json:
         print(json.dumps({'num_cells': k, 'num_micro_batches': args.num_micro_batches,
@@ -47,9 +50,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     p = parser('bench_link', __doc__)
     p.add_number('--num_cells', 4, 'K', least=1, most=MAX_CELLS)
     p.add_number('--num_micro_batches', 16, 'M', least=1, most=10_000)
-    p.add_argument('--schedule', choices=['gpipe', '1f1b'], default='gpipe')
+    p.add_argument('--schedule', choices=NAMED, default='gpipe',
+                   help='with two cells a device, K / 2 devices')
     p.add_numbers('--device_ms', '20,40',
-                  'F,B: milliseconds of a forward and a backward of a micro-batch', count=2,
+                  'F,B: milliseconds of a forward and a backward of a cell', count=2,
                   least=0, most=MAX_DEVICE_MS)
     p.add_number('--transfer_kb', 64,
                  'of 1024 bytes: what a micro-batch sends from cell to cell, each way',
@@ -100,15 +104,14 @@ def measure(args: argparse.Namespace, link_bytes_s: float) -> dict[str, Any]:
         program.train_step(batch, step)['loss'].numpy()
         times_s.append(time.perf_counter() - start_s)
 
-    forward_ms, backward_ms = args.device_ms
-    transfer_ms = args.transfer_kb * 1024 / link_bytes_s * 1e3
-    simulation = simulate(program.plan.schedule, [forward_ms] * args.num_cells,
-                          [backward_ms] * args.num_cells, edges=program.plan.edges,
-                          link_s=transfer_ms)   # all of its times are milliseconds here
+    plan = program.plan
+    transfer_s = args.transfer_kb * 1024 / link_bytes_s
+    simulation = simulate(plan.schedule, plan.forecast.forward_costs, plan.forecast.backward_costs,
+                          weight_s=plan.forecast.weight_costs, edges=plan.edges, link_s=transfer_s)
     return {'link_mb_s': link_bytes_s / 1e6 if math.isfinite(link_bytes_s) else None,
-            'transfer_ms': transfer_ms,
+            'transfer_ms': transfer_s * 1e3,
             'step_ms': min(times_s[WARMUP_STEPS:]) * 1e3,
-            'simulated_ms': simulation.step_s}
+            'simulated_ms': simulation.step_s * 1e3}
 
 
 def slow_program(args: argparse.Namespace, batch: dict[str, tf.Tensor], link_bytes_s: float
@@ -119,16 +122,18 @@ def slow_program(args: argparse.Namespace, batch: dict[str, tf.Tensor], link_byt
     from lingpipe.learning import learning_rates, optimizers
     from lingpipe.learning.learner import Learner
     from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-    from lingpipe.tools import stacks
+    from lingpipe.tools import emulation, stacks
     from lingpipe.tools.slow_link import SlowProgram
 
     k = args.num_cells
-    params = PipelineParams(num_cells=k, num_micro_batches=args.num_micro_batches,
-                            schedule=args.schedule, recompute='none',
-                            layers_per_cell=(*[1] * (k - 1), 2))
+    forward_ms, backward_ms = args.device_ms
+    params = emulation.with_cell_seconds(
+        PipelineParams(num_cells=k, num_micro_batches=args.num_micro_batches,
+                       schedule=args.schedule, recompute='none'),
+        [(forward_ms / 1e3, backward_ms / 1e3)] * k)
     learner = Learner.Params(optimizer=optimizers.SGD.Params(),
                              learning_rate=learning_rates.Constant.Params(rate=0.)).instantiate()
-    network = stacks.delays(k, *args.device_ms).instantiate('model')
+    network = stacks.delays(k, forward_ms, backward_ms, params.layout).instantiate('model')
     spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
     return SlowProgram(network, spec, params, learner, link_bytes_s=link_bytes_s)
 

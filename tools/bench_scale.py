@@ -2,8 +2,9 @@
 
     python -m lingpipe.tools.bench_scale --sizes=8x32,16x64,32x128,64x256
 
-A size is K x M. The devices are emulated and their cells do nothing. Each size is a process of its
-own (lingpipe.tools.bench_pipeline --stack=delay). Times are CPU time, since machines are shared.
+A size is K x M; where a schedule has two cells a device, K / 2 devices. They are emulated, and
+their cells do nothing. Each size is a process of its own (lingpipe.tools.bench_pipeline
+--stack=delay). Times are CPU time, since machines are shared.
 The first step includes what TensorFlow does to a graph before its first run. All devices share
 --inter_op_threads threads: with one thread each, 128 threads wake each other up on a few cores, and
 a step of 128x16 takes three times as long. 128x512 takes minutes and 8 GB.
@@ -16,7 +17,7 @@ import re
 from typing import Any
 
 from lingpipe.tools import parser
-from lingpipe.tools.bench_pipeline import measured
+from lingpipe.tools.bench_pipeline import NAMED, measured
 from lingpipe.tools.command_line import MAX_CELLS, Parser, command
 
 HEADING = (f'{"K":>4}{"M":>5}{"tasks":>9}{"build s":>9}{"first step s":>14}{"step s":>8}   '
@@ -28,7 +29,7 @@ def main(argv: list[str] | None = None) -> None:
     """Parses the flags, measures and prints."""
     p = parser('bench_scale', __doc__)
     p.add_argument('--sizes', default='8x32,16x64,32x128', help='KxM, with commas between them')
-    p.add_argument('--schedule', choices=['gpipe', '1f1b'], default='1f1b')
+    p.add_argument('--schedule', choices=NAMED, default='1f1b')
     p.add_number('--inter_op_threads', 4, 'of all devices together; 0: one each', least=0,
                  most=MAX_CELLS)
     p.add_number('--steps', 3, 'timed steps after the first ones; the median counts', least=1)

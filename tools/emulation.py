@@ -72,7 +72,8 @@ def sleeping_cells(network: Sequential.Params, spec: Mapping[str, tf.TensorSpec]
     plan = make_plan(network.instantiate('model'), spec, params, [''] * params.num_devices)
     times_s = [(forward * scale, backward * scale) for forward, backward in
                zip(plan.forecast.forward_costs, plan.forecast.backward_costs, strict=True)]
-    sleeping = stacks.sleeping([(forward * 1e3, backward * 1e3) for forward, backward in times_s])
+    times_ms = [(forward * 1e3, backward * 1e3) for forward, backward in times_s]
+    sleeping = stacks.sleeping(times_ms, params.layout)
     return sleeping, with_cell_seconds(params, times_s)
 
 

@@ -192,7 +192,7 @@ def work_of(args: argparse.Namespace, devices: tuple[str, ...] = ()
         share = num_devices_of(args) / args.num_cells
         forward_ms, backward_ms = (share * ms for ms in args.device_ms or (0., 0.))
         times_s = [(forward_ms / 1e3, backward_ms / 1e3)] * args.num_cells
-        return (stacks.delays(args.num_cells, forward_ms, backward_ms),
+        return (stacks.delays(args.num_cells, forward_ms, backward_ms, params.layout),
                 stacks.delay_batch(args.num_micro_batches),
                 emulation.with_cell_seconds(params, times_s))
 

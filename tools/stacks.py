@@ -13,6 +13,7 @@ loss is mean((x - target)^2). Its weights and data come from NumPy alone:
 """
 from __future__ import annotations
 
+import collections
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -31,7 +32,8 @@ from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.image.amoebanet import AmoebaNet
 
 SEED = 1234
-CALL_S = 2e-4   # what an op that sleeps takes longer than its sleep
+CALL_S = 2e-4          # what an op that sleeps takes longer than its sleep
+STRAIGHT_ON_S = 3e-4   # a device that begins so soon after a sleep has waited for nothing else
 
 
 class Delay(Layer):
@@ -47,6 +49,7 @@ class Delay(Layer):
     class Params(Layer.Params):
         forward_ms: float = field(REQUIRED, 'Milliseconds of a forward.', least=0)
         backward_ms: float = field(REQUIRED, 'Milliseconds of a backward.', least=0)
+        device: int = field(0, 'The number of the emulated device.', least=0)
 
     params: Params
 
@@ -57,17 +60,18 @@ class Delay(Layer):
     def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor) -> tf.Tensor:
         """Returns x * scale after forward_ms; the gradients take backward_ms."""
         forward_ms, backward_ms = self.params.forward_ms, self.params.backward_ms
+        device = self.params.device
 
         @tf.custom_gradient
         def wait(x: tf.Tensor, scale: tf.Tensor) -> tuple[
                 tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
             """Returns x * scale, and the function of its gradients; both take their time."""
-            y = sleep(x * scale, forward_ms)
+            y = sleep(x * scale, forward_ms, device)
 
             def backward(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 """Returns the gradients of x and of the scale, which is ready later."""
-                dy = sleep(dy + 0 * y, backward_ms / 2)
-                return dy * scale, sleep(tf.reduce_sum(dy * x), backward_ms / 2)
+                dy = sleep(dy + 0 * y, backward_ms / 2, device)
+                return dy * scale, sleep(tf.reduce_sum(dy * x), backward_ms / 2, device)
 
             return y, backward
 
@@ -77,32 +81,77 @@ class Delay(Layer):
         return Cost(self.params.forward_ms, self.num_weights, x)
 
 
-def sleep(x: tf.Tensor, ms: float) -> tf.Tensor:
+class Sleeper:
+    """An emulated device, which sleeps for what a real one would compute.
+
+    A sleep ends late: when several devices wake up at once, they queue for few cores and for
+    Python's lock. Real devices do not. So the next sleep is shorter by as much, if it begins
+    directly after that one; if it does not, the device has waited for another one, and its own
+    delay has cost nothing.
+    """
+
+    def __init__(self) -> None:
+        self._ended_s = 0.0
+        self._late_s = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        """Returns when the device is done."""
+        began_s = time.perf_counter()
+        if began_s - self._ended_s > STRAIGHT_ON_S:
+            self._late_s = 0.0
+
+        due_s = began_s - self._late_s + seconds - CALL_S
+        time.sleep(max(0.0, due_s - time.perf_counter()))
+        self._ended_s = time.perf_counter()
+        self._late_s = self._ended_s - due_s
+
+
+_sleepers: dict[int, Sleeper] = collections.defaultdict(Sleeper)   # by number, in this process
+
+
+def sleep(x: tf.Tensor, ms: float, device: int | None = None) -> tf.Tensor:
     """Returns x, some milliseconds later.
 
     The op is stateless. It uses no core, but occupies an inter-op thread. What it takes to call
     Python and to wake up is a part of the time.
+
+    Args:
+      x: any tensor.
+      ms: how long the device is busy.
+      device: its number; None: one that does nothing else.
     """
     if not ms:
         return tf.identity(x)
 
+    sleeper = Sleeper() if device is None else _sleepers[device]
+
     def wait(value: np.ndarray) -> np.ndarray:
-        time.sleep(max(0., ms / 1e3 - CALL_S))
+        sleeper.sleep(ms / 1e3)
         return value
 
     waited = tf.numpy_function(wait, [x], x.dtype, stateful=False)
     return tf.ensure_shape(waited, x.shape)   # an op, so that a cut graph knows the shape too
 
 
-def delays(num_layers: int, forward_ms: float, backward_ms: float) -> Sequential.Params:
-    """Returns equal emulated layers on x [B, n], with a loss of target [B, n]."""
-    return sleeping([(forward_ms, backward_ms)] * num_layers)
+def delays(num_layers: int, forward_ms: float, backward_ms: float, layout: Sequence[int] = ()
+           ) -> Sequential.Params:
+    """Returns equal emulated layers on x [B, n], with a loss of target [B, n]; see `sleeping`."""
+    return sleeping([(forward_ms, backward_ms)] * num_layers, layout)
 
 
-def sleeping(times_ms: Sequence[tuple[float, float]]) -> Sequential.Params:
-    """Returns an emulated layer for each forward and backward in ms, as `delays` does."""
-    delay_layers = [Delay.Params(name=f'layer_{i}', forward_ms=forward_ms, backward_ms=backward_ms)
-                    for i, (forward_ms, backward_ms) in enumerate(times_ms)]
+def sleeping(times_ms: Sequence[tuple[float, float]], layout: Sequence[int] = ()
+             ) -> Sequential.Params:
+    """Returns emulated layers.
+
+    Args:
+      times_ms: forward and backward of each layer.
+      layout: the device of each; by default each has a device of its own.
+    """
+    delay_layers = [
+        Delay.Params(name=f'layer_{i}', forward_ms=forward_ms, backward_ms=backward_ms,
+                     device=device if forward_ms or backward_ms else 0)
+        for i, ((forward_ms, backward_ms), device) in enumerate(
+            zip(times_ms, layout or range(len(times_ms)), strict=True))]
     loss = layers.MeanSquaredErrorLoss.Params(name='loss')
     return Sequential.Params(name='model', layers=(*delay_layers, loss))
 

@@ -74,3 +74,29 @@ def test_bench_pipeline_prints_the_parts_of_an_emulated_step(tmp_path):
     assert breakdown['predicted']['planned']['step_s'] == pytest.approx(
         slots_s + 4 * SLOT_S + WEIGHT_S, rel=1e-5)   # F and B of two micro-batches; one weight
     assert (tmp_path / 'parts.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_a_device_that_goes_straight_on_makes_up_for_waking_late(monkeypatch):
+    """Every sleep lasts 1 ms too long; the clock stands still but for sleeps."""
+    now_s = 100.0
+    slept_s = []
+
+    def sleep(seconds):
+        nonlocal now_s
+        slept_s.append(seconds)
+        now_s += seconds + 0.001
+
+    monkeypatch.setattr(stacks.time, 'perf_counter', lambda: now_s)
+    monkeypatch.setattr(stacks.time, 'sleep', sleep)
+    device = stacks.Sleeper()
+    device.sleep(0.010)
+    device.sleep(0.010)
+    now_s += 0.005   # It waits for another device.
+    device.sleep(0.010)
+    assert slept_s == pytest.approx([0.010 - stacks.CALL_S, 0.009 - stacks.CALL_S,
+                                     0.010 - stacks.CALL_S])
+
+
+def test_cells_that_share_an_emulated_device_know_it():
+    network = stacks.sleeping([(1.0, 2.0)] * 4, layout=(0, 1, 1, 0))
+    assert [layer.device for layer in network.layers[:-1]] == [0, 1, 1, 0]
