@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from lingpipe.layers.nested import NestedMap
 from lingpipe.pipeline.decoding.search import advance, initial_state
-from lingpipe.pipeline.decoding.search_params import SearchParams, length_penalty
+from lingpipe.pipeline.decoding.search_params import SearchParams
 
 START, END = 1, 2
 LIMIT = 4
@@ -35,17 +35,6 @@ def after(*steps, params: SearchParams, limits=(LIMIT,)) -> NestedMap:
     for step in steps:
         state = advance(state, candidates(*step), limits, END, params)
     return state
-
-
-@pytest.mark.parametrize(('length', 'alpha', 'penalty'), [
-    (1, .6, 1.), (7, 1., 2.), (13, 2., 9.), (25, 0., 1.)])
-def test_the_length_penalty_is_that_of_the_paper(length, alpha, penalty):
-    assert float(length_penalty(length, alpha)) == pytest.approx(penalty)
-
-
-@pytest.mark.parametrize(('beam_size', 'num_candidates'), [(1, 1), (2, 4), (5, 10)])
-def test_enough_candidates_are_wanted_that_a_beam_full_of_them_goes_on(beam_size, num_candidates):
-    assert search(beam_size=beam_size).num_candidates == num_candidates
 
 
 def test_all_hypotheses_begin_with_the_start():
