@@ -9,7 +9,6 @@ import io
 from collections.abc import Iterable
 
 import numpy as np
-import sentencepiece
 
 from lingpipe.tasks.translation.corpus.vocabulary import (
     END,
@@ -18,6 +17,7 @@ from lingpipe.tasks.translation.corpus.vocabulary import (
     START,
     UNKNOWN,
     Vocabulary,
+    sentencepiece_module,
 )
 
 __all__ = ['END', 'PAD', 'START', 'Vocabulary', 'bytes_of_ids', 'train_vocabulary']
@@ -27,11 +27,11 @@ def train_vocabulary(lines: Iterable[str], size: int) -> Vocabulary:
     """Trains byte pairs (BPE) on lines, which keep their line breaks.
 
     Raises:
-      ValueError: the size does not fit the lines.
+      ValueError: the size does not fit the lines, or sentencepiece is missing.
     """
     model = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.train(
+        sentencepiece_module().SentencePieceTrainer.train(
             sentence_iterator=iter(lines), model_writer=model, vocab_size=size, model_type='bpe',
             character_coverage=0.9995, byte_fallback=True, pad_id=PAD, bos_id=START, eos_id=END,
             unk_id=UNKNOWN, normalization_rule_name='identity', remove_extra_whitespaces=False,

@@ -44,7 +44,7 @@ class Vocabulary:
             with open(path, 'rb') as file:
                 model = file.read()
 
-        self._model = _sentencepiece().SentencePieceProcessor()
+        self._model = sentencepiece_module().SentencePieceProcessor()
         try:
             self._model.load_from_serialized_proto(model)
         except RuntimeError as error:
@@ -167,7 +167,7 @@ def train(sentences: Iterable[str], size: int, kind: Literal['unigram', 'bpe'] =
     """
     model = io.BytesIO()
     try:
-        _sentencepiece().SentencePieceTrainer.train(
+        sentencepiece_module().SentencePieceTrainer.train(
             sentence_iterator=iter(sentences), model_writer=model, vocab_size=size, model_type=kind,
             character_coverage=coverage, byte_fallback=True, pad_id=PAD, bos_id=START, eos_id=END,
             unk_id=UNKNOWN, user_defined_symbols=[f'<{tag}>' for tag in tags],
@@ -220,7 +220,8 @@ def encode_corpus(corpus: PreparedCorpus, vocabulary: Vocabulary,
 
 
 @functools.cache
-def _sentencepiece() -> Any:
+def sentencepiece_module() -> Any:
+    """Imports sentencepiece. Raises ValueError, with the remedy, if it is not installed."""
     try:
         import sentencepiece
     except ImportError as error:
