@@ -104,14 +104,18 @@ def measure(args: argparse.Namespace, link_bytes_s: float) -> dict[str, Any]:
         program.train_step(batch, step)['loss'].numpy()
         times_s.append(time.perf_counter() - start_s)
 
-    plan = program.plan
-    transfer_s = args.transfer_kb * 1024 / link_bytes_s
-    simulation = simulate(plan.schedule, plan.forecast.forward_costs, plan.forecast.backward_costs,
-                          weight_s=plan.forecast.weight_costs, edges=plan.edges, link_s=transfer_s)
+    forward_ms, backward_ms = args.device_ms
+    transfer_ms = args.transfer_kb * 1024 / link_bytes_s * 1e3
+    # The first cell passes no gradient on, so that W is all of its backward.
+    weight_ms = [backward_ms] + [backward_ms / 2] * (args.num_cells - 1)
+    simulation = simulate(program.plan.schedule, [forward_ms] * args.num_cells,
+                          [backward_ms] * args.num_cells, weight_s=weight_ms,
+                          edges=program.plan.edges,
+                          link_s=transfer_ms)   # all of its times are milliseconds here
     return {'link_mb_s': link_bytes_s / 1e6 if math.isfinite(link_bytes_s) else None,
-            'transfer_ms': transfer_s * 1e3,
+            'transfer_ms': transfer_ms,
             'step_ms': min(times_s[WARMUP_STEPS:]) * 1e3,
-            'simulated_ms': simulation.step_s * 1e3}
+            'simulated_ms': simulation.step_s}
 
 
 def slow_program(args: argparse.Namespace, batch: dict[str, tf.Tensor], link_bytes_s: float
