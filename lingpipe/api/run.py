@@ -193,6 +193,9 @@ class Run:
         network, metadata = self.restored(site, checkpoint)
         site.begin(f'predictions with the checkpoint of step {metadata["step"]}')
         if isinstance(examples, str):
+            source = self.experiment.eval_inputs.get(examples)
+            if source is not None:
+                self.experiment.task.check_facts(metadata.get('task', {}), source)
             return network.predictions.of_input(examples, outputs)
         predictor = network.predictions.predictor(outputs)
         return predictor.predict(examples(predictor) if callable(examples) else examples)

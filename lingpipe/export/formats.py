@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from lingpipe.checkpoint import side_files
 from lingpipe.export.description import described
@@ -93,9 +94,13 @@ def check_path(path: str, format: str) -> str:
 def _write_saved_model(exported: _Exported, path: str) -> None:
     """Writes a directory that tf.saved_model.load and TensorFlow Serving read."""
     network = ServedNetwork(exported.program, exported.predictor)
-    function = network.function()
+    signatures = {'serving_default': network.in_parts()}
+    try:
+        signatures['at_once'] = network.at_once()
+    except ValueError as error:
+        logging.warning('the export has no signature at_once: %s', error)
     with replaced_directory(path, _REMEDY) as new:
-        tf.saved_model.save(network.module, new, signatures=function)
+        tf.saved_model.save(network.module, new, signatures=signatures)
         side_files.write_text(os.path.join(new, DESCRIPTION), exported.text)
 
 
@@ -132,7 +137,7 @@ def _write_onnx(exported: _Exported, path: str) -> None:
     """Writes a model for ONNX runtimes, by tf2onnx."""
     convert: Any = _import('tf2onnx.convert', 'onnx')
     network = ServedNetwork(exported.program, exported.predictor)
-    served = network.function(is_inlined=True)
+    served = network.at_once(is_inlined=True)
     names = list(network.inputs)
     with replaced_file(path, _REMEDY) as new:
         convert.from_function(

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
-from absl import logging
 
 from lingpipe import cluster
 from lingpipe.layers import nested
@@ -49,36 +48,43 @@ class ServedNetwork:
         self.inputs = signature(needed)
         self.outputs = signature(predictor.output_specs)
 
-    def function(self, is_inlined: bool = False) -> tf.types.experimental.ConcreteFunction:
-        """Traces the function.
+    def in_parts(self) -> tf.types.experimental.ConcreteFunction:
+        """The function that runs micro-batches of an evaluation, one after the other.
 
-        It runs without Grappler where it is not inlined, as a step of a run does: a program that
-        loads it then gets the same bits. If a layer cannot do without a known number of examples,
-        the function runs micro-batches of an evaluation, one after the other.
+        The bits of its results are those of the evaluation, since a matrix product may round
+        otherwise for another number of rows.
+        """
+        return self._traced(self._run_in_parts)
+
+    def at_once(self, is_inlined: bool = False) -> tf.types.experimental.ConcreteFunction:
+        """The function that runs all examples at once, however many.
 
         Args:
           is_inlined: whether the graph holds the ops themselves, as a converter wants them, and not
             a call.
+
+        Raises:
+          ValueError: a layer cannot do without knowing the number of examples.
         """
-        attributes = {} if is_inlined else {'_noinline': True}
-        for run in (self._run, self._run_in_parts):
-            inner: Callable[..., Tensors] = run
-            if not is_inlined:
-                inner = tf.function(run, autograph=False, experimental_attributes=attributes)
-            served = tf.function(lambda **inputs: inner(**inputs), autograph=False)   # noqa: B023
-            try:
-                return served.get_concrete_function(**self.inputs)
-            except Exception as error:   # A layer is anyone's code.
-                if run == self._run_in_parts:
-                    raise
-                logging.warning('a layer needs to know the number of examples (%s); the export '
-                                'runs %d at a time', sentence(error), self._predictor.part_size)
-        raise AssertionError('the loop returns or raises')
+        try:
+            return self._traced(self._run, is_inlined)
+        except Exception as error:   # A layer is anyone's code.
+            raise ValueError(f'a layer needs to know the number of examples: '
+                             f'{sentence(error)}') from error
+
+    def _traced(self, run: Callable[..., Tensors],
+                is_inlined: bool = False) -> tf.types.experimental.ConcreteFunction:
+        """Traces a function. Grappler, which changes bits, is off in it unless it is inlined."""
+        inner = run
+        if not is_inlined:
+            inner = tf.function(run, autograph=False, experimental_attributes={'_noinline': True})
+        served = tf.function(lambda **inputs: inner(**inputs), autograph=False)
+        return served.get_concrete_function(**self.inputs)
 
     def _run(self, **inputs: tf.Tensor) -> Tensors:
         """The outputs of any number of examples, all at once."""
         num_examples = tf.shape(next(iter(inputs.values())))[0]
-        batch = self._packed(inputs, lambda spec: tf.ones([num_examples], spec.dtype))
+        batch = self._packed(inputs, lambda spec: tf.ones([num_examples, *spec.shape], spec.dtype))
         values: dict[Value, Any] = {}
         for element in self._predictor.elements:
             layer = element.layer

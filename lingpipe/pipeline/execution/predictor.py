@@ -87,10 +87,8 @@ class Predictor:
 
     @property
     def optional_inputs(self) -> frozenset[str]:
-        """The inputs that need not be given: the weights of examples, which are then 1."""
-        spec = self.input_specs.get(_WEIGHT)
-        is_of_examples = isinstance(spec, tf.TensorSpec) and spec.shape.rank == 0
-        return frozenset({_WEIGHT} if is_of_examples else ())
+        """The inputs that need not be given: weights of examples or tokens, which are then 1."""
+        return frozenset({_WEIGHT} & self.input_specs.keys())
 
     def predict(self, examples: Any) -> dict[str, Any]:
         """Computes the outputs of examples.
@@ -150,7 +148,8 @@ class Predictor:
         if not num_examples:
             raise ValueError('there are no examples; give at least one.')
         for name in self.optional_inputs - arrays.keys():
-            arrays[name] = np.ones([num_examples], self.input_specs[name].dtype.as_numpy_dtype)
+            spec = self.input_specs[name]
+            arrays[name] = np.ones([num_examples, *spec.shape], spec.dtype.as_numpy_dtype)
         return arrays
 
     def _predicted(self, batch: dict[str, Any], num_examples: int) -> dict[str, Any]:
