@@ -59,6 +59,7 @@ def layer_seconds(elements: Sequence[Element], devices: Sequence[str],
     of_devices = [times for of_round in rounds for times in of_round]
     medians = [statistics.median(of_call) for of_call in zip(*of_devices, strict=True)]
 
+    # The shortest, since what other devices and programs delay is not of the graph.
     start_s = min(times[0] for times in of_devices)
     by_pass = {calls.what: max(_LEAST_S, seconds - start_s / calls.number)
                for calls, seconds in zip(copies[0], medians, strict=True)}
@@ -88,7 +89,7 @@ NUM_EMPTY_CALLS = 100
 # Calls of a layer in one graph: many, if they are short, since starting the graph takes 0.1 ms and
 # more, which differs from graph to graph.
 _MAX_CALLS = 40
-_ENOUGH_S = 4e-3
+_ENOUGH_S = 8e-3
 _ROUND_S = 0.2    # that a round counts for, since few short ones may all be unlucky
 _LEAST_S = 1e-6   # No call is shorter, whatever the clock says of the two that are subtracted.
 
@@ -118,7 +119,8 @@ def _timed_calls(elements: Sequence[Element], device: str) -> list[_Calls]:
                                        strict=False):
             once = _repeated(task, taken, device, 1)
             once()
-            number = min(_MAX_CALLS, 1 + int(_ENOUGH_S / _seconds(once)))
+            shortest_s = min(_seconds(once) for _ in range(3))
+            number = min(_MAX_CALLS, 1 + int(_ENOUGH_S / shortest_s))
             run = once if number == 1 else _repeated(task, taken, device, number)
             graphs.append(_Calls((i, name), number, run))
     return graphs

@@ -384,10 +384,10 @@ class Candidates:
 
         hardware, state = self.subject.hardware, self._state(choice)
         gradient_bytes = sum(layer.gradient_bytes for layer in state) / num_devices
-        update_bytes = sum(layer.update_bytes for layer in state) / num_devices
+        update_s = total_traffic(state).update_s(hardware) / num_devices
         fastest = max(hardware.link_bytes_per_s, hardware.network_bytes_per_s)
         return (busy_s + choice.num_micro_batches * hardware.slot_s
-                + _BELOW * update_bytes / hardware.memory_bytes_per_s
+                + _BELOW * update_s
                 + _BELOW * sent_share(choice.num_replicas) * gradient_bytes / fastest)
 
     def _bound_when_cut(self, choice: Choice) -> float | None:
@@ -404,7 +404,7 @@ class Candidates:
         return _BELOW * (
             self._bound_of_slots(choice, params, partition)
             + choice.num_micro_batches * hardware.slot_s
-            + max(state.update_bytes for state in of_device) / hardware.memory_bytes_per_s
+            + max(state.update_s(hardware) for state in of_device)
             + sent_share(choice.num_replicas)
             * max(state.gradient_bytes for state in of_device) / fastest)
 
