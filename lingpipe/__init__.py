@@ -8,7 +8,7 @@ that `import lingpipe` is quick and imports no TensorFlow.
     a run           start
     an experiment   Experiment, Problem, PipelineParams, TrainParams, InitializeFrom, register
     a network       layers (layers.Dense, ...), Sequential, Repeat
-    of Keras        from_keras, to_keras
+    of Keras        from_keras, to_keras, learner_from_keras
     a layer         Layer, field, REQUIRED, Context, Cost, NestedMap
     data            Input, ArrayInput, RecordInput, Feature, TFDSInput, DatasetInput, SourceInput,
                     ArrayRecordInput
@@ -41,6 +41,7 @@ if TYPE_CHECKING:   # What `__getattr__` does, for type checkers and editors.
     from lingpipe.input import SourceInput as SourceInput
     from lingpipe.input import TFDSInput as TFDSInput
     from lingpipe.keras_models import from_keras as from_keras
+    from lingpipe.keras_models import learner_from_keras as learner_from_keras
     from lingpipe.keras_models import to_keras as to_keras
     from lingpipe.layers import Repeat as Repeat
     from lingpipe.layers import Sequential as Sequential
@@ -76,7 +77,7 @@ _NAMES = {
     'lingpipe.hyperparams': ('REQUIRED', 'Configurable', 'Params', 'ParamsError', 'field'),
     'lingpipe.input': ('ArrayInput', 'ArrayRecordInput', 'DatasetInput', 'Feature', 'Input',
                        'RecordInput', 'SourceInput', 'TFDSInput'),
-    'lingpipe.keras_models': ('from_keras', 'to_keras'),
+    'lingpipe.keras_models': ('from_keras', 'learner_from_keras', 'to_keras'),
     'lingpipe.layers': ('Repeat', 'Sequential'),
     'lingpipe.layers.base': ('Layer',),
     'lingpipe.layers.context': ('Context',),

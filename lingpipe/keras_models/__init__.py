@@ -10,9 +10,13 @@ The files:
     keras_model.py   KerasModel: the network, which knows its inputs and outputs
     conversion.py    from_keras
     weights.py       to_keras
+    compiled.py      what model.compile says: losses, and learner_from_keras
+    keras_loss.py    KerasLoss
 """
+from lingpipe.keras_models.compiled import learner_from_keras
 from lingpipe.keras_models.conversion import from_keras
+from lingpipe.keras_models.keras_loss import KerasLoss
 from lingpipe.keras_models.keras_model import KerasModel
 from lingpipe.keras_models.weights import to_keras
 
-__all__ = ['KerasModel', 'from_keras', 'to_keras']
+__all__ = ['KerasLoss', 'KerasModel', 'from_keras', 'learner_from_keras', 'to_keras']

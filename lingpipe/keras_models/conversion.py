@@ -1,12 +1,14 @@
 """Conversion: from_keras, which makes the Params of a network of a Keras model."""
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 
+from lingpipe.keras_models.compiled import has_logits, losses_of
 from lingpipe.keras_models.graph import Call, Graph, Value, functional, graph_of
 from lingpipe.keras_models.keras_model import KerasModel
 from lingpipe.keras_models.names import differing, is_made_by_keras, stable_names
@@ -22,7 +24,9 @@ def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:
     Every call of a layer becomes a KerasLayer, and every nested model a Sequential, so that a
     pipeline may cut anywhere between layers. Weights begin with the values that they have in the
     model. The network reads the model's inputs by their names (a model of one input without a name
-    of its own reads `x`), and writes its outputs by theirs.
+    of its own reads `x`), and writes its outputs by theirs. If the model is compiled with a loss,
+    that is the last layer, and reads `labels` (of several outputs, `labels_OUTPUT`);
+    `learner_from_keras` gives the learner.
 
     Args:
       model: Sequential or Functional. It may have any number of inputs and outputs, nested models,
@@ -38,11 +42,13 @@ def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:
         raise ValueError(_without_graph(model))
     inputs = _input_names(inner)
     graph = graph_of(model, name, inputs)
-    outputs = _output_names(inner, inputs)
+    keras_names, outputs = _output_names(inner, inputs)
     renamed, copies = _renaming(graph, inputs, outputs)
 
-    owners: list[tuple[Any, str]] = []
-    layers = [*_layers(graph, '', renamed, owners), *copies]
+    logits = _logits(graph, renamed, [
+        output for output, has in zip(outputs, has_logits(model, keras_names), strict=True) if has])
+    layers = [*_layers(graph, '', _Names(renamed, logits), []), *copies,
+              *losses_of(model, keras_names, outputs, logits)]
     params = KerasModel.Params(name=name, layers=tuple(layers), inputs=tuple(inputs),
                                outputs=tuple(outputs))
     return params.with_keras_model(model)
@@ -69,8 +75,14 @@ def _input_names(model: Any) -> list[str]:
     return stable_names(makers)
 
 
-def _output_names(model: Any, taken: Sequence[str]) -> list[str]:
-    """The names of a model's outputs, as Keras names them."""
+def _output_names(model: Any, taken: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The names of a model's outputs in Keras, and those of the values that they are here.
+
+    Outputs that are a dict have the names of its keys; others those of the layers that make them.
+    """
+    if isinstance(model.output, dict):
+        keys = sorted(model.output)
+        return keys, [differing(key, taken) for key in keys]
     makers = [tensor._keras_history.operation for tensor in model.outputs]
     known: list[Any] = []
     for maker in makers:
@@ -81,7 +93,7 @@ def _output_names(model: Any, taken: Sequence[str]) -> list[str]:
     for maker in makers:
         name = by_maker[next(i for i, one in enumerate(known) if one is maker)]
         names.append(differing(name, [*names, *taken]))
-    return names
+    return list(model.output_names), names
 
 
 def _renaming(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]
@@ -106,28 +118,49 @@ def _renaming(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]
     return renamed, copies
 
 
-def _layers(graph: Graph, prefix: str, renamed: Mapping[str, str],
+@dataclasses.dataclass(frozen=True)
+class _Names:
+    """What values are called in the network.
+
+    Attributes:
+      renamed: value of the graph -> its name.
+      logits: the name of an output -> that of its logits.
+    """
+    renamed: Mapping[str, str]
+    logits: Mapping[str, str]
+
+
+def _logits(graph: Graph, renamed: Mapping[str, str], outputs: Sequence[str]) -> dict[str, str]:
+    """Output -> the name of its logits, for those of `outputs` that are a softmax or sigmoid."""
+    makers = {renamed[call.writes[0]]: call.operation for call in graph.calls()
+              if len(call.writes) == 1}
+    activations = (keras.activations.softmax, keras.activations.sigmoid)
+    return {output: f'{output}.logits' for output in outputs if output in makers
+            and getattr(makers[output], 'activation', None) in activations}
+
+
+def _layers(graph: Graph, prefix: str, names: _Names,
             owners: list[tuple[Any, str]]) -> list[Layer.Params]:
     """The Params of a graph's members; `owners` gets each weight with the path of its owner."""
     layers: list[Layer.Params] = []
     for member in graph.members:
         if isinstance(member, Graph):
-            nested = _layers(member, f'{prefix}{member.name}/', renamed, owners)
+            nested = _layers(member, f'{prefix}{member.name}/', names, owners)
             layers.append(Sequential.Params(name=member.name, layers=tuple(nested)))
         else:
-            layers.append(_layer(member, prefix, renamed, owners))
+            layers.append(_layer(member, prefix, names, owners))
     return layers
 
 
-def _layer(call: Call, prefix: str, renamed: Mapping[str, str],
+def _layer(call: Call, prefix: str, names: _Names,
            owners: list[tuple[Any, str]]) -> KerasLayer.Params:
     """The Params of one call.
 
     Raises:
       ValueError: it cannot be had; the message names the layer.
     """
-    names = list(call.inputs)
-    arguments_of = {value: 'x' if len(names) == 1 else f'x_{i}' for i, value in enumerate(names)}
+    arguments_of = {value: 'x' if len(call.inputs) == 1 else f'x_{i}'
+                    for i, value in enumerate(call.inputs)}
     operation, path = call.operation, f'{prefix}{call.name}'
     try:
         arguments = {name: encoded(value, lambda one: arguments_of[one.name]
@@ -139,30 +172,38 @@ def _layer(call: Call, prefix: str, renamed: Mapping[str, str],
         params = KerasLayer.Params(
             layer=operation, name=call.name, arguments=json.dumps(arguments), input_shapes=shapes,
             input_dtypes=dtypes, has_keras_dtypes=True,
-            reads={argument: renamed.get(value, value) for value, argument in arguments_of.items()},
-            writes=_writes(call, renamed),
+            reads={argument: names.renamed.get(value, value)
+                   for value, argument in arguments_of.items()},
+            writes=_writes(call, names),
             drops_mask=not getattr(operation, 'supports_masking', False))
-        params.share = _share(params, operation, path, owners)
-        _check(call, params, path)
+        layer = params.instantiate(path)
+        _check(call, layer)
+        params.share = _share(layer, operation, path, owners)
         return params
     except Exception as error:   # A layer is anyone's code.
         raise ValueError(f'the layer {path!r} of the Keras model cannot be had: {error}') from error
 
 
-def _writes(call: Call, renamed: Mapping[str, str]) -> str | dict[str, str]:
-    if len(call.writes) == 1:
-        return renamed[call.writes[0]]
-    return {f'x_{i}': renamed[value] for i, value in enumerate(call.writes)}
+def _writes(call: Call, names: _Names) -> str | dict[str, str]:
+    """What a call writes, in the network."""
+    written = [names.renamed[value] for value in call.writes]
+    if len(written) > 1:
+        return {f'x_{i}': name for i, name in enumerate(written)}
+    if written[0] in names.logits:
+        return {'x': written[0], 'logits': names.logits[written[0]]}
+    return written[0]
 
 
-def _share(params: KerasLayer.Params, operation: Any, path: str,
+def _share(layer: KerasLayer, operation: Any, path: str,
            owners: list[tuple[Any, str]]) -> dict[str, str]:
     """Own weight -> path of the weight of an earlier call that is the same Keras variable."""
     weights = list(getattr(operation, 'weights', []))
     if not weights:
         return {}
     share: dict[str, str] = {}
-    names = list(params.instantiate(path).own_weights)
+    names = list(layer.own_weights)
+    if not names:   # An adapted Normalization, whose numbers are part of its configuration.
+        return {}
     for name, variable in zip(names, weights, strict=True):
         owner = next((owner for known, owner in owners if known is variable), None)
         if owner is not None:
@@ -172,15 +213,14 @@ def _share(params: KerasLayer.Params, operation: Any, path: str,
     return share
 
 
-def _check(call: Call, params: KerasLayer.Params, path: str) -> None:
-    """Raises ValueError unless the layer that is made of the Params has the call's outputs."""
+def _check(call: Call, layer: KerasLayer) -> None:
+    """Raises ValueError unless a layer made of its configuration has the call's outputs."""
     for output in call.outputs:
         if not output.shape or output.shape[0] is not None:
             raise ValueError(f'it gives {tuple(output.shape)}, whose first dimension is not that '
                              'of the examples, so that a mini-batch cannot be split; keep the '
                              'examples apart')
-    specs = params.instantiate(path).output_specs
-    for spec, output in zip(specs, call.outputs, strict=True):
+    for spec, output in zip(layer.output_specs, call.outputs, strict=True):
         if spec.shape != output.shape or spec.dtype != output.dtype:
             raise ValueError(f'made from its configuration it gives {spec.dtype} {spec.shape}, '
                              f'but in the model {output.dtype} {output.shape}; correct its '

@@ -48,6 +48,8 @@ def variables_by_path(params: KerasModel.Params, name: str) -> Iterator[tuple[st
     for layer in network.elements():
         if isinstance(layer, KerasLayer) and layer.path in operations:
             variables = getattr(operations[layer.path], 'weights', [])
+            if not layer.own_weights:   # An adapted Normalization has them in its configuration.
+                continue
             for weight, variable in zip(layer.own_weights.values(), variables, strict=True):
                 if weight.shared_with is None:
                     yield weight.path, variable

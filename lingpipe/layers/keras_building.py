@@ -60,6 +60,22 @@ def class_name_of(keras_layer: Any) -> str:
                      f'decorate the class with @keras.saving.register_keras_serializable().')
 
 
+def with_constants(keras_layer: Any) -> Any:
+    """The layer itself or, for an adapted Normalization, one that has what it found as constants.
+
+    Keras keeps what `adapt` finds in weights, and what it computes with in attributes.
+    """
+    is_adapted = (isinstance(keras_layer, keras.layers.Normalization) and keras_layer.built
+                  and keras_layer.input_mean is None)
+    if not is_adapted:
+        return keras_layer
+    shape = keras_layer.adapt_mean.shape
+    mean, variance = (keras.ops.convert_to_numpy(value).reshape(shape).tolist()
+                      for value in (keras_layer.mean, keras_layer.variance))
+    return keras.layers.Normalization(keras_layer.axis, mean, variance, keras_layer.invert,
+                                      name=keras_layer.name, dtype=keras_layer.dtype_policy)
+
+
 def config_of(keras_layer: Any) -> str:
     """The configuration of a Keras layer as JSON, without its name.
 

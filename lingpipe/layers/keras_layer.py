@@ -69,6 +69,7 @@ from lingpipe.layers.keras_building import (
     symbolic_output,
     unique,
     values_of,
+    with_constants,
 )
 from lingpipe.layers.keras_checks import check_supported, has_code_of_users, mixes_examples
 from lingpipe.layers.keras_state import KerasState, Moments, check_is_outside_loops, depends_on
@@ -86,7 +87,8 @@ class KerasLayer(Layer):
 
     Params.reads names the tensors: `x`, or `x_0`, `x_1`, ... for a list, or the names that `call`
     of the Keras layer gives them, such as `query` and `value`. A layer of several outputs returns
-    `x_0`, `x_1`, ..., which Params.writes names.
+    `x_0`, `x_1`, ..., which Params.writes names. It may name `logits` too, those of which an
+    activation of the layer makes the softmax or sigmoid.
 
     Where Keras makes a mask of an output, the layer writes it beside the output, as the value that
     layers/masks.py names. It is given the masks of what it reads, or the one that Params.reads
@@ -143,9 +145,10 @@ class KerasLayer(Layer):
             if layer is None:
                 super().__init__(**values)
                 return
+            are_given = 'input_shape' in values or 'input_shapes' in values
+            shapes = {} if are_given else _built_shapes(layer)
+            layer = with_constants(layer)
             initial_values = values_of(layer)
-            shapes = {} if 'input_shape' in values or 'input_shapes' in values else _built_shapes(
-                layer)
             super().__init__(**{'class_name': class_name_of(layer), 'config': config_of(layer),
                                 'has_values': bool(initial_values), 'input_shapes': shapes,
                                 **values})
@@ -327,9 +330,9 @@ class KerasLayer(Layer):
     def written(self, result: Any) -> dict[str, Any]:
         """The outputs under Params.writes, and their masks, if they have any."""
         if not isinstance(result, dict):
-            return super().written(result)
+            result = {'x': result}
         writes = self.params.writes
-        keys = {'x': writes} if isinstance(writes, str) else writes
+        keys = {'x': writes} if isinstance(writes, str) else dict(writes)
         outputs = super().written(result['x'] if isinstance(writes, str) else result)
         masks = {mask_of(name): result[_mask_key(key)] for key, name in keys.items()
                  if _mask_key(key) in result}
@@ -392,11 +395,14 @@ class KerasLayer(Layer):
         if not p.has_keras_dtypes and dtype.is_floating:
             outputs = [tf.cast(y, dtype) if y.dtype.is_floating else y for y in outputs]
         keys = ['x'] if len(outputs) == 1 else [f'x_{i}' for i in range(len(outputs))]
-        masks = {_mask_key(key): mask for key, y in zip(keys, call.outputs, strict=True)
-                 if (mask := getattr(y, '_keras_mask', None)) is not None and not p.drops_mask}
-        if keys == ['x'] and not masks:
-            return outputs[0]
-        return NestedMap({**dict(zip(keys, outputs, strict=True)), **masks})
+        results = dict(zip(keys, outputs, strict=True))
+        if not p.drops_mask:
+            masks = [getattr(y, '_keras_mask', None) for y in call.outputs]
+            results |= {_mask_key(key): mask for key, mask in zip(keys, masks, strict=True)
+                        if mask is not None}
+        if 'logits' in p.writes:
+            results['logits'] = call.outputs[0]._keras_logits
+        return outputs[0] if list(results) == ['x'] else NestedMap(results)
 
     def _emit_state(self, ctx: Context, call: _Call, sources: Sequence[tf.Tensor],
                     num_examples: int | tf.Tensor) -> None:

@@ -16,6 +16,7 @@ from lingpipe.tools import (
     bench_text,
     build_corpus,
     compare_checkpoints,
+    compare_keras,
     compare_params,
     get_mediawiki,
     largest_model,
@@ -34,9 +35,9 @@ from tests.support.forks import Fork, run_unread
 
 ALL = [
     bench_decoder, bench_link, bench_pipeline, bench_scale, bench_text, build_corpus,
-    compare_checkpoints, compare_params, get_mediawiki, largest_model, launch_kubernetes,
-    launch_local, launch_slurm, paper_tables, plot_partition, repeat, score_translations,
-    show_partition, show_schedule, train_vocabulary]
+    compare_checkpoints, compare_keras, compare_params, get_mediawiki, largest_model,
+    launch_kubernetes, launch_local, launch_slurm, paper_tables, plot_partition, repeat,
+    score_translations, show_partition, show_schedule, train_vocabulary]
 DENSE = '--model=image.digits.Dense'
 TRAINER = ['--', '--model=x', '--logdir=y']
 
@@ -55,6 +56,7 @@ def mistake_of(capsys, tool, *flags):
 
 
 @pytest.mark.parametrize('tool, flags, sentence', [
+    (compare_keras, ['--batch=3'], '--batch=3 is odd, and a mini-batch is cut into two; use an'),
     (bench_pipeline, ['--batch=0'], '--batch=0 is below 1; use 1 or more'),
     (bench_pipeline, ['--threads=-1'], '--threads=-1 is below 1; use 1 to 1024'),
     (bench_pipeline, ['--workers=-1'], '--workers=-1 is below 0; use 0 to 1024'),

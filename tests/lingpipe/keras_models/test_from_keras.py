@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import lingpipe as lp
-from lingpipe.keras_models import KerasModel
+from lingpipe.keras_models import KerasLoss, KerasModel
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context
 
@@ -21,34 +21,61 @@ Batch = dict[str, np.ndarray]
 
 
 def learned(params: KerasModel.Params, batches: Sequence[Batch], num_cells: int = 1,
-            num_micro_batches: int = 1) -> dict[str, np.ndarray]:
-    """The weights after a step for each mini-batch, by the mean squared error of one output."""
-    with_loss = params.copy()
-    with_loss.layers = (*params.layers, lp.layers.MeanSquaredErrorLoss.Params(
-        name='loss', reads={'x': params.outputs[0]}))
-    learner = lp.Learner.Params(learning_rate=lp.learning_rates.Constant.Params(rate=RATE))
+            num_micro_batches: int = 1) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The weights after a step for each mini-batch, and what the last step reports."""
+    learner = lp.learner_from_keras(params.keras_model)
     spec = nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), batches[0])
     pipeline = lp.PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches)
-    program = lp.Program(with_loss.instantiate('model'), spec, pipeline, learner.instantiate())
+    program = lp.Program(params.instantiate('model'), spec, pipeline, learner.instantiate())
     for step, batch in enumerate(batches):
-        program.train_step(batch, step)
-    return {path: variable.numpy() for path, variable in program.weights.items()}
+        report = program.train_step(batch, step)
+    return {path: variable.numpy() for path, variable in program.weights.items()}, report
 
 
-def learned_by_keras(model: Any, inputs: Sequence[str], batches: Sequence[Batch]) -> list[Any]:
-    """What Keras makes of the weights; the model has those before again."""
+def learned_by_keras(model: Any, inputs: Sequence[str], batches: Sequence[Batch]
+                     ) -> tuple[list[Any], dict[str, Any]]:
+    """What Keras makes of the weights, and the last report; the model keeps its weights."""
     before = model.get_weights()
-    model.compile(keras.optimizers.SGD(RATE), 'mse')
     for batch in batches:
-        model.train_on_batch([batch[name] for name in inputs], batch['target'])
+        labels = {name.removeprefix('labels_'): value for name, value in batch.items()
+                  if name.startswith('labels')}
+        model.reset_metrics()
+        report = model.train_on_batch([batch[name] for name in inputs],
+                                      labels.get('labels', labels), return_dict=True)
     after: list[Any] = model.get_weights()
     model.set_weights(before)
-    return after
+    return after, report
+
+
+def check_learning(model: Any, batches: Sequence[Batch]) -> dict[str, Any]:
+    """Checks that a compiled model learns in a pipeline of one micro-batch what it does in Keras.
+
+    Returns what the last step reports, that of Keras as 'keras'.
+    """
+    params = lp.from_keras(model)
+    wanted, keras_report = learned_by_keras(model, params.inputs, batches)
+    whole, report = learned(params, batches)
+    np.testing.assert_allclose(report['loss'], keras_report['loss'], rtol=TOLERANCE)
+    lp.to_keras(params, whole)
+    for found, value in zip(model.get_weights(), wanted, strict=True):
+        np.testing.assert_allclose(found, value, atol=TOLERANCE)
+    return {**report, 'keras': keras_report}
+
+
+def check_cuts(model: Any, batches: Sequence[Batch]) -> None:
+    """Checks that pipelines of 1 and 4 cells learn the same to the last bit."""
+    split, _ = learned(lp.from_keras(model), batches, 1, 4)
+    cut, _ = learned(lp.from_keras(model), batches, 4, 4)
+    for path, value in split.items():
+        np.testing.assert_array_equal(cut[path], value)
 
 
 def outputs(params: KerasModel.Params, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The network's outputs in an evaluation."""
-    network = params.instantiate('model')
+    without_loss = params.copy()
+    without_loss.layers = tuple(layer for layer in params.layers
+                                if not isinstance(layer, KerasLoss.Params))
+    network = without_loss.instantiate('model')
     values = network.fprop(network.initial_theta(), Context(),
                            **{name: tf.constant(batch[name]) for name in params.inputs})
     return {name: values[name].numpy() for name in params.outputs}
@@ -63,37 +90,91 @@ def branches() -> Any:
     x = keras.layers.BatchNormalization()(x)[:, 1:]
     block = keras.Sequential([keras.Input((9,)), keras.layers.Dense(9, activation='relu')],
                              name='block')
-    return keras.Model([first, second], keras.layers.Dense(3, name='out')(block(x) + block(2. * x)))
+    model = keras.Model([first, second],
+                        keras.layers.Dense(3, name='out')(block(x) + block(2. * x)))
+    model.compile(keras.optimizers.SGD(RATE), 'mse')
+    return model
 
 
 def rows(num_batches: int = STEPS) -> list[Batch]:
     rng = np.random.default_rng(0)
-    shapes = {'first': 6, 'second': 6, 'target': 3}
+    shapes = {'first': 6, 'second': 6, 'labels': 3}
     return [{name: rng.normal(size=[8, n]).astype(np.float32) for name, n in shapes.items()}
             for _ in range(num_batches)]
 
 
+def tagger(mask_zero: bool) -> Any:
+    """Masks of tokens, several outputs of a layer and of the model, cross-entropies of softmax."""
+    tokens = keras.Input((4,), name='tokens', dtype='int32')
+    x = keras.layers.Embedding(9, 4, mask_zero=mask_zero)(tokens)
+    x, scores = keras.layers.MultiHeadAttention(2, 3)(x, x, return_attention_scores=True)
+    states, last = keras.layers.SimpleRNN(
+        3, return_sequences=True, return_state=True, unroll=True)(x)
+    tags = keras.layers.Dense(5, activation='softmax', name='tags')(states)
+    kind = keras.layers.Dense(1, activation='sigmoid', name='kind')(
+        keras.layers.Concatenate()([last, keras.layers.Flatten()(scores)]))
+    return keras.Model([tokens], [tags, kind])
+
+
+def sentences(num_batches: int = STEPS) -> list[Batch]:
+    """Sentences of different lengths, filled up with 0."""
+    rng = np.random.default_rng(1)
+    ids = rng.integers(1, 9, [num_batches, 8, 4])
+    ids[np.arange(4) >= rng.integers(2, 5, [num_batches, 8, 1])] = 0
+    return [{'tokens': one.astype(np.int32), 'labels_tags': rng.integers(0, 5, [8, 4]),
+             'labels_kind': rng.integers(0, 2, [8, 1])} for one in ids]
+
+
 def test_a_model_with_branches_learns_what_keras_learns_however_it_is_cut() -> None:
     model, batches = branches(), rows()
-    params = lp.from_keras(model)
     expected = model.predict_on_batch([batches[0]['first'], batches[0]['second']])
-    np.testing.assert_allclose(outputs(params, batches[0])['out'], expected, atol=TOLERANCE)
+    found = outputs(lp.from_keras(model), batches[0])['out']
+    np.testing.assert_allclose(found, expected, atol=TOLERANCE)
+    check_learning(model, batches)
+    check_cuts(model, batches)
 
-    wanted = learned_by_keras(model, params.inputs, batches)
-    whole = learned(params, batches)
-    lp.to_keras(params, whole)
-    for found, value in zip(model.get_weights(), wanted, strict=True):
-        np.testing.assert_allclose(found, value, atol=TOLERANCE)
 
-    split = learned(params, batches, 1, 4)
-    cut = learned(params, batches, 4, 4)
-    for path, value in split.items():
-        np.testing.assert_array_equal(cut[path], value)
+def test_the_only_loss_of_a_model_leaves_out_what_its_mask_leaves_out() -> None:
+    both = tagger(mask_zero=True)
+    model = keras.Model(both.inputs, both.get_layer('tags').output)
+    model.compile(keras.optimizers.SGD(RATE), 'sparse_categorical_crossentropy',
+                  metrics=['accuracy'])
+    batches = [{'tokens': batch['tokens'], 'labels': batch['labels_tags']}
+               for batch in sentences()]
+    report = check_learning(model, batches)
+    np.testing.assert_allclose(report['accuracy'], report['keras']['accuracy'], rtol=TOLERANCE)
+
+
+def test_a_model_of_several_outputs_learns_what_keras_learns() -> None:
+    model = tagger(mask_zero=False)
+    model.compile(keras.optimizers.SGD(RATE, momentum=0.9, weight_decay=0.01),
+                  {'tags': keras.losses.SparseCategoricalCrossentropy(),
+                   'kind': 'binary_crossentropy'}, loss_weights={'tags': 1., 'kind': 0.5})
+    check_learning(model, sentences())
+
+
+def test_layers_compute_in_the_dtypes_of_their_policies() -> None:
+    x = keras.Input((4,))
+    y = keras.layers.Dense(3, activation='relu', dtype='mixed_bfloat16')(x)
+    model = keras.Model(x, keras.layers.Dense(2, dtype='float32', name='out')(y))
+    batch = {'x': np.random.default_rng(0).normal(size=[5, 4]).astype(np.float32)}
+    params = lp.from_keras(model)
+    np.testing.assert_array_equal(outputs(params, batch)['out'], model.predict_on_batch(batch['x']))
+
+
+def test_an_architecture_of_keras_gives_the_outputs_of_keras() -> None:
+    model = keras.applications.MobileNetV2(weights=None, input_shape=(32, 32, 3), classes=5,
+                                           alpha=0.35)
+    params = lp.from_keras(model)
+    batch = {'x': np.random.default_rng(0).normal(size=[2, 32, 32, 3]).astype(np.float32)}
+    np.testing.assert_allclose(outputs(params, batch)['predictions'],
+                               model.predict_on_batch(batch['x']), atol=TOLERANCE)
 
 
 def test_the_text_is_whole_and_the_same_for_the_same_model_made_again() -> None:
     params = lp.from_keras(branches())
-    assert lp.from_keras(branches()) == params
+    again = lp.from_keras(branches())
+    assert again == params
     assert KerasModel.Params.from_text(params.to_text()) == params
     assert params.inputs == ('first', 'second') and params.outputs == ('out',)
 
@@ -127,3 +208,40 @@ def test_layers_that_cannot_be_had_are_refused_by_name() -> None:
     model = keras.Model(x, keras.ops.mean(x, axis=0))
     with pytest.raises(ValueError, match="the layer 'mean' .* whose first dimension is not that"):
         lp.from_keras(model)
+
+
+@pytest.mark.parametrize(('compiled', 'sentence'), [
+    ({'loss': 'mse', 'metrics': ['accuracy']}, 'which accuracy that is depends on labels'),
+    ({'loss': 'mse', 'metrics': [keras.metrics.AUC()]}, 'AUC is no mean over examples'),
+    ({'loss': keras.losses.MeanSquaredError(reduction='sum')}, "has reduction='sum'")])
+def test_losses_and_metrics_that_no_pipeline_has_are_refused(compiled: dict[str, Any],
+                                                             sentence: str) -> None:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model.compile('sgd', **compiled)
+    with pytest.raises(ValueError, match=sentence):
+        lp.from_keras(model)
+
+
+@pytest.mark.parametrize(('optimizer', 'expected'), [
+    (keras.optimizers.AdamW(0.01, beta_1=0.8, weight_decay=0.1, global_clipnorm=2.),
+     lp.Learner.Params(
+         optimizer=lp.optimizers.AdamW.Params(beta_1=0.8), weight_decay=0.1, clip_norm=2.,
+         decay_vectors=True, learning_rate=lp.learning_rates.Constant.Params(rate=0.01))),
+    (keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.5, 90, 0.1)),
+     lp.Learner.Params(
+         optimizer=lp.optimizers.SGD.Params(), decay_vectors=True,
+         learning_rate=lp.learning_rates.Cosine.Params(rate=0.5, decay_steps=90,
+                                                       final_fraction=0.1)))])
+def test_a_learner_is_that_of_the_optimizer(optimizer: Any, expected: lp.Learner.Params) -> None:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model.compile(optimizer, 'mse')
+    assert lp.learner_from_keras(model) == expected
+
+
+def test_an_optimizer_without_an_equal_is_refused() -> None:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    with pytest.raises(ValueError, match='is not compiled, so that it has no optimizer'):
+        lp.learner_from_keras(model)
+    model.compile(keras.optimizers.SGD(clipvalue=1.), 'mse')
+    with pytest.raises(ValueError, match='SGD has clipvalue=1.0, which no Learner has'):
+        lp.learner_from_keras(model)

@@ -1,0 +1,176 @@
+"""Compiled: what model.compile says, as losses of a network and as a learner."""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from lingpipe.hyperparams import fields_of
+from lingpipe.keras_models.keras_loss import KerasLoss
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+
+_ACCURACY = {'sparse_categorical_crossentropy': 'SparseCategoricalAccuracy',
+             'SparseCategoricalCrossentropy': 'SparseCategoricalAccuracy',
+             'categorical_crossentropy': 'CategoricalAccuracy',
+             'CategoricalCrossentropy': 'CategoricalAccuracy',
+             'binary_crossentropy': 'BinaryAccuracy', 'BinaryCrossentropy': 'BinaryAccuracy'}
+
+
+def has_logits(model: keras.Model, keras_names: Sequence[str]) -> list[bool]:
+    """Whether each output has a cross-entropy, which is better computed of logits."""
+    config = model.get_compile_config() if model.compiled else {}
+    losses = _by_output(config.get('loss'), keras_names, is_for_all=True)
+    texts = [json.dumps(loss).lower() for loss in losses]
+    return ['crossentropy' in text and '"from_logits": true' not in text for text in texts]
+
+
+def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[str],
+              logits: Mapping[str, str]) -> list[KerasLoss.Params]:
+    """Returns the losses of a compiled model; none for a model that has no loss.
+
+    The loss of the only output reads `labels`; those of several read `labels_OUTPUT`.
+
+    Args:
+      model: it.
+      keras_names: what Keras calls the outputs.
+      outputs: the values that these are.
+      logits: output -> the value of which it is the softmax or sigmoid.
+
+    Raises:
+      ValueError: a loss or a metric is not to be had in a pipeline.
+    """
+    config = model.get_compile_config() if model.compiled else {}
+    if not config.get('loss'):
+        return []
+    losses = _by_output(config['loss'], keras_names, is_for_all=True)
+    factors = _by_output(config['loss_weights'], keras_names)
+    metrics = _by_output(config['metrics'], keras_names, is_list=True)
+    weighted = _by_output(config['weighted_metrics'], keras_names, is_list=True)
+
+    params: list[KerasLoss.Params] = []
+    has_several = sum(loss is not None for loss in losses) > 1
+    for i, output in enumerate(outputs):
+        if losses[i] is None:
+            continue
+        reads = {'x': output, 'labels': f'labels_{output}' if len(outputs) > 1 else 'labels'}
+        if output in logits:
+            reads['logits'] = logits[output]
+        all_metrics = [*_listed(metrics[i]), *_listed(weighted[i])]
+        params.append(KerasLoss.Params(
+            name=f'loss_{output}' if has_several else 'loss', reads=reads,
+            loss=json.dumps(losses[i]),
+            metrics=tuple(json.dumps(_metric(one, losses[i])) for one in all_metrics),
+            metric_prefix=f'{output}_' if has_several else '',
+            scale=1. if factors[i] is None else float(factors[i]),
+            is_auxiliary=bool(params), is_mean_of_examples=has_several))
+        params[-1].check()
+    return params
+
+
+def learner_from_keras(model: keras.Model) -> Learner.Params:
+    """Returns the learner that does what the optimizer of a compiled Keras model does.
+
+    Raises:
+      ValueError: the model is not compiled, or its optimizer has no equal in lingpipe.
+    """
+    config = model.get_compile_config() if model.compiled else {}
+    if not config:
+        raise ValueError(f'the Keras model {model.name!r} is not compiled, so that it has no '
+                         "optimizer; call model.compile(optimizer='adam', loss=...) first.")
+    optimizer = keras.optimizers.get(config['optimizer'])
+    arguments = optimizer.get_config()
+    for name in ('clipnorm', 'clipvalue', 'use_ema', 'loss_scale_factor'):
+        if arguments.get(name):
+            raise ValueError(f'the optimizer {type(optimizer).__name__} has {name}='
+                             f'{arguments[name]}, which no Learner has; leave it out, or write a '
+                             'Learner (clip_norm, as global_clipnorm, ema_decay).')
+    own = getattr(optimizers, type(optimizer).__name__, None)
+    if own is None or own.keras_class is not type(optimizer):
+        raise ValueError(f'there is no optimizers.{type(optimizer).__name__}; compile the model '
+                         'with another optimizer of Keras.')
+
+    values = {name: arguments[name] for name in fields_of(own.Params) if name in arguments}
+    return Learner.Params(
+        optimizer=own.Params(**values), learning_rate=_rate(arguments['learning_rate']),
+        weight_decay=arguments.get('weight_decay') or 0., decay_vectors=True,
+        clip_norm=arguments.get('global_clipnorm'),
+        accumulate=arguments.get('gradient_accumulation_steps') or 1)
+
+
+def _rate(config: Any) -> learning_rates.Schedule.Params:
+    """The learning rate of a Keras optimizer.
+
+    Raises:
+      ValueError: its schedule has no equal in lingpipe.
+    """
+    if isinstance(config, (int, float)):
+        return learning_rates.Constant.Params(rate=float(str(np.float32(config))))
+    name, values = config['class_name'], config['config']
+    if name == 'CosineDecay' and not values['warmup_steps']:
+        return learning_rates.Cosine.Params(
+            rate=values['initial_learning_rate'], decay_steps=values['decay_steps'],
+            final_fraction=values['alpha'])
+    if name == 'ExponentialDecay':
+        return learning_rates.Exponential.Params(
+            rate=values['initial_learning_rate'], decay_steps=values['decay_steps'],
+            decay_factor=values['decay_rate'], staircase=values['staircase'])
+    if name == 'PolynomialDecay' and not values['cycle']:
+        return learning_rates.Polynomial.Params(
+            rate=values['initial_learning_rate'], decay_steps=values['decay_steps'],
+            final_rate=values['end_learning_rate'], power=values['power'])
+    raise ValueError(f'the learning rate {name} of {values} has no equal in lingpipe; write a '
+                     'Learner with one of learning_rates.')
+
+
+def _by_output(config: Any, names: Sequence[str], is_for_all: bool = False,
+               is_list: bool = False) -> list[Any]:
+    """What compile says for each output.
+
+    Args:
+      config: a list or dict with what each output has; or, if there is one output, that.
+      names: of the outputs in Keras.
+      is_for_all: whether one thing may be meant for every output.
+      is_list: whether an output has a list.
+
+    Raises:
+      ValueError: it is nothing of this.
+    """
+    is_list_of_outputs = isinstance(config, (list, tuple)) and not (is_list and len(names) == 1)
+    if config is None:
+        return [None] * len(names)
+    if isinstance(config, dict) and 'class_name' not in config:
+        unknown = [name for name in config if name not in names]
+        if unknown:
+            raise ValueError(f'compile names the output {unknown[0]!r}, but the Keras model has '
+                             f'{", ".join(names)}; correct the name.')
+        return [config.get(name) for name in names]
+    if is_list_of_outputs and len(config) == len(names):
+        return list(config)
+    if not is_list_of_outputs and (is_for_all or len(names) == 1):
+        return [config] * len(names)
+    raise ValueError(f'compile gives {config} for the outputs {", ".join(names)}; give a dict, or '
+                     'a list with one item for each output.')
+
+
+def _listed(config: Any) -> list[Any]:
+    return [] if config is None else list(config) if isinstance(config, (list, tuple)) else [config]
+
+
+def _metric(config: Any, loss: Any) -> Any:
+    """A metric of compile, where 'accuracy' is the one that goes with the loss.
+
+    Raises:
+      ValueError: none does.
+    """
+    if str(config).lower() not in ('accuracy', 'acc'):
+        return config
+    name = loss['class_name'] if isinstance(loss, dict) else loss
+    if name not in _ACCURACY:
+        raise ValueError(f"compile has metrics=['{config}'], and which accuracy that is depends on "
+                         f'labels that nobody has seen, with the loss {name}; name it, as '
+                         f"keras.metrics.BinaryAccuracy(name='{config}').")
+    return {'class_name': _ACCURACY[name], 'config': {'name': config}}

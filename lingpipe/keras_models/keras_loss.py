@@ -1,0 +1,162 @@
+"""KerasLoss: a loss of Keras, and metrics that are means, as the last layer of a pipeline."""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.losses.losses import LossFunctionWrapper
+
+from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.layers.context import Context
+from lingpipe.layers.losses import Loss
+from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.shapes import dims
+from lingpipe.layers.weighting import expanded, total_weight
+
+_MEANS = ('sum_over_batch_size', 'mean')
+_SPARSE = ('sparse_categorical_crossentropy', 'SparseCategoricalCrossentropy')
+
+
+class KerasLoss(Loss):
+    """A loss of Keras for one output of a network, averaged over what counts.
+
+    x is the output and labels what it should be, as the Keras loss takes them. Where x has a mask,
+    positions that it leaves out do not count. With weights, Keras divides by the number of elements
+    and lingpipe by the sum of their weights; without, both are the same mean.
+
+    `logits` are those of which x is the softmax or sigmoid: cross-entropies are computed of them,
+    as Keras does where it can see them.
+    """
+
+    mask_rule = 'takes'
+
+    class Params(Loss.Params):
+        """The Keras loss and metrics."""
+        loss: str = field(REQUIRED, 'The loss as JSON: its name, or its class and configuration '
+                                    'as keras.losses.serialize writes them.')
+        metrics: tuple[str, ...] = field((), 'Metrics as JSON, as the loss is written.')
+        metric_prefix: str = field('', 'What the names of metrics begin with.')
+        is_mean_of_examples: bool = field(False, 'Whether each example counts as one, however many '
+                                                 'of its positions count: so that several losses '
+                                                 'add up.')
+
+        def check(self) -> None:
+            """Raises ValueError for a loss that is no mean, or a metric that is none."""
+            loss_of(self.loss)
+            for text in self.metrics:
+                metric_of(text)
+
+    params: Params
+
+    def __init__(self, params: Params, path: str = ''):
+        super().__init__(params, path)
+        self._loss = loss_of(self.params.loss)
+        self._metrics = [metric_of(text) for text in self.params.metrics]
+
+    def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
+        """The mask of x."""
+        return {'mask': reads['x']}
+
+    def fprop(self, theta: NestedMap, ctx: Context, x: tf.Tensor, labels: tf.Tensor,
+              weight: tf.Tensor | None = None, mask: tf.Tensor | None = None,
+              logits: tf.Tensor | None = None) -> None:
+        """Emits the loss 'loss' and the metrics; x [b, ...], and labels as the loss takes them.
+
+        Raises:
+          ValueError: weight or labels do not fit.
+        """
+        if weight is not None:
+            counts = expanded(weight, x.shape[:tf.TensorShape(weight.shape).rank], self.path) != 0
+            x, labels = _where(counts, x, 1), _where(counts, labels, 0)
+            logits = None if logits is None else _where(counts, logits, 0)
+        prediction = tf.cast(tf.identity(x), tf.float32)
+        if logits is not None:
+            prediction._keras_logits = tf.cast(logits, tf.float32)
+        targets = tf.cast(labels, tf.float32) if labels.dtype.is_floating else labels
+
+        losses = tf.cast(self._loss.call(targets, prediction), tf.float32)
+        self._emit_mean(ctx, losses, self._weights(losses, weight, mask))
+        for metric in self._metrics:
+            values = metric._fn(targets, tf.stop_gradient(prediction), **metric._fn_kwargs)
+            values = tf.cast(values, tf.float32)
+            weights = self._weights(values, weight, mask)
+            ctx.emit_metric(self.path, self.params.metric_prefix + metric.name,
+                            tf.reduce_sum(values * weights), total_weight(weights, values))
+
+    def id_ranges(self, **specs: tf.TensorSpec) -> dict[str, int]:
+        """Labels of a sparse cross-entropy are below the number of classes."""
+        is_sparse = any(name in self.params.loss for name in _SPARSE)
+        return {'labels': specs['x'].shape[-1]} if is_sparse else {}
+
+    def _weights(self, values: tf.Tensor, weight: tf.Tensor | None,
+                 mask: tf.Tensor | None) -> tf.Tensor:
+        """The weight of each value, of a shape that broadcasts to theirs."""
+        weights = tf.ones([dims(values)[0], *[1] * (values.shape.rank - 1)])
+        if weight is not None:
+            weights = weights * expanded(weight, values.shape, self.path)
+        if mask is not None:
+            weights = weights * expanded(mask, values.shape, self.path)
+        return weights
+
+    def _emit_mean(self, ctx: Context, losses: tf.Tensor, weights: tf.Tensor) -> None:
+        """Emits the weighted sum of the losses, and what it is to be divided by."""
+        if self.params.is_mean_of_examples and losses.shape.rank > 1:
+            weights = tf.broadcast_to(weights, dims(losses))
+            inner = list(range(1, losses.shape.rank))
+            losses = tf.math.divide_no_nan(tf.reduce_sum(losses * weights, inner),
+                                           tf.reduce_sum(weights, inner))
+            weights = tf.reduce_max(weights, inner)
+        self._emit(ctx, tf.reduce_sum(losses * weights), total_weight(weights, losses))
+
+
+def loss_of(text: str) -> Any:
+    """The Keras loss that a JSON text describes.
+
+    Raises:
+      ValueError: there is none, or it is no mean.
+    """
+    loss = _made(text, keras.losses.get, 'loss')
+    if not isinstance(loss, keras.losses.Loss):
+        loss = LossFunctionWrapper(loss)
+    if loss.reduction not in _MEANS:
+        raise ValueError(f'the Keras loss {loss.name} has reduction={loss.reduction!r}, but the '
+                         "loss of a mini-batch is a mean; use 'sum_over_batch_size'.")
+    return loss
+
+
+def metric_of(text: str) -> Any:
+    """The Keras metric that a JSON text describes, which is a mean of a function.
+
+    Raises:
+      ValueError: there is none, or it is no such mean.
+    """
+    metric = _made(text, keras.metrics.get, 'metric')
+    if not isinstance(metric, keras.metrics.Metric):
+        metric = keras.metrics.MeanMetricWrapper(metric)
+        metric.name = json.loads(text)
+    is_mean = (isinstance(metric, keras.metrics.MeanMetricWrapper)
+               and type(metric).update_state is keras.metrics.MeanMetricWrapper.update_state)
+    if not is_mean:
+        raise ValueError(f'the Keras metric {type(metric).__name__} is no mean over examples, as '
+                         'metrics of a pipeline are; leave it out of compile, and compute it of '
+                         'the predictions.')
+    return metric
+
+
+def _made(text: str, get: Any, what: str) -> Any:
+    try:
+        return get(json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f'{text} is no {what} of Keras ({error}); name one of keras.{what}'
+                         f'{"es" if what == "loss" else "s"}.') from error
+
+
+def _where(counts: tf.Tensor, value: tf.Tensor, other: float) -> tf.Tensor:
+    """The value, and `other` where an example does not count."""
+    missing = value.shape.rank - counts.shape.rank
+    shape = [*dims(counts), *[1] * max(0, missing)]
+    return tf.where(tf.reshape(counts, shape), value, tf.cast(other, value.dtype))
+
