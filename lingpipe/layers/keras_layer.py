@@ -400,7 +400,7 @@ class KerasLayer(Layer):
             masks = [getattr(y, '_keras_mask', None) for y in call.outputs]
             results |= {_mask_key(key): mask for key, mask in zip(keys, masks, strict=True)
                         if mask is not None}
-        if 'logits' in p.writes:
+        if isinstance(p.writes, dict) and 'logits' in p.writes:
             results['logits'] = call.outputs[0]._keras_logits
         return outputs[0] if list(results) == ['x'] else NestedMap(results)
 

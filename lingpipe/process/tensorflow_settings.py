@@ -59,6 +59,8 @@ def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_thre
         for gpu in tf.config.list_physical_devices('GPU'):
             tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError as error:
+        if _is_configured(num_cpu_devices, intra_op_threads):
+            return
         raise ValueError(f'TensorFlow has started before {num_cpu_devices} CPU devices and '
                          f'{intra_op_threads} threads were set ({error}); start this process again '
                          '(in a notebook: the kernel), and call lingpipe.start or '
@@ -83,6 +85,13 @@ def _make_cpu_devices(number: int) -> None:
     except RuntimeError:
         if len(tf.config.list_logical_devices('CPU')) < number:
             raise
+
+
+def _is_configured(num_cpu_devices: int, intra_op_threads: int) -> bool:
+    """Whether TensorFlow, which has started, has enough CPU devices, and such threads."""
+    has_devices = len(tf.config.list_logical_devices('CPU')) >= num_cpu_devices
+    num_threads: int = tf.config.threading.get_intra_op_parallelism_threads()
+    return has_devices and num_threads == intra_op_threads
 
 
 def set_malloc() -> None:
