@@ -4,6 +4,7 @@ K cells, M micro-batches, k a cell, m a micro-batch.
 """
 
 import itertools
+import weakref
 from collections.abc import Callable, Collection
 
 from lingpipe.pipeline.planning.schedule import KINDS, Schedule, Slot
@@ -87,7 +88,7 @@ def play(
     schedule: Schedule,
     duration_of: Callable[[Slot], float],
     edges: Edges | None = None,
-    arrival_of: Callable[[Slot, Slot, float], float] = lambda maker, reader, end: end,
+    arrival_of: Callable[[Slot, Slot, float], float] | None = None,
 ) -> dict[Slot, Span]:
     """Runs the schedule on paper.
 
@@ -99,7 +100,7 @@ def play(
       duration_of: how long a slot takes.
       edges: pairs (maker, reader); the chain by default.
       arrival_of: when the result of the first slot, which ends at `end`, is there for the second.
-        Asked once for each pair, in the order of the reading device.
+        Asked once for each pair, in the order of the reading device. By default, at once.
 
     Returns:
       The start and the end of each slot; a slot comes after those that it needs.
@@ -107,10 +108,67 @@ def play(
     Raises:
       ValueError: the devices wait for each other for ever; names the first slot that is stuck.
     """
-    graph = dependency_graph(schedule, edges)
     spans: dict[Slot, Span] = {}
-    num_done = [0] * len(schedule.devices)
+    ends: dict[Slot, float] = {}
     free_at = [0.0] * len(schedule.devices)
+    for slot, device, needs in _turns(schedule, edges):
+        start = free_at[device]
+        for need in needs:
+            arrival = ends[need] if arrival_of is None else arrival_of(need, slot, ends[need])
+            if arrival > start:
+                start = arrival
+        free_at[device] = ends[slot] = end = start + duration_of(slot)
+        spans[slot] = (start, end)
+    return spans
+
+
+def play_with_delays(schedule: Schedule, duration_of: Callable[[Slot], float], edges: Edges,
+                     delay: Callable[[int, int], float]) -> dict[Slot, Span]:
+    """As `play`, where a result is on another device so many seconds after it is made.
+
+    Args:
+      schedule, duration_of, edges: as of `play`.
+      delay: seconds from one cell to another, asked only for those on different devices.
+    """
+    device_of = schedule.device_of
+    seconds: dict[tuple[int, int], float] = {}   # (sending cell, receiving cell) -> delay
+
+    def arrival_of(maker: Slot, reader: Slot, end: float) -> float:
+        pair = maker[1], reader[1]
+        if pair not in seconds:
+            is_sent = device_of[maker] != device_of[reader]
+            seconds[pair] = delay(*pair) if is_sent else 0.0
+        return end + seconds[pair]
+
+    return play(schedule, duration_of, edges, arrival_of)
+
+
+# A slot, its device and what it needs; a slot comes after those that it needs.
+_Turn = tuple[Slot, int, tuple[Slot, ...]]
+
+_TURNS: weakref.WeakKeyDictionary[
+    Schedule, dict[frozenset[tuple[int, int]] | None, list[_Turn]]] = weakref.WeakKeyDictionary()
+
+
+def _turns(schedule: Schedule, edges: Edges | None) -> list[_Turn]:
+    """The slots in an order in which they can run, whatever they take.
+
+    It is found once for a schedule, which is often played with several times of slots.
+
+    Raises:
+      ValueError: there is none; names the first slot that is stuck.
+    """
+    known = _TURNS.setdefault(schedule, {})
+    key = None if edges is None else frozenset(edges)
+    if key not in known:
+        known[key] = _turns_in(schedule, dependency_graph(schedule, edges))
+    return known[key]
+
+
+def _turns_in(schedule: Schedule, graph: dict[Slot, tuple[Slot, ...]]) -> list[_Turn]:
+    turns: list[_Turn] = []
+    done: set[Slot] = set()
+    num_done = [0] * len(schedule.devices)
     waiting: dict[Slot, list[int]] = {}  # slot -> devices whose next slot needs it
     runnable = list(range(len(schedule.devices)))
     while runnable:
@@ -118,29 +176,26 @@ def play(
         slots = schedule.devices[device]
         while num_done[device] < len(slots):
             slot = slots[num_done[device]]
-            missing = next((need for need in graph[slot] if need not in spans), None)
+            missing = next((need for need in graph[slot] if need not in done), None)
             if missing is not None:
                 waiting.setdefault(missing, []).append(device)
                 break
-
-            arrivals = [arrival_of(need, slot, spans[need][1]) for need in graph[slot]]
-            start = max([free_at[device], *arrivals])
-            free_at[device] = start + duration_of(slot)
-            spans[slot] = (start, free_at[device])
+            turns.append((slot, device, graph[slot]))
+            done.add(slot)
             num_done[device] += 1
             runnable += waiting.pop(slot, ())
 
-    _refuse_deadlock(schedule, graph, spans)
-    return spans
+    _refuse_deadlock(schedule, graph, done)
+    return turns
 
 
 def _refuse_deadlock(schedule: Schedule, graph: dict[Slot, tuple[Slot, ...]],
-                     spans: dict[Slot, Span]) -> None:
+                     done: set[Slot]) -> None:
     """Raises ValueError for the first slot that could not run."""
     for device, slots in enumerate(schedule.devices):
         for slot in slots:
-            if slot not in spans:
-                missing = next(need for need in graph[slot] if need not in spans)
+            if slot not in done:
+                missing = next(need for need in graph[slot] if need not in done)
                 raise ValueError(
                     f'schedule {schedule.name!r} deadlocks: device {device} waits at {slot} for '
                     f'{missing}, which can never start; run {missing} on device '

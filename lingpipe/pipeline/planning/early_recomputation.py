@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from lingpipe.pipeline.planning.cell_times import CellTimes
-from lingpipe.pipeline.planning.dependencies import Edges, play
+from lingpipe.pipeline.planning.dependencies import Edges, play_with_delays
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 
 Delay = Callable[[int, int], float]
@@ -37,11 +37,7 @@ def recompute_early(schedule: Schedule, times: CellTimes, edges: Edges,
 
 def _repeated_in_gaps(schedule: Schedule, times: CellTimes, edges: Edges, delay: Delay) -> Schedule:
     """The schedule with an R in every gap before a B that recomputes and has none."""
-    def arrival_of(maker: Slot, reader: Slot, end: float) -> float:
-        is_sent = schedule.device_of[maker] != schedule.device_of[reader]
-        return end + (delay(maker.cell, reader.cell) if is_sent else 0.0)
-
-    spans = play(schedule, times.of(schedule), edges, arrival_of)
+    spans = play_with_delays(schedule, times.of(schedule), edges, delay)
 
     def with_repeats(slots: tuple[Slot, ...]) -> Iterator[Slot]:
         """The slots of a device, with those that are new."""

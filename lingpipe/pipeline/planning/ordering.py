@@ -11,10 +11,10 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from lingpipe.pipeline.planning.dependencies import play
+from lingpipe.pipeline.planning.dependencies import play_with_delays
 from lingpipe.pipeline.planning.early_recomputation import recompute_early
 from lingpipe.pipeline.planning.list_scheduling import Policy, Workload, list_schedule
-from lingpipe.pipeline.planning.schedule import Schedule, Slot
+from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedules import (
     SEVERAL_CELLS_A_DEVICE,
     TRAINING,
@@ -78,11 +78,7 @@ def order_automatically(work: Workload, limit: Limit | None = None) -> Schedule:
 
 def step_s(schedule: Schedule, work: Workload) -> float:
     """How long the schedule takes; links are as fast for one transfer as for several."""
-    def arrival_of(maker: Slot, reader: Slot, end: float) -> float:
-        is_sent = work.homes[maker.cell] != work.homes[reader.cell]
-        return end + (work.delay(maker.cell, reader.cell) if is_sent else 0.0)
-
-    spans = play(schedule, work.times.of(schedule), work.edges, arrival_of)
+    spans = play_with_delays(schedule, work.times.of(schedule), work.edges, work.delay)
     return max(end for _, end in spans.values())
 
 

@@ -90,15 +90,22 @@ class Schedule:
         a B or W whose forward an R has repeated: 'F', 'R', 'B', 'B_split', 'W', 'B_after_R',
         'B_split_after_R' or 'W_after_R'.
         """
+        return self._task_kinds[slot] if slot in self._task_kinds else self._task_kind(slot)
+
+    def task_kinds(self, cell: int) -> frozenset[str]:
+        """Returns the kinds of compiled tasks that the slots of a cell call."""
+        return frozenset(self.task_kind(slot) for slot in self.slots_of(cell))
+
+    @cached_property
+    def _task_kinds(self) -> Mapping[Slot, str]:
+        return {slot: self._task_kind(slot) for slot in self.device_of}
+
+    def _task_kind(self, slot: Slot) -> str:
         if slot.kind in 'FR':
             return slot.kind
         is_split = '_split' * self.is_split(slot)
         is_after_r = '_after_R' * self.is_recomputed_early(slot)
         return f'{slot.kind}{is_split}{is_after_r}'
-
-    def task_kinds(self, cell: int) -> frozenset[str]:
-        """Returns the kinds of compiled tasks that the slots of a cell call."""
-        return frozenset(self.task_kind(slot) for slot in self.slots_of(cell))
 
     @cached_property
     def _split_backwards(self) -> frozenset[Slot]:

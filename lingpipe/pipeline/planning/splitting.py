@@ -10,7 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from lingpipe.pipeline.planning.cell_times import CellTimes
-from lingpipe.pipeline.planning.dependencies import Edges, Span, dependency_graph, play
+from lingpipe.pipeline.planning.dependencies import (
+    Edges,
+    Span,
+    dependency_graph,
+    play_with_delays,
+)
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 
 Delay = Callable[[int, int], float]
@@ -152,8 +157,7 @@ def _step_s(schedule: Schedule, times: CellTimes, edges: Edges, delay: Delay) ->
 
 
 def _spans(schedule: Schedule, times: CellTimes, edges: Edges, delay: Delay) -> dict[Slot, Span]:
-    return play(schedule, times.of(schedule), edges,
-                lambda maker, reader, end: _arrival(schedule, delay, maker, reader, end))
+    return play_with_delays(schedule, times.of(schedule), edges, delay)
 
 
 def _arrival(schedule: Schedule, delay: Delay, maker: Slot, reader: Slot, end: float) -> float:
