@@ -28,7 +28,8 @@ import tensorflow as tf
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.hardware import Hardware
-from lingpipe.pipeline.planning.layer_times import layer_times
+from lingpipe.pipeline.planning.kept_tensors import CellGraph
+from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
 from lingpipe.pipeline.planning.layout import num_devices_for
 from lingpipe.pipeline.planning.links import sent_share
 from lingpipe.pipeline.planning.memory import Memory
@@ -37,6 +38,7 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import (
     Plan,
     PricedNetwork,
+    cell_graphs,
     memory_of,
     plan_priced,
     wire_parts,
@@ -195,6 +197,8 @@ class Candidates:
         self._seconds_of: dict[int, Sequence[tuple[float, float]]] = {}
         self._partition_of: dict[tuple[int, int, Any], Partition] = {}
         self._memory_of: dict[tuple[int, int], Memory] = {}
+        self._graphs_of: dict[tuple[int, LayerTimes], Callable[[range], CellGraph]] = {}
+        self._unlimited: dict[Choice, Candidate] = {}   # of recompute='none'
 
     def fastest(self, choices: Iterable[Choice]) -> Iterator[Candidate]:
         """Yields the candidates that fit, the fastest first; of equals those of earlier choices."""
@@ -244,19 +248,36 @@ class Candidates:
           choice: any.
           limit: bytes; None: memory does not matter.
         """
+        if limit is None and choice.recompute == 'fit':
+            return self._unlimited_fit(choice)
         try:
             plan = self._plan(choice, self.params_of(choice, limit))
         except ValueError:   # The experiment forbids it, or it does not fit.
             return None
-        return self._timed(choice, plan)
+        candidate = self._timed(choice, plan)
+        if limit is None and choice.recompute == 'none':
+            self._unlimited[choice] = candidate
+        return candidate
+
+    def _unlimited_fit(self, choice: Choice) -> Candidate | None:
+        """The candidate of recompute='fit' if memory does not matter: that of 'none'."""
+        twin = choice._replace(recompute='none')
+        candidate = self._unlimited.get(twin) or self.of(twin, None)
+        if candidate is None:
+            return None
+        plan = dataclasses.replace(candidate.plan, params=self.params_of(choice, None))
+        return dataclasses.replace(candidate, choice=choice, plan=plan)
 
     def _plan(self, choice: Choice, params: PipelineParams) -> Plan:
         """The plan of a choice with these Params; raises ValueError if it does not fit."""
         elements, key = self._elements(choice), (choice.num_parts, choice.num_replicas)
         if key not in self._memory_of:
             self._memory_of[key] = memory_of(elements, params, self.subject.slot_bytes)
-        priced = PricedNetwork(params, elements, layer_times(elements, params),
-                               self._memory_of[key])
+        memory, times = self._memory_of[key], layer_times(elements, params)
+        if (choice.num_parts, times) not in self._graphs_of:
+            self._graphs_of[choice.num_parts, times] = cell_graphs(elements, times, memory)
+        priced = PricedNetwork(params, elements, times, memory,
+                               self._graphs_of[choice.num_parts, times])
         return plan_priced(priced, self.subject.devices_for(params))
 
     def params_of(self, choice: Choice, limit: float | None) -> PipelineParams:

@@ -90,6 +90,16 @@ class CellGraph:
 
     def keeping(self, kept: frozenset[int]) -> KeptTensors:
         """What comes of keeping these tensors, and no others; the cell's inputs are kept anyway."""
+        if kept not in self._outcomes:
+            self._outcomes[kept] = self._keeping(kept)
+        return self._outcomes[kept]
+
+    @functools.cached_property
+    def _outcomes(self) -> dict[frozenset[int], KeptTensors]:
+        """What came of the sets that were asked for."""
+        return {}
+
+    def _keeping(self, kept: frozenset[int]) -> KeptTensors:
         held: set[int] = set()
         repeated: set[int] = set()
         seen: set[int] = set()
@@ -125,6 +135,17 @@ class CellGraph:
           byte_price: in the unit of costs.
           num_live: how many micro-batches are live at once.
         """
+        key = byte_price, num_live
+        if key not in self._cheapest_sets:
+            self._cheapest_sets[key] = self._cheapest(byte_price, num_live)
+        return self._cheapest_sets[key]
+
+    @functools.cached_property
+    def _cheapest_sets(self) -> dict[tuple[float, int], frozenset[int]]:
+        """(price, live micro-batches) -> the set, for those that were asked for."""
+        return {}
+
+    def _cheapest(self, byte_price: float, num_live: int) -> frozenset[int]:
         num_tensors, num_ops = len(self.tensors), len(self.ops)
         source, sink = num_tensors + num_ops, num_tensors + num_ops + 1
         most = sum(op.cost for op in self.ops) + byte_price * num_live * sum(

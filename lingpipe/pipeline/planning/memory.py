@@ -80,10 +80,11 @@ class Memory:
 
     def of_span(self, span: range, mode: str) -> Footprint:
         """The footprint of a cell of the layers `span`, with that mode of recomputation."""
-        footprints = self.growing(span.start, mode)
-        for _ in range(len(span) - 1):
-            next(footprints)
-        return next(footprints)
+        known, others = self._grown.setdefault(
+            (span.start, mode), ([], self.growing(span.start, mode)))
+        while len(known) < len(span):
+            known.append(next(others))
+        return known[len(span) - 1]
 
     def growing(self, start: int, mode: str = 'none') -> Iterator[Footprint]:
         """The footprints of cells that begin at layer `start` and hold one layer, two and so on.
@@ -101,6 +102,11 @@ class Memory:
             yield Footprint(fixed.total, held, working, fixed.received, activations.residual,
                             activations.handed.total, activations.handed.gradient_bytes,
                             activations.handed.gives_gradients)
+
+    @functools.cached_property
+    def _grown(self) -> dict[tuple[int, str], tuple[list[Footprint], Iterator[Footprint]]]:
+        """(first layer, mode) -> the footprints of cells that were asked for, and those to come."""
+        return {}
 
     @functools.cached_property
     def recipes(self) -> Sequence[Recipe]:
@@ -393,18 +399,27 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
       Bytes, for each list of schedule.devices.
     """
     counted = set(range(schedule.num_cells) if cells is None else cells)
+    changes: dict[tuple[str, int], _Change] = {}   # (compiled task, cell) -> that of its slots
     peaks_of_places = []
-    for listed in schedule.devices:
-        slots = [slot for slot in listed if slot.cell in counted]
+    for device, listed in enumerate(schedule.devices):
+        cells_of_list = schedule.cells_of_lists[device]
+        if counted.isdisjoint(cells_of_list):
+            peaks_of_places.append(0.0)
+            continue
+        slots = listed if counted >= cells_of_list else [
+            slot for slot in listed if slot[1] in counted]
         last = {slot.cell: i for i, slot in enumerate(slots)}
         peak = live = received = 0.0
         for i, slot in enumerate(slots):
-            change = _change(slot, schedule, footprints[slot.cell])
-            live += change.before
-            peak = max(peak, live + change.during + received)
-            live += change.after
-            if i == last[slot.cell]:
-                received += footprints[slot.cell].received
+            task = schedule.task_kind(slot), slot[1]
+            if task not in changes:
+                changes[task] = _change(slot, schedule, footprints[slot.cell])
+            before, during, after = changes[task]
+            live += before
+            peak = max(peak, live + during + received)
+            live += after
+            if i == last[slot[1]]:
+                received += footprints[slot[1]].received
         peaks_of_places.append(sum(footprints[k].fixed for k in last) + max(peak, received))
     return peaks_of_places
 

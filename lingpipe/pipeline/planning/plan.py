@@ -283,22 +283,33 @@ class PricedNetwork:
       elements: its layers, wired for one micro-batch.
       times: of its layers.
       memory: what cells of its layers hold.
+      graphs: the graphs of its cells, if they are shared with other Params.
     """
     params: PipelineParams
     elements: tuple[Element, ...]
     times: LayerTimes
     memory: Memory
+    graphs: Callable[[range], CellGraph] | None = None
 
     @functools.cached_property
     def graph_of(self) -> Callable[[range], CellGraph]:
         """A function of the layers of a cell: the graph from which to choose what it keeps."""
-        @functools.lru_cache(maxsize=MAX_TRIED)
-        def graph_of(span: range) -> CellGraph:
-            layers = slice(span.start, span.stop)
-            return cell_graph(self.elements[layers], self.memory.recipes[layers],
-                              self.times.forward[layers])
+        return self.graphs or cell_graphs(self.elements, self.times, self.memory)
 
-        return graph_of
+
+def cell_graphs(elements: tuple[Element, ...], times: LayerTimes,
+                memory: Memory) -> Callable[[range], CellGraph]:
+    """A function of the layers of a cell; it makes each graph once.
+
+    Args:
+      elements, times, memory: as of PricedNetwork.
+    """
+    @functools.lru_cache(maxsize=MAX_TRIED)
+    def graph_of(span: range) -> CellGraph:
+        layers = slice(span.start, span.stop)
+        return cell_graph(elements[layers], memory.recipes[layers], times.forward[layers])
+
+    return graph_of
 
 
 def _priced(network: Sequential, batch_spec: Mapping[str, Any], params: PipelineParams,

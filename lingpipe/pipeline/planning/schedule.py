@@ -63,6 +63,11 @@ class Schedule:
         """The device of each slot."""
         return {slot: device for device, slots in enumerate(self.devices) for slot in slots}
 
+    @cached_property
+    def cells_of_lists(self) -> tuple[frozenset[int], ...]:
+        """The cells of each device that have slots."""
+        return tuple(frozenset(slot.cell for slot in slots) for slots in self.devices)
+
     def is_fused(self, slot: Slot) -> bool:
         """Whether the slot is a forward and a backward in one: the B of the last cell."""
         return slot.kind == 'B' and slot.cell == self.num_cells - 1
