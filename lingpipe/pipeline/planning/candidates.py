@@ -6,7 +6,8 @@ queue, and each is worked out only as far as it takes to know that others are be
     bound      the work divided among the devices; no plan of the choice is faster
     cut        the same for the partition that is best without links; with it, devices also wait
                for their first micro-batch
-    timed      its plan, if memory does not matter, through the simulator
+    timed      its plan, if memory does not matter, through the simulator; if that does not fit,
+               also what holds for any partition that may (limited_bound.py)
     fitting    its plan on devices whose memory has a limit; the same, if that fits
 
 Whatever is first in the queue goes on to its next stage, and a candidate that comes first when it
@@ -20,6 +21,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import heapq
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +32,8 @@ from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.hardware import Hardware
 from lingpipe.pipeline.planning.kept_tensors import CellGraph
 from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
-from lingpipe.pipeline.planning.layout import num_devices_for
+from lingpipe.pipeline.planning.layout import Layout, layout_of, num_devices_for
+from lingpipe.pipeline.planning.limited_bound import LimitedBound
 from lingpipe.pipeline.planning.links import sent_share
 from lingpipe.pipeline.planning.memory import Memory
 from lingpipe.pipeline.planning.partition import Partition, choose_partition
@@ -58,8 +61,9 @@ SecondsOf = Callable[[Sequence[Element]], Sequence[tuple[float, float]]]
 _BELOW = 1 - 1e-9   # A bound is no more than what sums in another order give.
 
 # Cuts are chosen for the slowest cell. Where a limit moves them, the step may even become faster,
-# which a margin of a tenth allows for. It is a guess: with it the random networks pass
-# that were seen to fail without.
+# which a margin of a tenth allows for. It is a guess: with it the random networks pass that were
+# seen to fail without. What is proven for any partition (limited_bound.py) knows of bubbles only
+# that devices wait for the first micro-batch, and alone it had many choices worked out in vain.
 _MOVED = 0.9
 
 
@@ -234,8 +238,9 @@ class Candidates:
             if limit is None or candidate.peak_bytes <= limit:
                 return entry._replace(
                     step_s=candidate.step_s, stage='fitting', candidate=candidate)
-            return entry._replace(
-                step_s=max(entry.step_s, _MOVED * candidate.step_s), stage='timed')
+            bound_s = self._bound_within(limit, candidate)
+            return None if math.isinf(bound_s) else entry._replace(
+                step_s=max(entry.step_s, _MOVED * candidate.step_s, bound_s), stage='timed')
 
         candidate = self.of(choice, limit)
         return None if candidate is None else entry._replace(
@@ -266,7 +271,8 @@ class Candidates:
         if candidate is None:
             return None
         plan = dataclasses.replace(candidate.plan, params=self.params_of(choice, None))
-        return dataclasses.replace(candidate, choice=choice, plan=plan)
+        step = dataclasses.replace(candidate.step, plan=plan)
+        return dataclasses.replace(candidate, choice=choice, plan=plan, step=step)
 
     def _plan(self, choice: Choice, params: PipelineParams) -> Plan:
         """The plan of a choice with these Params; raises ValueError if it does not fit."""
@@ -403,13 +409,30 @@ class Candidates:
                 seconds, self._elements(choice), strict=True) if element.has_backward)
             busy_s = max(busy_s, (work_s + _BELOW * repeated_s) / (num_devices + 1))
 
+        return busy_s + self._bound_besides_slots(choice, num_devices)
+
+    def _bound_besides_slots(self, choice: Choice, num_devices: int) -> float:
+        """Seconds that a step takes besides its slots, at least."""
         hardware, state = self.subject.hardware, self._state(choice)
         gradient_bytes = sum(layer.gradient_bytes for layer in state) / num_devices
         update_s = total_traffic(state).update_s(hardware) / num_devices
         fastest = max(hardware.link_bytes_per_s, hardware.network_bytes_per_s)
-        return (busy_s + choice.num_micro_batches * hardware.slot_s
+        return (choice.num_micro_batches * hardware.slot_s
                 + _BELOW * update_s
                 + _BELOW * sent_share(choice.num_replicas) * gradient_bytes / fastest)
+
+    def _bound_within(self, limit: float, unlimited: Candidate) -> float:
+        """As `_bound`, for plans that may fit; infinity if there is none.
+
+        Args:
+          limit: bytes of a device.
+          unlimited: the candidate if memory does not matter.
+        """
+        choice, plan = unlimited.choice, unlimited.plan
+        bound = LimitedBound(plan.elements, self._seconds(choice), plan.params,
+                             layout_of(plan.placement.places[0]))
+        slots_s = bound.slots_s_within(limit, plan.forecast.memory)
+        return _BELOW * slots_s + self._bound_besides_slots(choice, max(bound.layout) + 1)
 
     def _bound_when_cut(self, choice: Choice) -> float | None:
         """As `_bound`, for the partition that is best without links; None if there is none."""
@@ -431,11 +454,15 @@ class Candidates:
 
     def _cells_of_devices(self, choice: Choice, params: PipelineParams) -> list[list[int]]:
         """The cells of each device of a replica, if `devices` names none twice."""
-        num_cells = choice.num_cells
+        homes = self._layout(choice, params)
+        return [[k for k, other in enumerate(homes) if other == home]
+                for home in sorted(set(homes))]
+
+    def _layout(self, choice: Choice, params: PipelineParams) -> Layout:
+        """[K] the device of each cell in a replica, if `devices` names none twice."""
         has_one_each = (len(self.subject.devices_for(params))
-                        >= choice.num_replicas * num_cells)
-        homes = range(num_cells) if has_one_each else params.layout
-        return [[k for k in range(num_cells) if homes[k] == home] for home in sorted(set(homes))]
+                        >= choice.num_replicas * choice.num_cells)
+        return tuple(range(choice.num_cells)) if has_one_each else params.layout
 
     def _state_of_cells(self, choice: Choice, partition: Partition,
                         cells: Iterable[int]) -> UpdateTraffic:

@@ -62,8 +62,11 @@ def fitting_partition(fullest: Forecast, placement: Placement, params: PipelineP
     if search.is_exact:
         partition = search.among_equal_parts()
     elif search.num_partitions > MAX_TRIED:
-        partition = (search.among_equal_parts() or search.among_weighted_parts()
-                     or search.descended())
+        partition = search.among_equal_parts() or search.among_weighted_parts()
+        # A partition in which every cell may choose is slow to work out. Where all may, those for
+        # which all recompute by layers, with fewest bytes, have been searched before.
+        if partition is None and set(params.modes) != {'fit'}:
+            partition = search.descended()
     else:
         partition = search.fastest_of_all()
     if partition is None:

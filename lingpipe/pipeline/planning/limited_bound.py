@@ -1,0 +1,267 @@
+"""Limited bound: how long the slots take at least, whatever the partition, under a memory limit.
+
+A limit moves cuts away from where they are best without one, and the step may even become faster
+by that, since cuts are chosen for the slowest cell and not for the step. So what holds under a
+limit must hold for every partition whose devices could fit. It is found by dynamic programming over
+spans of units of layers, without making a plan.
+
+Time. A device with one cell starts when the first micro-batch arrives there, which takes the
+forwards of what its first layer depends on. Then it runs its load M times; if no backward is split,
+the last gradient takes the backwards of those layers too. The least of the slowest cell is a bound.
+Where a device has several cells, no device is slower than the slowest, so the mean of all is a
+bound, and the least sum is found instead.
+
+Bytes. What is live when a forward starts follows from the order of F and B alone, which neither
+memory nor times change in a schedule by name, unless devices share their cells (shared_devices.py)
+or the schedule is 'auto': there a cell holds one micro-batch at least once. Fewer W only lengthen
+what is live. With one cell a device, every cell must fit by itself; else all devices together must.
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from lingpipe.pipeline.planning.dataflow import BATCH, Element
+from lingpipe.pipeline.planning.layout import Layout
+from lingpipe.pipeline.planning.memory import Memory
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.schedule import Schedule
+from lingpipe.pipeline.planning.schedules import SEVERAL_CELLS_A_DEVICE, make_schedule
+from lingpipe.pipeline.planning.units import units_of
+
+_UNSPLIT = ('gpipe', '1f1b', 'interleaved')   # Their W run with their B.
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LimitedBound:
+    """Bounds for the plans of a network with some Params.
+
+    Attributes:
+      elements: the network, wired for one micro-batch.
+      seconds: [L] forward and backward of each layer.
+      params: K, M, the schedule and the modes of recomputation.
+      layout: [K] the device of each cell, counted from 0.
+    """
+    elements: tuple[Element, ...]
+    seconds: Sequence[tuple[float, float]]
+    params: PipelineParams
+    layout: Layout
+
+    def slots_s_within(self, limit: float, memory: Memory) -> float:
+        """Seconds that the slots take at least, in any partition that may fit.
+
+        Args:
+          limit: bytes of a device.
+          memory: what cells hold.
+
+        Returns:
+          Seconds; infinity if no partition fits.
+        """
+        tables = {mode: _Table(memory, mode, self._starts, limit)
+                  for mode in dict.fromkeys(one for mode in self.params.modes
+                                            for one in _modes_of(mode))}
+        if self._has_one_cell_each:
+            needs = [self._need_alone(k, tables) for k in range(self._num_cells)]
+            return self._least_s([np.where(need <= limit, 0.0, np.inf) for need in needs])
+
+        together = [self._need_together(k, tables) for k in range(self._num_cells)]
+        fits = _least(together, np.add) <= limit * self._num_devices
+        return self._least_s(self._every_span) if fits else math.inf
+
+    @property
+    def _num_cells(self) -> int:
+        return len(self.layout)
+
+    @property
+    def _num_devices(self) -> int:
+        return len(set(self.layout))
+
+    @property
+    def _has_one_cell_each(self) -> bool:
+        return self._num_devices == self._num_cells
+
+    @functools.cached_property
+    def _starts(self) -> Sequence[int]:
+        return units_of(self.elements).starts
+
+    @functools.cached_property
+    def _every_span(self) -> list[np.ndarray]:
+        """[K] zeros for every span of units, as bounds that allow all."""
+        size = len(self._starts)
+        return [np.zeros((size, size))] * self._num_cells
+
+    def _least_s(self, extra_s: Sequence[np.ndarray]) -> float:
+        """The bound if a span costs a cell that much more."""
+        seconds = [self._cell_s(k) + extra_s[k] for k in range(self._num_cells)]
+        if self._has_one_cell_each:
+            return _least(seconds, np.maximum)
+        return _least(seconds, np.add) / self._num_devices
+
+    def _cell_s(self, k: int) -> np.ndarray:
+        """[units + 1, units + 1] what cell k adds to its device's time, by its first unit and end.
+
+        It is the load of all micro-batches. The first cell of a device waits for its inputs too.
+        """
+        mode, is_last = self.params.modes[k], k == self._num_cells - 1
+        load = _spans(self._load_sums(mode, is_last), self._starts)
+        if mode == 'layer' and not is_last:   # The last layer runs again with the cell only.
+            load -= np.array([0.0, *self._repeated_s])[np.asarray(self._starts)][None, :]
+        seconds = self.params.num_micro_batches * load
+        if self.layout.index(self.layout[k]) == k:
+            seconds = seconds + self._ramp_s[:, None]
+        return seconds
+
+    def _load_sums(self, mode: str, is_last: bool) -> np.ndarray:
+        """[L + 1] the seconds of the layers before each one for one micro-batch."""
+        times = (mode == 'layer') + (mode in ('cell', 'layer') and not is_last)
+        return np.cumsum([0.0, *(forward + backward + times * repeated for
+                                 (forward, backward), repeated in
+                                 zip(self.seconds, self._repeated_s, strict=True))])
+
+    @functools.cached_property
+    def _repeated_s(self) -> list[float]:
+        """[L] what it takes to run a layer once more for its backward."""
+        return [forward * element.has_backward for (forward, _), element in
+                zip(self.seconds, self.elements, strict=True)]
+
+    @functools.cached_property
+    def _ramp_s(self) -> np.ndarray:
+        """[units + 1] how long a device that begins at a unit idles before and after at least."""
+        arrives, leaves = [0.0] * len(self.elements), [0.0] * len(self.elements)
+        for i, element in enumerate(self.elements):
+            makers = {value.maker for value in element.reads.values()} - {BATCH}
+            for j in makers:
+                forward, backward = self.seconds[j]
+                arrives[i] = max(arrives[i], arrives[j] + forward)
+                leaves[i] = max(leaves[i],
+                                leaves[j] + backward * self.elements[j].has_backward)
+        starts = np.asarray(self._starts[:-1])
+        if not self._has_one_cell_each:   # The inputs of a later cell may come first.
+            earliest = np.minimum.accumulate(arrives[::-1])[::-1]
+            return np.array([*earliest[starts], 0.0])
+        is_unsplit = self.params.schedule in _UNSPLIT
+        return np.array([*(np.array(arrives) + is_unsplit * np.array(leaves))[starts], 0.0])
+
+    def _need_alone(self, k: int, tables: dict[str, _Table]) -> np.ndarray:
+        """[units + 1, units + 1] bytes of a device that has cell k alone."""
+        live = self._live[k]
+        needs = []
+        for mode in _modes_of(self.params.modes[k]):
+            table = tables[mode]
+            bytes_of_slots = np.maximum(live * table.held, table.held + table.working)
+            if self.params.modes[k] == 'fit' and mode == 'none':
+                # Whatever is kept of that, the rest is there while a backward runs.
+                bytes_of_slots = table.held
+            needs.append(table.fixed + np.maximum(bytes_of_slots, table.received))
+        return np.asarray(np.minimum.reduce(needs))
+
+    def _need_together(self, k: int, tables: dict[str, _Table]) -> np.ndarray:
+        """[units + 1, units + 1] bytes that cell k adds to its device, when most is live."""
+        mode = self.params.modes[k]
+        if mode == 'fit':
+            return tables['none'].fixed
+        return tables[mode].fixed + self._live_together[k] * tables[mode].held
+
+    @functools.cached_property
+    def _live(self) -> list[int]:
+        """[K] micro-batches of a cell with a backward that are live at once, at least."""
+        return [max(live, 1) for live in self._live_together]
+
+    @functools.cached_property
+    def _live_together(self) -> list[int]:
+        """[K] those that are live at one time on each device."""
+        schedule = self._schedule
+        return [0] * self._num_cells if schedule is None else list(live_at_once(schedule))
+
+    @property
+    def _schedule(self) -> Schedule | None:
+        """The order of F and B, if it is known."""
+        name = self.params.schedule
+        if name == 'text':
+            return self.params.given_schedule
+        is_known = self._has_one_cell_each or name in SEVERAL_CELLS_A_DEVICE
+        if name == 'auto' or not is_known:
+            return None
+        return _schedule_of(name, self.layout, self.params.num_micro_batches)
+
+
+@functools.lru_cache(maxsize=64)
+def _schedule_of(name: str, layout: Layout, num_micro_batches: int) -> Schedule:
+    return make_schedule(name, len(layout), num_micro_batches,
+                         layout=layout if name in SEVERAL_CELLS_A_DEVICE else None)
+
+
+def live_at_once(schedule: Schedule) -> tuple[int, ...]:
+    """[K] the micro-batches between F and B when each device has the most of them.
+
+    Only the last cell's B is live while it runs without an F before.
+    """
+    live_of_cell = [0] * schedule.num_cells
+    for slots in schedule.devices:
+        live = dict.fromkeys((slot.cell for slot in slots), 0)
+        most = dict(live)
+        for slot in slots:
+            live[slot.cell] += schedule.runs_forward(slot) and (
+                slot.cell in schedule.backward_cells)
+            if sum(live.values()) > sum(most.values()):
+                most = dict(live)
+            live[slot.cell] -= slot.kind == 'B'
+        for k, number in most.items():
+            live_of_cell[k] = number
+    return tuple(live_of_cell)
+
+
+def _modes_of(mode: str) -> tuple[str, ...]:
+    """The modes of which a cell may take the one that needs least."""
+    return ('none', 'cell', 'layer') if mode == 'fit' else (mode,)
+
+
+class _Table:
+    """[units + 1, units + 1] the bytes of every span of units, by its first and its end.
+
+    Spans whose weights alone need more than the limit are infinite. Bytes that are held for each
+    micro-batch are 0 in spans without backward, of which none is live.
+    """
+
+    def __init__(self, memory: Memory, mode: str, starts: Sequence[int], limit: float):
+        size = len(starts)
+        columns = np.zeros((4, size, size))
+        columns[0] = np.inf
+        for unit, start in enumerate(starts[:-1]):
+            has_backward = False
+            for end in range(unit + 1, size):
+                layers = range(starts[end - 1], starts[end])
+                has_backward |= any(memory.elements[i].has_backward for i in layers)
+                footprint = memory.of_span(range(start, starts[end]), mode)
+                columns[:, unit, end] = (footprint.fixed, footprint.held * has_backward,
+                                         footprint.working, footprint.received)
+                if footprint.fixed > limit:
+                    columns[0, unit, end] = np.inf
+                    break
+        self.fixed, self.held, self.working, self.received = columns
+
+
+def _spans(sums: np.ndarray, starts: Sequence[int]) -> np.ndarray:
+    """[units + 1, units + 1] sums over spans of units, from sums over the layers before each."""
+    of_units = sums[np.asarray(starts)]
+    spans = of_units[None, :] - of_units[:, None]
+    spans[np.tril_indices(len(of_units))] = np.inf   # No cell is empty.
+    return np.asarray(spans)
+
+
+def _least(of_cells: Sequence[np.ndarray], combine: np.ufunc) -> float:
+    """The least over all partitions of what its cells cost together.
+
+    Args:
+      of_cells: [K][units + 1, units + 1] what a cell costs, by its first unit and its end.
+      combine: of what the cells cost, np.add or np.maximum.
+    """
+    best = np.full(len(of_cells[0]), np.inf)
+    best[0] = 0.0
+    for costs in of_cells:
+        best = combine(best[:, None], costs).min(axis=0)
+    return float(best[-1])
