@@ -8,8 +8,8 @@ from lingpipe.hyperparams import Params, fields_of
 from lingpipe.hyperparams.fields import Bounds, holds_numbers
 
 # Any finite number means something in these.
-UNBOUNDED = {'Experiment.seed', 'Input.seed', 'Subset.seed', 'Loss.scale', 'Normalize.mean',
-             'Muon.muon_a', 'Muon.muon_b', 'Muon.muon_c'}
+UNBOUNDED = {'Experiment.seed', 'ExampleSource.seed', 'SamplingParams.seed', 'Subset.seed',
+             'Loss.scale', 'Normalize.mean', 'Muon.muon_a', 'Muon.muon_b', 'Muon.muon_c'}
 
 
 def params_classes() -> list[type[Params]]:
