@@ -3,9 +3,9 @@
     python -m lingpipe.tools.show_partition --model=image.digits.AmoebaNet --num_cells=4
     python -m lingpipe.tools.show_partition --model=image.digits.AmoebaNet --num_cells=4 --measure
 
---measure times every layer first. It also prints the flags --set pipeline.layer_seconds=... and
---set pipeline.layer_backward_seconds=..., with which the trainer uses the measured seconds as
-costs. lingpipe.tools.plot_partition draws the same.
+--measure times every layer first. It also prints the flags --set pipeline.layer_seconds=..., --set
+pipeline.layer_backward_seconds=... and --set pipeline.memory_bytes_per_s=..., with which the
+trainer uses the measured seconds as costs. lingpipe.tools.plot_partition draws the same.
 """
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def text(plan: Plan, layers: list[dict[str, Any]], batch_size: int, is_measured:
     if is_measured:
         page += (f'\n--set pipeline.layer_seconds={_numbers(plan.params.layer_seconds)} --set '
                  'pipeline.layer_backward_seconds='
-                 f'{_numbers(plan.params.layer_backward_seconds)}\n')
+                 f'{_numbers(plan.params.layer_backward_seconds)} --set '
+                 f'pipeline.memory_bytes_per_s={plan.params.memory_bytes_per_s:.6g}\n')
     return page
 
 

@@ -56,7 +56,8 @@ def test_show_partition_lists_every_layer_in_its_cell(capsys):
 def test_show_partition_cuts_by_measured_seconds(capsys):
     text = printed(capsys, show_partition, '--model=image.digits.Dense', '--measure')
     assert ('--set pipeline.layer_seconds=[' in text
-            and '--set pipeline.layer_backward_seconds=[' in text and ' ms ' in text)
+            and '--set pipeline.layer_backward_seconds=[' in text and ' ms ' in text
+            and '--set pipeline.memory_bytes_per_s=' in text)
 
 
 def test_show_partition_refuses_more_cells_than_layers():
