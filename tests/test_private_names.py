@@ -24,7 +24,8 @@ STILL_TOUCHED: dict[str, set[str]] = {
 
 def is_private(name: str) -> bool:
     is_special = name == '_' or (name.startswith('__') and name.endswith('__'))
-    return name.startswith('_') and not is_special
+    is_shown = name.startswith('_repr_') and name.endswith('_')   # what notebooks call
+    return name.startswith('_') and not is_special and not is_shown
 
 
 def private_names_of_others(source: str) -> set[str]:
@@ -70,6 +71,7 @@ def test_listed_files_exist() -> None:
     ('thing.held', set()),
     ('self._held', set()),
     ('thing.__name__', set()),
+    ('thing._repr_html_()', set()),
     ('from module import _name', {'_name'}),
     ('import package._module', {'_module'}),
     ("monkeypatch.setattr(thing, '_name', 3)", {'_name'}),
