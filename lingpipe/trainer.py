@@ -33,6 +33,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from lingpipe.commands import early_start
 from lingpipe.commands.run_options import MODES, RunOptions
 from lingpipe.process import closed_pipe, tensorflow_import
 from lingpipe.process.error_text import sentence
@@ -190,7 +191,8 @@ def main(argv: Sequence[str]) -> int:
         os.environ[tensorflow_import.LOG_LEVEL] = '0'
     tensorflow_import.quiet()
     options = options_of(values, argv[1:])
-    command = print_list if values.list else lambda: run(options)
+    command = print_list if values.list else (
+        lambda: early_start.run(lambda: run(options), options.command_line))
     try:
         tensorflow_import.check_installed()
         return closed_pipe.ends_quietly(command)

@@ -24,6 +24,7 @@ that admits only these machines.
 from lingpipe.process.tensorflow_settings import (
     HOME,
     MAX_DEVICES,
+    StartedTooEarlyError,
     check_devices,
     configure,
     default_devices,
@@ -32,5 +33,5 @@ from lingpipe.process.tensorflow_settings import (
     set_graph_optimizer,
 )
 
-__all__ = ['HOME', 'MAX_DEVICES', 'check_devices', 'configure', 'default_devices',
-           'expected_devices', 'place', 'set_graph_optimizer']
+__all__ = ['HOME', 'MAX_DEVICES', 'StartedTooEarlyError', 'check_devices', 'configure',
+           'default_devices', 'expected_devices', 'place', 'set_graph_optimizer']

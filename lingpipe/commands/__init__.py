@@ -4,8 +4,8 @@
     evaluate.py  eval                     device_setup.py  devices, threads and workers of a process
     decode.py    decode                   recovery.py      what a process does that loses a worker
     inspect.py   inspect
-    predict.py   predict              line_input.py    lines that a command reads
-    export.py    export
+    predict.py   predict                  early_start.py   what it does if TensorFlow starts early
+    export.py    export                   line_input.py    lines that a command reads
     serve.py     worker
 
 Each takes the experiment's Params and RunOptions, and returns what it found; trainer.py makes an

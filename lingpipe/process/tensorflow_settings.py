@@ -33,6 +33,22 @@ HOME = '/job:localhost/device:CPU:0'
 MAX_DEVICES = 4096   # TensorFlow takes a minute to make 10,000 logical devices, each with a thread
 
 
+class StartedTooEarlyError(ValueError):
+    """TensorFlow has started with other settings than those that are wanted now.
+
+    Attributes:
+      num_cpu_devices, intra_op_threads: those that are wanted, as `configure` takes them.
+    """
+
+    def __init__(self, num_cpu_devices: int, intra_op_threads: int, why: str):
+        self.num_cpu_devices, self.intra_op_threads = num_cpu_devices, intra_op_threads
+        super().__init__(
+            f'TensorFlow has started before {num_cpu_devices} CPU devices and {intra_op_threads} '
+            f'threads were set ({why}); start this process again (in a notebook: the kernel), and '
+            'call lingpipe.start or lingpipe.cluster.configure before anything else that uses '
+            'TensorFlow.')
+
+
 def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_threads: int = 0
               ) -> None:
     """Makes logical CPU devices and sets thread counts; call it before TensorFlow's first op.
@@ -47,8 +63,8 @@ def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_thre
     one run after another.
 
     Raises:
-      ValueError: TensorFlow has already started, with fewer devices or another number of threads
-        of an op.
+      StartedTooEarlyError: TensorFlow has already started, with fewer devices or another number of
+        threads of an op.
     """
     set_malloc()
     threading = tf.config.threading
@@ -61,11 +77,7 @@ def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_thre
     except RuntimeError as error:
         if _is_configured(num_cpu_devices, intra_op_threads):
             return
-        raise ValueError(f'TensorFlow has started before {num_cpu_devices} CPU devices and '
-                         f'{intra_op_threads} threads were set ({error}); start this process again '
-                         '(in a notebook: the kernel), and call lingpipe.start or '
-                         'lingpipe.cluster.configure before anything else that uses '
-                         'TensorFlow.') from error
+        raise StartedTooEarlyError(num_cpu_devices, intra_op_threads, str(error)) from error
     with contextlib.suppress(RuntimeError):   # It has started; this changes no result.
         threading.set_inter_op_parallelism_threads(inter_op_threads or max(2, num_cpu_devices))
 
