@@ -26,7 +26,7 @@ def name_of(page: pathlib.Path) -> str:
 @pytest.mark.parametrize('page', RUNNABLE, ids=name_of)
 def test_marked_blocks_do_what_their_page_says(
         page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = types.ModuleType(page.stem.replace('-', '_'))
+    module = types.ModuleType(f'page_{page.stem.replace("-", "_")}')
     monkeypatch.setitem(sys.modules, module.__name__, module)   # as a notebook is __main__
     monkeypatch.chdir(tmp_path)
     namespace = vars(module)

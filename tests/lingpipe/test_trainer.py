@@ -15,7 +15,7 @@ from lingpipe import trainer
 from lingpipe.commands import device_setup, experiment_params
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.layers.weight import Weight
-from lingpipe.training import registry
+from lingpipe.training import experiment_modules
 from lingpipe.training.problem import Problem
 from tests.support import kill_often, tiny_experiment
 from tests.support.forks import Fork, environment, run_module, run_on_full_disk, run_unread
@@ -199,7 +199,7 @@ def test_list_prints_names_and_first_lines(capsys, monkeypatch, tmp_path):
     (tmp_path / 'params' / 'tiny.py').write_text(pathlib.Path(tiny_experiment.__file__).read_text())
     (tmp_path / 'params' / 'bad.py').write_text('1 / 0')
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, 'ROOT', 'params')
+    monkeypatch.setattr(experiment_modules, 'ROOT', 'params')
 
     for name in list(sys.modules):
         if name == 'params' or name.startswith('params.'):
@@ -242,10 +242,11 @@ def test_inspect_fits_into_80_columns_and_needs_no_gpu(capsys):
     flags = ['--mode=inspect', '--model=image.imagenet.AmoebaNetD72x512', '--devices=gpu:0-7']
     assert trainer.main(['trainer', *flags]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line[:10].strip() for line in lines[:5]] == [
-        'fits', 'speed-up', 'bubble', 'to change', '']
-    assert max(map(len, lines[:4])) <= 80
-    lines = lines[5:]
+    end = lines.index('')
+    assert [line[:10].strip() for line in lines[:4]] == ['fits', 'speed-up', 'bubble', 'to change']
+    assert {line[:10].strip() for line in lines[4:end]} == {'seconds', 'devices', ''}
+    assert max(map(len, lines[:end])) <= 80
+    lines = lines[end + 1:]
     assert lines[0].split() == ['cell', 'device', 'layers', 'GFLOPs', 'params', 'state', 'MB',
                                 'held', 'MB', 'peak', 'MB', 'sent', 'MB', 'share']
     assert [line.split()[:2] for line in lines[1:9]] == [[str(k), f'GPU:{k}'] for k in range(8)]

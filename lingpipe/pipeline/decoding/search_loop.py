@@ -61,6 +61,8 @@ class SearchLoop:
           ids [n, t] and scores [n], on the host.
         """
         prepared = self._prepare(fixed, given.limits)
+        if not isinstance(self._params, SamplingParams):   # which alone has prompts and chances
+            given = NestedMap(limits=given.limits)
         with tf.device(self._last):
             given = nested.map_leaves(tf.identity, given)
             state = search.initial_state(given.limits, self._start_id, self._params)

@@ -495,7 +495,8 @@ def evaluated(members: Sequence[Any], num_cells: int, num_micro_batches: int = 1
     params = PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches)
     learner = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=RATE)).instantiate()
     program = Program(network, source.spec(), params, learner, seed=SEED)
-    task: Any = types.SimpleNamespace(review=lambda source: review)   # All that is asked of a task.
+    task: Any = types.SimpleNamespace(   # All that is asked of a task.
+        review=lambda source: review, derived_metrics=lambda metrics: {})
     evaluations = Evaluations(program, {'test': source}, task, '')
     evaluations.check('test')
     evaluation = evaluations.run('test')

@@ -156,8 +156,9 @@ def test_every_loss_uses_the_weights_of_the_mini_batch(
     assert {name: results[name] for name in wanted} == pytest.approx(wanted, rel=LOSS_TOLERANCE)
 
     padded = Examples.Params(batch_size=B, shuffle=False, num_epochs=1, rank=rank).instantiate()
-    task = types.SimpleNamespace(review=lambda source: None)
-    # Evaluations uses nothing of a task but its review.
+    task = types.SimpleNamespace(review=lambda source: None,
+                                 derived_metrics=lambda metrics: {})
+    # Evaluations uses nothing else of a task.
     evaluation = Evaluations(
         program, {'test': padded}, task, '').run('test')  # type: ignore[arg-type]
     wanted = expected({path: variable.numpy() for path, variable in program.weights.items()}, rank,
