@@ -80,7 +80,7 @@ def convert(value: object, tp: Any, where: str) -> Any:
     numpy = sys.modules.get('numpy')  # Without it, there is no NumPy scalar: it is not imported.
     if numpy is not None and isinstance(value, numpy.generic):
         value = value.item()
-    if isinstance(value, Word) and is_params_class(tp):
+    if isinstance(value, Word) and is_params_class(tp) and not _is_number(value.text):
         if ':' not in value.text and (like := class_like(value.text, tp)):
             raise ParamsError(f'{where}: {value.text!r} is not the name of a class; write '
                               f'{class_name(like)}', where)
@@ -153,6 +153,26 @@ def _fitted_to_union(value: object, members: tuple[Any, ...], where: str) -> obj
     raise TypeError
 
 
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_item(value: object, tp: Any) -> bool:
+    """Whether the value, which is no tuple, would fit as an item of the tuple that `tp` is."""
+    args = typing.get_args(tp)
+    if typing.get_origin(tp) is not tuple or args[1:] != (...,):
+        return False
+    try:
+        convert(value, args[0], '')
+    except ParamsError:
+        return False
+    return True
+
+
 def _rule(value: object, tp: Any) -> str:
     """The rest of an error about a value that does not fit a type."""
     name = type_name(tp)
@@ -168,7 +188,10 @@ def _rule(value: object, tp: Any) -> str:
     kind = type_name(type(value))
     text = value if isinstance(value, str) else kind   # 'adam', or Keras' object of this name
     if is_params_class(tp) and (like := class_like(text, tp)):
-        return f'is of type {kind}, not {name}; write {like.__qualname__}()'
+        return (f'is of type {kind}, not {name}; write {like.__qualname__}() of '
+                f'{like.__module__}')
+    if _is_item(value, tp):
+        return f'is one item, not {name}; put it into brackets: [{show(value)}]'
     if isinstance(value, Word):
         return f'is not of type {name}; give a value of type {name}{example}'
     return f'is of type {kind}, not {name}; give a value of type {name}{example}'

@@ -135,8 +135,9 @@ def metric_of(text: str) -> Any:
     """
     metric = _made(text, keras.metrics.get, 'metric')
     if not isinstance(metric, keras.metrics.Metric):
-        metric = keras.metrics.MeanMetricWrapper(metric)
-        metric.name = json.loads(text)
+        named = json.loads(text)   # 'mae', or what describes a registered function
+        name = named if isinstance(named, str) else metric.__name__
+        metric = keras.metrics.MeanMetricWrapper(metric, name=name)
     is_mean = (isinstance(metric, keras.metrics.MeanMetricWrapper)
                and type(metric).update_state is keras.metrics.MeanMetricWrapper.update_state)
     if not is_mean:
@@ -147,11 +148,20 @@ def metric_of(text: str) -> Any:
 
 
 def _made(text: str, get: Any, what: str) -> Any:
+    config = json.loads(text)
+    names = 'keras.losses' if what == 'loss' else 'keras.metrics'
     try:
-        return get(json.loads(text))
+        return get(config)
     except (ValueError, TypeError) as error:
-        raise ValueError(f'{text} is no {what} of Keras ({error}); name one of keras.{what}'
-                         f'{"es" if what == "loss" else "s"}.') from error
+        if not isinstance(config, dict):
+            raise ValueError(f'{text} is no {what} of Keras ({error}); name one of {names}.'
+                             ) from error
+        own = config['config'] if config['class_name'] == 'function' else config['class_name']
+        called = '<lambda>' if own == '__lambda__' else own
+        raise ValueError(
+            f'the {what} {called!r} cannot be made again from its configuration, which is all that '
+            f'an experiment holds; use one of {names}, or your own function or class with '
+            '@keras.saving.register_keras_serializable() above it.') from error
 
 
 def _where(counts: tf.Tensor, value: tf.Tensor, other: float) -> tf.Tensor:

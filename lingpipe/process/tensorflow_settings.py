@@ -45,8 +45,8 @@ class StartedTooEarlyError(ValueError):
         super().__init__(
             f'TensorFlow has started before {num_cpu_devices} CPU devices and {intra_op_threads} '
             f'threads were set ({why}); start this process again (in a notebook: the kernel), and '
-            'call lingpipe.start or lingpipe.cluster.configure before anything else that uses '
-            'TensorFlow.')
+            f'call lingpipe.cluster.configure({num_cpu_devices}, {intra_op_threads}) before '
+            'anything else that uses TensorFlow, as making a Keras model does.')
 
 
 def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_threads: int = 0

@@ -58,5 +58,6 @@ class EarlyStopping(Hook):
             else:
                 num_since += 1
         if num_since >= p.patience:
+            direction = 'largest' if p.is_largest_best else 'smallest'
             run.stop(f'{p.metric} has got no better for {num_since} evaluations; it was best at '
-                     f'step {best_step}')
+                     f'step {best_step}, where it was {direction}')

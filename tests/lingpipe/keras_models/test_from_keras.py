@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import lingpipe as lp
 from lingpipe.keras_models import KerasLoss, KerasModel
+from lingpipe.keras_models.keras_loss import metric_of
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context
 
@@ -210,16 +211,31 @@ def test_layers_that_cannot_be_had_are_refused_by_name() -> None:
         lp.from_keras(model)
 
 
+def _distance(labels: Any, x: Any) -> Any:
+    return keras.ops.mean(abs(x - labels), -1)
+
+
 @pytest.mark.parametrize(('compiled', 'sentence'), [
     ({'loss': 'mse', 'metrics': ['accuracy']}, 'which accuracy that is depends on labels'),
     ({'loss': 'mse', 'metrics': [keras.metrics.AUC()]}, 'AUC is no mean over examples'),
-    ({'loss': keras.losses.MeanSquaredError(reduction='sum')}, "has reduction='sum'")])
+    ({'loss': keras.losses.MeanSquaredError(reduction='sum')}, "has reduction='sum'"),
+    ({'loss': _distance}, "the loss '_distance' cannot be made again .* your own function or class "
+                          'with @keras.saving.register_keras_serializable'),
+    ({'loss': 'mse', 'metrics': [_distance]}, "the metric '_distance' cannot be made again")])
 def test_losses_and_metrics_that_no_pipeline_has_are_refused(compiled: dict[str, Any],
                                                              sentence: str) -> None:
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     model.compile('sgd', **compiled)
     with pytest.raises(ValueError, match=sentence):
         lp.from_keras(model)
+
+
+def test_a_metric_may_be_a_registered_function() -> None:
+    registered = keras.saving.register_keras_serializable('tests')(_distance)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model.compile('sgd', 'mse', metrics=[registered])
+    text, = lp.from_keras(model).layers[-1].metrics
+    assert metric_of(text).name == '_distance'
 
 
 @pytest.mark.parametrize(('optimizer', 'expected'), [
