@@ -72,13 +72,18 @@ def check_path(path: str, format: str) -> str:
     """Returns the path with the suffix of the format.
 
     Raises:
-      ValueError: there is no such format, or a package that it needs is not installed.
+      ValueError: there is no such format, the path ends as those of another one do, or a package
+        that the format needs is not installed.
       OSError: nothing can be written there.
     """
     if format not in _WRITERS:
         raise ValueError(f'format={format!r} is unknown; use {", ".join(FORMATS)}.')
     if not path:
         raise ValueError('the path to export to is empty; name a file or a directory.')
+    for other, its_writer in _WRITERS.items():
+        if other != format and its_writer.suffix and path.endswith(its_writer.suffix):
+            raise ValueError(f'{path} ends like a file of the format {other}, but the format is '
+                             f'{format}; choose the format {other}, or another path.')
     writer = _WRITERS[format]
     for package in writer.packages:
         _import(package, format)

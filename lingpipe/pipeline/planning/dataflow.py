@@ -177,7 +177,7 @@ def _price(layer: Layer, reads: Mapping[str, Value]) -> Cost:
         return price(layer, **{argument: value.spec for argument, value in reads.items()})
     except Exception as error:   # A layer is anyone's code.
         specs = ', '.join(
-            f'{argument}: '
+            f'{argument}{"" if value.name == argument else f" = {value.name}"}: '
             f'{nested.map_leaves(lambda spec: (spec.dtype.name, tuple(spec.shape)), value.spec)}'
             for argument, value in reads.items())
         raise ValueError(f'{sentence(error)} (while pricing {layer.path} for {specs})') from error

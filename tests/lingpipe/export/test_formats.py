@@ -148,6 +148,13 @@ def test_an_earlier_export_is_replaced_and_nothing_else(program, predictor, tmp_
     assert (tmp_path / 'photos' / 'cat.png').read_text() == 'a cat'
 
 
+def test_a_path_that_ends_as_another_format_is_refused(program, predictor, tmp_path):
+    with pytest.raises(ValueError, match='ends like a file of the format keras, but the format is '
+                                         'saved_model; choose the format keras, or another path'):
+        export(program, predictor, f'{tmp_path}/model.keras', 'saved_model')
+    assert not os.listdir(tmp_path)
+
+
 def test_an_export_that_fails_leaves_what_was_there(program, predictor, tmp_path, monkeypatch):
     path = export(program, predictor, f'{tmp_path}/weights.npz', 'npz')
     before = pathlib.Path(path).read_bytes()

@@ -121,6 +121,8 @@ def test_the_owner_of_a_weight_is_the_one_it_shares_or_itself():
      'model/one/w shares model/one/w, which itself shares model/one/w; share that one.'),
     (layers.Dense.Params(name='one', input_dim=16, units=8),
      "(while pricing model/one for x: ('float32', (4, 8)))"),
+    (layers.Dense.Params(name='one', input_dim=16, units=8, reads={'x': 'labels'}),
+     '(while pricing model/one for x = labels: ('),
     (dense('one', 8, 8, reads={'x': 'text'}),
      "model/one reads 'text' (its argument 'x'), which is of strings, but computes with numbers; "
      'make numbers of them in the input (load, decode or preprocess), or, if the layer can read '
