@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from lingpipe.hyperparams import fields_of
-from lingpipe.keras_models.keras_loss import KerasLoss
+from lingpipe.keras_models.keras_loss import KerasLoss, described
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 
@@ -17,15 +17,20 @@ _ACCURACY = {'sparse_categorical_crossentropy': 'SparseCategoricalAccuracy',
              'SparseCategoricalCrossentropy': 'SparseCategoricalAccuracy',
              'categorical_crossentropy': 'CategoricalAccuracy',
              'CategoricalCrossentropy': 'CategoricalAccuracy',
-             'binary_crossentropy': 'BinaryAccuracy', 'BinaryCrossentropy': 'BinaryAccuracy'}
+             'binary_crossentropy': 'CategoricalAccuracy',
+             'BinaryCrossentropy': 'CategoricalAccuracy'}
+"""Loss -> what Keras takes 'accuracy' for, if the output has several channels."""
 
 
 def has_logits(model: keras.Model, keras_names: Sequence[str]) -> list[bool]:
-    """Whether each output has a cross-entropy, which is better computed of logits."""
-    config = model.get_compile_config() if model.compiled else {}
+    """Whether each output has a cross-entropy, which Keras computes of logits where it sees them.
+
+    It does so too if the loss says from_logits=True and the output is a softmax or sigmoid.
+    """
+    config = _config(model)
     losses = _by_output(config.get('loss'), keras_names, is_for_all=True)
     texts = [json.dumps(loss).lower() for loss in losses]
-    return ['crossentropy' in text and '"from_logits": true' not in text for text in texts]
+    return ['crossentropy' in text for text in texts]
 
 
 def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[str],
@@ -43,7 +48,7 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
     Raises:
       ValueError: a loss or a metric is not to be had in a pipeline.
     """
-    config = model.get_compile_config() if model.compiled else {}
+    config = _config(model)
     if not config.get('loss'):
         return []
     losses = _by_output(config['loss'], keras_names, is_for_all=True)
@@ -51,6 +56,7 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
     metrics = _by_output(config['metrics'], keras_names, is_list=True)
     weighted = _by_output(config['weighted_metrics'], keras_names, is_list=True)
 
+    num_channels = [tensor.shape[-1] for tensor in keras.tree.flatten(model.outputs)]
     params: list[KerasLoss.Params] = []
     has_several = sum(loss is not None for loss in losses) > 1
     for i, output in enumerate(outputs):
@@ -63,7 +69,8 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
         params.append(KerasLoss.Params(
             name=f'loss_{output}' if has_several else 'loss', reads=reads,
             loss=json.dumps(losses[i]),
-            metrics=tuple(json.dumps(_metric(one, losses[i])) for one in all_metrics),
+            metrics=tuple(json.dumps(_metric(one, losses[i], num_channels[i]))
+                          for one in all_metrics),
             metric_prefix=f'{output}_' if has_several else '',
             scale=1. if factors[i] is None else float(factors[i]),
             is_auxiliary=bool(params), is_mean_of_examples=has_several))
@@ -77,7 +84,7 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
     Raises:
       ValueError: the model is not compiled, or its optimizer has no equal in lingpipe.
     """
-    config = model.get_compile_config() if model.compiled else {}
+    config = _config(model)
     if not config:
         raise ValueError(f'the Keras model {model.name!r} is not compiled, so that it has no '
                          "optimizer; call model.compile(optimizer='adam', loss=...) first.")
@@ -88,8 +95,13 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
             raise ValueError(f'the optimizer {type(optimizer).__name__} has {name}='
                              f'{arguments[name]}, which no Learner has; leave it out, or write a '
                              'Learner (clip_norm, as global_clipnorm, ema_decay).')
-    own = getattr(optimizers, type(optimizer).__name__, None)
-    if own is None or own.keras_class is not type(optimizer):
+    if arguments.get('weight_decay') and _excludes_weights(model.optimizer):
+        raise ValueError(f'the optimizer {type(optimizer).__name__} excludes weights from its '
+                         'weight decay, which is no part of its configuration; write a Learner, '
+                         'whose decay_vectors=False excludes vectors.')
+    own = next((one for one in vars(optimizers).values()
+                if getattr(one, 'keras_class', None) is type(optimizer)), None)
+    if own is None:
         raise ValueError(f'there is no optimizers.{type(optimizer).__name__}; compile the model '
                          'with another optimizer of Keras.')
 
@@ -99,6 +111,22 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
         weight_decay=arguments.get('weight_decay') or 0., decay_vectors=True,
         clip_norm=arguments.get('global_clipnorm'),
         accumulate=arguments.get('gradient_accumulation_steps') or 1)
+
+
+def _config(model: keras.Model) -> dict[str, Any]:
+    """What compile was given, as configurations; {} if the model is not compiled."""
+    config: dict[str, Any] = model.get_compile_config() if model.compiled else {}
+    given = getattr(model, '_compile_config', None)
+    if not config or given is None:   # A class of Keras models may have a config of its own.
+        return config
+    names = ('loss', 'metrics', 'weighted_metrics')
+    return {**config, **{name: described(given.config[name]) for name in names}}
+
+
+def _excludes_weights(optimizer: Any) -> bool:
+    """Whether exclude_from_weight_decay was called, of which Keras keeps no public trace."""
+    return bool(getattr(optimizer, '_exclude_from_weight_decay', None)
+                or getattr(optimizer, '_exclude_from_weight_decay_pattern', None))
 
 
 def _rate(config: Any) -> learning_rates.Schedule.Params:
@@ -160,8 +188,8 @@ def _listed(config: Any) -> list[Any]:
     return [] if config is None else list(config) if isinstance(config, (list, tuple)) else [config]
 
 
-def _metric(config: Any, loss: Any) -> Any:
-    """A metric of compile, where 'accuracy' is the one that goes with the loss.
+def _metric(config: Any, loss: Any, num_channels: int) -> Any:
+    """A metric of compile, where 'accuracy' is the one that Keras takes for the output.
 
     Raises:
       ValueError: none does.
@@ -173,4 +201,5 @@ def _metric(config: Any, loss: Any) -> Any:
         raise ValueError(f"compile has metrics=['{config}'], and which accuracy that is depends on "
                          f'labels that nobody has seen, with the loss {name}; name it, as '
                          f"keras.metrics.BinaryAccuracy(name='{config}').")
-    return {'class_name': _ACCURACY[name], 'config': {'name': config}}
+    accuracy = 'BinaryAccuracy' if num_channels == 1 else _ACCURACY[name]
+    return {'class_name': accuracy, 'config': {'name': config}}

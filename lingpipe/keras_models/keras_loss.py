@@ -1,6 +1,7 @@
 """KerasLoss: a loss of Keras, and metrics that are means, as the last layer of a pipeline."""
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -66,7 +67,7 @@ class KerasLoss(Loss):
         """Emits the loss 'loss' and the metrics; x [b, ...], and labels as the loss takes them.
 
         Raises:
-          ValueError: weight or labels do not fit.
+          ValueError: weight or labels do not fit, or the loss is one number for all examples.
         """
         if weight is not None:
             counts = expanded(weight, x.shape[:tf.TensorShape(weight.shape).rank], self.path) != 0
@@ -77,8 +78,16 @@ class KerasLoss(Loss):
             prediction._keras_logits = tf.cast(logits, tf.float32)
         targets = tf.cast(labels, tf.float32) if labels.dtype.is_floating else labels
 
-        losses = tf.cast(self._loss.call(targets, prediction), tf.float32)
-        self._emit_mean(ctx, losses, self._weights(losses, weight, mask))
+        losses = self._loss.call(targets, prediction)
+        if not losses.shape.rank:
+            raise ValueError(f'{self.path}: the Keras loss {self._loss.name} gives one number for '
+                             'all examples, which micro-batches cannot add up; use one that gives '
+                             'a loss for each example (Dice and Tversky: with an axis).')
+        counts = self._weights(losses, weight, mask)
+        own_mask = getattr(losses, '_keras_mask', None)   # Of ignore_class.
+        if own_mask is not None:
+            counts = counts * tf.cast(own_mask, tf.float32)
+        self._emit_mean(ctx, tf.cast(losses, tf.float32), counts)
         for metric in self._metrics:
             values = metric._fn(targets, tf.stop_gradient(prediction), **metric._fn_kwargs)
             values = tf.cast(values, tf.float32)
@@ -124,6 +133,9 @@ def loss_of(text: str) -> Any:
     if loss.reduction not in _MEANS:
         raise ValueError(f'the Keras loss {loss.name} has reduction={loss.reduction!r}, but the '
                          "loss of a mini-batch is a mean; use 'sum_over_batch_size'.")
+    if isinstance(loss, keras.losses.Circle):
+        raise ValueError('the Keras loss Circle compares the examples of a mini-batch with each '
+                         'other, which are apart in micro-batches; use another loss.')
     return loss
 
 
@@ -135,9 +147,10 @@ def metric_of(text: str) -> Any:
     """
     metric = _made(text, keras.metrics.get, 'metric')
     if not isinstance(metric, keras.metrics.Metric):
-        named = json.loads(text)   # 'mae', or what describes a registered function
-        name = named if isinstance(named, str) else metric.__name__
-        metric = keras.metrics.MeanMetricWrapper(metric, name=name)
+        metric = keras.metrics.MeanMetricWrapper(metric, name=metric.__name__)
+    config = json.loads(text)
+    if isinstance(config, str):   # Keras calls a metric as compile does: 'mae'.
+        metric.name = config
     is_mean = (isinstance(metric, keras.metrics.MeanMetricWrapper)
                and type(metric).update_state is keras.metrics.MeanMetricWrapper.update_state)
     if not is_mean:
@@ -147,11 +160,32 @@ def metric_of(text: str) -> Any:
     return metric
 
 
+def described(given: Any) -> Any:
+    """The configurations of losses or metrics, as compile was given them.
+
+    The configurations that Keras writes lack some arguments, as the delta of Huber.
+    """
+    if isinstance(given, dict):
+        return {name: described(one) for name, one in given.items()}
+    if isinstance(given, (list, tuple)):
+        return [described(one) for one in given]
+    config = keras.saving.serialize_keras_object(given)
+    arguments = getattr(given, '_fn_kwargs', {})
+    known = inspect.signature(type(given).__init__).parameters
+    missing = {name: value for name, value in arguments.items()
+               if name in known and name not in config['config']}
+    if missing:
+        config['config'].update(keras.saving.serialize_keras_object(missing))
+    return config
+
+
 def _made(text: str, get: Any, what: str) -> Any:
     config = json.loads(text)
     names = 'keras.losses' if what == 'loss' else 'keras.metrics'
+    is_function = isinstance(config, dict) and config.get('class_name') == 'function'
+    is_of_keras = is_function and '>' not in config['config']   # Not 'package>name'.
     try:
-        return get(config)
+        return get(config['config'] if is_of_keras else config)
     except (ValueError, TypeError) as error:
         if not isinstance(config, dict):
             raise ValueError(f'{text} is no {what} of Keras ({error}); name one of {names}.'

@@ -215,7 +215,29 @@ def _distance(labels: Any, x: Any) -> Any:
     return keras.ops.mean(abs(x - labels), -1)
 
 
+@pytest.mark.filterwarnings('ignore:.*received `from_logits=True`, but:UserWarning')
+@pytest.mark.parametrize(('loss', 'metric', 'activation'), [
+    (keras.losses.Huber(0.3), keras.metrics.MeanSquaredError(), None),
+    (keras.losses.mean_squared_error, 'mae', None),
+    (keras.losses.CategoricalCrossentropy(from_logits=True), 'accuracy', 'softmax'),
+    ('binary_crossentropy', 'accuracy', 'sigmoid'),
+    (keras.losses.SparseCategoricalCrossentropy(ignore_class=0), 'accuracy', 'softmax')])
+def test_losses_and_metrics_are_those_of_keras(loss: Any, metric: Any, activation: Any) -> None:
+    x = keras.Input((4,), name='x')
+    model = keras.Model([x], keras.layers.Dense(3, activation)(x))
+    model.compile(keras.optimizers.SGD(RATE), loss, metrics=[metric])
+    rng = np.random.default_rng(2)
+    classes = rng.integers(0, 3, [8])
+    is_sparse = isinstance(loss, keras.losses.SparseCategoricalCrossentropy)
+    labels = classes if is_sparse else np.eye(3, dtype=np.float32)[classes]
+    batches = [{'x': rng.normal(size=[8, 4]).astype(np.float32), 'labels': labels}]
+    report = check_learning(model, batches)
+    for name, value in report['keras'].items():
+        np.testing.assert_allclose(report[name], value, rtol=TOLERANCE, err_msg=name)
+
+
 @pytest.mark.parametrize(('compiled', 'sentence'), [
+    ({'loss': keras.losses.Circle()}, 'Circle compares the examples of a mini-batch'),
     ({'loss': 'mse', 'metrics': ['accuracy']}, 'which accuracy that is depends on labels'),
     ({'loss': 'mse', 'metrics': [keras.metrics.AUC()]}, 'AUC is no mean over examples'),
     ({'loss': keras.losses.MeanSquaredError(reduction='sum')}, "has reduction='sum'"),
@@ -239,6 +261,9 @@ def test_a_metric_may_be_a_registered_function() -> None:
 
 
 @pytest.mark.parametrize(('optimizer', 'expected'), [
+    (keras.optimizers.RMSprop(0.5, rho=0.8), lp.Learner.Params(
+        optimizer=lp.optimizers.RMSProp.Params(rho=0.8), decay_vectors=True,
+        learning_rate=lp.learning_rates.Constant.Params(rate=0.5))),
     (keras.optimizers.AdamW(0.01, beta_1=0.8, weight_decay=0.1, global_clipnorm=2.),
      lp.Learner.Params(
          optimizer=lp.optimizers.AdamW.Params(beta_1=0.8), weight_decay=0.1, clip_norm=2.,
@@ -260,4 +285,9 @@ def test_an_optimizer_without_an_equal_is_refused() -> None:
         lp.learner_from_keras(model)
     model.compile(keras.optimizers.SGD(clipvalue=1.), 'mse')
     with pytest.raises(ValueError, match='SGD has clipvalue=1.0, which no Learner has'):
+        lp.learner_from_keras(model)
+    optimizer = keras.optimizers.SGD(weight_decay=0.1)
+    optimizer.exclude_from_weight_decay(var_names=['bias'])
+    model.compile(optimizer, 'mse')
+    with pytest.raises(ValueError, match='SGD excludes weights from its weight decay'):
         lp.learner_from_keras(model)
