@@ -45,9 +45,11 @@ def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:
     keras_names, outputs = _output_names(inner, inputs)
     renamed, copies = _renaming(graph, inputs, outputs)
 
-    logits = _logits(graph, renamed, [
-        output for output, has in zip(outputs, has_logits(model, keras_names), strict=True) if has])
-    layers = [*_layers(graph, '', _Names(renamed, logits), []), *copies,
+    with_logits = [
+        output for output, has in zip(outputs, has_logits(model, keras_names), strict=True) if has]
+    written = _own_logits(graph, renamed, with_logits)
+    logits = {**written, **_read_logits(graph, renamed, with_logits)}
+    layers = [*_layers(graph, '', _Names(renamed, written), []), *copies,
               *losses_of(model, keras_names, outputs, logits)]
     params = KerasModel.Params(name=name, layers=tuple(layers), inputs=tuple(inputs),
                                outputs=tuple(outputs))
@@ -124,19 +126,38 @@ class _Names:
 
     Attributes:
       renamed: value of the graph -> its name.
-      logits: the name of an output -> that of its logits.
+      logits: the name of an output -> that of its logits, which the same layer writes.
     """
     renamed: Mapping[str, str]
     logits: Mapping[str, str]
 
 
-def _logits(graph: Graph, renamed: Mapping[str, str], outputs: Sequence[str]) -> dict[str, str]:
-    """Output -> the name of its logits, for those of `outputs` that are a softmax or sigmoid."""
-    makers = {renamed[call.writes[0]]: call.operation for call in graph.calls()
-              if len(call.writes) == 1}
+def _own_logits(graph: Graph, renamed: Mapping[str, str], outputs: Sequence[str]
+                ) -> dict[str, str]:
+    """Output -> the name of its logits, where a layer ends with a softmax or sigmoid."""
     activations = (keras.activations.softmax, keras.activations.sigmoid)
-    return {output: f'{output}.logits' for output in outputs if output in makers
-            and getattr(makers[output], 'activation', None) in activations}
+    return {output: f'{output}.logits' for output, call in _makers(graph, renamed).items()
+            if output in outputs and getattr(call.operation, 'activation', None) in activations}
+
+
+def _read_logits(graph: Graph, renamed: Mapping[str, str], outputs: Sequence[str]
+                 ) -> dict[str, str]:
+    """Output -> the name of its logits, where a layer or operation is a softmax or sigmoid."""
+    logits: dict[str, str] = {}
+    for output, call in _makers(graph, renamed).items():
+        axis = getattr(call.operation, 'axis', -1)
+        has_one_axis = not isinstance(axis, (list, tuple)) or len(axis) == 1
+        is_keras_own = type(call.operation).__module__.startswith('keras.')
+        is_bare = is_keras_own and type(call.operation).__name__ in ('Softmax', 'Sigmoid')
+        if output in outputs and is_bare and has_one_axis and len(call.inputs) == 1:
+            value, = call.inputs
+            logits[output] = renamed.get(value, value)
+    return logits
+
+
+def _makers(graph: Graph, renamed: Mapping[str, str]) -> dict[str, Call]:
+    """The name of a value -> the call that writes it, if it writes nothing else."""
+    return {renamed[call.writes[0]]: call for call in graph.calls() if len(call.writes) == 1}
 
 
 def _layers(graph: Graph, prefix: str, names: _Names,

@@ -95,7 +95,8 @@ class MixtureOfExperts(Layer):
     def capacity(self, t: int) -> int:
         """C for sequences of T tokens, at most T."""
         p = self.params
-        return min(t, math.ceil(p.num_chosen * t * p.capacity_factor / p.num_experts))
+        exact = p.num_chosen * t * p.capacity_factor / p.num_experts
+        return min(t, math.ceil(round(exact, 6)))   # 90 * 1.1 / 3 is 33.00000000000001
 
     def cost(self, x: tf.TensorSpec, weight: tf.TensorSpec | None = None) -> Cost:
         """The router, the experts at full capacity, the weighted sum, and the auxiliary loss."""

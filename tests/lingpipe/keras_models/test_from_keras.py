@@ -236,6 +236,17 @@ def test_losses_and_metrics_are_those_of_keras(loss: Any, metric: Any, activatio
         np.testing.assert_allclose(report[name], value, rtol=TOLERANCE, err_msg=name)
 
 
+@pytest.mark.parametrize('softmax', [keras.layers.Softmax(), keras.ops.softmax])
+def test_a_saturated_softmax_of_its_own_learns_from_its_logits(softmax: Any) -> None:
+    """As Keras does, which finds them in its graph. Of the probabilities, the loss was 10."""
+    x = keras.Input((4,), name='x')
+    model = keras.Model([x], softmax(keras.layers.Dense(3)(x * 100.)))
+    model.compile(keras.optimizers.SGD(RATE), 'sparse_categorical_crossentropy')
+    rng = np.random.default_rng(2)
+    batches = [{'x': rng.normal(size=[8, 4]).astype(np.float32), 'labels': rng.integers(0, 3, [8])}]
+    assert check_learning(model, batches)['loss'] > 30
+
+
 @pytest.mark.parametrize(('compiled', 'sentence'), [
     ({'loss': keras.losses.Circle()}, 'Circle compares the examples of a mini-batch'),
     ({'loss': 'mse', 'metrics': ['accuracy']}, 'which accuracy that is depends on labels'),

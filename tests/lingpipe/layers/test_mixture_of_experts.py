@@ -39,6 +39,11 @@ def token_by_token(theta: Any, x: np.ndarray, k: int, capacity: int) -> np.ndarr
     return y
 
 
+def test_a_capacity_without_a_rest_is_not_rounded_up() -> None:
+    layer, _, _ = made(num_chosen=1, capacity_factor=1.1)
+    assert layer.capacity(90) == 33   # 90 * 1.1 / 3 is 33.00000000000001
+
+
 def test_each_token_gets_its_experts_until_these_are_full() -> None:
     for k, factor, capacity in (1, 0.5, 1), (2, 0.75, 3), (2, 9., T):
         layer, theta, x = made(num_chosen=k, capacity_factor=factor)
