@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from absl import flags as absl_flags
 
-from lingpipe import trainer
 from lingpipe.cluster import server
+from lingpipe.commands.flags import define_flags
 
 MODES = ('train_and_eval', 'train', 'eval', 'decode')   # these end when their work is done
 
@@ -44,7 +44,7 @@ def parsed(flags: Sequence[str]) -> absl_flags.FlagValues:
     Raises:
       ValueError: the trainer has no such flag, or refuses the value.
     """
-    values = trainer.define_flags()
+    values = define_flags()
     try:
         rest = values(['trainer', *flags])[1:]
     except absl_flags.Error as error:

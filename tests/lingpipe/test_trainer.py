@@ -1,4 +1,4 @@
-"""The trainer: its flags, its errors, and what a kill, a signal or a restart does to a run."""
+"""The trainer: its help, its errors, and what a kill, a signal or a restart does to a run."""
 import pathlib
 import re
 import signal
@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from lingpipe import trainer
 from lingpipe.commands import device_setup, experiment_params
+from lingpipe.commands.flags import define_flags
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.layers.weight import Weight
 from lingpipe.training import experiment_modules
@@ -59,37 +60,6 @@ def test_the_commands_find_an_experiment_of_this_folder_beside_decoys(
         assert 'cell' in capsys.readouterr().out
 
 
-def test_flags_are_these():
-    flags = trainer.define_flags()
-    assert sorted(flags) == ['address', 'allow_change', 'change_statistics', 'checkpoint',
-                             'decode_input', 'decode_line_limit', 'decode_output', 'device_type',
-                             'devices', 'export_path', 'format', 'h', 'hangs_after_s', 'help',
-                             'json', 'list', 'logdir', 'mode', 'model', 'plan', 'predict_input',
-                             'predict_output', 'set', 'steps', 'tensorflow_log', 'timeline',
-                             'traceback']
-    assert list(trainer.MODES) == ['train_and_eval', 'train', 'eval', 'inspect', 'plan', 'worker',
-                                   'decode', 'predict', 'export']
-
-
-def test_options_are_the_flags():
-    flags = ['--mode=decode', MODEL, '--set=seed=1', '--set', 'train.keep=2', '--steps=3',
-             '--logdir=log', '--devices=cpu:2', '--address=a:1', '--hangs_after_s=4', '--timeline',
-             '--decode_input=in', '--decode_output=out', '--decode_line_limit=5',
-             '--device_type=h100', '--plan=auto', '--change_statistics', '--json',
-             '--predict_input=x', '--predict_output=y', '--export_path=z', '--format=npz',
-             '--checkpoint=best', '--allow_change=seed', '--allow_change=task.*']
-    values = trainer.define_flags()
-    values(['trainer', *flags])
-    assert trainer.options_of(values, flags) == RunOptions(
-        mode='decode', model='tests.support.tiny_experiment.Tiny',
-        overrides=('seed=1', 'train.keep=2'), num_steps=3, logdir='log', devices='cpu:2',
-        address='a:1', hangs_after_s=4., has_timeline=True, decode_input='in', decode_output='out',
-        decode_line_limit=5, device_type='h100', has_auto_plan=True, may_change_statistics=True,
-        is_json=True, predict_input='x', predict_output='y', export_path='z', export_format='npz',
-        checkpoint='best', allow_change=('seed', 'task.*'),
-        command_line=tuple(flags))
-
-
 def test_params_that_a_command_gets_are_frozen():
     params = experiment_params.read_params(RunOptions('train', 'tests.support.tiny_experiment.Tiny',
                                             ('seed=1',), 7))
@@ -102,7 +72,7 @@ def test_help_prints_every_flag(capsys):
     assert trainer.main(['trainer', '--help']) == 0
     out = capsys.readouterr().out
     assert all(f'--{name}' in out or f'--[no]{name}' in out
-               for name in trainer.define_flags() if len(name) > 1)
+               for name in define_flags() if len(name) > 1)
 
 
 @pytest.mark.parametrize('flags, error', [

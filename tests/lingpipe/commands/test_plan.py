@@ -8,6 +8,7 @@ import pytest
 
 from lingpipe import trainer
 from lingpipe.commands import chosen_plan, device_setup, experiment_params
+from lingpipe.commands.flags import define_flags, options_of
 from lingpipe.commands.plan_freedom import Freedom, freedom, values_in
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.planning.search_space import FREE
@@ -129,7 +130,7 @@ def test_a_run_asks_another_process_for_its_plan(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     flags = [MODEL, f'--logdir={tmp_path}', '--steps=1', '--devices=cpu:2', '--plan=auto',
              '--set=pipeline.num_replicas=1', '--set=pipeline.num_micro_batches=2']
-    options = trainer.options_of(parsed(flags), flags)
+    options = options_of(parsed(flags), flags)
     chosen = experiment_params.chosen(experiment_params.read_params(options), options)
     assert chosen.is_frozen
     assert chosen.pipeline.num_cells in (1, 2, 3, 4)
@@ -137,6 +138,6 @@ def test_a_run_asks_another_process_for_its_plan(capsys, monkeypatch, tmp_path):
 
 
 def parsed(flags):
-    values = trainer.define_flags()
+    values = define_flags()
     values(['trainer', *flags])
     return values
