@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from lingpipe import cluster
 from lingpipe.cluster import devices
 from lingpipe.commands.run_options import RunOptions
-from lingpipe.pipeline.planning.candidates import Candidates, SecondsOf, Subject
+from lingpipe.pipeline.planning.candidates import Candidates
 from lingpipe.pipeline.planning.dataflow import Element, num_examples
 from lingpipe.pipeline.planning.hardware import Hardware, device_type
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.search_space import Choice, SearchSpace, keeps_statistics
 from lingpipe.pipeline.planning.step_forecast import hardware_of
+from lingpipe.pipeline.planning.subject import SecondsOf, Subject
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.reporting.plan_table import overview, short_device
 from lingpipe.training.reporting.step_time import measured_text

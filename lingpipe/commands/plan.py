@@ -20,10 +20,12 @@ from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.execution.measured_costs import cpu_devices
 from lingpipe.pipeline.execution.measured_hardware import free_bytes, measured_hardware
 from lingpipe.pipeline.execution.measured_layers import MeasuredLayers
-from lingpipe.pipeline.planning.candidates import Candidates, SecondsOf, Subject, distinct
+from lingpipe.pipeline.planning.candidate import distinct
+from lingpipe.pipeline.planning.candidates import Candidates
 from lingpipe.pipeline.planning.hardware import Hardware, device_type
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.search_space import FREE, Choice, SearchSpace, keeps_statistics
+from lingpipe.pipeline.planning.subject import SecondsOf, Subject
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.reporting import candidate_table
 from lingpipe.training.reporting.candidate_table import value_text

@@ -9,10 +9,11 @@ from __future__ import annotations
 import random
 import sys
 
-from lingpipe.pipeline.planning.candidates import Candidates, Subject
+from lingpipe.pipeline.planning.candidates import Candidates
 from lingpipe.pipeline.planning.hardware import Hardware
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.search_space import FREE, SearchSpace
+from lingpipe.pipeline.planning.subject import Subject
 from tests.support.planned_chains import SPEC, dense, made
 
 BATCH_SIZE = 16

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lingpipe.hyperparams import diff
-from lingpipe.pipeline.planning.candidates import Candidate
+from lingpipe.pipeline.planning.candidate import Candidate
 from lingpipe.pipeline.planning.hardware import Hardware
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.search_space import FREE

@@ -4,7 +4,7 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 
-from lingpipe.pipeline.planning.candidates import Candidate
+from lingpipe.pipeline.planning.candidate import Candidate
 from lingpipe.training.reporting.candidate_table import value_text
 from lingpipe.training.reporting.step_time import predicted_text
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from lingpipe.pipeline.planning.candidates import Candidates, distinct
+from lingpipe.pipeline.planning.candidates import Candidates
 from lingpipe.pipeline.planning.hardware import Hardware
 from lingpipe.pipeline.planning.plan import make_plan
 from tests.support.planned_chains import CHAIN, SPEC, dense, made
@@ -32,19 +32,6 @@ def test_candidates_come_in_the_order_of_their_times_and_all_come():
     assert sorted(candidate.choice for candidate in found) == sorted(choices)
 
 
-def test_a_plan_that_several_choices_give_is_told_once():
-    """With one micro-batch, schedules of one cell a device differ only in what they split."""
-    subject = subject_of(made(*CHAIN), num_devices=2, num_cells=2)
-    held = frozenset({'num_cells', 'num_replicas', 'num_micro_batches'})
-    found = list(Candidates(subject).fastest(space_of(subject, held=held).choices()))
-    once = list(distinct(found))
-    assert once[0] is found[0]
-    schedules = {candidate.choice.schedule for candidate in once}
-    assert not {'gpipe', '1f1b'} <= schedules
-    assert not {'none', 'fit'} <= {candidate.choice.recompute for candidate in once}
-    assert {candidate.step_s for candidate in once} == {candidate.step_s for candidate in found}
-
-
 def test_equal_layers_on_free_links_are_split_among_all_devices():
     network = made(dense('first', 8, 8, reads={'x': 'image'}),
                    *(dense(f'layer_{i}', 8, 8) for i in range(3)))
@@ -66,16 +53,6 @@ def test_slots_that_take_long_to_call_leave_few_micro_batches():
     candidate = best(subject_of(made(*CHAIN), hardware=hardware))
     assert candidate.choice.num_micro_batches == 1
     assert candidate.limited_by == 'overhead'
-
-
-def test_losses_and_the_divided_work_add_up_to_the_step():
-    hardware = Hardware('some', flops_per_s=GIGA, memory_bytes_per_s=GIGA, link_bytes_per_s=GIGA,
-                        slot_s=1e-6)
-    subject = subject_of(made(*CHAIN), hardware=hardware)
-    choices = space_of(subject, held=frozenset({'recompute', 'num_micro_batches'})).choices()
-    for candidate in Candidates(subject).fastest(choices):
-        share_s = candidate.work_s / candidate.num_devices
-        assert share_s + sum(candidate.losses.values()) == pytest.approx(candidate.step_s)
 
 
 @pytest.mark.parametrize('recompute', ['none', 'cell'])

@@ -1,0 +1,144 @@
+"""Bounds of choices: the seconds that no plan of a choice is faster than.
+
+R replicas, K cells, M micro-batches.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from lingpipe.pipeline.planning.candidate import Candidate
+from lingpipe.pipeline.planning.choice_costs import ChoiceCosts
+from lingpipe.pipeline.planning.layer_times import layer_times
+from lingpipe.pipeline.planning.layout import Layout, layout_of, num_devices_for
+from lingpipe.pipeline.planning.limited_bound import LimitedBound
+from lingpipe.pipeline.planning.links import sent_share
+from lingpipe.pipeline.planning.partition import Partition, choose_partition
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.schedules import UNSPLIT
+from lingpipe.pipeline.planning.search_space import Choice
+from lingpipe.pipeline.planning.update_traffic import UpdateTraffic, total_traffic
+
+_BELOW = 1 - 1e-9   # A bound is no more than what sums in another order give.
+
+
+class ChoiceBounds:
+    """Bounds the steps of the plans of each choice, from its costs."""
+
+    def __init__(self, costs: ChoiceCosts):
+        self._costs = costs
+        self._subject = costs.subject
+        self._partition_of: dict[tuple[int, int, Any], Partition] = {}
+
+    def of_choice(self, choice: Choice) -> float:
+        """Seconds that no plan of the choice is faster than.
+
+        With recomputation, all cells but the last repeat their forwards. No device takes longer
+        than the slowest, and the last cell's forward is no longer than it either.
+        """
+        num_devices = num_devices_for(choice.schedule, choice.num_cells,
+                                      self._subject.params.cells_per_device)
+        seconds = self._costs.seconds(choice)
+        work_s = _BELOW * self._costs.work_s(choice.num_parts) / choice.num_replicas
+        busy_s = work_s / num_devices
+        if choice.recompute in ('cell', 'layer') and choice.num_cells > 1:
+            repeated_s = choice.num_micro_batches * sum(forward for (forward, _), element in zip(
+                seconds, self._costs.elements(choice), strict=True) if element.has_backward)
+            busy_s = max(busy_s, (work_s + _BELOW * repeated_s) / (num_devices + 1))
+
+        return busy_s + self._besides_slots(choice, num_devices)
+
+    def _besides_slots(self, choice: Choice, num_devices: int) -> float:
+        """Seconds that a step takes besides its slots, at least."""
+        hardware, state = self._subject.hardware, self._costs.state(choice)
+        gradient_bytes = sum(layer.gradient_bytes for layer in state) / num_devices
+        update_s = total_traffic(state).update_s(hardware) / num_devices
+        fastest = max(hardware.link_bytes_per_s, hardware.network_bytes_per_s)
+        return (choice.num_micro_batches * hardware.slot_s
+                + _BELOW * update_s
+                + _BELOW * sent_share(choice.num_replicas) * gradient_bytes / fastest)
+
+    def within(self, limit: float, unlimited: Candidate) -> float:
+        """As `of_choice`, for plans that may fit; infinity if there is none.
+
+        Args:
+          limit: bytes of a device.
+          unlimited: the candidate if memory does not matter.
+        """
+        choice, plan = unlimited.choice, unlimited.plan
+        bound = LimitedBound(plan.elements, self._costs.seconds(choice), plan.params,
+                             layout_of(plan.placement.places[0]))
+        slots_s = bound.slots_s_within(limit, plan.forecast.memory)
+        return _BELOW * slots_s + self._besides_slots(choice, max(bound.layout) + 1)
+
+    def when_cut(self, choice: Choice) -> float | None:
+        """As `of_choice`, for the partition that is best without links; None if there is none."""
+        try:
+            params = self._costs.params_of(choice, None)
+            partition = self._partition(choice, params)
+        except ValueError:   # The experiment forbids it.
+            return None
+        hardware = self._subject.hardware
+        of_device = [self._state_of_cells(choice, partition, cells)
+                     for cells in self._cells_of_devices(choice, params)]
+        fastest = max(hardware.link_bytes_per_s, hardware.network_bytes_per_s)
+        return _BELOW * (
+            self._of_slots(choice, params, partition)
+            + choice.num_micro_batches * hardware.slot_s
+            + max(state.update_s(hardware) for state in of_device)
+            + sent_share(choice.num_replicas)
+            * max(state.gradient_bytes for state in of_device) / fastest)
+
+    def _cells_of_devices(self, choice: Choice, params: PipelineParams) -> list[list[int]]:
+        """The cells of each device of a replica, if `devices` names none twice."""
+        homes = self._layout(choice, params)
+        return [[k for k, other in enumerate(homes) if other == home]
+                for home in sorted(set(homes))]
+
+    def _layout(self, choice: Choice, params: PipelineParams) -> Layout:
+        """[K] the device of each cell in a replica, if `devices` names none twice."""
+        has_one_each = (len(self._subject.devices_for(params))
+                        >= choice.num_replicas * choice.num_cells)
+        return tuple(range(choice.num_cells)) if has_one_each else params.layout
+
+    def _state_of_cells(self, choice: Choice, partition: Partition,
+                        cells: Iterable[int]) -> UpdateTraffic:
+        """What some cells train together."""
+        state = self._costs.state(choice)
+        return total_traffic(state[i] for k in cells for i in partition.spans[k])
+
+    def _of_slots(self, choice: Choice, params: PipelineParams, partition: Partition) -> float:
+        """How long the slots take at least.
+
+        A device starts when the first micro-batch has come to its first cell. If backwards are not
+        split, the last gradient of that cell goes on to the cells before it.
+        """
+        seconds, last = self._costs.seconds(choice), choice.num_cells - 1
+        forward_s = [sum(seconds[i][0] for i in span) for span in partition.spans]
+        backward_s = [sum(seconds[i][1] for i in span) for span in partition.spans]
+        makers: list[list[int]] = [[] for _ in partition.spans]
+        for maker, reader in partition.edges:
+            makers[reader].append(maker)
+        arrives_s, ends_s = [0.0] * (last + 1), [0.0] * (last + 1)
+        for k in range(last + 1):
+            arrives_s[k] = max((arrives_s[j] + forward_s[j] for j in makers[k]), default=0.0)
+            ends_s[k] = max((ends_s[j] + backward_s[j] for j in makers[k]), default=0.0)
+
+        repeats = choice.recompute in ('cell', 'layer')
+        slowest_s = 0.0
+        for cells in self._cells_of_devices(choice, params):
+            load_s = sum(forward_s[k] + backward_s[k] + forward_s[k] * (
+                repeats and k < last and backward_s[k] > 0) for k in cells)
+            drain_s = min(ends_s[k] for k in cells) if choice.schedule in UNSPLIT else 0.0
+            slowest_s = max(slowest_s, arrives_s[cells[0]] + drain_s
+                            + choice.num_micro_batches * load_s)
+        return slowest_s
+
+    def _partition(self, choice: Choice, params: PipelineParams) -> Partition:
+        """The partition of a choice if memory does not matter."""
+        key = choice.num_parts, choice.num_cells, choice.recompute
+        if key not in self._partition_of:
+            elements = self._costs.elements(choice)
+            self._partition_of[key] = choose_partition(
+                elements, layer_times(elements, params), params)
+        return self._partition_of[key]
