@@ -200,10 +200,10 @@ OF_LIBRARIES = {
     ('lingpipe.keras_models.keras_loss', '_fn'): 'Keras: the function of a metric that is a mean',
     ('lingpipe.keras_models.keras_loss', '_fn_kwargs'): 'Keras: what that function is given',
     ('lingpipe.keras_models.keras_loss', '_keras_logits'): 'Keras: of what a tensor is a softmax',
-    ('lingpipe.layers.keras_layer', '_keras_logits'): 'Keras: of what a tensor is a softmax',
+    ('lingpipe.layers.keras_call', '_keras_logits'): 'Keras: of what a tensor is a softmax',
     ('lingpipe.layers.keras_building', '_flatten_layers'): 'Keras: all layers in a layer',
-    ('lingpipe.layers.keras_building', '_initializer'): "Keras: a variable's initial values",
-    ('lingpipe.layers.keras_layer', '_keras_mask'): 'Keras: where a tensor has its mask',
+    ('lingpipe.layers.keras_initial_values', '_initializer'): "Keras: its initial values",
+    ('lingpipe.layers.keras_call', '_keras_mask'): 'Keras: where a tensor has its mask',
     ('lingpipe.layers.keras_state', '_moments'): 'Keras: moments as BatchNormalization has them',
     ('lingpipe.learning.optimizer', '_backend_update_step'): 'Keras: what Nadam keeps of a step',
     ('lingpipe.pipeline.execution.task_call', '_create_op_internal'):

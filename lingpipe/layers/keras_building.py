@@ -10,7 +10,7 @@ import importlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -127,54 +127,25 @@ def symbolic_output(path: str, keras_layer: Any, arguments: KerasArguments,
                              f'for examples of {", ".join(map(str, shapes))}: {error}') from error
 
 
+def built_shapes(keras_layer: Any) -> dict[str, tuple[int | None, ...]]:
+    """Tensor -> shape of one example, as a Keras layer was built; {} if it was not built."""
+    if not getattr(keras_layer, 'built', False):
+        return {}
+    config = keras_layer.get_build_config() or {}
+    if 'shapes_dict' in config:
+        return {name.removesuffix('_shape'): tuple(shape[1:])
+                for name, shape in config['shapes_dict'].items()}
+    shape = config.get('input_shape') or ()
+    if shape and isinstance(shape[0], (list, tuple)):
+        return {f'x_{i}': tuple(one[1:]) for i, one in enumerate(shape)}
+    return {'x': tuple(shape[1:])} if shape else {}
+
+
 def inner_layers(keras_layer: Any) -> list[Any]:
     """A Keras layer and all layers in it; none for an operation without weights."""
     if not isinstance(keras_layer, keras.layers.Layer):
         return []
     return list(keras_layer._flatten_layers())
-
-
-class _FromFunction(keras.initializers.Initializer):  # type: ignore[misc]  # Keras has no types.
-    """A plain function as an initializer."""
-
-    def __init__(self, function: Callable[..., Any]):
-        self._function = function
-
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
-        return self._function(shape, dtype=dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {}
-
-
-def initializer_of(variable: Any) -> keras.initializers.Initializer:
-    """The initializer of a Keras variable without memory, or else one that gives its value."""
-    initializer = variable._initializer  # Keras has no public way to it.
-    if isinstance(initializer, keras.initializers.Initializer):
-        return initializer
-    if callable(initializer):
-        return _FromFunction(initializer)
-    return constant(variable.numpy())
-
-
-def constant(value: Any) -> keras.initializers.Initializer:
-    """The initializer that gives this array."""
-    return _FromFunction(lambda shape, dtype=None: tf.constant(value, dtype))
-
-
-def refusing(sentence: str) -> keras.initializers.Initializer:
-    """The initializer that raises ValueError with this sentence."""
-    def refuse(shape: Any, dtype: Any = None) -> Any:
-        raise ValueError(sentence)
-    return _FromFunction(refuse)
-
-
-def values_of(keras_layer: Any) -> tuple[Any, ...] | None:
-    """The values of a Keras layer's weights as arrays; None if it is not built or has none yet."""
-    weights = getattr(keras_layer, 'weights', [])
-    if not getattr(keras_layer, 'built', True) or any(weight.value is None for weight in weights):
-        return None
-    return tuple(weight.numpy() for weight in weights)
 
 
 def unique(names: Sequence[str]) -> list[str]:

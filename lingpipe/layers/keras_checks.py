@@ -1,6 +1,23 @@
-"""Keras checks: what a pipeline cannot run as Keras does, and what it must know of a layer."""
+"""Keras checks: what a pipeline cannot run as Keras does, and what it must know of a layer.
+
+Refused are, here or where they would happen (keras_layer.py, keras_state.py):
+
+  - outputs that are no tensors;
+  - constraints of weights, and layers that assign to a weight that gradients train
+    (SpectralNormalization);
+  - BatchNormalization inside a loop over time, `synchronized`, or with
+    pipeline.cross_replica_batch_norm;
+  - state that depends on the examples, except BatchNormalization's, with more than one micro-batch
+    or replica;
+  - layers that let examples see each other (MixUp, CutMix, an axis 0), with more than one
+    micro-batch or replica;
+  - Normalization without mean and variance: what `adapt` finds is not part of a configuration;
+  - variables that TensorFlow keeps (random numbers without a SeedGenerator, tables of words), and
+    metrics of a layer.
+"""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -31,6 +48,15 @@ def check_supported(path: str, keras_layer: Any, outputs: list[Any]) -> None:
             raise ValueError(f'{path}: a Normalization without mean and variance has not been '
                              'adapted to data; give them in config, as '
                              '{"mean": [...], "variance": [...]}.')
+
+
+def check_writes(path: str, class_name: str, writes: str | Mapping[str, str],
+                 num_outputs: int) -> None:
+    """Raises ValueError if there are several outputs and Params.writes names one."""
+    if num_outputs > 1 and isinstance(writes, str):
+        names = ', '.join(f"'x_{i}': ..." for i in range(num_outputs))
+        raise ValueError(f'{path}: {class_name} gives {num_outputs} outputs, but writes names '
+                         f'one; write writes={{{names}}}, or those of them that are used.')
 
 
 def has_code_of_users(class_name: str, config: str) -> bool:

@@ -7,29 +7,12 @@ The object itself is not kept: its class, its configuration and, if it is built,
 weights are. So Params can be written as text, but for these values. Operations of keras.ops are
 layers without weights.
 
-Keras layers keep their state in variables; a pipeline passes it. Here weights are passed in place
-of the layer's variables (keras.StatelessScope), random generators get a new seed from the context
-in every call, so that a recomputation draws the same numbers, and what the layer would assign to
-its state leaves fprop as a value (keras_state.py). The Keras layer is built in such a scope too, so
-that its variables have shapes and initializers, but no memory.
+Keras layers keep their state in variables; a pipeline passes it. Here the layer is called without
+side effects (keras_call.py), and what it would assign to its state leaves fprop as a value
+(keras_state.py). The Keras layer is built without memory for its variables (keras_building.py).
 
-Any layer gives Keras' own numbers (those of keras.Model.train_on_batch on the whole mini-batch),
-with these exceptions. Refused, by name:
-
-  - outputs that are no tensors;
-  - constraints of weights, and layers that assign to a weight that gradients train
-    (SpectralNormalization);
-  - BatchNormalization inside a loop over time, `synchronized`, or with
-    pipeline.cross_replica_batch_norm;
-  - state that depends on the examples, except BatchNormalization's, with more than one micro-batch
-    or replica;
-  - layers that let examples see each other (MixUp, CutMix, an axis 0), with more than one
-    micro-batch or replica;
-  - Normalization without mean and variance: what `adapt` finds is not part of a configuration;
-  - variables that TensorFlow keeps (random numbers without a SeedGenerator, tables of words), and
-    metrics of a layer.
-
-Different from Keras:
+Any layer gives Keras' own numbers (those of keras.Model.train_on_batch on the whole mini-batch), or
+is refused by name (keras_checks.py). Different from Keras:
 
   - BatchNormalization normalises with the moments of the micro-batch; only its moving averages are
     the mini-batch's;
@@ -45,7 +28,6 @@ Different from Keras:
 """
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -59,24 +41,27 @@ from lingpipe.layers.context import Context
 from lingpipe.layers.keras_arguments import KerasArguments, encoded, parsed_object
 from lingpipe.layers.keras_building import (
     build,
+    built_shapes,
     class_name_of,
     class_of,
     config_of,
-    constant,
-    initializer_of,
     inner_layers,
-    refusing,
     symbolic_output,
     unique,
-    values_of,
     with_constants,
 )
-from lingpipe.layers.keras_checks import check_supported, has_code_of_users, mixes_examples
-from lingpipe.layers.keras_state import KerasState, Moments, check_is_outside_loops, depends_on
+from lingpipe.layers.keras_call import CallResult, KerasCall
+from lingpipe.layers.keras_checks import (
+    check_supported,
+    check_writes,
+    has_code_of_users,
+    mixes_examples,
+)
+from lingpipe.layers.keras_initial_values import initializers_from, initializers_of, values_of
+from lingpipe.layers.keras_state import KerasState, check_is_outside_loops, depends_on
 from lingpipe.layers.masks import mask_of
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import dims
-from lingpipe.layers.weight import Initializer
 
 _EXAMPLE = '{"units": 64}'
 _VALUES = '_initial_values'  # Of Params: what is no field, since no text holds it.
@@ -97,7 +82,7 @@ class KerasLayer(Layer):
     over the mini-batch. Weights are named as in Keras, without the layer's own name; equal names
     are numbered.
 
-    The file's docstring says which layers are refused, and which give other numbers than Keras.
+    The file's docstring says what gives other numbers than Keras; keras_checks.py, what is refused.
     """
 
     mask_rule = 'takes'
@@ -146,7 +131,7 @@ class KerasLayer(Layer):
                 super().__init__(**values)
                 return
             are_given = 'input_shape' in values or 'input_shapes' in values
-            shapes = {} if are_given else _built_shapes(layer)
+            shapes = {} if are_given else built_shapes(layer)
             layer = with_constants(layer)
             initial_values = values_of(layer)
             super().__init__(**{'class_name': class_name_of(layer), 'config': config_of(layer),
@@ -200,11 +185,13 @@ class KerasLayer(Layer):
                                  p.config)
         self.output_specs = keras.tree.flatten(output)
         check_supported(self.path, self.keras_layer, self.output_specs)
-        self._check_writes()
+        check_writes(self.path, p.class_name, p.writes, len(self.output_specs))
 
         self._add_weights()
         self._state = KerasState(self.path, self.keras_layer, self._variables)
-        self._data_names = self._names_of_data() if self._state.names else ()
+        self._call = KerasCall(self.path, self.keras_layer, self._arguments, self._variables,
+                               self._state)
+        self._data_names = self._call.names_of_data(self.specs) if self._state.names else ()
         self.unmerged_state = [name for name in self._data_names if not self._is_averaged(name)]
 
         layers = inner_layers(self.keras_layer)
@@ -223,51 +210,26 @@ class KerasLayer(Layer):
                              'set input_shape to the shape of one example.')
         return keras.KerasTensor((None, *shape), p.input_dtypes.get(name, p.input_dtype))
 
-    def _check_writes(self) -> None:
-        """Raises ValueError if there are several outputs and Params.writes names one."""
-        num_outputs = len(self.output_specs)
-        if num_outputs > 1 and isinstance(self.params.writes, str):
-            names = ', '.join(f"'x_{i}': ..." for i in range(num_outputs))
-            raise ValueError(f'{self.path}: {self.params.class_name} gives {num_outputs} outputs, '
-                             f'but writes names one; write writes={{{names}}}, or those of them '
-                             'that are used.')
-
     def _add_weights(self) -> None:
         """Declares the weights of the Keras layer, with the values that they begin with.
 
         Raises:
           ValueError: there are values for other weights.
         """
+        p = self.params
         weights = list(getattr(self.keras_layer, 'weights', []))
         names = unique([variable.name for variable in weights])
         self._variables = dict(zip(names, weights, strict=True))
-        self._seeds = [variable for variable in getattr(self.keras_layer, 'variables', [])
-                       if not any(variable is weight for weight in weights)]
-        initializers = self._initializers()
+        variables = list(self._variables.values())
+        initializers = (
+            initializers_from(p.initial_values, variables, self.path, p.class_name)
+            if p.has_values else initializers_of(variables))
         for (name, variable), initializer in zip(self._variables.items(), initializers,
                                                  strict=True):
             self.add_weight(name, variable.shape, initializer, is_trainable=variable.trainable,
                             dtype=tf.as_dtype(variable.dtype))
-            if name in self.params.share:   # Its owner pays for it.
+            if name in p.share:   # Its owner pays for it.
                 variable.regularizer = None
-
-    def _initializers(self) -> list[Initializer]:
-        """What makes the first value of each weight."""
-        p, variables = self.params, list(self._variables.values())
-        if not p.has_values:
-            return [initializer_of(variable) for variable in variables]
-        values = p.initial_values
-        if values is None:
-            refusal = refusing(f'{self.path}: the weights begin with the values of a Keras layer, '
-                               'which no text of Params holds; make the Params from the Keras '
-                               'layer again, or set has_values=False.')
-            return [refusal] * len(variables)
-        shapes, own_shapes = ([tuple(one.shape) for one in some] for some in (values, variables))
-        if shapes != own_shapes:
-            raise ValueError(f'{self.path}: a {p.class_name} made from its configuration has '
-                             f'weights of {own_shapes}, but the Keras layer itself has {shapes}; '
-                             'correct its get_config.')
-        return [constant(value) for value in values]
 
     def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
         """The masks of all tensors."""
@@ -314,9 +276,7 @@ class KerasLayer(Layer):
                  if value is not None}
         tensors = {name: self._cast(name, given[name]) for name in self._arguments.names}
         masks = {name: self._usable(given.get(_mask_key(name))) for name in tensors}
-        seeds = [tf.random.stateless_uniform(seed.shape, ctx.seed(self.path, str(i)),
-                                             maxval=2**31 - 2, dtype=tf.int64, alg='philox')
-                 for i, seed in enumerate(self._seeds)]
+        seeds = self._call.seeds(ctx)
         call = self._call(theta, seeds, tensors, masks, ctx.training)
 
         first = next(iter(tensors.values()))
@@ -362,33 +322,7 @@ class KerasLayer(Layer):
                              'would lose that of its input; set drops_mask=True if that is meant.')
         return None
 
-    def _call(self, theta: NestedMap, seeds: Sequence[tf.Tensor], tensors: Mapping[str, tf.Tensor],
-              masks: Mapping[str, tf.Tensor | None], training: bool) -> _Call:
-        """Calls the Keras layer, without side effects."""
-        mapping = [(variable, theta[name]) for name, variable in self._variables.items()]
-        mapping += [(variable, tf.cast(seed, variable.dtype))
-                    for variable, seed in zip(self._seeds, seeds, strict=True)]
-        # Keras keeps the mask in an attribute of the tensor, and other layers may read this one.
-        own_tensors = {name: tf.identity(tensor) for name, tensor in tensors.items()}
-        for name, mask in masks.items():
-            if mask is not None:
-                own_tensors[name]._keras_mask = tf.cast(mask, tf.bool)
-        positional, named = self._arguments.bound(own_tensors)
-        if not isinstance(self.keras_layer, keras.layers.Layer):
-            return _Call(keras.tree.flatten(self.keras_layer(*positional, **named)))
-
-        with self._state.recorded() as moments, keras.StatelessScope(
-                mapping, collect_losses=True, initialize_variables=False) as scope:
-            before = {name: scope.get_current_value(variable)
-                      for name, variable in self._variables.items()}
-            output = self.keras_layer(*positional, **named, training=training)
-            losses = list(self.keras_layer.losses)
-        after = {name: scope.get_current_value(variable)
-                 for name, variable in self._variables.items()}
-        assigned = {name: value for name, value in after.items() if value is not before[name]}
-        return _Call(keras.tree.flatten(output), losses, moments, assigned)
-
-    def _result(self, call: _Call, dtype: tf.DType) -> tf.Tensor | NestedMap:
+    def _result(self, call: CallResult, dtype: tf.DType) -> tf.Tensor | NestedMap:
         """What fprop returns, given the call and the dtype of the first tensor."""
         p = self.params
         outputs = list(call.outputs)
@@ -397,14 +331,13 @@ class KerasLayer(Layer):
         keys = ['x'] if len(outputs) == 1 else [f'x_{i}' for i in range(len(outputs))]
         results = dict(zip(keys, outputs, strict=True))
         if not p.drops_mask:
-            masks = [getattr(y, '_keras_mask', None) for y in call.outputs]
-            results |= {_mask_key(key): mask for key, mask in zip(keys, masks, strict=True)
+            results |= {_mask_key(key): mask for key, mask in zip(keys, call.masks, strict=True)
                         if mask is not None}
         if isinstance(p.writes, dict) and 'logits' in p.writes:
-            results['logits'] = call.outputs[0]._keras_logits
+            results['logits'] = call.logits
         return outputs[0] if list(results) == ['x'] else NestedMap(results)
 
-    def _emit_state(self, ctx: Context, call: _Call, sources: Sequence[tf.Tensor],
+    def _emit_state(self, ctx: Context, call: CallResult, sources: Sequence[tf.Tensor],
                     num_examples: int | tf.Tensor) -> None:
         """Emits what the call would assign to the layer's state.
 
@@ -442,34 +375,6 @@ class KerasLayer(Layer):
         is_floating = tf.as_dtype(self._variables[name].dtype).is_floating
         return self.params.averages_state and bool(is_floating)
 
-    def _names_of_data(self) -> tuple[str, ...]:
-        """The names of the state to which the layer assigns what depends on the examples."""
-        with tf.Graph().as_default():
-            theta = NestedMap({name: tf.compat.v1.placeholder(variable.dtype, variable.shape)
-                               for name, variable in self._variables.items()})
-            seeds = [tf.compat.v1.placeholder(tf.int64, variable.shape) for variable in self._seeds]
-            tensors = {name: tf.compat.v1.placeholder(spec.dtype, spec.shape)
-                       for name, spec in self.specs.items()}
-            call = self._call(theta, seeds, tensors, {}, training=True)
-            return tuple(name for name in self._state.names if name in call.assigned
-                         and depends_on(call.assigned[name], [*tensors.values(), *seeds]))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Call:
-    """The result of a call of a Keras layer.
-
-    Attributes:
-      outputs: what the layer returned, flat; the mask of an output is its attribute.
-      losses: scalars that the layer added.
-      moments: what its BatchNormalizations computed.
-      assigned: name of a weight -> the value that the layer assigned to it.
-    """
-    outputs: Sequence[tf.Tensor]
-    losses: Sequence[tf.Tensor] = ()
-    moments: Sequence[Moments] = ()
-    assigned: Mapping[str, tf.Tensor] = dataclasses.field(default_factory=dict)
-
 
 def _mask_key(name: str) -> str:
     """The name of the mask of a tensor, among arguments and results of fprop."""
@@ -481,17 +386,3 @@ def _with_values(reduced: Any, values: tuple[Any, ...] | None) -> KerasLayer.Par
     restore, arguments = reduced
     params: KerasLayer.Params = restore(*arguments)
     return params.with_values(values)
-
-
-def _built_shapes(keras_layer: Any) -> dict[str, tuple[int | None, ...]]:
-    """Tensor -> shape of one example, as a Keras layer was built; {} if it was not built."""
-    if not getattr(keras_layer, 'built', False):
-        return {}
-    config = keras_layer.get_build_config() or {}
-    if 'shapes_dict' in config:
-        return {name.removesuffix('_shape'): tuple(shape[1:])
-                for name, shape in config['shapes_dict'].items()}
-    shape = config.get('input_shape') or ()
-    if shape and isinstance(shape[0], (list, tuple)):
-        return {f'x_{i}': tuple(one[1:]) for i, one in enumerate(shape)}
-    return {'x': tuple(shape[1:])} if shape else {}

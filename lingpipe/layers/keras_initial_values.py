@@ -1,0 +1,84 @@
+"""Keras initial values: what the weights of a Keras layer begin with."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from lingpipe.layers.weight import Initializer
+
+
+def values_of(keras_layer: Any) -> tuple[Any, ...] | None:
+    """The values of a Keras layer's weights as arrays; None if it is not built or has none yet."""
+    weights = getattr(keras_layer, 'weights', [])
+    if not getattr(keras_layer, 'built', True) or any(weight.value is None for weight in weights):
+        return None
+    return tuple(weight.numpy() for weight in weights)
+
+
+def initializers_of(variables: Sequence[Any]) -> list[Initializer]:
+    """What makes the first value of each Keras variable, which has no memory."""
+    return [_initializer_of(variable) for variable in variables]
+
+
+def initializers_from(values: Sequence[Any] | None, variables: Sequence[Any], path: str,
+                      class_name: str) -> list[Initializer]:
+    """What gives each Keras variable its value; without values, what refuses to.
+
+    Args:
+      values: arrays, in the order of the variables.
+      variables: of the Keras layer, as its configuration makes it again.
+      path: of the KerasLayer, for errors.
+      class_name: of the Keras layer, for errors.
+
+    Raises:
+      ValueError: the values are those of other weights.
+    """
+    if values is None:
+        refusal = _refusing(f'{path}: the weights begin with the values of a Keras layer, which no '
+                            'text of Params holds; make the Params from the Keras layer again, or '
+                            'set has_values=False.')
+        return [refusal] * len(variables)
+    shapes, own_shapes = ([tuple(one.shape) for one in some] for some in (values, variables))
+    if shapes != own_shapes:
+        raise ValueError(f'{path}: a {class_name} made from its configuration has weights of '
+                         f'{own_shapes}, but the Keras layer itself has {shapes}; correct its '
+                         'get_config.')
+    return [_constant(value) for value in values]
+
+
+class _FromFunction(keras.initializers.Initializer):  # type: ignore[misc]  # Keras has no types.
+    """A plain function as an initializer."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self._function = function
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        return self._function(shape, dtype=dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+
+def _initializer_of(variable: Any) -> keras.initializers.Initializer:
+    """The initializer of a Keras variable without memory, or else one that gives its value."""
+    initializer = variable._initializer  # Keras has no public way to it.
+    if isinstance(initializer, keras.initializers.Initializer):
+        return initializer
+    if callable(initializer):
+        return _FromFunction(initializer)
+    return _constant(variable.numpy())
+
+
+def _constant(value: Any) -> keras.initializers.Initializer:
+    """The initializer that gives this array."""
+    return _FromFunction(lambda shape, dtype=None: tf.constant(value, dtype))
+
+
+def _refusing(sentence: str) -> keras.initializers.Initializer:
+    """The initializer that raises ValueError with this sentence."""
+    def refuse(shape: Any, dtype: Any = None) -> Any:
+        raise ValueError(sentence)
+    return _FromFunction(refuse)
