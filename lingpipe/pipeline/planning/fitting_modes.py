@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lingpipe.pipeline.planning.kept_tensors import CellGraph, KeptTensors, fewest_repeats
-from lingpipe.pipeline.planning.memory import Footprint, Memory, most_live, peaks_of_devices
+from lingpipe.pipeline.planning.memory import Footprint, Memory
 from lingpipe.pipeline.planning.partition import Partition
+from lingpipe.pipeline.planning.peaks import most_live, peaks_of_devices
 from lingpipe.pipeline.planning.placement import Placement
 from lingpipe.pipeline.planning.schedule import Schedule
 

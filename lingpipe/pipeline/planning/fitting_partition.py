@@ -16,9 +16,9 @@ from typing import NoReturn
 
 from lingpipe.pipeline.planning import partitioner
 from lingpipe.pipeline.planning.forecast import Forecast
-from lingpipe.pipeline.planning.memory import most_live
 from lingpipe.pipeline.planning.memory_limit import Needs
 from lingpipe.pipeline.planning.partition import Partition, costs_of_cells
+from lingpipe.pipeline.planning.peaks import most_live
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement
 from lingpipe.pipeline.planning.schedule import Schedule

@@ -35,10 +35,11 @@ from lingpipe.pipeline.planning.kept_tensors import CellGraph, cell_graph
 from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
 from lingpipe.pipeline.planning.layout import layout_of
 from lingpipe.pipeline.planning.list_scheduling import Workload
-from lingpipe.pipeline.planning.memory import Memory, peaks_of_devices
+from lingpipe.pipeline.planning.memory import Memory
 from lingpipe.pipeline.planning.micro_batches import check_state, check_whole, split_spec
 from lingpipe.pipeline.planning.ordering import Limit, order_automatically, order_by_name
 from lingpipe.pipeline.planning.partition import Partition, choose_partition
+from lingpipe.pipeline.planning.peaks import peaks_of_devices
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement, place_cells
 from lingpipe.pipeline.planning.schedule import Schedule

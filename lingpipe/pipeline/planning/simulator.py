@@ -12,7 +12,8 @@ from typing import Any
 from lingpipe.pipeline.planning.cell_times import cell_times, per_cell
 from lingpipe.pipeline.planning.dependencies import Edges, Span, play
 from lingpipe.pipeline.planning.drawing import Timeline
-from lingpipe.pipeline.planning.memory import Footprint, most_live, peaks
+from lingpipe.pipeline.planning.memory import Footprint
+from lingpipe.pipeline.planning.peaks import most_live, peaks
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.validation import validate
 
@@ -73,7 +74,7 @@ def simulate(
 ) -> Simulation:
     """Simulates one step.
 
-    Memory is followed as pipeline/planning/memory.py says, which defines when a micro-batch is live
+    Memory is followed as pipeline/planning/peaks.py says, which defines when a micro-batch is live
     in a cell.
 
     Args:

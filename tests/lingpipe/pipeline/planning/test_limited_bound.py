@@ -8,7 +8,7 @@ import pytest
 from lingpipe.pipeline.planning.layer_times import layer_times
 from lingpipe.pipeline.planning.layout import layout_of
 from lingpipe.pipeline.planning.limited_bound import LimitedBound, live_at_once
-from lingpipe.pipeline.planning.memory import most_live
+from lingpipe.pipeline.planning.peaks import most_live
 from lingpipe.pipeline.planning.schedules import TRAINING, make_schedule
 from tests.support.planned_chains import CHAIN, dense, plan_of
 

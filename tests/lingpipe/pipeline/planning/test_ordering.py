@@ -10,7 +10,7 @@ from lingpipe.pipeline.planning.cell_times import cell_times
 from lingpipe.pipeline.planning.dependencies import chain
 from lingpipe.pipeline.planning.layout import in_turn, layout_of, zigzag
 from lingpipe.pipeline.planning.list_scheduling import Workload
-from lingpipe.pipeline.planning.memory import Footprint, peaks
+from lingpipe.pipeline.planning.memory import Footprint
 from lingpipe.pipeline.planning.ordering import (
     Limit,
     most_held,
@@ -18,6 +18,7 @@ from lingpipe.pipeline.planning.ordering import (
     order_by_name,
     step_s,
 )
+from lingpipe.pipeline.planning.peaks import peaks
 from lingpipe.pipeline.planning.schedules import TRAINING
 from lingpipe.pipeline.planning.validation import validate
 

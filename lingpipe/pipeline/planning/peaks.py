@@ -1,0 +1,127 @@
+"""Peaks: the most bytes that the devices of a schedule hold at any time.
+
+What a cell holds and when is said at the head of memory.py.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from lingpipe.pipeline.planning.memory import Footprint
+    from lingpipe.pipeline.planning.placement import Place, Placement
+    from lingpipe.pipeline.planning.schedule import Schedule, Slot
+
+
+def peaks(schedule: Schedule, footprints: Sequence[Footprint],
+          cells: Sequence[int] | None = None) -> list[float]:
+    """The most bytes that the cells of each list of a schedule hold together at any time.
+
+    A micro-batch is live in a cell from the start of its F to the end of its B. In the last cell,
+    whose B is F too, it is live from the start of that, and in a cell without backward while its
+    only slot runs. What an R makes again stays until the B ends, and what a split B hands over
+    until the W ends. Slots of a list run one by one, so their order is all that matters.
+
+    Args:
+      schedule: any valid schedule.
+      footprints: [K].
+      cells: only these count; all by default.
+
+    Returns:
+      Bytes, for each list of schedule.devices.
+    """
+    counted = set(range(schedule.num_cells) if cells is None else cells)
+    changes: dict[tuple[str, int], _Change] = {}   # (compiled task, cell) -> that of its slots
+    peaks_of_places = []
+    for device, listed in enumerate(schedule.devices):
+        cells_of_list = schedule.cells_of_lists[device]
+        if counted.isdisjoint(cells_of_list):
+            peaks_of_places.append(0.0)
+            continue
+        slots = listed if counted >= cells_of_list else [
+            slot for slot in listed if slot[1] in counted]
+        last = {slot.cell: i for i, slot in enumerate(slots)}
+        peak = live = received = 0.0
+        for i, slot in enumerate(slots):
+            task = schedule.task_kind(slot), slot[1]
+            if task not in changes:
+                changes[task] = _change(slot, schedule, footprints[slot.cell])
+            before, during, after = changes[task]
+            live += before
+            peak = max(peak, live + during + received)
+            live += after
+            if i == last[slot[1]]:
+                received += footprints[slot[1]].received
+        peaks_of_places.append(sum(footprints[k].fixed for k in last) + max(peak, received))
+    return peaks_of_places
+
+
+class _Change(NamedTuple):
+    """The bytes that a slot takes when it begins, takes besides while it runs, and gives back."""
+    before: float
+    during: float
+    after: float
+
+
+def _change(slot: Slot, schedule: Schedule, footprint: Footprint) -> _Change:
+    before = footprint.held * _begins(slot, schedule)
+    if slot.kind == 'R':
+        return _Change(footprint.working, 0, 0)
+    if slot.kind == 'F':
+        return _Change(before, 0, -footprint.held * (slot.cell not in schedule.backward_cells))
+
+    is_last = slot.cell == schedule.num_cells - 1
+    working = 0 if schedule.is_recomputed_early(slot) else footprint.working
+    live = footprint.held + footprint.working - working
+    handed = footprint.handed
+    if not footprint.gives_gradients:   # B leaves all to W, but the last cell's runs the forward.
+        handed = footprint.residual if is_last else live
+
+    if slot.kind == 'W':
+        works_here = not footprint.gives_gradients and not is_last
+        return _Change(0, working if works_here else 0, -handed)
+    if not schedule.is_split(slot):
+        return _Change(before, working, -live)
+    if footprint.gives_gradients:
+        return _Change(before, working + footprint.gradients, handed - live)
+    return _Change(before, working if is_last else 0, handed - live)
+
+
+def peaks_of_devices(schedule: Schedule, placement: Placement, footprints: Sequence[Footprint],
+                     counted: Collection[Place] | None = None) -> dict[Place, float]:
+    """The most bytes that each device holds at any time, of all cells of all replicas.
+
+    Args:
+      schedule: of each replica.
+      placement: which cell is on which device.
+      footprints: [K].
+      counted: only these devices; all by default.
+    """
+    bytes_at: dict[Place, float] = {}
+    for places in placement.places:
+        for place in dict.fromkeys(places):
+            if counted is not None and place not in counted:
+                continue
+            cells = [k for k, other in enumerate(places) if other == place]
+            of_replica = sum(peaks(schedule, footprints, cells))
+            bytes_at[place] = bytes_at.get(place, 0.0) + of_replica
+    return bytes_at
+
+
+def most_live(schedule: Schedule) -> list[int]:
+    """[K] the most micro-batches of each cell that are live at once."""
+    live, most = [0] * schedule.num_cells, [0] * schedule.num_cells
+    for slots in schedule.devices:
+        for slot in slots:
+            live[slot.cell] += _begins(slot, schedule)
+            most[slot.cell] = max(most[slot.cell], live[slot.cell])
+            live[slot.cell] -= _ends(slot, schedule)
+    return most
+
+
+def _begins(slot: Slot, schedule: Schedule) -> bool:
+    return schedule.runs_forward(slot)
+
+
+def _ends(slot: Slot, schedule: Schedule) -> bool:
+    return schedule.adds_gradients(slot) or slot.cell not in schedule.backward_cells
