@@ -41,7 +41,7 @@ FLOORS = [
     ['training/saved_state', 'training/run', 'training/newest_checkpoint'],
     ['training/predictions'],
     ['training/run_evaluations', 'training/steps', 'training/recorded_params',
-     'training/traced_network'],
+     'training/traced_network', 'training/announced_checkpoints'],
     ['training/loop'],
     ['training', 'training/registry', 'training/logdir', 'training/logdir_lock'],
     ['commands/run_options'],

@@ -33,6 +33,7 @@ from lingpipe.checkpoint.room import check_room
 from lingpipe.input import InputMeter
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.process.stop_signals import StopSignals
+from lingpipe.training.announced_checkpoints import AnnouncedCheckpoints
 from lingpipe.training.evaluation_log import EvaluationLog
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.hooks.hook import HookedRun
@@ -42,6 +43,7 @@ from lingpipe.training.remedy import remedy
 from lingpipe.training.reporting.plan_table import overview
 from lingpipe.training.reporting.progress import Progress
 from lingpipe.training.reporting.run_report import TENSORBOARD, RunReport
+from lingpipe.training.reporting.step_summaries import StepSummaries
 from lingpipe.training.reporting.timeline import TimelineReport
 from lingpipe.training.run import Run
 from lingpipe.training.run_evaluations import RunEvaluations
@@ -122,13 +124,14 @@ class TrainLoop:
             checkpointer, self.program, experiment,
             lambda text: self._report.say(f'step {self._counts.step}: {text}'),
             options.allow_change)
+        self._checkpoints = AnnouncedCheckpoints(self._run, self._saved)
+        self._summaries = StepSummaries(
+            self._report, self._params.summary_every_steps, self._params.num_steps)
         self._evaluations = RunEvaluations(
             self._run, self._saved, network.evaluations, inputs, best_input)
 
         self._counts = StepCounts()   # changes from step to step
-        self._has_warned_of_input = False
         self._stop_reason = ''        # of a hook
-        self._unannounced = 0         # the step of a checkpoint of which no hook was told
 
     def run(self) -> Outcome:
         """Trains until num_steps or a signal.
@@ -242,20 +245,19 @@ class TrainLoop:
             except InputEndedError:
                 self._saved.save(self._counts, is_at_end=True)
                 raise
-            self._saved.check()
-            self._tell_of_checkpoint()
+            self._checkpoints.check()
             self._count(results)
             step = self._counts.step
             if p.check_replicas_every_steps and step % p.check_replicas_every_steps == 0:
                 self.program.check_replicas()
             self._report.progress.update(step, time.perf_counter() - start_s, results)
-            self._summarize(results, batches)
+            self._summaries.write(step, results, self._counts.num_nonfinite, batches)
             self._hooks.step(step, results)
 
             is_evaluated = self._evaluations.is_due(step)
             is_due = step % p.checkpoint_every_steps == 0
             if is_evaluated or is_due and not self._counts.num_nonfinite_in_a_row:
-                self._save()
+                self._checkpoints.save(self._counts)
             if is_evaluated:
                 self._evaluations.make(step, stop)
             self._check_hooks()
@@ -298,23 +300,6 @@ class TrainLoop:
         raise NonFiniteError(
             f'step {counts.step} has {numbers_text(results)}, and {why}. {advice}')
 
-    def _summarize(self, results: dict[str, float], batches: InputMeter[Batch]) -> None:
-        """Writes the numbers of a step for TensorBoard, if it is time."""
-        p, step, progress = self._params, self._counts.step, self._report.progress
-        if step % p.summary_every_steps and step not in (1, p.num_steps):
-            return
-        values = {name: value for name, value in results.items() if name != 'is_finite'}
-        values['nonfinite_steps'] = self._counts.num_nonfinite
-        if progress.examples_per_s:
-            values['examples_per_s'] = progress.examples_per_s
-            values['input_wait_share'] = batches.share
-        warning = batches.warning()   # of the steps since the last summary
-        if warning and not self._has_warned_of_input:
-            self._has_warned_of_input = True
-            self._report.say(f'step {step}: {warning}')
-        with self._report.optional(TENSORBOARD, step):
-            self._report.summaries['train'].scalars(step, values)
-
     # Hooks.
 
     def _stop_by_hook(self, reason: str) -> None:
@@ -326,25 +311,10 @@ class TrainLoop:
         """Raises HookError, after a checkpoint, if a hook has failed that ends the run."""
         if self._hooks.failure:
             if self._counts.step:
-                self._save(is_at_end=True)
+                self._checkpoints.save(self._counts, is_at_end=True)
             raise self._hooks.failure
 
-    def _tell_of_checkpoint(self) -> None:
-        """Tells the hooks of a checkpoint that has come to be whole on the disk."""
-        step, checkpointer = self._unannounced, self._run.checkpointer
-        if self._hooks and step and step in checkpointer.steps():
-            self._unannounced = 0
-            self._hooks.checkpoint(step, checkpointer.path(step))
-
-    # Checkpoints and the end.
-
-    def _save(self, is_at_end: bool = False) -> None:
-        if not self._saved.is_saved(self._counts.step):
-            self._saved.check(is_at_end=True)   # Of the checkpoint before.
-            self._tell_of_checkpoint()
-            self._site.begin(f'the checkpoint of step {self._counts.step}')
-            self._saved.save(self._counts, is_at_end)
-            self._unannounced = self._counts.step
+    # The end.
 
     def _finish(self, timeline: TimelineReport | None, stop: StopSignals) -> Outcome:
         """Saves what is not saved, removes what is not needed, and says how the run ended."""
@@ -352,7 +322,7 @@ class TrainLoop:
         self._site.begin('the end of the run')
         self._saved.check(is_at_end=True)
         if stop.name or self._stop_reason or counts.step >= self._params.num_steps:
-            self._save(is_at_end=True)
+            self._checkpoints.save(counts, is_at_end=True)
             if self._stop_reason and not stop.name and self._evaluations.is_missing(counts.step):
                 self._evaluations.make(counts.step, stop)
             metrics = self._evaluations.metrics_of_this_process(counts.step).values()
@@ -362,8 +332,7 @@ class TrainLoop:
         if stop.name:
             self._report.say(f'{stop.name}: stopped after step {counts.step}, whose checkpoint is '
                              f'saved; the same command goes on from there')
-        self._saved.check(is_at_end=True)
-        self._tell_of_checkpoint()
+        self._checkpoints.check(is_at_end=True)
         self._hooks.end(counts.step, 'stopped' if stop.name else 'done')
         self._check_hooks()
         self._report.close()
