@@ -29,13 +29,8 @@ from lingpipe.pipeline.planning.kept_tensors import CellGraph
 from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
 from lingpipe.pipeline.planning.memory import Memory
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import (
-    Plan,
-    PricedNetwork,
-    cell_graphs,
-    memory_of,
-    plan_priced,
-)
+from lingpipe.pipeline.planning.plan import Plan, plan_priced
+from lingpipe.pipeline.planning.priced_network import PricedNetwork, cell_graphs, memory_of
 from lingpipe.pipeline.planning.search_space import Choice
 from lingpipe.pipeline.planning.step_forecast import forecast_step
 from lingpipe.pipeline.planning.subject import Subject

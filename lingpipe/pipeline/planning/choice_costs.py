@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.layer_times import layer_times
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import wire_parts
+from lingpipe.pipeline.planning.priced_network import wire_parts
 from lingpipe.pipeline.planning.search_space import Choice
 from lingpipe.pipeline.planning.subject import Subject
 from lingpipe.pipeline.planning.update_traffic import (

@@ -2,8 +2,8 @@
 
 It is made before anything is built, and `make_plan` takes these steps:
 
-    wire              dataflow.py        which layer reads what from which
-    layer_times       layer_times.py     how long each layer takes
+    price             priced_network.py  which layer reads what from which, how long each layer
+                                         takes and what cells of them hold
     choose_partition  partition.py       which layers are in which cell
     fitting_partition                    the same under a memory limit
     place_cells       placement.py       which cell is on which device
@@ -22,7 +22,7 @@ import tensorflow as tf
 from lingpipe.layers import cost
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.planning.cell import Cell, bytes_between, edges_of_tasks
-from lingpipe.pipeline.planning.dataflow import Element, Value, residuals_of, wire
+from lingpipe.pipeline.planning.dataflow import Element, Value
 from lingpipe.pipeline.planning.fitting_modes import Recomputation, fitting_recomputation
 from lingpipe.pipeline.planning.fitting_partition import (
     MAX_TRIED,
@@ -31,17 +31,14 @@ from lingpipe.pipeline.planning.fitting_partition import (
     refuse_partition_by_hand,
 )
 from lingpipe.pipeline.planning.forecast import Forecast
-from lingpipe.pipeline.planning.kept_tensors import CellGraph, cell_graph
-from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
 from lingpipe.pipeline.planning.layout import layout_of
 from lingpipe.pipeline.planning.list_scheduling import Workload
-from lingpipe.pipeline.planning.memory import Memory
-from lingpipe.pipeline.planning.micro_batches import check_state, check_whole, split_spec
 from lingpipe.pipeline.planning.ordering import Limit, order_automatically, order_by_name
 from lingpipe.pipeline.planning.partition import Partition, choose_partition
 from lingpipe.pipeline.planning.peaks import peaks_of_devices
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement, place_cells
+from lingpipe.pipeline.planning.priced_network import PricedNetwork, price
 from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedule_text import layout_in
 from lingpipe.pipeline.planning.schedules import UNSPLIT, with_backward_cells
@@ -206,7 +203,7 @@ def make_plan(network: Sequential, batch_spec: Mapping[str, Any], params: Pipeli
         not add up, layers that do not fit, a value that nobody writes.
     """
     params.validate()
-    priced = _priced(network, batch_spec, params, is_frozen, slot_bytes)
+    priced = price(network, batch_spec, params, is_frozen, slot_bytes)
     return plan_priced(priced, devices)
 
 
@@ -264,8 +261,8 @@ def plan_like(plan: Plan, network: Sequential, batch_spec: Mapping[str, Any],
     Raises:
       ValueError: M does not divide the batch, or a device would hold more than its limit.
     """
-    network_of_batch = _priced(network, batch_spec, plan.params, is_frozen,
-                               plan.forecast.memory.slot_bytes)
+    network_of_batch = price(network, batch_spec, plan.params, is_frozen,
+                             plan.forecast.memory.slot_bytes)
     partition = dataclasses.replace(plan.partition, elements=network_of_batch.elements)
     other = _arranged(network_of_batch, plan.placement, partition)
     limit = plan.params.device_bytes
@@ -273,77 +270,6 @@ def plan_like(plan: Plan, network: Sequential, batch_spec: Mapping[str, Any],
         refuse_partition_by_hand(partition.layers_per_cell, other.peak_bytes(), plan.placement,
                                  limit)
     return other
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class PricedNetwork:
-    """What is known of a network before it is cut.
-
-    Attributes:
-      params: K, M and the rest.
-      elements: its layers, wired for one micro-batch.
-      times: of its layers.
-      memory: what cells of its layers hold.
-      graphs: the graphs of its cells, if they are shared with other Params.
-    """
-    params: PipelineParams
-    elements: tuple[Element, ...]
-    times: LayerTimes
-    memory: Memory
-    graphs: Callable[[range], CellGraph] | None = None
-
-    @functools.cached_property
-    def graph_of(self) -> Callable[[range], CellGraph]:
-        """A function of the layers of a cell: the graph from which to choose what it keeps."""
-        return self.graphs or cell_graphs(self.elements, self.times, self.memory)
-
-
-def cell_graphs(elements: tuple[Element, ...], times: LayerTimes,
-                memory: Memory) -> Callable[[range], CellGraph]:
-    """A function of the layers of a cell; it makes each graph once.
-
-    Args:
-      elements, times, memory: as of PricedNetwork.
-    """
-    @functools.lru_cache(maxsize=MAX_TRIED)
-    def graph_of(span: range) -> CellGraph:
-        layers = slice(span.start, span.stop)
-        return cell_graph(elements[layers], memory.recipes[layers], times.forward[layers])
-
-    return graph_of
-
-
-def _priced(network: Sequential, batch_spec: Mapping[str, Any], params: PipelineParams,
-            is_frozen: Callable[[str], bool],
-            slot_bytes: Callable[[tf.DType], int]) -> PricedNetwork:
-    elements = wire_parts(network, batch_spec, params, is_frozen)
-    return PricedNetwork(params, elements, layer_times(elements, params),
-                         memory_of(elements, params, slot_bytes))
-
-
-def wire_parts(network: Sequential, batch_spec: Mapping[str, Any], params: PipelineParams,
-               is_frozen: Callable[[str], bool] = lambda path: False) -> tuple[Element, ...]:
-    """The elements of a network for one micro-batch; arguments as of `make_plan`.
-
-    Raises:
-      ValueError: R M does not divide the batch, or a layer cannot be given a part of it.
-    """
-    check_whole(network, params.num_micro_batches, params.num_replicas)
-    check_state(network, params.num_micro_batches * params.num_replicas)
-    micro_batch_spec = split_spec(batch_spec, params.num_micro_batches, params.num_replicas)
-    return wire(network, micro_batch_spec, is_frozen)
-
-
-def memory_of(elements: tuple[Element, ...], params: PipelineParams,
-              slot_bytes: Callable[[tf.DType], int]) -> Memory:
-    """What cells of a network that is wired would hold; arguments as of `make_plan`."""
-    return Memory(
-        elements,
-        residuals=functools.partial(residuals_of, elements),
-        slot_bytes=slot_bytes,
-        num_replicas=params.num_replicas,
-        is_summed_in_groups=params.sum_groups > 1,
-        receives_gradients=params.replica_reduction == 'add')
 
 
 def _arranged(network: PricedNetwork, placement: Placement, partition: Partition) -> Plan:
