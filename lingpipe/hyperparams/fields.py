@@ -39,7 +39,7 @@ _LIMITS = {
 
 
 class Bounds(NamedTuple):
-    """Which numbers a field accepts, in tuples and dicts too.
+    """The bounds of the numbers that a field accepts, in tuples and dicts too.
 
     Attributes:
       least, most: the smallest and the largest number accepted; None: there is no such limit.

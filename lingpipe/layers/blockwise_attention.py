@@ -47,6 +47,7 @@ def causal_attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, documents: tf.Ten
     @tf.custom_gradient
     def attended(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tuple[
             tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]]:
+        """Returns the attention [b, T, G r h], and what computes its gradients."""
         blocks = _Blocks.of(q, documents, block_size)
         q_blocks, k_blocks, v_blocks = blocks.queries(q), blocks.keys(k), blocks.keys(v)
         out_blocks, log_sums = _forward(blocks, q_blocks, k_blocks, v_blocks)
@@ -54,6 +55,7 @@ def causal_attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, documents: tf.Ten
         flat = tf.reshape(out, [*blocks.shape[:2], math.prod(blocks.shape[2:])])
 
         def gradient(d_flat: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            """Returns the gradients of q, k and v, from that of the attention."""
             d_out = tf.reshape(d_flat, blocks.shape)
             delta = tf.reduce_sum(tf.cast(d_out, tf.float32) * tf.cast(out, tf.float32), -1,
                                   keepdims=True)  # [b, T, G, r, 1]
@@ -152,6 +154,7 @@ def _forward(blocks: _Blocks, q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tuple
     arrays = tuple(_array(blocks.num, value) for value in carried)
 
     def turn(i: tf.Tensor, j: tf.Tensor, carried: Any, arrays: Any) -> tuple[Any, Any]:
+        """Adds what the keys of block j give to the queries of block i."""
         out, largest, sum_ = carried
         scores = tf.cast(tf.matmul(q[i], k[j], transpose_b=True), tf.float32)  # [b, G, r B, B]
         scores = blocks.masked(scores, i, j)
@@ -184,6 +187,7 @@ def _backward(blocks: _Blocks, q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, log_sum
               *(_array(blocks.num, value) for value in carried))
 
     def turn(i: tf.Tensor, j: tf.Tensor, carried: Any, arrays: Any) -> tuple[Any, Any]:
+        """Computes the scores of blocks i and j again, and adds what they give to gradients."""
         scores = tf.cast(tf.matmul(q[i], k[j], transpose_b=True), tf.float32)
         weights = tf.exp(blocks.masked(scores, i, j) - log_sums[i][..., tf.newaxis])
         d_weights = tf.cast(tf.matmul(d_out[i], v[j], transpose_b=True), tf.float32)

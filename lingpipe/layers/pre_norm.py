@@ -71,7 +71,7 @@ class PreNorm(Layer):
 
     def initial_past(self, num_sentences: int | tf.Tensor, ctx: DecodingContext,
                      **specs: tf.TensorSpec) -> NestedMap:
-        """That of the body."""
+        """Returns the initial past of the body."""
         return self.body.initial_past(num_sentences, ctx, **specs)
 
     def decode(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,

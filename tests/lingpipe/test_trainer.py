@@ -78,7 +78,8 @@ def test_help_prints_every_flag(capsys):
 @pytest.mark.parametrize('flags, error', [
     (['--modle=x'], r"trainer: Unknown command line flag 'modle'\. Did you mean: mode, model"),
     (['--mode=fly'], r'trainer: flag --mode=fly: value should be one of '
-                     r"<train_and_eval\|train\|eval\|inspect\|plan\|worker\|decode\|predict\|export>"),
+                     r"<train_and_eval\|train\|eval\|inspect\|plan\|worker\|"
+                     r"decode\|predict\|export>"),
     (['model=x'], r"trainer: 'model=x' is no flag; write --model=NAME --logdir=DIR"),
     (['--mode=worker', '--hangs_after_s=0.5'], r'trainer: flag --hangs_after_s=0\.5: '),
     ([], r'trainer: --model is missing; --list shows all experiments\.'),

@@ -45,12 +45,12 @@ class StepForecast:
 
     @property
     def slots_s(self) -> float:
-        """Until the last slot has ended, links included."""
+        """Seconds until the last slot has ended, links included."""
         return self.simulation.timeline.step_s
 
     @property
     def update_s(self) -> float:
-        """Of the device that takes longest."""
+        """Seconds of the update on the device that takes longest."""
         return max(self.update_of_device.values())
 
     @property

@@ -20,7 +20,7 @@ class Histograms(Hook):
     """
 
     class Params(Hook.Params):
-        """Which variables, and how often."""
+        """The variables that are drawn, and how often."""
         every_steps: int = field(100)
         keys: tuple[str, ...] = field(
             ('*',), "Keys of variables as in checkpoints, with * for any text: 'weights/*' are the "

@@ -22,7 +22,7 @@ class MLflow(Hook):
     """
 
     class Params(Hook.Params):
-        """Of mlflow.start_run."""
+        """Where MLflow keeps the run, and how it is called there."""
         every_steps: int = field(10)
         tracking_uri: str = field('', 'A server or folder; empty: as mlflow finds it.')
         experiment: str = field('lingpipe', 'The experiment there.')

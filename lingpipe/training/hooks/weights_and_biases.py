@@ -19,7 +19,7 @@ class WeightsAndBiases(Hook):
     """
 
     class Params(Hook.Params):
-        """Of wandb.init."""
+        """Where Weights & Biases keeps the run, and how it is called there."""
         every_steps: int = field(10)
         project: str = field('lingpipe', 'The project.')
         name: str = field('', "The run's name there; empty: the name of the logdir.")

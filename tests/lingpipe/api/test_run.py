@@ -76,7 +76,7 @@ def test_a_logdir_has_one_run_at_a_time(run: Run) -> None:
 
 def test_an_experiment_need_not_be_importable(tmp_path: pathlib.Path) -> None:
     class Mine:
-        """Of a notebook."""
+        """An experiment that a notebook defines."""
 
         @classmethod
         def params(cls) -> Experiment.Params:

@@ -342,7 +342,7 @@ def test_cuts_inside_operations_change_no_bit():
 
 
 def test_granularity_changes_no_bit():
-    """That of single layers is in the test before this one."""
+    """The test before this one has the granularity of single layers."""
     assert_same(train(1, granularity='cell'), train(2, granularity='combination'))
 
 

@@ -28,7 +28,7 @@ def test_what_fits_recomputes_nothing():
 
 
 def test_a_device_that_lacks_a_byte_drops_what_is_made_again_in_the_least_time():
-    """That is the output of a, WIDE bytes for each of two micro-batches but the one that works."""
+    """It drops the output of a: WIDE bytes for each of two micro-batches but the one that works."""
     recomputation = recomputation_of(1)
     assert recomputation.modes == ('fit', 'none')
     kept = recomputation.kept[0]
