@@ -3,6 +3,7 @@
 They are four logical CPU devices, one thread for each op, and quiet logs.
 """
 import gc
+import random
 
 import pytest
 
@@ -33,3 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts slow tests first, so that no process is left with one when the others have ended."""
     items.sort(key=lambda item: item.get_closest_marker('slow') is None)
+
+
+@pytest.fixture(autouse=True)
+def _same_seeds() -> None:
+    """Keras draws the seeds that a test does not set from this generator."""
+    random.seed(0)
