@@ -178,6 +178,14 @@ def check_folder(flag: str, path: str) -> None:
                          'another')
 
 
+def write(text: str, path: str) -> None:
+    """Writes a file; without a path, prints the text."""
+    if path:
+        pathlib.Path(path).write_text(text, encoding='utf-8')
+    else:
+        print(text, end='')
+
+
 def numbers_text(numbers: Sequence[float]) -> str:
     """Returns the text that `Parser.add_numbers` reads as these numbers."""
     return ','.join(map(repr, numbers))

@@ -5,10 +5,16 @@
         -- --model=image.digits.AmoebaNet --logdir=/training/digits
     kubectl apply -f job.yaml
 
+With --dry_run the commands of that file run here for two steps, on CPU devices, before the cluster
+sees them.
+
 The workers are a StatefulSet with its headless Service, the trainer is a Job. Workers do not end by
 themselves: run `kubectl delete -f job.yaml` when the job is complete. The claim (a
 PersistentVolumeClaim) is mounted at /NAME OF THE CLAIM for the trainer alone, since workers need no
 files.
+
+On GKE, workers with TPUs are the hosts of one slice, as --workers=4 --tpus=4
+--tpu_type=tpu-v5-lite-podslice --tpu_topology=4x4. TPUs have never run lingpipe yet.
 
 TensorFlow's gRPC has no passwords. On clusters whose network supports them, a NetworkPolicy lets
 only the pods of this run reach each other.
@@ -17,16 +23,17 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import tempfile
 
-from lingpipe.tools import parser, trainer_flags
-from lingpipe.tools.command_line import command
+from lingpipe.tools import dry_run, parser, trainer_flags
+from lingpipe.tools.command_line import command, write
+from lingpipe.tools.kubernetes_pod import SUBDOMAIN, WorkerPod
 
 # The name of a Service is a label of RFC 1035, and that of a claim a subdomain of RFC 1123. For a
 # label of its pods, which has 63 characters at most, a StatefulSet adds a hyphen and ten characters
 # of a hash to its name.
 _NAME = r'[a-z]([a-z0-9-]{0,50}[a-z0-9])?'
-_LABEL = r'[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?'
-_CLAIM = rf'(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*'
 
 # github.com/distribution/reference: [host[:port]/]name/name[:tag][@digest].
 _HOST = r'[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?'
@@ -34,8 +41,6 @@ _PART = r'[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*'
 _IMAGE = (rf'(?=.{{1,512}}$)({_HOST}(\.{_HOST})*(:[0-9]{{1,5}})?/)?{_PART}(/{_PART})*'
           r'(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?'
           r'(@[A-Za-z][A-Za-z0-9]*([+._-][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?')
-
-_QUANTITY = r'(?=.*[1-9])[0-9]{1,12}(\.[0-9]{1,9})?(m|k|Ki|[MGTPE]i?)?'   # more than 0
 
 _WAIT_S = 24 * 3600   # for pods that wait for room in the cluster, or for their image
 
@@ -86,6 +91,8 @@ spec:
       labels: {{app: {name}, role: worker}}
     spec:
       terminationGracePeriodSeconds: 5
+      nodeSelector: {node_selector}
+      tolerations: {tolerations}
       containers:
       - name: worker
         image: {image}
@@ -100,7 +107,7 @@ metadata:
   name: {name}
   labels: {{app: {name}}}
 spec:
-  backoffLimit: 100
+  backoffLimit: {max_restarts}
   podFailurePolicy:
     rules:
     - action: FailJob
@@ -130,8 +137,8 @@ spec:
 
 
 def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: str = 'lingpipe',
-             port: int = 2222, gpus: int = 0, cpu: str = '', memory: str = '',
-             worker_devices: str = '') -> str:
+             port: int = 2222, pod: WorkerPod | None = None, worker_devices: str = '',
+             max_restarts: int = 100) -> str:
     """Returns the text of the file.
 
     Args:
@@ -141,32 +148,27 @@ def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: st
       flags: those of the trainer.
       name: of all objects.
       port: of the workers; the trainer takes the next one.
-      gpus: of each worker.
-      cpu, memory: what each worker asks for, as 8 and 32Gi.
+      pod: what each worker asks for; by default nothing.
       worker_devices: what each worker has, if it is not everything in its pod.
+      max_restarts: how often the trainer may be started again. Workers always are.
 
     Raises:
-      ValueError: Kubernetes would refuse a name, the image or an amount, or the trainer a flag.
+      ValueError: Kubernetes would refuse a name or the image, or the trainer a flag.
     """
-    _check(name, image, claim, cpu, memory)
-    limits = {}
-    if cpu:
-        limits['cpu'] = cpu
-    if memory:
-        limits['memory'] = memory
-    if gpus:
-        limits['nvidia.com/gpu'] = str(gpus)
-
+    _check(name, image, claim)
+    pod = pod or WorkerPod()
     python = ['python', '-m', 'lingpipe.trainer']
     worker_flags = trainer_flags.of_workers(flags, worker_devices)
     worker = [*python, '--mode=worker', f'--address=0.0.0.0:{port}', *_escaped(worker_flags)]
     devices = ','.join(f'{name}-{i}.{name}:{port}' for i in range(workers))
     trainer = [*python, f'--devices={devices}', f'--address=$(POD_IP):{port + 1}',
                f'--set=train.worker_timeout_s={_WAIT_S}', *_escaped(flags)]
+    resources = {'requests': pod.limits, 'limits': pod.limits} if pod.limits else {}
     return _FILE.format(
         name=name, workers=workers, image=json.dumps(image), claim=json.dumps(claim),
         mount=json.dumps(f'/{claim}'), port=port, trainer_port=port + 1,
-        resources=json.dumps({'requests': limits, 'limits': limits} if limits else {}),
+        max_restarts=max_restarts, resources=json.dumps(resources),
+        node_selector=json.dumps(pod.labels_of_nodes), tolerations=json.dumps(pod.tolerated),
         worker_command=json.dumps(worker), trainer_command=json.dumps(trainer))
 
 
@@ -175,21 +177,28 @@ def _escaped(flags: list[str]) -> list[str]:
     return [flag.replace('$', '$$') for flag in flags]
 
 
-def _check(name: str, image: str, claim: str, cpu: str, memory: str) -> None:
+def _check(name: str, image: str, claim: str) -> None:
     """Raises ValueError for what Kubernetes would refuse."""
     if not re.fullmatch(_NAME, name):
         raise ValueError(f'--name={name!r} is no name of a Service and a StatefulSet; use up to 52 '
                          'small letters, digits and -, a letter first and no - at the end.')
-    if not re.fullmatch(_CLAIM, claim):
+    if not re.fullmatch(SUBDOMAIN, claim):
         raise ValueError(f'--claim={claim!r} is no name of a PersistentVolumeClaim; use small '
                          'letters, digits, - and ., a letter or digit first and last.')
     if not re.fullmatch(_IMAGE, image):
         raise ValueError(f'--image={image!r} is no container image; write registry/name:tag, in '
                          'small letters but for the tag.')
-    for flag, amount in (('cpu', cpu), ('memory', memory)):
-        if amount and not re.fullmatch(_QUANTITY, amount):
-            raise ValueError(f'--{flag}={amount!r} is no amount above 0; write --cpu=8 or '
-                             '--cpu=500m, --memory=32Gi.')
+
+
+def _selector(labels: list[str]) -> dict[str, str]:
+    """Returns what --node_selector says, each as KEY=VALUE."""
+    selector = {}
+    for label in labels:
+        key, equals, value = label.partition('=')
+        if not equals:
+            raise ValueError(f'--node_selector={label!r} has no =; write KEY=VALUE, as disk=ssd.')
+        selector[key] = value
+    return selector
 
 
 @command
@@ -202,25 +211,45 @@ def main(argv: list[str] | None = None) -> None:
                    help='the PersistentVolumeClaim that the logdir is on, mounted at /CLAIM')
     p.add_argument('--name', default='lingpipe', help='of all objects')
     p.add_number('--port', 2222, 'of the workers; the trainer takes the next', least=1, most=65534)
-    p.add_number('--gpus', 0, 'of each worker', least=0, most=1024)
     p.add_argument('--cpu', default='', help='of each worker, as 8')
     p.add_argument('--memory', default='', help='of each worker, as 32Gi')
+    p.add_number('--gpus', 0, 'of each worker', least=0, most=1024)
+    p.add_argument('--gpu_resource', default='nvidia.com/gpu',
+                   help='what the cluster calls a GPU, as amd.com/gpu')
+    p.add_number('--tpus', 0, 'chips of each worker', least=0, most=1024)
+    p.add_argument('--tpu_type', default='', help='their kind, as tpu-v5-lite-podslice')
+    p.add_argument('--tpu_topology', default='', help='of the slice, as 2x4')
+    p.add_argument('--node_selector', action='append', default=[], metavar='KEY=VALUE',
+                   help='a label that nodes of workers must have; may be repeated')
+    p.add_argument('--toleration', action='append', default=[], metavar='KEY',
+                   help='a taint that nodes of workers may have; may be repeated')
+    p.add_number('--max_restarts', 100, 'of the trainer; workers always start again', least=0,
+                 most=1_000_000)
     p.add_argument('--worker_devices', default='',
                    help='what each worker has; default: all GPUs, or one CPU')
     p.add_output('--output', '', 'a file; default: print')
+    p.add_argument('--dry_run', action='store_true',
+                   help='run the commands here, on CPUs, for two steps; write nothing')
     p.add_argument('flags', nargs='*', help="-- and the trainer's flags, without --devices")
     args = p.parse_args(argv)
     trainer_flags.check(args.flags)
     trainer_flags.check_worker_devices(args.worker_devices)
+    pod = WorkerPod(args.cpu, args.memory, args.gpus, args.gpu_resource, args.tpus, args.tpu_type,
+                    args.tpu_topology, _selector(args.node_selector), tuple(args.toleration))
 
-    text = manifest(args.workers, args.image, args.claim, args.flags, name=args.name,
-                    port=args.port, gpus=args.gpus, cpu=args.cpu, memory=args.memory,
-                    worker_devices=args.worker_devices)
-    if args.output:
-        with open(args.output, 'w', encoding='utf-8') as file:
-            file.write(text)
-    else:
-        print(text, end='')
+    def text(flags: list[str], devices: str) -> str:
+        """Returns the manifest for these flags of the trainer and devices of each worker."""
+        return manifest(args.workers, args.image, args.claim, flags, name=args.name,
+                        port=args.port, pod=pod, worker_devices=devices,
+                        max_restarts=args.max_restarts)
+
+    if args.dry_run:
+        dry_run.check(args.workers)
+        with tempfile.TemporaryDirectory() as logdir:
+            job = text([*args.flags, *dry_run.trainer_flags(logdir)],
+                       dry_run.devices(args.worker_devices, args.gpus or args.tpus))
+            sys.exit(dry_run.kubernetes(job, args.name, args.workers, args.port))
+    write(text(args.flags, args.worker_devices), args.output)
 
 
 if __name__ == '__main__':

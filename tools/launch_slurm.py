@@ -4,6 +4,8 @@
         -- --model=image.digits.AmoebaNet --logdir=/shared/digits
     sbatch job.sh
 
+With --dry_run the script runs here for two steps, on CPU devices, before it waits in a queue.
+
 Workers and trainer start again when they are killed. Two minutes before the time limit the trainer
 gets SIGTERM and saves, and the job is put into the queue again.
 
@@ -15,11 +17,14 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
+import tempfile
 
-from lingpipe.tools import parser, trainer_flags
-from lingpipe.tools.command_line import command
+from lingpipe.tools import dry_run, parser, trainer_flags
+from lingpipe.tools.command_line import command, write
 
 _NAME = r'[A-Za-z0-9][A-Za-z0-9_.-]{0,63}'
+_GPU_TYPE = r'[A-Za-z0-9_.-]{0,64}'
 _TIME = (r'[0-9]{1,8}(:[0-9]{1,2}){0,2}|'
          r'[0-9]{1,4}-[0-9]{1,2}(:[0-9]{1,2}){0,2}')   # man sbatch, --time
 _OPTION = r'--?[A-Za-z][^\x00-\x1f\x7f]*'
@@ -32,7 +37,7 @@ _SCRIPT = '''#!/bin/bash
 #SBATCH --exclusive
 #SBATCH --time={time}
 #SBATCH --signal=B:TERM@120
-#SBATCH --requeue
+#SBATCH --{requeue}requeue
 #SBATCH --open-mode=append
 #SBATCH --output={name}-%j.log
 {extra}
@@ -51,6 +56,7 @@ srun --overlap --ntasks-per-node=1 --kill-on-bad-exit=0 bash -c '
 srun_id=$!
 
 asked=0
+restarts=0
 trap 'asked=1; kill -TERM "$trainer"' TERM INT
 while true; do
   {python} -m lingpipe.trainer --devices="$workers" \
@@ -61,7 +67,8 @@ while true; do
     code=$?
     kill -0 "$trainer" 2>/dev/null || break   # a signal ends wait before the trainer has ended
   done
-  if [ "$code" -le 128 ] || [ "$asked" = 1 ]; then break; fi
+  if [ "$code" -le 128 ] || [ "$asked" = 1 ] || [ "$restarts" = {max_restarts} ]; then break; fi
+  restarts=$((restarts + 1))
   echo "the trainer has ended with exit code $code and is started again"
   sleep 1
 done
@@ -73,8 +80,9 @@ exit "$code"
 
 
 def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = '24:00:00',
-           port: int = 2222, gpus_per_node: int = 0, worker_devices: str = '',
-           python: str = 'python', extra: tuple[str, ...] = ()) -> str:
+           port: int = 2222, gpus_per_node: int = 0, gpu_type: str = '', worker_devices: str = '',
+           python: str = 'python', max_restarts: int = 100, requeue: bool = True,
+           extra: tuple[str, ...] = ()) -> str:
     """Returns the text of the batch script.
 
     Args:
@@ -84,17 +92,22 @@ def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = 
       time: its limit, as sbatch takes it.
       port: of the workers; the trainer takes the next one.
       gpus_per_node: what the job asks for; the workers use them all.
+      gpu_type: what the cluster calls their kind, as a100; '' takes any.
       worker_devices: what each worker has, if it is not everything on its node.
       python: the command, as .venv/bin/python.
+      max_restarts: how often a trainer that is killed may be started again. Workers always are.
+      requeue: whether a job that reaches its time limit, or loses a node, waits in the queue again.
       extra: more lines of #SBATCH, without that word.
 
     Raises:
       ValueError: sbatch would refuse the name, the time or another line, or the trainer a flag.
     """
-    _check(name, time, extra)
-    lines = [f'--gpus-per-node={gpus_per_node}'] if gpus_per_node else []
+    _check(name, time, gpu_type, extra)
+    gpus = f'{gpu_type}:{gpus_per_node}' if gpu_type else gpus_per_node
+    lines = [f'--gpus-per-node={gpus}'] if gpus_per_node else []
     worker_flags = shlex.join(trainer_flags.of_workers(flags, worker_devices))
     return _SCRIPT.format(name=name, nodes=nodes, time=time, port=port, python=shlex.quote(python),
+                          max_restarts=max_restarts, requeue='' if requeue else 'no-',
                           worker_python=_within_quotes(shlex.quote(python)),
                           worker_flags=_within_quotes(worker_flags), flags=shlex.join(flags),
                           extra=''.join(f'#SBATCH {line}\n' for line in (*lines, *extra)))
@@ -105,7 +118,7 @@ def _within_quotes(text: str) -> str:
     return text.replace("'", "'\\''")
 
 
-def _check(name: str, time: str, extra: tuple[str, ...]) -> None:
+def _check(name: str, time: str, gpu_type: str, extra: tuple[str, ...]) -> None:
     """Raises ValueError for what sbatch would refuse, or would take for more than one option."""
     if not re.fullmatch(_NAME, name):
         raise ValueError(f'--name={name!r} is no name of a job and of its log; use up to 64 '
@@ -114,6 +127,9 @@ def _check(name: str, time: str, extra: tuple[str, ...]) -> None:
         raise ValueError(f'--time={time!r} is no limit of sbatch; write minutes, minutes:seconds, '
                          'hours:minutes:seconds, days-hours, days-hours:minutes or '
                          'days-hours:minutes:seconds, as 24:00:00.')
+    if not re.fullmatch(_GPU_TYPE, gpu_type):
+        raise ValueError(f'--gpu_type={gpu_type!r} is no kind of GPU; write what sinfo --format=%G '
+                         'shows between the colons, as a100.')
     for option in extra:
         if not re.fullmatch(_OPTION, option):
             raise ValueError(f'--sbatch={option!r} is no option of sbatch on one line; write it as '
@@ -129,12 +145,19 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument('--time', default='24:00:00', help='limit of the job')
     p.add_number('--port', 2222, 'of the workers; the trainer takes the next', least=1, most=65534)
     p.add_number('--gpus_per_node', 0, 'that the job asks for', least=0, most=1024)
+    p.add_argument('--gpu_type', default='', help='what the cluster calls their kind, as a100')
     p.add_argument('--worker_devices', default='',
                    help='what each worker has; default: all GPUs, or one CPU')
+    p.add_number('--max_restarts', 100, 'of the trainer; workers always start again', least=0,
+                 most=1_000_000)
+    p.add_argument('--no_requeue', action='store_true',
+                   help='end with the time limit, and do not wait in the queue again')
     p.add_argument('--python', default='python', help='the command, as .venv/bin/python')
     p.add_argument('--sbatch', action='append', default=[], metavar='OPTION',
                    help='one more option, as --sbatch=--partition=long')
     p.add_output('--output', '', 'a file; default: print')
+    p.add_argument('--dry_run', action='store_true',
+                   help='run the script here, on CPUs, for two steps; write nothing')
     p.add_argument('flags', nargs='*', help="-- and the trainer's flags, without --devices")
     args = p.parse_args(argv)
     trainer_flags.check(args.flags)
@@ -142,14 +165,21 @@ def main(argv: list[str] | None = None) -> None:
     if not args.python.isprintable() or not args.python:
         p.error(f'--python={args.python!r} is no command; name one, as .venv/bin/python')
 
-    text = script(args.nodes, args.flags, name=args.name, time=args.time, port=args.port,
-                  gpus_per_node=args.gpus_per_node, worker_devices=args.worker_devices,
-                  python=args.python, extra=tuple(args.sbatch))
-    if args.output:
-        with open(args.output, 'w', encoding='utf-8') as file:
-            file.write(text)
-    else:
-        print(text, end='')
+    def text(flags: list[str], devices: str, python: str) -> str:
+        """Returns the script for these flags of the trainer, devices of each worker, and Python."""
+        return script(args.nodes, flags, name=args.name, time=args.time, port=args.port,
+                      gpus_per_node=args.gpus_per_node, gpu_type=args.gpu_type,
+                      worker_devices=devices, python=python, max_restarts=args.max_restarts,
+                      requeue=not args.no_requeue, extra=tuple(args.sbatch))
+
+    if args.dry_run:
+        dry_run.check(args.nodes)
+        with tempfile.TemporaryDirectory() as logdir:
+            flags = [*args.flags, *dry_run.trainer_flags(logdir)]
+            devices = dry_run.devices(args.worker_devices, args.gpus_per_node)
+            sys.exit(dry_run.slurm(lambda python: text(flags, devices, python), args.nodes,
+                                   args.port))
+    write(text(args.flags, args.worker_devices, args.python), args.output)
 
 
 if __name__ == '__main__':

@@ -74,16 +74,25 @@ def place(params: Experiment.Params, options: RunOptions, is_again: bool = False
                              num_devices=pipeline.num_devices)
     cluster.configure(available.num_cpus, params.intra_op_threads)
 
-    if not available.workers:
-        if any('TPU' in name for name in available.names):
-            tf.tpu.experimental.initialize_tpu_system(
-                tf.distribute.cluster_resolver.TPUClusterResolver('local'))
-        return Placement(available.names, None)
-
-    name = f'{this_process()}, --logdir={os.path.abspath(options.logdir)}'
-    connection = Connection(
-        available.workers, listening_address(options.address), wait_s, name, is_again)
+    connection = None
+    if available.workers:
+        name = f'{this_process()}, --logdir={os.path.abspath(options.logdir)}'
+        connection = Connection(
+            available.workers, listening_address(options.address), wait_s, name, is_again)
+    if any('TPU' in name for name in available.names):
+        _start_tpus(available.workers)
     return Placement(available.names, connection)
+
+
+def _start_tpus(workers: tuple[str, ...]) -> None:
+    """Starts the TPUs of this process, or of its workers, which are then the hosts of one slice.
+
+    Args:
+      workers: 'host:port' of each, connected, in the order of the slice's hosts.
+    """
+    name = f'grpc://{workers[0]}' if workers else 'local'
+    tf.tpu.experimental.initialize_tpu_system(
+        tf.distribute.cluster_resolver.TPUClusterResolver(name))
 
 
 def listening_address(text: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from lingpipe.tools import launch_kubernetes, launch_local, launch_slurm, trainer_flags
+from lingpipe.tools.kubernetes_pod import WorkerPod
 from tests.support.forks import Fork, environment, run_module
 from tests.support.local_workers import TINY, wait_until
 
@@ -25,12 +26,65 @@ def objects(**kwargs):
 
 
 def test_kubernetes_objects_are_those_of_its_schema():
-    found = objects(gpus=2, cpu='8', memory='32Gi')
+    found = objects(pod=WorkerPod('8', '32Gi', 2, node_selector={'disk': 'ssd'},
+                                  tolerations=('nvidia.com/gpu',)))
     assert list(found) == ['Service', 'NetworkPolicy', 'StatefulSet', 'Job']
     for one in found.values():
         kubernetes_validate.validate(one, '1.31', strict=True)
     container = found['StatefulSet']['spec']['template']['spec']['containers'][0]
     assert container['resources']['limits'] == {'cpu': '8', 'memory': '32Gi', 'nvidia.com/gpu': '2'}
+
+
+def test_kubernetes_places_workers_on_nodes_with_their_tpus():
+    found = objects(pod=WorkerPod(tpus=4, tpu_type='tpu-v5-lite-podslice', tpu_topology='4x4',
+                                  node_selector={'pool': 'mine'}))
+    kubernetes_validate.validate(found['StatefulSet'], '1.31', strict=True)
+    spec = found['StatefulSet']['spec']['template']['spec']
+    assert spec['containers'][0]['resources']['limits'] == {'google.com/tpu': '4'}
+    assert spec['nodeSelector'] == {
+        'cloud.google.com/gke-tpu-accelerator': 'tpu-v5-lite-podslice',
+        'cloud.google.com/gke-tpu-topology': '4x4', 'pool': 'mine'}
+
+
+@pytest.mark.parametrize('values, error', [
+    ({'memory': '32Gb'},
+     "--memory='32Gb' is no amount above 0; write --cpu=8 or --cpu=500m, --memory=32Gi"),
+    ({'cpu': '0.0'}, "--cpu='0.0' is no amount above 0"),
+    ({'gpu_resource': 'gpu'}, "--gpu_resource='gpu' is no name of a resource; write it as"),
+    ({'tpus': 4}, "--tpus=4 with --tpu_type=''; TPUs need --tpus, --tpu_type and --tpu_topology"),
+    ({'tpu_type': 'v5'}, "--tpus=0 with --tpu_type='v5'; TPUs need"),
+    ({'tpus': 4, 'tpu_type': 'v5', 'tpu_topology': '4'}, "--tpu_topology='4' is no topology"),
+    ({'tpus': 4, 'gpus': 4}, '--gpus=4 and --tpus=4 are of one pod, and no node has both'),
+    ({'node_selector': {'a b': 'c'}}, "--node_selector='a b=c' is no label of a node"),
+    ({'tolerations': ('a b',)}, "--toleration='a b' is no key of a taint"),
+])
+def test_kubernetes_pods_ask_for_what_it_takes(values, error):
+    with pytest.raises(ValueError, match='^' + re.escape(error)):
+        WorkerPod(**values)
+
+
+def test_restarts_of_trainers_are_bounded():
+    assert objects(max_restarts=3)['Job']['spec']['backoffLimit'] == 3
+    script = launch_slurm.script(1, FLAGS, max_restarts=3, requeue=False)
+    assert '[ "$restarts" = 3 ]' in script and '#SBATCH --no-requeue\n' in script
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('tool, own', [
+    (launch_slurm, ['--nodes=2', '--gpu_type=a100', '--gpus_per_node=1']),
+    (launch_kubernetes, ['--workers=2', '--gpus=1', '--image=x', '--claim=y'])])
+def test_a_dry_run_trains_here_with_the_commands_of_the_job(tool, own, capfd):
+    with pytest.raises(SystemExit) as ended:
+        tool.main([*own, '--dry_run', '--', TINY, '--logdir=/not/here'])
+    assert ended.value.code == 0
+    assert 'done after 2 steps' in capfd.readouterr().out
+
+
+@pytest.mark.parametrize('tool, own', [
+    (launch_slurm, ['--nodes=9']), (launch_kubernetes, ['--workers=9', '--image=x', '--claim=y'])])
+def test_a_dry_run_needs_few_workers(tool, own):
+    with pytest.raises(SystemExit, match='--dry_run starts 9 workers on this machine, which may'):
+        tool.main([*own, '--dry_run', *TRAINER])
 
 
 def test_kubernetes_selectors_choose_the_pods_that_they_are_for():
@@ -131,11 +185,8 @@ def test_launchers_refuse_flags_that_the_job_would_fail_with(tool, own, flags, e
     ({'image': 'Registry/Name'}, "--image='Registry/Name' is no container image"),
     ({'image': 'name:tag:tag'}, "--image='name:tag:tag' is no container image"),
     ({'claim': 'a/b'}, "--claim='a/b' is no name of a PersistentVolumeClaim"),
-    ({'memory': '32Gb'},
-     "--memory='32Gb' is no amount above 0; write --cpu=8 or --cpu=500m, --memory=32Gi"),
-    ({'cpu': '0.0'}, "--cpu='0.0' is no amount above 0"),
 ])
-def test_kubernetes_names_and_amounts_are_those_that_it_takes(values, error):
+def test_kubernetes_names_are_those_that_it_takes(values, error):
     with pytest.raises(ValueError, match='^' + re.escape(error)):
         launch_kubernetes.manifest(1, **{'image': 'a', 'claim': 'b', 'flags': FLAGS, **values})
 
@@ -146,7 +197,7 @@ def test_kubernetes_names_and_amounts_are_those_that_it_takes(values, error):
     f'lingpipe:1@sha256:{"0a" * 32}'])
 def test_every_reference_of_an_image_is_taken(image):
     assert image in launch_kubernetes.manifest(1, image, 'claim.of-1', FLAGS, name='a' * 52,
-                                               cpu='0.5', memory='1Ti')
+                                               pod=WorkerPod('0.5', '1Ti'))
 
 
 @pytest.mark.parametrize('values, error', [

@@ -4,8 +4,13 @@ from __future__ import annotations
 import json
 
 import pytest
+import tensorflow as tf
 
+from lingpipe.cluster.devices import Devices
+from lingpipe.commands import device_setup
 from lingpipe.commands.device_setup import listening_address, num_cpus
+from lingpipe.commands.run_options import RunOptions
+from lingpipe.training.experiment import Experiment
 
 
 @pytest.mark.parametrize(('names', 'num_gpus', 'expected'), [
@@ -23,3 +28,20 @@ def test_address_is_written_or_found_out(monkeypatch: pytest.MonkeyPatch) -> Non
     assert listening_address('127.0.0.1:2222') == '127.0.0.1:2222'
     assert listening_address('') == ''
     assert listening_address('TF_CONFIG') == 'b:2'
+
+
+@pytest.mark.parametrize(('workers', 'master'), [((), 'local'), (('a:1', 'b:2'), 'grpc://a:1')])
+def test_tpus_are_started_where_they_are(workers: tuple[str, ...], master: str,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a TPU, the call alone is checked: the hosts of a slice start at their first."""
+    names = ('/job:worker/replica:0/task:0/device:TPU:0',)
+    masters = []
+    monkeypatch.setattr(device_setup.devices, 'find', lambda *_, **__: Devices(names, workers))
+    monkeypatch.setattr(device_setup.cluster, 'configure', lambda *_: None)
+    monkeypatch.setattr(device_setup, 'Connection', lambda *_: 'connected')
+    monkeypatch.setattr(tf.tpu.experimental, 'initialize_tpu_system',
+                        lambda resolver: masters.append(resolver.master()))
+
+    placement = device_setup.place(Experiment.Params(), RunOptions('train', devices='tpu'))
+    assert placement == device_setup.Placement(names, 'connected' if workers else None)
+    assert masters == [master]
