@@ -15,6 +15,7 @@ from lingpipe.tools import (
     bench_scale,
     bench_text,
     build_corpus,
+    check_devices,
     compare_checkpoints,
     compare_keras,
     compare_params,
@@ -35,7 +36,7 @@ from tests.support.forks import Fork, run_unread
 
 ALL = [
     bench_decoder, bench_link, bench_pipeline, bench_scale, bench_text, build_corpus,
-    compare_checkpoints, compare_keras, compare_params, get_mediawiki, largest_model,
+    check_devices, compare_checkpoints, compare_keras, compare_params, get_mediawiki, largest_model,
     launch_kubernetes, launch_local, launch_slurm, paper_tables, plot_partition, repeat,
     score_translations, show_partition, show_schedule, train_vocabulary]
 DENSE = '--model=image.digits.Dense'
@@ -107,6 +108,8 @@ def mistake_of(capsys, tool, *flags):
     (score_translations, ['--sentences=-1'], '--sentences=-1 is below 0; use 0 or more'),
     (get_mediawiki, ['--output=/dev/null/x'],
      '--output=/dev/null/x cannot be a folder: /dev/null is a file'),
+    (check_devices, ['--checks=bits,bit'], "--checks has 'bit'; write names with commas between:"),
+    (check_devices, ['--devices=1'], '--devices=1 is below 4; use 4 to 64'),
     (compare_checkpoints, ['/nope', '/nope'], '/nope'),
     (launch_local, ['--workers=0', *TRAINER], '--workers=0 is below 1; use 1 to 1024'),
     (launch_slurm, ['--port=99999', *TRAINER], '--port=99999 is above 65534; use 1 to 65534'),

@@ -1,0 +1,48 @@
+"""Collectives: the sums of gradients over replicas, by plain additions, TensorFlow's ring and NCCL.
+"""
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from lingpipe.tools.device_checks import subjects
+from lingpipe.tools.device_checks.bits import differing
+from lingpipe.tools.device_checks.machine import Machine
+from lingpipe.tools.device_checks.rows import Row
+
+NUM_STEPS = 5
+
+
+def rows(machine: Machine) -> Iterator[Row]:
+    """Trains two replicas with every kind of sum, and compares their bits with plain additions."""
+    subject = (subjects.transformer(4, 256, 64, 16) if machine.is_gpu
+               else subjects.transformer(2, 32, 16, 8))
+    reference = None
+    for reduction in ('add', 'ring', 'nccl'):
+        if reduction == 'nccl' and machine.num_physical < 2:
+            yield machine.row('n/a', 'nccl: ' + (
+                'NCCL refuses several logical GPUs of one card, and there is one card'
+                if machine.is_gpu else 'NCCL adds up on GPUs only, and there is none'))
+            continue
+        first_of_cards = len(machine.devices) // machine.num_physical
+        devices = (machine.devices[::first_of_cards][:2] if reduction == 'nccl'
+                   else machine.devices_of(2))
+        try:
+            program = subject.program(machine, 2, is_placed=False, devices=devices, num_replicas=2,
+                                      num_micro_batches=2, replica_reduction=reduction)
+            times_s = subject.step_s(program, 3 + NUM_STEPS)[3:]
+            program.check_replicas()
+        except Exception as error:
+            yield machine.row('FAILED', f'{reduction}: {type(error).__name__}: '
+                                        f'{str(error).splitlines()[0]}')
+            continue
+        arrays = {name: variable.numpy() for name, variable in program.variables().items()}
+        reference = reference or arrays
+        different = differing(reference, arrays)
+        same = 'equal to plain additions' if not different else f'{len(different)} differ'
+        is_promised = machine.is_deterministic or not machine.is_gpu
+        verdict = 'ok' if not different else 'BROKEN' if is_promised else 'differs'
+        yield machine.row(
+            verdict, f'{reduction}: replicas are equal to the last bit; {len(arrays)} variables '
+                     f'{same}; {statistics.median(times_s) * 1e3:.1f} ms a step',
+            reduction=reduction, step_s=statistics.median(times_s), different=different)

@@ -1,0 +1,113 @@
+"""Running: processes that run checks; one that dies or hangs costs its check, and no other."""
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+from lingpipe.tools.device_checks import Check
+from lingpipe.tools.device_checks.rows import Row
+
+START_S = 60.0     # until TensorFlow is imported and the first check begins
+PATIENCE = 2.0     # a check that takes so many times its budget is ended
+COMMAND = (sys.executable, '-m', 'lingpipe.tools.device_checks.process')
+
+
+def run(checks: Sequence[Check], num_devices: int, device_mb: int, time_factor: float,
+        command: Sequence[str] = COMMAND) -> Iterator[Row]:
+    """Yields the rows of checks as they come.
+
+    Args:
+      checks: in their order.
+      num_devices, device_mb: as of machine.set_up.
+      time_factor: multiplies all budgets.
+      command: of the process that runs checks; see process.py.
+    """
+    for _, together in itertools.groupby(checks, lambda check: check.group):
+        left = list(together)
+        while left:
+            process = _Process(left, num_devices, device_mb, time_factor, command)
+            try:
+                num_done = yield from process.rows()
+            finally:
+                process.end()
+            left = left[num_done:]
+
+
+class _Process:
+    """A process that runs some checks."""
+
+    def __init__(self, checks: Sequence[Check], num_devices: int, device_mb: int,
+                 time_factor: float, command: Sequence[str]):
+        self._checks, self._factor = checks, time_factor
+        asked = {'checks': [(check.name, check.budget_s * time_factor) for check in checks],
+                 'is_deterministic': checks[0].is_deterministic,
+                 'devices': num_devices, 'mb': device_mb}
+        self._errors = tempfile.TemporaryFile('w+', errors='replace')
+        self._process = subprocess.Popen(
+            [*command, json.dumps(asked)],
+            stdout=subprocess.PIPE, stderr=self._errors, text=True, start_new_session=True)
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def rows(self) -> Iterator[Row]:
+        """Yields rows; returns how many checks need not run again: all, or up to one that failed.
+        """
+        number, deadline_s = 0, time.monotonic() + START_S * max(1.0, self._factor)
+        while number < len(self._checks):
+            name = self._checks[number].name
+            try:
+                line = self._lines.get(timeout=max(0.0, deadline_s - time.monotonic()))
+            except queue.Empty:
+                limit_s = PATIENCE * self._checks[number].budget_s * self._factor
+                yield Row(name, 'FAILED', f'ended after {limit_s:.0f} s, twice its budget; '
+                                          '--time_factor=3 gives all checks more time')
+                return number + 1
+            if line is None:
+                yield Row(name, 'FAILED', f'its process died ({self._code()}): {self._reason()}')
+                return number + 1
+
+            message = json.loads(line) if line.startswith('{') else {}
+            if 'begins' in message:
+                budget_s = self._checks[number].budget_s
+                deadline_s = time.monotonic() + PATIENCE * budget_s * self._factor
+            elif 'row' in message:
+                yield Row(**message['row'])
+            elif 'ends' in message:
+                number += 1
+        return number
+
+    def end(self) -> None:
+        """Ends the process and all that it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._reader.join()
+        self._errors.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def _code(self) -> str:
+        code = self._process.wait()
+        return signal.Signals(-code).name if code < 0 else f'exit code {code}'
+
+    def _reason(self) -> str:
+        """Returns the last line that it wrote to stderr."""
+        self._errors.seek(0)
+        lines = [line.strip() for line in self._errors if line.strip()]
+        return lines[-1][:300] if lines else 'it has not said why'

@@ -1,0 +1,115 @@
+"""Subjects: the small networks that are trained on the devices.
+
+A Transformer has matrix products, and a convolution network what cuDNN computes: convolutions,
+BatchNorm and pooling.
+"""
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from lingpipe import layers
+from lingpipe.layers.sequential import Sequential
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.tools import stacks
+from lingpipe.tools.device_checks.machine import Machine
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A network with a mini-batch.
+
+    Attributes:
+      name: for people.
+      network: the layers, with the loss.
+      batch: name -> tensor.
+    """
+    name: str
+    network: Sequential.Params
+    batch: dict[str, tf.Tensor]
+
+    def program(self, machine: Machine, num_devices: int, is_placed: bool = True,
+                **pipeline: Any) -> Program:
+        """Returns a program on the first devices of the machine.
+
+        Args:
+          machine: the devices.
+          num_devices: how many of them are used.
+          is_placed: whether the devices are named; if not, they are in `pipeline`.
+          pipeline: fields of PipelineParams.
+        """
+        if is_placed:
+            pipeline['devices'] = machine.devices_of(num_devices)
+        learner = Learner.Params(optimizer=optimizers.RMSProp.Params(momentum=0.9),
+                                 learning_rate=learning_rates.Constant.Params(rate=0.003))
+        spec = {name: tf.TensorSpec(value.shape, value.dtype)
+                for name, value in self.batch.items()}
+        return Program(self.network.instantiate('model'), spec, PipelineParams(**pipeline),
+                       learner.instantiate())
+
+    def arrays_after(self, program: Program, num_steps: int) -> dict[str, np.ndarray]:
+        """Returns all variables after some steps."""
+        for step in range(num_steps):
+            program.train_step(self.batch, step)
+        return {name: variable.numpy() for name, variable in program.variables().items()}
+
+    def step_s(self, program: Program, num_steps: int, first_step: int = 0) -> list[float]:
+        """Returns the seconds of some steps, each until its loss is here."""
+        times_s = []
+        for step in range(first_step, first_step + num_steps):
+            start_s = time.perf_counter()
+            program.train_step(self.batch, step)['loss'].numpy()
+            times_s.append(time.perf_counter() - start_s)
+        return times_s
+
+
+def transformer(num_layers: int, dim: int, seq: int, batch: int) -> Subject:
+    """Returns a Transformer stack with heads of 32 channels."""
+    arrays = stacks.transformer_batch(batch, seq, dim)
+    return Subject(f'Transformer ({num_layers} layers, d={dim}, T={seq})',
+                   stacks.transformer(num_layers, dim, dim // 32), _tensors(arrays))
+
+
+def convolutions(num_blocks: int, filters: int, size: int, batch: int) -> Subject:
+    """Returns blocks of convolution, BatchNorm and ReLU, with pooling in the middle."""
+    parts: list[Any] = []
+    for i in range(num_blocks):
+        channels = filters if i else 3
+        reads = {'reads': {'x': 'image'}} if not i else {}
+        parts += [
+            layers.Conv2D.Params(name=f'conv_{i}', input_dim=channels, filters=filters,
+                                 use_bias=False, **reads),
+            layers.BatchNorm.Params(name=f'norm_{i}', dim=filters),
+            layers.Activation.Params(name=f'relu_{i}')]
+        if i == num_blocks // 2:
+            parts.append(layers.MaxPool2D.Params(name='pool'))
+    parts += [layers.DepthwiseConv2D.Params(name='depthwise', input_dim=filters),
+              layers.GlobalAvgPool2D.Params(name='mean'),
+              layers.Dense.Params(name='logits', input_dim=filters, units=1000),
+              layers.CrossEntropyLoss.Params(name='loss', reads={'labels': 'label'})]
+    return Subject(f'convolutions ({num_blocks} blocks, {filters} filters, {size} x {size})',
+                   Sequential.Params(name='model', layers=tuple(parts)),
+                   _tensors(stacks.image_batch(batch, size)))
+
+
+def amoebanet(size: int, batch: int) -> Subject:
+    """Returns AmoebaNet-D (3, 16)."""
+    return Subject(f'AmoebaNet-D (3, 16), {size} x {size}', stacks.amoebanet(3, 16),
+                   _tensors(stacks.image_batch(batch, size)))
+
+
+def _tensors(arrays: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
+    with tf.device(cpu()):
+        return {name: tf.constant(value) for name, value in arrays.items()}
+
+
+def cpu() -> str:
+    """The device of mini-batches."""
+    return '/device:CPU:0'
