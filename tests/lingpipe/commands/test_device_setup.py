@@ -30,7 +30,7 @@ def test_address_is_written_or_found_out(monkeypatch: pytest.MonkeyPatch) -> Non
     assert listening_address('TF_CONFIG') == 'b:2'
 
 
-@pytest.mark.parametrize(('workers', 'master'), [((), 'local'), (('a:1', 'b:2'), 'grpc://a:1')])
+@pytest.mark.parametrize(('workers', 'master'), [((), ''), (('a:1', 'b:2'), 'grpc://a:1')])
 def test_tpus_are_started_where_they_are(workers: tuple[str, ...], master: str,
                                          monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a TPU, the call alone is checked: the hosts of a slice start at their first."""
