@@ -67,8 +67,8 @@ class CellUpdate:
             # The layers are updated one after the other, so that the temporaries of only one exist
             # at a time.
             with tf.control_dependencies(done[-1:]):
-                done.append(self._alike.call(update, layer, reached, is_update, inverse_weight,
-                                             clip_factor, learning_rate))
+                done.append(self._alike.call(update, layer, self._gradients, reached, is_update,
+                                             inverse_weight, clip_factor, learning_rate))
         with tf.control_dependencies(done[-1:]):
             done.append(self._update_state(cell, is_update))
         with tf.control_dependencies(done[-1:]):

@@ -57,5 +57,6 @@ class SquaredNorms:
         of_layers: list[tf.Tensor] = []
         for layer in layers:  # One after the other.
             with tf.control_dependencies(of_layers[-1:]):
-                of_layers.append(self._alike.call(usable_squares, layer, reached, inverse_weight))
+                of_layers.append(self._alike.call(usable_squares, layer, self._gradients, reached,
+                                                  inverse_weight))
         return tf.concat(of_layers, 0) if of_layers else tf.zeros([0], tf.float64)

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from lingpipe.layers import nested
 from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.execution.alike_layers import AlikeLayers
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline
 from lingpipe.pipeline.execution.compiled_shape import CompiledShape
 from lingpipe.pipeline.execution.stamps import Stamps, UpdatePart
@@ -54,7 +55,9 @@ def trained_replicas(plan: Plan, pipelines: Sequence[CompiledPipeline],
     replicas = [
         Replica(r, cells, variables[r], pipelines[r].accumulators)
         for r, cells in enumerate(plan.replicas)]
-    updates = [Update(one.cells, one.accumulators, one.placed, learner) for one in replicas]
+    alike = AlikeLayers()
+    updates = [
+        Update(one.cells, one.accumulators, one.placed, learner, alike) for one in replicas]
     return TrainedReplicas(replicas, updates, plan.params.replica_reduction)
 
 

@@ -55,12 +55,20 @@ class Update:
     """
 
     def __init__(self, cells: Sequence[Cell], accumulators: Sequence[Accumulators],
-                 variables: Variables, learner: Learner):
+                 variables: Variables, learner: Learner, alike: AlikeLayers):
+        """Adds nothing to a graph yet.
+
+        Args:
+          cells: [K].
+          accumulators: [K].
+          variables: of the replica.
+          learner: makes the updates of layers.
+          alike: what all replicas share.
+        """
         self._cells, self._accumulators, self._variables, self._learner = (
             cells, accumulators, variables, learner)
         self.gradients = Gradients(cells, accumulators, variables, learner)
         self._clips = learner.params.clip_norm is not None
-        alike = AlikeLayers(self.gradients)
         self._norms = SquaredNorms(self.gradients, alike, self._clips)
         self._cell_update = CellUpdate(
             accumulators, variables, self.gradients, alike, self._clips)
