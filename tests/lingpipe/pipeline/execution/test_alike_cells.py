@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,11 @@ def trained(program: Program) -> dict[str, bytes]:
     return {key: variable.numpy().tobytes() for key, variable in program.variables().items()}
 
 
+@functools.cache
+def trained_in_one_cell(block, frozen: str = '') -> dict[str, bytes]:
+    return trained(program_of(block, num_cells=1, frozen=frozen))
+
+
 def functions_of(program: Program) -> list[set[str]]:
     """[R K] the names of the functions that the slots of each cell call."""
     calls = collections.Counter(
@@ -93,7 +99,7 @@ def test_cells_that_are_alike_share_tasks_and_train_as_one_cell(block, recompute
     assert len(middle) == 2
     assert middle[0] == middle[1]
     assert not middle[0] & (first | last)
-    assert trained(program) == trained(program_of(block, num_cells=1))
+    assert trained(program) == trained_in_one_cell(block)
 
 
 def test_replicas_share_tasks():
@@ -108,7 +114,7 @@ def test_cells_with_other_frozen_weights_are_not_alike():
     program = program_of(transformer, frozen='layer_1/ffn/w1')
     _, second, third, _ = functions_of(program)
     assert not second & third
-    assert trained(program) == trained(program_of(transformer, 1, frozen='layer_1/ffn/w1'))
+    assert trained(program) == trained_in_one_cell(transformer, 'layer_1/ffn/w1')
 
 
 def test_a_subclass_is_traced_for_itself_unless_it_says_otherwise():
