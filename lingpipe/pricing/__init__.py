@@ -16,7 +16,7 @@ There is no variable and no data in such a graph. The files:
 from lingpipe.pricing.flops import count_flops
 from lingpipe.pricing.graph import Trace, trace
 from lingpipe.pricing.layer_cost import price, traced_cost
-from lingpipe.pricing.ops import ancestors, stateful_types
+from lingpipe.pricing.ops import ancestors, narrow_casts, stateful_types
 from lingpipe.pricing.recipe import Made, Recipe, RecipeOp, Source
 from lingpipe.pricing.residuals import (
     Residuals,
@@ -27,6 +27,6 @@ from lingpipe.pricing.residuals import (
 
 __all__ = [
     'Made', 'Recipe', 'RecipeOp', 'Residuals', 'Source', 'Trace', 'ancestors', 'bytes_of_roots',
-    'count_flops', 'price', 'residual_tensors', 'residuals_of_layer', 'stateful_types', 'trace',
-    'traced_cost',
+    'count_flops', 'narrow_casts', 'price', 'residual_tensors', 'residuals_of_layer',
+    'stateful_types', 'trace', 'traced_cost',
 ]

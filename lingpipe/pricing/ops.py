@@ -96,6 +96,14 @@ def bytes_of(tensor: tf.Tensor) -> int:
     return num_bytes(tensor) if is_known and tensor.dtype != tf.variant else 0
 
 
+def narrow_casts(graph: tf.Graph, names: Collection[str]) -> list[tf.Tensor]:
+    """The casts to a narrower floating dtype of the tensors of these names, in a graph."""
+    return [op.outputs[0] for op in graph.get_operations()
+            if op.type == 'Cast' and op.inputs[0].name in names
+            and op.outputs[0].dtype.is_floating and op.inputs[0].dtype.is_floating
+            and op.outputs[0].dtype.size < op.inputs[0].dtype.size]
+
+
 def ancestors(tensors: Sequence[tf.Tensor], stop: Collection[str],
               done: Collection[str] = ()) -> dict[str, tf.Operation]:
     """The ops (by name) that the tensors need, by data or control.

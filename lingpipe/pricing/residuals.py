@@ -21,7 +21,7 @@ from lingpipe.layers.context import Emissions
 from lingpipe.layers.nested import leaves
 from lingpipe.pricing.graph import FPROP, Trace, trace
 from lingpipe.pricing.handed_over import HandedOver, Leaves, handed_over
-from lingpipe.pricing.ops import ancestors, bytes_of, viewed
+from lingpipe.pricing.ops import ancestors, bytes_of, narrow_casts, viewed
 from lingpipe.pricing.recipe import Leaf, Recipe, recipe_of
 
 Views: TypeAlias = Mapping[Leaf, tuple[str, Leaf]]
@@ -40,6 +40,7 @@ class Residuals:
       views: the leaves of the outputs that share the memory of another leaf.
       recipe: how the forward makes all of it.
       handed_over: what the gradients of weights need, if the backward is split.
+      cast_bytes: bytes of weights in a narrower dtype; a step holds them.
     """
     inner_bytes: int = 0
     inputs: frozenset[Leaf] = frozenset()
@@ -48,6 +49,7 @@ class Residuals:
     views: Views = dataclasses.field(default_factory=dict)
     recipe: Recipe = dataclasses.field(default_factory=Recipe)
     handed_over: HandedOver = dataclasses.field(default_factory=HandedOver)
+    cast_bytes: int = 0
 
 
 def residuals_of_layer(layer: Layer, inputs: Mapping[str, Any], trained: Sequence[str],
@@ -96,7 +98,16 @@ def residuals_of_layer(layer: Layer, inputs: Mapping[str, Any], trained: Sequenc
              for tensor in _tensors_of(gradient)},
             [*backward.residuals, *traced.micro_batch_args],
             list(traced.weights.values()),
-            Leaves(leaf_of_input, leaf_of_output, backward.leaf_of_seed(targets))))
+            Leaves(leaf_of_input, leaf_of_output, backward.leaf_of_seed(targets))),
+        cast_bytes=_cast_bytes(traced))
+
+
+def _cast_bytes(traced: Trace) -> int:
+    """The bytes of the weights that the layer uses in a narrower dtype, once for each dtype."""
+    names = {tensor.name for tensor in traced.weights.values()}
+    casts = {(cast.op.inputs[0].name, cast.dtype): cast
+             for cast in narrow_casts(traced.graph, names)}
+    return sum(map(bytes_of, casts.values()))
 
 
 def _by_leaf(values: Iterable[Any]) -> dict[Leaf, tf.Tensor]:

@@ -111,6 +111,7 @@ def _task_of(task: CompiledTask, captures: Mapping[Any, tf.Tensor], leaves: Mapp
         function=function,
         inputs=[leaves[leaf] for leaf in task.inputs],
         shared=[weights[path] for path in task.shared],
+        casts=[one._replace(path=weights[one.path]) for one in task.casts],
         gradients_in=[leaves[leaf] for leaf in task.gradients_in],
         outputs=[leaves[leaf] for leaf in task.outputs],
         gradients_out=[leaves[leaf] for leaf in task.gradients_out],

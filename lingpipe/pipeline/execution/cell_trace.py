@@ -28,6 +28,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from lingpipe.pipeline.execution.backward_trace import Sums, token_after, trace_backward
+from lingpipe.pipeline.execution.cast_weights import cast_weights
 from lingpipe.pipeline.execution.cell_parts import CellParts
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
@@ -78,6 +79,7 @@ def trace_cell(forward: ForwardTrace, sums: Sums, gradients_in: Sequence[Leaf] =
         inputs_token = token_after([forward_token] if is_fused else [], 'inputs_token')
         whole_token = token_after([inputs_token, backward.token], 'token')
     refuse_stateful(forward.cell, graph)
+    arguments = arguments.with_casts(cast_weights(graph, forward.weights_by_owner))
 
     inputs = Part(inputs_token, outputs=forward.outputs if is_fused else {},
                   gradients=backward.gradients)

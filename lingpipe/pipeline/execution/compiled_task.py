@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from lingpipe.pipeline.execution.cast_weights import NarrowWeight
 from lingpipe.pipeline.planning.cell import Leaf
 
 
@@ -17,9 +18,10 @@ class CompiledTask:
 
     Attributes:
       function: a tf.function that is never inlined. It takes the step, the index of the micro-batch
-        and the tensors of the four attributes that follow, in that order.
+        and the tensors of the five attributes that follow, in that order.
       inputs: leaves of the values that it reads.
       shared: paths of the weights that it reads and other cells own.
+      casts: weights that it uses in a narrower dtype, once for each use.
       gradients_in: leaves for which it takes the sum of gradients so far.
       residuals_in: names of tensors that it takes from earlier tasks of the cell.
       outputs: leaves of the values that it writes for other cells.
@@ -36,6 +38,7 @@ class CompiledTask:
     function: tf.types.experimental.ConcreteFunction
     inputs: Sequence[Leaf]
     shared: Sequence[str]
+    casts: Sequence[NarrowWeight]
     gradients_in: Sequence[Leaf]
     residuals_in: Sequence[str]
     outputs: Sequence[Leaf]

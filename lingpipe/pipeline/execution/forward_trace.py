@@ -13,6 +13,7 @@ import tensorflow as tf
 from lingpipe import cluster
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context, Emissions
+from lingpipe.pipeline.execution.cast_weights import CastWeight
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.layer_call import LayerCall, LayerResult, scope_of
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
@@ -61,17 +62,22 @@ class TracingOptions:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Arguments:
-    """The placeholders for the arguments of a cell's tasks, in this order."""
+    """The tensors that a cell's tasks are given, in this order: placeholders, except for casts."""
     step: tf.Tensor
     micro_batch: tf.Tensor
     inputs: Mapping[Leaf, tf.Tensor]
     shared: Mapping[str, tf.Tensor]
+    casts: Sequence[CastWeight] = ()
     gradients: Mapping[Leaf, tf.Tensor] = dataclasses.field(default_factory=dict)
 
     def with_gradients(self, leaves: Iterable[Leaf]) -> Arguments:
         """The same, and new placeholders for the gradients of leaves."""
         gradients = {(value, i): _placeholder(value.specs[i]) for value, i in leaves}
         return dataclasses.replace(self, gradients=gradients)
+
+    def with_casts(self, casts: Sequence[CastWeight]) -> Arguments:
+        """The same, and weights that are cast before the tasks run."""
+        return dataclasses.replace(self, casts=casts)
 
     @property
     def of_micro_batch(self) -> list[tf.Tensor]:
@@ -80,8 +86,9 @@ class Arguments:
 
     @property
     def all(self) -> list[tf.Tensor]:
-        """All placeholders."""
-        return [*self.of_micro_batch, *self.shared.values(), *self.gradients.values()]
+        """All of them."""
+        return [*self.of_micro_batch, *self.shared.values(), *(cast.tensor for cast in self.casts),
+                *self.gradients.values()]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -117,7 +124,17 @@ class ForwardTrace:
     @property
     def weights(self) -> list[tf.Tensor]:
         """The weight tensors of all layers."""
-        return [weight for result in self.results for weight in result.call.weights.values()]
+        return [tensor for tensors in self.weights_by_owner.values() for tensor in tensors]
+
+    @property
+    def weights_by_owner(self) -> dict[str, list[tf.Tensor]]:
+        """Path of a weight, as owned -> its tensors, one for each use."""
+        tensors: dict[str, list[tf.Tensor]] = {}
+        for call in (result.call for result in self.results):
+            for weight in call.element.layer.weights():
+                tensors.setdefault(weight.shared_with or weight.path, []).append(
+                    call.weights[weight.path])
+        return tensors
 
 
 def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions,

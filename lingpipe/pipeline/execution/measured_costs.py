@@ -208,6 +208,8 @@ def _tasks(element: Element, device: str) -> list[tuple[CompiledTask, list[tf.Te
             position = [tf.constant(0, tf.int64), tf.constant(0)]
         taken = [by_leaf[leaf] for leaf in task.inputs] + [
             tf.convert_to_tensor(variables[p]) for p in task.shared]
+        with tf.device(device):
+            taken += [tf.cast(variables[path], dtype) for path, dtype in task.casts]
         return position + taken + [by_gradient[leaf] for leaf in task.gradients_in]
 
     # Without recomputation, forward and backward are two tasks, and neither repeats work of the

@@ -64,10 +64,11 @@ class TaskCutter:
             return {key: tensor for key, tensor in tensors.items() if tensor.name in used}
 
         inputs, shared = only_used(arguments.inputs), only_used(arguments.shared)
+        casts = [cast for cast in arguments.casts if cast.tensor.name in used]
         gradients_in = only_used(arguments.gradients)
         residuals_in = only_used({tensor.name: tensor for tensor in part.available})
         feeds = [arguments.step, arguments.micro_batch, *inputs.values(), *shared.values(),
-                 *gradients_in.values(), *residuals_in.values()]
+                 *(cast.tensor for cast in casts), *gradients_in.values(), *residuals_in.values()]
         of_cell = set(leaves_of(self.forward.cell.inputs))
         held = [*(tensor for leaf, tensor in inputs.items() if leaf in of_cell),
                 *residuals_in.values()]
@@ -77,6 +78,7 @@ class TaskCutter:
             function=self.subgraphs.function(feeds, part.fetches, is_compiled_by_xla, part.done),
             inputs=list(inputs),
             shared=list(shared),
+            casts=[cast.weight for cast in casts],
             gradients_in=list(gradients_in),
             residuals_in=list(residuals_in),
             outputs=list(part.outputs),

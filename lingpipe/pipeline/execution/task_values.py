@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from lingpipe.cluster import HOME
 from lingpipe.layers import nested
+from lingpipe.pipeline.execution.cast_weights import NarrowWeight
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
 from lingpipe.pipeline.execution.wire import Wire
@@ -55,6 +56,7 @@ class TaskValues:
         self._indices = _indices(batch.first_micro_batch, self._devices, num_micro_batches)
         shared = dict.fromkeys(path for task in pipeline.tasks.values() for path in task.shared)
         self._shared = {path: pipeline.read_shared(path) for path in shared}
+        self._casts = _casts(pipeline)
 
         # Values and, for those that a cell has written, its device. The wire does not carry the
         # others: the parts of the mini-batch and the mean weight.
@@ -78,12 +80,14 @@ class TaskValues:
         inputs = [self._carried(self._values[leaf, m], self._makers.get((leaf, m), device), device)
                   for leaf in task.inputs]
         shared = [self._shared[path] for path in task.shared]
+        casts = [self._casts[device, weight] for weight in task.casts]
         gradients = [self._carried(self._gradients[leaf, m], self._adders[leaf, m], device)
                      for leaf in task.gradients_in]
         residuals = self._residuals.get((k, m), {})
         if self._pipeline.schedule.adds_gradients(slot):
             self._residuals.pop((k, m), None)
-        return [*inputs, *shared, *gradients, *(residuals[name] for name in task.residuals_in)]
+        return [*inputs, *shared, *casts, *gradients,
+                *(residuals[name] for name in task.residuals_in)]
 
     def position(self, slot: Slot) -> list[tf.Tensor]:
         """Returns the first two arguments of the slot's task: the step and the micro-batch."""
@@ -113,6 +117,19 @@ class TaskValues:
 def order_of_calls(pipeline: CompiledPipeline) -> list[Slot]:
     """Returns all slots, in an order in which every value is written before it is read."""
     return list(play(pipeline.schedule, lambda slot: 1.0, edges_of_tasks(pipeline.cells)))
+
+
+def _casts(pipeline: CompiledPipeline) -> dict[tuple[str, NarrowWeight], tf.Tensor]:
+    """Returns (device, weight) -> a weight, cast there, for all that the tasks take."""
+    casts = {}
+    for (_, k), task in pipeline.tasks.items():
+        device = pipeline.cells[k].device
+        for weight in task.casts:
+            if (device, weight) not in casts:
+                value = pipeline.read_shared(weight.path)
+                with tf.device(device):
+                    casts[device, weight] = tf.cast(value, weight.dtype)
+    return casts
 
 
 def _indices(first: tf.Tensor, devices: Sequence[str],

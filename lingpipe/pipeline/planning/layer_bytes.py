@@ -44,7 +44,7 @@ class Leaves:
 class LayerBytes(NamedTuple):
     """What a layer adds to the bytes of its cell; leaves by their numbers."""
 
-    own_bytes: int                 # weights and slots
+    own_bytes: int                 # weights, also those in a narrower dtype, and slots
     gradient_bytes: int
     owned: frozenset[str]          # paths of weights that others share
     shared: tuple[tuple[str, int], ...]  # paths and bytes of the weights of others
@@ -71,6 +71,7 @@ def layer_bytes(element: Element, kept: Residuals, leaves: Leaves,
     own = [weight for weight in weights if weight.shared_with is None]
     own_bytes = sum(weight.size * weight.dtype.size for weight in own)
     own_bytes += sum(w.size * slot_bytes(w.dtype) for w in trained if w.shared_with is None)
+    own_bytes += kept.cast_bytes
     gradient_bytes = sum(weight.size * max(4, weight.dtype.size) for weight in trained)
 
     read_values, written_values = list(element.reads.values()), list(element.writes.values())

@@ -3,8 +3,9 @@
 Only this file, layer_bytes.py and growing_cell.py count them. The partitioner keeps a limit by
 these numbers, peaks.py follows them through a schedule, and inspection prints them. A device holds
 
-    fixed     throughout the step: weights; for those that train, a gradient and optimizer slots;
-              sums of groups that are set aside; copies of tied weights that another cell owns
+    fixed     throughout the step: weights, and copies of those that layers use in a narrower
+              dtype; for those that train, a gradient and optimizer slots; sums of groups that are
+              set aside; copies of tied weights that another cell owns
     held      for each *live* micro-batch, which is one between a cell's forward and its backward:
               what the backward takes over, residuals or, with recomputation, the cell's inputs
     working   once, while a backward runs: what it recomputes; if an R did that before, from then

@@ -38,7 +38,8 @@ def test_state_is_weight_gradient_and_slots_where_it_trains_and_the_weight_alone
 
 
 @pytest.mark.parametrize(('dtype', 'bytes_a_weight'),
-                         [('float64', 8 + 8 + 16), ('float32', 4 + 4 + 8), ('bfloat16', 2 + 4 + 4)])
+                         [('float64', 8 + 8 + 16 + 4),   # and a copy in the dtype of x
+                          ('float32', 4 + 4 + 8), ('bfloat16', 2 + 4 + 4)])
 def test_slots_have_the_dtype_of_their_weight_and_sums_of_gradients_are_float32_at_least(
         dtype, bytes_a_weight):
     plan = plan_of(Tied.Params(name='one', dim=8, dtype=dtype, reads={'x': 'image'}),
