@@ -70,3 +70,25 @@ class DecodedFunction(WiredFunction):
                              'position by position; give it decode(), or is_positionwise = True '
                              'if no position looks at another.')
         return self.fprop(theta, ctx, *args, **inputs), past
+
+    @property
+    def has_prefill(self) -> bool:
+        """Whether `prefill` can be called. It is overridden, or no position looks at another."""
+        has_own_prefill = type(self).prefill is not DecodedFunction.prefill
+        has_own_decode = type(self).decode is not DecodedFunction.decode
+        return has_own_prefill or (self.is_positionwise and not has_own_decode)
+
+    def prefill(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
+                *args: Any, **inputs: Any) -> tuple[Any, NestedMap]:
+        """Computes fprop for ids of a prompt, t positions at once. Returns the new past, too.
+
+        There is one hypothesis of each sentence. A method that overrides this one reads what
+        `decode` reads.
+
+        Args:
+          theta, kept, past: those of `decode`.
+          ctx: the context, whose position is the first of the t.
+          inputs: values [n, t, ...] of these positions if they depend on the target; others as they
+            are.
+        """
+        return self.fprop(theta, ctx, *args, **inputs), past

@@ -9,6 +9,8 @@ channels of a head.
 """
 from __future__ import annotations
 
+import math
+
 import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, field
@@ -150,6 +152,30 @@ class GroupedQueryAttention(Layer):
         y = tf.matmul(tf.cast(tf.nn.softmax(scores), x.dtype), past.v)  # [n, k, G, r, h]
         y = project(tf.reshape(y, [-1, self.width]), theta.wo)
         return tf.reshape(y, [n, k, self.params.input_dim]), past
+
+    def prefill(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
+                x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
+        """Positions of a prompt, [n, t, D] -> [n, t, D]; each sees those before it and itself."""
+        check_last_dim(x, self.params.input_dim, self.path)
+        n, t = dims(x)[:2]
+        places = ctx.position + tf.range(t)
+        cos, sin = self._rotations(places)  # [t, h/2]
+        new_q, new_k, new_v = (tf.transpose(value, [0, 2, 1, 3]) for value in (
+            tf.reshape(rows, [n, t, -1, self.head_dim]) for rows in self._projected(theta, x)))
+        q = tf.reshape(rotate(new_q, cos, sin), [n, 1, self.num_groups, -1, self.head_dim])
+        past = NestedMap(
+            k=tf.concat([past.k, rotate(new_k, cos, sin)[:, tf.newaxis]], 3),
+            v=tf.concat([past.v, new_v[:, tf.newaxis]], 3))  # [n, 1, G, s, h]
+
+        scores = tf.cast(tf.matmul(q, past.k, transpose_b=True), tf.float32)  # [n, 1, G, r t, s]
+        s = dims(past.k)[3]
+        by_head = tf.reshape(scores, [n, self.params.num_heads, t, s])
+        is_seen = places[:, tf.newaxis] >= tf.range(s)  # [t, s]
+        weights = tf.nn.softmax(tf.where(is_seen, by_head, -math.inf))
+        weights = tf.reshape(tf.cast(weights, x.dtype), dims(scores))
+        y = tf.reshape(tf.matmul(weights, past.v), [n, -1, t, self.head_dim])
+        y = tf.reshape(tf.transpose(y, [0, 2, 1, 3]), [n * t, self.width])
+        return tf.reshape(project(y, theta.wo), dims(x)), past
 
     # Parts.
 

@@ -122,6 +122,11 @@ class MixtureOfExperts(Layer):
         gates, choices = self._chosen(self._probabilities(theta, tokens))
         return tf.reshape(self._mixed(theta, tokens, gates, choices, n * k), dims(x)), past
 
+    def prefill(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
+                x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
+        """Positions of a prompt, [n, t, D] -> [n, t, D], with room as in `decode`."""
+        return self.decode(theta, ctx, kept, past, x)
+
     # Parts.
 
     def _probabilities(self, theta: NestedMap, x: tf.Tensor) -> tf.Tensor:

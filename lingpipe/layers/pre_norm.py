@@ -81,6 +81,18 @@ class PreNorm(Layer):
         y, past = self.body.decode(theta.body, ctx, kept, past, h)
         return x + y, past
 
+    @property
+    def has_prefill(self) -> bool:
+        """Whether the body has a prefill."""
+        return self.body.has_prefill
+
+    def prefill(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
+                x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
+        """Positions of a prompt, [n, t, D] -> [n, t, D]."""
+        h = self.norm.fprop(theta.norm, ctx, x)
+        y, past = self.body.prefill(theta.body, ctx, kept, past, h)
+        return x + y, past
+
 
 def _given(positions: Any, documents: Any, weight: Any) -> dict[str, Any]:
     """The values that are there, by name."""

@@ -1,7 +1,7 @@
 """DecodingCell: what a cell does when decoding: it prepares a sentence group, then steps."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -30,6 +30,10 @@ class DecodingCell:
       moving_in: values that depend on the target and that it reads from other cells.
       moving_out: values that depend on the target and that other cells or the search read.
       prepare: (fixed_in, weights_elsewhere()) -> fixed_out, what `step` keeps of them.
+      prefilled: its elements that prompts run through; see TargetDependence.
+      prefill_in, prefill_out: as moving_in and moving_out, for prompts.
+      prefill: (first position, prefill_in, fixed_step_in, what `prepare` kept, the past of one
+        hypothesis, weights_elsewhere()) -> prefill_out, the past after these positions.
       step: (position, parents, moving_in, fixed_step_in, what `prepare` kept, the past,
         weights_elsewhere()) -> moving_out, the past after this position.
     """
@@ -58,6 +62,11 @@ class DecodingCell:
         self.fixed_step_in = [v for v in read_by_steps if v in self.fixed_in or v in self.fixed_out]
         self.moving_out = [v for e in self.stepped for v in e.writes.values() if v in asked]
 
+        self.prefilled = [e for e in network.prefilled if e in mine]
+        self.prefill_in, self.prefill_out = exchanged(
+            self.prefilled, [e for e in network.prefilled if e not in mine],
+            lambda element: network.moving_reads(element).values())
+
         averaged = variables.averaged()
         self._read = variables.reader(cell, averaged)
         self._read_shared = variables.shared_reader(averaged)
@@ -67,6 +76,7 @@ class DecodingCell:
 
         self.prepare = placed(self._prepare)
         self.step = placed(self._step)
+        self.prefill = placed(self._prefill)
 
     def weights_elsewhere(self) -> list[tf.Tensor]:
         """Reads the tied weights that other cells own."""
@@ -102,19 +112,41 @@ class DecodingCell:
         """Runs the stepped elements for one position, as `step` says."""
         values = {**dict(zip(self.moving_in, moving, strict=True)),
                   **dict(zip(self.fixed_step_in, fixed, strict=True))}
-        ctx, next_past = self._context(position), {}
         if self._params.beam_size > 1:
             past = nested.map_leaves(lambda tensor: tf.gather(tensor, parents, batch_dims=1), past)
 
+        ctx, next_past = self._context(position), dict(past)
         for element in self.stepped:
-            key, layer = _key(element), element.layer
-            result, next_past[key] = layer.decode(
-                self._theta(element, elsewhere), ctx, prepared[key], past[key], **{
-                    argument: values[v]
-                    for argument, v in self._network.decode_reads(element).items()})
-            values.update({element.writes[name]: new
-                           for name, new in layer.written(result).items()})
+            key = _key(element)
+            written, next_past[key] = self._decoded(
+                element, element.layer.decode, ctx, values, prepared[key], past[key], elsewhere)
+            values.update(written)
         return values_of(values, self.moving_out), next_past
+
+    def _prefill(self, first: tf.Tensor, moving: list[Any], fixed: list[Any],
+                 prepared: dict[str, Any], past: dict[str, Any],
+                 elsewhere: list[tf.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+        """Runs the prefilled elements for positions of a prompt, as `prefill` says."""
+        values = {**dict(zip(self.prefill_in, moving, strict=True)),
+                  **dict(zip(self.fixed_step_in, fixed, strict=True))}
+        ctx, next_past = self._context(first), dict(past)
+        for element in self.prefilled:
+            key = _key(element)
+            written, next_past[key] = self._decoded(
+                element, element.layer.prefill, ctx, values, prepared[key], past[key], elsewhere)
+            values.update(written)
+        return values_of(values, self.prefill_out), next_past
+
+    def _decoded(self, element: Element, method: Callable[..., tuple[Any, NestedMap]],
+                 ctx: DecodingContext, values: Mapping[Value, Any], kept: NestedMap,
+                 past: NestedMap,
+                 elsewhere: list[tf.Tensor]) -> tuple[dict[Value, Any], NestedMap]:
+        """Calls `decode` or `prefill` of an element; returns what it writes, and the new past."""
+        inputs = {argument: values[v]
+                  for argument, v in self._network.decode_reads(element).items()}
+        result, next_past = method(self._theta(element, elsewhere), ctx, kept, past, **inputs)
+        written = element.layer.written(result)
+        return {element.writes[name]: new for name, new in written.items()}, next_past
 
     def _theta(self, element: Element, elsewhere: list[tf.Tensor]) -> NestedMap:
         """Returns the weights of an element; those of other cells are given."""
@@ -132,6 +164,21 @@ class DecodingCell:
 def values_of(values: Mapping[Value, Any], wanted: Sequence[Value]) -> list[Any]:
     """The tensors of some of the values, in the order in which they are wanted."""
     return [values[value] for value in wanted]
+
+
+def exchanged(mine: Sequence[Element], others: Sequence[Element],
+              reads: Callable[[Element], Iterable[Value]]) -> tuple[list[Value], list[Value]]:
+    """The values that some elements read of others, and those that the others read of them.
+
+    Args:
+      mine, others: the elements.
+      reads: the values that an element reads.
+    """
+    written = dict.fromkeys(value for e in mine for value in e.writes.values())
+    read_here = dict.fromkeys(value for e in mine for value in reads(e))
+    read_there = {value for e in others for value in reads(e)}
+    return ([value for value in read_here if value not in written],
+            [value for value in written if value in read_there])
 
 
 def _key(element: Element) -> str:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from lingpipe.cluster import HOME
 from lingpipe.layers import nested
 from lingpipe.layers.nested import NestedMap
-from lingpipe.pipeline.decoding import search
+from lingpipe.pipeline.decoding import prefill, search
 from lingpipe.pipeline.decoding.decoding_cell import DecodingCell, values_of
 from lingpipe.pipeline.decoding.sampling import SamplingParams, narrowed
 from lingpipe.pipeline.decoding.search_params import SearchParams
@@ -35,11 +35,23 @@ class _Prepared(NamedTuple):
     values: list[Any]
 
 
-class SearchLoop:
-    """The steps of all cells and of the search, for a sentence group of any size.
+class GroupState(NamedTuple):
+    """A sentence group between two steps.
 
-    In the loop, a value is {'past': cell -> its past, 'search': the state of the search}.
+    Attributes:
+      prepared: of each cell, by its key, what does not change.
+      given: limits, prompts and chances.
+      past: of each cell, what its layers remember.
+      search: the state of the search.
     """
+    prepared: dict[str, _Prepared]
+    given: NestedMap
+    past: dict[str, Any]
+    search: NestedMap
+
+
+class SearchLoop:
+    """The steps of all cells and of the search, for a sentence group of any size."""
 
     def __init__(self, cells: Sequence[DecodingCell], network: TargetDependence, start_id: int,
                  end_id: int, params: SearchParams):
@@ -60,27 +72,53 @@ class SearchLoop:
         Returns:
           ids [n, t] and scores [n], on the host.
         """
+        end = self.go_on(self.start(fixed, given)).search
+        with tf.device(HOME):
+            return tf.identity(end.best_ids), tf.identity(end.best_score)
+
+    def start(self, fixed: dict[Value, Any], given: NestedMap) -> GroupState:
+        """Computes what comes before the first step. The arguments are those of `run`."""
         prepared = self._prepare(fixed, given.limits)
-        if not isinstance(self._params, SamplingParams):   # which alone has prompts and chances
+        has_prompts = isinstance(self._params, SamplingParams)
+        if not has_prompts:
             given = NestedMap(limits=given.limits)
         with tf.device(self._last):
             given = nested.map_leaves(tf.identity, given)
             state = search.initial_state(given.limits, self._start_id, self._params)
-        start = {'past': {key: one.past for key, one in prepared.items()}, 'search': state}
+        past = {key: one.past for key, one in prepared.items()}
+        if has_prompts and self._params.prefill and any(c.prefilled for c in self._cells.values()):
+            state, past = self._after_prompts(state, given, prepared)
+        return GroupState(prepared, given, past, state)
+
+    def go_on(self, now: GroupState, until: tf.Tensor | None = None) -> GroupState:
+        """Makes steps up to the position `until`, or until no sentence of the group goes on."""
+        start = {'past': now.past, 'search': now.search}
 
         def body(*flat: tf.Tensor) -> list[tf.Tensor]:
-            now = nested.pack_like(start, list(flat))
-            return nested.leaves(self._step(now['search'], now['past'], prepared, given))
+            then = nested.pack_like(start, list(flat))
+            return nested.leaves(self._step(then['search'], then['past'], now.prepared, now.given))
 
         names = [name for name, _ in nested.flatten(start)]
-        is_going = names.index('search/is_going')
-        with tf.device(self._last):  # where the search knows whether any sentence goes on
-            flat = tf.while_loop(lambda *flat: flat[is_going], body, nested.leaves(start),
-                                 nested.leaves(_shapes(start)), parallel_iterations=1)
+        is_going, position = names.index('search/is_going'), names.index('search/position')
 
-        end = nested.pack_like(start, list(flat))['search']
-        with tf.device(HOME):
-            return tf.identity(end.best_ids), tf.identity(end.best_score)
+        def goes_on(*flat: tf.Tensor) -> tf.Tensor:
+            return flat[is_going] if until is None else flat[is_going] & (flat[position] < until)
+
+        with tf.device(self._last):  # where the search knows whether any sentence goes on
+            flat = tf.while_loop(goes_on, body, nested.leaves(start),
+                                 nested.leaves(grown_shapes(now)), parallel_iterations=1)
+        end = nested.pack_like(start, list(flat))
+        return now._replace(past=end['past'], search=end['search'])
+
+    def _after_prompts(self, state: NestedMap, given: NestedMap,
+                       prepared: dict[str, _Prepared]) -> tuple[NestedMap, dict[str, Any]]:
+        """The state and the past after the ids that all prompts have."""
+        with tf.device(self._last):
+            length = prefill.common_length(given.prompts, given.limits, self._end_id)
+            ids = given.prompts[:, :length]
+            read = tf.concat([state.next[:, :1], ids], 1)[:, :length]
+            past = prefill.read(self._cells, self._target, read, self._params.prefill, prepared)
+            return prefill.after_prompt(state, ids, self._end_id), past
 
     def _prepare(self, fixed: dict[Value, Any], limits: tf.Tensor) -> dict[str, _Prepared]:
         """Computes what does not depend on the target, cell by cell."""
@@ -120,18 +158,11 @@ class SearchLoop:
         return search.advance(state, candidates, given.limits, self._end_id, self._params)
 
 
-def _shapes(start: dict[str, Any]) -> dict[str, Any]:
-    """The shapes that hold at every position, of the values of the loop before the first one."""
-    state = start['search']
-    return {'past': nested.map_leaves(_growing, start['past']),
+def grown_shapes(state: GroupState) -> dict[str, Any]:
+    """The shapes that `past` and `search` have at every position, if they are these at one."""
+    found = state.search
+    return {'past': nested.map_leaves(prefill.grown_shape, state.past),
             'search': nested.map_leaves(
                 lambda tensor: tf.TensorShape([
-                    None if i != 1 or tensor is state.best_ids else n
-                    for i, n in enumerate(tensor.shape)]), state)}
-
-
-def _growing(past: tf.Tensor) -> tf.TensorShape:
-    """Returns the shape of a past, [n, k, ..., t, channels], with unknown n and t."""
-    rank = past.shape.rank
-    return tf.TensorShape([None if i in (0, rank - 2) and i != 1 else n
-                           for i, n in enumerate(past.shape)])
+                    None if i != 1 or tensor is found.best_ids else n
+                    for i, n in enumerate(tensor.shape)]), found)}

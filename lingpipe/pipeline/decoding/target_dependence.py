@@ -20,6 +20,9 @@ class TargetDependence:
       candidates: the Value that the last layer that gives candidates writes.
       stepped: the elements that the candidates need and that depend on the target.
       before: the elements that the candidates need and that do not depend on the target.
+      prefilled: the elements that a prompt must run through, so that later positions find what they
+        look at: those that remember something, and all that these need. Empty if one of them cannot
+        read several positions at once.
     """
 
     def __init__(self, elements: Sequence[Element], target: str):
@@ -49,14 +52,20 @@ class TargetDependence:
                              f'ids; end the network with Logits or SoftmaxShards, before its loss.')
         self.candidates, = giving[-1].writes.values()
 
-        needed = self._needed(giving[-1], elements)
+        needed = self._needed([giving[-1]], elements)
         self.stepped = [e for e in elements if e in needed and e in dependent]
         self.before = [e for e in elements if e in needed and e not in dependent]
 
-    def _needed(self, last: Element, elements: Sequence[Element]) -> set[Element]:
-        """The element `last`, and all whose values reach it when decoding."""
+        remembering = [e for e in self.stepped
+                       if type(e.layer).initial_past is not Layer.initial_past]
+        before_these = self._needed(remembering, elements)
+        prefilled = [e for e in self.stepped if e in before_these]
+        self.prefilled = prefilled if all(e.layer.has_prefill for e in prefilled) else []
+
+    def _needed(self, last: Sequence[Element], elements: Sequence[Element]) -> set[Element]:
+        """The elements `last`, and all whose values reach one of them when decoding."""
         needed: set[Element] = set()
-        stack = [last]
+        stack = [*last]
         while stack:
             element = stack.pop()
             if element not in needed:

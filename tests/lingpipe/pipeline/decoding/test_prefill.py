@@ -1,0 +1,61 @@
+"""Prefill: what follows prompts does not depend on how many of their ids are read at once."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe import layers
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
+from lingpipe.pipeline.decoding import prefill
+from lingpipe.pipeline.decoding.decoder import Decoder
+from lingpipe.pipeline.decoding.sampling import SamplingParams
+from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+
+V, D, START, END, LIMIT = 20, 8, 1, 2, 12
+PROMPTS = np.array([[5, 6, 7, 8, 9, -1, -1], [9, 8, 7, 6, 5, 4, 3], [4, 4, 4, 4, 4, 4, -1]])
+
+
+def program() -> Program:
+    """Attention, experts and attention again in 2 cells, with their initial weights."""
+    attention = layers.GroupedQueryAttention.Params(input_dim=D, num_heads=4, num_groups=2)
+    experts = layers.MixtureOfExperts.Params(input_dim=D, hidden_dim=6, num_experts=3,
+                                             num_chosen=2)
+    model = layers.Sequential.Params(name='model', layers=(
+        layers.Embedding.Params(name='embedding', vocab_size=V, dim=D, reads={'ids': 'target'}),
+        layers.PreNorm.Params(name='attention_0', dim=D, body=attention),
+        layers.PreNorm.Params(name='ffn_0', dim=D, body=experts),
+        layers.PreNorm.Params(name='attention_1', dim=D, body=attention.copy()),
+        layers.Logits.Params(name='softmax', input_dim=D, vocab_size=V, writes='logits'),
+        layers.CrossEntropyLoss.Params(
+            name='loss', reads={'x': 'logits', 'labels': 'label'}))).instantiate('model')
+    spec = {'target': tf.TensorSpec([2, 4], tf.int32), 'label': tf.TensorSpec([2, 4], tf.int32),
+            'weight': tf.TensorSpec([2, 4])}
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(),
+                             learning_rate=learning_rates.Constant.Params(rate=0.1))
+    return Program(model, spec, PipelineParams(num_cells=2, layers_per_cell=(3, 3)),
+                   learner.instantiate(), devices=['/device:CPU:0', '/device:CPU:1'],
+                   seed=3)
+
+
+def test_prompts_read_at_once_have_the_ids_and_scores_of_prompts_read_one_by_one() -> None:
+    network = program()
+    results = {}
+    for beam_size, size in (1, 0), (1, 2), (2, 0), (2, 128):
+        params = SamplingParams(beam_size=beam_size, max_length=LIMIT, prefill=size)
+        (results[beam_size, size],) = Decoder(network, params, START, END).decode(
+            [SentenceGroup({}, [LIMIT, LIMIT, 9], PROMPTS)])
+    for (beam_size, size), (ids, scores) in results.items():
+        expected_ids, expected_scores = results[beam_size, 0]
+        np.testing.assert_array_equal(ids, expected_ids, err_msg=f'beam {beam_size}, {size}')
+        np.testing.assert_allclose(scores, expected_scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize('limits, expected', [
+    ([9, 9, 9], 2), ([9, 2, 9], 1), ([9, 9, 0], 3), ([0, 0, 0], 4)])
+def test_so_many_ids_are_read_at_once_as_all_prompts_have(limits, expected) -> None:
+    prompts = tf.constant([[5, 6, 7, -1], [5, 6, 7, 8], [5, 6, END, 7]])
+    assert int(prefill.common_length(prompts, tf.constant(limits), END)) == expected
