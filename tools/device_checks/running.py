@@ -55,7 +55,7 @@ class _Process:
         self._errors = tempfile.TemporaryFile('w+', errors='replace')
         self._process = subprocess.Popen(
             [*command, json.dumps(asked)],
-            stdout=subprocess.PIPE, stderr=self._errors, text=True, start_new_session=True)
+            stdout=subprocess.PIPE, stderr=self._errors, text=True, process_group=0)
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
