@@ -20,6 +20,7 @@ from lingpipe.api.evaluating import check_inputs, evaluate_all
 from lingpipe.api.views import PlanTable, TimelinePicture, Weights, newest_timeline
 from lingpipe.checkpoint import side_files
 from lingpipe.checkpoint.chosen_step import NEWEST, check_name
+from lingpipe.cluster import StartedTooEarlyError
 from lingpipe.commands import device_setup, recovery
 from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.recovery import Recovery
@@ -247,7 +248,8 @@ class Run:
     def plan(self) -> PlanTable:
         """The cells and their costs, as a table. No variable is made for it."""
         return self.at_site(lambda site: PlanTable(
-            self.experiment.make_plan(site.devices), self.params.train_input.batch_size))
+            self.experiment.make_plan(site.devices), self.params.train_input.batch_size,
+            self.experiment.task.remarks()))
 
     def timeline(self) -> TimelinePicture:
         """The picture of the newest steps that were timed; if there are none, of the prediction.
@@ -295,8 +297,15 @@ class Run:
 
     def _placed(self) -> Placement:
         if self._placement is None:
-            self._placement = device_setup.place(
-                self.params, self._options, is_again=recovery.has_started_again())
+            try:
+                self._placement = device_setup.place(
+                    self.params, self._options, is_again=recovery.has_started_again())
+            except StartedTooEarlyError as error:
+                if self._is_trainer or self._options.devices:
+                    raise   # The trainer starts itself again.
+                with (side_files.warnings_into(self._log_path) if self._is_writer
+                      else contextlib.nullcontext()):
+                    self._placement = device_setup.place_late(self.params, error)
         return self._placement
 
     def _traced(self, site: Site) -> TracedNetwork:

@@ -30,7 +30,8 @@ def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLi
     """Starts a run, or goes on with the one that the logdir holds. Nothing is trained yet.
 
     The arguments are the trainer's flags of the same names. Call it before anything else that uses
-    TensorFlow, which cannot make devices for the cells later.
+    TensorFlow, which cannot make devices for the cells later: they would share those that there
+    are, and a warning would say so.
 
     Args:
       experiment: a registered class, its name, or Experiment.Params.

@@ -68,15 +68,16 @@ class PlanTable:
       plan: the plan.
     """
 
-    def __init__(self, plan: Plan, batch_size: int):
+    def __init__(self, plan: Plan, batch_size: int, remarks: Sequence[str] = ()):
         self.plan = plan
-        self._batch_size = batch_size
+        self._batch_size, self._remarks = batch_size, remarks
 
     def __repr__(self) -> str:
-        return _text(_PLAN_COLUMNS, self._rows()) + self._total()
+        return _text(_PLAN_COLUMNS, self._rows()) + '\n'.join([self._total(), *self._remarks])
 
     def _repr_html_(self) -> str:
-        return _html(_PLAN_COLUMNS, self._rows()) + f'<p>{html.escape(self._total())}</p>'
+        lines = (f'<p>{html.escape(line)}</p>' for line in (self._total(), *self._remarks))
+        return _html(_PLAN_COLUMNS, self._rows()) + ''.join(lines)
 
     def _rows(self) -> list[Sequence[str]]:
         return [(str(row['cell']), short_device(row['device']), row['layers'],

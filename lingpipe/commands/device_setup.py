@@ -6,6 +6,7 @@ import os
 import re
 
 import tensorflow as tf
+from absl import logging
 
 from lingpipe import cluster
 from lingpipe.cluster import addresses, devices
@@ -47,6 +48,42 @@ def num_cpus(names: tuple[str, ...], num_devices: int, num_gpus: int) -> int:
                    for number in re.findall(r'(?i)\bCPU:(\d+)', name)]
         return max(numbers, default=-1) + 1
     return num_devices if num_gpus < num_devices else 0
+
+
+def place_late(params: Experiment.Params, error: cluster.StartedTooEarlyError) -> Placement:
+    """Finds devices in a process whose TensorFlow has started, as making a Keras model makes it do.
+
+    Cells share what there is: without GPUs, and unless somebody made more, the one CPU.
+
+    Args:
+      params: the experiment's.
+      error: what `place` has raised.
+
+    Raises:
+      StartedTooEarlyError: the Params name their devices.
+    """
+    pipeline = params.pipeline
+    if pipeline.devices:
+        raise error
+    num_devices = pipeline.num_devices
+    gpus, cpus = ([device.name for device in tf.config.list_logical_devices(kind)]
+                  for kind in ('GPU', 'CPU'))
+    some = gpus if len(gpus) >= num_devices else cpus[:num_devices]
+    names = tuple(some[i * len(some) // num_devices] for i in range(num_devices))
+    num_threads = tf.config.threading.get_intra_op_parallelism_threads()
+    differences = []
+    if len(set(names)) < num_devices:
+        differences.append(f'{num_devices} cells share {len(set(names))} devices')
+    if num_threads != params.intra_op_threads:
+        differences.append(f'an op may use {num_threads or "all"} threads in place of '
+                           f'{params.intra_op_threads}')
+    logging.warning(
+        'TensorFlow had started before this run, as making a Keras model makes it do, so that %s. '
+        'The run works, but may be slower, and the last bits of its results may differ from those '
+        'of other runs. To have neither, start this process again (in a notebook: the kernel), and '
+        'call lingpipe.cluster.configure(%d, %d) before anything else.',
+        ' and '.join(differences), error.num_cpu_devices, error.intra_op_threads)
+    return Placement(names, None)
 
 
 def place(params: Experiment.Params, options: RunOptions, is_again: bool = False) -> Placement:

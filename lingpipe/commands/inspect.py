@@ -58,7 +58,9 @@ def inspect(params: Experiment.Params, options: RunOptions) -> str:
     measured = measured_text(current.step_s if source else None, options.logdir)
     verdict = Verdict(current, fits, subject.limit, next(candidates.fastest(near), None),
                       _devices_text(names, options), source, measured)
-    return f'{verdict.text()}\n{overview(current.plan, params.train_input.batch_size)}'
+    remarks = ''.join(f'{remark}\n' for remark in experiment.task.remarks())
+    return (f'{verdict.text()}\n{overview(current.plan, params.train_input.batch_size)}'
+            f'{remarks}')
 
 
 def _devices(params: Experiment.Params, options: RunOptions) -> Sequence[str]:

@@ -30,7 +30,7 @@ from lingpipe.process.stop_signals import SIGNALS, StopSignals
 from lingpipe.training import newest_checkpoint
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.logdir_lock import Lock
-from lingpipe.training.site import THIS_PROCESS, Site
+from lingpipe.training.site import Site
 
 # Environment variable 'STEP NUMBER': how often the process has started again from that step.
 _FRUITLESS = 'LINGPIPE_FRUITLESS_STARTS'
@@ -76,8 +76,7 @@ class Recovery:
           OSError: a worker is lost, and this process does not start again.
         """
         if not self._options.devices:
-            place()
-            return body(THIS_PROCESS)
+            return body(Site(place().devices))
 
         watchdog = Watchdog(params.train.step_timeout_s, self._give_up, self._stop)
         try:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,15 @@ _ACCURACY = {'sparse_categorical_crossentropy': 'SparseCategoricalAccuracy',
              'binary_crossentropy': 'CategoricalAccuracy',
              'BinaryCrossentropy': 'CategoricalAccuracy'}
 """Loss -> what Keras takes 'accuracy' for, if the output has several channels."""
+
+
+_NOT_HAD = {
+    'clipnorm': 'compile with global_clipnorm, which is clip_norm of a Learner',
+    'clipvalue': 'compile with global_clipnorm, which is clip_norm of a Learner',
+    'use_ema': 'leave it out, and set ema_decay of the Learner, whose averages evaluations use',
+    'loss_scale_factor': 'leave it out',
+}
+"""Argument of a Keras optimizer -> what to do without it."""
 
 
 def has_logits(model: keras.Model, keras_names: Sequence[str]) -> list[bool]:
@@ -51,6 +61,11 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
     config = _config(model)
     if not config.get('loss'):
         return []
+    for name in ('train_step', 'compute_loss', 'compute_metrics'):
+        if getattr(type(model), name) is not getattr(keras.Model, name):
+            raise ValueError(f'the model {type(model).__name__} {model.name!r} has a {name}() of '
+                             'its own, which no pipeline runs; make a keras.Model of its inputs '
+                             'and outputs and compile that, or write the loss as a Layer.')
     losses = _by_output(config['loss'], keras_names, is_for_all=True)
     factors = _by_output(config['loss_weights'], keras_names)
     metrics = _by_output(config['metrics'], keras_names, is_list=True)
@@ -65,12 +80,12 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
         reads = {'x': output, 'labels': f'labels_{output}' if len(outputs) > 1 else 'labels'}
         if output in logits:
             reads['logits'] = logits[output]
-        all_metrics = [*_listed(metrics[i]), *_listed(weighted[i])]
+        own, own_weighted = (
+            tuple(json.dumps(_metric(one, losses[i], num_channels[i])) for one in _listed(some[i]))
+            for some in (metrics, weighted))
         params.append(KerasLoss.Params(
             name=f'loss_{output}' if has_several else 'loss', reads=reads,
-            loss=json.dumps(losses[i]),
-            metrics=tuple(json.dumps(_metric(one, losses[i], num_channels[i]))
-                          for one in all_metrics),
+            loss=json.dumps(losses[i]), metrics=own, weighted_metrics=own_weighted,
             metric_prefix=f'{output}_' if has_several else '',
             scale=1. if factors[i] is None else float(factors[i]),
             is_auxiliary=bool(params), is_mean_of_examples=has_several))
@@ -84,17 +99,21 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
     Raises:
       ValueError: the model is not compiled, or its optimizer has no equal in lingpipe.
     """
-    config = _config(model)
-    if not config:
+    if not model.compiled:
         raise ValueError(f'the Keras model {model.name!r} is not compiled, so that it has no '
                          "optimizer; call model.compile(optimizer='adam', loss=...) first.")
-    optimizer = keras.optimizers.get(config['optimizer'])
-    arguments = optimizer.get_config()
-    for name in ('clipnorm', 'clipvalue', 'use_ema', 'loss_scale_factor'):
+    optimizer = model.optimizer
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        raise ValueError('Keras scales the loss of this model for float16, and lingpipe does not; '
+                         "use the policy 'mixed_bfloat16', or compile with auto_scale_loss=False "
+                         'and an optimizer that is no LossScaleOptimizer.')
+    with warnings.catch_warnings():   # Of functions, which are refused.
+        warnings.simplefilter('ignore')
+        arguments = optimizer.get_config()
+    for name, remedy in _NOT_HAD.items():
         if arguments.get(name):
             raise ValueError(f'the optimizer {type(optimizer).__name__} has {name}='
-                             f'{arguments[name]}, which no Learner has; leave it out, or write a '
-                             'Learner (clip_norm, as global_clipnorm, ema_decay).')
+                             f'{arguments[name]}, which no Learner has; {remedy}.')
     if arguments.get('weight_decay') and _excludes_weights(model.optimizer):
         raise ValueError(f'the optimizer {type(optimizer).__name__} excludes weights from its '
                          'weight decay, which is no part of its configuration; write a Learner, '
@@ -105,12 +124,21 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
         raise ValueError(f'there is no optimizers.{type(optimizer).__name__}; compile the model '
                          'with another optimizer of Keras.')
 
+    rate = _rate(arguments['learning_rate'])
+    accumulate = arguments.get('gradient_accumulation_steps') or 1
+    if accumulate > 1 and not isinstance(rate, learning_rates.Constant.Params):
+        raise ValueError(f'the optimizer {type(optimizer).__name__} has a schedule of the learning '
+                         f'rate and gradient_accumulation_steps={accumulate}: Keras counts '
+                         'mini-batches for it, and a Learner updates; compile without '
+                         'accumulation, with the schedule for updates, and set accumulate of the '
+                         'Learner.')
+
     values = {name: arguments[name] for name in fields_of(own.Params) if name in arguments}
     return Learner.Params(
-        optimizer=own.Params(**values), learning_rate=_rate(arguments['learning_rate']),
+        optimizer=own.Params(**values), learning_rate=rate,
         weight_decay=arguments.get('weight_decay') or 0., decay_vectors=True,
         clip_norm=arguments.get('global_clipnorm'),
-        accumulate=arguments.get('gradient_accumulation_steps') or 1)
+        accumulate=accumulate)
 
 
 def _config(model: keras.Model) -> dict[str, Any]:
@@ -138,6 +166,10 @@ def _rate(config: Any) -> learning_rates.Schedule.Params:
     if isinstance(config, (int, float)):
         return learning_rates.Constant.Params(rate=float(str(np.float32(config))))
     name, values = config['class_name'], config['config']
+    if not isinstance(values, dict) or name == '__lambda__':
+        raise ValueError('the learning rate is a Python function, which no configuration can hold; '
+                         'compile with a number or one of keras.optimizers.schedules, or set '
+                         'learning_rate of the Learner to one of lp.learning_rates.')
     if name == 'CosineDecay' and not values['warmup_steps']:
         return learning_rates.Cosine.Params(
             rate=values['initial_learning_rate'], decay_steps=values['decay_steps'],
@@ -150,8 +182,15 @@ def _rate(config: Any) -> learning_rates.Schedule.Params:
         return learning_rates.Polynomial.Params(
             rate=values['initial_learning_rate'], decay_steps=values['decay_steps'],
             final_rate=values['end_learning_rate'], power=values['power'])
-    raise ValueError(f'the learning rate {name} of {values} has no equal in lingpipe; write a '
-                     'Learner with one of learning_rates.')
+    if name == 'PiecewiseConstantDecay' and all(int(b) == b >= 0 for b in values['boundaries']):
+        return learning_rates.Piecewise.Params(   # Keras changes the rate after a boundary.
+            boundaries=tuple(int(b) + 1 for b in values['boundaries']),
+            rates=tuple(values['values']))
+    shown = ', '.join(f'{key}={value}' for key, value in values.items() if key != 'name')
+    raise ValueError(f'the learning rate {name}({shown}) has no equal in lingpipe; set '
+                     'learning_rate of the Learner to one of lp.learning_rates, which have '
+                     'warmup_steps: Constant, Cosine, Exponential, Polynomial, Linear, Piecewise, '
+                     'InverseSquareRoot.')
 
 
 def _by_output(config: Any, names: Sequence[str], is_for_all: bool = False,

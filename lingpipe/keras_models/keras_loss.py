@@ -25,11 +25,12 @@ class KerasLoss(Loss):
     """A loss of Keras for one output of a network, averaged over what counts.
 
     x is the output and labels what it should be, as the Keras loss takes them. Where x has a mask,
-    positions that it leaves out do not count. With weights, Keras divides by the number of elements
-    and lingpipe by the sum of their weights; without, both are the same mean.
+    positions that it leaves out do not count. `weight` is Keras' sample_weight: it multiplies the
+    losses, and the sum is divided by their number, as in Keras, and not by the sum of the weights.
+    What has weight 0 is not counted, since mini-batches are filled up so; Keras counts it.
 
     `logits` are those of which x is the softmax or sigmoid: cross-entropies are computed of them,
-    as Keras does where it can see them.
+    as Keras does where it can see them, which is in float32.
     """
 
     mask_rule = 'takes'
@@ -38,7 +39,9 @@ class KerasLoss(Loss):
         """The Keras loss and metrics."""
         loss: str = field(REQUIRED, 'The loss as JSON: its name, or its class and configuration '
                                     'as keras.losses.serialize writes them.')
-        metrics: tuple[str, ...] = field((), 'Metrics as JSON, as the loss is written.')
+        metrics: tuple[str, ...] = field((), 'Metrics as JSON, as the loss is written; weights '
+                                             'do not change them, but those that are 0.')
+        weighted_metrics: tuple[str, ...] = field((), 'Metrics that are weighted means.')
         metric_prefix: str = field('', 'What the names of metrics begin with.')
         is_mean_of_examples: bool = field(False, 'Whether each example counts as one, however many '
                                                  'of its positions count: so that several losses '
@@ -47,7 +50,7 @@ class KerasLoss(Loss):
         def check(self) -> None:
             """Raises ValueError for a loss that is no mean, or a metric that is none."""
             loss_of(self.loss)
-            for text in self.metrics:
+            for text in (*self.metrics, *self.weighted_metrics):
                 metric_of(text)
 
     params: Params
@@ -56,6 +59,7 @@ class KerasLoss(Loss):
         super().__init__(params, path)
         self._loss = loss_of(self.params.loss)
         self._metrics = [metric_of(text) for text in self.params.metrics]
+        self._weighted_metrics = [metric_of(text) for text in self.params.weighted_metrics]
 
     def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
         """The mask of x."""
@@ -74,7 +78,7 @@ class KerasLoss(Loss):
             x, labels = _where(counts, x, 1), _where(counts, labels, 0)
             logits = None if logits is None else _where(counts, logits, 0)
         prediction = tf.cast(tf.identity(x), tf.float32)
-        if logits is not None:
+        if logits is not None and x.dtype == prediction.dtype:
             prediction._keras_logits = tf.cast(logits, tf.float32)
         targets = tf.cast(labels, tf.float32) if labels.dtype.is_floating else labels
 
@@ -88,11 +92,19 @@ class KerasLoss(Loss):
         if own_mask is not None:
             counts = counts * tf.cast(own_mask, tf.float32)
         self._emit_mean(ctx, tf.cast(losses, tf.float32), counts)
-        for metric in self._metrics:
-            values = metric._fn(targets, tf.stop_gradient(prediction), **metric._fn_kwargs)
-            values = tf.cast(values, tf.float32)
+        self._emit_metrics(ctx, targets, tf.stop_gradient(prediction), weight, mask)
+
+    def _emit_metrics(self, ctx: Context, targets: tf.Tensor, prediction: tf.Tensor,
+                      weight: tf.Tensor | None, mask: tf.Tensor | None) -> None:
+        """Emits the metrics. A weighted one whose name is taken is called as in Keras."""
+        names: list[str] = []
+        for metric in [*self._metrics, *self._weighted_metrics]:
+            values = tf.cast(metric._fn(targets, prediction, **metric._fn_kwargs), tf.float32)
             weights = self._weights(values, weight, mask)
-            ctx.emit_metric(self.path, self.params.metric_prefix + metric.name,
+            if metric not in self._weighted_metrics:
+                weights = _counted(weights)
+            names.append(f'weighted_{metric.name}' if metric.name in names else metric.name)
+            ctx.emit_metric(self.path, self.params.metric_prefix + names[-1],
                             tf.reduce_sum(values * weights), total_weight(weights, values))
 
     def id_ranges(self, **specs: tf.TensorSpec) -> dict[str, int]:
@@ -111,14 +123,19 @@ class KerasLoss(Loss):
         return weights
 
     def _emit_mean(self, ctx: Context, losses: tf.Tensor, weights: tf.Tensor) -> None:
-        """Emits the weighted sum of the losses, and what it is to be divided by."""
+        """Emits the weighted sum of the losses, and how many of them count."""
         if self.params.is_mean_of_examples and losses.shape.rank > 1:
             weights = tf.broadcast_to(weights, dims(losses))
             inner = list(range(1, losses.shape.rank))
             losses = tf.math.divide_no_nan(tf.reduce_sum(losses * weights, inner),
-                                           tf.reduce_sum(weights, inner))
-            weights = tf.reduce_max(weights, inner)
-        self._emit(ctx, tf.reduce_sum(losses * weights), total_weight(weights, losses))
+                                           tf.reduce_sum(_counted(weights), inner))
+            weights = tf.reduce_max(_counted(weights), inner)
+        self._emit(ctx, tf.reduce_sum(losses * weights), total_weight(_counted(weights), losses))
+
+
+def _counted(weights: tf.Tensor) -> tf.Tensor:
+    """1 where a weight is not 0."""
+    return tf.cast(weights != 0, tf.float32)
 
 
 def loss_of(text: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -151,8 +152,10 @@ def inner_layers(keras_layer: Any) -> list[Any]:
 def unique(names: Sequence[str]) -> list[str]:
     """kernel, kernel, bias -> kernel_0, kernel_1, bias.
 
-    Keras' longer paths would not do: they number the layers of the whole process.
+    Keras' longer paths would not do: they number the layers of the whole process. So are weights
+    numbered that were given no name: `variable_72` is `variable` here.
     """
+    names = ['variable' if re.fullmatch(r'variable_\d+', name) else name for name in names]
     total = Counter(names)
     seen = Counter[str]()
     numbered = []

@@ -197,6 +197,9 @@ class KerasLayer(Layer):
         layers = inner_layers(self.keras_layer)
         has_activity_regularizer = any(layer.activity_regularizer is not None for layer in layers)
         self.needs_whole_batch = any(map(mixes_examples, layers or [self.keras_layer]))
+        self.has_rows_in_keras = any(
+            isinstance(layer, keras.layers.Embedding) and layer.trainable_weights
+            for layer in layers)
         self.counts_copies = (has_code_of_users(p.class_name, p.config)
                               or has_activity_regularizer)
 

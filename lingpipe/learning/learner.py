@@ -103,6 +103,13 @@ class Learner(Configurable):
         """Whether the weight does not train, so that its gradient need not be computed."""
         return _finds(self.params.frozen, path)
 
+    def differs_for_rows(self) -> bool:
+        """Whether the sum of the gradients of a row is not the same as these one by one, in Keras.
+
+        The global norm is also one of squares.
+        """
+        return self._optimizer.squares_gradients or self.params.clip_norm is not None
+
     def decays(self, path: str, rank: int) -> bool:
         """Whether weight_decay and l2 apply to the weight."""
         return (rank > 1 or self.params.decay_vectors) and not _finds(self.params.no_decay, path)

@@ -30,6 +30,7 @@ class SGD(Optimizer):
     """Gradient descent; with momentum one slot, else none."""
 
     keras_class = keras.optimizers.SGD
+    squares_gradients = False
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.SGD."""
@@ -107,6 +108,7 @@ class Lion(Optimizer):
     """Chen and others, arXiv:2302.06675. One slot."""
 
     keras_class = keras.optimizers.Lion
+    squares_gradients = False
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.Lion."""

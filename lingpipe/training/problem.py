@@ -79,6 +79,18 @@ class Problem(Configurable):
         self.learner.check_paths([weight.path for weight in self.network.weights()
                                   if weight.is_trainable and weight.shared_with is None])
 
+    def remarks(self) -> list[str]:
+        """Sentences about what a user of Keras would not expect; shown with the plan."""
+        paths = [layer.path for layer in self.network.elements()
+                 if layer.has_rows_in_keras and not all(
+                     self.learner.is_frozen(weight.path) for weight in layer.own_weights.values())]
+        if not paths or not self.learner.differs_for_rows():
+            return []
+        more = f' (and {len(paths) - 1} more)' if len(paths) > 1 else ''
+        return [f'{paths[0]}{more}: if an id occurs several times in a mini-batch, its row learns '
+                'from the sum of the gradients; Keras 3 on TensorFlow squares each of them by '
+                'itself in most optimizers and in global_clipnorm, and gives other weights.']
+
     def images(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Returns pictures of a mini-batch for TensorBoard, by name; here none.
 

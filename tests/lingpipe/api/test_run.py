@@ -74,6 +74,22 @@ def test_a_logdir_has_one_run_at_a_time(run: Run) -> None:
         reader.evaluate()
 
 
+def test_where_tensorflow_has_started_cells_share_devices(
+        run: Run, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The tests have four CPU devices and one thread."""
+    settings = {'train.num_steps': 6, 'intra_op_threads': 2}
+    with start(Tiny, logdir=tmp_path / 'log', num_cells=2, set=settings) as other:
+        assert 'so that an op may use 1 threads in place of 2. The run works' in caplog.text
+        other.train(evaluate=False)
+        for path, value in run.weights.items():
+            np.testing.assert_array_equal(other.weights[path], value, err_msg=path)
+    five = {'pipeline.num_replicas': 5, 'train_input.batch_size': 10, 'eval_inputs': {}}
+    with start(Tiny, logdir=tmp_path / 'five', set=five) as shared:
+        assert shared.train(steps=1).step == 1
+        assert 'so that 10 cells share 4 devices. The run works' in (
+            tmp_path / 'five' / 'train.log').read_text()
+
+
 def test_an_experiment_need_not_be_importable(tmp_path: pathlib.Path) -> None:
     class Mine:
         """An experiment that a notebook defines."""

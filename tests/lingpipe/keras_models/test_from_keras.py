@@ -42,7 +42,8 @@ def learned_by_keras(model: Any, inputs: Sequence[str], batches: Sequence[Batch]
                   if name.startswith('labels')}
         model.reset_metrics()
         report = model.train_on_batch([batch[name] for name in inputs],
-                                      labels.get('labels', labels), return_dict=True)
+                                      labels.get('labels', labels), batch.get('weight'),
+                                      return_dict=True)
     after: list[Any] = model.get_weights()
     model.set_weights(before)
     return after, report
@@ -154,6 +155,23 @@ def test_a_model_of_several_outputs_learns_what_keras_learns() -> None:
     check_learning(model, sentences())
 
 
+def test_a_repeated_id_under_an_optimizer_that_squares_gradients_is_said() -> None:
+    ids = keras.Input((4,), dtype='int32')
+    network = lp.from_keras(keras.Model(ids, keras.layers.Embedding(5, 3, name='words')(ids)))
+
+    def remarks(optimizer: Any, **values: Any) -> list[str]:
+        learner = lp.Learner.Params(
+            optimizer=optimizer.Params(),
+            learning_rate=lp.learning_rates.Constant.Params(rate=RATE), **values)
+        problem: lp.Problem = lp.Problem.Params(model=network, learner=learner).instantiate()
+        return problem.remarks()
+
+    remark, = remarks(lp.optimizers.Adam)
+    assert remark.startswith('model/words: if an id occurs several times in a mini-batch')
+    assert remarks(lp.optimizers.SGD, clip_norm=1.) == [remark]
+    assert remarks(lp.optimizers.SGD) == remarks(lp.optimizers.Lion) == []
+
+
 def test_layers_compute_in_the_dtypes_of_their_policies() -> None:
     x = keras.Input((4,))
     y = keras.layers.Dense(3, activation='relu', dtype='mixed_bfloat16')(x)
@@ -211,6 +229,10 @@ def test_layers_that_cannot_be_had_are_refused_by_name() -> None:
         lp.from_keras(model)
 
 
+def _tenth() -> float:
+    return 0.1
+
+
 def _distance(labels: Any, x: Any) -> Any:
     return keras.ops.mean(abs(x - labels), -1)
 
@@ -234,6 +256,61 @@ def test_losses_and_metrics_are_those_of_keras(loss: Any, metric: Any, activatio
     report = check_learning(model, batches)
     for name, value in report['keras'].items():
         np.testing.assert_allclose(report[name], value, rtol=TOLERANCE, err_msg=name)
+
+
+def test_weights_of_examples_are_the_sample_weights_of_keras() -> None:
+    x = keras.Input((4,), name='x')
+    model = keras.Model([x], keras.layers.Dense(3)(x))
+    model.compile(keras.optimizers.SGD(RATE), 'mse', metrics=['mae'], weighted_metrics=['mae'])
+    rng = np.random.default_rng(2)
+    batches = [{'x': rng.normal(size=[8, 4]).astype(np.float32),
+                'labels': rng.normal(size=[8, 3]).astype(np.float32),
+                'weight': rng.uniform(0.5, 3, [8]).astype(np.float32)}]
+    report = check_learning(model, batches)
+    assert set(report['keras']) == {'loss', 'mae', 'weighted_mae'}
+    for name, value in report['keras'].items():
+        np.testing.assert_allclose(report[name], value, rtol=TOLERANCE, err_msg=name)
+
+
+def test_a_loss_is_computed_of_probabilities_where_keras_sees_no_logits() -> None:
+    """They are those of another dtype. Of the logits, the loss differed by 1e-3."""
+    x = keras.Input((4,), name='x')
+    model = keras.Model([x], keras.layers.Dense(3, 'softmax', dtype='mixed_bfloat16')(x))
+    model.compile(keras.optimizers.SGD(RATE, global_clipnorm=0.1),
+                  'sparse_categorical_crossentropy', auto_scale_loss=False)
+    rng = np.random.default_rng(2)
+    check_learning(model, [{'x': rng.normal(size=[8, 4]).astype(np.float32),
+                            'labels': rng.integers(0, 3, [8])}])
+
+
+def test_what_a_model_computes_by_itself_in_training_is_refused() -> None:
+    class Own(keras.Model):
+        def train_step(self, data: Any) -> Any:
+            return {}
+
+    x = keras.Input((4,))
+    model = Own(x, keras.layers.Dense(3)(x))
+    assert lp.from_keras(model).outputs   # It is not compiled.
+    model.compile('sgd', 'mse')
+    with pytest.raises(ValueError, match="model Own 'own.*' has a train_step.. of its own"):
+        lp.from_keras(model)
+
+
+def test_weights_without_a_name_have_one_that_does_not_depend_on_others() -> None:
+    @keras.saving.register_keras_serializable('tests')
+    class Scaled(keras.layers.Layer):
+        def build(self, shape: Any) -> None:
+            self.factor = self.add_weight(shape=(shape[-1],))
+            self.offset = self.add_weight(shape=(shape[-1],))
+
+        def call(self, x: Any) -> Any:
+            return x * self.factor + self.offset
+
+    x = keras.Input((4,))
+    params = lp.from_keras(keras.Model(x, Scaled(name='scaled')(x)))
+    for network in params.instantiate('model'), params.instantiate('model'):
+        assert [weight.path for weight in network.weights()] == [
+            'model/scaled/variable_0', 'model/scaled/variable_1']
 
 
 @pytest.mark.parametrize('softmax', [keras.layers.Softmax(), keras.ops.softmax])
@@ -284,7 +361,14 @@ def test_a_metric_may_be_a_registered_function() -> None:
      lp.Learner.Params(
          optimizer=lp.optimizers.SGD.Params(), decay_vectors=True,
          learning_rate=lp.learning_rates.Cosine.Params(rate=0.5, decay_steps=90,
-                                                       final_fraction=0.1)))])
+                                                       final_fraction=0.1))),
+    (keras.optimizers.SGD(keras.optimizers.schedules.PiecewiseConstantDecay([2, 3], [3., 2., 1.])),
+     lp.Learner.Params(
+         optimizer=lp.optimizers.SGD.Params(), decay_vectors=True,
+         learning_rate=lp.learning_rates.Piecewise.Params(boundaries=(3, 4), rates=(3., 2., 1.)))),
+    (keras.optimizers.SGD(0.1, gradient_accumulation_steps=2), lp.Learner.Params(
+        optimizer=lp.optimizers.SGD.Params(), decay_vectors=True, accumulate=2,
+        learning_rate=lp.learning_rates.Constant.Params(rate=0.1)))])
 def test_a_learner_is_that_of_the_optimizer(optimizer: Any, expected: lp.Learner.Params) -> None:
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     model.compile(optimizer, 'mse')
@@ -295,11 +379,17 @@ def test_an_optimizer_without_an_equal_is_refused() -> None:
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match='is not compiled, so that it has no optimizer'):
         lp.learner_from_keras(model)
-    model.compile(keras.optimizers.SGD(clipvalue=1.), 'mse')
-    with pytest.raises(ValueError, match='SGD has clipvalue=1.0, which no Learner has'):
-        lp.learner_from_keras(model)
-    optimizer = keras.optimizers.SGD(weight_decay=0.1)
-    optimizer.exclude_from_weight_decay(var_names=['bias'])
-    model.compile(optimizer, 'mse')
-    with pytest.raises(ValueError, match='SGD excludes weights from its weight decay'):
-        lp.learner_from_keras(model)
+    sgd, decay = keras.optimizers.SGD, keras.optimizers.schedules.ExponentialDecay(1., 2, 0.5)
+    without_biases = sgd(weight_decay=0.1)
+    without_biases.exclude_from_weight_decay(var_names=['bias'])
+    for optimizer, sentence in (
+            (sgd(clipvalue=1.), 'SGD has clipvalue=1.0, which no Learner has; compile with global'),
+            (without_biases, 'SGD excludes weights from its weight decay'),
+            (sgd(_tenth), 'the learning rate is a Python function'),
+            (sgd(decay, gradient_accumulation_steps=2), 'Keras counts mini-batches for it, and a'),
+            (keras.optimizers.LossScaleOptimizer(sgd()), 'Keras scales the loss of this model'),
+            (sgd(keras.optimizers.schedules.CosineDecayRestarts(1., 2)),
+             r'CosineDecayRestarts\(initial_learning_rate=1.0, .* has no equal in lingpipe')):
+        model.compile(optimizer, 'mse')
+        with pytest.raises(ValueError, match=sentence):
+            lp.learner_from_keras(model)
