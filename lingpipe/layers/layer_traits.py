@@ -26,7 +26,7 @@ class LayerTraits:
     # one mini-batch, is then refused.
     unmerged_state: Sequence[str] = ()
 
-    # Whether Keras gives its optimizers the gradient of one of the layer's weights as rows, of which
+    # Whether Keras gives its optimizers the gradient of a weight of the layer as rows, of which
     # several may belong to one row of the weight, where a pipeline gives their sum.
     has_rows_in_keras = False
 
