@@ -1,6 +1,7 @@
 """Cell times: how long each slot of a cell takes."""
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,9 +35,14 @@ class CellTimes:
 
     def of(self, schedule: Schedule) -> Callable[[Slot], float]:
         """The function that says how long a slot of the schedule takes."""
-        seconds = {(k, kind): self.of_task(k, kind)
-                   for k in range(self.num_cells) for kind in TASK_KINDS}
-        return lambda slot: seconds[slot.cell, schedule.task_kind(slot)]
+        seconds = self._seconds_of_tasks
+        return lambda slot: seconds[slot[1], schedule.task_kind(slot)]
+
+    @functools.cached_property
+    def _seconds_of_tasks(self) -> dict[tuple[int, str], float]:
+        """(cell, kind of compiled task) -> how long it takes."""
+        return {(k, kind): self.of_task(k, kind)
+                for k in range(self.num_cells) for kind in TASK_KINDS}
 
     def of_task(self, cell: int, task_kind: str) -> float:
         """How long a compiled task of a cell takes; see Schedule.task_kind."""

@@ -3,7 +3,7 @@
 K cells, M micro-batches, k a cell, m a micro-batch.
 """
 
-import itertools
+import dataclasses
 import weakref
 from collections.abc import Callable, Collection
 
@@ -39,37 +39,13 @@ def dependency_graph(schedule: Schedule,
     Raises:
       ValueError: an edge does not go from a cell to a later one.
     """
-    num_cells = schedule.num_cells
-    makers: list[list[int]] = [[] for _ in range(num_cells)]
-    backward_readers: list[list[int]] = [[] for _ in range(num_cells)]
-    for maker, reader in sorted(chain(num_cells) if edges is None else set(edges)):
-        if not 0 <= maker < reader < num_cells:
-            raise ValueError(
-                f'edge ({maker}, {reader}) does not go from a cell to a later one of {num_cells}; '
-                f'give (maker, reader) with maker < reader < {num_cells}.')
-        makers[reader].append(maker)
-        if reader in schedule.backward_cells:
-            backward_readers[maker].append(reader)
-
-    slots = {kind: [[Slot(kind, k, m) for m in range(schedule.num_micro_batches)]
-                    for k in range(num_cells)] for kind in KINDS}
+    needs_of = _needs(schedule, edges)
+    has_r = {slot[1:] for slot in schedule.device_of if slot[0] == 'R'}
     graph: dict[Slot, tuple[Slot, ...]] = {}
-    for k, m in itertools.product(range(num_cells), range(schedule.num_micro_batches)):
-        f, b, w, r = (slots[kind][k][m] for kind in KINDS)
-        inputs = tuple(slots['F'][j][m] for j in makers[k])
-        is_fused = k in schedule.backward_cells and schedule.is_fused(b)
-        if not is_fused:
-            graph[f] = inputs
-        if k not in schedule.backward_cells:
-            continue
-
-        own = inputs if is_fused else (f,)
-        if not is_fused and r in schedule.device_of:
-            graph[r] = (f,)
-            own = (f, r)
-        graph[b] = own + tuple(slots['B'][j][m] for j in backward_readers[k])
-        if w in schedule.device_of:
-            graph[w] = (b,)
+    for k in range(schedule.num_cells):
+        for kind, _, m in schedule.slots_of(k):
+            needs = needs_of(kind, k, kind == 'B' and (k, m) in has_r)
+            graph[Slot(kind, k, m)] = tuple(Slot(*need, m) for need in needs)
     return graph
 
 
@@ -82,6 +58,40 @@ def dependencies(slot: Slot, schedule: Schedule, edges: Edges | None = None) -> 
     if slot not in graph:
         raise ValueError(unexpected(slot, schedule))
     return graph[slot]
+
+
+def _needs(schedule: Schedule, edges: Edges | None,
+           ) -> Callable[[str, int, bool], list[tuple[str, int]]]:
+    """A function of the kind and the cell of a slot, and of whether it is a B after an R.
+
+    It gives the kinds and cells of the slots that the slot needs, all of its micro-batch.
+
+    Raises:
+      ValueError: an edge does not go from a cell to a later one.
+    """
+    num_cells, backward_cells = schedule.num_cells, schedule.backward_cells
+    makers: list[list[int]] = [[] for _ in range(num_cells)]
+    backward_readers: list[list[int]] = [[] for _ in range(num_cells)]
+    for maker, reader in sorted(chain(num_cells) if edges is None else set(edges)):
+        if not 0 <= maker < reader < num_cells:
+            raise ValueError(
+                f'edge ({maker}, {reader}) does not go from a cell to a later one of {num_cells}; '
+                f'give (maker, reader) with maker < reader < {num_cells}.')
+        makers[reader].append(maker)
+        if reader in backward_cells:
+            backward_readers[maker].append(reader)
+
+    def needs_of(kind: str, k: int, is_after_r: bool) -> list[tuple[str, int]]:
+        if kind in 'RW':
+            return [('F' if kind == 'R' else 'B', k)]
+        inputs = [('F', j) for j in makers[k]]
+        if kind == 'F':
+            return inputs
+        is_fused = k == num_cells - 1
+        own = inputs if is_fused else [('F', k), ('R', k)][:1 + is_after_r]
+        return own + [('B', j) for j in backward_readers[k]]
+
+    return needs_of
 
 
 def play(
@@ -108,18 +118,27 @@ def play(
     Raises:
       ValueError: the devices wait for each other for ever; names the first slot that is stuck.
     """
+    turns = _turns(schedule, edges)
     spans: dict[Slot, Span] = {}
-    ends: dict[Slot, float] = {}
+    end_of = [0.0] * turns.num_slots
     free_at = [0.0] * len(schedule.devices)
-    for slot, device, needs in _turns(schedule, edges):
+    for slot, device, task, m in turns.listed:
         start = free_at[device]
-        for need in needs:
-            arrival = ends[need] if arrival_of is None else arrival_of(need, slot, ends[need])
+        for need, first in turns.needs[task]:
+            arrival = end_of[first + m]
+            if arrival_of is not None:
+                arrival = arrival_of(Slot(*need, m), slot, arrival)
             if arrival > start:
                 start = arrival
-        free_at[device] = ends[slot] = end = start + duration_of(slot)
+        end = start + duration_of(slot)
+        free_at[device] = end_of[turns.firsts[task] + m] = end
         spans[slot] = (start, end)
     return spans
+
+
+def refuse_deadlock(schedule: Schedule, edges: Edges | None = None) -> None:
+    """Raises ValueError if the devices would wait for each other for ever; see `play`."""
+    _turns(schedule, edges)
 
 
 def play_with_delays(schedule: Schedule, duration_of: Callable[[Slot], float], edges: Edges,
@@ -127,79 +146,152 @@ def play_with_delays(schedule: Schedule, duration_of: Callable[[Slot], float], e
     """As `play`, where a result is on another device so many seconds after it is made.
 
     Args:
-      schedule, duration_of, edges: as of `play`.
+      schedule, edges: as of `play`.
+      duration_of: how long a slot takes. It is asked for one slot of each compiled task, since all
+        slots that call a task take equally long; see Schedule.task_kind.
       delay: seconds from one cell to another, asked only for those on different devices.
     """
-    device_of = schedule.device_of
-    seconds: dict[tuple[int, int], float] = {}   # (sending cell, receiving cell) -> delay
-
-    def arrival_of(maker: Slot, reader: Slot, end: float) -> float:
-        pair = maker[1], reader[1]
-        if pair not in seconds:
-            is_sent = device_of[maker] != device_of[reader]
-            seconds[pair] = delay(*pair) if is_sent else 0.0
-        return end + seconds[pair]
-
-    return play(schedule, duration_of, edges, arrival_of)
+    starts, ends = _starts_and_ends(schedule, duration_of, edges, delay)
+    slots = [turn[0] for turn in _turns(schedule, edges).listed]
+    return dict(zip(slots, zip(starts, ends, strict=True), strict=True))
 
 
-# A slot, its device and what it needs; a slot comes after those that it needs.
-_Turn = tuple[Slot, int, tuple[Slot, ...]]
+def step_with_delays(schedule: Schedule, duration_of: Callable[[Slot], float], edges: Edges,
+                     delay: Callable[[int, int], float]) -> float:
+    """When the last slot ends; arguments as of `play_with_delays`."""
+    return max(_starts_and_ends(schedule, duration_of, edges, delay)[1])
+
+
+def _starts_and_ends(schedule: Schedule, duration_of: Callable[[Slot], float], edges: Edges,
+                     delay: Callable[[int, int], float]) -> tuple[list[float], list[float]]:
+    """When the slots start and end, in the order of their turns."""
+    turns = _turns(schedule, edges)
+    home_of, firsts = turns.home_of, turns.firsts
+    seconds = [duration_of(slot) for slot in turns.examples]
+    needs = [tuple((first, delay(j, k) if home_of[j] != home_of[k] else 0.0)
+                   for (_, j), first in needs_of_task)
+             for needs_of_task, (_, k, _) in zip(turns.needs, turns.examples, strict=True)]
+
+    starts: list[float] = []
+    ends: list[float] = []
+    end_of = [0.0] * turns.num_slots
+    free_at = [0.0] * len(schedule.devices)
+    for _, device, task, m in turns.listed:
+        start = free_at[device]
+        for first, delay_s in needs[task]:
+            arrival = end_of[first + m] + delay_s
+            if arrival > start:
+                start = arrival
+        end = start + seconds[task]
+        free_at[device] = end_of[firsts[task] + m] = end
+        starts.append(start)
+        ends.append(end)
+    return starts, ends
+
+
+@dataclasses.dataclass(frozen=True)
+class _Turns:
+    """The slots of a schedule in an order in which they can run, whatever they take.
+
+    Slots are numbered: the number of F(k, 0), plus m, is that of F(k, m). All that a slot needs is
+    of its own micro-batch, so it is said once for all slots that call the same compiled task.
+
+    Attributes:
+      listed: each slot, its device, its task and its micro-batch. It comes after what it needs.
+      examples: a slot of each task.
+      needs: for each task, what its slots need: kind and cell, and the number for micro-batch 0.
+      firsts: for each task, the number of its slot of micro-batch 0.
+      num_slots: more than any number of a slot.
+      home_of: cell -> its device.
+    """
+    listed: list[tuple[Slot, int, int, int]]
+    examples: list[Slot]
+    needs: list[list[tuple[tuple[str, int], int]]]
+    firsts: list[int]
+    num_slots: int
+    home_of: dict[int, int]
+
 
 _TURNS: weakref.WeakKeyDictionary[
-    Schedule, dict[frozenset[tuple[int, int]] | None, list[_Turn]]] = weakref.WeakKeyDictionary()
+    Schedule, dict[frozenset[tuple[int, int]] | None, _Turns]] = weakref.WeakKeyDictionary()
 
 
-def _turns(schedule: Schedule, edges: Edges | None) -> list[_Turn]:
-    """The slots in an order in which they can run, whatever they take.
-
-    It is found once for a schedule, which is often played with several times of slots.
+def _turns(schedule: Schedule, edges: Edges | None) -> _Turns:
+    """The turns of a schedule; found once for it, since it is often played with several times.
 
     Raises:
-      ValueError: there is none; names the first slot that is stuck.
+      ValueError: there are none; names the first slot that is stuck.
     """
     known = _TURNS.setdefault(schedule, {})
     key = None if edges is None else frozenset(edges)
     if key not in known:
-        known[key] = _turns_in(schedule, dependency_graph(schedule, edges))
+        known[key] = _turns_in(schedule, edges)
     return known[key]
 
 
-def _turns_in(schedule: Schedule, graph: dict[Slot, tuple[Slot, ...]]) -> list[_Turn]:
-    turns: list[_Turn] = []
-    done: set[Slot] = set()
+def _turns_in(schedule: Schedule, edges: Edges | None) -> _Turns:
+    needs_of, num_micro_batches = _needs(schedule, edges), schedule.num_micro_batches
+    first_of = {(kind, k): (i * schedule.num_cells + k) * num_micro_batches
+                for i, kind in enumerate(KINDS) for k in range(schedule.num_cells)}
+    task_of: dict[tuple[str, int], int] = {}
+    turns = _Turns([], [], [], [], len(first_of) * num_micro_batches, {})
+
+    def new_task(slot: Slot, task: tuple[str, int]) -> int:
+        """The number of a task that has none yet, whose first slot this is."""
+        kind, k, _ = slot
+        needs = needs_of(kind, k, kind == 'B' and schedule.is_recomputed_early(slot))
+        turns.examples.append(slot)
+        turns.needs.append([(need, first_of[need]) for need in needs])
+        turns.firsts.append(first_of[kind, k])
+        return task_of.setdefault(task, len(task_of))
+
+    waiting_lists = []   # [devices] its slots as they are in `listed`
+    for device, slots in enumerate(schedule.devices):
+        tasks = schedule.tasks_of_lists[device]
+        turns.home_of.update((k, device) for _, k in tasks)
+        waiting_lists.append([
+            (slot, device, task_of[task] if task in task_of else new_task(slot, task), slot[2])
+            for slot, task in zip(slots, tasks, strict=True)])
+
+    is_done = bytearray(turns.num_slots)
     num_done = [0] * len(schedule.devices)
-    waiting: dict[Slot, list[int]] = {}  # slot -> devices whose next slot needs it
+    waiting: dict[int, list[int]] = {}  # number of a slot -> devices whose next slot needs it
     runnable = list(range(len(schedule.devices)))
     while runnable:
         device = runnable.pop()
-        slots = schedule.devices[device]
-        while num_done[device] < len(slots):
-            slot = slots[num_done[device]]
-            missing = next((need for need in graph[slot] if need not in done), None)
-            if missing is not None:
-                waiting.setdefault(missing, []).append(device)
-                break
-            turns.append((slot, device, graph[slot]))
-            done.add(slot)
-            num_done[device] += 1
-            runnable += waiting.pop(slot, ())
+        slots_here = waiting_lists[device]
+        while num_done[device] < len(slots_here):
+            turn = slots_here[num_done[device]]
+            _, _, task, m = turn
+            for _, first in turns.needs[task]:
+                if not is_done[first + m]:
+                    waiting.setdefault(first + m, []).append(device)
+                    break
+            else:
+                number = turns.firsts[task] + m
+                turns.listed.append(turn)
+                is_done[number] = True
+                num_done[device] += 1
+                if number in waiting:
+                    runnable += waiting.pop(number)
+                continue
+            break
 
-    _refuse_deadlock(schedule, graph, done)
+    if sum(num_done) < sum(map(len, schedule.devices)):
+        raise ValueError(_why_stuck(schedule, edges, {turn[0] for turn in turns.listed}))
     return turns
 
 
-def _refuse_deadlock(schedule: Schedule, graph: dict[Slot, tuple[Slot, ...]],
-                     done: set[Slot]) -> None:
-    """Raises ValueError for the first slot that could not run."""
-    for device, slots in enumerate(schedule.devices):
-        for slot in slots:
-            if slot not in done:
-                missing = next(need for need in graph[slot] if need not in done)
-                raise ValueError(
-                    f'schedule {schedule.name!r} deadlocks: device {device} waits at {slot} for '
-                    f'{missing}, which can never start; run {missing} on device '
-                    f'{schedule.device_of.get(missing)} before what waits for it.')
+def _why_stuck(schedule: Schedule, edges: Edges | None, done: set[Slot]) -> str:
+    """The sentence about the first slot that could not run."""
+    graph = dependency_graph(schedule, edges)
+    stuck = ((slot, device) for device, slots in enumerate(schedule.devices) for slot in slots
+             if slot not in done)
+    slot, device = next(stuck)
+    missing = next(need for need in graph[slot] if need not in done)
+    return (f'schedule {schedule.name!r} deadlocks: device {device} waits at {slot} for '
+            f'{missing}, which can never start; run {missing} on device '
+            f'{schedule.device_of.get(missing)} before what waits for it.')
 
 
 def unexpected(slot: Slot, schedule: Schedule) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from lingpipe.pipeline.planning.cell_times import CellTimes
 from lingpipe.pipeline.planning.dependencies import Edges
@@ -108,8 +108,11 @@ class _Play:
                             for makers in self._makers]
         self._is_split = [policy.splits and k in work.backward_cells
                           and (self._is_awaited[k] or policy.order is not None) for k in cells]
+        self._is_fused = [k == work.num_cells - 1 and k in work.backward_cells for k in cells]
         self._cells_of = [[k for k in cells if work.homes[k] == device]
                           for device in range(work.num_devices)]
+        self._seconds = {(kind, k): work.times.of_task(k, kind) for k in cells
+                         for kind in ('F', 'W', 'B_split' if self._is_split[k] else 'B')}
 
         self._ends: dict[str, list[list[float]]] = {kind: [[] for _ in cells] for kind in 'FBW'}
         self._held = [0.0] * work.num_cells
@@ -130,45 +133,46 @@ class _Play:
         while self._events:
             now, device = heapq.heappop(self._events)
             if self._free_at[device] <= now:
-                ready = [slot for k in self._cells_of[device] for slot in self._ready(k, now)]
-                if ready:
-                    self._start(min(ready)[-1], now)
+                ready = min((turn for k in self._cells_of[device]
+                             if (turn := self._ready(k, now)) is not None), default=None)
+                if ready is not None:
+                    self._start(ready[-1], now)
 
-    def _ready(self, k: int, now: float) -> Iterator[tuple[int, int, Slot]]:
-        """The slots of a cell that can start now, each behind its rank: the lowest goes first."""
+    def _ready(self, k: int, now: float) -> tuple[int, int, Slot] | None:
+        """The slot of a cell that it would start now, behind its rank: the lowest goes first."""
         num_micro_batches, policy = self._work.num_micro_batches, self._policy
-        forwards, backwards, weights = (self._ends[kind][k] for kind in 'FBW')
-        has_backward = k in self._work.backward_cells
-        is_fused = self._is_fused(k)
+        num_forwards, num_backwards = len(self._ends['F'][k]), len(self._ends['B'][k])
+        is_fused = self._is_fused[k]
+        backward_rank = -k if policy.deep_backwards_first else k
+        is_urgent = self._is_awaited[k] or policy.order is not None
 
-        m = len(forwards)
-        if not is_fused and m < num_micro_batches and self._may_start(Slot('F', k, m), now):
-            yield 1, -k if policy.deep_forwards_first else k, Slot('F', k, m)
-        m = len(backwards)
-        if has_backward and m < (num_micro_batches if is_fused else len(forwards)):
-            if self._may_start(Slot('B', k, m), now):
-                rank = 0 if self._is_awaited[k] or policy.order is not None else 2
-                yield rank, -k if policy.deep_backwards_first else k, Slot('B', k, m)
-        m = len(weights)
-        if self._is_split[k] and m < len(backwards):
-            yield 2, -k if policy.deep_backwards_first else k, Slot('W', k, m)
+        num_possible = num_micro_batches if is_fused else num_forwards
+        has_b = (k in self._work.backward_cells and num_backwards < num_possible
+                 and self._may_start('B', k, num_backwards, now))
+        if has_b and is_urgent:
+            return 0, backward_rank, Slot('B', k, num_backwards)
+        if (not is_fused and num_forwards < num_micro_batches
+                and self._may_start('F', k, num_forwards, now)):
+            return 1, -k if policy.deep_forwards_first else k, Slot('F', k, num_forwards)
+        if has_b:
+            return 2, backward_rank, Slot('B', k, num_backwards)
+        num_weights = len(self._ends['W'][k])
+        if self._is_split[k] and num_weights < num_backwards:
+            return 2, backward_rank, Slot('W', k, num_weights)
+        return None
 
-    def _may_start(self, slot: Slot, now: float) -> bool:
+    def _may_start(self, kind: str, k: int, m: int, now: float) -> bool:
         """Whether it is the turn of an F or B, its inputs have arrived and there is room for it."""
-        kind, k, m = slot
-        device = self._work.homes[k]
         if self._policy.order is not None:
+            device = self._work.homes[k]
             order, num_done = self._policy.order[device], self._num_ordered[device]
-            if num_done == len(order) or order[num_done] != slot:
+            if num_done == len(order) or order[num_done] != (kind, k, m):
                 return False
-        runs_forward = kind == 'F' or self._is_fused(k)
+        runs_forward = kind == 'F' or self._is_fused[k]
         if runs_forward and not (self._arrived('F', self._makers[k], k, m, now)
                                  and self._has_room(k)):
             return False
         return kind == 'F' or self._arrived('B', self._backward_readers[k], k, m, now)
-
-    def _is_fused(self, k: int) -> bool:
-        return k == self._work.num_cells - 1 and k in self._work.backward_cells
 
     def _arrived(self, kind: str, senders: Sequence[int], k: int, m: int, now: float) -> bool:
         """Whether the results of other cells are there for cell k."""
@@ -197,7 +201,7 @@ class _Play:
         kind, k, _ = slot
         device = self._work.homes[k]
         is_split_backward = kind == 'B' and self._is_split[k]
-        end = now + self._work.times.of_task(k, 'B_split' if is_split_backward else kind)
+        end = now + self._seconds['B_split' if is_split_backward else kind, k]
         self._ends[kind][k].append(end)
         self._free_at[device] = end
         self._num_ordered[device] += kind != 'W'
@@ -216,7 +220,7 @@ class _Play:
         if k not in self._work.backward_cells:
             return
         held, handed = self._policy.held[k], self._policy.handed[k]
-        if kind == 'F' or self._is_fused(k) and kind == 'B':
+        if kind == 'F' or self._is_fused[k] and kind == 'B':
             self._held[k] += held
         if kind == 'B':
             self._held[k] -= held - (handed if self._is_split[k] else 0.0)

@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from lingpipe.pipeline.planning.dependencies import play_with_delays
+from lingpipe.pipeline.planning.dependencies import step_with_delays
 from lingpipe.pipeline.planning.early_recomputation import recompute_early
 from lingpipe.pipeline.planning.list_scheduling import Policy, Workload, list_schedule
 from lingpipe.pipeline.planning.schedule import Schedule
@@ -78,8 +78,7 @@ def order_automatically(work: Workload, limit: Limit | None = None) -> Schedule:
 
 def step_s(schedule: Schedule, work: Workload) -> float:
     """How long the schedule takes; links are as fast for one transfer as for several."""
-    spans = play_with_delays(schedule, work.times.of(schedule), work.edges, work.delay)
-    return max(end for _, end in spans.values())
+    return step_with_delays(schedule, work.times.of(schedule), work.edges, work.delay)
 
 
 def most_held(schedule: Schedule) -> int:

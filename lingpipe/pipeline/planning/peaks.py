@@ -38,20 +38,22 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
         if counted.isdisjoint(cells_of_list):
             peaks_of_places.append(0.0)
             continue
-        slots = listed if counted >= cells_of_list else [
-            slot for slot in listed if slot[1] in counted]
-        last = {slot.cell: i for i, slot in enumerate(slots)}
+        tasks = schedule.tasks_of_lists[device]
+        slots = list(zip(listed, tasks, strict=True))
+        if not counted >= cells_of_list:
+            slots = [(slot, task) for slot, task in slots if task[1] in counted]
+        last = {k: i for i, (_, (_, k)) in enumerate(slots)}
         peak = live = received = 0.0
-        for i, slot in enumerate(slots):
-            task = schedule.task_kind(slot), slot[1]
+        for i, (slot, task) in enumerate(slots):
             if task not in changes:
                 changes[task] = _change(slot, schedule, footprints[slot.cell])
             before, during, after = changes[task]
             live += before
-            peak = max(peak, live + during + received)
+            if live + during + received > peak:
+                peak = live + during + received
             live += after
-            if i == last[slot[1]]:
-                received += footprints[slot[1]].received
+            if i == last[task[1]]:
+                received += footprints[task[1]].received
         peaks_of_places.append(sum(footprints[k].fixed for k in last) + max(peak, received))
     return peaks_of_places
 

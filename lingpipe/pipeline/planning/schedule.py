@@ -58,6 +58,15 @@ class Schedule:
     devices: tuple[tuple[Slot, ...], ...]
     backward_cells: frozenset[int]  # cells that have B slots; none in a schedule without backward
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Computed once, since a schedule has thousands of slots."""
+        return hash((self.name, self.num_cells, self.num_micro_batches, self.devices,
+                     self.backward_cells))
+
     @cached_property
     def device_of(self) -> Mapping[Slot, int]:
         """The device of each slot."""
@@ -67,6 +76,12 @@ class Schedule:
     def cells_of_lists(self) -> tuple[frozenset[int], ...]:
         """The cells of each device that have slots."""
         return tuple(frozenset(slot.cell for slot in slots) for slots in self.devices)
+
+    @cached_property
+    def tasks_of_lists(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        """The compiled task and the cell of each slot, for each device."""
+        return tuple(tuple((self._task_kind(slot), slot[1]) for slot in slots)
+                     for slots in self.devices)
 
     def is_fused(self, slot: Slot) -> bool:
         """Whether the slot is a forward and a backward in one: the B of the last cell."""
@@ -95,31 +110,29 @@ class Schedule:
         a B or W whose forward an R has repeated: 'F', 'R', 'B', 'B_split', 'W', 'B_after_R',
         'B_split_after_R' or 'W_after_R'.
         """
-        return self._task_kinds[slot] if slot in self._task_kinds else self._task_kind(slot)
+        return self._task_kind(slot)
 
     def task_kinds(self, cell: int) -> frozenset[str]:
         """Returns the kinds of compiled tasks that the slots of a cell call."""
         return frozenset(self.task_kind(slot) for slot in self.slots_of(cell))
 
-    @cached_property
-    def _task_kinds(self) -> Mapping[Slot, str]:
-        return {slot: self._task_kind(slot) for slot in self.device_of}
-
     def _task_kind(self, slot: Slot) -> str:
-        if slot.kind in 'FR':
-            return slot.kind
-        is_split = '_split' * self.is_split(slot)
-        is_after_r = '_after_R' * self.is_recomputed_early(slot)
-        return f'{slot.kind}{is_split}{is_after_r}'
+        kind = slot[0]
+        if kind == 'F' or kind == 'R':
+            return kind
+        if slot in self._split_backwards:
+            kind = 'B_split'
+        return f'{kind}_after_R' if slot in self._after_r else kind
 
     @cached_property
     def _split_backwards(self) -> frozenset[Slot]:
-        return frozenset(Slot('B', *slot[1:]) for slot in self.device_of if slot.kind == 'W')
+        return frozenset(Slot('B', k, m) for slots in self.devices for kind, k, m in slots
+                         if kind == 'W')
 
     @cached_property
     def _after_r(self) -> frozenset[Slot]:
-        return frozenset(Slot(kind, *slot[1:]) for slot in self.device_of if slot.kind == 'R'
-                         for kind in 'BW')
+        return frozenset(Slot(kind, k, m) for slots in self.devices for other, k, m in slots
+                         if other == 'R' for kind in 'BW')
 
     def slots_of(self, cell: int) -> tuple[Slot, ...]:
         """The slots of the cell in a complete schedule: all its F and B, and what it has of W, R.

@@ -14,6 +14,7 @@ one that splits as much and holds as many micro-batches.
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
@@ -60,7 +61,7 @@ def make_schedule(name: str, num_cells: int, num_micro_batches: int,
     if name in SEVERAL_CELLS_A_DEVICE:
         if layout is None:
             layout = layout_for(name, num_cells, num_devices_for(name, num_cells))
-        schedule = _on_devices(name, layout, num_micro_batches)
+        schedule = _on_devices(name, tuple(layout), num_micro_batches)
     elif name in _ONE_CELL_A_DEVICE:
         schedule = _ONE_CELL_A_DEVICE[name](num_cells, num_micro_batches)
     else:
@@ -81,6 +82,7 @@ def suits(name: str, layout: Layout) -> bool:
     return num_devices == (num_cells + 1) // 2 and layout == zigzag(num_cells, num_devices)
 
 
+@functools.lru_cache(maxsize=32)
 def _on_devices(name: str, layout: Layout, num_micro_batches: int) -> Schedule:
     num_cells, num_devices = len(layout), max(layout) + 1
     if not suits(name, layout):

@@ -13,8 +13,8 @@ from lingpipe.pipeline.planning.cell_times import CellTimes
 from lingpipe.pipeline.planning.dependencies import (
     Edges,
     Span,
-    dependency_graph,
     play_with_delays,
+    step_with_delays,
 )
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 
@@ -126,15 +126,16 @@ def _whole_where_w_follows(schedule: Schedule, times: CellTimes, edges: Edges,
     No slot starts later than before: the B ends when its W would have, or earlier.
     """
     spans = _spans(schedule, times, edges, delay)
-    readers: dict[Slot, list[Slot]] = {}
-    for slot, needs in dependency_graph(schedule, edges).items():
-        for need in needs:
-            readers.setdefault(need, []).append(slot)
+    makers: dict[int, list[int]] = {}   # cell -> those with a backward whose values it reads
+    for maker, reader in set(edges):
+        if maker in schedule.backward_cells:
+            makers.setdefault(reader, []).append(maker)
 
     def is_used_before(backward: Slot, end: float) -> bool:
-        """Whether a slot other than its own W starts before what is made at `end` is there."""
+        """Whether another B that reads its gradients starts before they are there."""
+        readers = (backward._replace(cell=maker) for maker in makers.get(backward.cell, ()))
         return any(spans[reader][0] < _arrival(schedule, delay, backward, reader, end)
-                   for reader in readers[backward] if reader.kind != 'W')
+                   for reader in readers)
 
     def kept(slots: tuple[Slot, ...]) -> Iterator[Slot]:
         """The slots of a device that remain."""
@@ -153,7 +154,7 @@ def _whole_where_w_follows(schedule: Schedule, times: CellTimes, edges: Edges,
 
 
 def _step_s(schedule: Schedule, times: CellTimes, edges: Edges, delay: Delay) -> float:
-    return max(end for _, end in _spans(schedule, times, edges, delay).values())
+    return step_with_delays(schedule, times.of(schedule), edges, delay)
 
 
 def _spans(schedule: Schedule, times: CellTimes, edges: Edges, delay: Delay) -> dict[Slot, Span]:

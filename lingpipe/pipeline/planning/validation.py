@@ -1,6 +1,6 @@
 """Validation: proves that a schedule can run, whoever made it."""
 
-from lingpipe.pipeline.planning.dependencies import Edges, play, unexpected
+from lingpipe.pipeline.planning.dependencies import Edges, refuse_deadlock, unexpected
 from lingpipe.pipeline.planning.schedule import (
     Schedule,
     Slot,
@@ -28,7 +28,7 @@ def validate(schedule: Schedule, edges: Edges | None = None) -> None:
                          'add it.')
     _check_complete(schedule)
     _check_ascending(schedule)
-    play(schedule, lambda slot: 1, edges)
+    refuse_deadlock(schedule, edges)
 
 
 def _check_complete(schedule: Schedule) -> None:
