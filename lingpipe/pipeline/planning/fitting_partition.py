@@ -16,13 +16,16 @@ from typing import NoReturn
 
 from lingpipe.pipeline.planning import partitioner
 from lingpipe.pipeline.planning.forecast import Forecast
+from lingpipe.pipeline.planning.layout import layout_of
+from lingpipe.pipeline.planning.least_peaks import least_peaks
+from lingpipe.pipeline.planning.memory import Footprint
 from lingpipe.pipeline.planning.memory_limit import Needs
 from lingpipe.pipeline.planning.partition import Partition, costs_of_cells
 from lingpipe.pipeline.planning.peaks import most_live
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement
 from lingpipe.pipeline.planning.schedule import Schedule
-from lingpipe.pipeline.planning.schedules import make_schedule
+from lingpipe.pipeline.planning.schedules import SEVERAL_CELLS_A_DEVICE, make_schedule
 from lingpipe.pipeline.planning.units import Units, units_of
 
 MAX_TRIED = 2_000  # partitions of cells that share devices
@@ -164,7 +167,8 @@ class _Search:
         """The fastest of all partitions that fit."""
         partitions = map(self._partition, _all_spans(len(self.units), self.params.num_cells))
         fitting = [partition for partition in partitions
-                   if self.trials.fits(partition, self.limit)]
+                   if self._least_peaks(partition)[0] <= self.limit
+                   and self.trials.fits(partition, self.limit)]
         return min(fitting, key=self.trials.step_s, default=None)
 
     def descended(self) -> Partition | None:
@@ -181,6 +185,8 @@ class _Search:
                     continue
 
                 partition = self._partition(_spans_between(moved_cuts))
+                if self._least_peaks(partition) >= peaks:
+                    continue   # It holds no less; to find out how much takes long.
                 moved_peaks = self._descending_peaks(partition)
                 if moved_peaks[0] <= self.limit:
                     return partition
@@ -225,6 +231,41 @@ class _Search:
     def _partition(self, spans_of_units: Sequence[range]) -> Partition:
         elements = self.fullest.partition.elements
         return Partition(elements, self.units.layers(spans_of_units))
+
+    @functools.cached_property
+    def _known_order(self) -> Schedule | None:
+        """A schedule with the F and B of every partition in their order, if all have the same."""
+        params, homes = self.params, layout_of(self.placement.places[0])
+        if any(layout_of(places) != homes for places in self.placement.places):
+            return None
+        if params.schedule == 'text':
+            return params.given_schedule
+        if params.schedule in SEVERAL_CELLS_A_DEVICE:
+            return make_schedule(params.schedule, params.num_cells, params.num_micro_batches,
+                                 layout=homes)
+        has_one_cell_each = len(set(homes)) == params.num_cells
+        return self.schedule if has_one_cell_each and params.schedule != 'auto' else None
+
+    def _least_peaks(self, partition: Partition) -> list[float]:
+        """What the devices hold at least, the fullest first; 0 if nothing is known."""
+        if self._known_order is None:
+            return [0.0]
+        least_of_lists = least_peaks(self._known_order, [
+            self._least_footprint(partition, k) for k in range(partition.num_cells)])
+        bytes_at: dict[Place, float] = {}
+        for places in self.placement.places:
+            for slots, least in zip(self._known_order.devices, least_of_lists, strict=True):
+                place = places[slots[0].cell]
+                bytes_at[place] = bytes_at.get(place, 0.0) + least
+        return sorted(bytes_at.values(), reverse=True)
+
+    def _least_footprint(self, partition: Partition, k: int) -> Footprint:
+        """What a cell holds at least; of one that may choose, only what is fixed is known."""
+        mode, memory = self.params.modes[k], self.fullest.memory
+        footprint = memory.of_span(partition.spans[k], 'none' if mode == 'fit' else mode)
+        if mode == 'fit' or k not in partition.backward_cells:
+            return footprint._replace(held=0, working=0)
+        return footprint
 
     def _descending_peaks(self, partition: Partition) -> list[float]:
         return sorted(self.trials.peak_bytes(partition).values(), reverse=True)
