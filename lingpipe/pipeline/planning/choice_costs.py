@@ -26,6 +26,7 @@ class ChoiceCosts:
 
     def __init__(self, subject: Subject):
         self.subject = subject
+        self._params_of: dict[tuple[Choice, float | None], PipelineParams] = {}
         self._state_of_layers: list[UpdateTraffic] = []
         self._elements_of: dict[int, tuple[Element, ...]] = {}
         self._seconds_of: dict[int, Sequence[tuple[float, float]]] = {}
@@ -36,6 +37,12 @@ class ChoiceCosts:
         Raises:
           ValueError: its values exclude each other.
         """
+        key = choice, limit
+        if key not in self._params_of:
+            self._params_of[key] = self._make_params(choice, limit)
+        return self._params_of[key]
+
+    def _make_params(self, choice: Choice, limit: float | None) -> PipelineParams:
         params = self.subject.params.copy()
         if self.subject.seconds_of is not None:
             seconds = self.seconds(choice)

@@ -82,11 +82,15 @@ class CellGraph:
       paths: of the layers.
       tensors, ops: in the order in which they can be made.
       needed: the tensors that the backward reads.
+      cheapest_sets: (price, live micro-batches) -> the set, for those that were asked for. Graphs
+        that are alike but for their paths may share it.
     """
     paths: tuple[str, ...]
     tensors: tuple[_Tensor, ...]
     ops: tuple[_Op, ...]
     needed: tuple[int, ...]
+    cheapest_sets: dict[tuple[float, int], frozenset[int]] = field(
+        default_factory=dict, compare=False)
 
     def keeping(self, kept: frozenset[int]) -> KeptTensors:
         """What comes of keeping these tensors, and no others; the cell's inputs are kept anyway."""
@@ -136,14 +140,9 @@ class CellGraph:
           num_live: how many micro-batches are live at once.
         """
         key = byte_price, num_live
-        if key not in self._cheapest_sets:
-            self._cheapest_sets[key] = self._cheapest(byte_price, num_live)
-        return self._cheapest_sets[key]
-
-    @functools.cached_property
-    def _cheapest_sets(self) -> dict[tuple[float, int], frozenset[int]]:
-        """(price, live micro-batches) -> the set, for those that were asked for."""
-        return {}
+        if key not in self.cheapest_sets:
+            self.cheapest_sets[key] = self._cheapest(byte_price, num_live)
+        return self.cheapest_sets[key]
 
     def _cheapest(self, byte_price: float, num_live: int) -> frozenset[int]:
         num_tensors, num_ops = len(self.tensors), len(self.ops)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -45,13 +45,19 @@ def cell_graphs(elements: tuple[Element, ...], times: LayerTimes,
                 memory: Memory) -> Callable[[range], CellGraph]:
     """A function of the layers of a cell; it makes each graph once.
 
+    Cells of layers that are alike share their minimum cuts.
+
     Args:
       elements, times, memory: as of PricedNetwork.
     """
+    first_alike: dict[Hashable, CellGraph] = {}
+
     @functools.lru_cache(maxsize=MAX_TRIED)
     def graph_of(span: range) -> CellGraph:
         layers = slice(span.start, span.stop)
-        return cell_graph(elements[layers], memory.recipes[layers], times.forward[layers])
+        graph = cell_graph(elements[layers], memory.recipes[layers], times.forward[layers])
+        first = first_alike.setdefault((graph.tensors, graph.ops, graph.needed), graph)
+        return dataclasses.replace(graph, cheapest_sets=first.cheapest_sets)
 
     return graph_of
 
