@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
 
     if values.tensorflow_log:
         os.environ[tensorflow_import.LOG_LEVEL] = '0'
-    tensorflow_import.quiet()
+    tensorflow_import.quiet(is_own_process=True)
     options = options_of(values, argv[1:])
     command = print_list if values.list else (
         lambda: early_start.run(lambda: run(options), options.command_line))

@@ -20,7 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hands_out:
         return
 
-    tensorflow_import.quiet()
+    tensorflow_import.quiet(is_own_process=True)
     from lingpipe import cluster
     cluster.configure(num_cpu_devices=4)
     cluster.set_graph_optimizer(False)

@@ -8,7 +8,7 @@ try:
     tensorflow_import.check_installed()
 except ModuleNotFoundError as error:
     raise SystemExit(f'tools: {error}') from None
-tensorflow_import.quiet()
+tensorflow_import.quiet(is_own_process=True)
 
 
 def parser(name: str, text: str | None) -> Parser:

@@ -29,8 +29,26 @@ system in common.
     pacing.py          how much CPU time the thread that writes takes
     room.py            whether the disk has room for a checkpoint
     side_files.py      what a logdir holds besides its checkpoints
+
+The two classes and the function below need TensorFlow, and are imported when they are first used.
 """
-from lingpipe.checkpoint.checkpointer import Checkpointer
-from lingpipe.checkpoint.initialization import Initialization, initialize
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lingpipe.checkpoint.checkpointer import Checkpointer
+    from lingpipe.checkpoint.initialization import Initialization, initialize
 
 __all__ = ['Checkpointer', 'Initialization', 'initialize']
+
+if not TYPE_CHECKING:  # With a __getattr__, type checkers would take every name for public.
+
+    def __getattr__(name: str) -> object:
+        """Imports a public name when it is first used."""
+        if name not in __all__:
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+        file = 'checkpointer' if name == 'Checkpointer' else 'initialization'
+        globals()[name] = getattr(importlib.import_module(f'{__name__}.{file}'), name)
+        return globals()[name]

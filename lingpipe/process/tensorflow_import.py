@@ -30,20 +30,28 @@ def check_installed() -> None:
             name='tensorflow')
 
 
-def quiet() -> None:
+def quiet(is_own_process: bool = False) -> None:
     """Makes the first import of TensorFlow in this process write nothing to stderr.
 
     It does nothing if TensorFlow is imported already, or if the environment asks for its messages.
+
+    Args:
+      is_own_process: whether the process is lingpipe's own, such as the trainer's. In a notebook,
+        Keras imports matplotlib together with TensorFlow, to draw galleries of images. Here it does
+        not: that would take a tenth of the time of the import.
     """
     os.environ.setdefault(LOG_LEVEL, '2')
     shows_all = os.environ[LOG_LEVEL] in ('0', '1')
     is_hooked = any(isinstance(finder, _QuietFinder) for finder in sys.meta_path)
     if not shows_all and not is_hooked and 'tensorflow' not in sys.modules:
-        sys.meta_path.insert(0, _QuietFinder())
+        sys.meta_path.insert(0, _QuietFinder(is_own_process))
 
 
 class _QuietFinder(importlib.abc.MetaPathFinder):
     """Finds TensorFlow on the path, and lets it be loaded quietly."""
+
+    def __init__(self, is_own_process: bool):
+        self._is_own_process = is_own_process
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
                   ) -> importlib.machinery.ModuleSpec | None:
@@ -53,15 +61,15 @@ class _QuietFinder(importlib.abc.MetaPathFinder):
 
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _QuietLoader(spec.loader)
+            spec.loader = _QuietLoader(spec.loader, self._is_own_process)
         return spec
 
 
 class _QuietLoader(importlib.abc.Loader):
     """A loader that runs the module while stderr is held back."""
 
-    def __init__(self, loader: importlib.abc.Loader):
-        self._loader = loader
+    def __init__(self, loader: importlib.abc.Loader, is_own_process: bool):
+        self._loader, self._is_own_process = loader, is_own_process
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         """Creates the module as the wrapped loader does."""
@@ -71,7 +79,8 @@ class _QuietLoader(importlib.abc.Loader):
         """Runs the module with the wrapped loader, which stays the loader of the module."""
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self._loader
-        with held_back_stderr():
+        hidden = hidden_matplotlib() if self._is_own_process else contextlib.nullcontext()
+        with held_back_stderr(), hidden:
             self._loader.exec_module(module)
 
 
@@ -107,3 +116,17 @@ def held_back_stderr() -> Iterator[None]:
                 faulthandler.disable()
             os.dup2(stderr, 2)
             os.close(stderr)
+
+
+@contextlib.contextmanager
+def hidden_matplotlib() -> Iterator[None]:
+    """Lets the imports of the body find no matplotlib, unless it has been imported before."""
+    if 'matplotlib' in sys.modules:
+        yield
+        return
+
+    sys.modules['matplotlib'] = None   # type: ignore[assignment]   # Python's mark of no module
+    try:
+        yield
+    finally:
+        del sys.modules['matplotlib']

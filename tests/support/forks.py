@@ -19,8 +19,8 @@ ROOT = str(pathlib.Path(__file__).parents[2])
 
 _context = multiprocessing.get_context('forkserver')
 _context.set_forkserver_preload([
-    'lingpipe.training.registry', 'lingpipe.commands.train', 'lingpipe.commands.decode',
-    'lingpipe.cluster.server', 'numpy.random', 'tensorboard.summary'])
+    'tests.support.quiet_tensorflow', 'lingpipe.training.registry', 'lingpipe.commands.train',
+    'lingpipe.commands.decode', 'lingpipe.cluster.server', 'numpy.random', 'tensorboard.summary'])
 
 
 def run_module(name: str, *flags: str) -> None:

@@ -59,6 +59,18 @@ def test_a_crash_during_the_import_shows_where(tmp_path):
     assert 'Fatal Python error: Aborted' in err and 'tensorflow/__init__.py' in err
 
 
+@pytest.mark.parametrize('is_own_process, err', [(True, 'no pictures\n'), (False, '')])
+def test_only_a_notebook_lets_keras_import_matplotlib(tmp_path, is_own_process, err):
+    (tmp_path / 'matplotlib.py').touch()
+    keras = ('try:\n    import matplotlib\nexcept ImportError:\n    has_pictures = False\n'
+             'else:\n    has_pictures = True\n')
+    code = ('from lingpipe.process import tensorflow_import\n'
+            f'tensorflow_import.quiet({is_own_process})\n'
+            'import os, tensorflow, matplotlib\n'
+            "os.write(2, b'' if tensorflow.has_pictures else b'no pictures\\n')\n")
+    assert run(tmp_path, keras, code) == (0, err)
+
+
 @pytest.mark.parametrize('level, err',
                          [('0', 'a notice of a library\n'), ('1', 'a notice of a library\n'),
                           ('2', ''), ('3', '')])
