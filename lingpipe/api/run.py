@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -34,6 +34,7 @@ from lingpipe.training.experiment import Experiment
 from lingpipe.training.logdir_lock import Lock
 from lingpipe.training.loop import LoopOptions, TrainLoop
 from lingpipe.training.outcome import Outcome
+from lingpipe.training.problem import Piece
 from lingpipe.training.site import Site
 from lingpipe.training.traced_network import TracedNetwork, make_traced_network
 
@@ -200,6 +201,48 @@ class Run:
             return network.predictions.of_input(examples, outputs)
         predictor = network.predictions.predictor(outputs)
         return predictor.predict(examples(predictor) if callable(examples) else examples)
+
+    def generate(self, prompts: Sequence[str], checkpoint: str | int | None = None,
+                 **fields: Any) -> list[str]:
+        """Returns the texts with which a language model continues prompts.
+
+        Args:
+          prompts: texts, each of which begins a document; an empty one leaves all to the model.
+          checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
+          **fields: of task.decode, where they are to differ: temperature=0.8, stop=('\\n\\n',).
+
+        Raises:
+          ValueError: the task is no language model, there is no checkpoint or no such field, a
+            prompt is too long, or the vocabulary is not that of the weights.
+          OSError: a worker is lost.
+        """
+        if isinstance(prompts, str):
+            raise ValueError('prompts is one text; give a list of them, or use run.stream(prompt).')
+        texts = [''] * len(prompts)
+        for number, text, _ in self._generated(prompts, checkpoint, fields):
+            texts[number] += text
+        return texts
+
+    def stream(self, prompt: str, checkpoint: str | int | None = None,
+               **fields: Any) -> Iterator[str]:
+        """Yields the continuation of one prompt in pieces, as they are written.
+
+        The arguments and errors are those of `generate`. The pieces of a beam are one.
+        """
+        for _, text, _ in self._generated([prompt], checkpoint, fields):
+            if text:
+                yield text
+
+    def _generated(self, prompts: Sequence[str], checkpoint: str | int | None,
+                   fields: Mapping[str, Any]) -> Iterator[Piece]:
+        def begin(site: Site) -> Iterator[Piece]:
+            network, metadata = self.restored(site, checkpoint)
+            return self.experiment.task.generate(
+                network.program, prompts, metadata.get('task', {}), **fields)
+
+        pieces = self.at_site(begin)
+        while (piece := self.at_site(lambda site: next(pieces, None))) is not None:
+            yield piece
 
     def export(self, path: str | os.PathLike[str], format: str = 'saved_model',
                checkpoint: str | int | None = None) -> str:

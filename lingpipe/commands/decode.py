@@ -1,18 +1,19 @@
 """Decode: gives the problem lines, and writes what it makes of them in the same order.
 
-Nothing but the output is written.
+Nothing but the output is written. Standard output gets each result while it is being made.
 """
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lingpipe.api.run import Run
 from lingpipe.commands.line_input import read_lines
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.training.experiment import Experiment
+from lingpipe.training.problem import Piece
 from lingpipe.training.site import Site
 
 
@@ -35,21 +36,58 @@ def decode_at(site: Site, run: Run, options: RunOptions, lines: list[str]) -> Se
 
     network, metadata = run.restored(site)
     site.begin(f'decoding with the checkpoint of step {metadata["step"]}')
-    results = run.experiment.task.decode(network.program, lines, metadata.get('task', {}))
-    assert len(results) == len(lines), (len(results), len(lines))
+    task, facts = run.experiment.task, metadata.get('task', {})
+    if path or options.devices:
+        # A lost worker may have another process decode everything once more.
+        results = task.decode(network.program, lines, facts)
+        assert len(results) == len(lines), (len(results), len(lines))
+        with _writing(path):
+            with (open(new_path, 'w', encoding='utf-8') if new_path
+                  else contextlib.nullcontext(sys.stdout)) as file:
+                file.writelines(f'{line}\n' for line in results)
+            if new_path != path:
+                os.replace(new_path, path)
+        return results
+    return _printed(task.decode_by_pieces(network.program, lines, facts), len(lines))
 
+
+def _printed(pieces: Iterator[Piece], num_lines: int) -> Sequence[str]:
+    """Prints the results in the order of the lines, each piece as soon as it is its turn."""
+    texts, are_whole = [''] * num_lines, [False] * num_lines
+    current = 0   # the first line whose result is not whole
+    for number, text, is_last in pieces:
+        texts[number] += text
+        are_whole[number] = is_last
+        if number == current:
+            _print(text)
+        if number == current and is_last:
+            _print('\n')
+            current += 1
+            while current < num_lines and are_whole[current]:
+                _print(f'{texts[current]}\n')
+                current += 1
+            if current < num_lines:
+                _print(texts[current])
+    assert current == num_lines, (current, num_lines)
+    return texts
+
+
+def _print(text: str) -> None:
+    with _writing(''):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _writing(path: str) -> Iterator[None]:
+    """Says of an OSError what could not be written."""
     try:
-        with (open(new_path, 'w', encoding='utf-8') if new_path
-              else contextlib.nullcontext(sys.stdout)) as file:
-            file.writelines(f'{line}\n' for line in results)
-        if new_path != path:
-            os.replace(new_path, path)
+        yield
     except BrokenPipeError:   # as in decode | head
         raise
     except OSError as error:
         raise OSError(f'{path or "standard output"} cannot be written: {error}; correct '
                       f'--decode_output.') from error
-    return results
 
 
 def _path_before_replacement(path: str) -> str:

@@ -5,14 +5,27 @@ TensorBoard.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import Input
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
+
+
+class Piece(NamedTuple):
+    """A part of a text that is made for a line or a prompt, in the order in which it is written.
+
+    Attributes:
+      number: of the line, from 0.
+      text: what comes next of its text.
+      is_last: whether the text is whole with it.
+    """
+    number: int
+    text: str
+    is_last: bool = True
 
 
 class Review:
@@ -143,6 +156,27 @@ class Problem(Configurable):
         """
         raise ValueError(f'{type(self).__name__} makes no text of text; --mode=decode is for tasks '
                          f'that have decode(), as translation.')
+
+    def decode_by_pieces(self, program: Program, lines: Sequence[str],
+                         facts: Mapping[str, Any]) -> Iterator[Piece]:
+        """Yields the results of `decode` in pieces, as soon as they are there.
+
+        Here each result is one piece.
+        """
+        for number, text in enumerate(self.decode(program, lines, facts)):
+            yield Piece(number, text)
+
+    def generate(self, program: Program, prompts: Sequence[str], facts: Mapping[str, Any],
+                 **fields: Any) -> Iterator[Piece]:
+        """Yields what continues texts, as soon as it is there; for Run.generate.
+
+        Args:
+          program, facts: those of `decode`.
+          prompts: texts of any number of lines.
+          **fields: settings that are to differ from those of the Params.
+        """
+        raise ValueError(f'{type(self).__name__} continues no texts; run.generate is for tasks '
+                         'that have generate(), as language models.')
 
     def derived_metrics(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
         """Returns measures of a whole evaluation that follow from its losses and metrics.

@@ -9,7 +9,7 @@ many at once, the rest of longer prompts one by one, as those that are written.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from absl import logging
@@ -20,6 +20,9 @@ from lingpipe.pipeline.decoding.sampling import SamplingParams
 from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.text.vocabulary import END, START, Vocabulary
+from lingpipe.training.problem import Piece
+
+STEP = 16   # ids between two looks at stop texts
 
 
 class GenerationParams(SamplingParams):
@@ -35,37 +38,101 @@ class GenerationParams(SamplingParams):
     group_size: int = field(8, 'Prompts of a group; there are two groups a cell.', least=1)
 
 
+class Generator:
+    """Continues prompts. Its graphs are built once for each number of groups."""
+
+    def __init__(self, program: Program, vocabulary: Vocabulary, params: GenerationParams):
+        self.program, self.params = program, params
+        self._vocabulary = vocabulary
+        self._decoder = Decoder(program, params, START, END)
+        num_cells = len(program.plan.cells)
+        self._num_groups = 1 if num_cells == 1 else 2 * num_cells
+
+    def pieces(self, prompts: Sequence[str], step: int) -> Iterator[Piece]:
+        """Yields the texts that follow the prompts, as they are written.
+
+        Each prompt begins a document. What is drawn for a prompt depends on its place in `prompts`
+        and on params.seed alone. Texts of a beam come when they are whole.
+
+        Args:
+          prompts: texts.
+          step: how many ids of a text are written before its next piece.
+
+        Raises:
+          ValueError: a prompt has no room for one more id.
+        """
+        p, vocabulary = self.params, self._vocabulary
+        rows = _ids_of(vocabulary, prompts, p.max_length)
+        texts = [Continuation(vocabulary, p.stop, len(row),
+                              min(p.max_length, len(row) + p.max_new)) for row in rows]
+        # Prompts of about one length come together, since a group writes until its last text ends.
+        order = sorted(range(len(prompts)), key=lambda i: -len(rows[i]))
+        num_together = self._num_groups * p.group_size
+        for first in range(0, len(order), num_together):
+            some = order[first:first + num_together]
+            groups = [some[g * len(some) // self._num_groups:(g + 1) * len(some)
+                           // self._num_groups] for g in range(self._num_groups)]
+            yield from self._pieces_of(groups, rows, texts, step)
+        if num_cut := sum(text.is_cut for text in texts):
+            logging.info('%d of %d continuations were cut at max_new=%d or max_length=%d ids',
+                         num_cut, len(prompts), p.max_new, p.max_length)
+
+    def _pieces_of(self, groups: list[list[int]], rows: list[list[int]],
+                   texts: list[Continuation], step: int) -> Iterator[Piece]:
+        """Yields the texts of groups of prompts."""
+        is_beam = self.params.beam_size > 1
+        stream = self._decoder.stream([_group(rows, group, self.params) for group in groups])
+        while any(not texts[i].is_over for group in groups for i in group):
+            limits = [[0 if texts[i].is_over else texts[i].limit for i in group] or [0]
+                      for group in groups]
+            for group, written in zip(groups, stream.advance(
+                    self.params.max_length if is_beam else step, limits), strict=True):
+                all_ids = written.best_ids if is_beam else written.ids
+                for i, ids in zip(group, all_ids, strict=False):   # An empty group has one row.
+                    if not texts[i].is_over:
+                        yield Piece(i, texts[i].next_piece(ids), texts[i].is_over)
+
+
+class Continuation:
+    """The text that follows a prompt, while it is written.
+
+    Attributes:
+      limit: the ids of prompt and continuation together, at most.
+      is_over: whether it is whole.
+      is_cut: whether it ends at its limit.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, stop: Sequence[str], num_given: int, limit: int):
+        self.limit, self.is_over, self.is_cut = limit, False, False
+        self._vocabulary, self._stop, self._num_given = vocabulary, stop, num_given
+        self._given_out = 0   # characters
+
+    def next_piece(self, ids: np.ndarray) -> str:
+        """Returns what is certain now of the text and was not returned before.
+
+        A character of which some bytes are missing, and what may become a stop text, is held back.
+
+        Args:
+          ids: [t], those of the prompt and those that are written so far.
+        """
+        new = ids[self._num_given:self.limit]
+        whole = self._vocabulary.decode([new])[0]
+        text = _cut(whole, self._stop)
+        is_ended = END in new or len(text) < len(whole)
+        self.is_cut = len(ids) >= self.limit and not is_ended
+        self.is_over = is_ended or self.is_cut
+        end = len(text) if self.is_over else _num_certain(text, self._stop)
+        piece = text[self._given_out:end]
+        self._given_out = max(end, self._given_out)
+        return piece
+
+
 def continuations(program: Program, vocabulary: Vocabulary, prompts: Sequence[str],
                   params: GenerationParams) -> list[str]:
-    """Returns the texts that follow the prompts, in their order.
-
-    Each prompt begins a document. What is drawn for a prompt depends on its place in `prompts` and
-    on params.seed alone.
-
-    Raises:
-      ValueError: a prompt has no room for one more id.
-    """
-    rows = _ids_of(vocabulary, prompts, params.max_length)
-    num_cells = len(program.plan.cells)
-    num_groups = 1 if num_cells == 1 else 2 * num_cells
-    decoder = Decoder(program, params, START, END)
-    texts, endless = [''] * len(prompts), 0
-
-    # Prompts of about one length come together, since a group writes until its last text ends.
-    order = sorted(range(len(prompts)), key=lambda i: -len(rows[i]))
-    for first in range(0, len(order), num_groups * params.group_size):
-        some = order[first:first + num_groups * params.group_size]
-        groups = [some[g * len(some) // num_groups:(g + 1) * len(some) // num_groups]
-                  for g in range(num_groups)]
-        results = decoder.decode([_group(rows, group, params) for group in groups])
-        for group, (ids, _) in zip(groups, results, strict=True):
-            for i, row in zip(group, ids, strict=False):   # An empty group has one row.
-                new = row[len(rows[i]):len(rows[i]) + params.max_new]
-                endless += END not in new
-                texts[i] = _cut(vocabulary.decode([new])[0], params.stop)
-    if endless:
-        logging.info('%d of %d continuations were cut at max_new=%d or max_length=%d ids', endless,
-                     len(prompts), params.max_new, params.max_length)
+    """Returns the texts that follow the prompts, in their order; see Generator.pieces."""
+    texts = [''] * len(prompts)
+    for number, text, _ in Generator(program, vocabulary, params).pieces(prompts, STEP):
+        texts[number] += text
     return texts
 
 
@@ -110,3 +177,10 @@ def _cut(text: str, stop: Sequence[str]) -> str:
     """The text before the first of the stop texts."""
     ends = [text.index(one) for one in stop if one in text]
     return text[:min(ends, default=len(text))]
+
+
+def _num_certain(text: str, stop: Sequence[str]) -> int:
+    """How many characters of an unfinished text will not change and belong to no stop text."""
+    certain = text.rstrip('\ufffd')   # which stands for each byte of an incomplete character
+    held = [n for one in stop for n in range(1, len(one)) if certain.endswith(one[:n])]
+    return len(certain) - max(held, default=0)

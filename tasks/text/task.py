@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lingpipe.hyperparams import field
@@ -11,12 +11,18 @@ from lingpipe.input import Input
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.tasks.text.generation import GenerationParams, as_line, continuations, from_line
+from lingpipe.tasks.text.generation import (
+    STEP,
+    GenerationParams,
+    Generator,
+    as_line,
+    from_line,
+)
 from lingpipe.tasks.text.inputs import TextInput
 from lingpipe.tasks.text.language_model import LanguageModel
 from lingpipe.tasks.text.tokens import sha256_of
 from lingpipe.tasks.text.vocabulary import Vocabulary
-from lingpipe.training.problem import Problem
+from lingpipe.training.problem import Piece, Problem
 
 
 class Text(Problem):
@@ -34,6 +40,10 @@ class Text(Problem):
         decode: GenerationParams = field(GenerationParams(), 'How prompts are continued.')
 
     params: Params
+
+    def __init__(self, params: Params):
+        super().__init__(params)
+        self._last_generator: Generator | None = None
 
     def derived_metrics(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Perplexity and, if the mini-batch has bytes, bits per byte."""
@@ -62,9 +72,46 @@ class Text(Problem):
         Raises:
           ValueError: the vocabulary is missing or is not that of the run, or a prompt is too long.
         """
+        texts = [''] * len(lines)
+        for number, text, _ in self._pieces(program, lines, facts, STEP):
+            texts[number] += text
+        return texts
+
+    def decode_by_pieces(self, program: Program, lines: Sequence[str],
+                         facts: Mapping[str, Any]) -> Iterator[Piece]:
+        """Yields the results of `decode`, id by id."""
+        return self._pieces(program, lines, facts, 1)
+
+    def _pieces(self, program: Program, lines: Sequence[str], facts: Mapping[str, Any],
+                step: int) -> Iterator[Piece]:
+        """Yields the results of `decode`, so many ids at a time."""
         prompts = [from_line(line) for line in lines]
-        texts = continuations(program, self.vocabulary(facts), prompts, self.params.decode)
-        return [as_line(text) for text in texts]
+        for number, text, is_last in self._generator(program, facts, self.params.decode).pieces(
+                prompts, step):
+            yield Piece(number, as_line(text), is_last)
+
+    def generate(self, program: Program, prompts: Sequence[str], facts: Mapping[str, Any],
+                 **fields: Any) -> Iterator[Piece]:
+        """Yields the continuations of prompts, id by id.
+
+        Args:
+          program, prompts, facts: those of Problem.generate.
+          **fields: of `task.decode`, as temperature=0.8.
+
+        Raises:
+          ValueError: as `decode`, or there is no such field.
+        """
+        params = self.params.decode.copy().set(**fields)
+        yield from self._generator(program, facts, params).pieces(prompts, 1)
+
+    def _generator(self, program: Program, facts: Mapping[str, Any],
+                   params: GenerationParams) -> Generator:
+        """The last generator again, if nothing has changed, since its graphs take long to build."""
+        vocabulary = self.vocabulary(facts)
+        last = self._last_generator
+        if last is None or last.program is not program or last.params != params:
+            last = self._last_generator = Generator(program, vocabulary, params)
+        return last
 
     def vocabulary(self, facts: Mapping[str, Any]) -> Vocabulary:
         """Returns the vocabulary of the run with these facts, or Params.vocabulary, a copy of it.

@@ -26,17 +26,16 @@ depend on K or on the groups. Ids that are given are read many at once (prefill.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from lingpipe.layers import nested
-from lingpipe.layers.nested import NestedMap
 from lingpipe.pipeline.decoding.decoding_cell import DecodingCell
+from lingpipe.pipeline.decoding.decoding_graphs import DecodingGraphs
 from lingpipe.pipeline.decoding.search_loop import SearchLoop
 from lingpipe.pipeline.decoding.search_params import SearchParams
-from lingpipe.pipeline.decoding.sentence_group import SentenceGroup, specs_of, tensors_of
+from lingpipe.pipeline.decoding.sentence_group import SentenceGroup, tensors_of
+from lingpipe.pipeline.decoding.stream import Stream
 from lingpipe.pipeline.decoding.target_dependence import TargetDependence
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.dataflow import BATCH
@@ -72,12 +71,10 @@ class Decoder:
         cells = [DecodingCell(cell, network, program.placed, self._params)
                  for cell in program.plan.cells]
         self.cells = [cell for cell in cells if cell.before or cell.stepped]
-        self._loop = SearchLoop(self.cells, network, start_id, end_id, self._params)
-
+        loop = SearchLoop(self.cells, network, start_id, end_id, self._params)
         fixed = dict.fromkeys(value for cell in self.cells for value in cell.fixed_in)
-        self._batch_values = [value for value in fixed if value.maker == BATCH]
-        self.inputs = [value.name for value in self._batch_values]
-        self._functions: dict[int, Any] = {}
+        self._graphs = DecodingGraphs(loop, [value for value in fixed if value.maker == BATCH])
+        self.inputs = [value.name for value in self._graphs.values]
 
     def decode(self, groups: Sequence[SentenceGroup]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Finds the best sequence of every sentence.
@@ -95,35 +92,21 @@ class Decoder:
           ValueError: the values of a group are not those of `inputs`, or a limit is above
             max_length.
         """
-        flat = [tensor for group in groups for tensor in
-                tensors_of(group, self._batch_values, self._params.max_length)]
-        if len(groups) not in self._functions:
-            self._functions[len(groups)] = self._build(len(groups))
-
+        flat = self._tensors(groups)
         try:
-            results = self._functions[len(groups)](*flat)
+            results = self._graphs.whole(len(groups))(*flat)
         except tf.errors.CancelledError:
             # This is often the only error when a device fails. Running the groups eagerly,
             # call by call, raises the error of the call that fails; replay.py does so for training.
-            self._decode_flat(*flat)
+            self._graphs.decode(*flat)
             raise
         return [(results[f'{g} ids'].numpy(), results[f'{g} scores'].numpy())
                 for g in range(len(groups))]
 
-    def _build(self, num_groups: int) -> Any:
-        specs = specs_of(self._batch_values)
-        # wrap_function, unlike tf.function, does not chain stateful calls; see step_graph.py.
-        return tf.compat.v1.wrap_function(self._decode_flat, specs * num_groups)
+    def stream(self, groups: Sequence[SentenceGroup]) -> Stream:
+        """Begins to decode, and stops before the first id. The arguments are those of `decode`."""
+        return Stream(self._graphs, self._tensors(groups), len(groups))
 
-    def _decode_flat(self, *args: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Decodes all groups, in a graph or eagerly; the arguments come group after group."""
-        results = {}
-        num_args = sum(len(value.specs) for value in self._batch_values) + 3
-        for g in range(len(args) // num_args):
-            *flat, limits, prompts, chances = args[g * num_args:(g + 1) * num_args]
-            leaves = iter(flat)
-            fixed = {value: nested.pack_like(value.spec, [next(leaves) for _ in value.specs])
-                     for value in self._batch_values}
-            given = NestedMap(limits=limits, prompts=prompts, chances=chances)
-            results[f'{g} ids'], results[f'{g} scores'] = self._loop.run(fixed, given)
-        return results
+    def _tensors(self, groups: Sequence[SentenceGroup]) -> list[tf.Tensor]:
+        return [tensor for group in groups for tensor in
+                tensors_of(group, self._graphs.values, self._params.max_length)]

@@ -4,19 +4,27 @@ from __future__ import annotations
 import contextlib
 import os
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from lingpipe.commands.decode import decode_at
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.training.problem import Piece
 from lingpipe.training.site import THIS_PROCESS
 
 
 def decode_as_it_is(path: str, lines: list[str]) -> Sequence[str]:
     """Decodes with a problem that returns its input."""
-    problem = types.SimpleNamespace(decode=lambda program, lines, facts: lines)
+    problem = types.SimpleNamespace(
+        decode=lambda program, lines, facts: lines,
+        decode_by_pieces=lambda program, lines, facts: map(Piece, range(len(lines)), lines))
+    return decoded_by(problem, path, lines)
+
+
+def decoded_by(problem: Any, path: str, lines: list[str]) -> Sequence[str]:
+    """Decodes with a problem."""
     run: Any = types.SimpleNamespace(
         experiment=types.SimpleNamespace(task=problem),
         restored=lambda site: (types.SimpleNamespace(program=None), {'step': 1}))
@@ -44,6 +52,21 @@ def test_results_replace_a_file_and_nothing_else(tmp_path: Any) -> None:
     os.close(reader)
     assert (tmp_path / 'file').read_text() == (tmp_path / 'missing').read_text() == 'a\nb\n'
     assert sorted(os.listdir(tmp_path)) == ['file', 'missing', 'pipe']
+
+
+def test_pieces_are_printed_in_the_order_of_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+
+    def pieces() -> Iterator[Piece]:
+        """Yields pieces of three results; notes what had been printed before each."""
+        for piece in (Piece(1, 'b', False), Piece(0, 'a', False), Piece(0, 'A', False),
+                      Piece(1, 'B'), Piece(2, 'c', False), Piece(0, ''), Piece(2, 'C')):
+            yield piece
+            printed.append(capsys.readouterr().out)
+
+    problem = types.SimpleNamespace(decode_by_pieces=lambda program, lines, facts: pieces())
+    assert decoded_by(problem, '', ['1', '2', '3']) == ['aA', 'bB', 'cC']
+    assert printed == ['', 'a', 'A', '', '', '\nbB\nc', 'C\n']
 
 
 def test_results_that_nobody_reads_are_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:

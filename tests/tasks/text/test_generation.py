@@ -13,7 +13,13 @@ from lingpipe.hyperparams import ParamsError
 from lingpipe.layers.context import Context
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.tasks.text.generation import GenerationParams, as_line, continuations, from_line
+from lingpipe.tasks.text.generation import (
+    GenerationParams,
+    Generator,
+    as_line,
+    continuations,
+    from_line,
+)
 from lingpipe.tasks.text.language_model import LanguageModel
 from lingpipe.tasks.text.task import language_learner, language_problem
 from lingpipe.tasks.text.vocabulary import END, START
@@ -94,6 +100,17 @@ def test_a_beam_finds_a_continuation_that_is_as_likely_and_it_ends_before_a_stop
     assert log_probability('abc', best) >= log_probability('abc', greedy('abc'))
     whole = greedy('abc')
     assert texts(1, ['abc'], stop=('never', whole[2:])) == [whole[:whole.index(whole[2:])]]
+
+
+def test_text_comes_in_pieces_without_what_may_become_a_stop_text() -> None:
+    whole = texts(1)[0]
+    params = GenerationParams(max_length=20, max_new=6, stop=(whole[2:5],))
+    generator = Generator(program(2), Letters(), params)   # type: ignore[arg-type]
+    pieces = list(generator.pieces(['abc', 'z'], 1))
+    assert [text for number, text, _ in pieces if number == 0 and text] == [whole[0], whole[1]]
+    assert [number for number, _, is_last in pieces if is_last] == [0, 1]
+    assert len([text for number, text, _ in pieces if number == 1 and text]) > 3
+    assert list(generator.pieces([], 1)) == []
 
 
 def test_a_prompt_longer_than_the_cache_is_refused() -> None:
