@@ -19,7 +19,11 @@ SETTING = 'TF_DETERMINISTIC_OPS=1'
 def rows(machine: Machine) -> Iterator[Row]:
     """Runs each kernel several times on the first device, and once on each other one."""
     kernels = make_kernels(large=machine.is_gpu)
-    same, repeats, devices, refuses, failed = [], [], [], [], {}
+    same: list[str] = []
+    repeats: list[str] = []
+    devices: list[str] = []
+    refuses: list[str] = []
+    failed: dict[str, str] = {}
     for name, run in kernels.items():
         try:
             results = [bits_of(run, machine.devices[0]) for _ in range(NUM_RUNS)]
@@ -35,8 +39,7 @@ def rows(machine: Machine) -> Iterator[Row]:
 
     numbers = {'same': same, 'differ_when_repeated': repeats, 'differ_between_devices': devices,
                'refuse': refuses, 'failed': failed}
-    is_promised = machine.is_deterministic or not machine.is_gpu
-    verdict = 'BROKEN' if is_promised else 'differs'
+    verdict = machine.promised(False)
     remedy = '' if machine.is_deterministic else f'; set {SETTING}'
     yield machine.row('ok', f'{len(same)} of {len(kernels)} kernels repeat their bits, {NUM_RUNS} '
                             'times and on every device', **numbers)

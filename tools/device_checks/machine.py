@@ -49,6 +49,13 @@ class Machine:
         """Whether the time of the check is over."""
         return time.monotonic() > self.end_s
 
+    def promised(self, is_held: bool) -> Verdict:
+        """Returns the verdict of equal bits: on GPUs they are promised of deterministic ops only.
+        """
+        if is_held:
+            return 'ok'
+        return 'BROKEN' if self.is_deterministic or not self.is_gpu else 'differs'
+
     def row(self, verdict: Verdict, text: str, **numbers: object) -> Row:
         """Returns a row of the check that runs."""
         return Row(self.check, verdict, text, numbers)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from lingpipe.tools.device_checks import Check
 from lingpipe.tools.device_checks.rows import Row
@@ -60,9 +60,8 @@ class _Process:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def rows(self) -> Iterator[Row]:
-        """Yields rows; returns how many checks need not run again: all, or up to one that failed.
-        """
+    def rows(self) -> Generator[Row, None, int]:
+        """Yields rows; returns how many checks are done: all, or those up to one that failed."""
         number, deadline_s = 0, time.monotonic() + START_S * max(1.0, self._factor)
         while number < len(self._checks):
             name = self._checks[number].name

@@ -82,10 +82,9 @@ def convolutions(num_blocks: int, filters: int, size: int, batch: int) -> Subjec
     parts: list[Any] = []
     for i in range(num_blocks):
         channels = filters if i else 3
-        reads = {'reads': {'x': 'image'}} if not i else {}
         parts += [
             layers.Conv2D.Params(name=f'conv_{i}', input_dim=channels, filters=filters,
-                                 use_bias=False, **reads),
+                                 use_bias=False, reads={} if i else {'x': 'image'}),
             layers.BatchNorm.Params(name=f'norm_{i}', dim=filters),
             layers.Activation.Params(name=f'relu_{i}')]
         if i == num_blocks // 2:

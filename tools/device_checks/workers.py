@@ -46,11 +46,10 @@ def _compared(machine: Machine, addresses: list[str]) -> Iterator[Row]:
 
     (own_s, expected), (workers_s, found) = results
     different = differing(expected, found)
-    is_promised = machine.is_deterministic or not machine.is_gpu
-    verdict = 'ok' if not different else 'BROKEN' if is_promised else 'differs'
     same = 'equal bits' if not different else f'{len(different)} of {len(found)} variables differ'
     yield machine.row(
-        verdict, f'{subject.name}: two workers with one cell each ({", ".join(names)}) and one '
-                 f'cell in this process: {same}; {workers_s * 1e3:.1f} and {own_s * 1e3:.1f} ms a '
-                 'step', devices=list(names), workers_s=workers_s, own_s=own_s,
+        machine.promised(not different),
+        f'{subject.name}: two workers with one cell each ({", ".join(names)}) and one '
+        f'cell in this process: {same}; {workers_s * 1e3:.1f} and {own_s * 1e3:.1f} ms a '
+        'step', devices=list(names), workers_s=workers_s, own_s=own_s,
         different=different)
