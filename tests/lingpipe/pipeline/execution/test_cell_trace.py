@@ -56,13 +56,6 @@ def traced(cell: Cell, weights: dict[str, tf.Variable], kinds: Collection[str] =
     return forward, accumulators, trace_cell(forward, accumulators, leaves_of(cell.outputs), kinds)
 
 
-def test_the_forward_tells_what_a_cell_emits_before_there_are_accumulators():
-    first, last, weights = cells()
-    assert traced(first, weights)[0].layout.num_scalars == 0
-    layout = traced(last, weights, ['B'])[0].layout
-    assert layout.losses == layout.weights == (('model/loss', 'loss'),)
-
-
 def test_the_last_cell_of_training_is_one_task():
     _, last, weights = cells()
     _, _, trace = traced(last, weights, ['B'])

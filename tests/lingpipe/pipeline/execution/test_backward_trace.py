@@ -1,0 +1,71 @@
+"""Backward trace: gradients of weights go to the sums, and those of inputs to earlier cells."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe import layers
+from lingpipe.layers import Sequential
+from lingpipe.pipeline.execution.backward_trace import trace_backward
+from lingpipe.pipeline.execution.forward_trace import TracingOptions, trace_forward
+from lingpipe.pipeline.planning.cell import Cell, leaves_of
+from lingpipe.pipeline.planning.dataflow import wire
+from tests.support.traced import NoAccumulators
+
+SPEC = {'x': tf.TensorSpec([2, 3]), 'target': tf.TensorSpec([2, 3])}
+W = np.arange(9, dtype=np.float32).reshape(3, 3)
+
+
+class Records(NoAccumulators):
+    """Remembers in which order gradients came."""
+
+    def __init__(self):
+        self.paths: list[str] = []
+
+    def add_gradient(self, path, gradient):
+        self.paths.append(path)
+        return super().add_gradient(path, gradient)
+
+
+def cell(frozen: str = '') -> Cell:
+    """Two products after another layer, so that the gradient of the input is wanted."""
+    network = Sequential.Params(name='model', layers=(
+        *[layers.Dense.Params(name=name, input_dim=3, units=3, use_bias=False)
+          for name in ('first', 'second', 'third')],
+        layers.MeanSquaredErrorLoss.Params(name='loss'))).instantiate('model')
+    elements = wire(network, SPEC, lambda path: path == frozen)
+    return Cell(1, elements[1:3], 'CPU:0')
+
+
+def traced(one: Cell, training: bool = True):
+    """Returns the trace backward, with a placeholder as gradient of the output, and the sums."""
+    forward = trace_forward(one, lambda path: tf.constant(W), TracingOptions(training))
+    sums = Records()
+    with forward.graph.as_default():
+        arguments = forward.arguments.with_gradients(leaves_of(one.outputs))
+        return trace_backward(forward, sums, arguments.gradients), arguments, sums
+
+
+def test_gradients_are_added_from_the_last_layer_to_the_first():
+    trace, _, sums = traced(cell())
+    assert sums.paths == trace.differentiated == ['model/third/w', 'model/second/w']
+
+
+def test_the_gradient_of_the_input_is_that_of_both_products():
+    trace, arguments, _ = traced(cell())
+    gradient_in, = arguments.gradients.values()
+    gradient_out, = trace.gradients.values()
+    with tf.compat.v1.Session(graph=gradient_out.graph) as session:
+        found = session.run(gradient_out.name, {gradient_in.name: np.ones([2, 3])})
+    np.testing.assert_allclose(found, np.ones([2, 3]) @ W.T @ W.T, rtol=1e-6)
+
+
+def test_a_frozen_weight_has_no_gradient():
+    assert traced(cell(frozen='model/third/w'))[0].differentiated == ['model/second/w']
+
+
+@pytest.mark.parametrize('training', [True, False])
+def test_only_training_has_gradients(training):
+    trace, _, sums = traced(cell(), training)
+    assert bool(sums.paths) == bool(trace.gradients) == training
