@@ -76,8 +76,11 @@ def row(family: Family, num_cells: int, device_bytes: float, recompute: str, is_
             num_cells=num_cells, num_micro_batches=1 if is_naive else family.batch,
             recompute='none' if is_naive else recompute, schedule='1f1b',
             device_bytes=device_bytes)
+        experiment = params.instantiate()
+        if trained_bytes(experiment) > num_cells * device_bytes:
+            return None   # A search for a partition would take much longer to find none.
         try:
-            plan = params.instantiate().make_plan()
+            plan = experiment.make_plan()
         except ValueError as error:
             if 'device_bytes' in str(error) or 'num_cells' in str(error):
                 return None
@@ -92,6 +95,20 @@ def row(family: Family, num_cells: int, device_bytes: float, recompute: str, is_
 
     largest = _largest(planned, enough=4 * num_cells)
     return largest or {'column': column, 'model': None, 'num_cells': num_cells, 'parameters': 0}
+
+
+def trained_bytes(experiment: Experiment) -> int:
+    """Returns the bytes of the weights that train, their gradients and optimizer slots.
+
+    The devices together hold no less, whatever the plan.
+    """
+    learner = experiment.task.learner
+    return sum(
+        weight.size * (weight.dtype.size + max(4, weight.dtype.size)
+                       + learner.slot_bytes(weight.dtype))
+        for weight in experiment.task.network.weights()
+        if weight.shared_with is None and weight.is_trainable
+        and not learner.is_frozen(weight.path))
 
 
 def _largest(planned: Callable[[int], dict[str, Any] | None],

@@ -17,6 +17,16 @@ def test_the_row_of_the_largest_transformer_keeps_the_limit(capsys):
     assert pipeline['parameters'] > naive['parameters']
 
 
+def test_what_is_refused_without_a_search_fits_no_plan():
+    """The bytes of all that trains are what two cells of Transformer-1 hold throughout a step."""
+    params = largest_model.families()['transformer'].experiment(1, 2)
+    params.pipeline.num_cells = 2
+    experiment = params.instantiate()
+    trained_bytes = largest_model.trained_bytes(experiment)
+    fixed = sum(footprint.fixed for footprint in experiment.make_plan().forecast.footprints)
+    assert trained_bytes == fixed
+
+
 def test_a_device_that_nothing_fits_has_no_model(capsys):
     largest_model.main(['--family=transformer', '--devices=1', '--device_gb=0.1'])
     assert 'none fits' in capsys.readouterr().out

@@ -138,7 +138,7 @@ def partition_among(
         return None
     ceiling = highest
     if rule == 'bottleneck':
-        ceiling = _smallest(0, highest, allowed.has_partition)
+        ceiling = allowed.bottleneck(highest)
     return _least_squares_among(allowed, ceiling, _scale(highest, num_layers))
 
 
@@ -186,6 +186,36 @@ class _Allowed:
     def has_partition(self, ceiling: int) -> bool:
         """Whether there is a partition whose cells cost no more than the ceiling."""
         return bool(self.reached(ceiling)[-1])
+
+    def bottleneck(self, highest: int) -> int:
+        """The cost of the slowest cell of the best partition.
+
+        It is the cost of a span of layers, and there are few such costs where layers are alike. So
+        the bounds of the bisection always move on to the next of them.
+
+        Args:
+          highest: a ceiling under which there is a partition.
+        """
+        distinct_sums = dict.fromkeys(map(tuple, self.sums_of))
+
+        def cost_up_to(most: int) -> int:
+            """The highest cost of a span that is no more than this."""
+            return max(sums[bisect_right(sums, before + most) - 1] - before
+                       for sums in distinct_sums for before in sums)
+
+        def cost_from(least: int) -> int:
+            """The lowest cost of a span that is no less than this."""
+            return min(sums[stop] - before for sums in distinct_sums for before in sums
+                       if (stop := bisect_left(sums, before + least)) < len(sums))
+
+        low, high = 0, cost_up_to(highest)
+        while low < high:
+            middle = (low + high) // 2
+            if self.has_partition(middle):
+                high = cost_up_to(middle)
+            else:
+                low = cost_from(middle + 1)
+        return high
 
     def alive(self, ceiling: int) -> list[int]:
         """[K + 1] where cell k can begin so that those before it and those after it exist."""
