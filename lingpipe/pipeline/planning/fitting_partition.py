@@ -106,7 +106,8 @@ class _Search:
         if params.schedule == 'text':
             return params.given_schedule
         name = '1f1b' if params.schedule == 'auto' else params.schedule
-        return make_schedule(name, params.num_cells, params.num_micro_batches)
+        homes = layout_of(self.placement.places[0])
+        return make_schedule(name, params.num_cells, params.num_micro_batches, layout=homes)
 
     @functools.cached_property
     def live(self) -> list[int]:
@@ -235,16 +236,12 @@ class _Search:
     @functools.cached_property
     def _known_order(self) -> Schedule | None:
         """A schedule with the F and B of every partition in their order, if all have the same."""
-        params, homes = self.params, layout_of(self.placement.places[0])
+        homes = layout_of(self.placement.places[0])
         if any(layout_of(places) != homes for places in self.placement.places):
             return None
-        if params.schedule == 'text':
-            return params.given_schedule
-        if params.schedule in SEVERAL_CELLS_A_DEVICE:
-            return make_schedule(params.schedule, params.num_cells, params.num_micro_batches,
-                                 layout=homes)
-        has_one_cell_each = len(set(homes)) == params.num_cells
-        return self.schedule if has_one_cell_each and params.schedule != 'auto' else None
+        has_one_cell_each = len(set(homes)) == self.params.num_cells
+        is_known = has_one_cell_each or self.params.schedule in ('text', *SEVERAL_CELLS_A_DEVICE)
+        return self.schedule if is_known and self.params.schedule != 'auto' else None
 
     def _least_peaks(self, partition: Partition) -> list[float]:
         """What the devices hold at least, the fullest first; 0 if nothing is known."""

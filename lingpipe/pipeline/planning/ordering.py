@@ -49,14 +49,33 @@ def order_by_name(name: str, work: Workload, limit: Limit | None = None) -> Sche
     Args:
       name: of training; 'auto' is none.
       work: the cells and their devices.
-      limit: where a schedule leaves a choice of order, those that break it least are preferred.
+      limit: if the order without it breaks it, and a schedule leaves a choice, those that break it
+        least are preferred.
     """
-    return _split_where_it_helps(_order_split_everywhere(name, work, limit), work, limit)
+    named = _order_split_everywhere(name, work, None)
+    free = _split_where_it_helps(named, work, None)
+    if limit is None or not limit.excess_of(free):
+        return free
+
+    limited = _order_split_everywhere(name, work, limit)
+    if limited == named:
+        return min(free, named, key=limit.excess_of)
+    return _split_where_it_helps(limited, work, limit)
 
 
 def order_automatically(work: Workload, limit: Limit | None = None) -> Schedule:
-    """Returns the fastest schedule that keeps the limit, or the one that breaks it least."""
+    """Returns the fastest schedule that keeps the limit, or the one that breaks it least.
+
+    If the one without a limit keeps it, that is taken.
+    """
+    if limit is not None:
+        free = order_automatically(work)
+        if not limit.excess_of(free):
+            return free
     found = [_order_split_everywhere(name, work, limit) for name in TRAINING]
+    if limit is not None and work.num_devices < work.num_cells:
+        # Fewer W may let an order keep the limit that breaks it with all of them.
+        found += [order_by_name(name, work, limit) for name in TRAINING]
     found += [_listed(work, policy) for policy in _policies(work, limit)]
     found = list(dict.fromkeys(dataclasses.replace(schedule, name='auto') for schedule in found))
     if limit is not None:
