@@ -1,26 +1,29 @@
 """Bits: whether weights after some steps are bitwise identical for every plan.
 
-The first plan, K = 1, is built twice. If even these two differ, then kernels are not deterministic,
-and nothing can be said of plans.
+The first plan, K = 1, is built twice. If even these two differ, kernels are not deterministic, and
+nothing can be said of plans.
 """
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
 from lingpipe.pipeline.planning.layout import num_devices_for
 from lingpipe.tools.device_checks import subjects
+from lingpipe.tools.device_checks.kernels import SETTING
 from lingpipe.tools.device_checks.machine import Machine
 from lingpipe.tools.device_checks.rows import Row
 from lingpipe.tools.device_checks.subjects import Subject
 
 NUM_STEPS = 3
 NUM_MICRO_BATCHES = 4
-FIRST = (1, 'gpipe', 'none')
-PLANS = (   # K, schedule, recomputation; those that say most come first
-    FIRST, (2, '1f1b', 'cell'), (4, 'zb_v', 'none'), (4, 'auto', 'layer'), (2, 'zb_h1', 'fit'),
+Plan: TypeAlias = tuple[int, str, str]   # K, schedule, recomputation
+FIRST: Plan = (1, 'gpipe', 'none')
+PLANS: tuple[Plan, ...] = (   # those that say most come first
+    (2, '1f1b', 'cell'), (4, 'zb_v', 'none'), (4, 'auto', 'layer'), (2, 'zb_h1', 'fit'),
     (4, 'gpipe', 'layer'), (4, 'zb_h2', 'cell'), (4, 'interleaved', 'none'), (4, 'v_half', 'layer'),
     (4, 'v_min', 'none'), (4, 'dual_pipe_v', 'cell'), (1, '1f1b', 'layer'))
 
@@ -38,39 +41,35 @@ def rows(machine: Machine) -> Iterator[Row]:
 
 def compared(machine: Machine, subject: Subject, end_s: float) -> Row:
     """Compares as many plans of a network as the time allows, at least one."""
-    reference: dict[str, np.ndarray] = {}
-    same: list[str] = []
-    different: dict[str, dict[str, float]] = {}
+    expected = _arrays(machine, subject, FIRST)
+    repeated = differing(expected, _arrays(machine, subject, FIRST))
+    if repeated:
+        return machine.row(
+            machine.promised(False),
+            f'{subject.name}: one cell does not repeat its own bits, {_how(repeated, expected)}; '
+            'so plans are not compared' + _remedy(machine),
+            subject=subject.name, repeated=repeated)
+
+    different: dict[str, dict[str, float]] = {}   # plan -> variables; none if they are equal
     failed: dict[str, str] = {}
-    is_interrupted = False
-    for number, (k, schedule, recompute) in enumerate((FIRST, *PLANS)):
-        if number > 2 and time.monotonic() > end_s:
-            is_interrupted = True
+    for plan in PLANS:
+        if different and time.monotonic() > end_s:
             break
-        name = f'K={k} {schedule} {recompute}'
+        name = 'K={} {} {}'.format(*plan)
         try:
-            program = subject.program(
-                machine, num_devices_for(schedule, k), num_cells=k, schedule=schedule,
-                recompute=recompute, num_micro_batches=NUM_MICRO_BATCHES)
-            arrays = subject.arrays_after(program, NUM_STEPS)
+            different[name] = differing(expected, _arrays(machine, subject, plan))
         except Exception as error:   # the other plans go on
-            if not reference:
-                raise
-            failed[name] = f'{type(error).__name__}: {str(error).splitlines()[0][:300]}'
-            continue
-        if not reference:
-            reference = arrays
-            continue
-        difference = differing(reference, arrays)
-        if difference:
-            different[name] = difference
-        else:
-            same.append(name)
-    if failed:
-        name, reason = next(iter(failed.items()))
-        return machine.row('FAILED', f'{subject.name}: {len(failed)} plans failed, e.g. {name}: '
-                                     f'{reason}', failed=failed, same=same, different=different)
-    return _row(machine, subject, len(reference), same, different, is_interrupted)
+            failed[name] = f'{type(error).__name__}: {(str(error) or "?").splitlines()[0][:300]}'
+    return _row(machine, subject, expected, different, failed)
+
+
+def _arrays(machine: Machine, subject: Subject, plan: Plan) -> dict[str, np.ndarray]:
+    """Returns all variables after some steps of a plan."""
+    k, schedule, recompute = plan
+    program = subject.program(
+        machine.devices_of(num_devices_for(schedule, k)), num_cells=k, schedule=schedule,
+        recompute=recompute, num_micro_batches=NUM_MICRO_BATCHES)
+    return subject.arrays_after(program, NUM_STEPS)
 
 
 def differing(expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]
@@ -80,26 +79,36 @@ def differing(expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray
             for name, value in expected.items() if value.tobytes() != found[name].tobytes()}
 
 
-def _row(machine: Machine, subject: Subject, num_variables: int, same: list[str],
-         different: dict[str, dict[str, float]], is_interrupted: bool) -> Row:
-    num_plans = len(same) + len(different)
-    numbers = {'subject': subject.name, 'steps': NUM_STEPS, 'variables': num_variables,
-               'same': same, 'different': different,
-               'plans_left_out': len(PLANS) - num_plans}
-    left_out = f' ({len(PLANS) - num_plans} plans left out: time is over)' * is_interrupted
-    if not different:
-        return machine.row('ok', f'{subject.name}: {num_variables} variables equal after '
-                                 f'{NUM_STEPS} steps of {num_plans} plans{left_out}', **numbers)
+def _row(machine: Machine, subject: Subject, expected: Mapping[str, np.ndarray],
+         different: Mapping[str, dict[str, float]], failed: Mapping[str, str]) -> Row:
+    """Returns the row of plans that were compared with the first one."""
+    broken = {name: variables for name, variables in different.items() if variables}
+    num_plans = len(different)
+    num_left_out = len(PLANS) - num_plans - len(failed)
+    numbers = {'subject': subject.name, 'steps': NUM_STEPS, 'variables': len(expected),
+               'same': [name for name in different if name not in broken],
+               'different': broken, 'failed': failed, 'plans_left_out': num_left_out}
+    end = f' ({num_left_out} plans left out: time is over)' if num_left_out else ''
+    if failed:
+        name, reason = next(iter(failed.items()))
+        end += f'; {len(failed)} plans failed, e.g. {name}: {reason}'
 
-    plan, variables = next(iter(different.items()))
-    first = 'K={} {} {}'.format(*FIRST)
-    why = ''
-    if first in different:
-        why = '; even one plan does not repeat its bits'
-    if not machine.is_deterministic:
-        why += '; set TF_DETERMINISTIC_OPS=1'
+    if not broken:
+        return machine.row(
+            'FAILED' if failed else 'ok',
+            f'{subject.name}: {len(expected)} variables equal after {NUM_STEPS} steps of one cell '
+            f'and of {num_plans} other plans{end}', **numbers)
+    name, variables = next(iter(broken.items()))
     return machine.row(
         machine.promised(False),
-        f'{subject.name}: {len(different)} of {num_plans} plans differ, e.g. {plan} in '
-        f'{len(variables)} of {num_variables} variables by up to '
-        f'{max(variables.values()):.1e}{why}{left_out}', **numbers)
+        f'{subject.name}: {len(broken)} of {num_plans} plans differ from one cell, e.g. {name} '
+        f'{_how(variables, expected)}{_remedy(machine)}{end}', **numbers)
+
+
+def _how(variables: Mapping[str, float], expected: Mapping[str, np.ndarray]) -> str:
+    return (f'in {len(variables)} of {len(expected)} variables by up to '
+            f'{max(variables.values()):.1e}')
+
+
+def _remedy(machine: Machine) -> str:
+    return '' if machine.is_deterministic else f'; set {SETTING}'

@@ -28,8 +28,8 @@ def rows(machine: Machine) -> Iterator[Row]:
         devices = (machine.devices[::first_of_cards][:2] if reduction == 'nccl'
                    else machine.devices_of(2))
         try:
-            program = subject.program(machine, 2, is_placed=False, devices=devices, num_replicas=2,
-                                      num_micro_batches=2, replica_reduction=reduction)
+            program = subject.program(devices, num_replicas=2, num_micro_batches=2,
+                                      replica_reduction=reduction)
             times_s = subject.step_s(program, 3 + NUM_STEPS)[3:]
             program.check_replicas()
         except Exception as error:

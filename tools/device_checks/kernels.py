@@ -22,16 +22,16 @@ def rows(machine: Machine) -> Iterator[Row]:
     same: list[str] = []
     repeats: list[str] = []
     devices: list[str] = []
-    refuses: list[str] = []
+    refuses: dict[str, str] = {}
     failed: dict[str, str] = {}
     for name, run in kernels.items():
         try:
             results = [bits_of(run, machine.devices[0]) for _ in range(NUM_RUNS)]
             others = [bits_of(run, device) for device in machine.devices[1:]]
-        except tf.errors.UnimplementedError:
-            refuses.append(name)
+        except tf.errors.UnimplementedError as error:
+            refuses[name] = first_line(error)
         except (tf.errors.OpError, ValueError) as error:
-            failed[name] = str(error).splitlines()[0][:200]
+            failed[name] = first_line(error)
         else:
             kept = repeats if len(set(results)) > 1 else (
                 devices if set(others) - {results[0]} else same)
@@ -48,10 +48,15 @@ def rows(machine: Machine) -> Iterator[Row]:
     if devices:
         yield machine.row(verdict, f'other bits on another device: {", ".join(devices)}{remedy}, '
                                    'or TF_CUDNN_USE_AUTOTUNE=0 for convolutions')
-    if refuses:
-        yield machine.row('n/a', f'no deterministic kernel, so an error: {", ".join(refuses)}')
+    for name, reason in refuses.items():
+        yield machine.row('n/a', f'{name} refuses to run: {reason}')
     for name, reason in failed.items():
         yield machine.row('FAILED', f'{name}: {reason}')
+
+
+def first_line(error: Exception) -> str:
+    """Returns the first line of an error, of which TensorFlow writes many."""
+    return (str(error) or type(error).__name__).splitlines()[0][:200]
 
 
 def bits_of(run: Callable[[], tf.Tensor], device: str) -> bytes:

@@ -29,7 +29,7 @@ def rows(machine: Machine) -> Iterator[Row]:
         yield machine.row('n/a', 'TensorFlow has no statistics of the allocator of a CPU; the '
                                  'resident memory of the process (RSS) is compared, for one mode')
         small = subjects.transformer(2, 32, 16, 8)   # loads what any program needs
-        small.step_s(small.program(machine, 2, num_cells=2), 1)
+        small.step_s(small.program(machine.devices_of(2), num_cells=2), 1)
         yield _measured(machine, subjects.transformer(4, 256, 64, 32), 'none', 'none')[1]
         return
 
@@ -53,7 +53,7 @@ def _measured(machine: Machine, subject: Subject, mode: str, name: str,
     before = [_used(device) for device in machine.devices_of(2)]
     resident_before = _status_bytes('VmRSS')
     _reset_peaks(machine)
-    program = subject.program(machine, 2, num_cells=2, num_micro_batches=4, schedule='1f1b',
+    program = subject.program(machine.devices_of(2), num_cells=2, num_micro_batches=4,
                               recompute=mode, device_bytes=device_bytes)
     subject.step_s(program, 3)
     forecasts = _forecasts(program, machine.devices_of(2))

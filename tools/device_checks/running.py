@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterator, Sequence
 from lingpipe.tools.device_checks import Check
 from lingpipe.tools.device_checks.rows import Row
 
-START_S = 60.0     # until TensorFlow is imported and the first check begins
+START_S = 120.0    # until TensorFlow is imported and the first check begins
 PATIENCE = 2.0     # a check that takes so many times its budget is ended
 COMMAND = (sys.executable, '-m', 'lingpipe.tools.device_checks.process')
 
@@ -55,22 +55,22 @@ class _Process:
         self._errors = tempfile.TemporaryFile('w+', errors='replace')
         self._process = subprocess.Popen(
             [*command, json.dumps(asked)],
-            stdout=subprocess.PIPE, stderr=self._errors, text=True, process_group=0)
+            stdout=subprocess.PIPE, stderr=self._errors, text=True, process_group=0,
+            env={**os.environ, 'TF_DETERMINISTIC_OPS': str(int(checks[0].is_deterministic))})
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def rows(self) -> Generator[Row, None, int]:
         """Yields rows; returns how many checks are done: all, or those up to one that failed."""
-        number, deadline_s = 0, time.monotonic() + START_S * max(1.0, self._factor)
+        number, deadline_s = 0, time.monotonic() + START_S
+        why_late = f'its process did not start within {START_S:.0f} s'
         while number < len(self._checks):
             name = self._checks[number].name
             try:
                 line = self._lines.get(timeout=max(0.0, deadline_s - time.monotonic()))
             except queue.Empty:
-                limit_s = PATIENCE * self._checks[number].budget_s * self._factor
-                yield Row(name, 'FAILED', f'ended after {limit_s:.0f} s, twice its budget; '
-                                          '--time_factor=3 gives all checks more time')
+                yield Row(name, 'FAILED', f'{why_late}; --time_factor=3 gives all checks more time')
                 return number + 1
             if line is None:
                 yield Row(name, 'FAILED', f'its process died ({self._code()}): {self._reason()}')
@@ -78,8 +78,9 @@ class _Process:
 
             message = json.loads(line) if line.startswith('{') else {}
             if 'begins' in message:
-                budget_s = self._checks[number].budget_s
-                deadline_s = time.monotonic() + PATIENCE * budget_s * self._factor
+                limit_s = PATIENCE * self._checks[number].budget_s * self._factor
+                deadline_s = time.monotonic() + limit_s
+                why_late = f'ended after {limit_s:.0f} s, twice its budget'
             elif 'row' in message:
                 yield Row(**message['row'])
             elif 'ends' in message:

@@ -48,8 +48,8 @@ def _known_operation(machine: Machine) -> Row:
             layers.MeanSquaredErrorLoss.Params(name='loss'))),
         {'x': tf.constant(np.ones([2 * batch, 1], np.float32)),
          'target': tf.constant(np.zeros([2 * batch, 1], np.float32))})
-    program = subject.program(machine, 2, num_cells=2, num_micro_batches=2, recompute='cell',
-                              layers_per_cell=(1 + NUM_PRODUCTS, 2))
+    program = subject.program(machine.devices_of(2), num_cells=2, num_micro_batches=2,
+                              recompute='cell', layers_per_cell=(1 + NUM_PRODUCTS, 2))
     for step in range(2):
         program.timed_step(subject.batch, step)
     of_slots_s = []
@@ -93,7 +93,8 @@ def _whole_step(machine: Machine) -> Row:
         subject = subjects.transformer(4, 1024, 256, 32)
     else:
         subject = subjects.transformer(2, 128, 64, 16)
-    program = subject.program(machine, 1, num_cells=1, num_micro_batches=8, recompute='none')
+    program = subject.program(machine.devices_of(1), num_cells=1, num_micro_batches=8,
+                              recompute='none')
     subject.step_s(program, 2)
     program.timed_step(subject.batch, 2)
     plain_s, timed_s, busy_s, end_s = [], [], [], []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tools import stacks
-from lingpipe.tools.device_checks.machine import Machine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,24 +35,19 @@ class Subject:
     network: Sequential.Params
     batch: dict[str, tf.Tensor]
 
-    def program(self, machine: Machine, num_devices: int, is_placed: bool = True,
-                **pipeline: Any) -> Program:
-        """Returns a program on the first devices of the machine.
+    def program(self, devices: Sequence[str], **pipeline: Any) -> Program:
+        """Returns a program.
 
         Args:
-          machine: the devices.
-          num_devices: how many of them are used.
-          is_placed: whether the devices are named; if not, they are in `pipeline`.
-          pipeline: fields of PipelineParams.
+          devices: tf.device strings, one for each device that the plan needs.
+          pipeline: other fields of PipelineParams.
         """
-        if is_placed:
-            pipeline['devices'] = machine.devices_of(num_devices)
         learner = Learner.Params(optimizer=optimizers.RMSProp.Params(momentum=0.9),
                                  learning_rate=learning_rates.Constant.Params(rate=0.003))
         spec = {name: tf.TensorSpec(value.shape, value.dtype)
                 for name, value in self.batch.items()}
-        return Program(self.network.instantiate('model'), spec, PipelineParams(**pipeline),
-                       learner.instantiate())
+        params = PipelineParams(devices=tuple(devices), **pipeline)
+        return Program(self.network.instantiate('model'), spec, params, learner.instantiate())
 
     def arrays_after(self, program: Program, num_steps: int) -> dict[str, np.ndarray]:
         """Returns all variables after some steps."""

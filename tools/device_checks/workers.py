@@ -38,8 +38,7 @@ def _compared(machine: Machine, addresses: list[str]) -> Iterator[Row]:
     own = f'/job:localhost/replica:0/task:0{machine.devices[0]}'
     results = []
     for k, places in ((1, (own,)), (2, names)):
-        program = subject.program(machine, k, is_placed=False, devices=places, num_cells=k,
-                                  num_micro_batches=4, recompute='none')
+        program = subject.program(places, num_cells=k, num_micro_batches=4, recompute='none')
         times_s = subject.step_s(program, 3 + NUM_STEPS)[3:]
         arrays = {name: variable.numpy() for name, variable in program.variables().items()}
         results.append((statistics.median(times_s), arrays))
