@@ -63,8 +63,9 @@ class _Process:
 
     def rows(self) -> Generator[Row, None, int]:
         """Yields rows; returns how many checks are done: all, or those up to one that failed."""
-        number, deadline_s = 0, time.monotonic() + START_S
-        why_late = f'its process did not start within {START_S:.0f} s'
+        number, limit_s = 0, START_S * max(1.0, self._factor)
+        deadline_s = time.monotonic() + limit_s
+        why_late = f'its process did not start within {limit_s:.0f} s'
         while number < len(self._checks):
             name = self._checks[number].name
             try:
@@ -92,7 +93,7 @@ class _Process:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        self._reader.join()
+        self._reader.join(timeout=5.)   # a worker that is about to end may still hold it
         self._errors.close()
 
     def _read(self) -> None:
