@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A traced step consists of many objects that live long: the garbage collector looks at them
     # seldom, and at imported modules never.
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
