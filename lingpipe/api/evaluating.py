@@ -7,11 +7,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from absl import logging
 
+from lingpipe.checkpoint.files import Metadata
 from lingpipe.training.evaluation import Evaluations, Metrics, metrics_text
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.reporting.summaries import Summaries
@@ -25,7 +25,7 @@ def check_inputs(experiment: Experiment) -> None:
 
 
 def evaluate_all(site: Site, experiment: Experiment, evaluations: Evaluations,
-                 metadata: Mapping[str, Any], directory: str,
+                 metadata: Metadata, directory: str,
                  say: Callable[[str], object]) -> dict[str, Metrics]:
     """Evaluates the weights as they are, and returns the metrics by eval input.
 

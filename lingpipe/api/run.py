@@ -20,6 +20,7 @@ from lingpipe.api.evaluating import check_inputs, evaluate_all
 from lingpipe.api.views import PlanTable, TimelinePicture, Weights, newest_timeline
 from lingpipe.checkpoint import side_files
 from lingpipe.checkpoint.chosen_step import NEWEST, check_name
+from lingpipe.checkpoint.files import Metadata
 from lingpipe.cluster import StartedTooEarlyError
 from lingpipe.commands import device_setup, recovery
 from lingpipe.commands.device_setup import Placement
@@ -27,6 +28,7 @@ from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.export import check_path, export
 from lingpipe.hyperparams.keras_words import place_of
+from lingpipe.layers.nested import Nested
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import logdir, logdir_lock, newest_checkpoint
 from lingpipe.training.evaluation import Metrics
@@ -167,8 +169,8 @@ class Run:
 
     # Predictions and exports.
 
-    def predict(self, examples: Any, outputs: Sequence[str] = (),
-                checkpoint: str | int | None = None) -> dict[str, Any]:
+    def predict(self, examples: Nested, outputs: Sequence[str] = (),
+                checkpoint: str | int | None = None) -> dict[str, Nested]:
         """Computes the outputs of any number of examples with the newest checkpoint.
 
         Neither labels nor weights of examples are needed. The outputs have the bits that an
@@ -190,8 +192,8 @@ class Run:
         """
         return self.at_site(lambda site: self._predict(site, examples, outputs, checkpoint))
 
-    def _predict(self, site: Site, examples: Any, outputs: Sequence[str],
-                 checkpoint: str | int | None) -> dict[str, Any]:
+    def _predict(self, site: Site, examples: Nested, outputs: Sequence[str],
+                 checkpoint: str | int | None) -> dict[str, Nested]:
         network, metadata = self.restored(site, checkpoint)
         site.begin(f'predictions with the checkpoint of step {metadata["step"]}')
         if isinstance(examples, str):
@@ -321,7 +323,7 @@ class Run:
             starts_again=self._is_trainer).run(self.params, self._placed, body)
 
     def restored(self, site: Site, checkpoint: str | int | None = None
-                 ) -> tuple[TracedNetwork, Mapping[str, Any]]:
+                 ) -> tuple[TracedNetwork, Metadata]:
         """The network with the weights of a checkpoint, and the checkpoint's metadata.
 
         Args:

@@ -13,9 +13,8 @@ from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.best_record import BestRecord
 from lingpipe.checkpoint.copier import Copier
 from lingpipe.checkpoint.directory import CheckpointDirectory, remove
+from lingpipe.checkpoint.files import Metadata
 from lingpipe.checkpoint.pacing import Pacing
-
-Metadata = Mapping[str, Any]   # whatever JSON can hold
 
 
 class Checkpointer:
@@ -152,7 +151,7 @@ class Checkpointer:
         except BaseException as error:   # `check` raises it, whatever it is, in the main thread
             self._error = error
 
-    def _write(self, step: int, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor],
+    def _write(self, step: int, facts: Metadata, read: Callable[[str], tf.Tensor],
                spared: Iterable[int]) -> str:
         assert self._is_writer, 'this Checkpointer only reads'
         temporary = self.path(step, 'tmp-')

@@ -16,7 +16,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -31,6 +31,7 @@ _NUM_CHUNKS = 64                    # of a checkpoint, unless they get too small
 _VARIABLE_BYTES = 20_000            # the time that a variable takes besides its data, in bytes
 _MOST_KEYS = 10                     # that an error lists
 
+Metadata: TypeAlias = Mapping[str, Any]   # whatever JSON can hold
 Kinds = Mapping[str, Mapping[str, Any]]   # key -> {'shape': [2, 3], 'dtype': 'float32'}
 
 
@@ -40,7 +41,7 @@ class DamagedError(Exception):
 
 # Writing.
 
-def facts_of(step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[str, Any]
+def facts_of(step: int, variables: Mapping[str, tf.Variable], metadata: Metadata
              ) -> dict[str, Any]:
     """Returns what metadata.json holds, without what `write` adds about the other files.
 
@@ -56,7 +57,7 @@ def facts_of(step: int, variables: Mapping[str, tf.Variable], metadata: Mapping[
             'variables': _kinds(variables)}
 
 
-def write(path: str, facts: Mapping[str, Any], read: Callable[[str], tf.Tensor],
+def write(path: str, facts: Metadata, read: Callable[[str], tf.Tensor],
           rest: Callable[[int], None]) -> None:
     """Makes the directory `path`, and puts all its files on the disk.
 
@@ -282,7 +283,7 @@ def _saved_name(key: str) -> str:
     return f'variables/{escaped}/.ATTRIBUTES/VARIABLE_VALUE'
 
 
-def _text(facts: Mapping[str, Any]) -> str:
+def _text(facts: Metadata) -> str:
     """Returns the facts as JSON, with a checksum of the JSON without it."""
     text = json.dumps(facts, sort_keys=True)
     return f'{text[:-1]}, "checksum": {zlib.crc32(text.encode())}}}'

@@ -13,6 +13,7 @@ from absl import logging
 from lingpipe.checkpoint import files, weight_files
 from lingpipe.checkpoint.checkpointer import Checkpointer
 from lingpipe.checkpoint.chosen_step import NEWEST, step_named
+from lingpipe.checkpoint.files import Metadata
 
 Rules = Sequence[tuple[str, str | None]]   # (regular expression, replacement); see `initialize`
 
@@ -42,7 +43,7 @@ class Initialization:
 
 
 def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rules,
-               check: Callable[[Mapping[str, Any], Iterable[str]], None]
+               check: Callable[[Metadata, Iterable[str]], None]
                = lambda metadata, keys: None, checkpoint: str = NEWEST) -> Initialization:
     """Assigns some variables from another experiment's checkpoint, or from a file of weights.
 
@@ -83,7 +84,7 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
 
 
 def _initialize_from_file(variables: Mapping[str, tf.Variable], path: str, rules: Rules,
-                          check: Callable[[Mapping[str, Any], Iterable[str]], None]
+                          check: Callable[[Metadata, Iterable[str]], None]
                           ) -> Initialization:
     weights = weight_files.read_weights(path)
     kinds = {key: {'shape': list(array.shape), 'dtype': array.dtype.name}

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from lingpipe.api.run import Run
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.export.prediction_files import check_output, write_predictions
 from lingpipe.input.example_files import read_examples
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.training.experiment import Experiment
 
@@ -39,11 +39,11 @@ def predict(params: Experiment.Params, options: RunOptions) -> None:
     write_predictions(options.predict_output, outputs)
 
 
-def _read(path: str, predictor: Predictor) -> Mapping[str, Any]:
+def _read(path: str, predictor: Predictor) -> Mapping[str, Nested]:
     """The examples of a file, nested as the network takes them."""
     specs = dict(nested.flatten(predictor.input_specs))
     arrays = read_examples(path, specs, predictor.optional_inputs)
-    examples: dict[str, Any] = {}
+    examples: dict[str, Nested] = {}
     for name, array in arrays.items():
         *folders, last = name.split('/')
         place = examples
@@ -58,5 +58,5 @@ def _may_be_a_file(path: str) -> bool:
     return os.path.exists(path) or any(character in path for character in '*?[,')
 
 
-def _or_an_input(names: Mapping[str, Any]) -> str:
+def _or_an_input(names: Mapping[str, Nested]) -> str:
     return f' or an eval input: {", ".join(sorted(names))}' if names else ''

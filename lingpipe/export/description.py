@@ -7,12 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from lingpipe.checkpoint.files import Metadata
 from lingpipe.export.served_network import signature
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program import Program
 
 
-def described(program: Program, predictor: Predictor, facts: Mapping[str, Any]) -> str:
+def described(program: Program, predictor: Predictor, facts: Metadata) -> str:
     """The description as JSON, a line for every weight.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from lingpipe.checkpoint import side_files
+from lingpipe.checkpoint.files import Metadata
 from lingpipe.export.description import described
 from lingpipe.export.replacement import (
     DESCRIPTION,
@@ -44,7 +45,7 @@ class _Exported:
 
 
 def export(program: Program, predictor: Predictor, path: str, format: str,
-           facts: Mapping[str, Any] | None = None) -> str:
+           facts: Metadata | None = None) -> str:
     """Writes a network with the weights that evaluation uses.
 
     Args:

@@ -20,6 +20,7 @@ import numpy as np
 
 from lingpipe.export.replacement import check_writable, replaced_file
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 
 _REMEDY = 'correct --predict_output'
 
@@ -41,7 +42,7 @@ def check_output(path: str) -> None:
     check_writable(path, _REMEDY)
 
 
-def write_predictions(path: str, outputs: Mapping[str, Any]) -> None:
+def write_predictions(path: str, outputs: Mapping[str, Nested]) -> None:
     """Writes outputs, as a whole or not at all.
 
     Args:

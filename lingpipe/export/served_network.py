@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe import cluster
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.dataflow import Value
@@ -85,7 +85,7 @@ class ServedNetwork:
         """The outputs of any number of examples, all at once."""
         num_examples = tf.shape(next(iter(inputs.values())))[0]
         batch = self._packed(inputs, lambda spec: tf.ones([num_examples, *spec.shape], spec.dtype))
-        values: dict[Value, Any] = {}
+        values: dict[Value, Nested] = {}
         for element in self._predictor.elements:
             layer = element.layer
             arguments = {
@@ -119,23 +119,23 @@ class ServedNetwork:
                 for name, tensor in outputs.items()}
 
     def _packed(self, inputs: Mapping[str, tf.Tensor],
-                default: Callable[[tf.TensorSpec], tf.Tensor]) -> dict[str, Any]:
+                default: Callable[[tf.TensorSpec], tf.Tensor]) -> dict[str, Nested]:
         """The nested values of the mini-batch."""
         by_path = {safe(path): path for path, _ in nested.flatten(self._predictor.input_specs)}
         tensors = {by_path[name]: tensor for name, tensor in inputs.items()}
         flat = [tensors[path] if path in tensors else default(spec)
                 for path, spec in nested.flatten(self._predictor.input_specs)]
-        packed: dict[str, Any] = nested.pack_like(self._predictor.input_specs, flat)
+        packed: dict[str, Nested] = nested.pack_like(self._predictor.input_specs, flat)
         return packed
 
 
-def signature(specs: Mapping[str, Any]) -> dict[str, tf.TensorSpec]:
+def signature(specs: Mapping[str, Nested]) -> dict[str, tf.TensorSpec]:
     """Flat names -> specs of any number of examples."""
     return {safe(path): tf.TensorSpec([None, *spec.shape], spec.dtype, safe(path))
             for path, spec in nested.flatten(dict(specs))}
 
 
-def _flat(values: Mapping[str, Any]) -> Tensors:
+def _flat(values: Mapping[str, Nested]) -> Tensors:
     return {safe(path): tensor for path, tensor in nested.flatten(dict(values))}
 
 

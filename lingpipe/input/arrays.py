@@ -12,6 +12,7 @@ import tensorflow as tf
 from lingpipe.input.base import Input
 from lingpipe.input.errors import one_sentence
 from lingpipe.input.given import GivenParams
+from lingpipe.layers.nested import Nested
 
 
 class ArrayInput(Input):
@@ -51,7 +52,7 @@ class ArrayInput(Input):
         """The number of rows of the arrays."""
         return int(next(iter(self._arrays.values())).shape[0])
 
-    def read(self, index: tf.Tensor) -> dict[str, Any]:
+    def read(self, index: tf.Tensor) -> dict[str, Nested]:
         """Returns the rows [n, ...] at index, int64 [n]."""
         return {name: tf.gather(array, index) for name, array in self._arrays.items()}
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import tensorflow as tf
 
@@ -15,6 +14,7 @@ from lingpipe.input.batches import Batches
 from lingpipe.input.dataset import check_static, fetched_ahead, traceable, with_weight
 from lingpipe.input.errors import one_sentence
 from lingpipe.input.example_source import ExampleSource
+from lingpipe.layers.nested import Nested
 
 _ENDLESS = 1 << 62  # A number of positions that no run reaches.
 
@@ -40,7 +40,7 @@ class Input(ExampleSource):
                              'consumed before.')
         total = _ENDLESS if p.num_epochs is None else p.num_epochs * num_examples
 
-        def examples_from(first: tf.Tensor) -> dict[str, Any]:
+        def examples_from(first: tf.Tensor) -> dict[str, Nested]:
             """Reads the examples of the batch whose first position is given, with their seeds."""
             positions = first + tf.range(p.batch_size, dtype=tf.int64)
             is_real = tf.cast(positions < total, tf.float32)
@@ -67,7 +67,7 @@ class Input(ExampleSource):
                 dataset = dataset.batch(p.batch_size, drop_remainder=True)
         return self.fetch_ahead(dataset)
 
-    def _preprocessed(self, read: dict[str, Any]) -> dict[str, Any]:
+    def _preprocessed(self, read: dict[str, Nested]) -> dict[str, Nested]:
         """Makes one example as the network wants it, with its weight."""
         example = self.preprocess(self.decode(read['example']), read['seed'])
         return with_weight({**read, 'example': example})
@@ -111,17 +111,17 @@ class Input(ExampleSource):
         num_left = self.params.num_epochs * self.num_examples() - position
         return max(0, -(-num_left // self.params.batch_size))
 
-    def spec(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, Nested]:
         """The tf.TensorSpec of every entry of a batch; at most the first example is read."""
         return dict(self._spec)
 
     @functools.cached_property
-    def _spec(self) -> dict[str, Any]:
+    def _spec(self) -> dict[str, Nested]:
         # A dataset takes a tenth of a second to make, and a run asks for the spec several times.
-        spec: dict[str, Any] = self.dataset().element_spec
+        spec: dict[str, Nested] = self.dataset().element_spec
         return spec
 
-    def specs(self) -> list[dict[str, Any]]:
+    def specs(self) -> list[dict[str, Nested]]:
         """The spec of every shape that batches may have, the largest first.
 
         There is one, unless a source says otherwise.

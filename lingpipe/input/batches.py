@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.input.errors import one_sentence
+from lingpipe.layers.nested import Nested
 
 
-class Batches(Iterator[dict[str, Any]]):
+class Batches(Iterator[dict[str, Nested]]):
     """The elements of a dataset, in order; whatever fails while one is made is a ValueError."""
 
     def __init__(self, dataset: tf.data.Dataset, name: str = 'the input'):
@@ -34,10 +34,10 @@ class Batches(Iterator[dict[str, Any]]):
         self._iterators = [iter(dataset)]
         weakref.finalize(self, self._iterators.clear)  # This also runs before Python ends.
 
-    def __next__(self) -> dict[str, Any]:
+    def __next__(self) -> dict[str, Nested]:
         """The next batch."""
         if not self._iterators:
             raise StopIteration
         with one_sentence(self._name):
-            batch: dict[str, Any] = next(self._iterators[0])
+            batch: dict[str, Nested] = next(self._iterators[0])
         return batch

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.layers.nested import flatten
+from lingpipe.layers.nested import Nested, flatten
 
 
 def traceable(function: Callable[..., Any],
@@ -26,7 +26,7 @@ def traceable(function: Callable[..., Any],
     return unconverted
 
 
-def with_weight(read: dict[str, Any]) -> dict[str, Any]:
+def with_weight(read: dict[str, Nested]) -> dict[str, Nested]:
     """The example or examples with their weight, which is 0 for padding."""
     example, weight = dict(read['example']), read['is_real']
     if 'weight' in example:  # One for the example, or for each of its tokens.
@@ -51,7 +51,7 @@ def fetched_ahead(dataset: tf.data.Dataset, num_batches: int) -> tf.data.Dataset
     return dataset.with_options(options)
 
 
-def check_static(shapes: dict[str, Any], source: str) -> None:
+def check_static(shapes: dict[str, Nested], source: str) -> None:
     """Raises ValueError for a shape that is not static; `source` is the name of the Input."""
     for path, shape in flatten(shapes):
         if not shape.is_fully_defined():

@@ -24,8 +24,9 @@ from lingpipe.input.base import Input
 from lingpipe.input.dataset import check_static, traceable
 from lingpipe.input.errors import one_sentence
 from lingpipe.input.given import GivenParams
+from lingpipe.layers.nested import Nested
 
-Element = dict[str, Any]
+Element = dict[str, Nested]
 
 
 class DatasetInput(Input):
@@ -138,7 +139,7 @@ class DatasetInput(Input):
             made = made.unbatch()
         return made.map(traceable(self._named, []))
 
-    def _named(self, *element: Any) -> Element:
+    def _named(self, *element: Nested) -> Element:
         """One element of the dataset as a dict.
 
         Raises:

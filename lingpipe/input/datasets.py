@@ -18,6 +18,7 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.input.base import Input
 from lingpipe.input.records import RecordFiles
+from lingpipe.layers.nested import Nested
 
 
 def import_tfds() -> Any:
@@ -59,14 +60,14 @@ class TFDSInput(Input):
         """
         return len(self._records)
 
-    def read(self, index: tf.Tensor) -> dict[str, Any]:
+    def read(self, index: tf.Tensor) -> dict[str, Nested]:
         """Returns the serialised examples, strings [n], at index, int64 [n]."""
         records = self._records
         if isinstance(records, RecordFiles):
             return {'record': records.read(index)}
         return {'record': tf.gather(records, index)}
 
-    def decode(self, example: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, example: dict[str, Nested]) -> dict[str, Nested]:
         """One example as the set's features say."""
         return dict(self.features.deserialize_example(example['record']))
 
@@ -147,7 +148,7 @@ class TFDSInput(Input):
                              'download=True; and copy the directory to machines without '
                              'one.') from error
 
-        def serialized(example: dict[str, Any]) -> Any:
+        def serialized(example: dict[str, Nested]) -> Any:
             wanted = {name: example[name] for name in self.features}
             values = tf.nest.map_structure(lambda tensor: tensor.numpy(), wanted)
             return self.features.serialize_example(values)

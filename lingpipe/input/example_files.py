@@ -23,12 +23,13 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.input.records import RecordFiles, find_files
+from lingpipe.layers.nested import Nested
 
 Specs = Mapping[str, tf.TensorSpec]
 
 
 def read_examples(path: str, specs: Specs,
-                  optional: frozenset[str] = frozenset()) -> dict[str, Any]:
+                  optional: frozenset[str] = frozenset()) -> dict[str, Nested]:
     """Returns arrays [N, ...] by name.
 
     Args:
@@ -48,7 +49,7 @@ def read_examples(path: str, specs: Specs,
                       'path.') from error
 
 
-def _read_npz(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Any]:
+def _read_npz(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Nested]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in specs if name in file}
@@ -59,7 +60,7 @@ def _read_npz(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, An
     return arrays
 
 
-def _read_npy(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Any]:
+def _read_npy(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Nested]:
     needed = [name for name in specs if name not in optional]
     if len(needed) != 1:
         raise ValueError(f'{path} holds one array, but the network takes {", ".join(needed)}; '
@@ -70,7 +71,7 @@ def _read_npy(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, An
         raise ValueError(f'{path} cannot be read: {error}; write it by numpy.save.') from error
 
 
-def _read_csv(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Any]:
+def _read_csv(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Nested]:
     with open(path, encoding='utf-8-sig', newline='') as file:
         rows = [row for row in csv.reader(file) if row]
     if not rows:
@@ -98,7 +99,7 @@ def _read_csv(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, An
             for name, numbers in columns.items()}
 
 
-def _read_json_lines(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Any]:
+def _read_json_lines(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Nested]:
     values: dict[str, list[Any]] = {}
     with open(path, encoding='utf-8-sig') as file:
         for number, line in enumerate(file, 1):
@@ -119,7 +120,7 @@ def _read_json_lines(path: str, specs: Specs, optional: frozenset[str]) -> dict[
     return {name: _array(path, name, rows, specs[name]) for name, rows in values.items()}
 
 
-def _read_records(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Any]:
+def _read_records(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Nested]:
     records = RecordFiles(find_files(path))
     if not len(records):
         raise ValueError(f'{path} has no records; write at least one.')
@@ -145,7 +146,7 @@ def _read_records(path: str, specs: Specs, optional: frozenset[str]) -> dict[str
 _STORED = {tf.string: tf.string, **dict.fromkeys(
     (tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32, tf.uint32, tf.int64, tf.bool), tf.int64)}
 
-_READERS: dict[str, Callable[[str, Specs, frozenset[str]], dict[str, Any]]] = {
+_READERS: dict[str, Callable[[str, Specs, frozenset[str]], dict[str, Nested]]] = {
     '.npz': _read_npz, '.npy': _read_npy, '.csv': _read_csv, '.jsonl': _read_json_lines}
 
 

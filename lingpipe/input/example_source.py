@@ -6,12 +6,12 @@ A source says how many examples it has and reads them by index, many at once. `d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input.errors import one_sentence
+from lingpipe.layers.nested import Nested
 
 
 class ExampleSource(Configurable):
@@ -39,7 +39,7 @@ class ExampleSource(Configurable):
         """How many examples there are. It is called often, so it should remember."""
         raise NotImplementedError(f'{type(self).__name__} has no num_examples')
 
-    def read(self, index: tf.Tensor) -> dict[str, Any]:
+    def read(self, index: tf.Tensor) -> dict[str, Nested]:
         """Returns the examples at index, int64 [n].
 
         They are a nested dict of tensors [n, ...] or of ragged tensors. A graph is traced from this
@@ -47,11 +47,11 @@ class ExampleSource(Configurable):
         """
         raise NotImplementedError(f'{type(self).__name__} has no read')
 
-    def decode(self, example: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, example: dict[str, Nested]) -> dict[str, Nested]:
         """Makes one example as preprocess wants it from what read returned, without randomness."""
         return example
 
-    def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:
+    def preprocess(self, example: dict[str, Nested], seed: tf.Tensor) -> dict[str, Nested]:
         """Makes one example as the network wants it, of static shapes.
 
         Args:

@@ -4,9 +4,10 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from lingpipe.input.base import Input
+from lingpipe.layers.nested import Nested
 
 
 class Bad(Protocol):
@@ -20,7 +21,7 @@ class Bad(Protocol):
         """Says what is wrong, and calls the example by its name."""
 
 
-Check: TypeAlias = Callable[[dict[str, Any]], Bad | None]
+Check: TypeAlias = Callable[[dict[str, Nested]], Bad | None]
 """Finds what is wrong with a mini-batch, or nothing."""
 
 
@@ -47,7 +48,7 @@ def check_keys(source: Input, needed: Iterable[str]) -> None:
                              f'{", ".join(entries)}; {remedy}')
 
 
-def check_batch(name: str, source: Input, position: int, batch: dict[str, Any],
+def check_batch(name: str, source: Input, position: int, batch: dict[str, Nested],
                 check: Check) -> None:
     """Raises ValueError, naming input and example, for a mini-batch that the network cannot use.
 
@@ -64,8 +65,8 @@ def check_batch(name: str, source: Input, position: int, batch: dict[str, Any],
             raise ValueError(bad.sentence(source.example_name(position + bad.example)))
 
 
-def first_batch(name: str, source: Input, position: int, batches: Iterator[dict[str, Any]],
-                check: Check) -> dict[str, Any] | None:
+def first_batch(name: str, source: Input, position: int, batches: Iterator[dict[str, Nested]],
+                check: Check) -> dict[str, Nested] | None:
     """Returns the first of `batches`, which begin at a position of the source, or None.
 
     Raises:

@@ -20,7 +20,7 @@ import os
 import struct
 import weakref
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import google_crc32c
 import numpy as np
@@ -28,6 +28,7 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input.base import Input
+from lingpipe.layers.nested import Nested
 
 
 class Records(Protocol):
@@ -153,7 +154,7 @@ class RecordInput(Input):
         """
         return len(self.records)
 
-    def read(self, index: tf.Tensor) -> dict[str, Any]:
+    def read(self, index: tf.Tensor) -> dict[str, Nested]:
         """Returns the features [n, ...] of the examples at index, int64 [n]."""
         def parser(feature: Feature.Params) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
             if feature.is_sequence:
@@ -161,7 +162,7 @@ class RecordInput(Input):
             return tf.io.FixedLenFeature(feature.shape, feature.dtype)
 
         parsers = {name: parser(feature) for name, feature in self.params.features.items()}
-        examples: dict[str, Any] = tf.io.parse_example(self.records.read(index), parsers)
+        examples: dict[str, Nested] = tf.io.parse_example(self.records.read(index), parsers)
         return examples
 
     def name_of(self, index: int) -> str:

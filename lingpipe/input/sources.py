@@ -20,6 +20,7 @@ from lingpipe.input.base import Input
 from lingpipe.input.given import GivenParams
 from lingpipe.input.records import RecordInput, Records, find_files
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 
 
 class Source(Protocol):
@@ -67,7 +68,7 @@ class SourceInput(Input):
         """The length of the source."""
         return len(self._source)
 
-    def read(self, index: tf.Tensor) -> dict[str, Any]:
+    def read(self, index: tf.Tensor) -> dict[str, Nested]:
         """Returns the examples [n, ...] at index, int64 [n]; all must be alike."""
         example = self._example(0)
         flat = dict(nested.flatten(example))
@@ -82,10 +83,10 @@ class SourceInput(Input):
         tensors = tf.numpy_function(examples_at, [index], dtypes, stateful=False)
         shaped = [tf.ensure_shape(tensor, [*index.shape, *leaf.shape])
                   for tensor, leaf in zip(tensors, flat.values(), strict=True)]
-        packed: dict[str, Any] = nested.pack_like(example, shaped)
+        packed: dict[str, Nested] = nested.pack_like(example, shaped)
         return packed
 
-    def _example(self, index: int) -> dict[str, Any]:
+    def _example(self, index: int) -> dict[str, Nested]:
         """One example as nested arrays by name."""
         element = self._source[index]
         if isinstance(element, tuple | list) and len(element) <= len(self.params.names):
@@ -94,7 +95,7 @@ class SourceInput(Input):
             raise ValueError(f'element {index} of {type(self._source).__name__} is '
                              f'{type(element).__name__}, but must be a dict of arrays, or a tuple '
                              f'of at most {len(self.params.names)}: set names.')
-        arrays: dict[str, Any] = nested.map_leaves(np.asarray, element)
+        arrays: dict[str, Nested] = nested.map_leaves(np.asarray, element)
         return arrays
 
     @functools.cached_property
@@ -167,7 +168,7 @@ class ArrayRecordFiles:
         return tf.ensure_shape(records, index.shape)
 
 
-def _stacked(path: str, values: Sequence[Any], first: np.ndarray,
+def _stacked(path: str, values: Sequence[Nested], first: np.ndarray,
              indices: np.ndarray) -> np.ndarray:
     """The values of some examples as one array.
 

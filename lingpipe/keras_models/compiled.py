@@ -151,7 +151,7 @@ def _config(model: keras.Model) -> dict[str, Any]:
     return {**config, **{name: described(given.config[name]) for name in names}}
 
 
-def _excludes_weights(optimizer: Any) -> bool:
+def _excludes_weights(optimizer: keras.optimizers.Optimizer) -> bool:
     """Whether exclude_from_weight_decay was called, of which Keras keeps no public trace."""
     return bool(getattr(optimizer, '_exclude_from_weight_decay', None)
                 or getattr(optimizer, '_exclude_from_weight_decay_pattern', None))

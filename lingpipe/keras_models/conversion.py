@@ -56,7 +56,7 @@ def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:
     return params.with_keras_model(model)
 
 
-def _without_graph(model: Any) -> str:
+def _without_graph(model: keras.Model) -> str:
     """The error for a model whose graph is not known."""
     kind = f'{type(model).__name__} {getattr(model, "name", "")!r}'
     if isinstance(model, keras.Sequential):
@@ -69,7 +69,7 @@ def _without_graph(model: Any) -> str:
     return f'{kind} is no model of Keras; give a keras.Sequential or keras.Model.'
 
 
-def _input_names(model: Any) -> list[str]:
+def _input_names(model: keras.Model) -> list[str]:
     """The names of the values that a model reads."""
     makers = [tensor._keras_history.operation for tensor in model.inputs]
     if len(makers) == 1 and is_made_by_keras(makers[0]):
@@ -77,7 +77,7 @@ def _input_names(model: Any) -> list[str]:
     return stable_names(makers)
 
 
-def _output_names(model: Any, taken: Sequence[str]) -> tuple[list[str], list[str]]:
+def _output_names(model: keras.Model, taken: Sequence[str]) -> tuple[list[str], list[str]]:
     """The names of a model's outputs in Keras, and those of the values that they are here.
 
     Outputs that are a dict have the names of its keys; others those of the layers that make them.
@@ -161,7 +161,7 @@ def _makers(graph: Graph, renamed: Mapping[str, str]) -> dict[str, Call]:
 
 
 def _layers(graph: Graph, prefix: str, names: _Names,
-            owners: list[tuple[Any, str]]) -> list[Layer.Params]:
+            owners: list[tuple[keras.Operation, str]]) -> list[Layer.Params]:
     """The Params of a graph's members; `owners` gets each weight with the path of its owner."""
     layers: list[Layer.Params] = []
     for member in graph.members:
@@ -174,7 +174,7 @@ def _layers(graph: Graph, prefix: str, names: _Names,
 
 
 def _layer(call: Call, prefix: str, names: _Names,
-           owners: list[tuple[Any, str]]) -> KerasLayer.Params:
+           owners: list[tuple[keras.Operation, str]]) -> KerasLayer.Params:
     """The Params of one call.
 
     Raises:
@@ -215,8 +215,8 @@ def _writes(call: Call, names: _Names) -> str | dict[str, str]:
     return written[0]
 
 
-def _share(layer: KerasLayer, operation: Any, path: str,
-           owners: list[tuple[Any, str]]) -> dict[str, str]:
+def _share(layer: KerasLayer, operation: keras.Operation, path: str,
+           owners: list[tuple[keras.Operation, str]]) -> dict[str, str]:
     """Own weight -> path of the weight of an earlier call that is the same Keras variable."""
     weights = list(getattr(operation, 'weights', []))
     if not weights:

@@ -18,7 +18,7 @@ from keras.src.models.functional import Functional
 
 from lingpipe.keras_models.names import differing, stable_names
 
-Tensor: TypeAlias = tuple[Any, int, int]
+Tensor: TypeAlias = tuple[keras.Operation, int, int]
 """A symbolic tensor: the operation that made it, the number of the call, and of the output."""
 
 
@@ -41,7 +41,7 @@ class Call:
       outputs: the symbolic outputs.
     """
     name: str
-    operation: Any
+    operation: keras.Operation
     arguments: Mapping[str, Any]
     inputs: Mapping[str, keras.KerasTensor]
     writes: tuple[str, ...]
@@ -70,7 +70,7 @@ class Graph:
                 yield member
 
 
-def functional(model: Any) -> Any | None:
+def functional(model: keras.Model) -> keras.Model | None:
     """The model whose graph is that of a Keras model; None if it has no known graph."""
     if isinstance(model, keras.Sequential):
         model = model._functional if model.built else None
@@ -78,7 +78,7 @@ def functional(model: Any) -> Any | None:
     return model if is_functional else None
 
 
-def graph_of(model: Any, name: str, inputs: Sequence[str], prefix: str = '') -> Graph:
+def graph_of(model: keras.Model, name: str, inputs: Sequence[str], prefix: str = '') -> Graph:
     """The graph of a model for which `functional` gives one.
 
     Args:
@@ -92,7 +92,7 @@ def graph_of(model: Any, name: str, inputs: Sequence[str], prefix: str = '') -> 
     values: dict[Tensor, str] = {_tensor(tensor): given
                                  for tensor, given in zip(inner.inputs, inputs, strict=True)}
     nodes = _in_order(inner.outputs, set(values))
-    operations: list[Any] = []
+    operations: list[keras.Operation] = []
     for node in nodes:
         if not any(node.operation is known for known in operations):
             operations.append(node.operation)
@@ -127,7 +127,8 @@ def _member(node: Any, name: str, values: Mapping[Tensor, str], prefix: str) -> 
     return Call(name, node.operation, bound, inputs, writes, tuple(node.outputs))
 
 
-def _bound(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _bound(operation: keras.Operation, args: Sequence[Any],
+           kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call by name, without `training`.
 
     Keras gives every layer of a model the `training` of the whole call, whatever the layer was
@@ -140,7 +141,7 @@ def _bound(operation: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> di
             if not (name == 'mask' and value is None)}
 
 
-def _given_to_model(model: Any, structure: Any) -> list[Value]:
+def _given_to_model(model: keras.Model, structure: Any) -> list[Value]:
     """What a nested model is given, in the order of its inputs."""
     inner = functional(model)
     assert inner is not None

@@ -1,11 +1,14 @@
 """KerasModel: a network that was made of a Keras model."""
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from lingpipe.hyperparams import field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.sequential import Sequential
+
+if TYPE_CHECKING:
+    import keras
 
 _MODEL = '_keras_model'  # Of Params: what is no field, since no text holds it.
 
@@ -23,11 +26,11 @@ class KerasModel(Sequential):
         outputs: tuple[str, ...] = field((), "The values that are the Keras model's outputs.")
 
         @property
-        def keras_model(self) -> Any:
+        def keras_model(self) -> keras.Model | None:
             """The Keras model that these Params were made of; None if they were read from text."""
             return vars(self).get(_MODEL)
 
-        def with_keras_model(self, model: Any) -> Self:
+        def with_keras_model(self, model: keras.Model) -> Self:
             """Sets `keras_model`; returns the Params."""
             vars(self)[_MODEL] = model
             return self

@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import keras
 
 
-def stable_names(operations: Sequence[Any]) -> list[str]:
+def stable_names(operations: Sequence[keras.Operation]) -> list[str]:
     """Returns a name for each layer or operation of a model; they differ.
 
     Args:
@@ -45,12 +48,12 @@ def differing(name: str, others: Sequence[str]) -> str:
     return candidate
 
 
-def is_made_by_keras(operation: Any) -> bool:
+def is_made_by_keras(operation: keras.Operation) -> bool:
     """Whether an operation was given no name."""
     return _made_by_keras(operation) is not None
 
 
-def _made_by_keras(operation: Any) -> tuple[str, int] | None:
+def _made_by_keras(operation: keras.Operation) -> tuple[str, int] | None:
     """The stem and the number of a name that Keras has made; None if somebody gave it."""
     stem = re.sub(r'\W+', '', type(operation).__name__)
     stem = re.sub('(.)([A-Z][a-z]+)', r'\1_\2', stem)

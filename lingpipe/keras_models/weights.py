@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
+import keras
 import numpy as np
 
 from lingpipe.keras_models.graph import Graph, functional, graph_of
@@ -12,7 +12,7 @@ from lingpipe.layers.keras_layer import KerasLayer
 
 
 def to_keras(params: KerasModel.Params, weights: Mapping[str, np.ndarray],
-             name: str = 'model') -> Any:
+             name: str = 'model') -> keras.Model:
     """Assigns weights to the Keras model that a network was made of, and returns the model.
 
     Args:
@@ -39,7 +39,8 @@ def to_keras(params: KerasModel.Params, weights: Mapping[str, np.ndarray],
     return model
 
 
-def variables_by_path(params: KerasModel.Params, name: str) -> Iterator[tuple[str, Any]]:
+def variables_by_path(params: KerasModel.Params,
+                      name: str) -> Iterator[tuple[str, keras.Variable]]:
     """Yields (path of a weight, variable of the Keras model), for each variable once."""
     assert functional(params.keras_model) is not None
     graph = graph_of(params.keras_model, name, params.inputs)
@@ -55,7 +56,7 @@ def variables_by_path(params: KerasModel.Params, name: str) -> Iterator[tuple[st
                     yield weight.path, variable
 
 
-def _operations(graph: Graph, path: str) -> Iterator[tuple[str, Any]]:
+def _operations(graph: Graph, path: str) -> Iterator[tuple[str, keras.Operation]]:
     """Yields (path of a layer, the Keras layer)."""
     for member in graph.members:
         if isinstance(member, Graph):

@@ -25,10 +25,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+from lingpipe.layers.nested import Nested
 
 
 def causal_attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, documents: tf.Tensor | None,
@@ -153,7 +154,7 @@ def _forward(blocks: _Blocks, q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tuple
     carried = tf.zeros_like(q[0], tf.float32), of_rows, of_rows
     arrays = tuple(_array(blocks.num, value) for value in carried)
 
-    def turn(i: tf.Tensor, j: tf.Tensor, carried: Any, arrays: Any) -> tuple[Any, Any]:
+    def turn(i: tf.Tensor, j: tf.Tensor, carried: Nested, arrays: Nested) -> tuple[Nested, Nested]:
         """Adds what the keys of block j give to the queries of block i."""
         out, largest, sum_ = carried
         scores = tf.cast(tf.matmul(q[i], k[j], transpose_b=True), tf.float32)  # [b, G, r B, B]
@@ -186,7 +187,7 @@ def _backward(blocks: _Blocks, q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, log_sum
     arrays = (_array(blocks.num, q[0]).unstack(tf.zeros_like(q, tf.float32)),
               *(_array(blocks.num, value) for value in carried))
 
-    def turn(i: tf.Tensor, j: tf.Tensor, carried: Any, arrays: Any) -> tuple[Any, Any]:
+    def turn(i: tf.Tensor, j: tf.Tensor, carried: Nested, arrays: Nested) -> tuple[Nested, Nested]:
         """Computes the scores of blocks i and j again, and adds what they give to gradients."""
         scores = tf.cast(tf.matmul(q[i], k[j], transpose_b=True), tf.float32)
         weights = tf.exp(blocks.masked(scores, i, j) - log_sums[i][..., tf.newaxis])
@@ -212,14 +213,15 @@ def _array(size: int, like: tf.Tensor) -> tf.TensorArray:
     return tf.TensorArray(tf.float32, size, clear_after_read=False, element_shape=like.shape)
 
 
-def _loop(order: list[tuple[int, int]], turn: Callable[..., tuple[Any, Any]], carried: Any,
-          arrays: Any) -> tuple[Any, Any]:
+def _loop(order: list[tuple[int, int]], turn: Callable[..., tuple[Nested, Nested]], carried: Nested,
+          arrays: Nested) -> tuple[Nested, Nested]:
     """Calls `turn` with the blocks (i, j) of `order`, one after the other."""
     if len(order) == 1:
         return turn(*map(tf.constant, order[0]), carried, arrays)
     places = tf.constant(np.array(order, np.int32))
 
-    def body(number: tf.Tensor, carried: Any, arrays: Any) -> tuple[tf.Tensor, Any, Any]:
+    def body(number: tf.Tensor, carried: Nested,
+             arrays: Nested) -> tuple[tf.Tensor, Nested, Nested]:
         return number + 1, *turn(places[number, 0], places[number, 1], carried, arrays)
 
     _, carried, arrays = tf.while_loop(

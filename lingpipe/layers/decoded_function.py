@@ -6,12 +6,10 @@ not depend on each other only says so; any other layer overrides these methods.
 """
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from lingpipe.layers.context import Context, DecodingContext
-from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.layers.wired_function import WiredFunction
 
 
@@ -24,8 +22,8 @@ class DecodedFunction(WiredFunction):
     # Whether decode returns the best next ids: NestedMap(log_sum, values, ids), as Logits does.
     gives_candidates = False
 
-    def prepare(self, theta: NestedMap, ctx: Context, *args: Any,
-                **inputs: Any) -> NestedMap:
+    def prepare(self, theta: NestedMap, ctx: Context, *args: Nested,
+                **inputs: Nested) -> NestedMap:
         """Precomputes, once per sentence, what `decode` needs that does not depend on the target.
 
         This default reads nothing. An overriding method names the arguments of fprop that it reads;
@@ -51,7 +49,7 @@ class DecodedFunction(WiredFunction):
         return NestedMap()
 
     def decode(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
-               *args: Any, **inputs: Any) -> tuple[Any, NestedMap]:
+               *args: Nested, **inputs: Nested) -> tuple[Nested, NestedMap]:
         """Computes fprop for one position. Returns its result and the new past.
 
         This default reads what fprop reads. An overriding method names the arguments of fprop that
@@ -79,7 +77,7 @@ class DecodedFunction(WiredFunction):
         return has_own_prefill or (self.is_positionwise and not has_own_decode)
 
     def prefill(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
-                *args: Any, **inputs: Any) -> tuple[Any, NestedMap]:
+                *args: Nested, **inputs: Nested) -> tuple[Nested, NestedMap]:
         """Computes fprop for ids of a prompt, t positions at once. Returns the new past, too.
 
         There is one hypothesis of each sentence. A method that overrides this one reads what

@@ -33,7 +33,7 @@ class KerasArguments:
       takes_mask: whether `call` has an argument for masks.
     """
 
-    def __init__(self, path: str, keras_layer: Any, reads: Sequence[str],
+    def __init__(self, path: str, keras_layer: keras.layers.Layer, reads: Sequence[str],
                  arguments: Mapping[str, Any]):
         """
         Args:

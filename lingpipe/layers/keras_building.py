@@ -44,7 +44,7 @@ def _class_in_module(module_name: str, class_name: str) -> Any:
     return found if isinstance(found, type) and issubclass(found, keras.Operation) else None
 
 
-def class_name_of(keras_layer: Any) -> str:
+def class_name_of(keras_layer: keras.layers.Layer) -> str:
     """The name by which `class_of` finds the class of a Keras layer or operation.
 
     Raises:
@@ -61,7 +61,7 @@ def class_name_of(keras_layer: Any) -> str:
                      f'decorate the class with @keras.saving.register_keras_serializable().')
 
 
-def with_constants(keras_layer: Any) -> Any:
+def with_constants(keras_layer: keras.layers.Layer) -> keras.layers.Layer:
     """The layer itself or, for an adapted Normalization, one that has what it found as constants.
 
     Keras keeps what `adapt` finds in weights, and what it computes with in attributes.
@@ -77,7 +77,7 @@ def with_constants(keras_layer: Any) -> Any:
                                       name=keras_layer.name, dtype=keras_layer.dtype_policy)
 
 
-def config_of(keras_layer: Any) -> str:
+def config_of(keras_layer: keras.layers.Layer) -> str:
     """The configuration of a Keras layer as JSON, without its name.
 
     Raises:
@@ -97,7 +97,7 @@ def config_of(keras_layer: Any) -> str:
     return text
 
 
-def build(path: str, class_name: str, config: Mapping[str, Any]) -> Any:
+def build(path: str, class_name: str, config: Mapping[str, Any]) -> keras.layers.Layer:
     """Returns a Keras layer or operation, not built.
 
     Raises:
@@ -111,7 +111,7 @@ def build(path: str, class_name: str, config: Mapping[str, Any]) -> Any:
                              f'{error}') from error
 
 
-def symbolic_output(path: str, keras_layer: Any, arguments: KerasArguments,
+def symbolic_output(path: str, keras_layer: keras.layers.Layer, arguments: KerasArguments,
                     specs: Mapping[str, keras.KerasTensor], config: str) -> Any:
     """Builds a Keras layer by calling it, and returns its symbolic output.
 
@@ -128,7 +128,7 @@ def symbolic_output(path: str, keras_layer: Any, arguments: KerasArguments,
                              f'for examples of {", ".join(map(str, shapes))}: {error}') from error
 
 
-def built_shapes(keras_layer: Any) -> dict[str, tuple[int | None, ...]]:
+def built_shapes(keras_layer: keras.layers.Layer) -> dict[str, tuple[int | None, ...]]:
     """Tensor -> shape of one example, as a Keras layer was built; {} if it was not built."""
     if not getattr(keras_layer, 'built', False):
         return {}
@@ -142,7 +142,7 @@ def built_shapes(keras_layer: Any) -> dict[str, tuple[int | None, ...]]:
     return {'x': tuple(shape[1:])} if shape else {}
 
 
-def inner_layers(keras_layer: Any) -> list[Any]:
+def inner_layers(keras_layer: keras.layers.Layer) -> list[keras.layers.Layer]:
     """A Keras layer and all layers in it; none for an operation without weights."""
     if not isinstance(keras_layer, keras.layers.Layer):
         return []

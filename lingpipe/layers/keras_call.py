@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -48,8 +47,8 @@ class CallResult:
 class KerasCall:
     """A built Keras layer or operation as a function of its weights, seeds and tensors."""
 
-    def __init__(self, path: str, keras_layer: Any, arguments: KerasArguments,
-                 variables: Mapping[str, Any], state: KerasState):
+    def __init__(self, path: str, keras_layer: keras.layers.Layer, arguments: KerasArguments,
+                 variables: Mapping[str, keras.Variable], state: KerasState):
         """
         Args:
           path: of the KerasLayer.

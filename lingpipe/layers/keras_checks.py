@@ -18,14 +18,14 @@ Refused are, here or where they would happen (keras_layer.py, keras_state.py):
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 
 from lingpipe.layers.keras_building import inner_layers
 
 
-def check_supported(path: str, keras_layer: Any, outputs: list[Any]) -> None:
+def check_supported(path: str, keras_layer: keras.layers.Layer,
+                    outputs: list[keras.KerasTensor]) -> None:
     """Raises ValueError for a built Keras layer that a pipeline cannot run as Keras does."""
     name = type(keras_layer).__name__
     for output in outputs:
@@ -68,7 +68,7 @@ def has_code_of_users(class_name: str, config: str) -> bool:
     return '>' in class_name or '>' in config or not is_of_keras
 
 
-def mixes_examples(keras_layer: Any) -> bool:
+def mixes_examples(keras_layer: keras.layers.Layer) -> bool:
     """Whether a layer or operation of Keras' own uses other examples for an example's output.
 
     BatchNormalization does not count.

@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from lingpipe.layers.weight import Initializer
 
 
-def values_of(keras_layer: Any) -> tuple[Any, ...] | None:
+def values_of(keras_layer: keras.layers.Layer) -> tuple[np.ndarray, ...] | None:
     """The values of a Keras layer's weights as arrays; None if it is not built or has none yet."""
     weights = getattr(keras_layer, 'weights', [])
     if not getattr(keras_layer, 'built', True) or any(weight.value is None for weight in weights):
@@ -18,12 +19,12 @@ def values_of(keras_layer: Any) -> tuple[Any, ...] | None:
     return tuple(weight.numpy() for weight in weights)
 
 
-def initializers_of(variables: Sequence[Any]) -> list[Initializer]:
+def initializers_of(variables: Sequence[keras.Variable]) -> list[Initializer]:
     """What makes the first value of each Keras variable, which has no memory."""
     return [_initializer_of(variable) for variable in variables]
 
 
-def initializers_from(values: Sequence[Any] | None, variables: Sequence[Any], path: str,
+def initializers_from(values: Sequence[Any] | None, variables: Sequence[keras.Variable], path: str,
                       class_name: str) -> list[Initializer]:
     """What gives each Keras variable its value; without values, what refuses to.
 
@@ -55,14 +56,14 @@ class _FromFunction(keras.initializers.Initializer):  # type: ignore[misc]  # Ke
     def __init__(self, function: Callable[..., Any]):
         self._function = function
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: Sequence[int], dtype: str | None = None) -> tf.Tensor:
         return self._function(shape, dtype=dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {}
 
 
-def _initializer_of(variable: Any) -> keras.initializers.Initializer:
+def _initializer_of(variable: keras.Variable) -> keras.initializers.Initializer:
     """The initializer of a Keras variable without memory, or else one that gives its value."""
     initializer = variable._initializer  # Keras has no public way to it.
     if isinstance(initializer, keras.initializers.Initializer):

@@ -52,7 +52,8 @@ class KerasState:
       names: the names of the weights that are neither trained nor moved by a BatchNormalization.
     """
 
-    def __init__(self, path: str, keras_layer: Any, variables: Mapping[str, Any]):
+    def __init__(self, path: str, keras_layer: keras.layers.Layer,
+                 variables: Mapping[str, keras.Variable]):
         """
         Args:
           path: the path of the KerasLayer, for errors.
@@ -81,7 +82,8 @@ class KerasState:
         """Yields a list that receives BatchNormalizations' moments, in the order of their calls."""
         moments: list[Moments] = []
 
-        def recorder(index: int, norm: Any) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
+        def recorder(index: int, norm: keras.layers.BatchNormalization
+                     ) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
             """Returns a function that computes the norm's moments as Keras does, and notes them."""
             def record(inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
                 mean, variance = type(norm)._moments(norm, inputs, mask)
@@ -130,7 +132,8 @@ class KerasState:
 
 
 @contextlib.contextmanager
-def _computing_moments_by(norm: Any, function: Callable[..., Any]) -> Iterator[None]:
+def _computing_moments_by(norm: keras.layers.BatchNormalization,
+                          function: Callable[..., Any]) -> Iterator[None]:
     """Within it, a BatchNormalization takes its moments from function(inputs, mask)."""
     vars(norm)['_moments'] = function
     try:
@@ -169,5 +172,5 @@ def _has_known_moments(layer: Any) -> bool:
             and type(layer)._moments is base._moments)
 
 
-def _names_of(variables: Iterable[Any], named: Mapping[str, Any]) -> list[str]:
+def _names_of(variables: Iterable[keras.Variable], named: Mapping[str, Any]) -> list[str]:
     return [name for name, variable in named.items() if any(variable is one for one in variables)]

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lingpipe.layers.base import Layer
+from lingpipe.layers.nested import Nested
 
 V = TypeVar('V')
 
@@ -39,7 +40,7 @@ def is_mask_of_any(name: str, names: set[str]) -> bool:
     return name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX) in names
 
 
-def taken(layer: Layer, reads: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, str]:
+def taken(layer: Layer, reads: Mapping[str, str], values: Mapping[str, Nested]) -> dict[str, str]:
     """Argument of fprop -> name of the mask that the layer is given besides what it reads by name.
 
     Args:

@@ -6,7 +6,11 @@ here and tf.nest agree on the order of leaves (sorted keys), but this file needs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
+
+# A nested value: a leaf, which is a tensor, an array, a tf.TensorSpec or what they are made of, or
+# a dict of nested values. Type checkers see no leaf, since TensorFlow has no types.
+Nested: TypeAlias = Any
 
 
 class NestedMap(dict[str, Any]):
@@ -23,7 +27,7 @@ class NestedMap(dict[str, Any]):
         self[name] = value
 
 
-def flatten(value: Any, path: str = '') -> Iterator[tuple[str, Any]]:
+def flatten(value: Nested, path: str = '') -> Iterator[tuple[str, Any]]:
     """Yields (path, leaf) in sorted order of keys; the path of a bare leaf is ''.
 
     None and {} have no leaves.
@@ -35,12 +39,12 @@ def flatten(value: Any, path: str = '') -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def leaves(value: Any) -> list[Any]:
+def leaves(value: Nested) -> list[Any]:
     """The leaves of a nested value, in the order of `flatten`."""
     return [leaf for _, leaf in flatten(value)]
 
 
-def map_leaves(fn: Callable[..., Any], value: Any, *others: Any) -> Any:
+def map_leaves(fn: Callable[..., Any], value: Nested, *others: Nested) -> Nested:
     """The same structure with fn(leaf, *leaves of others at the same place) for every leaf."""
     if isinstance(value, dict):
         return type(value)((key, map_leaves(fn, value[key], *[other[key] for other in others]))
@@ -48,11 +52,11 @@ def map_leaves(fn: Callable[..., Any], value: Any, *others: Any) -> Any:
     return None if value is None else fn(value, *others)
 
 
-def pack_like(structure: Any, flat: list[Any]) -> Any:
+def pack_like(structure: Nested, flat: list[Any]) -> Nested:
     """The structure with its leaves replaced by `flat`, in the order of `flatten`."""
     items = iter(flat)
 
-    def build(value: Any) -> Any:
+    def build(value: Nested) -> Nested:
         if isinstance(value, dict):
             built = {key: build(value[key]) for key in sorted(value)}
             return type(value)((key, built[key]) for key in value)

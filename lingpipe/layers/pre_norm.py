@@ -14,7 +14,7 @@ from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.cost import Cost
-from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.layers.rms_norm import RMSNorm
 from lingpipe.layers.static_shapes import as_spec, num_elements
 from lingpipe.pricing import price
@@ -94,7 +94,7 @@ class PreNorm(Layer):
         return x + y, past
 
 
-def _given(positions: Any, documents: Any, weight: Any) -> dict[str, Any]:
+def _given(positions: Any, documents: Any, weight: Any) -> dict[str, Nested]:
     """The values that are there, by name."""
     values = {'positions': positions, 'documents': documents, 'weight': weight}
     return {name: value for name, value in values.items() if value is not None}

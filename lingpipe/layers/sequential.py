@@ -21,7 +21,6 @@ changes no bit of a result and no key of a checkpoint.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers import cost as cost_lib
@@ -29,7 +28,7 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.masks import after, is_mask_of_any, mask_of, taken
-from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.pricing import price
 
 
@@ -114,11 +113,11 @@ class Sequential(Layer):
         needed = self.reads()
         return {name: name for name in optional if name not in needed}
 
-    def written(self, result: dict[str, Any]) -> dict[str, Any]:
+    def written(self, result: dict[str, Nested]) -> dict[str, Nested]:
         """What fprop returned, which has names already."""
         return dict(result)
 
-    def fprop(self, theta: NestedMap, ctx: Context, **values: Any) -> NestedMap:
+    def fprop(self, theta: NestedMap, ctx: Context, **values: Nested) -> NestedMap:
         """Returns all values that the layers write, by name; the last one of each name.
 
         `values` are those that `reads` names.
@@ -130,7 +129,7 @@ class Sequential(Layer):
             names |= dict.fromkeys(new)
         return _named(values, names)
 
-    def cost(self, **values: Any) -> Cost:
+    def cost(self, **values: Nested) -> Cost:
         """The sum of the layers; its outputs are the specs of all values they write, by name."""
         costs = []
         names: dict[str, None] = {}
@@ -164,7 +163,7 @@ class Repeat(Sequential):
         super().__init__(p, path)
 
 
-def arguments(layer: Layer, values: Mapping[str, Any]) -> dict[str, Any]:
+def arguments(layer: Layer, values: Mapping[str, Nested]) -> dict[str, Nested]:
     """Returns the arguments of the layer's fprop, taken from the named values.
 
     Masks are given to layers that take them (masks.py).
@@ -185,12 +184,13 @@ def arguments(layer: Layer, values: Mapping[str, Any]) -> dict[str, Any]:
     return {argument: values[name] for argument, name in {**reads_and_optional, **masks}.items()}
 
 
-def run(layer: Layer, theta: NestedMap, ctx: Context, values: Mapping[str, Any]) -> dict[str, Any]:
+def run(layer: Layer, theta: NestedMap, ctx: Context,
+        values: Mapping[str, Nested]) -> dict[str, Nested]:
     """Runs one layer on named values and returns the values it writes."""
     return layer.written(layer.fprop(theta, ctx, **arguments(layer, values)))
 
 
-def _named(values: Mapping[str, Any], names: Iterable[str]) -> NestedMap:
+def _named(values: Mapping[str, Nested], names: Iterable[str]) -> NestedMap:
     """The values of these names, with their masks."""
     with_masks = [name for written in names for name in (written, mask_of(written))]
     return NestedMap({name: values[name] for name in with_masks if name in values})

@@ -30,7 +30,7 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.dropout import drop, drop_flops
 from lingpipe.layers.feed_forward import FeedForward
 from lingpipe.layers.layer_norm import LayerNorm
-from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.layers.static_shapes import as_spec, num_elements, static_shape
 from lingpipe.pricing import price
 
@@ -81,7 +81,7 @@ class _TransformerLayer(Layer):
         self.add_child(ffn, 'ffn')
 
     def _plus(self, name: str, theta: NestedMap, ctx: Context, x: tf.Tensor,
-              **others: Any) -> tf.Tensor:
+              **others: Nested) -> tf.Tensor:
         """x + dropout(the part `name` of the normalised x), or x if there is no such part."""
         if name not in self.children:
             return x
@@ -91,7 +91,7 @@ class _TransformerLayer(Layer):
             y = drop(y, self.params.dropout_rate, ctx.seed(self.path, name))
         return x + y
 
-    def _plus_cost(self, name: str, x: tf.TensorSpec, **others: Any) -> Cost:
+    def _plus_cost(self, name: str, x: tf.TensorSpec, **others: Nested) -> Cost:
         """The cost of `_plus`."""
         if name not in self.children:
             return Cost(0., 0, as_spec(x))

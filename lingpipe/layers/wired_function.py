@@ -11,7 +11,7 @@ from typing import Any
 
 from lingpipe.hyperparams import Configurable, field
 from lingpipe.layers.context import Context
-from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.nested import Nested, NestedMap
 
 
 class WiredFunction(Configurable):
@@ -41,7 +41,7 @@ class WiredFunction(Configurable):
         super().__init__(params)
         self.path = path or self.params.name or type(self).__name__.lower()
 
-    def fprop(self, theta: NestedMap, ctx: Context, *args: Any, **kwargs: Any) -> Any:
+    def fprop(self, theta: NestedMap, ctx: Context, *args: Nested, **kwargs: Nested) -> Any:
         """The layer's function. It must be a pure function of its arguments.
 
         The arguments after ctx are tensors or nested values.
@@ -92,7 +92,7 @@ class WiredFunction(Configurable):
                 names.setdefault(parameter.name, parameter.name)
         return {argument: names[argument] for argument in known if argument in names}
 
-    def written(self, result: Any) -> dict[str, Any]:
+    def written(self, result: Nested) -> dict[str, Nested]:
         """Returns the values that the layer writes, by name, given what fprop returned.
 
         A result of None writes nothing.

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import tensorflow as tf
 
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context, Emissions
-from lingpipe.layers.nested import flatten, leaves, map_leaves
+from lingpipe.layers.nested import Nested, flatten, leaves, map_leaves
 
 FPROP = 'fprop'   # The name scope of all ops of a fprop.
 
@@ -27,9 +27,9 @@ class Trace:
     """
     graph: tf.Graph
     weights: dict[str, tf.Tensor]
-    inputs: dict[str, Any]
+    inputs: dict[str, Nested]
     position: tuple[tf.Tensor, tf.Tensor]
-    outputs: Any
+    outputs: Nested
     emissions: Emissions
 
     @property
@@ -38,7 +38,7 @@ class Trace:
         return [*leaves(self.inputs), *self.position]
 
 
-def trace(layer: Layer, *args: Any, training: bool = True, **kwargs: Any) -> Trace:
+def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) -> Trace:
     """Builds the graph of layer.fprop on placeholders.
 
     Args:
@@ -50,7 +50,7 @@ def trace(layer: Layer, *args: Any, training: bool = True, **kwargs: Any) -> Tra
       ValueError: fprop makes a variable, or returns something that is neither a tensor nor a dict
         of tensors.
     """
-    def refuse(next_creator: Any, **kwargs: Any) -> NoReturn:
+    def refuse(next_creator: object, **kwargs: object) -> NoReturn:
         name = f' {kwargs["name"]!r}' if kwargs.get('name') else ''
         raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} makes the '
                          f'tf.Variable{name}, but a layer owns no variable; declare the weight in '

@@ -1,17 +1,15 @@
 """The cost of a layer: by its own formula, or counted in its graph."""
 from __future__ import annotations
 
-from typing import Any
-
 from lingpipe.layers.base import Layer
 from lingpipe.layers.cost import Cost
-from lingpipe.layers.nested import leaves, map_leaves
+from lingpipe.layers.nested import Nested, leaves, map_leaves
 from lingpipe.layers.static_shapes import as_spec, static_shape
 from lingpipe.pricing.flops import count_flops
 from lingpipe.pricing.graph import trace
 
 
-def price(layer: Layer, *args: Any, **kwargs: Any) -> Cost:
+def price(layer: Layer, *args: Nested, **kwargs: Nested) -> Cost:
     """Returns the cost of a layer for inputs given as nested tf.TensorSpec.
 
     It is that of the layer's own `cost`, or else `traced_cost`.
@@ -23,7 +21,7 @@ def price(layer: Layer, *args: Any, **kwargs: Any) -> Cost:
     return traced_cost(layer, *args, **kwargs) if own_cost is None else own_cost
 
 
-def traced_cost(layer: Layer, *args: Any, **kwargs: Any) -> Cost:
+def traced_cost(layer: Layer, *args: Nested, **kwargs: Nested) -> Cost:
     """Returns the cost of layer.fprop in training, counted in its graph.
 
     Tracing takes from milliseconds to seconds: a layer that is used a thousand times should have a

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Emissions
-from lingpipe.layers.nested import leaves
+from lingpipe.layers.nested import Nested, leaves
 from lingpipe.pricing.graph import FPROP, Trace, trace
 from lingpipe.pricing.handed_over import HandedOver, Leaves, handed_over
 from lingpipe.pricing.ops import ancestors, bytes_of, narrow_casts, viewed
@@ -52,7 +52,7 @@ class Residuals:
     cast_bytes: int = 0
 
 
-def residuals_of_layer(layer: Layer, inputs: Mapping[str, Any], trained: Sequence[str],
+def residuals_of_layer(layer: Layer, inputs: Mapping[str, Nested], trained: Sequence[str],
                        differentiated: Callable[[Leaf], bool],
                        asked: Callable[[Leaf], bool]) -> Residuals:
     """Traces a layer, forward and backward, and finds what is handed over.

@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
 
 import tensorflow as tf
 
@@ -19,6 +18,7 @@ from lingpipe.checkpoint import side_files
 from lingpipe.input import Input
 from lingpipe.input.first_batch import check_batch, first_batch, named
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.bad_ids import BadIdError
 from lingpipe.pipeline.execution.evaluator import Evaluator
 from lingpipe.pipeline.execution.program import Program
@@ -114,7 +114,8 @@ class Evaluations:
         return Evaluation({**metrics, **self._problem.derived_metrics(metrics)}, review)
 
     def _step(self, name: str, position: int, evaluator: Evaluator,
-              batch: dict[str, Any]) -> tuple[Any, Any]:
+              batch: dict[str, Nested]
+              ) -> tuple[dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, Nested]]:
         """The results and fetched values of a mini-batch; see Evaluator.step.
 
         Raises:
@@ -145,7 +146,7 @@ class Evaluations:
         return self._evaluators[name, size]
 
     def _without_copies(self, name: str, position: int,
-                        batch: dict[str, Any]) -> tuple[Evaluator, dict[str, Any]]:
+                        batch: dict[str, Nested]) -> tuple[Evaluator, dict[str, Nested]]:
         """Returns the evaluator for the mini-batch at a position, and what it evaluates of it.
 
         As a rule these are all: the copies that fill up the last mini-batch have weight 0, so they

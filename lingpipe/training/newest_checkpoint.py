@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from absl import logging
 
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.checkpoint.chosen_step import NEWEST, step_named
+from lingpipe.checkpoint.files import Metadata
 from lingpipe.hyperparams import diff
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.experiment import Experiment
@@ -32,7 +32,7 @@ def step_of(logdir: str, checkpoint: str) -> int | None:
 
 
 def restored(experiment: Experiment, logdir: str,
-             devices: Sequence[str] = ()) -> tuple[Program, Mapping[str, Any]]:
+             devices: Sequence[str] = ()) -> tuple[Program, Metadata]:
     """The program with the weights of the newest checkpoint, and the checkpoint's metadata.
 
     Args:
@@ -57,7 +57,7 @@ def check_has_checkpoint(logdir: str) -> None:
 
 
 def restore(program: Program, experiment: Experiment, logdir: str,
-            checkpoint: str = NEWEST) -> Mapping[str, Any]:
+            checkpoint: str = NEWEST) -> Metadata:
     """Gives a program the weights of a checkpoint; returns the checkpoint's metadata.
 
     Args:

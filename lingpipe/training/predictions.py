@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from lingpipe.input import Input
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.experiment import Experiment
@@ -38,7 +38,7 @@ class Predictions:
             self._predictors[names] = self._program.predictor(source.spec(), outputs=names)
         return self._predictors[names]
 
-    def of_input(self, name: str, outputs: Sequence[str] = ()) -> dict[str, Any]:
+    def of_input(self, name: str, outputs: Sequence[str] = ()) -> dict[str, Nested]:
         """Returns the outputs of all examples of an eval input, in its order.
 
         Raises:
@@ -57,7 +57,7 @@ class Predictions:
                 for output, value in parts[0].items()}
 
 
-def _real_examples(source: Input) -> Iterator[dict[str, Any]]:
+def _real_examples(source: Input) -> Iterator[dict[str, Nested]]:
     """The mini-batches of an input without the copies that fill up the last one."""
     size = source.params.batch_size
     for number, batch in enumerate(source.batches()):

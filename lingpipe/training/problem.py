@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from lingpipe.checkpoint.files import Metadata
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import Input
+from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
@@ -40,7 +42,7 @@ class Review:
     name = 'review'
     fetch: Sequence[str] = ()
 
-    def see(self, batch: Mapping[str, Any], fetched: Mapping[str, Any]) -> None:
+    def see(self, batch: Mapping[str, Nested], fetched: Mapping[str, Nested]) -> None:
         """Looks at a mini-batch, and at the values of `fetch` for all of its examples.
 
         The last mini-batch may end in padding, which has weight 0.
@@ -104,7 +106,7 @@ class Problem(Configurable):
                 'from the sum of the gradients; Keras 3 on TensorFlow squares each of them by '
                 'itself in most optimizers and in global_clipnorm, and gives other weights.']
 
-    def images(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def images(self, batch: dict[str, Nested]) -> dict[str, Nested]:
         """Returns pictures of a mini-batch for TensorBoard, by name; here none.
 
         Each is [n, height, width, 1, 3 or 4], of uint8 or of floats from 0 to 1.
@@ -124,7 +126,7 @@ class Problem(Configurable):
         """
         return {}
 
-    def check_facts(self, facts: Mapping[str, Any], source: Input) -> None:
+    def check_facts(self, facts: Metadata, source: Input) -> None:
         """Raises ValueError if weights cannot learn from `source`, or be evaluated on it.
 
         Here any weights can.
@@ -134,7 +136,7 @@ class Problem(Configurable):
           source: an input.
         """
 
-    def check_taken(self, facts: Mapping[str, Any], keys: Iterable[str], source: Input) -> None:
+    def check_taken(self, facts: Metadata, keys: Iterable[str], source: Input) -> None:
         """Raises ValueError if variables cannot start from another run's and learn from `source`.
 
         Here any can.
@@ -146,7 +148,7 @@ class Problem(Configurable):
         """
 
     def decode(self, program: Program, lines: Sequence[str],
-               facts: Mapping[str, Any]) -> Sequence[str]:
+               facts: Metadata) -> Sequence[str]:
         """What the network makes of lines of text, one line each, in order; for --mode=decode.
 
         Args:
@@ -158,7 +160,7 @@ class Problem(Configurable):
                          f'that have decode(), as translation.')
 
     def decode_by_pieces(self, program: Program, lines: Sequence[str],
-                         facts: Mapping[str, Any]) -> Iterator[Piece]:
+                         facts: Metadata) -> Iterator[Piece]:
         """Yields the results of `decode` in pieces, as soon as they are there.
 
         Here each result is one piece.
@@ -166,7 +168,7 @@ class Problem(Configurable):
         for number, text in enumerate(self.decode(program, lines, facts)):
             yield Piece(number, text)
 
-    def generate(self, program: Program, prompts: Sequence[str], facts: Mapping[str, Any],
+    def generate(self, program: Program, prompts: Sequence[str], facts: Metadata,
                  **fields: Any) -> Iterator[Piece]:
         """Yields what continues texts, as soon as it is there; for Run.generate.
 

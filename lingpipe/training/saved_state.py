@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import logging
 
 from lingpipe import checkpoint
 from lingpipe.checkpoint import Checkpointer, side_files
+from lingpipe.checkpoint.files import Metadata
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training import resumption
 from lingpipe.training.experiment import Experiment
@@ -104,7 +105,7 @@ class SavedState:
                 f'train_input.batch_size and task.learner.accumulate back, or choose another '
                 f'logdir.')
 
-    def _check_metadata(self, metadata: Mapping[str, Any]) -> None:
+    def _check_metadata(self, metadata: Metadata) -> None:
         """Raises ValueError if a checkpoint is one of an experiment that this one is not."""
         if not metadata.get('params'):
             return   # The lingpipe that wrote the checkpoint may not have kept them.
@@ -173,7 +174,7 @@ class SavedState:
         self._say(f'{error} The run goes on.')
 
 
-def _counts_of(metadata: Mapping[str, Any]) -> StepCounts:
+def _counts_of(metadata: Metadata) -> StepCounts:
     """The counts that a checkpoint keeps. One of an older lingpipe has no number of updates."""
     step, num_nonfinite = metadata['step'], metadata['num_nonfinite']
     return StepCounts(step, num_nonfinite, metadata['num_nonfinite_in_a_row'],

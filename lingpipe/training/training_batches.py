@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 from lingpipe.input.first_batch import check_batch, first_batch, named
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.experiment import Experiment
 
-Batch = dict[str, Any]   # name -> tensor [B, ...], or a nested value of such
+Batch = dict[str, Nested]   # name -> tensor [B, ...], or a nested value of such
 
 
 class TrainingBatches:

@@ -19,7 +19,8 @@ ROOT = str(pathlib.Path(__file__).parents[2])
 
 _context = multiprocessing.get_context('forkserver')
 _context.set_forkserver_preload([
-    'tests.support.quiet_tensorflow', 'lingpipe.training.registry', 'lingpipe.commands.train',
+    'lingpipe.tools',   # It makes TensorFlow's import quiet and quick.
+    'lingpipe.training.registry', 'lingpipe.commands.train',
     'lingpipe.commands.decode', 'lingpipe.cluster.server', 'numpy.random', 'tensorboard.summary'])
 
 

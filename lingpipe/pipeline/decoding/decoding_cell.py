@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context, DecodingContext
-from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.pipeline.decoding.search_params import SearchParams
 from lingpipe.pipeline.decoding.target_dependence import TargetDependence
 from lingpipe.pipeline.execution.placed import placed
@@ -90,8 +89,8 @@ class DecodingCell:
                     **{argument: v.spec for argument, v in self._network.decode_reads(e).items()})
                 for e in self.stepped}
 
-    def _prepare(self, inputs: list[Any],
-                 elsewhere: list[tf.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+    def _prepare(self, inputs: list[Nested],
+                 elsewhere: list[tf.Tensor]) -> tuple[list[Nested], dict[str, Nested]]:
         """Runs what does not depend on the target, as `prepare` says."""
         values, ctx, prepared = dict(zip(self.fixed_in, inputs, strict=True)), Context(), {}
         for element in (*self.before, *self.stepped):
@@ -106,9 +105,9 @@ class DecodingCell:
                     for argument, v in self._network.prepare_reads(element).items()})
         return values_of(values, self.fixed_out), prepared
 
-    def _step(self, position: tf.Tensor, parents: tf.Tensor, moving: list[Any], fixed: list[Any],
-              prepared: dict[str, Any], past: dict[str, Any],
-              elsewhere: list[tf.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+    def _step(self, position: tf.Tensor, parents: tf.Tensor, moving: list[Nested],
+              fixed: list[Nested], prepared: dict[str, Nested], past: dict[str, Nested],
+              elsewhere: list[tf.Tensor]) -> tuple[list[Nested], dict[str, Nested]]:
         """Runs the stepped elements for one position, as `step` says."""
         values = {**dict(zip(self.moving_in, moving, strict=True)),
                   **dict(zip(self.fixed_step_in, fixed, strict=True))}
@@ -123,9 +122,9 @@ class DecodingCell:
             values.update(written)
         return values_of(values, self.moving_out), next_past
 
-    def _prefill(self, first: tf.Tensor, moving: list[Any], fixed: list[Any],
-                 prepared: dict[str, Any], past: dict[str, Any],
-                 elsewhere: list[tf.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+    def _prefill(self, first: tf.Tensor, moving: list[Nested], fixed: list[Nested],
+                 prepared: dict[str, Nested], past: dict[str, Nested],
+                 elsewhere: list[tf.Tensor]) -> tuple[list[Nested], dict[str, Nested]]:
         """Runs the prefilled elements for positions of a prompt, as `prefill` says."""
         values = {**dict(zip(self.prefill_in, moving, strict=True)),
                   **dict(zip(self.fixed_step_in, fixed, strict=True))}
@@ -137,10 +136,10 @@ class DecodingCell:
             values.update(written)
         return values_of(values, self.prefill_out), next_past
 
-    def _decoded(self, element: Element, method: Callable[..., tuple[Any, NestedMap]],
-                 ctx: DecodingContext, values: Mapping[Value, Any], kept: NestedMap,
+    def _decoded(self, element: Element, method: Callable[..., tuple[Nested, NestedMap]],
+                 ctx: DecodingContext, values: Mapping[Value, Nested], kept: NestedMap,
                  past: NestedMap,
-                 elsewhere: list[tf.Tensor]) -> tuple[dict[Value, Any], NestedMap]:
+                 elsewhere: list[tf.Tensor]) -> tuple[dict[Value, Nested], NestedMap]:
         """Calls `decode` or `prefill` of an element; returns what it writes, and the new past."""
         inputs = {argument: values[v]
                   for argument, v in self._network.decode_reads(element).items()}
@@ -161,7 +160,7 @@ class DecodingCell:
                                self._params.max_length)
 
 
-def values_of(values: Mapping[Value, Any], wanted: Sequence[Value]) -> list[Any]:
+def values_of(values: Mapping[Value, Nested], wanted: Sequence[Value]) -> list[Nested]:
     """The tensors of some of the values, in the order in which they are wanted."""
     return [values[value] for value in wanted]
 

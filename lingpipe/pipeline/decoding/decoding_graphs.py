@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from lingpipe.layers import nested
-from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.pipeline.decoding.search_loop import GroupState, SearchLoop, grown_shapes
 from lingpipe.pipeline.decoding.sentence_group import specs_of
 from lingpipe.pipeline.planning.dataflow import Value
@@ -53,14 +53,14 @@ class DecodingGraphs:
             [shape for of_group in shapes for shape in of_group], tf.nest.flatten(start),
             strict=True)]
 
-        def go_on(num_steps: tf.Tensor, *flat: tf.Tensor) -> list[tuple[Any, NestedMap]]:
+        def go_on(num_steps: tf.Tensor, *flat: tf.Tensor) -> list[tuple[Nested, NestedMap]]:
             states = tf.nest.pack_sequence_as(start, list(flat))
             ends = [self._loop.go_on(state, state.search.position + num_steps) for state in states]
             return [(end.past, end.search) for end in ends]
 
         return tf.compat.v1.wrap_function(go_on, [tf.TensorSpec([], tf.int32), *specs])
 
-    def _groups(self, args: Sequence[tf.Tensor]) -> list[tuple[dict[Value, Any], NestedMap]]:
+    def _groups(self, args: Sequence[tf.Tensor]) -> list[tuple[dict[Value, Nested], NestedMap]]:
         """The values of the batch, and what else is given, of each group."""
         groups = []
         num_args = sum(len(value.specs) for value in self.values) + 3

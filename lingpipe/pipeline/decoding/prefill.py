@@ -16,12 +16,11 @@ products of C rows and of one row round differently.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.layers import nested
-from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.layers.shapes import dims
 from lingpipe.pipeline.decoding.decoding_cell import DecodingCell, values_of
 from lingpipe.pipeline.execution.placed import call_on
@@ -40,7 +39,7 @@ def common_length(prompts: tf.Tensor, limits: tf.Tensor, end_id: int) -> tf.Tens
 
 
 def read(cells: Mapping[str, DecodingCell], target: Value, ids: tf.Tensor, pass_size: int,
-         prepared: Mapping[str, Any]) -> dict[str, Any]:
+         prepared: Mapping[str, Nested]) -> dict[str, Nested]:
     """Reads ids [n, c]; returns what the layers of each cell remember of them.
 
     Args:
@@ -58,7 +57,7 @@ def read(cells: Mapping[str, DecodingCell], target: Value, ids: tf.Tensor, pass_
     def body(first: tf.Tensor, *flat: tf.Tensor) -> list[tf.Tensor]:
         """One pass."""
         pasts = nested.pack_like(start, list(flat))
-        moving: dict[Value, Any] = {target: tf.maximum(ids[:, first:first + pass_size], 0)}
+        moving: dict[Value, Nested] = {target: tf.maximum(ids[:, first:first + pass_size], 0)}
         for key, cell in cells.items():
             if cell.prefilled:
                 elsewhere, kept, _, fixed = prepared[key]

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from lingpipe.cluster import HOME
 from lingpipe.layers import nested
-from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.nested import Nested, NestedMap
 from lingpipe.pipeline.decoding import prefill, search
 from lingpipe.pipeline.decoding.decoding_cell import DecodingCell, values_of
 from lingpipe.pipeline.decoding.sampling import SamplingParams, narrowed
@@ -30,9 +30,9 @@ class _Prepared(NamedTuple):
       values: the values that do not depend on the target.
     """
     elsewhere: list[tf.Tensor]
-    kept: dict[str, Any]
-    past: dict[str, Any]
-    values: list[Any]
+    kept: dict[str, Nested]
+    past: dict[str, Nested]
+    values: list[Nested]
 
 
 class GroupState(NamedTuple):
@@ -46,7 +46,7 @@ class GroupState(NamedTuple):
     """
     prepared: dict[str, _Prepared]
     given: NestedMap
-    past: dict[str, Any]
+    past: dict[str, Nested]
     search: NestedMap
 
 
@@ -62,7 +62,7 @@ class SearchLoop:
         self._end_id = end_id
         self._advance = placed(self._search)
 
-    def run(self, fixed: dict[Value, Any], given: NestedMap) -> tuple[tf.Tensor, tf.Tensor]:
+    def run(self, fixed: dict[Value, Nested], given: NestedMap) -> tuple[tf.Tensor, tf.Tensor]:
         """Decodes a sentence group.
 
         Args:
@@ -76,7 +76,7 @@ class SearchLoop:
         with tf.device(HOME):
             return tf.identity(end.best_ids), tf.identity(end.best_score)
 
-    def start(self, fixed: dict[Value, Any], given: NestedMap) -> GroupState:
+    def start(self, fixed: dict[Value, Nested], given: NestedMap) -> GroupState:
         """Computes what comes before the first step. The arguments are those of `run`."""
         prepared = self._prepare(fixed, given.limits)
         has_prompts = isinstance(self._params, SamplingParams)
@@ -111,7 +111,7 @@ class SearchLoop:
         return now._replace(past=end['past'], search=end['search'])
 
     def _after_prompts(self, state: NestedMap, given: NestedMap,
-                       prepared: dict[str, _Prepared]) -> tuple[NestedMap, dict[str, Any]]:
+                       prepared: dict[str, _Prepared]) -> tuple[NestedMap, dict[str, Nested]]:
         """The state and the past after the ids that all prompts have."""
         with tf.device(self._last):
             length = prefill.common_length(given.prompts, given.limits, self._end_id)
@@ -120,7 +120,7 @@ class SearchLoop:
             past = prefill.read(self._cells, self._target, read, self._params.prefill, prepared)
             return prefill.after_prompt(state, ids, self._end_id), past
 
-    def _prepare(self, fixed: dict[Value, Any], limits: tf.Tensor) -> dict[str, _Prepared]:
+    def _prepare(self, fixed: dict[Value, Nested], limits: tf.Tensor) -> dict[str, _Prepared]:
         """Computes what does not depend on the target, cell by cell."""
         values, prepared = dict(fixed), {}
         for key, cell in self._cells.items():
@@ -136,10 +136,10 @@ class SearchLoop:
             prepared[key] = _Prepared(elsewhere, kept, past, fixed_step_in)
         return prepared
 
-    def _step(self, state: NestedMap, past: dict[str, Any], prepared: dict[str, _Prepared],
-              given: NestedMap) -> dict[str, Any]:
+    def _step(self, state: NestedMap, past: dict[str, Nested], prepared: dict[str, _Prepared],
+              given: NestedMap) -> dict[str, Nested]:
         """Runs one position through all cells, and then the search."""
-        moving: dict[Value, Any] = {self._target: state.next}
+        moving: dict[Value, Nested] = {self._target: state.next}
         next_past = {}
         for key, cell in self._cells.items():
             elsewhere, kept, _, fixed = prepared[key]
@@ -158,7 +158,7 @@ class SearchLoop:
         return search.advance(state, candidates, given.limits, self._end_id, self._params)
 
 
-def grown_shapes(state: GroupState) -> dict[str, Any]:
+def grown_shapes(state: GroupState) -> dict[str, Nested]:
     """The shapes that `past` and `search` have at every position, if they are these at one."""
     found = state.search
     return {'past': nested.map_leaves(prefill.grown_shape, state.past),

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.planning.dataflow import Value
 
 
@@ -24,7 +25,7 @@ class SentenceGroup(NamedTuple):
       chances: [n, max_length] from 0 to 1, what decides at each position where ids are drawn; none:
         they are not.
     """
-    values: Mapping[str, Any]
+    values: Mapping[str, Nested]
     limits: Any
     prompts: Any = None
     chances: Any = None

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.planning.dataflow import BATCH, Element, Value
 
 
@@ -42,7 +43,7 @@ class BadIdError(ValueError):
     """A step failed because its mini-batch has an id that a layer cannot use."""
 
 
-def find_bad_id(elements: Sequence[Element], batch: Mapping[str, Any]) -> BadId | None:
+def find_bad_id(elements: Sequence[Element], batch: Mapping[str, Nested]) -> BadId | None:
     """Finds the first id that is outside its layer's range (Layer.id_ranges).
 
     Examples and tokens of weight 0 are skipped. Ids that a layer computes are checked as well, as
@@ -92,7 +93,7 @@ def _first_bad(ids: np.ndarray, weight: np.ndarray | None,
     return place, ids[place].item()
 
 
-def _value(value: Value, elements: Sequence[Element], batch: Mapping[str, Any]) -> Any:
+def _value(value: Value, elements: Sequence[Element], batch: Mapping[str, Nested]) -> Any:
     """Computes a value for the whole mini-batch; None if that needs weights of the network."""
     if value.maker == BATCH:
         return batch[value.name]

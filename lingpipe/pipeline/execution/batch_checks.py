@@ -4,17 +4,17 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.bad_ids import BadIdError, find_bad_id
 from lingpipe.pipeline.planning.dataflow import Element
 
 
-def check_batch(batch: Mapping[str, Any], batch_spec: Mapping[str, Any]) -> dict[str, Any]:
+def check_batch(batch: Mapping[str, Nested], batch_spec: Mapping[str, Nested]) -> dict[str, Nested]:
     """Returns the values of a mini-batch that batch_spec names.
 
     Raises:
@@ -38,7 +38,7 @@ def check_batch(batch: Mapping[str, Any], batch_spec: Mapping[str, Any]) -> dict
     return named
 
 
-def is_of_spec(batch: Mapping[str, Any], batch_spec: Mapping[str, Any]) -> bool:
+def is_of_spec(batch: Mapping[str, Nested], batch_spec: Mapping[str, Nested]) -> bool:
     """Whether check_batch accepts the mini-batch."""
     try:
         check_batch(batch, batch_spec)
@@ -48,7 +48,7 @@ def is_of_spec(batch: Mapping[str, Any], batch_spec: Mapping[str, Any]) -> bool:
 
 
 @contextlib.contextmanager
-def explained(elements: Sequence[Element], batch: Mapping[str, Any]) -> Iterator[None]:
+def explained(elements: Sequence[Element], batch: Mapping[str, Nested]) -> Iterator[None]:
     """A context in which the error of a failed step explains the cause, where it can be found.
 
     Raises:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from absl import logging
 
+from lingpipe.layers.nested import Nested
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.batch_checks import check_batch, is_of_spec
 from lingpipe.pipeline.execution.compiled_shape import CompiledShape, compile_shape
@@ -34,7 +34,7 @@ class Shape:
       batch_spec: name -> nested tf.TensorSpec of a mini-batch.
       plan: for such mini-batches.
     """
-    batch_spec: Mapping[str, Any]
+    batch_spec: Mapping[str, Nested]
     plan: Plan
 
 
@@ -63,7 +63,7 @@ class BuiltSteps:
         self._trained: TrainedReplicas | None = None
         self._steps: dict[tuple[Kind, int, frozenset[str]], Step] = {}
 
-    def number_of(self, batch: Mapping[str, Any]) -> int:
+    def number_of(self, batch: Mapping[str, Nested]) -> int:
         """Returns the index of the mini-batch's shape.
 
         Raises:

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.cluster import HOME
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.alike_cells import TracedCell
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, compile_pipeline
@@ -34,13 +34,13 @@ class CompiledShape:
       reached: paths of the owned weights that have a gradient.
       waits: whether tasks wait for those of other replicas.
     """
-    batch_spec: Mapping[str, Any]
+    batch_spec: Mapping[str, Nested]
     pipelines: Sequence[CompiledPipeline]
     mean_weight: MeanWeight | None
     reached: frozenset[str]
     waits: bool
 
-    def split(self, batch: Mapping[str, Any], step: tf.Tensor,
+    def split(self, batch: Mapping[str, Nested], step: tf.Tensor,
               first_micro_batch: tf.Tensor) -> list[ReplicaBatch]:
         """Splits a mini-batch into the inputs of all replicas, [R], in a graph or eagerly.
 
@@ -62,7 +62,7 @@ class CompiledShape:
             for r in range(num_replicas)]
 
 
-def compile_shape(batch_spec: Mapping[str, Any], plan: Plan, variables: Sequence[Variables],
+def compile_shape(batch_spec: Mapping[str, Nested], plan: Plan, variables: Sequence[Variables],
                   seed: int, accumulators: Sequence[Sequence[Accumulators]] = ()) -> CompiledShape:
     """Traces the cells of all replicas.
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from lingpipe.cluster import HOME
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution import results
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.bad_ids import BadId, find_bad_id
@@ -37,7 +38,7 @@ class _EvaluationStep:
     mean_weight: MeanWeight | None
     run: Callable[..., Any]
 
-    def given(self, batch: Mapping[str, Any]) -> ReplicaBatch:
+    def given(self, batch: Mapping[str, Nested]) -> ReplicaBatch:
         """Returns what the tasks take: tensors of a graph or, eagerly, values."""
         return _given(batch, self.pipeline, self.mean_weight)
 
@@ -50,7 +51,7 @@ class Evaluator:
     `step` traces it.
     """
 
-    def __init__(self, of: PlacedNetwork, batch_spec: dict[str, Any], num_micro_batches: int = 0,
+    def __init__(self, of: PlacedNetwork, batch_spec: dict[str, Nested], num_micro_batches: int = 0,
                  fetch: Sequence[str] = ()):
         """
         Args:
@@ -71,7 +72,7 @@ class Evaluator:
         layers = self._of.network.layers()
         return any(layer.counts_copies or layer.needs_whole_batch for layer in layers)
 
-    def check(self, batch: dict[str, Any]) -> BadId | None:
+    def check(self, batch: dict[str, Nested]) -> BadId | None:
         """Returns an id in the mini-batch that a layer cannot use, or None.
 
         Raises:
@@ -102,8 +103,8 @@ class Evaluator:
         return [*losses[:1 if len(losses) == 2 else None],  # a single loss is named 'loss' only
                 *(name if named.count(name) == 1 else f'{name}/{path}' for path, name in metrics)]
 
-    def step(self, batch: dict[str, Any]) -> tuple[
-            dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, Any]]:
+    def step(self, batch: dict[str, Nested]) -> tuple[
+            dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, Nested]]:
         """Runs one mini-batch.
 
         Returns:
@@ -141,7 +142,7 @@ class Evaluator:
         if asked_for(pipeline.tasks.values()):
             mean_weight = MeanWeight(self._plan.elements, training=False)
 
-        def body(*flat: tf.Tensor) -> dict[str, Any]:
+        def body(*flat: tf.Tensor) -> dict[str, Nested]:
             """Runs one mini-batch through all cells, and returns what the layers emitted."""
             batch = nested.pack_like(self._batch_spec, list(flat))
             added = add_tasks(pipeline, _given(batch, pipeline, mean_weight), Wire(None))
@@ -153,7 +154,7 @@ class Evaluator:
         run = tf.compat.v1.wrap_function(body, nested.leaves(self._batch_spec))
         return _EvaluationStep(pipeline, mean_weight, run)
 
-    def _outputs(self, added: AddedTasks) -> dict[str, Any]:
+    def _outputs(self, added: AddedTasks) -> dict[str, Nested]:
         """Returns the fetched values by name, for the whole mini-batch."""
         def whole(leaf: Leaf) -> tf.Tensor:
             parts = [added.values.leaf(leaf, m) for m in range(self._plan.num_micro_batches)]
@@ -164,7 +165,7 @@ class Evaluator:
                     for name, value in self._plan.fetched.items()}
 
 
-def _given(batch: Mapping[str, Any], pipeline: CompiledPipeline,
+def _given(batch: Mapping[str, Nested], pipeline: CompiledPipeline,
            mean_weight: MeanWeight | None) -> ReplicaBatch:
     with tf.device(HOME):
         weight = mean_weight and mean_weight.of(dict(batch), pipeline.schedule.num_micro_batches)

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe import cluster
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context, Emissions
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.cast_weights import CastWeight
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.layer_call import LayerCall, LayerResult, scope_of
@@ -157,7 +157,7 @@ def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions
                            arguments.micro_batch, gather, arguments.inputs[MEAN_WEIGHT],
                            seed_keys.of)
 
-        values: dict[Value, Any] = {
+        values: dict[Value, Nested] = {
             value: nested.pack_like(value.spec, [arguments.inputs[value, i]
                                                  for i in range(len(value.specs))])
             for value in cell.inputs}
@@ -214,7 +214,7 @@ def _weights_of(element: Element, shared: Mapping[str, tf.Tensor],
     return weights
 
 
-def _distinct(written: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
+def _distinct(written: Mapping[str, Nested], taken: Collection[str]) -> dict[str, Nested]:
     """Returns what a layer has written, and copies tensors that also belong to another value.
 
     A layer may return its input, or one tensor twice. A tape could not tell the two values apart.

@@ -4,12 +4,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context, Emissions
+from lingpipe.layers.nested import Nested
 from lingpipe.layers.static_shapes import as_spec
 from lingpipe.pipeline.planning.cell import Leaf
 from lingpipe.pipeline.planning.dataflow import Element, Value
@@ -28,7 +28,7 @@ class LayerCall:
     """
     element: Element
     weights: Mapping[str, tf.Tensor]
-    inputs: Mapping[Value, Any]
+    inputs: Mapping[Value, Nested]
     make_context: Callable[[], Context]
 
     def forward(self, with_tape: bool) -> LayerResult:
@@ -69,7 +69,7 @@ class LayerCall:
         return [(value, i) for value in dict.fromkeys(self.element.reads.values())
                 for i, carries in enumerate(value.carries_gradient) if carries]
 
-    def _fprop(self) -> tuple[dict[str, Any], Emissions]:
+    def _fprop(self) -> tuple[dict[str, Nested], Emissions]:
         """Runs fprop; returns name -> what the layer writes, and what it emits."""
         layer, context = self.element.layer, self.make_context()
         arguments = {name: self.inputs[value] for name, value in self.element.reads.items()}
@@ -86,7 +86,7 @@ class LayerCall:
         self._check_specs(written)
         return written, context.emissions
 
-    def _check_specs(self, written: dict[str, Any]) -> None:
+    def _check_specs(self, written: dict[str, Nested]) -> None:
         layer = self.element.layer
         expected = {name: value.spec for name, value in self.element.writes.items()}
         specs = {path: as_spec(tensor) for path, tensor in nested.flatten(written)}
@@ -108,7 +108,7 @@ class LayerResult:
       tape: the tape that recorded the call; None if there will be no backward.
     """
     call: LayerCall
-    written: Mapping[str, Any]
+    written: Mapping[str, Nested]
     emissions: Emissions
     tape: tf.GradientTape | None
 

@@ -10,11 +10,11 @@ runs for all micro-batches before the tasks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.execution.graph_cutting import Subgraphs, used_feeds
 from lingpipe.pipeline.planning.cell import Leaf
@@ -82,7 +82,7 @@ class MeanWeight:
                 self._makers[leaf] = self._leaf_part(elements[leaf[0].maker], leaf)
                 missing += self._makers[leaf].reads
 
-    def of(self, batch: dict[str, Any], num_micro_batches: int) -> tf.Tensor:
+    def of(self, batch: dict[str, Nested], num_micro_batches: int) -> tf.Tensor:
         """Computes the mean weight, a float32 scalar.
 
         Args:
@@ -109,7 +109,8 @@ class MeanWeight:
         return known[leaf]
 
     def _traced(self, element: Element) -> Trace:
-        specs: dict[str, Any] = {argument: value.spec for argument, value in element.reads.items()}
+        specs: dict[str, Nested] = {argument: value.spec
+                                    for argument, value in element.reads.items()}
         return trace(element.layer, training=self._training, **specs)
 
     def _weight_part(self, element: Element) -> _Part | None:

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from lingpipe.cluster import HOME
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.bad_ids import BadIdError, find_bad_id
 from lingpipe.pipeline.execution.batch_checks import explained
@@ -47,7 +48,7 @@ class Predictor:
       part_size: the number of examples of a micro-batch.
     """
 
-    def __init__(self, of: PlacedNetwork, batch_spec: Mapping[str, Any],
+    def __init__(self, of: PlacedNetwork, batch_spec: Mapping[str, Nested],
                  num_micro_batches: int = 0, outputs: Sequence[str] = ()):
         """Plans the steps; the first prediction traces them.
 
@@ -90,7 +91,7 @@ class Predictor:
         """The inputs that need not be given: weights of examples or tokens, which are then 1."""
         return frozenset({_WEIGHT} & self.input_specs.keys())
 
-    def predict(self, examples: Any) -> dict[str, Any]:
+    def predict(self, examples: Nested) -> dict[str, Nested]:
         """Computes the outputs of examples.
 
         Args:
@@ -111,7 +112,7 @@ class Predictor:
         return {name: nested.map_leaves(lambda *leaves: np.concatenate(leaves), *values)
                 for name, values in parts.items()}
 
-    def batches(self, arrays: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def batches(self, arrays: Mapping[str, Nested]) -> Iterator[dict[str, Nested]]:
         """Yields the outputs of one mini-batch after the other; see `predict`.
 
         Args:
@@ -123,7 +124,7 @@ class Predictor:
             batch = nested.map_leaves(functools.partial(_rows, start=start, end=end), arrays)
             yield self._predicted(batch, end - start)
 
-    def arrays(self, examples: Any) -> dict[str, Any]:
+    def arrays(self, examples: Nested) -> dict[str, Nested]:
         """Returns the inputs as NumPy arrays of the right shapes and types; see `predict`."""
         needed = self.input_specs.keys() - self.optional_inputs
         if not isinstance(examples, Mapping):
@@ -152,7 +153,7 @@ class Predictor:
             arrays[name] = np.ones([num_examples, *spec.shape], spec.dtype.as_numpy_dtype)
         return arrays
 
-    def _predicted(self, batch: dict[str, Any], num_examples: int) -> dict[str, Any]:
+    def _predicted(self, batch: dict[str, Nested], num_examples: int) -> dict[str, Nested]:
         """The outputs of at most a mini-batch."""
         num_parts = -(-num_examples // self.part_size)
         num_copies = num_parts * self.part_size - num_examples
@@ -204,7 +205,7 @@ class Predictor:
         def whole(leaf: Leaf, values: Any) -> tf.Tensor:
             return tf.concat([values.leaf(leaf, m) for m in range(num_parts)], 0)
 
-        def body(*flat: tf.Tensor) -> dict[str, Any]:
+        def body(*flat: tf.Tensor) -> dict[str, Nested]:
             """Runs the micro-batches through all cells, and returns the outputs by name."""
             batch = nested.pack_like(self.input_specs, list(flat))
             added = add_tasks(pipeline, _given(batch), Wire(None))
@@ -220,7 +221,7 @@ class Predictor:
         return self._steps[num_parts]
 
 
-def _given(batch: Mapping[str, Any]) -> ReplicaBatch:
+def _given(batch: Mapping[str, Nested]) -> ReplicaBatch:
     with tf.device(HOME):
         return ReplicaBatch(batch, tf.constant(0, tf.int64), tf.constant(0))
 
@@ -237,7 +238,7 @@ def _rows(array: np.ndarray, start: int, end: int) -> np.ndarray:
     return array[start:end]
 
 
-def _checked(name: str, value: Any, spec: Any) -> Any:
+def _checked(name: str, value: Any, spec: Nested) -> Any:
     """Returns the examples of one input as arrays of the dtypes of its spec.
 
     Raises:

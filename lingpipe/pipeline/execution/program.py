@@ -10,11 +10,11 @@ Its training steps are in program_steps.py, its evaluation steps in evaluator.py
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe import cluster
+from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.built_steps import Shape
@@ -42,7 +42,8 @@ class Program(ProgramSteps):
       placed: weights, slots and averages of the first replica.
     """
 
-    def __init__(self, network: Sequential, batch_spec: dict[str, Any] | Sequence[dict[str, Any]],
+    def __init__(self, network: Sequential,
+                 batch_spec: dict[str, Nested] | Sequence[dict[str, Nested]],
                  params: PipelineParams, learner: Learner, seed: int = 0,
                  devices: Sequence[str] = ()):
         """Plans the steps and creates all variables; nothing is traced yet.
@@ -109,7 +110,7 @@ class Program(ProgramSteps):
         """Raises ArithmeticError unless the variables of all replicas are bitwise identical."""
         check_equal(self.replicas)
 
-    def evaluator(self, batch_spec: dict[str, Any], num_micro_batches: int = 0,
+    def evaluator(self, batch_spec: dict[str, Nested], num_micro_batches: int = 0,
                   fetch: Sequence[str] = ()) -> Evaluator:
         """Makes an evaluator, which runs the network forward only, pipelined.
 
@@ -123,7 +124,7 @@ class Program(ProgramSteps):
         """
         return Evaluator(self._placed_network, batch_spec, num_micro_batches, fetch)
 
-    def predictor(self, batch_spec: Mapping[str, Any], num_micro_batches: int = 0,
+    def predictor(self, batch_spec: Mapping[str, Nested], num_micro_batches: int = 0,
                   outputs: Sequence[str] = ()) -> Predictor:
         """Makes a predictor, which computes the outputs of examples and needs no labels.
 
@@ -137,7 +138,7 @@ class Program(ProgramSteps):
         """
         return Predictor(self._placed_network, batch_spec, num_micro_batches, outputs)
 
-    def predict(self, examples: Any, outputs: Sequence[str] = ()) -> dict[str, Any]:
+    def predict(self, examples: Nested, outputs: Sequence[str] = ()) -> dict[str, Nested]:
         """Computes the outputs of any number of examples, in mini-batches as in training.
 
         Args:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.bad_ids import BadId, find_bad_id
 from lingpipe.pipeline.execution.batch_checks import explained
@@ -43,7 +43,8 @@ class ProgramSteps:
         self._readiness = Readiness(replicas)
         self._reached: frozenset[str] = frozenset()  # weights, by mini-batches so far accumulated
 
-    def train_step(self, batch: dict[str, Any], step: int, index: int = 0) -> dict[str, tf.Tensor]:
+    def train_step(self, batch: dict[str, Nested], step: int,
+                   index: int = 0) -> dict[str, tf.Tensor]:
         """Runs a mini-batch and updates the weights.
 
         Args:
@@ -57,14 +58,14 @@ class ProgramSteps:
         """
         return self._call('train', batch, step, index)
 
-    def accumulate(self, batch: dict[str, Any], step: int, index: int) -> None:
+    def accumulate(self, batch: dict[str, Nested], step: int, index: int) -> None:
         """Runs mini-batch `index` of an update, and adds its gradients to the accumulators.
 
         The last mini-batch of the update goes to `train_step`.
         """
         self._call('accumulate', batch, step, index)
 
-    def timed_step(self, batch: dict[str, Any], step: int,
+    def timed_step(self, batch: dict[str, Nested], step: int,
                    index: int = 0) -> tuple[dict[str, tf.Tensor], StepTimes]:
         """Runs a train_step, and also measures when every task and the update ran.
 
@@ -79,7 +80,7 @@ class ProgramSteps:
         works = stamped_work(pipeline, has_replicas=self.plan.params.num_replicas > 1)
         return results, step_times(stamps, works, pipeline.schedule, call_s)
 
-    def check(self, batch: dict[str, Any]) -> BadId | None:
+    def check(self, batch: dict[str, Nested]) -> BadId | None:
         """Returns an id in the mini-batch that a layer cannot use, or None.
 
         Raises:
@@ -88,11 +89,11 @@ class ProgramSteps:
         shape = self._steps.shapes[self._steps.number_of(batch)]
         return find_bad_id(shape.plan.elements, batch)
 
-    def has_traced(self, batch: dict[str, Any]) -> bool:
+    def has_traced(self, batch: dict[str, Nested]) -> bool:
         """Whether a mini-batch of this shape has run before, so that this one needs no tracing."""
         return self._steps.is_compiled(self._steps.number_of(batch))
 
-    def _call(self, kind: Kind, batch: dict[str, Any], step: int,
+    def _call(self, kind: Kind, batch: dict[str, Nested], step: int,
               index: int) -> dict[str, tf.Tensor]:
         """Runs the step for the shape of a mini-batch, which is built if necessary."""
         number = self._steps.number_of(batch)

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.cluster import HOME
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.cast_weights import NarrowWeight
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
@@ -30,7 +30,7 @@ class ReplicaBatch:
         accumulated for one update.
       mean_weight: Context.mean_weight; None if no task uses it.
     """
-    values: Mapping[str, Any]
+    values: Mapping[str, Nested]
     step: tf.Tensor
     first_micro_batch: tf.Tensor
     mean_weight: tf.Tensor | None = None
@@ -142,7 +142,7 @@ def _indices(first: tf.Tensor, devices: Sequence[str],
     return indices
 
 
-def _split(batch: Mapping[str, Any], wanted: Iterable[Value],
+def _split(batch: Mapping[str, Nested], wanted: Iterable[Value],
            num_micro_batches: int) -> dict[tuple[Leaf, int], tf.Tensor]:
     """Splits a mini-batch on the device from which the parts go to their readers."""
     parts = {}

@@ -18,6 +18,7 @@ from lingpipe.layers import nested
 from lingpipe.layers.base import Layer
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.masks import after
+from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential, arguments
 from lingpipe.layers.weight import Weight
 from lingpipe.pricing import Residuals, price, residuals_of_layer
@@ -39,7 +40,7 @@ class Value:
     """
     name: str
     maker: int
-    spec: Any
+    spec: Nested
     needs_gradient: bool
     readers: tuple[int, ...] = ()
 
@@ -96,7 +97,7 @@ class Element:
     unit: int
 
 
-def wire(network: Sequential, batch_spec: Mapping[str, Any],
+def wire(network: Sequential, batch_spec: Mapping[str, Nested],
          is_frozen: Callable[[str], bool] = lambda path: False,
          only: Collection[str] | None = None) -> tuple[Element, ...]:
     """Returns the elements of a network, with the values that they read and write.

@@ -4,9 +4,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.pipeline.planning.dataflow import Element, Value, wire
@@ -54,7 +54,7 @@ class ForwardPlan:
         return cells_on(self.partition, self.devices, frozenset(self.fetched.values()))
 
 
-def make_forward_plan(plan: Plan, network: Sequential, batch_spec: Mapping[str, Any],
+def make_forward_plan(plan: Plan, network: Sequential, batch_spec: Mapping[str, Nested],
                       num_micro_batches: int = 0, fetch: Sequence[str] = ()) -> ForwardPlan:
     """Plans an evaluation on the devices where a network is trained.
 
@@ -79,7 +79,7 @@ def make_forward_plan(plan: Plan, network: Sequential, batch_spec: Mapping[str, 
                        schedule_for(partition, 'forward', num_parts), _fetched(elements, fetch))
 
 
-def make_prediction_plan(plan: Plan, network: Sequential, batch_spec: Mapping[str, Any],
+def make_prediction_plan(plan: Plan, network: Sequential, batch_spec: Mapping[str, Nested],
                          num_micro_batches: int = 0, outputs: Sequence[str] = ()) -> ForwardPlan:
     """Plans a prediction: as an evaluation, but only the layers that the outputs need.
 
@@ -115,7 +115,7 @@ def make_prediction_plan(plan: Plan, network: Sequential, batch_spec: Mapping[st
                        output_values(elements, names))
 
 
-def _default_num_parts(plan: Plan, batch_spec: Mapping[str, Any]) -> int:
+def _default_num_parts(plan: Plan, batch_spec: Mapping[str, Nested]) -> int:
     size = nested.leaves(batch_spec)[0].shape[0]
     num_micro_batches = plan.params.num_micro_batches
     return num_micro_batches if size and size % num_micro_batches == 0 else 1

@@ -2,16 +2,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
 
 
-def split_spec(batch_spec: Mapping[str, Any], num_micro_batches: int,
-               num_replicas: int = 1) -> dict[str, Any]:
+def split_spec(batch_spec: Mapping[str, Nested], num_micro_batches: int,
+               num_replicas: int = 1) -> dict[str, Nested]:
     """Returns the spec of one micro-batch, given that of a mini-batch.
 
     Raises:
@@ -38,7 +38,7 @@ def split_spec(batch_spec: Mapping[str, Any], num_micro_batches: int,
     return {name: nested.map_leaves(part_of, spec) for name, spec in batch_spec.items()}
 
 
-def _batch_size(batch_spec: Mapping[str, Any]) -> int:
+def _batch_size(batch_spec: Mapping[str, Nested]) -> int:
     """Returns the number of examples; raises ValueError unless all tensors have the same."""
     sizes = {}
     for path, spec in nested.flatten(batch_spec):

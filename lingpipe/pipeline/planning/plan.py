@@ -20,6 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from lingpipe.layers import cost
+from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.planning.cell import Cell, bytes_between, edges_of_tasks
 from lingpipe.pipeline.planning.dataflow import Element, Value
@@ -183,7 +184,7 @@ def cells_on(partition: Partition, devices: Sequence[str],
                  for k, device in enumerate(devices))
 
 
-def make_plan(network: Sequential, batch_spec: Mapping[str, Any], params: PipelineParams,
+def make_plan(network: Sequential, batch_spec: Mapping[str, Nested], params: PipelineParams,
               devices: Sequence[str], is_frozen: Callable[[str], bool] = lambda path: False,
               slot_bytes: Callable[[tf.DType], int] = lambda dtype: 0) -> Plan:
     """Cuts a network into cells.
@@ -250,7 +251,7 @@ def _plans_of_modes(network: PricedNetwork, devices: Sequence[str]) -> Iterator[
             yield dataclasses.replace(plan_priced(other, devices), params=params)
 
 
-def plan_like(plan: Plan, network: Sequential, batch_spec: Mapping[str, Any],
+def plan_like(plan: Plan, network: Sequential, batch_spec: Mapping[str, Nested],
               is_frozen: Callable[[str], bool] = lambda path: False) -> Plan:
     """The plan with the same partition and placement for mini-batches of another shape.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
 
 import tensorflow as tf
 
+from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.planning.dataflow import Element, residuals_of, wire
 from lingpipe.pipeline.planning.fitting_partition import MAX_TRIED
@@ -62,7 +62,7 @@ def cell_graphs(elements: tuple[Element, ...], times: LayerTimes,
     return graph_of
 
 
-def price(network: Sequential, batch_spec: Mapping[str, Any], params: PipelineParams,
+def price(network: Sequential, batch_spec: Mapping[str, Nested], params: PipelineParams,
           is_frozen: Callable[[str], bool],
           slot_bytes: Callable[[tf.DType], int]) -> PricedNetwork:
     """A network that is wired, timed and counted; arguments as of `make_plan`."""
@@ -71,7 +71,7 @@ def price(network: Sequential, batch_spec: Mapping[str, Any], params: PipelinePa
                          memory_of(elements, params, slot_bytes))
 
 
-def wire_parts(network: Sequential, batch_spec: Mapping[str, Any], params: PipelineParams,
+def wire_parts(network: Sequential, batch_spec: Mapping[str, Nested], params: PipelineParams,
                is_frozen: Callable[[str], bool] = lambda path: False) -> tuple[Element, ...]:
     """The elements of a network for one micro-batch; arguments as of `make_plan`.
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
+from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.hardware import Hardware
@@ -30,7 +30,7 @@ class Subject:
       is_frozen, slot_bytes: as of `make_plan`.
     """
     network: Sequential
-    batch_spec: Mapping[str, Any]
+    batch_spec: Mapping[str, Nested]
     params: PipelineParams
     devices: Sequence[str]
     hardware: Hardware
