@@ -56,15 +56,7 @@ class Update:
 
     def __init__(self, cells: Sequence[Cell], accumulators: Sequence[Accumulators],
                  variables: Variables, learner: Learner, alike: AlikeLayers):
-        """Adds nothing to a graph yet.
-
-        Args:
-          cells: [K].
-          accumulators: [K].
-          variables: of the replica.
-          learner: makes the updates of layers.
-          alike: what all replicas share.
-        """
+        """Adds nothing to a graph yet; all replicas share `alike`."""
         self._cells, self._accumulators, self._variables, self._learner = (
             cells, accumulators, variables, learner)
         self.gradients = Gradients(cells, accumulators, variables, learner)
