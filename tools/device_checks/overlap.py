@@ -39,7 +39,7 @@ class Work:
 
     def on(self, devices: Sequence[str], number: int) -> Callable[[], list[tf.Tensor]]:
         """Returns a function that repeats the operation on every device."""
-        @tf.function
+        @tf.function(autograph=False)
         def run_all() -> list[tf.Tensor]:
             results = []
             for device in devices:

@@ -44,7 +44,7 @@ def hop_s(one: str, other: str, num_bytes: int) -> float:
     with tf.device(one):
         value = tf.Variable(tf.zeros([num_bytes // 4]))
 
-    @tf.function
+    @tf.function(autograph=False)
     def send(num_hops: int) -> tf.Tensor:
         with tf.device(one):
             sent = value.read_value()
