@@ -172,21 +172,49 @@ class Candidates:
                 and plan.forecast.footprints == candidate.plan.forecast.footprints)
 
     def least_limit(self, choices: Iterable[Choice]) -> tuple[float, Choice] | None:
-        """The fewest bytes of a device with which a choice fits, and the first such choice."""
+        """The fewest bytes of a device with which a choice fits, and the first such choice.
+
+        Plans with 'fit' take long to find and mostly need no less than those with 'layer', to which
+        they fall back. So where both are choices, 'fit' is tried only in place of the best others.
+        """
         least: tuple[float, Choice] | None = None
         listed = list(choices)
-        for choice in listed:
-            # 'fit' needs no less than 'layer', to which it falls back.
-            if choice.recompute == 'fit' and choice._replace(recompute='layer') in listed:
-                continue
+        others = [choice for choice in listed if choice.recompute != 'fit'
+                  or choice._replace(recompute='layer') not in listed]
+        for choice in others:
             limit = least[0] - 1 if least else None
             if not self._costs.is_possible(choice) or self._costs.is_too_big(choice, limit):
                 continue
             candidate = self.of(choice, limit)
-            while candidate is not None:
-                least = candidate.peak_bytes, choice
-                candidate = self.of(choice, _lower(least[0]))
+            if candidate is not None:
+                least = self._least_peak(choice, candidate.peak_bytes), choice
+        if least is None:
+            return None
+
+        fitted = least[1]._replace(recompute='fit')
+        candidate = self.of(fitted, least[0] - 1) if fitted in listed else None
+        if candidate is not None:
+            least = self._least_peak(fitted, candidate.peak_bytes), fitted
         return least
+
+    def _least_peak(self, choice: Choice, peak_bytes: float) -> float:
+        """The fewest bytes, up to those that are enough, that devices of a choice can have.
+
+        It is found by steps of a hundredth, and then by bisection to the byte.
+        """
+        enough = peak_bytes
+        too_few = enough - max(1.0, enough // 100)
+        while (candidate := self.of(choice, too_few)) is not None:
+            enough = candidate.peak_bytes
+            too_few = enough - max(1.0, enough // 100)
+        while enough - too_few > 1:
+            middle = (enough + too_few) // 2
+            candidate = self.of(choice, middle)
+            if candidate is None:
+                too_few = middle
+            else:
+                enough = candidate.peak_bytes
+        return enough
 
     def _timed(self, choice: Choice, plan: Plan) -> Candidate:
         self._costs.seconds(choice)
@@ -194,8 +222,3 @@ class Candidates:
             choice, plan, forecast_step(plan, self.subject.hardware),
             work_s=self._costs.work_s(choice.num_parts),
             one_device_s=self._costs.one_device_s(self._costs.state(choice)))
-
-
-def _lower(limit: float) -> float:
-    """Less than a limit, by a hundredth."""
-    return limit - max(1.0, limit // 100)

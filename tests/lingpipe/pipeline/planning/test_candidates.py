@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import random
 
 import pytest
 
@@ -14,6 +15,9 @@ from tests.support.random_candidates import (
     BATCH_SIZE,
     GIGA,
     check_random,
+    made_one_by_one,
+    random_space,
+    random_subject,
     slot_bytes,
     space_of,
     subject_of,
@@ -80,6 +84,20 @@ def test_the_least_limit_fits_and_a_byte_less_does_not():
         found = list(Candidates(limited).fastest(choices))
         assert bool(found) == fits
         assert not fits or choice in [candidate.choice for candidate in found]
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_no_random_plan_fits_a_byte_less_than_the_least_limit(seed):
+    """All schedules are tried, with split backwards and early recomputation; 'fit' is left out."""
+    rng = random.Random(seed)
+    subject = random_subject(rng)
+    choices = list(random_space(rng, subject).choices())
+    least, choice = Candidates(subject).least_limit(choices)
+    subject.params.device_bytes = least
+    assert Candidates(subject).of(choice, least).peak_bytes <= least
+    subject.params.device_bytes = least - 1
+    others = [choice for choice in choices if choice.recompute != 'fit']
+    assert not list(made_one_by_one(subject, others))
 
 
 @pytest.mark.parametrize('seed', [*range(40), 104, 149, 161])
