@@ -91,6 +91,10 @@ class SourceInput(Input):
         element = self._source[index]
         if isinstance(element, tuple | list) and len(element) <= len(self.params.names):
             element = dict(zip(self.params.names, element, strict=False))
+        if element is None:
+            raise ValueError(f'element {index} of {type(self._source).__name__} is None, as where '
+                             'a MapDataset of Grain is filtered; leave such indices out of the '
+                             'source, or make a DatasetInput of it.')
         if not isinstance(element, dict):
             raise ValueError(f'element {index} of {type(self._source).__name__} is '
                              f'{type(element).__name__}, but must be a dict of arrays, or a tuple '

@@ -17,7 +17,9 @@ Without a second loss, a few experts would get everything. The auxiliary loss of
     balance * E * sum over experts of (share of the choices) * (mean probability),
 
 is smallest when all get as much (Switch Transformer, section 2.2). It counts once for each of the
-sequence's tokens, in training only.
+sequence's tokens, in training only. An evaluation has two metrics instead: `left_out`, the share of
+choices that come over the capacity, and `busiest`, how many times the mean load of an expert the
+busiest one of a sequence has.
 
 Shapes: b micro-batch, T time, D model, F hidden units of an expert, E experts, C capacity.
 """
@@ -88,7 +90,9 @@ class MixtureOfExperts(Layer):
         self._check(x, weight)
         probabilities = self._probabilities(theta, x)
         gates, choices = self._chosen(probabilities)
-        if ctx.training and self.params.balance:
+        if not ctx.training:
+            self._emit_load(ctx, choices, weight)
+        elif self.params.balance:
             self._emit_balance(ctx, probabilities, choices, weight)
         return self._mixed(theta, x, gates, choices, self.capacity(x.shape[1]))
 
@@ -191,10 +195,7 @@ class MixtureOfExperts(Layer):
     def _emit_balance(self, ctx: Context, probabilities: tf.Tensor, choices: tf.Tensor,
                       weight: tf.Tensor | None) -> None:
         """Emits the auxiliary loss, each sequence by the weight of its tokens."""
-        p = self.params
-        is_chosen = tf.one_hot(choices, p.num_experts, dtype=tf.int32)  # [b, T, k, E]
-        share = tf.cast(tf.reduce_sum(is_chosen, [1, 2]), tf.float32)  # [b, E]
-        share *= 1. / (choices.shape[1] * p.num_chosen)
+        p, share = self.params, self._share(choices)
         losses = p.num_experts * tf.reduce_sum(share * tf.reduce_mean(probabilities, 1), -1)  # [b]
         if weight is None:
             of_sequence = tf.fill(tf.shape(losses), float(choices.shape[1]))
@@ -202,6 +203,27 @@ class MixtureOfExperts(Layer):
             by_row = weight_by_row(weight, choices[:, :, 0], self.path)
             of_sequence = tf.reduce_sum(by_row, 1)
         ctx.emit_loss(self.path, 'balance', p.balance * tf.reduce_sum(losses * of_sequence))
+
+    def _emit_load(self, ctx: Context, choices: tf.Tensor, weight: tf.Tensor | None) -> None:
+        """Emits how evenly an evaluation uses the experts, by the weight of tokens."""
+        ones = tf.ones_like(choices[:, :, 0], tf.float32)
+        by_token = ones if weight is None else weight_by_row(weight, ones, self.path)  # [b, T]
+        of_sequence, total = tf.reduce_sum(by_token, 1), tf.reduce_sum(by_token)
+
+        _, is_taken = self._slots(choices, self.capacity(choices.shape[1]))
+        is_left_out = tf.cast(~tf.reshape(is_taken, dims(choices)), tf.float32)
+        left_out = tf.reduce_sum(tf.reduce_mean(is_left_out, 2) * by_token)
+        ctx.emit_metric(self.path, 'left_out', left_out, total)
+
+        busiest = self.params.num_experts * tf.reduce_max(self._share(choices), 1)  # [b]
+        ctx.emit_metric(self.path, 'busiest', tf.reduce_sum(busiest * of_sequence), total)
+
+    def _share(self, choices: tf.Tensor) -> tf.Tensor:
+        """The share of each sequence's choices that every expert has, float32 [b, E]."""
+        p = self.params
+        is_chosen = tf.one_hot(choices, p.num_experts, dtype=tf.int32)  # [b, T, k, E]
+        counts = tf.cast(tf.reduce_sum(is_chosen, [1, 2]), tf.float32)
+        return counts * (1. / (choices.shape[1] * p.num_chosen))
 
     def _check(self, x: tf.Tensor | tf.TensorSpec,
                weight: tf.Tensor | tf.TensorSpec | None) -> None:

@@ -78,3 +78,16 @@ def test_the_auxiliary_loss_counts_each_sequence_by_its_tokens() -> None:
         layer.fprop(theta, ctx, tf.constant(x), tf.constant(weight))
         losses = {key[1]: float(value) for key, value in ctx.emissions.losses.items()}
         assert losses == ({} if expected is None else {'balance': expected})
+
+
+def test_an_evaluation_says_how_even_the_load_is() -> None:
+    """All tokens choose expert 0, which has room for 2 of the 6."""
+    layer, theta, x = made(capacity_factor=1.)
+    theta.router = tf.zeros([D, E])
+    weight = np.ones([B, T], np.float32)
+    weight[1, 2:] = 0
+    ctx = Context(training=False)
+    layer.fprop(theta, ctx, tf.constant(x), tf.constant(weight))
+    metrics = {name: (float(value), float(total))
+               for (_, name), (value, total) in ctx.emissions.metrics.items()}
+    assert metrics == {'left_out': (4, 8), 'busiest': (3 * 8, 8)}

@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.layers.context import Context
+from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.text.language_model import LanguageModel
@@ -101,6 +103,32 @@ def test_experts_and_documents_train_to_the_same_bit_in_one_cell_and_in_two() ->
     one, two = weights(1), weights(2)
     for path, value in one.items():
         np.testing.assert_array_equal(two[path], value, err_msg=path)
+
+
+def test_two_cells_take_the_gradient_of_loss_and_auxiliary_loss_that_a_plain_tape_takes() -> None:
+    model = tiny(num_layers=1, num_experts=3, num_chosen=2, balance=0.5, has_bytes=False)
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(),
+                             learning_rate=learning_rates.Constant.Params(rate=1.))
+    given = {name: value for name, value in batch().items() if name != 'bytes'}
+    program = Program(model.instantiate('model'),
+                      {name: spec for name, spec in specs().items() if name != 'bytes'},
+                      PipelineParams(num_cells=2, num_micro_batches=2), learner.instantiate(),
+                      devices=['/device:CPU:0', '/device:CPU:1'])
+    before = {path: tf.constant(variable.numpy()) for path, variable in program.weights.items()}
+
+    with tf.GradientTape() as tape:
+        tape.watch(before)
+        ctx = Context(training=True)
+        run(program.network, program.network.theta(before), ctx, given)
+        (weight_sum,) = ctx.emissions.weights.values()
+        total = sum(ctx.emissions.losses.values()) / weight_sum
+    gradients = tape.gradient(total, before)
+    assert len(ctx.emissions.losses) == 2
+    step = program.train_step(given, 0)
+    np.testing.assert_allclose(step['loss'], total, rtol=1e-5)
+    for path, variable in program.weights.items():
+        expected = before[path] - tf.convert_to_tensor(gradients[path])
+        np.testing.assert_allclose(variable, expected, atol=1e-6, err_msg=path)
 
 
 def test_perplexity_and_bits_per_byte_follow_from_the_loss() -> None:
