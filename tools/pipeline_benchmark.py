@@ -216,7 +216,8 @@ def _pipeline_params(args: argparse.Namespace, devices: tuple[str, ...]) -> Pipe
     return PipelineParams(
         num_cells=args.num_cells, num_micro_batches=args.num_micro_batches, schedule=args.schedule,
         cells_per_device=args.cells_per_device, recompute=args.recompute,
-        use_graph_optimizer=args.graph_optimizer, devices=devices, jit_compile=args.jit_compile)
+        use_graph_optimizer=args.graph_optimizer, devices=devices, jit_compile=args.jit_compile,
+        shares_threads=False if is_emulated(args) else None)
 
 
 def is_emulated(args: argparse.Namespace) -> bool:

@@ -50,7 +50,7 @@ def made(*network):
 
 def plan_of(*network, devices=(), frozen=(), **pipeline):
     """The plan of layers, or of a network that `made` returned, with two slots for each weight."""
-    params = PipelineParams(**pipeline)
+    params = PipelineParams(**{'shares_threads': False, **pipeline})
     devices = devices or [f'CPU:{i}' for i in range(params.num_devices)]
     network = network[0] if isinstance(network[0], Sequential) else made(*network)
     return make_plan(network, SPEC, params, devices, lambda path: path in frozen,

@@ -26,8 +26,9 @@ def slot_bytes(dtype):
 
 def subject_of(network, num_devices=4, seconds_of=None, hardware=None, **pipeline):
     hardware = hardware or Hardware('fast', flops_per_s=GIGA, slot_s=0.0)
+    params = PipelineParams(**{'shares_threads': False, **pipeline})
     return Subject(
-        network, SPEC, PipelineParams(**pipeline), [f'/device:CPU:{i}' for i in range(num_devices)],
+        network, SPEC, params, [f'/device:CPU:{i}' for i in range(num_devices)],
         hardware, seconds_of or hardware.layer_seconds, slot_bytes=slot_bytes)
 
 

@@ -35,6 +35,7 @@ class Workload:
       times: of the slots.
       delay: seconds from the end of a slot of one cell until one of another cell, on another
         device, can use its result.
+      num_threads: how many threads all devices share; None: each has its own.
     """
     homes: tuple[int, ...]
     num_micro_batches: int
@@ -42,6 +43,7 @@ class Workload:
     edges: Edges
     times: CellTimes
     delay: Callable[[int, int], float] = lambda sender, receiver: 0.0
+    num_threads: int | None = None
 
     @property
     def num_cells(self) -> int:

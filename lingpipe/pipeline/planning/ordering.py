@@ -4,6 +4,10 @@
 cells, of links and from the bytes that a device has left, each with and without early
 recomputation. The fastest in the simulator is taken: so no schedule by name is faster. Of those
 that are as good as equal it takes the one that holds least.
+
+Devices that share threads (shared_threads.py) fill most of a bubble without W. There a schedule by
+name is split only if that is faster even so, and one that is made for its memory (v_half, v_min)
+may take the order of another in a V that holds no more, if it is faster.
 """
 from __future__ import annotations
 
@@ -21,10 +25,15 @@ from lingpipe.pipeline.planning.schedules import (
     make_schedule,
 )
 from lingpipe.pipeline.planning.shared_devices import together
-from lingpipe.pipeline.planning.splitting import split_where_it_helps
+from lingpipe.pipeline.planning.shared_threads import MOST_SLOTS, shared_step_s
+from lingpipe.pipeline.planning.splitting import split_where_it_helps, whole_everywhere
 
 AS_GOOD = 1.005   # A step that is longer by no more than this factor counts as equally fast.
 PROMISING = 1.1   # Fewer W do not make a schedule faster than others by more than this factor.
+
+# Schedules that exist for what they hold, and those with which they share a layout.
+_OF_LITTLE_MEMORY = ('v_half', 'v_min')
+_IN_A_V = ('zb_v', 'v_half', 'v_min')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,13 +63,24 @@ def order_by_name(name: str, work: Workload, limit: Limit | None = None) -> Sche
     """
     named = _order_split_everywhere(name, work, None)
     free = _split_where_it_helps(named, work, None)
-    if limit is None or not limit.excess_of(free):
+    if limit is None:
+        is_for_memory = work.num_threads is not None and name in _OF_LITTLE_MEMORY
+        return _fastest_that_holds_no_more(free, named, work) if is_for_memory else free
+    if not limit.excess_of(free):
         return free
 
     limited = _order_split_everywhere(name, work, limit)
     if limited == named:
         return min(free, named, key=limit.excess_of)
     return _split_where_it_helps(limited, work, limit)
+
+
+def _fastest_that_holds_no_more(schedule: Schedule, named: Schedule, work: Workload) -> Schedule:
+    """The schedule, or one with another order in a V that holds no more than the named one."""
+    others = [whole_everywhere(_order_split_everywhere(other, work, None)) for other in _IN_A_V]
+    holding_no_more = [dataclasses.replace(other, name=schedule.name) for other in others
+                       if most_held(other) <= most_held(named)]
+    return min(_fastest([schedule, *holding_no_more], work, AS_GOOD), key=_traffic)
 
 
 def order_automatically(work: Workload, limit: Limit | None = None) -> Schedule:
@@ -82,9 +102,7 @@ def order_automatically(work: Workload, limit: Limit | None = None) -> Schedule:
         # Fewer W may hold less, so what breaks the limit is judged without them.
         found = [_split_where_it_helps(schedule, work, limit) if limit.excess_of(schedule)
                  else schedule for schedule in found]
-        excess = [limit.excess_of(schedule) for schedule in found]
-        found = [schedule for schedule, bytes_too_many in zip(found, excess, strict=True)
-                 if bytes_too_many == min(excess)]
+        found = _closest_to(limit, found)
 
     found = [_split_where_it_helps(schedule, work, limit)
              for schedule in _promising(found, work)]
@@ -97,6 +115,8 @@ def order_automatically(work: Workload, limit: Limit | None = None) -> Schedule:
 
 def step_s(schedule: Schedule, work: Workload) -> float:
     """How long the schedule takes; links are as fast for one transfer as for several."""
+    if work.num_threads is not None and len(schedule.device_of) <= MOST_SLOTS:
+        return shared_step_s(schedule, work.times, work.edges, work.num_threads)
     return step_with_delays(schedule, work.times.of(schedule), work.edges, work.delay)
 
 
@@ -110,6 +130,15 @@ def most_held(schedule: Schedule) -> int:
             most = max(most, held)
             held -= schedule.adds_gradients(slot)
     return most
+
+
+def _closest_to(limit: Limit | None, schedules: Sequence[Schedule]) -> list[Schedule]:
+    """Those that keep the limit, or break it least."""
+    if limit is None:
+        return list(schedules)
+    excess = [limit.excess_of(schedule) for schedule in schedules]
+    return [schedule for schedule, bytes_too_many in zip(schedules, excess, strict=True)
+            if bytes_too_many == min(excess)]
 
 
 def _promising(schedules: Sequence[Schedule], work: Workload) -> list[Schedule]:
@@ -147,6 +176,11 @@ def _order_split_everywhere(name: str, work: Workload, limit: Limit | None) -> S
 def _split_where_it_helps(schedule: Schedule, work: Workload, limit: Limit | None) -> Schedule:
     """The schedule with fewer W, unless that breaks the limit."""
     found = split_where_it_helps(schedule, work.times, work.edges, work.delay)
+    whole = whole_everywhere(schedule)
+    if work.num_threads is not None and whole != found:
+        is_long = len(schedule.device_of) > MOST_SLOTS
+        candidates = [whole] if is_long else [found, whole]
+        found = min(_fastest(candidates, work, AS_GOOD), key=_traffic)
     if limit is None or limit.excess_of(found) <= limit.excess_of(schedule):
         return found
     return schedule

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lingpipe.pipeline.planning import partitioner
 from lingpipe.pipeline.planning.dataflow import Element
@@ -100,6 +100,23 @@ def choose_partition(elements: tuple[Element, ...], times: LayerTimes,
         spans = partitioner.partition(first, params.num_cells, rule=params.partition)
     assert spans is not None, 'every partition is allowed'
     return Partition(elements, units.layers(spans))
+
+
+def with_longer_last_cell(partition: Partition, times: LayerTimes, params: PipelineParams
+                          ) -> Iterator[Partition]:
+    """Yields the partitions whose last cell has more and more layers, which it need not repeat.
+
+    In each of them the cells before the last are as equal as can be.
+    """
+    units = units_of(partition.elements)
+    costs = costs_of_cells(units, times, params)
+    stop_now = units.starts.index(partition.spans[-1].start)
+    for stop in range(stop_now - 1, params.num_cells - 2, -1):
+        before = partitioner.partition_among([of_cell[:stop] for of_cell in costs[:-1]],
+                                             rule=params.partition)
+        assert before is not None, 'every partition is allowed'
+        yield Partition(partition.elements,
+                        units.layers((*before, range(stop, len(units)))))
 
 
 def costs_of_cells(units: Units, times: LayerTimes, params: PipelineParams) -> list[list[float]]:

@@ -94,6 +94,11 @@ class PipelineParams(Params):
     devices: tuple[str, ...] = field(
         (), 'tf.device strings, replica after replica: one a cell or, where devices have several '
             'cells, one a device. Empty: the GPUs, or else the logical CPU devices.')
+    shares_threads: bool | None = field(
+        None, 'Whether a device that waits leaves its threads to the others, so that backwards are '
+              'split, and forwards repeated early, only where that helps even so. None: the '
+              'devices of a replica do if they are CPU devices of one process, without '
+              'jit_compile.')
     cells_per_gpu: int = field(
         1, 'How many cells `devices` may put on one GPU; --devices=2*gpu sets it to 2.',
         least=1)

@@ -35,7 +35,11 @@ from lingpipe.pipeline.planning.forecast import Forecast
 from lingpipe.pipeline.planning.layout import layout_of
 from lingpipe.pipeline.planning.list_scheduling import Workload
 from lingpipe.pipeline.planning.ordering import Limit, order_automatically, order_by_name
-from lingpipe.pipeline.planning.partition import Partition, choose_partition
+from lingpipe.pipeline.planning.partition import (
+    Partition,
+    choose_partition,
+    with_longer_last_cell,
+)
 from lingpipe.pipeline.planning.peaks import peaks_of_devices
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement, place_cells
@@ -43,6 +47,13 @@ from lingpipe.pipeline.planning.priced_network import PricedNetwork, price
 from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedule_text import layout_in
 from lingpipe.pipeline.planning.schedules import UNSPLIT, with_backward_cells
+from lingpipe.pipeline.planning.shared_threads import (
+    BYTES_PER_FLOP,
+    BYTES_PER_S,
+    MOST_SLOTS,
+    num_shared_threads,
+    shared_step_s,
+)
 from lingpipe.pipeline.planning.simulator import Delay, Simulation, simulate
 from lingpipe.pipeline.planning.validation import validate
 
@@ -224,6 +235,7 @@ def plan_priced(network: PricedNetwork, devices: Sequence[str]) -> Plan:
                                      params.device_bytes)
         return plan
 
+    plan = _with_less_repeated(plan, network, plan_of)
     candidates = [plan]
     if plan.is_scarce:
         uniform = list(_plans_of_modes(network, devices))
@@ -235,6 +247,31 @@ def plan_priced(network: PricedNetwork, devices: Sequence[str]) -> Plan:
         partition = fitting_partition(plan.forecast, placement, params, params.device_bytes, trials)
         fitting = [plan_of(partition)]
     return min(fitting, key=lambda plan: plan.simulate_times().step_s)
+
+
+def _with_less_repeated(plan: Plan, network: PricedNetwork,
+                        plan_of: Callable[[Partition], Plan]) -> Plan:
+    """The plan whose last cell is longer, if that is faster on devices that share threads.
+
+    The partitioner makes the slowest cell as fast as possible. Where devices have several cells and
+    share threads, what counts is rather how much there is to do, and the last cell repeats nothing.
+    """
+    params = network.params
+    num_threads = num_shared_threads(params, plan.placement)
+    has_one_each = len(plan.schedule.devices) == params.num_cells
+    repeats = any(plan.forecast.repeat_costs) and len(plan.schedule.device_of) <= MOST_SLOTS
+    if num_threads is None or has_one_each or not repeats:
+        return plan
+
+    def duration_of(plan: Plan) -> float:
+        return shared_step_s(plan.schedule, plan.forecast.cell_times, plan.edges, num_threads)
+
+    for partition in with_longer_last_cell(plan.partition, network.times, params):
+        longer = plan_of(partition)
+        if plan.fits and not longer.fits or duration_of(longer) > duration_of(plan):
+            break
+        plan = longer
+    return plan
 
 
 def _plans_of_modes(network: PricedNetwork, devices: Sequence[str]) -> Iterator[Plan]:
@@ -297,19 +334,27 @@ def _ordered_plan(network: PricedNetwork, placement: Placement, partition: Parti
                   recomputation: Recomputation, limit: float | None) -> Plan:
     """The plan of a partition whose cells recompute in a given way."""
     params = network.params
+    num_threads = num_shared_threads(params, placement)
     is_split = params.schedule not in UNSPLIT
     forecast = Forecast(partition, network.times, network.memory, recomputation,
-                        params.memory_bytes_per_s if is_split else None)
+                        _split_bytes_per_s(params, num_threads) if is_split else None)
 
     cells = cells_on(partition, placement.devices[0])
     edges = edges_of_tasks(cells) | partition.edges
     work = Workload(layout_of(placement.places[0]), params.num_micro_batches,
                     partition.backward_cells, frozenset(edges), forecast.cell_times,
-                    link_seconds(params, cells))
+                    link_seconds(params, cells), num_threads)
     limit_of_devices = None if limit is None else _limit(limit, placement, forecast)
     schedule = _ordered(params, work, limit_of_devices)
     validate(schedule, edges)
     return Plan(params, partition, placement, schedule, forecast)
+
+
+def _split_bytes_per_s(params: PipelineParams, num_threads: int | None) -> float | None:
+    """How many bytes B hands to W for a unit of the costs; None: for nothing."""
+    if num_threads is None or params.memory_bytes_per_s is not None:
+        return params.memory_bytes_per_s
+    return BYTES_PER_S if params.layer_seconds else BYTES_PER_FLOP
 
 
 def _ordered(params: PipelineParams, work: Workload, limit: Limit | None) -> Schedule:

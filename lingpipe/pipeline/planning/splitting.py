@@ -58,6 +58,12 @@ def split_where_it_helps(schedule: Schedule, times: CellTimes, edges: Edges,
     return _whole_where_w_follows(schedule, times, edges, delay)
 
 
+def whole_everywhere(schedule: Schedule) -> Schedule:
+    """The schedule without W: each backward is whole, where its B is."""
+    return replace(schedule, devices=tuple(
+        tuple(slot for slot in slots if slot.kind != 'W') for slots in schedule.devices))
+
+
 def _whole_at_b(schedule: Schedule, cell: int) -> Schedule:
     """The schedule with all backwards of a cell whole, each where its B is."""
     return replace(schedule, devices=tuple(

@@ -65,7 +65,8 @@ def learned(members: Sequence[Any], batches: Sequence[dict[str, np.ndarray]], nu
     learner = Learner.Params(optimizer=optimizers.SGD.Params(), accumulate=accumulate,
                              learning_rate=learning_rates.Constant.Params(rate=RATE))
     spec = nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), batches[0])
-    params = PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches, **pipeline)
+    params = PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches,
+                            shares_threads=False, **pipeline)
     program = Program(network, spec, params, learner.instantiate(), seed=SEED)
     losses = []
     for step, i in enumerate(range(0, len(batches), accumulate)):

@@ -167,7 +167,8 @@ def spec_of(batch) -> dict[str, tf.TensorSpec]:
 
 
 def program_of(net=None, num_micro_batches=M, learn=None, **params) -> Program:
-    params = PipelineParams(num_micro_batches=num_micro_batches, **params)
+    params = PipelineParams(**{'num_micro_batches': num_micro_batches, 'shares_threads': False,
+                               **params})
     return Program(net or network(), spec_of(batches(1)[0]), params, learn or learner(), seed=7)
 
 

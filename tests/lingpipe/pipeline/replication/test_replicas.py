@@ -70,8 +70,8 @@ def program_of(net: Sequential | None = None, **params) -> Program:
     learn = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9),
                            learning_rate=learning_rates.Constant.Params(rate=0.05)).instantiate()
     spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batches(1)[0].items()}
-    return Program(net or network(), spec, PipelineParams(num_micro_batches=M, **params), learn,
-                   seed=7)
+    pipeline = PipelineParams(num_micro_batches=M, shares_threads=False, **params)
+    return Program(net or network(), spec, pipeline, learn, seed=7)
 
 
 def trained(program: Program, num_joined: int = 1) -> dict[str, np.ndarray]:
