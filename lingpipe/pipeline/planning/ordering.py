@@ -6,8 +6,9 @@ recomputation. The fastest in the simulator is taken: so no schedule by name is 
 that are as good as equal it takes the one that holds least.
 
 Devices that share threads (shared_threads.py) fill most of a bubble without W. There a schedule by
-name is split only if that is faster even so, and one that is made for its memory (v_half, v_min)
-may take the order of another in a V that holds no more, if it is faster.
+name is split only if that is faster even so. One that is made for its memory (v_half, v_min) takes
+the order of another in a V if that is faster and holds no more micro-batches, and there is no limit
+in bytes: the order of F and B must not depend on times under a limit (least_peaks.py).
 """
 from __future__ import annotations
 
@@ -132,10 +133,8 @@ def most_held(schedule: Schedule) -> int:
     return most
 
 
-def _closest_to(limit: Limit | None, schedules: Sequence[Schedule]) -> list[Schedule]:
+def _closest_to(limit: Limit, schedules: Sequence[Schedule]) -> list[Schedule]:
     """Those that keep the limit, or break it least."""
-    if limit is None:
-        return list(schedules)
     excess = [limit.excess_of(schedule) for schedule in schedules]
     return [schedule for schedule, bytes_too_many in zip(schedules, excess, strict=True)
             if bytes_too_many == min(excess)]
@@ -176,14 +175,19 @@ def _order_split_everywhere(name: str, work: Workload, limit: Limit | None) -> S
 def _split_where_it_helps(schedule: Schedule, work: Workload, limit: Limit | None) -> Schedule:
     """The schedule with fewer W, unless that breaks the limit."""
     found = split_where_it_helps(schedule, work.times, work.edges, work.delay)
-    whole = whole_everywhere(schedule)
-    if work.num_threads is not None and whole != found:
-        is_long = len(schedule.device_of) > MOST_SLOTS
-        candidates = [whole] if is_long else [found, whole]
-        found = min(_fastest(candidates, work, AS_GOOD), key=_traffic)
+    if work.num_threads is not None:
+        found = _whole_if_as_good(found, schedule, work)
     if limit is None or limit.excess_of(found) <= limit.excess_of(schedule):
         return found
     return schedule
+
+
+def _whole_if_as_good(found: Schedule, schedule: Schedule, work: Workload) -> Schedule:
+    """The schedule without W, unless that of which some are left is faster."""
+    whole = whole_everywhere(schedule)
+    if whole == found or len(schedule.device_of) > MOST_SLOTS:
+        return whole
+    return min(_fastest([found, whole], work, AS_GOOD), key=_traffic)
 
 
 def _listed(work: Workload, policy: Policy) -> Schedule:
