@@ -82,15 +82,15 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
     network, arrays, params = work_of(args, devices)
     batch = {name: tf.constant(array) for name, array in arrays.items()}
     tf.zeros([1]).numpy()   # starts TensorFlow
-    _reset_peak()
-    start_mb = _status_mb('VmRSS')
+    reset_peak()
+    start_mb = status_mb('VmRSS')
 
     start = Clock.now()
     program = build_program(args, network, batch, params)
     build = start.elapsed()
     run = _run(args, program, batch)
     first_step_s = build.wall_s + run.before_s + run.steps[0].wall_s
-    peak_mb = _status_mb('VmHWM')
+    peak_mb = status_mb('VmHWM')
 
     if args.timeline:
         _, times = program.timed_step(batch, len(run.losses))
@@ -291,12 +291,13 @@ def _checkpoint_ratios(times_s: list[float], every: int) -> dict[str, float]:
             'next_step_ratio': second_s / undisturbed_s}
 
 
-def _status_mb(name: str) -> float:
+def status_mb(name: str) -> float:
+    """Returns VmRSS, the memory of this process in units of 2^20 bytes, or VmHWM, its peak."""
     with open('/proc/self/status') as status:
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith(name))
 
 
-def _reset_peak() -> None:
+def reset_peak() -> None:
     """Sets the peak, VmHWM, to what is resident now. psutil neither reads nor resets it."""
     with open('/proc/self/clear_refs', 'w') as refs:
         refs.write('5')

@@ -15,10 +15,12 @@ moment leaves the checkpoints before it. Files can also be damaged later. Tensor
 checksum of every tensor, which finds bits that rot; metadata.json describes the other files, which
 finds files of two steps and copies that are not complete.
 
-The process that trains writes and reads all files, so that workers on other machines need no file
-system in common.
+Workers write and read their own variables if they see the directory at the same path. If not, the
+process that trains does so for them, and workers need no file system in common.
 
     files.py           the files of one checkpoint
+    parts.py           which process writes which variables, a few at a time
+    worker_files.py    what workers write and read themselves
     directory.py       the checkpoints by their steps, and what a kill leaves beside them
     best_record.py     best.json
     checkpointer.py    which checkpoints are kept, and which is restored

@@ -15,6 +15,7 @@ from lingpipe.checkpoint.copier import Copier
 from lingpipe.checkpoint.directory import CheckpointDirectory, remove
 from lingpipe.checkpoint.files import Metadata
 from lingpipe.checkpoint.pacing import Pacing
+from lingpipe.checkpoint.worker_files import WorkerFiles, hosts_of
 
 
 class Checkpointer:
@@ -50,6 +51,7 @@ class Checkpointer:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._pacing = Pacing()
+        self._worker_files = WorkerFiles()
 
         if is_writer:
             try:
@@ -87,7 +89,8 @@ class Checkpointer:
         """
         self.wait()
         facts = files.facts_of(step, variables, metadata or {})
-        return self._write(step, facts, lambda key: variables[key].read_value(), spared)
+        values = files.Values(lambda key: _value_of(variables[key]), hosts_of(variables))
+        return self._write(step, facts, values, spared)
 
     def begin(self, step: int, variables: Mapping[str, tf.Variable],
               metadata: Metadata | None = None, spared: Iterable[int] = ()) -> None:
@@ -103,10 +106,10 @@ class Checkpointer:
         """
         self.wait()
         self._pacing.begin_save()
-        read = self.prepare(variables).copy()
+        values = files.Values(self.prepare(variables).copy(), hosts_of(variables))
         self._pacing.begin_background()
         self._thread = threading.Thread(target=self._write_in_background,
-                                        args=(step, variables, metadata or {}, read, spared),
+                                        args=(step, variables, metadata or {}, values, spared),
                                         name=f'checkpoint of step {step}', daemon=True)
         self._thread.start()
 
@@ -142,22 +145,22 @@ class Checkpointer:
             raise error
 
     def _write_in_background(self, step: int, variables: Mapping[str, tf.Variable],
-                             metadata: Metadata, read: Callable[[str], tf.Tensor],
+                             metadata: Metadata, values: files.Values,
                              spared: Iterable[int]) -> None:
         """What the thread does."""
         self._pacing.begin_thread()
         try:
-            self._write(step, files.facts_of(step, variables, metadata), read, spared)
+            self._write(step, files.facts_of(step, variables, metadata), values, spared)
         except BaseException as error:   # `check` raises it, whatever it is, in the main thread
             self._error = error
 
-    def _write(self, step: int, facts: Metadata, read: Callable[[str], tf.Tensor],
+    def _write(self, step: int, facts: Metadata, values: files.Values,
                spared: Iterable[int]) -> str:
         assert self._is_writer, 'this Checkpointer only reads'
         temporary = self.path(step, 'tmp-')
         try:
             remove(temporary)
-            files.write(temporary, facts, read, self._pacing.rest)
+            files.write(temporary, facts, values, self._pacing, self._worker_files)
             self._directory.give_final_name(step, temporary, self._damaged)
         except tf.errors.OpError:
             remove(temporary)
@@ -233,17 +236,46 @@ class Checkpointer:
         for candidate in [step] if step is not None else reversed(steps):
             path = self.path(candidate)
             try:
-                return _restore_one(path, variables, check)
+                return self._restore_one(path, variables, check)
             except files.DamagedError as error:
                 failures.append(f'{path}: {error}')
                 self._damaged.add(candidate)
                 logging.warning('checkpoint %s is damaged and not used: %s', path, error)
 
+        if step is not None and failures:
+            raise ValueError(f'{failures[0]}. {self._newest_whole_text()}')
         if failures:
             raise ValueError(f'none of the {len(failures)} checkpoints can be read; variables may '
                              'be changed in part. Restore the files from a copy, or choose another '
                              f'logdir to start anew. {" ".join(failures)}')
         return None
+
+    def _restore_one(self, path: str, variables: Mapping[str, tf.Variable],
+                     check: Callable[[Metadata], None]) -> dict[str, Any]:
+        """Assigns all variables from one checkpoint; returns and raises as `restore` does.
+
+        Raises:
+          files.DamagedError: the checkpoint is damaged; some variables may be assigned.
+        """
+        facts = files.read_facts(path)
+        check(facts['metadata'])
+        files.check_same(path, facts['variables'], variables)
+        pairs = ((variable, key) for key, variable in variables.items())
+        files.assign(path, facts['variables'], pairs, self._worker_files)
+
+        if 'files' not in facts:
+            logging.warning('checkpoint %s was written by an older lingpipe, which did not note '
+                            'which files belong together; its tensors had the right checksums',
+                            path)
+        return {**facts['metadata'], 'step': facts['step']}
+
+    def _newest_whole_text(self) -> str:
+        """Says which checkpoint could be used in place of one that is damaged."""
+        for step in reversed(self.steps()):
+            with contextlib.suppress(files.DamagedError):
+                files.read_facts(self.path(step))
+                return f'The newest whole checkpoint is that of step {step}: name that one.'
+        return 'No other checkpoint is whole: restore the files from a copy.'
 
     def newest_metadata(self) -> dict[str, Any]:
         """Returns the metadata of the newest checkpoint whose files belong together, or {}."""
@@ -274,19 +306,7 @@ def _is_better(value: float, other: float, higher_is_better: bool) -> bool:
     return value > other if higher_is_better else value < other
 
 
-def _restore_one(path: str, variables: Mapping[str, tf.Variable],
-                 check: Callable[[Metadata], None]) -> dict[str, Any]:
-    """Assigns all variables from one checkpoint; returns and raises as `restore` does.
-
-    Raises:
-      files.DamagedError: the checkpoint is damaged; some variables may be assigned.
-    """
-    facts = files.read_facts(path)
-    check(facts['metadata'])
-    files.check_same(path, facts['variables'], variables)
-    files.assign(path, ((variable, key) for key, variable in variables.items()))
-
-    if 'files' not in facts:
-        logging.warning('checkpoint %s was written by an older lingpipe, which did not note which '
-                        'files belong together; its tensors had the right checksums', path)
-    return {**facts['metadata'], 'step': facts['step']}
+def _value_of(variable: tf.Variable) -> tf.Tensor:
+    """Returns the value of a variable in the memory of its own device."""
+    with tf.device(variable.device):
+        return variable.read_value()

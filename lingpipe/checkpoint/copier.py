@@ -5,6 +5,9 @@ step would wait in which a checkpoint begins: 41 ms for 721 variables. A graph w
 output for each variable takes 8 us. Here the handles of a group of variables are one input, and
 their values are one output, which takes 1 us. Whoever reads the values unpacks them later, beside
 the steps.
+
+Such an output of a worker would be sent to this process with all that is in it. So a worker keeps
+it in a variable of its own, the shelf, until it is unpacked there.
 """
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from lingpipe.cluster.client import wait_for_ops
+from lingpipe.cluster.client import done_after, host_of, is_on_worker, wait_for_ops
 
 _GROUP_SIZE = 64   # variables: preparing a group takes a time that grows with its size squared
 
@@ -38,9 +41,14 @@ class Copier:
                           for key in group}
 
         handles = [self._handles(group) for group in self._groups]
+        self._shelves = [self._shelf(group) for group in self._groups]
         self._graph = tf.compat.v1.wrap_function(
-            lambda: [self._read(*one) for one in zip(self._groups, handles, strict=True)], [])
+            lambda: [self._copied(*one) for one in
+                     zip(self._groups, handles, self._shelves, strict=True)], [])
+        self._emptying: dict[int, Callable[[], list[tf.Tensor]]] = {}   # graphs, by group
         self.copy()
+        for number in range(len(self._groups)):
+            self._emptied(number)
 
     def is_of(self, variables: Mapping[str, tf.Variable]) -> bool:
         """Whether it copies these variables by these keys, and no others."""
@@ -67,19 +75,62 @@ class Copier:
             """Returns the value and forgets it."""
             if key not in values:
                 number = self._group_of[key]
-                values.update(self._unpacked(self._groups[number], packed_groups.pop(number)))
+                group, packed = self._groups[number], packed_groups.pop(number)
+                is_on_shelf = self._shelves[number] is not None
+                found = self._emptied(number) if is_on_shelf else self._unpacked(group, packed)
+                values.update(zip(group, found, strict=True))
             return values.pop(key)
 
         return take
 
-    def _unpacked(self, group: list[str], packed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the values of a group by key."""
+    def _shelf(self, group: list[str]) -> tf.Variable | None:
+        """Returns the variable in which a worker keeps a group; None for this process."""
+        device = self._variables[group[0]].device
+        if not is_on_worker(device):
+            return None
+        with tf.device(host_of(device)):
+            return tf.Variable(tf.raw_ops.OptionalNone(), trainable=False)
+
+    def _emptied(self, number: int) -> list[tf.Tensor]:
+        """Takes a group from its shelf; returns its values, which stay on the worker.
+
+        This is a graph. Single ops would be overtaken by the next copy, or overtake this one.
+        """
+        group, shelf = self._groups[number], self._shelves[number]
+        if shelf is None:
+            return []
+
+        def body() -> list[tf.Tensor]:
+            """Returns the values, and one that is there once the shelf is empty."""
+            with tf.device(shelf.device):
+                packed = tf.raw_ops.ReadVariableOp(resource=shelf.handle, dtype=tf.variant)
+                values = self._unpacked(group, packed)
+                with tf.control_dependencies(values):
+                    emptied = tf.raw_ops.AssignVariableOp(
+                        resource=shelf.handle, value=tf.raw_ops.OptionalNone())
+            return [*values, done_after(emptied)]
+
+        if number not in self._emptying:
+            self._emptying[number] = tf.compat.v1.wrap_function(body, [])
+        return list(self._emptying[number]()[:-1])
+
+    def _copied(self, group: list[str], handles: list[tf.Tensor] | tf.Tensor,
+                shelf: tf.Variable | None) -> tf.Tensor:
+        """Reads a group; returns it, or a value that is there once it is on its shelf."""
+        packed = self._read(group, handles)
+        if shelf is None:
+            return packed
+        with tf.device(shelf.device):
+            put = tf.raw_ops.AssignVariableOp(resource=shelf.handle, value=packed)
+        return done_after(put)
+
+    def _unpacked(self, group: list[str], packed: tf.Tensor) -> list[tf.Tensor]:
+        """Returns the values of a group."""
         variables = [self._variables[key] for key in group]
         with tf.device(packed.device):
-            values = tf.raw_ops.OptionalGetValue(
+            return list(tf.raw_ops.OptionalGetValue(
                 optional=packed, output_types=[v.dtype for v in variables],
-                output_shapes=[v.shape for v in variables])
-        return dict(zip(group, values, strict=True))
+                output_shapes=[v.shape for v in variables]))
 
     def _handles(self, group: list[str]) -> list[tf.Tensor] | tf.Tensor:
         """Returns the handles of a group: as one value if its device computes in host memory."""
@@ -103,8 +154,7 @@ class Copier:
                       for handle, variable in zip(handles, variables, strict=True)]
 
         if not is_in_host_memory(device):
-            spec = tf.DeviceSpec.from_string(device)
-            device = spec.replace(device_type='CPU', device_index=0).to_string()
+            device = host_of(device)
         with tf.device(device):
             return tf.raw_ops.OptionalFromValue(components=values)
 

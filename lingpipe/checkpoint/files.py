@@ -9,11 +9,14 @@ data whenever a tensor is read.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
-import math
 import os
 import re
+import shutil
+import time
+import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -21,18 +24,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from lingpipe.checkpoint import parts
+from lingpipe.checkpoint.pacing import Pacing
+from lingpipe.checkpoint.parts import Kinds, Part
+from lingpipe.checkpoint.worker_files import WorkerError, WorkerFiles, at_once, hosts_of
 from lingpipe.cluster import HOME
-from lingpipe.cluster.client import process_of, wait_for_ops
+from lingpipe.cluster.client import host_of, process_of, wait_for_ops
 
 FORMAT = 1
 STEP_NAME = re.compile(r'step-(\d{8,})')   # of a checkpoint's directory
-CHUNK_BYTES = (1 << 21, 1 << 28)    # least and most: 2 ms to 0.3 s of work, and 0.8 ms for a file
-_NUM_CHUNKS = 64                    # of a checkpoint, unless they get too small or too large
-_VARIABLE_BYTES = 20_000            # the time that a variable takes besides its data, in bytes
 _MOST_KEYS = 10                     # that an error lists
 
 Metadata: TypeAlias = Mapping[str, Any]   # whatever JSON can hold
-Kinds = Mapping[str, Mapping[str, Any]]   # key -> {'shape': [2, 3], 'dtype': 'float32'}
 
 
 class DamagedError(Exception):
@@ -57,76 +60,107 @@ def facts_of(step: int, variables: Mapping[str, tf.Variable], metadata: Metadata
             'variables': _kinds(variables)}
 
 
-def write(path: str, facts: Metadata, read: Callable[[str], tf.Tensor],
-          rest: Callable[[int], None]) -> None:
+@dataclasses.dataclass(frozen=True)
+class Values:
+    """The values of variables at one moment.
+
+    Attributes:
+      read: returns the value of a key, on any device of any process.
+      hosts: key -> CPU of its worker, of the values that are in the memory of workers.
+    """
+    read: Callable[[str], tf.Tensor]
+    hosts: Mapping[str, str]
+
+
+def write(path: str, facts: Metadata, values: Values, pacing: Pacing,
+          workers: WorkerFiles) -> None:
     """Makes the directory `path`, and puts all its files on the disk.
 
-    Values are sent to this process and written a few at a time, so that it never holds all values
-    of the other processes.
+    Values are written a few at a time. Workers that share the directory write their own, all of
+    them at once. Other values are sent to this process, which thus never holds all of them.
 
     Args:
       path: not there yet.
       facts: made by facts_of.
-      read: returns the value of a key, on any device of any process.
-      rest: called with the number of calls that are left, this one included: before each few
-        values, before the files are joined, and before they are put on the disk.
+      values: of the variables.
+      pacing: rests before each few values, before the files are joined, and before they are put on
+        the disk.
+      workers: write their own values.
 
     Raises:
       OSError: the files cannot be written.
       tf.errors.OpError: a value cannot be read.
     """
     os.makedirs(path)
-    chunks = list(_chunks(facts['variables']))
-    prefixes = [os.path.join(path, 'parts', str(i)) for i in range(len(chunks))]
-    with tf.device(HOME):
-        own_process = process_of(tf.constant(0))
-        for i, (keys, prefix) in enumerate(zip(chunks, prefixes, strict=True)):
-            rest(len(chunks) - i + 2)
-            tensors = []
-            for value in map(read, keys):   # not within _writing: what fails here is not the disk
-                is_here = process_of(value) == own_process
-                tensors.append(value if is_here else tf.identity(value))
-            _write_part(prefix, keys, tensors)
+    hosts = workers.that_write(os.path.abspath(path), values.hosts)
+    rounds = parts.rounds(facts['variables'], hosts)
+    # A worker whose trainer was killed may still be writing; so names are never used twice.
+    folder = os.path.join(os.path.abspath(path), 'parts')
+    prefix = os.path.join(folder, uuid.uuid4().hex)
+    written: list[Part] = []
+    for i, one_round in enumerate(rounds):
+        pacing.rest(len(rounds) - i + 2)
+        os.makedirs(folder, exist_ok=True)
+        prefixes = [f'{prefix}-{len(written) + j}' for j in range(len(one_round))]
+        _write_round(dict(zip(prefixes, one_round, strict=True)), values.read, pacing, workers)
+        written += one_round
 
-        rest(2)
-        with _writing():
-            tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=prefixes,
-                                          destination_prefix=os.path.join(path, 'variables'),
-                                          delete_old_dirs=True)
-    rest(1)
+    pacing.rest(2)
+    with tf.device(HOME), _writing():
+        tf.raw_ops.MergeV2Checkpoints(
+            checkpoint_prefixes=[f'{prefix}-{i}' for i in range(len(written))],
+            destination_prefix=os.path.join(path, 'variables'), delete_old_dirs=False)
+    shutil.rmtree(folder, ignore_errors=True)
+    pacing.rest(1)
+    _finish(path, facts, written)
+
+
+def _write_round(part_by_prefix: Mapping[str, Part], read: Callable[[str], tf.Tensor],
+                 pacing: Pacing, workers: WorkerFiles) -> None:
+    """Writes some values, those of each process to the files of one prefix."""
+    here = [(prefix, part.keys) for prefix, part in part_by_prefix.items() if not part.host]
+    on_workers = []
+    for prefix, part in part_by_prefix.items():
+        if part.host:
+            with tf.device(part.host):   # The values of a GPU are sent to the CPU beside it.
+                tensors = [value if host_of(value.device) == value.device else tf.identity(value)
+                           for value in map(read, part.keys)]
+            on_workers.append((part.host, prefix, list(map(_saved_name, part.keys)), tensors))
+
+    start_s = time.monotonic()
+    try:
+        at_once(workers.save, on_workers,
+                meanwhile=lambda: [_write_part(*one, read) for one in here])
+    except WorkerError as error:
+        raise OSError(str(error)) from error
+    if on_workers:
+        pacing.add_work(time.monotonic() - start_s)
+
+
+def _finish(path: str, facts: Metadata, written: Sequence[Part]) -> None:
+    """Adds metadata.json to the files of variables, and puts all of them on the disk."""
     identities = {name: _identity(os.path.join(path, name)) for name in sorted(os.listdir(path))}
+    keys_by_file = {f'variables.data-{i:05d}-of-{len(written):05d}': list(part.keys)
+                    for i, part in enumerate(written)}
     with open(os.path.join(path, 'metadata.json'), 'w') as file:
-        file.write(_text({**facts, 'files': identities}))
+        file.write(_text({**facts, 'files': identities, 'keys_by_file': keys_by_file}))
     for name in [*os.listdir(path), '.']:
         sync(os.path.join(path, name))
 
 
-def _chunks(kinds: Kinds) -> Iterator[list[str]]:
-    """Yields all keys, in lists that take about equally long to write."""
-    costs = {key: math.prod(kind['shape']) * tf.as_dtype(kind['dtype']).size + _VARIABLE_BYTES
-             for key, kind in kinds.items()}
-    least, most = CHUNK_BYTES
-    limit = min(max(sum(costs.values()) / _NUM_CHUNKS, least), most)
-
-    keys: list[str] = []
-    cost = 0
-    for key in kinds:
-        keys.append(key)
-        cost += costs[key]
-        if cost >= limit:
-            yield keys
-            keys = []
-            cost = 0
-    if keys:
-        yield keys
-
-
-def _write_part(prefix: str, keys: Sequence[str], tensors: Sequence[tf.Tensor]) -> None:
-    with _writing():
-        # With constants for the names, the call takes half as long.
-        tf.raw_ops.SaveV2(prefix=tf.constant(prefix),
-                          tensor_names=tf.constant([_saved_name(key) for key in keys]),
-                          shape_and_slices=tf.constant([''] * len(keys)), tensors=tensors)
+def _write_part(prefix: str, keys: Sequence[str], read: Callable[[str], tf.Tensor]) -> None:
+    """Writes values to the files PREFIX.* from this process, to which they are sent if need be."""
+    with tf.device(HOME):
+        own_process = process_of(tf.constant(0))
+        tensors = []
+        for value in map(read, keys):   # not within _writing: what fails here is not the disk
+            is_here = process_of(value) == own_process
+            tensors.append(value if is_here else tf.identity(value))
+        with _writing():
+            # With constants for the names, the call takes half as long.
+            tf.raw_ops.SaveV2(prefix=tf.constant(prefix),
+                              tensor_names=tf.constant([_saved_name(key) for key in keys]),
+                              shape_and_slices=tf.constant([''] * len(keys)), tensors=tensors)
 
 
 @contextlib.contextmanager
@@ -171,11 +205,18 @@ def read_facts(path: str) -> dict[str, Any]:
             identity = _identity(os.path.join(path, file_name))
         except OSError as error:
             raise DamagedError(f'{file_name}, which belongs to it, cannot be read: '
-                               f'{error.strerror}') from error
+                               f'{error.strerror}{_lost_text(facts, file_name)}') from error
         if identity != expected:
             raise DamagedError(f'{file_name} is not the file that was written with metadata.json, '
                                'but of another checkpoint or a part of a copy')
     return facts
+
+
+def _lost_text(facts: Metadata, file_name: str) -> str:
+    """Says which variables a file has, if the checkpoint knows; weights come first."""
+    keys = facts.get('keys_by_file', {}).get(file_name, [])
+    keys = sorted(keys, key=lambda key: not key.startswith('weights/'))
+    return f'; it has {_listed(keys)}' if keys else ''
 
 
 def _identity(path: str) -> dict[str, int | str]:
@@ -223,18 +264,43 @@ def tensors(path: str, keys: Iterable[str]) -> Iterator[np.ndarray]:
         yield value
 
 
-def assign(path: str, pairs: Iterable[tuple[tf.Variable, str]]) -> None:
+def assign(path: str, kinds: Kinds, pairs: Iterable[tuple[tf.Variable, str]],
+           workers: WorkerFiles) -> None:
     """Assigns to each variable the tensor saved under a key.
 
+    Args:
+      path: a checkpoint.
+      kinds: of the tensors in it.
+      pairs: (variable, key).
+      workers: read what is for their own variables, if they share the directory.
+
     Raises:
-      DamagedError: a tensor cannot be read. The variables before it are assigned.
+      DamagedError: a tensor cannot be read. Some variables may be assigned.
     """
     pairs = list(pairs)
-    values = tensors(path, [key for _, key in pairs])
-    for (variable, _), value in zip(pairs, values, strict=True):
+    variables = {str(number): variable for number, (variable, _) in enumerate(pairs)}
+    try:
+        hosts = workers.that_read(os.path.join(path, 'metadata.json'), hosts_of(variables))
+    except OSError as error:
+        raise DamagedError(f'metadata.json cannot be read: {error.strerror}') from error
+    here = [pairs[int(number)] for number in variables if number not in hosts]
+    on_workers = {number: variables[number] for number in hosts}
+    for one_round in parts.rounds(_kinds(on_workers), hosts):
+        calls = []
+        for part in one_round:
+            own, keys = zip(*(pairs[int(number)] for number in part.keys), strict=True)
+            calls.append((part.host, os.path.abspath(os.path.join(path, 'variables')),
+                          list(map(_saved_name, keys)), own, [kinds[key]['dtype'] for key in keys]))
+        try:
+            at_once(workers.restore, calls)
+        except WorkerError as error:
+            raise DamagedError(str(error)) from error
+
+    values = tensors(path, [key for _, key in here])
+    for (variable, _), value in zip(here, values, strict=True):
         with tf.device(variable.device):
             variable.assign(tf.cast(value, variable.dtype))
-    wait_for_ops(variable.read_value() for variable, _ in pairs)
+    wait_for_ops(variable.read_value() for variable, _ in here)
 
 
 # Variables and texts.

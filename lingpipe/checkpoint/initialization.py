@@ -14,6 +14,7 @@ from lingpipe.checkpoint import files, weight_files
 from lingpipe.checkpoint.checkpointer import Checkpointer
 from lingpipe.checkpoint.chosen_step import NEWEST, step_named
 from lingpipe.checkpoint.files import Metadata
+from lingpipe.checkpoint.worker_files import WorkerFiles
 
 Rules = Sequence[tuple[str, str | None]]   # (regular expression, replacement); see `initialize`
 
@@ -75,8 +76,8 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
         report = _planned(variables, path, facts['variables'], rules)
         check(facts['metadata'], report.taken)
         try:
-            files.assign(path, ((variables[key], source_key)
-                                for key, source_key in report.taken.items()))
+            pairs = ((variables[key], source_key) for key, source_key in report.taken.items())
+            files.assign(path, facts['variables'], pairs, WorkerFiles())
             return report
         except files.DamagedError as error:
             logging.warning('checkpoint %s is damaged and not used: %s', path, error)

@@ -26,6 +26,7 @@ class Pacing:
         self._began_s = -math.inf         # when the last save began, or the steps before the first
         self._due_s = math.inf            # when the save that is written should have ended
         self._rested_at_cpu_s = 0.        # the CPU time of the thread at the end of its last sleep
+        self._elsewhere_s = 0.            # what workers have worked for the save since then
         self._hurry = threading.Event()   # somebody waits for the save
 
     def begin_steps(self) -> None:
@@ -51,18 +52,22 @@ class Pacing:
             if sys.platform == 'linux':   # elsewhere it would be the priority of the process
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
+    def add_work(self, seconds: float) -> None:
+        """Counts the time for which workers have written beside their steps."""
+        self._elsewhere_s += seconds
+
     def rest(self, num_left: int) -> None:
-        """Sleeps in proportion to the CPU time used since the last sleep.
+        """Sleeps in proportion to the CPU time used since the last sleep, here and on workers.
 
         Sleeps are shorter where the next save would have to wait for this one.
 
         Args:
           num_left: how many sleeps, each with a part of the work after it, are left.
         """
-        worked_s = time.thread_time() - self._rested_at_cpu_s
+        worked_s = time.thread_time() - self._rested_at_cpu_s + self._elsewhere_s
         share_s = (self._due_s - time.monotonic()) / num_left
         self._hurry.wait(max(0., min(RESTS * worked_s, share_s)))
-        self._rested_at_cpu_s = time.thread_time()
+        self._rested_at_cpu_s, self._elsewhere_s = time.thread_time(), 0.
 
     def hurry(self) -> None:
         """Ends all sleeps, because somebody waits for the save."""

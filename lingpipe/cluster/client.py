@@ -19,6 +19,7 @@ import tensorflow as tf
 from lingpipe.cluster import ports, workers
 from lingpipe.cluster.address_filter import Guard
 from lingpipe.process.process_name import this_process
+from lingpipe.process.tensorflow_settings import HOME
 
 # Words in the messages of other errors that follow from a broken connection.
 _BROKEN = re.compile('poisoned|RecvFromRemote|Socket closed')
@@ -44,6 +45,28 @@ def wait_for_ops(values: Iterable[tf.Tensor]) -> None:
 def process_of(value: tf.Tensor) -> str:
     """Returns the process that has a value in its memory: '/job:worker/replica:0/task:1'."""
     return value.device.partition('/device:')[0]   # type: ignore[no-any-return]
+
+
+def host_of(device: str) -> str:
+    """Returns the first CPU of the process that has a device, in whose memory files are made."""
+    spec = tf.DeviceSpec.from_string(device)
+    return str(spec.replace(device_type='CPU', device_index=0).to_string())
+
+
+def is_on_worker(device: str) -> bool:
+    """Whether a device is in another process than this one."""
+    return bool(tf.DeviceSpec.from_string(device).job == 'worker')
+
+
+def done_after(*ops: tf.Operation) -> tf.Tensor:
+    """In a graph: returns a value of this process that is there once the ops have run."""
+    with tf.device(None), tf.control_dependencies(ops), tf.device(HOME):   # HOME names no task.
+        return tf.constant(True)
+
+
+def is_broken(error: tf.errors.OpError) -> bool:
+    """Whether an error says that a worker, or the connection to it, is gone."""
+    return isinstance(error, _LOST) or bool(_BROKEN.search(error.message))
 
 
 class Connection:
@@ -119,7 +142,7 @@ class Connection:
         silent = self.silent()
         if silent:
             return LostWorkerError(silent)
-        if isinstance(error, _LOST) or _BROKEN.search(error.message):
+        if is_broken(error):
             return LostWorkerError('the connection to a worker broke '
                                    f'({type(error).__name__}: {_first_line(error)})')
         return None

@@ -9,6 +9,7 @@ import pytest
 from lingpipe.process.error_text import blaming
 from lingpipe.tools import __main__ as tools_command
 from lingpipe.tools import (
+    bench_checkpoint,
     bench_decoder,
     bench_generation,
     bench_link,
@@ -36,10 +37,10 @@ from lingpipe.tools import (
 from tests.support.forks import Fork, run_unread
 
 ALL = [
-    bench_decoder, bench_generation, bench_link, bench_pipeline, bench_scale, bench_text,
-    build_corpus, check_devices, compare_checkpoints, compare_keras, compare_params, get_mediawiki,
-    largest_model, launch_kubernetes, launch_local, launch_slurm, paper_tables, plot_partition,
-    repeat, score_translations, show_partition, show_schedule, train_vocabulary]
+    bench_checkpoint, bench_decoder, bench_generation, bench_link, bench_pipeline, bench_scale,
+    bench_text, build_corpus, check_devices, compare_checkpoints, compare_keras, compare_params,
+    get_mediawiki, largest_model, launch_kubernetes, launch_local, launch_slurm, paper_tables,
+    plot_partition, repeat, score_translations, show_partition, show_schedule, train_vocabulary]
 DENSE = '--model=image.digits.Dense'
 TRAINER = ['--', '--model=x', '--logdir=y']
 

@@ -120,6 +120,7 @@ def test_the_metadata_file_says_what_is_in_it(tmp_path):
     files['variables.index']['sha256'] = hashlib.sha256(
         (tmp_path / 'step-00000005' / 'variables.index').read_bytes()).hexdigest()
     assert len(files) == 2 and facts.pop('files') == files
+    assert facts.pop('keys_by_file') == {'variables.data-00000-of-00001': [*make_variables()]}
     assert facts == {'format': 1, 'step': 5, 'metadata': {'position': 50},
                      'variables': {'model/block.1/kernel': {'shape': [2, 3], 'dtype': 'float32'},
                                    'model/block.1/bias': {'shape': [300], 'dtype': 'float32'},
@@ -176,7 +177,7 @@ ANOTHER = ('is not the file that was written with metadata.json, but of another 
     ('*', 'metadata.json is of step 4')])
 def test_files_of_two_steps_are_no_checkpoint(tmp_path, caplog, monkeypatch, pattern, why):
     """Variables of step 203 that a partial copy had put into step 210 were restored as step 210."""
-    monkeypatch.setattr('lingpipe.checkpoint.files.CHUNK_BYTES', (0, 20))
+    monkeypatch.setattr('lingpipe.checkpoint.parts.CHUNK_BYTES', (0, 20))
     checkpointer = saved(tmp_path, 4, 5)
     for path in tmp_path.glob(f'step-00000004/{pattern}'):
         shutil.copy(path, tmp_path / 'step-00000005')
@@ -229,6 +230,18 @@ def test_what_is_refused_by_its_metadata_changes_nothing(tmp_path):
     with pytest.raises(ValueError, match='^not from 50$'):
         checkpointer.restore(variables := make_variables(9.), check=check)
     assert values_of(variables) == {9.}
+
+
+def test_a_lost_file_is_told_with_what_was_in_it_and_with_what_is_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr('lingpipe.checkpoint.parts.CHUNK_BYTES', (0, 20))
+    checkpointer = saved(tmp_path, 4, 5)
+    data_file(tmp_path, 5, 'variables.data-00001*').unlink()
+    with pytest.raises(ValueError, match=re.escape(
+            'variables.data-00001-of-00003, which belongs to it, cannot be read: No such file or '
+            'directory; it has model/block.1/bias. The newest whole checkpoint is that of step 4: '
+            'name that one.')):
+        checkpointer.restore(make_variables(), 5)
+    assert checkpointer.restore(make_variables()) == {'position': 40, 'step': 4}
 
 
 def test_if_all_are_damaged_it_says_so(tmp_path):
@@ -494,14 +507,14 @@ def test_error_of_the_background_is_raised_once_by_the_next_look(tmp_path, monke
 
 
 def test_large_networks_are_written_a_few_variables_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr('lingpipe.checkpoint.files.CHUNK_BYTES', (0, 20))
+    monkeypatch.setattr('lingpipe.checkpoint.parts.CHUNK_BYTES', (0, 20))
     checkpointer = saved(tmp_path, 1)
     assert len(list(tmp_path.glob('step-00000001/variables.data-*'))) == 3
     assert checkpointer.restore(variables := make_variables()) and values_of(variables) == {1.}
 
 
 def test_writer_rests_before_each_part(tmp_path, monkeypatch):
-    monkeypatch.setattr('lingpipe.checkpoint.files.CHUNK_BYTES', (0, 20))
+    monkeypatch.setattr('lingpipe.checkpoint.parts.CHUNK_BYTES', (0, 20))
     rests = []
 
     def rest(self, num_left):
@@ -528,7 +541,7 @@ def test_writer_rests_until_somebody_waits_for_it(tmp_path, monkeypatch):
 
 
 def test_rests_are_shorter_where_the_next_checkpoint_would_have_to_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr('lingpipe.checkpoint.files.CHUNK_BYTES', (0, 20))
+    monkeypatch.setattr('lingpipe.checkpoint.parts.CHUNK_BYTES', (0, 20))
     monkeypatch.setattr('lingpipe.checkpoint.pacing.RESTS', 1e9)
     checkpointer = Checkpointer(str(tmp_path))
     checkpointer.check()   # This comes after the first step.

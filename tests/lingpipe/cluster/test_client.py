@@ -1,6 +1,7 @@
 """Client: when a controller may rely on a worker having done something."""
 from __future__ import annotations
 
+import os
 import pathlib
 
 import numpy as np
@@ -58,6 +59,39 @@ def check_that_a_checkpoint_holds_one_step(address: str, directory: str, own_add
     checkpointer.restore(variables, 1)
     step()
     assert {float(np.max(value.numpy())) for value in variables.values()} == {2.}
+    check_who_writes_and_reads(directory, variables)
+
+
+def check_who_writes_and_reads(directory: str, variables: dict[str, tf.Variable]) -> None:
+    """Saves and restores 1.2 MB of a worker, in a directory that it sees, and in another.
+
+    The path through /proc/self/cwd is another one for the worker.
+    """
+    os.chdir(os.path.dirname(directory))
+    checkpointer = Checkpointer(directory)
+    hidden = Checkpointer('/proc/self/cwd/hidden')
+    for one in (checkpointer, hidden):
+        before = file_bytes()
+        one.begin(9, variables)
+        one.wait()
+        one.save(10, variables)
+        for variable in variables.values():
+            variable.assign(tf.zeros([1000]))
+        assert (file_bytes() - before > 2_400_000) == (one is hidden)
+
+        before = file_bytes()
+        one.restore(variables)
+        assert (file_bytes() - before > 1_200_000) == (one is hidden)
+        assert {float(np.max(value.numpy())) for value in variables.values()} == {2.}
+    next(pathlib.Path(directory, 'step-00000010').glob('*.data-00000-*')).unlink()
+    assert checkpointer.restore(variables) == {'step': 9}
+
+
+def file_bytes() -> int:
+    """Returns how many bytes this process has read from files and written to files."""
+    with open('/proc/self/io', encoding='utf-8') as file:
+        counts = dict(line.split(': ') for line in file)
+    return int(counts['rchar']) + int(counts['wchar'])
 
 
 def check_that_an_error_of_a_layer_is_told(*addresses: str) -> None:
