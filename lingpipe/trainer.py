@@ -7,6 +7,8 @@
     python -m lingpipe.trainer --model=image.digits.AmoebaNet --logdir=/tmp/digits
     python -m lingpipe.trainer --model=image.digits.AmoebaNet --logdir=/tmp/digits \\
         --devices=127.0.0.1:2222,127.0.0.1:2223
+    python -m lingpipe.trainer --model=image.digits.AmoebaNet --logdir=/tmp/digits \\
+        --mode=eval --watch
     python -m lingpipe.trainer --mode=worker --address=127.0.0.1:2222
     python -m lingpipe.trainer --model=NAME --logdir=DIR --mode=decode \\
         --decode_input=FILE --decode_output=FILE
@@ -103,6 +105,9 @@ def run(options: RunOptions) -> int:
     """
     if not options.model and options.mode != 'worker':
         raise ValueError('--model is missing; --list shows all experiments.')
+    if options.has_watch and options.mode != 'eval':
+        raise ValueError(f'--watch is for --mode=eval, and this is --mode={options.mode}; write '
+                         '--mode=eval in a process beside the run.')
     from lingpipe.commands.experiment_params import chosen, read_params
     if options.mode == 'worker':
         from lingpipe.commands.serve import serve
@@ -120,7 +125,10 @@ def run(options: RunOptions) -> int:
     if not options.logdir:
         raise ValueError('--logdir is missing; name a directory for checkpoints and summaries.')
     if options.mode == 'eval':
-        from lingpipe.commands.evaluate import evaluate
+        from lingpipe.commands.evaluate import evaluate, watch
+        if options.has_watch:
+            signal_name = watch(params, options)
+            return 128 + signal.Signals[signal_name].value if signal_name else 0
         evaluate(params, options)
         return 0
     if options.mode == 'decode':

@@ -17,6 +17,7 @@ import numpy as np
 
 from lingpipe.checkpoint import files
 from lingpipe.checkpoint.initialization import find_whole
+from lingpipe.checkpoint.parts import Kinds
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import command
 
@@ -49,7 +50,7 @@ def compare(first: str, second: str, pattern: str) -> list[dict[str, Any]]:
         raise ValueError(f'--keys={pattern!r} is not a regular expression: {error}.') from error
 
 
-def _rows_of_kinds(first: files.Kinds, second: files.Kinds, pattern: str
+def _rows_of_kinds(first: Kinds, second: Kinds, pattern: str
                    ) -> tuple[list[dict[str, Any]], list[str]]:
     """Returns the rows of the keys whose shapes or dtypes differ, and the other keys."""
     keys = [key for key in {**first, **second} if re.fullmatch(pattern, key)]

@@ -5,6 +5,7 @@ Of the logdir, only summaries and pictures are written.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator
@@ -24,39 +25,55 @@ def check_inputs(experiment: Experiment) -> None:
         raise ValueError('eval_inputs is empty; give the experiment one to evaluate on.')
 
 
-def evaluate_all(site: Site, experiment: Experiment, evaluations: Evaluations,
-                 metadata: Metadata, directory: str,
-                 say: Callable[[str], object]) -> dict[str, Metrics]:
-    """Evaluates the weights as they are, and returns the metrics by eval input.
+@dataclasses.dataclass(frozen=True)
+class Evaluating:
+    """Evaluates the weights of a program as they are.
 
-    Args:
+    Attributes:
       site: is told what happens.
       experiment: has the inputs.
       evaluations: of the program, with the weights of a checkpoint.
-      metadata: of the checkpoint.
       directory: the logdir, which gets summaries and pictures.
       say: shows a line.
     """
-    step = metadata['step']
-    site.begin('the look at the inputs')
-    for name, source in experiment.eval_inputs.items():
-        experiment.task.check_facts(metadata.get('task', {}), source)
-        evaluations.check(name)
+    site: Site
+    experiment: Experiment
+    evaluations: Evaluations
+    directory: str
+    say: Callable[[str], object]
 
-    metrics_by_input: dict[str, Metrics] = {}
-    for name in experiment.eval_inputs:
-        site.begin(f'the evaluation of step {step} on {name}')
-        evaluation = evaluations.run(name)
-        assert evaluation is not None
-        metrics_by_input[name] = evaluation.metrics
-        say(f'step {step} on {name}: {metrics_text(evaluation.metrics)}')
-        summaries = Summaries(os.path.join(directory, 'tensorboard', f'eval_{name}'))
-        picture = evaluations.write(
+    def check(self, metadata: Metadata) -> None:
+        """Raises ValueError if the inputs do not fit the checkpoint that has this metadata."""
+        self.site.begin('the look at the inputs')
+        for name, source in self.experiment.eval_inputs.items():
+            self.experiment.task.check_facts(metadata.get('task', {}), source)
+            self.evaluations.check(name)
+
+    def on_all(self, metadata: Metadata) -> dict[str, Metrics]:
+        """Returns the metrics by eval input, given the metadata of the checkpoint."""
+        self.check(metadata)
+        metrics_by_input: dict[str, Metrics] = {}
+        for name in self.experiment.eval_inputs:
+            metrics = self.on(name, metadata['step'])
+            assert metrics is not None
+            metrics_by_input[name] = metrics
+        return metrics_by_input
+
+    def on(self, name: str, step: int, is_stopping: Callable[[], bool] = lambda: False
+           ) -> Metrics | None:
+        """Returns the metrics on one eval input; None if is_stopping() became true before."""
+        self.site.begin(f'the evaluation of step {step} on {name}')
+        evaluation = self.evaluations.run(name, is_stopping)
+        if evaluation is None:
+            return None
+        self.say(f'step {step} on {name}: {metrics_text(evaluation.metrics)}')
+        summaries = Summaries(os.path.join(self.directory, 'tensorboard', f'eval_{name}'))
+        picture = self.evaluations.write(
             name, step, evaluation, summaries, functools.partial(_optional, name))
         summaries.close()
         if picture:
-            say(f'{picture.text}: {picture.path}')
-    return metrics_by_input
+            self.say(f'{picture.text}: {picture.path}')
+        return evaluation.metrics
 
 
 @contextlib.contextmanager

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from lingpipe.api.evaluating import check_inputs, evaluate_all
+from lingpipe.api.evaluating import Evaluating, check_inputs
 from lingpipe.api.views import PlanTable, TimelinePicture, Weights, newest_timeline
+from lingpipe.api.watching import Watch
 from lingpipe.checkpoint import side_files
 from lingpipe.checkpoint.chosen_step import NEWEST, check_name
 from lingpipe.checkpoint.files import Metadata
@@ -164,8 +165,43 @@ class Run:
                   say: Callable[[str], object]) -> dict[str, Metrics]:
         check_inputs(self.experiment)
         network, metadata = self.restored(site, checkpoint)
-        return evaluate_all(
-            site, self.experiment, network.evaluations, metadata, self.logdir, say)
+        return Evaluating(
+            site, self.experiment, network.evaluations, self.logdir, say).on_all(metadata)
+
+    def watch(self, *, say: Callable[[str], object] = print) -> str:
+        """Evaluates each new checkpoint while another process trains in the logdir.
+
+        It ends with the run. SIGTERM or Ctrl-C ends it at once; started again, it evaluates what is
+        not in LOGDIR/evaluations.jsonl.
+
+        Args:
+          say: shows a line for each evaluation.
+
+        Returns:
+          The name of the signal that ended it, or ''.
+
+        Raises:
+          ValueError: there is no eval input, or a checkpoint does not fit.
+          OSError: a worker is lost, or LOGDIR/evaluations.jsonl cannot be written.
+        """
+        if self._options.checkpoint != NEWEST:
+            raise ValueError(f'--checkpoint={self._options.checkpoint} names one checkpoint, and '
+                             '--watch evaluates all new ones; leave one of the two out.')
+        with StopSignals() as stop:
+            self.at_site(lambda site: self._watch(site, stop, say))
+        return stop.name
+
+    def _watch(self, site: Site, stop: StopSignals, say: Callable[[str], object]) -> None:
+        def restored(step: int) -> tuple[Evaluating, Metadata]:
+            """Gives the program the weights of a step."""
+            site.begin(f'the checkpoint of step {step}')
+            network = self._traced(site)
+            metadata = newest_checkpoint.restore(
+                network.program, self.experiment, self.logdir, str(step))
+            return Evaluating(
+                site, self.experiment, network.evaluations, self.logdir, say), metadata
+
+        Watch(self.experiment, self.logdir, stop, restored).run(say)
 
     # Predictions and exports.
 

@@ -18,6 +18,10 @@ from lingpipe.checkpoint.pacing import Pacing
 from lingpipe.checkpoint.worker_files import WorkerFiles, hosts_of
 
 
+class NotWholeError(ValueError):
+    """The checkpoint that is asked for is not there, or damaged."""
+
+
 class Checkpointer:
     """Saves and restores the checkpoints of one experiment.
 
@@ -224,13 +228,14 @@ class Checkpointer:
           The metadata that was saved, with 'step'; None if there is no checkpoint.
 
         Raises:
-          ValueError: keys, shapes or dtypes differ, there is no checkpoint of `step`, all of the
-            checkpoints are damaged, or `check` refuses the one that is whole.
+          NotWholeError: there is no checkpoint of `step`, or it is damaged.
+          ValueError: keys, shapes or dtypes differ, all of the checkpoints are damaged, or `check`
+            refuses the one that is whole.
         """
         steps = self.steps()
         if step is not None and step not in steps:
-            raise ValueError(f'{self.directory} has no checkpoint of step {step}; it has '
-                             f'{", ".join(map(str, steps)) or "none"}.')
+            raise NotWholeError(f'{self.directory} has no checkpoint of step {step}; it has '
+                                f'{", ".join(map(str, steps)) or "none"}.')
 
         failures = []
         for candidate in [step] if step is not None else reversed(steps):
@@ -243,7 +248,7 @@ class Checkpointer:
                 logging.warning('checkpoint %s is damaged and not used: %s', path, error)
 
         if step is not None and failures:
-            raise ValueError(f'{failures[0]}. {self._newest_whole_text()}')
+            raise NotWholeError(f'{failures[0]}. {self._newest_whole_text()}')
         if failures:
             raise ValueError(f'none of the {len(failures)} checkpoints can be read; variables may '
                              'be changed in part. Restore the files from a copy, or choose another '

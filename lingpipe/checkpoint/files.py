@@ -127,10 +127,14 @@ def _write_round(part_by_prefix: Mapping[str, Part], read: Callable[[str], tf.Te
                            for value in map(read, part.keys)]
             on_workers.append((part.host, prefix, list(map(_saved_name, part.keys)), tensors))
 
+    def write_here() -> None:
+        """Writes what this process writes."""
+        for prefix, keys in here:
+            _write_part(prefix, keys, read)
+
     start_s = time.monotonic()
     try:
-        at_once(workers.save, on_workers,
-                meanwhile=lambda: [_write_part(*one, read) for one in here])
+        at_once(workers.save, on_workers, meanwhile=write_here)
     except WorkerError as error:
         raise OSError(str(error)) from error
     if on_workers:

@@ -14,6 +14,7 @@ from lingpipe.checkpoint import files, weight_files
 from lingpipe.checkpoint.checkpointer import Checkpointer
 from lingpipe.checkpoint.chosen_step import NEWEST, step_named
 from lingpipe.checkpoint.files import Metadata
+from lingpipe.checkpoint.parts import Kinds
 from lingpipe.checkpoint.worker_files import WorkerFiles
 
 Rules = Sequence[tuple[str, str | None]]   # (regular expression, replacement); see `initialize`
@@ -98,7 +99,7 @@ def _initialize_from_file(variables: Mapping[str, tf.Variable], path: str, rules
     return report
 
 
-def _planned(variables: Mapping[str, tf.Variable], path: str, saved: files.Kinds, rules: Rules
+def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Kinds, rules: Rules
              ) -> Initialization:
     """Returns what the rules take from the checkpoint `path`; see `initialize`."""
     report = Initialization(path, {}, {})

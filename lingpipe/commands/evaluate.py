@@ -1,4 +1,7 @@
-"""Evaluate: the newest checkpoint on every eval input, as api/evaluating.py does it, printed."""
+"""Evaluate: the newest checkpoint on every eval input, or each new one, printed.
+
+api/evaluating.py and api/watching.py do it.
+"""
 from __future__ import annotations
 
 import functools
@@ -16,3 +19,12 @@ def evaluate(params: Experiment.Params, options: RunOptions) -> dict[str, Metric
     """
     with Run(params, options, is_writer=False, is_trainer=True) as run:
         return run.evaluate(say=functools.partial(print, flush=True))
+
+
+def watch(params: Experiment.Params, options: RunOptions) -> str:
+    """Evaluates each new checkpoint, and prints; returns the name of the signal that ended it.
+
+    This process is replaced by another if a worker is lost.
+    """
+    with Run(params, options, is_writer=False, is_trainer=True) as run:
+        return run.watch(say=functools.partial(print, flush=True))

@@ -39,6 +39,9 @@ def _define_flags_of_experiments(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         'checkpoint', 'newest', 'newest, best or a step: the checkpoint that eval, decode and the '
         'like take. Training goes on from the newest.', flag_values=values)
+    flags.DEFINE_bool(
+        'watch', False, 'For --mode=eval: evaluate each new checkpoint of a run beside it, until '
+        'the run has ended.', flag_values=values)
     flags.DEFINE_multi_string(
         'allow_change', [], 'A path of the Params that may differ from the run that goes on, as '
         'task.learner.*; may be repeated. LOGDIR/params_history.txt keeps what has changed.',
@@ -127,7 +130,7 @@ def options_of(values: flags.FlagValues, command_line: Sequence[str] = ()) -> Ru
         mode=values.mode, model=values.model, overrides=tuple(values.set), num_steps=values.steps,
         logdir=values.logdir, devices=values.devices, device_type=values.device_type,
         has_auto_plan=values.plan == 'auto', may_change_statistics=values.change_statistics,
-        is_json=values.json, checkpoint=values.checkpoint,
+        is_json=values.json, checkpoint=values.checkpoint, has_watch=values.watch,
         allow_change=tuple(values.allow_change), address=values.address,
         hangs_after_s=values.hangs_after_s, has_timeline=values.timeline,
         decode_input=values.decode_input, decode_output=values.decode_output,

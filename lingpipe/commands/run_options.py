@@ -27,6 +27,7 @@ class RunOptions:
         layers keep statistics of them.
       is_json: whether --mode=plan prints JSON.
       checkpoint: 'newest', 'best' or a step, for what reads one.
+      has_watch: whether eval goes on with each new checkpoint.
       allow_change: paths of Params that may differ from the run that goes on, with * for any text.
       address: 'host:port' or a source of it, or ''.
       hangs_after_s: a worker's server that has not answered for so long is started again.
@@ -49,6 +50,7 @@ class RunOptions:
     may_change_statistics: bool = False
     is_json: bool = False
     checkpoint: str = 'newest'
+    has_watch: bool = False
     allow_change: tuple[str, ...] = ()
     address: str = ''
     hangs_after_s: float = 60.

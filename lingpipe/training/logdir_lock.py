@@ -68,6 +68,24 @@ def hold(logdir: str) -> Iterator[Lock]:
             os.close(number)
 
 
+def is_held(logdir: str) -> bool:
+    """Whether a trainer holds the lock of a logdir, as far as one can know.
+
+    The lock is taken for a moment if it is free. A trainer that starts just then tries again.
+    """
+    try:
+        number = os.open(os.path.join(logdir, 'lock'), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:   # somebody has it, or the file system has no locks
+        return True
+    finally:
+        os.close(number)
+
+
 def _kept(path: str) -> int | None:
     """Returns the open file that the process's last program has kept, if it is that of `path`."""
     try:

@@ -12,11 +12,13 @@ import pytest
 import tensorflow as tf
 
 from lingpipe import trainer
+from lingpipe.checkpoint import Checkpointer
 from lingpipe.commands import device_setup, experiment_params
 from lingpipe.commands.flags import define_flags
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.layers.weight import Weight
 from lingpipe.training import experiment_modules
+from lingpipe.training.evaluation_log import EvaluationLog
 from lingpipe.training.problem import Problem
 from tests.support import kill_often, tiny_experiment
 from tests.support.forks import Fork, environment, run_module, run_on_full_disk, run_unread
@@ -102,6 +104,10 @@ def test_help_prints_every_flag(capsys):
      r'trainer: /nowhere/checkpoints has no checkpoint; train first, or correct --logdir\.'),
     ([MODEL, '--logdir=/nowhere', '--mode=eval', '--checkpoint=last'],
      r'trainer: --checkpoint=last is no checkpoint; write newest, best, or the number of a step'),
+    ([MODEL, '--logdir=/nowhere', '--watch'],
+     r'trainer: --watch is for --mode=eval, and this is --mode=train_and_eval; write --mode=eval'),
+    ([MODEL, '--logdir=/nowhere', '--mode=eval', '--watch', '--checkpoint=3'],
+     r'trainer: --checkpoint=3 names one checkpoint, and --watch evaluates all new ones'),
     ([MODEL, '--logdir=/nowhere', '--mode=decode', '--decode_input=/no/file'],
      r'trainer: /no/file cannot be read: .*correct --decode_input\.'),
 ])
@@ -243,6 +249,23 @@ def test_eval_gives_the_numbers_of_the_end_of_the_training(capsys, monkeypatch, 
     assert run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--mode=eval',
                     '--set=pipeline.num_cells=1') == 0
     assert capsys.readouterr().out == f'step 3 on test: {trained[1]}\n'
+
+
+def test_watch_evaluates_every_checkpoint_once_and_marks_the_best(capsys, monkeypatch, tmp_path):
+    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=6', '--mode=train',
+             '--set=train.checkpoint_every_steps=2')
+    flags = (MODEL, f'--logdir={tmp_path}', '--mode=eval', '--watch', '--set=train.keep=1')
+    capsys.readouterr()
+    assert run_here(monkeypatch, *flags) == 0
+    log = EvaluationLog(str(tmp_path)).read()
+    assert [(line['step'], line['input']) for line in log] == [(s, 'test') for s in (2, 4, 6)]
+    printed = capsys.readouterr().out
+    assert f'step 4 on test: loss {log[1]["loss"]:.4g}  error' in printed
+    best = min(log, key=lambda line: line['loss'])['step']
+    assert Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False).best()[0] == best
+
+    assert run_here(monkeypatch, *flags) == 0
+    assert capsys.readouterr().out == 'the run has ended, and all its checkpoints are evaluated\n'
 
 
 def test_decode_writes_what_the_task_makes_of_every_line(capsys, monkeypatch, tmp_path):

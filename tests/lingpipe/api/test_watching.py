@@ -1,0 +1,57 @@
+"""A watch survives that checkpoints are removed while it reads them, and ends with the run."""
+from __future__ import annotations
+
+import pathlib
+import types
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from lingpipe.api import watching
+from lingpipe.checkpoint import Checkpointer
+from lingpipe.checkpoint.checkpointer import NotWholeError
+from lingpipe.training import logdir_lock
+from lingpipe.training.evaluation_log import EvaluationLog
+from tests.support.tiny_experiment import Tiny
+
+
+class FakeEvaluating:
+    """Gives each step a loss."""
+
+    def check(self, metadata: Any) -> None:
+        """Finds nothing wrong."""
+
+    def on(self, name: str, step: int, is_stopping: Any) -> dict[str, float]:
+        return {'loss': 1. / step}
+
+
+def test_a_removed_checkpoint_is_passed_over_and_a_watch_ends_when_nobody_trains(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, 'LOOK_EVERY_S', 0.)
+    trainer = Checkpointer(str(tmp_path / 'checkpoints'), keep=2)
+    for step in (1, 2):
+        trainer.save(step, {'weights/w': tf.Variable(1.)})
+    params = Tiny().params()
+    params.train.worker_timeout_s = 0.
+    restored_steps = []
+
+    def restored(step: int) -> Any:
+        restored_steps.append(step)
+        if step == 1:
+            trainer.save(3, {'weights/w': tf.Variable(1.)})   # It removes step 1.
+            raise NotWholeError('a file cannot be read')
+        return FakeEvaluating(), {'step': step}
+
+    said: list[str] = []
+    with logdir_lock.hold(str(tmp_path)):
+        assert logdir_lock.is_held(str(tmp_path))
+    assert not logdir_lock.is_held(str(tmp_path))
+    watching.Watch(params.freeze().instantiate(), str(tmp_path), types.SimpleNamespace(name=''),
+                   restored).run(said.append)
+    assert restored_steps == [1, 2, 3]
+    assert said[0] == 'step 1: its checkpoint was removed before it was evaluated'
+    assert 'nobody has trained in' in said[-1]
+    assert [line['step'] for line in EvaluationLog(str(tmp_path)).read()] == [2, 3]
+    best = trainer.best()
+    assert best and best[0] == 3
