@@ -87,12 +87,19 @@ def _fastest_that_holds_no_more(schedule: Schedule, named: Schedule, work: Workl
 def order_automatically(work: Workload, limit: Limit | None = None) -> Schedule:
     """Returns the fastest schedule that keeps the limit, or the one that breaks it least.
 
-    If the one without a limit keeps it, that is taken.
+    If the one without a limit keeps it and is as good, that is taken. Another is faster only where
+    cells share a device, whose orders are compared before it is known which backwards are whole.
     """
-    if limit is not None:
-        free = order_automatically(work)
-        if not limit.excess_of(free):
-            return free
+    free = _ordered_within(work, None)
+    if limit is None:
+        return free
+    limited = _ordered_within(work, limit)
+    if limit.excess_of(free) or step_s(free, work) > AS_GOOD * step_s(limited, work):
+        return limited
+    return free
+
+
+def _ordered_within(work: Workload, limit: Limit | None) -> Schedule:
     found = [_order_split_everywhere(name, work, limit) for name in TRAINING]
     if limit is not None and work.num_devices < work.num_cells:
         # Fewer W may let an order keep the limit that breaks it with all of them.
