@@ -27,6 +27,7 @@ for the worker and goes on from the last checkpoint.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import traceback
@@ -37,6 +38,7 @@ from absl import flags
 from lingpipe.commands import early_start
 from lingpipe.commands.flags import define_flags, options_of
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.hyperparams.keras_words import place_of
 from lingpipe.process import closed_pipe, tensorflow_import
 from lingpipe.process.error_text import sentence
 
@@ -54,7 +56,10 @@ def main(argv: Sequence[str]) -> int:
             raise flags.Error(f'{rest[0]!r} is no flag; write --model=NAME --logdir=DIR, and --set '
                               f'path=value for each override')
     except flags.Error as error:
-        print(f'trainer: {" ".join(str(error).split())}; --help lists all flags.', file=sys.stderr)
+        flag = re.search("flag '(\\w+)'", str(error))
+        place = place_of(flag[1]) if flag else ''
+        print(f'trainer: {" ".join(str(error).split())}; {place or "--help lists all flags."}',
+              file=sys.stderr)
         return 2
     if values.help:
         lines = values.get_help().splitlines(keepends=True)

@@ -28,7 +28,7 @@ from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.export import check_path, export
-from lingpipe.hyperparams.keras_words import place_of
+from lingpipe.hyperparams.keras_words import method_of, place_of
 from lingpipe.layers.nested import Nested
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import logdir, logdir_lock, newest_checkpoint
@@ -112,9 +112,7 @@ class Run:
           OSError: the last checkpoint cannot be written, or a worker is lost.
           SystemExit: SIGTERM came, and the checkpoint is saved.
         """
-        for name in unknown:
-            raise TypeError(f'train() has no argument {name!r}: '
-                            f'{place_of(name) or "it has steps, evaluate, timeline"}')
+        _refuse('train', unknown, 'steps, evaluate, timeline')
         if not self._is_writer:
             raise ValueError(f'this run only reads {self.logdir}; start one without only_reads.')
         if self._options.checkpoint != NEWEST:
@@ -148,17 +146,24 @@ class Run:
         return outcome
 
     def evaluate(self, checkpoint: str | int | None = None, *,
-                 say: Callable[[str], object] = lambda line: None) -> dict[str, Metrics]:
+                 say: Callable[[str], object] = lambda line: None, **unknown: object
+                 ) -> dict[str, Metrics]:
         """Evaluates a checkpoint; returns metrics by name for each eval input by name.
 
         Args:
           checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
           say: shows a line for each eval input, once it is evaluated.
+          **unknown: refused, as those of `train`.
 
         Raises:
+          TypeError: there is no such argument.
           ValueError: there is no eval input or no such checkpoint, or they do not fit.
           OSError: a worker is lost.
         """
+        _refuse('evaluate', unknown, 'checkpoint, say')
+        if checkpoint in self.params.eval_inputs:
+            raise ValueError(f'{checkpoint!r} is an eval input, and evaluate() takes a checkpoint; '
+                             f'write evaluate()[{checkpoint!r}] for its metrics.')
         return self.at_site(lambda site: self._evaluate(site, checkpoint, say))
 
     def _evaluate(self, site: Site, checkpoint: str | int | None,
@@ -206,7 +211,7 @@ class Run:
     # Predictions and exports.
 
     def predict(self, examples: Nested, outputs: Sequence[str] = (),
-                checkpoint: str | int | None = None) -> dict[str, Nested]:
+                checkpoint: str | int | None = None, **unknown: object) -> dict[str, Nested]:
         """Computes the outputs of any number of examples with the newest checkpoint.
 
         Neither labels nor weights of examples are needed. The outputs have the bits that an
@@ -218,14 +223,17 @@ class Run:
             the Predictor, which knows what the network takes.
           outputs: names of values; default: task.outputs.
           checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
+          **unknown: refused, as those of `train`.
 
         Returns:
           Name -> NumPy array [N, ...] of every output.
 
         Raises:
+          TypeError: there is no such argument.
           ValueError: there is no checkpoint, the examples do not fit, or there are no such outputs.
           OSError: a worker is lost.
         """
+        _refuse('predict', unknown, 'examples, outputs, checkpoint')
         return self.at_site(lambda site: self._predict(site, examples, outputs, checkpoint))
 
     def _predict(self, site: Site, examples: Nested, outputs: Sequence[str],
@@ -402,6 +410,13 @@ class Run:
         self._network = None
         self._held.close()
 
+    def __getattr__(self, name: str) -> object:
+        """Raises AttributeError, with a word on what is here in place of a method of Keras."""
+        if place := method_of(name):
+            raise AttributeError(f"a run has no {name}; Keras' {name} is {place}", name=name,
+                                 obj=self)
+        return object.__getattribute__(self, name)   # It raises the error that it raises always.
+
     def __enter__(self) -> Self:
         return self
 
@@ -412,3 +427,10 @@ class Run:
     def __repr__(self) -> str:
         state = 'closed' if self._is_closed else f'step {self.step}'
         return f'Run({self.logdir}, {state}, {self.params.pipeline.num_cells} cells)'
+
+
+def _refuse(method: str, unknown: Mapping[str, object], known: str) -> None:
+    """Raises TypeError if a method was given arguments that it does not have."""
+    for name in unknown:
+        raise TypeError(f'{method}() has no argument {name!r}: '
+                        f'{place_of(name) or f"it has {known}"}')

@@ -13,7 +13,7 @@ from lingpipe.commands.experiment_params import chosen, with_options
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.hyperparams import fields_of
 from lingpipe.hyperparams.errors import nearest, show
-from lingpipe.hyperparams.keras_words import place_of
+from lingpipe.hyperparams.keras_words import place_of, remedy_for
 from lingpipe.hyperparams.value_text import write
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training import registry
@@ -102,8 +102,9 @@ def _params(experiment: Experiment.Params | type | str) -> Experiment.Params:
         return registry.get(experiment)
     if isinstance(experiment, type):
         return registry.params_of(experiment)
+    remedy = f': {remedy_for(experiment)}' if remedy_for(experiment) else ''
     raise TypeError(f'{show(experiment)} is no experiment; give a registered class, its name, or '
-                    'Experiment.Params.')
+                    f'Experiment.Params{remedy}.')
 
 
 def _name(experiment: Experiment.Params | type | str) -> str:

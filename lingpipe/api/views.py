@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from lingpipe.hyperparams.errors import nearest
 from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.training.reporting.plan_table import (
     rendered,
@@ -29,6 +30,8 @@ class Weights(Mapping[str, np.ndarray]):
         self._variables = variables
 
     def __getitem__(self, path: str) -> np.ndarray:
+        if path not in self._variables:
+            raise KeyError(f'there is no weight {path!r}: {nearest(path, self._variables)}')
         value: np.ndarray = self._variables[path].numpy()
         return value
 

@@ -45,6 +45,9 @@ def find_class(word: Word, where: str) -> type[Owned]:
     name = shortened(word.text)
     names = re.fullmatch(f'({_IDENTIFIERS}):({_IDENTIFIERS})', word.text)
     if not names:
+        if '<locals>' in word.text:
+            raise error(f'{show(word.text)} is a class in a function, which no text can name; '
+                        'define it at the top of its module, or of a cell of the notebook')
         raise error(f'{show(word.text)} is not the name of a class; write package.module:Class')
     module_name, qualname = names.groups()
     is_own = module_name.partition('.')[0] == _OWN_PACKAGE

@@ -14,6 +14,7 @@ from lingpipe.hyperparams.class_names import (
     is_params_class,
 )
 from lingpipe.hyperparams.errors import ParamsError, nearest, show
+from lingpipe.hyperparams.keras_words import remedy_for
 from lingpipe.hyperparams.paths import join_path
 from lingpipe.hyperparams.value_text import Word, write
 
@@ -190,6 +191,8 @@ def _rule(value: object, tp: Any) -> str:
     if is_params_class(tp) and (like := class_like(text, tp)):
         return (f'is of type {kind}, not {name}; write {like.__qualname__}() of '
                 f'{like.__module__}')
+    if is_params_class(tp) and (remedy := remedy_for(value)):
+        return f'is of type {kind}, not {name}; {remedy}'
     if _is_item(value, tp):
         return f'is one item, not {name}; put it into brackets: [{show(value)}]'
     if isinstance(value, Word):

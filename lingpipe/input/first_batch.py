@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeAlias
 
+from lingpipe.hyperparams.keras_words import place_of
 from lingpipe.input.base import Input
 from lingpipe.layers.nested import Nested
 
@@ -39,6 +40,10 @@ def named(name: str) -> Iterator[None]:
 def check_keys(source: Input, needed: Iterable[str]) -> None:
     """Raises ValueError unless a batch has all of the entries that a network reads."""
     entries = sorted(source.spec())
+    needed = list(needed)
+    for key in set(entries).intersection(('sample_weight', 'class_weight')).difference(needed):
+        raise ValueError(f'{type(source).__name__} gives {key!r}, which nothing reads: '
+                         f'{place_of(key)}')
     for key in needed:
         if key not in entries:
             near = difflib.get_close_matches(key, entries, 1)

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from lingpipe.hyperparams import fields_of
+from lingpipe.hyperparams.errors import show
 from lingpipe.keras_models.keras_loss import KerasLoss, described
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
@@ -97,8 +98,12 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
     """Returns the learner that does what the optimizer of a compiled Keras model does.
 
     Raises:
+      TypeError: it is no model.
       ValueError: the model is not compiled, or its optimizer has no equal in lingpipe.
     """
+    if not isinstance(model, keras.Model):
+        raise TypeError(f'{show(model)} is no model of Keras; give the compiled model, of which '
+                        'the optimizer is taken.')
     if not model.compiled:
         raise ValueError(f'the Keras model {model.name!r} is not compiled, so that it has no '
                          "optimizer; call model.compile(optimizer='adam', loss=...) first.")

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from lingpipe.hyperparams.errors import show
 from lingpipe.keras_models.compiled import has_logits, losses_of
 from lingpipe.keras_models.graph import Call, Graph, Value, functional, graph_of
 from lingpipe.keras_models.keras_model import KerasModel
@@ -66,7 +67,8 @@ def _without_graph(model: keras.Model) -> str:
         return (f'the model {kind} has a call() of its own, so that nobody knows its layers before '
                 'it runs; make it with keras.Model(inputs, outputs), or use it as one layer, '
                 'KerasLayer.Params(layer=model).')
-    return f'{kind} is no model of Keras; give a keras.Sequential or keras.Model.'
+    remedy = ', as keras.models.load_model gives one' if isinstance(model, str) else ''
+    return f'{show(model)} is no model of Keras; give a keras.Sequential or keras.Model{remedy}.'
 
 
 def _input_names(model: keras.Model) -> list[str]:

@@ -82,7 +82,7 @@ class KerasLoss(Loss):
             prediction._keras_logits = tf.cast(logits, tf.float32)
         targets = tf.cast(labels, tf.float32) if labels.dtype.is_floating else labels
 
-        losses = self._loss.call(targets, prediction)
+        losses = self._losses(targets, prediction)
         if not losses.shape.rank:
             raise ValueError(f'{self.path}: the Keras loss {self._loss.name} gives one number for '
                              'all examples, which micro-batches cannot add up; use one that gives '
@@ -93,6 +93,29 @@ class KerasLoss(Loss):
             counts = counts * tf.cast(own_mask, tf.float32)
         self._emit_mean(ctx, tf.cast(losses, tf.float32), counts)
         self._emit_metrics(ctx, targets, tf.stop_gradient(prediction), weight, mask)
+
+    def _losses(self, targets: tf.Tensor, prediction: tf.Tensor) -> tf.Tensor:
+        """The losses of all elements.
+
+        Raises:
+          ValueError: the Keras loss does not take these shapes.
+        """
+        try:
+            return self._loss.call(targets, prediction)
+        except (ValueError, tf.errors.InvalidArgumentError) as error:
+            raise ValueError(
+                f'{self.path}: the Keras loss does not take labels of shape {targets.shape} for an '
+                f'output of shape {prediction.shape}; {self._remedy(targets)}.') from error
+
+    def _remedy(self, targets: tf.Tensor) -> str:
+        """What to do about shapes that do not fit."""
+        if any(name in self.params.loss for name in _SPARSE):
+            return ('it takes the number of the class; for one-hot labels, compile the model with '
+                    'categorical_crossentropy')
+        if 'rossentropy' in self.params.loss and targets.dtype.is_integer:
+            return ('it takes one-hot labels; for numbers of classes, compile the model with '
+                    'sparse_categorical_crossentropy')
+        return 'give labels of the shape of the output'
 
     def _emit_metrics(self, ctx: Context, targets: tf.Tensor, prediction: tf.Tensor,
                       weight: tf.Tensor | None, mask: tf.Tensor | None) -> None:

@@ -21,8 +21,12 @@ def to_keras(params: KerasModel.Params, weights: Mapping[str, np.ndarray],
       name: the path of the network.
 
     Raises:
+      TypeError: these are no such Params or weights.
       ValueError: the Params were read from text, or a weight is missing or of another shape.
     """
+    if not isinstance(params, KerasModel.Params) or not isinstance(weights, Mapping):
+        raise TypeError('to_keras takes the Params that from_keras returned, and then the weights '
+                        'by path, as run.weights.')
     model = params.keras_model
     if model is None:
         raise ValueError('these Params have no Keras model: they were read from text; call '

@@ -86,7 +86,8 @@ if not TYPE_CHECKING:  # With a __getattr__, type checkers would take every name
     def __getattr__(name: str) -> object:
         """Imports a public name when it is first used."""
         if name not in _FILE_OF:
-            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}; a layer of '
+                                 'Keras is KerasLayer.Params(layer=keras.layers....)')
         module = importlib.import_module(f'{__name__}.{_FILE_OF[name]}')
         globals()[name] = getattr(module, name)  # The next use does not come here.
         return globals()[name]

@@ -18,6 +18,7 @@ import keras
 import tensorflow as tf
 from keras.src.backend.common import global_state
 
+from lingpipe.hyperparams.errors import shortened
 from lingpipe.layers.keras_arguments import KerasArguments
 
 _VARIABLES_WITHOUT_VALUES = 'uninitialized_variables'  # Keras' name of its list of them.
@@ -107,8 +108,8 @@ def build(path: str, class_name: str, config: Mapping[str, Any]) -> keras.layers
         try:
             return class_of(class_name).from_config(dict(config))
         except Exception as error:
-            raise ValueError(f'{path}: Keras cannot build {class_name} of {json.dumps(config)}: '
-                             f'{error}') from error
+            raise ValueError(f'{path}: Keras cannot build {class_name} of '
+                             f'{shortened(json.dumps(config))}: {error}') from error
 
 
 def symbolic_output(path: str, keras_layer: keras.layers.Layer, arguments: KerasArguments,

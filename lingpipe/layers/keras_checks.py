@@ -20,7 +20,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import keras
+from keras.src.models.functional import Functional
 
+from lingpipe.hyperparams.errors import show
 from lingpipe.layers.keras_building import inner_layers
 
 
@@ -48,6 +50,37 @@ def check_supported(path: str, keras_layer: keras.layers.Layer,
             raise ValueError(f'{path}: a Normalization without mean and variance has not been '
                              'adapted to data; give them in config, as '
                              '{"mean": [...], "variance": [...]}.')
+
+
+def check_is_layer(layer: Any) -> None:
+    """Raises ValueError unless this is a layer or operation of Keras, and no model of layers."""
+    if not isinstance(layer, keras.Operation):
+        raise ValueError(f'layer={show(layer)} is no layer of Keras; give an object, as '
+                         'keras.layers.Dense(4).')
+    if isinstance(layer, (keras.Sequential, Functional)) and type(layer).call in (
+            keras.Sequential.call, Functional.call):
+        raise ValueError(f'layer={show(layer)} is a model; write from_keras(model), which a '
+                         'pipeline may cut between any of its layers.')
+
+
+def check_shapes(path: str, class_name: str, specs: Mapping[str, keras.KerasTensor],
+                 tensors: Mapping[str, Any], error: ValueError) -> None:
+    """Raises ValueError for tensors of other shapes than those that a layer was made for.
+
+    Args:
+      path: of the layer.
+      class_name: what Keras calls it.
+      specs: what it was made for, by the name of the tensor.
+      tensors: what it was given.
+      error: that of Keras.
+    """
+    for name, spec in specs.items():
+        shape = tensors[name].shape
+        if not shape.is_compatible_with(spec.shape):
+            raise ValueError(f'{path}: {class_name} was made for examples of shape '
+                             f'{tuple(spec.shape[1:])}, but {name} is {shape}, examples of shape '
+                             f'{tuple(shape[1:])}; correct the input, or make the layer or model '
+                             'for these.') from error
 
 
 def check_writes(path: str, class_name: str, writes: str | Mapping[str, str],

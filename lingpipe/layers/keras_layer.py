@@ -52,6 +52,8 @@ from lingpipe.layers.keras_building import (
 )
 from lingpipe.layers.keras_call import CallResult, KerasCall
 from lingpipe.layers.keras_checks import (
+    check_is_layer,
+    check_shapes,
     check_supported,
     check_writes,
     has_code_of_users,
@@ -130,6 +132,7 @@ class KerasLayer(Layer):
             if layer is None:
                 super().__init__(**values)
                 return
+            check_is_layer(layer)
             are_given = 'input_shape' in values or 'input_shapes' in values
             shapes = {} if are_given else built_shapes(layer)
             layer = with_constants(layer)
@@ -280,7 +283,11 @@ class KerasLayer(Layer):
         tensors = {name: self._cast(name, given[name]) for name in self._arguments.names}
         masks = {name: self._usable(given.get(_mask_key(name))) for name in tensors}
         seeds = self._call.seeds(ctx)
-        call = self._call(theta, seeds, tensors, masks, ctx.training)
+        try:
+            call = self._call(theta, seeds, tensors, masks, ctx.training)
+        except ValueError as error:
+            check_shapes(self.path, self.params.class_name, self.specs, tensors, error)
+            raise
 
         first = next(iter(tensors.values()))
         if ctx.training:

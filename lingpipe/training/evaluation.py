@@ -76,13 +76,14 @@ class Evaluations:
         if first_batch(f'eval_inputs.{name}', source, 0, batches, evaluator.check) is None:
             raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
 
-    def check_metric(self, name: str, metric: str) -> None:
+    def check_metric(self, name: str, metric: str, field: str = 'task.best_metric') -> None:
         """Raises ValueError unless an evaluation on the eval input `name` will give `metric`.
 
-        Nothing is computed.
+        Nothing is computed. `field` is what names the metric.
         """
-        if names := self._evaluator(name).names_without(metric):
-            raise ValueError(f'task.best_metric={metric!r} is not among the metrics of {name}: '
+        names = self._evaluator(name).names_without(metric)
+        if names and metric not in self._problem.derived_metrics(dict.fromkeys(names, 1.)):
+            raise ValueError(f'{field}={metric!r} is not among the metrics of {name}: '
                              f'{", ".join(names)}; name one of them.')
 
     def run(self, name: str,

@@ -10,6 +10,7 @@ from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training.best_checkpoint import BestCheckpoint
 from lingpipe.training.evaluation import Evaluations, Metrics, Picture, metrics_text
 from lingpipe.training.evaluation_log import EvaluationLog
+from lingpipe.training.hooks import EarlyStopping
 from lingpipe.training.run import Run
 from lingpipe.training.saved_state import SavedState
 
@@ -55,6 +56,17 @@ class RunEvaluations:
         if self.inputs:
             metric = self._run.experiment.params.task.best_metric
             self._evaluations.check_metric(self._best.input_name, metric)
+            for hook in self._run.experiment.params.hooks:
+                if isinstance(hook, EarlyStopping.Params):
+                    self._check_stopping(hook)
+
+    def _check_stopping(self, hook: EarlyStopping.Params) -> None:
+        """Raises ValueError if what a hook watches will not be there."""
+        watched = hook.input or min(self.inputs)
+        if watched not in self.inputs:
+            raise ValueError(f'input={watched!r} of EarlyStopping is no eval input; there are '
+                             f'{", ".join(sorted(self.inputs))}.')
+        self._evaluations.check_metric(watched, hook.metric, 'metric of EarlyStopping')
 
     def restore_mark(self, step: int) -> None:
         """Marks the best of the checkpoints up to `step` again, if the mark was lost."""

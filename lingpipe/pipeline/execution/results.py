@@ -43,7 +43,7 @@ def named_sums(emitted: Sequence[Emitted]) -> dict[str, tuple[tf.Tensor, tf.Tens
         raise ValueError(
             f'{len(weights)} layers give a loss with a weight ({layers}); exactly one must, the '
             f'main loss, by which all are normalised: give weight_sum to ctx.emit_loss there and '
-            f'nowhere else.')
+            f'nowhere else. A Keras model has its loss if it was compiled before from_keras.')
 
     weight, = weights.values()
     total, *rest = losses.values()

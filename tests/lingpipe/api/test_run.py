@@ -61,6 +61,16 @@ def test_tables_are_text_in_a_notebook_too(run: Run, monkeypatch: pytest.MonkeyP
 def test_keras_arguments_of_train_are_refused(run: Run) -> None:
     with pytest.raises(TypeError, match=r"train\(\) has no argument 'epochs': Keras' epochs is"):
         run.train(epochs=3)
+    with pytest.raises(TypeError, match=r"predict\(\) has no argument 'batch': it has examples"):
+        run.predict([], batch=3)
+    with pytest.raises(ValueError, match=r"is an eval input, .* write evaluate\(\)\['test'\]"):
+        run.evaluate('test')
+    with pytest.raises(AttributeError, match=r"has no fit; Keras' fit is train\(steps=...\)"):
+        run.fit()
+    with pytest.raises(AttributeError, match="'Run' object has no attribute 'nothing'"):
+        run.nothing()
+    with pytest.raises(KeyError, match="no weight 'dense_3/w': did you mean 'model/dense_3/w'?"):
+        run.weights['dense_3/w']
 
 
 def test_a_logdir_has_one_run_at_a_time(run: Run) -> None:
@@ -114,8 +124,8 @@ def test_an_experiment_need_not_be_importable(tmp_path: pathlib.Path) -> None:
     ({'set': {'train.num_step': 1}}, ValueError, "no field 'num_step'; did you mean 'num_steps'"),
     ({'devices': 'cpu:x'}, ValueError, "--devices has 'cpu:x'; write cpu:2 or cpu:0-3"),
     ({'devices': ['cpu:0']}, ValueError, "--devices has 'cpu:0', which is no device"),
-    ({'num_cells': 5}, ValueError, r'TensorFlow has started before 5 CPU devices .* \(in a '
-                                   r'notebook: the kernel\)'),
+    ({'num_cells': 5, 'devices': 'cpu:5'}, ValueError,
+     r'TensorFlow has started before 5 CPU devices .* \(in a notebook: the kernel\)'),
     ({'logdir': ''}, ValueError, '--logdir is missing'),
     ({'plan': 'best'}, ValueError, "plan='best' is none of as_set, auto"),
     ({'experiment': 3}, TypeError, '3 is no experiment; give a registered class'),

@@ -1,6 +1,7 @@
 """from_keras: a Keras model and its network compute and learn the same, however it is cut."""
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from lingpipe.keras_models import KerasLoss, KerasModel
 from lingpipe.keras_models.keras_loss import metric_of
 from lingpipe.layers import nested
 from lingpipe.layers.context import Context
+from lingpipe.layers.nested import NestedMap
 
 RATE, STEPS = 0.1, 3
 TOLERANCE = 2e-6
@@ -347,6 +349,33 @@ def test_a_metric_may_be_a_registered_function() -> None:
     model.compile('sgd', 'mse', metrics=[registered])
     text, = lp.from_keras(model).layers[-1].metrics
     assert metric_of(text).name == '_distance'
+
+
+@pytest.mark.parametrize(('loss', 'labels', 'sentence'), [
+    ('sparse_categorical_crossentropy', tf.zeros([4, 3]), 'for one-hot labels, compile the model'),
+    ('categorical_crossentropy', tf.zeros([4], tf.int32), 'it takes one-hot labels; for numbers'),
+    ('mse', tf.zeros([4, 2]), 'give labels of the shape of the output')])
+def test_labels_that_a_loss_does_not_take_are_refused(loss: str, labels: tf.Tensor,
+                                                      sentence: str) -> None:
+    layer = KerasLoss.Params(loss=json.dumps(loss)).instantiate('loss')
+    with pytest.raises(ValueError, match=f'loss: the Keras loss does not take .*{sentence}'):
+        layer.fprop(NestedMap(), Context(), x=tf.ones([4, 3]), labels=labels)
+
+
+def test_what_is_no_keras_model_is_refused() -> None:
+    network = lp.from_keras(branches())
+    with pytest.raises(TypeError, match='to_keras takes the Params that from_keras returned'):
+        lp.to_keras(network, [np.zeros(3)])
+    with pytest.raises(TypeError, match='Adam .* is no model of Keras; give the compiled model'):
+        lp.learner_from_keras(keras.optimizers.Adam())
+    with pytest.raises(lp.ParamsError, match=r'write lp.from_keras\(model\), the model of a task'):
+        lp.Problem.Params(model=branches())
+    with pytest.raises(lp.ParamsError, match='write lp.layers.KerasLayer.Params'):
+        lp.Sequential.Params(layers=(keras.layers.LSTM(3),))
+    with pytest.raises(ValueError, match='layer=Dense is no layer of Keras; give an object'):
+        lp.layers.KerasLayer.Params(layer=keras.layers.Dense)
+    with pytest.raises(ValueError, match=r'is a model; write from_keras\(model\)'):
+        lp.layers.KerasLayer.Params(layer=branches())
 
 
 @pytest.mark.parametrize(('optimizer', 'expected'), [
