@@ -125,6 +125,8 @@ class KerasState:
         shape = [1] * norm.input_spec.ndim
         shape[norm.axis] = norm.moving_mean.shape[0]
         mapping = [(variable, state[own]) for own, variable in self._variables.items()]
+        if norm.compute_dtype == 'float64':   # Otherwise Keras computes moments in float32.
+            value = tuple(tf.cast(moment, tf.float64) for moment in value)
         with _computing_moments_by(norm, lambda inputs, mask: value), \
                 keras.StatelessScope(mapping, initialize_variables=False) as scope:
             norm(tf.zeros(shape), training=True)
