@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import keras
+import tensorflow as tf
 from keras.src.models.functional import Functional
 
 from lingpipe.hyperparams.errors import show
@@ -52,7 +53,7 @@ def check_supported(path: str, keras_layer: keras.layers.Layer,
                              '{"mean": [...], "variance": [...]}.')
 
 
-def check_is_layer(layer: Any) -> None:
+def check_is_layer(layer: object) -> None:
     """Raises ValueError unless this is a layer or operation of Keras, and no model of layers."""
     if not isinstance(layer, keras.Operation):
         raise ValueError(f'layer={show(layer)} is no layer of Keras; give an object, as '
@@ -64,7 +65,7 @@ def check_is_layer(layer: Any) -> None:
 
 
 def check_shapes(path: str, class_name: str, specs: Mapping[str, keras.KerasTensor],
-                 tensors: Mapping[str, Any], error: ValueError) -> None:
+                 tensors: Mapping[str, tf.Tensor], error: ValueError) -> None:
     """Raises ValueError for tensors of other shapes than those that a layer was made for.
 
     Args:
