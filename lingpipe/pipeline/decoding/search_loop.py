@@ -79,15 +79,15 @@ class SearchLoop:
     def start(self, fixed: dict[Value, Nested], given: NestedMap) -> GroupState:
         """Computes what comes before the first step. The arguments are those of `run`."""
         prepared = self._prepare(fixed, given.limits)
-        has_prompts = isinstance(self._params, SamplingParams)
-        if not has_prompts:
+        pass_size = self._params.prefill if isinstance(self._params, SamplingParams) else 0
+        if not isinstance(self._params, SamplingParams):   # which alone has prompts and chances
             given = NestedMap(limits=given.limits)
         with tf.device(self._last):
             given = nested.map_leaves(tf.identity, given)
             state = search.initial_state(given.limits, self._start_id, self._params)
         past = {key: one.past for key, one in prepared.items()}
-        if has_prompts and self._params.prefill and any(c.prefilled for c in self._cells.values()):
-            state, past = self._after_prompts(state, given, prepared)
+        if pass_size and any(cell.prefilled for cell in self._cells.values()):
+            state, past = self._after_prompts(state, given, prepared, pass_size)
         return GroupState(prepared, given, past, state)
 
     def go_on(self, now: GroupState, until: tf.Tensor | None = None) -> GroupState:
