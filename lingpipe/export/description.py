@@ -21,7 +21,7 @@ def described(program: Program, predictor: Predictor, facts: Metadata) -> str:
       predictor: has the inputs and outputs.
       facts: whatever else is known, such as the step.
     """
-    trained = {path for learner in program.placed.learners.values() for path in learner.weights}
+    trained = {path for learner in program.placed.trained.values() for path in learner.weights}
     needed = {name: spec for name, spec in predictor.input_specs.items()
               if name not in predictor.optional_inputs}
     weights = {path: {**_kind(variable), 'is_trained': path in trained}

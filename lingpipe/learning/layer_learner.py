@@ -6,7 +6,7 @@ partition puts it elsewhere.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping
 from typing import Any, TypeAlias
 
 import tensorflow as tf
@@ -14,12 +14,13 @@ import tensorflow as tf
 from lingpipe.learning.averages import Averages
 from lingpipe.learning.optimizer import begin_step
 from lingpipe.learning.slots import KerasWeight, Slots, slots_of
+from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.learning.update_rule import UpdateRule
 
 Gradient: TypeAlias = tf.Tensor | Callable[[], tf.Tensor | None] | None
 
 
-class LayerLearner:
+class LayerLearner(TrainedLayer):
     """Slots, averages and updates of one layer; see Learner.for_layer.
 
     Attributes:
@@ -27,7 +28,7 @@ class LayerLearner:
     """
 
     def __init__(self, rule: UpdateRule, layer_path: str, weights: Mapping[str, tf.Variable]):
-        self.weights = dict(weights)
+        super().__init__(weights, rule.decays)
         self._rule, self._layer_path = rule, layer_path
         self._optimizer: Any = None
         self._slots = Slots({}, {})
@@ -41,12 +42,9 @@ class LayerLearner:
             self._averages = Averages(weights, rule.ema_decay, rule.ema_warmup)
 
     @property
-    def kind(self) -> tuple[Any, ...]:
+    def kind(self) -> Hashable:
         """Equal for layers whose updates are the same computation on other variables."""
-        return tuple((tuple(weight.shape), weight.dtype.name,
-                      self._rule.decays(path, weight.shape.rank),
-                      tuple(self._slots.by_weight[path]))
-                     for path, weight in self.weights.items())
+        return super().kind, tuple(tuple(self._slots.by_weight[path]) for path in self.weights)
 
     def apply(self, gradients: Mapping[str, Gradient],
               learning_rate: tf.Tensor | None = None) -> tf.Tensor | None:
@@ -101,14 +99,17 @@ class LayerLearner:
         written = self._averages.update(path, weight, ema_decay)
         return written or ([] if gradient is None else [weight.read_value()])
 
-    def follow_weights(self, but: Container[str] = ()) -> None:
+    def follow_weights(self, but: Container[str] = (),
+                       assigned: Mapping[str, tf.Variable] | None = None) -> None:
         """Sets averages, and slots that are copies at first, to weights that other code assigned.
 
         Args:
           but: keys in `variables` of what that code has assigned too.
+          assigned: path -> the weight that it assigned, if not this layer's own.
         """
         variables = self.variables()
         for path, weight in self.weights.items():
+            weight = weight if assigned is None else assigned[path]
             slots = [f'optimizer/{path}/{name}' for name in self._rule.copied_slots]
             for key in (f'ema/{path}', *slots):
                 if key in variables and key not in but:

@@ -21,6 +21,7 @@ from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.averages import accumulator_dtype
 from lingpipe.learning.layer_learner import LayerLearner
 from lingpipe.learning.optimizer import Optimizer
+from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.learning.update_rule import UpdateRule
 
 
@@ -148,6 +149,11 @@ class Learner(Configurable):
         """The rate of the update that comes after `step` updates."""
         return self._rate(step)
 
+    def trained(self, weights: Mapping[str, tf.Variable]) -> TrainedLayer:
+        """Returns what trains of one layer, given its weights by path."""
+        return TrainedLayer({path: weight for path, weight in weights.items()
+                             if not self.is_frozen(path)}, self.decays)
+
     def for_layer(self, layer_path: str, weights: Mapping[str, tf.Variable]) -> LayerLearner:
         """Makes the learner of one layer, with slots and averages on the weights' device.
 
@@ -159,7 +165,7 @@ class Learner(Configurable):
         Raises:
           ValueError: a weight cannot be trained.
         """
-        trained = {path: weight for path, weight in weights.items() if not self.is_frozen(path)}
+        trained = self.trained(weights).weights
         for path, weight in trained.items():
             if not weight.dtype.is_floating:
                 raise ValueError(f'{path} is {weight.dtype.name}, and only real floating-point '

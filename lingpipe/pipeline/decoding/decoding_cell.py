@@ -69,16 +69,16 @@ class DecodingCell:
         averaged = variables.averaged()
         self._read = variables.reader(cell, averaged)
         self._read_shared = variables.shared_reader(averaged)
-        paths = dict.fromkeys(w.shared_with for e in (*self.before, *self.stepped)
-                              for w in e.layer.weights() if w.shared_with)
-        self._elsewhere = [path for path in paths if variables.cell_of[path] != cell.index]
+        used = {w.shared_with or w.path for e in (*self.before, *self.stepped)
+                for w in e.layer.weights()}
+        self._elsewhere = [path for path in variables.elsewhere(cell, averaged) if path in used]
 
         self.prepare = placed(self._prepare)
         self.step = placed(self._step)
         self.prefill = placed(self._prefill)
 
     def weights_elsewhere(self) -> list[tf.Tensor]:
-        """Reads the tied weights that other cells own."""
+        """Reads the weights that are on other devices."""
         return [self._read_shared(path) for path in self._elsewhere]
 
     def initial_past(self, num_sentences: tf.Tensor) -> dict[str, NestedMap]:

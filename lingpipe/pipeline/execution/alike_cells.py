@@ -120,7 +120,8 @@ def _task_of(task: CompiledTask, captures: Mapping[Any, tf.Tensor], leaves: Mapp
 
 
 def likeness(cell: Cell, gradients_in: Sequence[Leaf], kinds: Collection[str],
-             options: TracingOptions, variables: Sequence[tf.Variable]) -> Hashable:
+             options: TracingOptions, variables: Sequence[tf.Variable],
+             elsewhere: Collection[str]) -> Hashable:
     """Returns what is equal for cells that are alike, if they are cells of one network.
 
     Args:
@@ -129,6 +130,7 @@ def likeness(cell: Cell, gradients_in: Sequence[Leaf], kinds: Collection[str],
       kinds: of its tasks.
       options: how it is traced.
       variables: those that it reads.
+      elsewhere: the paths of the weights that it is given.
     """
     values = _values(cell)
     number = {value: i for i, value in enumerate(values)}
@@ -151,7 +153,8 @@ def likeness(cell: Cell, gradients_in: Sequence[Leaf], kinds: Collection[str],
         tuple(of_element(element) for element in cell.elements),
         tuple(_of_value(value) for value in values),
         numbers(leaves_of(cell.inputs)), numbers(leaves_of(cell.outputs)), numbers(gradients_in),
-        tuple(variable.dtype.name for variable in variables))
+        tuple(variable.dtype.name for variable in variables),
+        tuple(place[path] for path in elsewhere))
 
 
 def _kept(cell: Cell, options: TracingOptions) -> Hashable:

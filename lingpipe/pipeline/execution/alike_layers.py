@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from lingpipe.learning.layer_learner import LayerLearner
+from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.pipeline.execution.gradients import Gradients
 
 # Takes the handles of a layer's variables, and other arguments.
@@ -24,7 +24,7 @@ class AlikeLayers:
     def __init__(self) -> None:
         self._traced_by_kind: dict[Hashable, _OfHandles] = {}
 
-    def call(self, body: Callable[..., tf.Tensor], layer: LayerLearner, gradients: Gradients,
+    def call(self, body: Callable[..., tf.Tensor], layer: TrainedLayer, gradients: Gradients,
              reached: Collection[str], *args: tf.Tensor) -> tf.Tensor:
         """Calls body(layer, *args), traced once for all layers that are alike.
 
@@ -46,7 +46,7 @@ class AlikeLayers:
         return self._traced_by_kind[key](handles, *args)
 
 
-def _handles(layer: LayerLearner, gradients: Gradients) -> list[tf.Tensor]:
+def _handles(layer: TrainedLayer, gradients: Gradients) -> list[tf.Tensor]:
     """The handles of all variables that an update of the layer touches.
 
     Their order is the same for layers that are alike.
@@ -56,7 +56,7 @@ def _handles(layer: LayerLearner, gradients: Gradients) -> list[tf.Tensor]:
             (*layer.weights.values(), *layer.variables().values(), *sums)]
 
 
-def _traced(body: Callable[..., tf.Tensor], layer: LayerLearner, handles: Sequence[tf.Tensor],
+def _traced(body: Callable[..., tf.Tensor], layer: TrainedLayer, handles: Sequence[tf.Tensor],
             args: Sequence[tf.Tensor]) -> _OfHandles:
     """Makes body(layer, *args) a function of the variables' handles and the arguments."""
     function = tf.function(

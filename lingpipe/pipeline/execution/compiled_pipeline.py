@@ -82,14 +82,16 @@ def compile_pipeline(schedule: Schedule, cells: Sequence[Cell], variables: Varia
         gradients_in = [leaf for leaf in leaves_of([*cell.inputs, *cell.outputs])
                         if leaf in available]
         kinds, read = schedule.task_kinds(cell.index), variables.read_by(cell, weights)
-        key = likeness(cell, gradients_in, kinds, options, read)
+        elsewhere = variables.elsewhere(cell, weights)
+        key = likeness(cell, gradients_in, kinds, options, read, elsewhere)
         template = templates.get(key)
         if template is not None:
             accumulators.append(accumulators_of(cell, template.layout_of(cell)))
             traces.append(template.trace_of(cell, [*read, *accumulators[-1].variables()]))
         else:
             gather = gathers[cell.index] if gathers else None
-            forward = trace_forward(cell, variables.reader(cell, weights), options, gather)
+            forward = trace_forward(cell, variables.reader(cell, weights), options, gather,
+                                    elsewhere)
             accumulators.append(accumulators_of(cell, forward.layout))
             traces.append(trace_cell(forward, accumulators[-1], gradients_in, kinds))
             traced = TracedCell(forward, traces[-1], [*read, *accumulators[-1].variables()])

@@ -138,7 +138,8 @@ class ForwardTrace:
 
 
 def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions,
-                  gather: Callable[[tf.Tensor], tf.Tensor] | None = None) -> ForwardTrace:
+                  gather: Callable[[tf.Tensor], tf.Tensor] | None = None,
+                  elsewhere: Collection[str] | None = None) -> ForwardTrace:
     """Traces the layers of a cell, one after the other.
 
     Args:
@@ -146,11 +147,13 @@ def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions
       read_weight: reads one of its weights.
       options: how to trace it.
       gather: Context.gather.
+      elsewhere: the paths of the weights, as owned, that the tasks are given and do not read; by
+        default those that other cells own.
     """
     graph = tf.__internal__.FuncGraph(f'cell_{cell.index}')
     seed_keys = SeedKeys(graph, options.experiment_seed, cell.device)
     with graph.as_default():
-        arguments = _forward_arguments(cell)
+        arguments = _forward_arguments(cell, elsewhere)
 
         def make_context() -> Context:
             return Context(options.training, options.experiment_seed, arguments.step,
@@ -183,12 +186,14 @@ def trace_forward(cell: Cell, read_weight: WeightReader, options: TracingOptions
                         seed_keys.captured)
 
 
-def _forward_arguments(cell: Cell) -> Arguments:
+def _forward_arguments(cell: Cell, elsewhere: Collection[str] | None) -> Arguments:
     """Makes a placeholder for everything that a cell may be given."""
-    owned = {weight.path for element in cell.elements for weight in element.layer.weights()}
-    shared = {weight.shared_with: tf.TensorSpec(weight.shape, weight.dtype)
-              for element in cell.elements for weight in element.layer.weights()
-              if weight.shared_with is not None and weight.shared_with not in owned}
+    weights = [weight for element in cell.elements for weight in element.layer.weights()]
+    specs = {weight.shared_with or weight.path: tf.TensorSpec(weight.shape, weight.dtype)
+             for weight in weights}
+    if elsewhere is None:
+        elsewhere = specs.keys() - {weight.path for weight in weights}
+    shared = {path: spec for path, spec in specs.items() if path in elsewhere}
     return Arguments(
         step=_placeholder(tf.TensorSpec([], tf.int64)),
         micro_batch=_placeholder(tf.TensorSpec([], tf.int32)),

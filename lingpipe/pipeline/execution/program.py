@@ -23,12 +23,12 @@ from lingpipe.pipeline.execution.placed_network import PlacedNetwork
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program_steps import ProgramSteps
 from lingpipe.pipeline.execution.traffic import Traffic, step_traffic
-from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.micro_batches import check_state
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import make_plan, plan_like
 from lingpipe.pipeline.replication.collectives import check_replicated
 from lingpipe.pipeline.replication.equal_replicas import check_equal
+from lingpipe.pipeline.replication.sharded_variables import placed_replicas
 
 
 class Program(ProgramSteps):
@@ -75,7 +75,7 @@ class Program(ProgramSteps):
         self.batch_spec = specs[0]
         plan = make_plan(network, specs[0], params, devices, learner.is_frozen, learner.slot_bytes)
         plans = [plan, *(plan_like(plan, network, spec, learner.is_frozen) for spec in specs[1:])]
-        replicas = [Variables(network, cells, learner, seed) for cells in plan.replicas]
+        replicas = placed_replicas(plan, network, learner, seed)
         self.placed = replicas[0]
         self._predictors: dict[tuple[str, ...], Predictor] = {}   # by outputs
         super().__init__(list(map(Shape, specs, plans)), replicas, learner, seed)

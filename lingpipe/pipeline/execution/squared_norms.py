@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import tensorflow as tf
 
-from lingpipe.learning.layer_learner import LayerLearner
+from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.pipeline.execution.alike_layers import AlikeLayers
 from lingpipe.pipeline.execution.gradients import Gradients
 
@@ -24,13 +24,13 @@ class SquaredNorms:
         """
         self._gradients, self._alike, self._clips = gradients, alike, clips
 
-    def of(self, layers: Sequence[LayerLearner], reached: Collection[str],
+    def of(self, layers: Sequence[TrainedLayer], reached: Collection[str],
            inverse_weight: tf.Tensor, foreign: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Half the sum of squares of every owned gradient, [n] float64; 0 for a missing gradient.
 
         The gradients are computed one after the other, so that only one is in memory at a time.
         """
-        def squares(layer: LayerLearner, inverse_weight: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+        def squares(layer: TrainedLayer, inverse_weight: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
             """Computes half the sum of squares of each gradient of a layer."""
             halves: list[tf.Tensor] = []
             for path in layer.weights:
@@ -44,7 +44,7 @@ class SquaredNorms:
                     halves.append(tf.cast(tf.nn.l2_loss(wide), tf.float64))
             return tf.stack(halves)
 
-        def usable_squares(layer: LayerLearner, inverse_weight: tf.Tensor) -> tf.Tensor:
+        def usable_squares(layer: TrainedLayer, inverse_weight: tf.Tensor) -> tf.Tensor:
             """Computes again in float64 what overflows, if gradients are clipped."""
             # The condition is here, where layers that are alike share it; see CellUpdate.
             halves = squares(layer, inverse_weight, tf.float32)

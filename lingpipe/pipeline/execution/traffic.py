@@ -18,6 +18,7 @@ from lingpipe.pipeline.execution.compiled_task import CompiledTask
 from lingpipe.pipeline.planning.cell import Cell, bytes_sent
 from lingpipe.pipeline.planning.dataflow import BATCH, Value
 from lingpipe.pipeline.planning.plan import Plan
+from lingpipe.pipeline.planning.slot_shares import replica_of_weights, slots_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Traffic:
       norms: the squares of each cell's gradients, one number per weight, which the first device
         adds up.
       sums: what replicas add up after their tasks: gradients, and what layers emitted.
+      updated_weights: what replicas that share out the slots send each other after the update.
       gathered: what layers exchange with other replicas inside the tasks, as BatchNorm does.
       fetched: values that the caller asked for, sent to the device that splits the mini-batch.
     """
@@ -45,6 +47,7 @@ class Traffic:
     shared_gradients: float = 0.0
     norms: float = 0.0
     sums: float = 0.0
+    updated_weights: float = 0.0
     gathered: float = 0.0
     fetched: float = 0.0
 
@@ -77,7 +80,7 @@ def step_traffic(plan: Plan, accumulators: Sequence[Sequence[Accumulators]],
         traffic += forward_traffic(cells, m, cluster.HOME, wire_dtype)
         traffic += backward_traffic(cells, m, wire_dtype)
         traffic += update_traffic(cells, sums)
-    return traffic
+    return traffic + handed_round_traffic(plan)
 
 
 def forward_traffic(cells: Sequence[Cell], num_micro_batches: int, home: str,
@@ -145,6 +148,21 @@ def update_traffic(cells: Sequence[Cell], accumulators: Sequence[Accumulators]) 
         for cell, sums in zip(cells, accumulators, strict=True)
         for element in cell.elements for weight in element.trained
         if weight.shared_with is not None))
+
+
+def handed_round_traffic(plan: Plan) -> Traffic:
+    """The weights that replicas which share out the slots send each other."""
+    num_replicas = len(plan.replicas)
+    if not plan.params.shard_slots or num_replicas == 1:
+        return Traffic()
+    slot_bytes = plan.forecast.memory.slot_bytes
+    replica_of = replica_of_weights(plan.cells, slot_bytes, num_replicas)
+    total = 0
+    for k, cell in enumerate(plan.cells):
+        devices = [cells[k].device for cells in plan.replicas]
+        for weight in (one for element in cell.elements for one in slots_of(element, slot_bytes)):
+            total += weight.weight_bytes * _num_others(devices[replica_of[weight.path]], devices)
+    return Traffic(updated_weights=total)
 
 
 def norms_traffic(cells: Sequence[Cell]) -> Traffic:

@@ -1,11 +1,13 @@
 """Training graph: the whole step for mini-batches of one shape, as one graph.
 
-    'train', 'timed'    tasks of every replica -> sums over replicas -> update of every replica
+    'train', 'timed'    tasks of every replica -> sums over replicas -> update of every replica,
+                        which hands round what it alone has updated
     'accumulate'        tasks of every replica
 """
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -22,6 +24,7 @@ from lingpipe.pipeline.execution.update import Update
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.plan import Plan
+from lingpipe.pipeline.replication.handing_round import hand_round
 from lingpipe.pipeline.replication.replicas import Replica, reduce
 
 Kind: TypeAlias = Literal['train', 'timed', 'accumulate']
@@ -104,10 +107,10 @@ def _add_update(trained: TrainedReplicas, last: Sequence[Sequence[tf.Operation]]
     foreign = [update.gradients.foreign(ops)
                for update, ops in zip(trained.updates, last, strict=True)]
     decision = trained.updates[0].decide(last[0], foreign[0], step, reached, stamps)
-    done = [tensor
-            for r, (update, ops, gradients) in enumerate(
-                zip(trained.updates, last, foreign, strict=True))
-            for tensor in update.apply(decision, ops, gradients, reached, None if r else stamps)]
+    updated = [update.apply(decision, ops, gradients, reached, None if r else stamps)
+               for r, (update, ops, gradients) in enumerate(
+                   zip(trained.updates, last, foreign, strict=True))]
+    done = [*itertools.chain(*updated), *hand_round(trained.replicas, updated)]
 
     first_device = trained.replicas[0].cells[0].device
     with tf.device(first_device), tf.control_dependencies(done):

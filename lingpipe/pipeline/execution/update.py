@@ -83,7 +83,7 @@ class Update:
 
         squares = []
         for cell, op in zip(cells, last, strict=True):
-            layers = self._variables.learners_of(cell)
+            layers = self._variables.trained_of(cell)
             squares.append(call_stamped(
                 placed(lambda *a, of=layers: self._norms.of(of, reached, *a)),
                 [inverse_weight, self.gradients.foreign_of(cell, foreign)],

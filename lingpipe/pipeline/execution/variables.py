@@ -4,6 +4,7 @@ Each variable is on the device of the cell that owns the weight.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Container, Sequence
 
 import tensorflow as tf
@@ -12,6 +13,7 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.weight import Weight
 from lingpipe.learning.layer_learner import LayerLearner
 from lingpipe.learning.learner import Learner
+from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.pipeline.planning.dataflow import owner
 
@@ -23,15 +25,29 @@ class Variables:
       weights: path -> variable, of every owned weight. A weight that shares another one has no
         variable of its own.
       cell_of: path -> index of the cell on whose device the weight is.
-      learners: layer path -> the learner of the layer's trained weights.
+      trained: layer path -> the layer's weights that train.
+      learners: layer path -> the learner of those that this replica updates.
     """
 
-    def __init__(self, network: Layer, cells: Sequence[Cell], learner: Learner, seed: int):
-        """Creates all variables; `seed` determines the initial weights."""
+    def __init__(self, network: Layer, cells: Sequence[Cell], learner: Learner, seed: int,
+                 updated: Callable[[str], bool] = lambda path: True,
+                 others: Sequence[Variables] = ()):
+        """Creates all variables.
+
+        Args:
+          network: the layers.
+          cells: [K].
+          learner: makes slots and averages.
+          seed: determines the initial weights.
+          updated: path -> whether this replica updates the weight, and so keeps its slots.
+          others: the other replicas, of which some keep the slots that this one does not. Only the
+            first replica is given them.
+        """
         self.weights: dict[str, tf.Variable] = {}
         self.cell_of: dict[str, int] = {}
+        self.trained: dict[str, TrainedLayer] = {}
         self.learners: dict[str, LayerLearner] = {}
-        self._cells = cells
+        self._cells, self._others = cells, others
         by_path = {w.path: w for w in network.weights()}
 
         for cell in cells:
@@ -43,14 +59,27 @@ class Variables:
 
                     own = {w.path: self.weights[w.path] for w in element.trained
                            if w.shared_with is None}
+                    mine = {path: weight for path, weight in own.items() if updated(path)}
                     if own:
+                        self.trained[element.layer.path] = learner.trained(own)
+                    if mine:
                         self.learners[element.layer.path] = learner.for_layer(
-                            element.layer.path, own)
+                            element.layer.path, mine)
 
     def _make(self, weight: Weight, cell: Cell, seed: int) -> None:
         self.weights[weight.path] = tf.Variable(
             weight.initial_value(seed), trainable=weight.is_trainable, name='weight')
         self.cell_of[weight.path] = cell.index
+
+    @functools.cached_property
+    def updated(self) -> frozenset[str]:
+        """The paths of the weights that this replica updates."""
+        return frozenset(path for one in self.learners.values() for path in one.weights)
+
+    def trained_of(self, cell: Cell) -> list[TrainedLayer]:
+        """What trains of a cell's layers, in their order."""
+        return [self.trained[element.layer.path] for element in cell.elements
+                if element.layer.path in self.trained]
 
     def learners_of(self, cell: Cell) -> list[LayerLearner]:
         """The learners of a cell's layers, in their order."""
@@ -58,11 +87,17 @@ class Variables:
                 if element.layer.path in self.learners]
 
     def by_key(self) -> dict[str, tf.Variable]:
-        """All variables by their keys in checkpoints, which do not depend on the partition."""
+        """All variables by their keys in checkpoints, which do not depend on the partition.
+
+        Those of other replicas are among them if this one was given them.
+        """
         variables = {f'weights/{path}': variable for path, variable in self.weights.items()}
-        for learner in self.learners.values():
-            variables.update(learner.variables())
+        for learner in self._all_learners():
+            variables = {**learner.variables(), **variables}
         return variables
+
+    def _all_learners(self) -> list[LayerLearner]:
+        return [learner for one in (self, *self._others) for learner in one.learners.values()]
 
     def follow_weights(self, but: Container[str]) -> None:
         """Restarts the moving averages from the weights, after other code has assigned these.
@@ -71,15 +106,15 @@ class Variables:
           but: the keys of variables that the other code has assigned as well, and that stay as
             they are.
         """
-        for learner in self.learners.values():
-            learner.follow_weights(but)
+        for learner in self._all_learners():
+            learner.follow_weights(but, self.weights)
 
     def averaged(self) -> dict[str, tf.Variable]:
         """path -> the variable that evaluation uses.
 
         This is the moving average where the learner keeps one, and the weight otherwise.
         """
-        return {**self.weights, **{path: average for one in self.learners.values()
+        return {**self.weights, **{path: average for one in self._all_learners()
                                    for path, average in one.ema().items()}}
 
     def evaluated(self) -> dict[str, tf.Tensor]:
@@ -91,22 +126,29 @@ class Variables:
                variables: dict[str, tf.Variable]) -> Callable[[str], tf.Tensor | None]:
         """Returns a function: path -> an op that reads a weight of `cell` from `variables`.
 
-        For a weight that no layer of the cell owns, that function returns None.
+        For a weight that is elsewhere, that function returns None.
+        """
+        elsewhere = self.elsewhere(cell, variables)
+        return lambda path: None if path in elsewhere else self._read(path, variables)
+
+    def elsewhere(self, cell: Cell, variables: dict[str, tf.Variable]) -> list[str]:
+        """The paths of the weights, as owned, that a cell reads from other devices.
+
+        Other cells own them, or other replicas keep their averages.
         """
         owned = _owned_by(cell)
-        return lambda path: self._read(path, variables) if path in owned else None
+        return [path for path in _used_by(cell)
+                if path not in owned or variables[path].device != self.weights[path].device]
 
     def read_by(self, cell: Cell, variables: dict[str, tf.Variable]) -> list[tf.Variable]:
         """Those of `variables` that the reader of a cell may read, in the order of its weights."""
-        weights = [weight for element in cell.elements for weight in element.layer.weights()]
-        paths = dict.fromkeys(weight.shared_with or weight.path for weight in weights)
-        owned = _owned_by(cell)
-        return [variables[path] for path in paths if path in owned]
+        elsewhere = self.elsewhere(cell, variables)
+        return [variables[path] for path in _used_by(cell) if path not in elsewhere]
 
     def shared_reader(self, variables: dict[str, tf.Variable]) -> Callable[[str], tf.Tensor]:
-        """Returns a function: path -> an op that reads a shared weight on its owner's device."""
+        """Returns a function: path -> an op that reads a weight on the device where it is."""
         def read(path: str) -> tf.Tensor:
-            with tf.device(self._cells[self.cell_of[path]].device):
+            with tf.device(variables[path].device):
                 return self._read(path, variables)
         return read
 
@@ -115,6 +157,12 @@ class Variables:
         variable, dtype = variables[path], self.weights[path].dtype
         value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
         return value if variable.dtype == dtype else tf.cast(value, dtype)
+
+
+def _used_by(cell: Cell) -> list[str]:
+    """The paths, as owned, of the weights that layers of a cell use, in their order."""
+    return list(dict.fromkeys(weight.shared_with or weight.path for element in cell.elements
+                              for weight in element.layer.weights()))
 
 
 def _owned_by(cell: Cell) -> set[str]:

@@ -67,7 +67,8 @@ class ChoiceCosts:
 
     def is_too_big(self, choice: Choice, limit: float | None) -> bool:
         """Whether what the layers train is more than the devices of a replica hold together."""
-        state_bytes = sum(state.state_bytes for state in self.state(choice))
+        num_shares = choice.num_replicas if self.subject.params.shard_slots else 1
+        state_bytes = total_traffic(self.state(choice)).state_bytes_of_share(num_shares)
         return limit is not None and state_bytes > limit * choice.num_cells
 
     def elements(self, choice: Choice) -> tuple[Element, ...]:

@@ -8,18 +8,21 @@ import math
 from collections.abc import Callable
 
 from lingpipe.pipeline.planning.layer_bytes import LayerBytes, Leaves
+from lingpipe.pipeline.planning.slot_shares import SlotShares
 
 
 class FixedBytes:
     """The bytes of a cell's weights and of all that goes with them, while it grows."""
 
-    def __init__(self, num_replicas: int, is_summed_in_groups: bool, receives_gradients: bool):
+    def __init__(self, num_replicas: int, is_summed_in_groups: bool, receives_gradients: bool,
+                 shards_slots: bool = False):
         self._times = 1 + is_summed_in_groups
         r = num_replicas
         self._received_share = 2 * (r - 1) / r if receives_gradients else 0.0
         self._owned: set[str] = set()
         self._copied: dict[str, int] = {}
-        self._own_bytes = self._gradient_bytes = 0
+        self._own_bytes = self._gradient_bytes = self._slot_bytes = 0
+        self._shares = SlotShares(num_replicas) if shards_slots else None
 
     def add(self, layer: LayerBytes) -> None:
         """Extends the cell by the next layer.
@@ -27,6 +30,9 @@ class FixedBytes:
         Its weights, gradients and optimizer slots count, and copies of tied weights.
         """
         self._own_bytes += layer.own_bytes
+        if self._shares is not None:
+            self._shares.add(layer.slots)
+            self._slot_bytes += sum(one.slot_bytes for one in layer.slots)
         self._gradient_bytes += layer.gradient_bytes
         self._owned |= layer.owned
         for path in layer.owned:
@@ -37,7 +43,10 @@ class FixedBytes:
 
     @property
     def total(self) -> int:
-        return self._own_bytes + sum(self._copied.values()) + self._times * self._gradient_bytes
+        """Bytes of the replica that holds the most."""
+        kept_by_others = self._slot_bytes - self._shares.largest if self._shares else 0
+        return (self._own_bytes - kept_by_others + sum(self._copied.values())
+                + self._times * self._gradient_bytes)
 
     @property
     def received(self) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from lingpipe.pipeline.planning.slot_shares import SlotBytes, slots_of
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -60,6 +62,7 @@ class LayerBytes(NamedTuple):
     gradients_out: tuple[int, ...]  # inputs that get a gradient
     repeated_bytes: int            # residuals that are no inputs
     has_backward: bool
+    slots: tuple[SlotBytes, ...] = ()  # the part of own_bytes that replicas can share out
 
 
 def layer_bytes(element: Element, kept: Residuals, leaves: Leaves,
@@ -70,7 +73,8 @@ def layer_bytes(element: Element, kept: Residuals, leaves: Leaves,
     trained = [weight for weight in weights if weight.path in trained_paths]
     own = [weight for weight in weights if weight.shared_with is None]
     own_bytes = sum(weight.size * weight.dtype.size for weight in own)
-    own_bytes += sum(w.size * slot_bytes(w.dtype) for w in trained if w.shared_with is None)
+    slots = slots_of(element, slot_bytes)
+    own_bytes += sum(one.slot_bytes for one in slots)
     own_bytes += kept.cast_bytes
     gradient_bytes = sum(weight.size * max(4, weight.dtype.size) for weight in trained)
 
@@ -104,4 +108,5 @@ def layer_bytes(element: Element, kept: Residuals, leaves: Leaves,
                    for number, passed in zip(read([leaf]), written([other]), strict=True)},
         gradients_out=read(kept.gradients),
         repeated_bytes=own_residual_bytes,
-        has_backward=element.has_backward)
+        has_backward=element.has_backward,
+        slots=slots)

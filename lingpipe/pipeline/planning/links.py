@@ -30,7 +30,7 @@ class Links:
                 devices[sender], devices[receiver])
         return self._occupied_s[pair]
 
-    def exchange_s(self, gradient_bytes: Sequence[int]) -> float:
+    def exchange_s(self, gradient_bytes: Sequence[float]) -> float:
         """Seconds in which replicas add up gradients: each sends and receives 2 (R - 1) / R.
 
         Args:

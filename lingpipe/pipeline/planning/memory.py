@@ -4,8 +4,9 @@ Only this file, layer_bytes.py and growing_cell.py count them. The partitioner k
 these numbers, peaks.py follows them through a schedule, and inspection prints them. A device holds
 
     fixed     throughout the step: weights, and copies of those that layers use in a narrower
-              dtype; for those that train, a gradient and optimizer slots; sums of groups that are
-              set aside; copies of tied weights that another cell owns
+              dtype; for those that train, a gradient and optimizer slots, of the largest share if
+              replicas share them out; sums of groups that are set aside; copies of tied weights
+              that another cell owns
     held      for each *live* micro-batch, which is one between a cell's forward and its backward:
               what the backward takes over, residuals or, with recomputation, the cell's inputs
     working   once, while a backward runs: what it recomputes; if an R did that before, from then
@@ -70,6 +71,7 @@ class Memory:
       is_summed_in_groups: whether sums of gradients are set aside (PipelineParams.sum_groups).
       receives_gradients: whether replicas send each other all gradients at once, as with the
         PipelineParams.replica_reduction 'add'.
+      shards_slots: whether each replica keeps the slots of its share (PipelineParams.shard_slots).
     """
 
     elements: Sequence[Element]
@@ -78,6 +80,7 @@ class Memory:
     num_replicas: int = 1
     is_summed_in_groups: bool = False
     receives_gradients: bool = True
+    shards_slots: bool = False
 
     def of_span(self, span: range, mode: str) -> Footprint:
         """The footprint of a cell of the layers `span`, with that mode of recomputation."""
@@ -94,7 +97,8 @@ class Memory:
           start: the first layer of all of them.
           mode: PipelineParams.recompute_of each of them.
         """
-        fixed = FixedBytes(self.num_replicas, self.is_summed_in_groups, self.receives_gradients)
+        fixed = FixedBytes(self.num_replicas, self.is_summed_in_groups, self.receives_gradients,
+                           self.shards_slots)
         activations = Activations(start, self._leaves)
         for layer in self._layers[start:]:
             fixed.add(layer)

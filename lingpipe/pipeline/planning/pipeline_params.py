@@ -45,6 +45,10 @@ class PipelineParams(Params):
         'add', "Who sums the gradients of replicas: plain additions in the order of replicas; "
                "TensorFlow's ring of collectives, in an order that depends on the devices; NCCL, "
                "on GPUs only (written, but never run: one GPU cannot).")
+    shard_slots: bool = field(
+        False, 'Each replica keeps the optimizer slots and moving averages of its share of the '
+               'weights, updates these and sends them to the others (ZeRO stage 1). The same '
+               'results in less memory; R - 1 of R weights arrive at each device in every step.')
     schedule: Literal['gpipe', '1f1b', 'interleaved', 'zb_h1', 'zb_h2', 'zb_v', 'v_half', 'v_min',
                       'dual_pipe_v', 'auto', 'text'] = field(
         '1f1b', 'Order of the slots on each device: one that has a name; the fastest, found from '

@@ -93,4 +93,5 @@ def memory_of(elements: tuple[Element, ...], params: PipelineParams,
         slot_bytes=slot_bytes,
         num_replicas=params.num_replicas,
         is_summed_in_groups=params.sum_groups > 1,
-        receives_gradients=params.replica_reduction == 'add')
+        receives_gradients=params.replica_reduction == 'add',
+        shards_slots=params.shard_slots)

@@ -108,10 +108,13 @@ def forecast_step(plan: Plan, hardware: Hardware | None = None) -> StepForecast:
     update_of_device = {
         device: max(update_at[places[slots[0].cell]] for places in plan.placement.places)
         for device, slots in enumerate(plan.schedule.devices)}
+    # A replica that sends its share of the weights sends half of what gradients of that size take.
+    exchanged = [traffic.gradient_bytes + traffic.weight_bytes / 2 * plan.params.shard_slots
+                 for traffic in of_cells]
     return StepForecast(
         plan, simulation,
         overhead_s=max(map(len, plan.schedule.devices)) * hardware.slot_s,
-        replicas_s=links.exchange_s([traffic.gradient_bytes for traffic in of_cells]),
+        replicas_s=links.exchange_s(exchanged),
         update_of_device=update_of_device)
 
 

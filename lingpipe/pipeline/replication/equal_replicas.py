@@ -9,10 +9,12 @@ from lingpipe.pipeline.execution.variables import Variables
 
 
 def copy_first(replicas: Sequence[Variables]) -> None:
-    """Copies the weights, slots and averages of the first replica to all others."""
+    """Copies the weights, slots and averages of the first replica to all others that hold them."""
     first = replicas[0].by_key()
     for replica in replicas[1:]:
         for key, variable in replica.by_key().items():
+            if variable is first[key]:   # Its slots are sharded.
+                continue
             with tf.device(variable.device):
                 variable.assign(tf.identity(first[key]))
 

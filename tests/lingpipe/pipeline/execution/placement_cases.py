@@ -52,7 +52,8 @@ def cases() -> Iterator[tuple[str, Program, Traffic]]:
     for name, params in (
             ('groups', {'num_cells': 4, 'devices': ('CPU:1', 'CPU:0') * 2, 'sum_groups': 2,
                         'wire_dtype': 'bfloat16', 'schedule': 'zb_h1'}),
-            ('replicas', {'num_cells': 2, 'num_replicas': 2, 'layers_per_cell': (12, 3)})):
+            ('replicas', {'num_cells': 2, 'num_replicas': 2, 'layers_per_cell': (12, 3),
+                          'shard_slots': True})):
         program = test_program.program_of(learn=sgd, num_micro_batches=2, **params)
         program.train_step(batch, 0)
         yield name, program, program.sent_bytes()

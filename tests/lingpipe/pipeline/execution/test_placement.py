@@ -77,7 +77,7 @@ def test_the_terms_of_what_is_predicted(found):
     assert predicted == {'batch': 2 * 16 * FLOAT, 'values': x + skip + last,
                          'gradients': x + skip + last, 'shared_weights': tied,
                          'shared_gradients': tied, 'norms': 6 * DOUBLE, 'sums': 0, 'gathered': 0,
-                         'fetched': 0}
+                         'updated_weights': 0, 'fetched': 0}
     # Only x of the last cell is fetched; the skip is where the mini-batch is.
     assert found['evaluation']['predicted']['fetched'] == last
     assert found['groups']['predicted']['values'] == 4 * x / 2   # They cross as bfloat16.
