@@ -40,7 +40,7 @@ from typing import Any
 from lingpipe.pipeline.planning.schedules import TRAINING
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import MAX_CELLS, Parser, command, numbers_text
-from lingpipe.tools.pipeline_benchmark import is_emulated, measure, num_devices_of
+from lingpipe.tools.pipeline_benchmark import is_emulated, measure, num_devices_of_all
 from lingpipe.tools.schedule_comparison import compare_schedules, text
 
 MAX_DEVICE_MS = 60_000
@@ -64,8 +64,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
                 f'{args.steps}')
     if args.emulate and not args.layer_seconds:
         p.error('--emulate sleeps for measured seconds; name a file with --layer_seconds')
-    if args.workers and num_devices_of(args) % args.workers:
-        p.error(f'--num_cells={args.num_cells} on {num_devices_of(args)} devices do not divide '
+    if args.num_replicas > 1 and is_emulated(args):
+        p.error(f'--num_replicas={args.num_replicas} of emulated devices; leave one of them out')
+    if args.workers and num_devices_of_all(args) % args.workers:
+        p.error(f'--num_cells={args.num_cells} on {num_devices_of_all(args)} devices do not divide '
                 f'among --workers={args.workers}; use a multiple')
     _check_compared(p, args)
     return args
@@ -81,6 +83,9 @@ def _check_compared(p: Parser, args: argparse.Namespace) -> None:
         if args.compare.split(',').count(name) > 1 or name == args.schedule:
             p.error(f'--compare has {name} more than once; --schedule={args.schedule} takes part '
                     f'anyway')
+    if args.num_replicas > 1:
+        p.error(f'--compare times one replica, not --num_replicas={args.num_replicas}; leave one '
+                'of them out')
     for name in ('workers', 'checkpoint_every', 'timeline', 'breakdown', 'breakdown_png', 'losses'):
         if getattr(args, name):
             p.error(f'--compare and --{name} exclude each other; leave one of them out')
@@ -105,6 +110,9 @@ def _add_pipeline(p: Parser) -> None:
     p.add_number('--num_micro_batches', 8, 'M', least=1, most=10_000)
     p.add_argument('--schedule', default='1f1b', help='as pipeline.schedule')
     p.add_number('--cells_per_device', 0, 'as pipeline.cells_per_device', least=0, most=MAX_CELLS)
+    p.add_number('--num_replicas', 1, 'R, whose devices are all in use; bytes_a_weight are those '
+                 'of one', least=1, most=MAX_CELLS)
+    p.add_argument('--shard_slots', action='store_true', help='as pipeline.shard_slots')
     p.add_argument('--recompute', choices=['none', 'cell', 'layer'], default='none')
     p.add_argument('--dtype', choices=['float32', 'bfloat16'], default='float32',
                    help='of activations')
@@ -156,7 +164,8 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
         if not is_emulated(args):
             alone = argparse.Namespace(**{**vars(args), 'breakdown': False})
             one_device = [*_flags(alone), '--num_cells=1', '--schedule=1f1b',
-                          '--cells_per_device=0', '--workers=0', '--timeline=']
+                          '--cells_per_device=0', '--num_replicas=1', '--workers=0',
+                          '--timeline=']
             one_device_runs.append(measured(one_device))
 
     m = args.num_micro_batches

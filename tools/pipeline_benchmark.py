@@ -58,15 +58,20 @@ class Run:
 
 
 def num_devices_of(args: argparse.Namespace) -> int:
-    """Returns on how many devices the cells are."""
+    """Returns on how many devices the cells of one replica are."""
     return num_devices_for(args.schedule, args.num_cells, args.cells_per_device)
+
+
+def num_devices_of_all(args: argparse.Namespace) -> int:
+    """Returns on how many devices the cells of all replicas are."""
+    return args.num_replicas * num_devices_of(args)
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Builds and times one configuration, with its cells in this process or on new workers."""
     from lingpipe.tools.launch_local import Worker, free_addresses
     addresses = free_addresses(args.workers)
-    flags = [f'--devices=cpu:{num_devices_of(args) // args.workers}'] if args.workers else []
+    flags = [f'--devices=cpu:{num_devices_of_all(args) // args.workers}'] if args.workers else []
     workers = [Worker(address, flags, hangs_after_s=90., out=2) for address in addresses]
     try:
         return _measure(args, addresses)
@@ -119,7 +124,7 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
             'num_weights': num_weights,
             'start_mb': start_mb,
             'peak_mb': peak_mb,
-            'bytes_a_weight': (peak_mb - start_mb) * 2 ** 20 / num_weights,
+            'bytes_a_weight': (peak_mb - start_mb) * 2 ** 20 / num_weights / args.num_replicas,
             **emulated,
             **_predicted(program, step_s),
             'num_devices': len(program.plan.schedule.devices),
@@ -168,13 +173,13 @@ def configure(args: argparse.Namespace, addresses: Sequence[str] = ()) -> tuple[
     """Sets this process's devices and threads; returns the workers' devices, if there are any."""
     from lingpipe import cluster
     if not addresses:
-        num_devices = num_devices_of(args)
+        num_devices = num_devices_of_all(args)
         cluster.configure(num_devices, args.threads, args.inter_op_threads or num_devices)
         return ()
 
     from lingpipe.cluster import devices
     from lingpipe.cluster.client import Connection
-    worker_devices = devices.find(','.join(addresses), num_devices_of(args), wait_s=60.)
+    worker_devices = devices.find(','.join(addresses), num_devices_of_all(args), wait_s=60.)
     cluster.configure(worker_devices.num_cpus, args.threads, args.inter_op_threads)
     Connection(worker_devices.workers)
     return worker_devices.names
@@ -216,6 +221,7 @@ def _pipeline_params(args: argparse.Namespace, devices: tuple[str, ...]) -> Pipe
     return PipelineParams(
         num_cells=args.num_cells, num_micro_batches=args.num_micro_batches, schedule=args.schedule,
         cells_per_device=args.cells_per_device, recompute=args.recompute,
+        num_replicas=args.num_replicas, shard_slots=args.shard_slots,
         use_graph_optimizer=args.graph_optimizer, devices=devices, jit_compile=args.jit_compile,
         shares_threads=False if is_emulated(args) else None)
 

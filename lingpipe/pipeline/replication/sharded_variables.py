@@ -1,6 +1,8 @@
 """Sharded variables: the variables of all replicas, each with the slots that it keeps."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lingpipe.layers.base import Layer
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.variables import Variables
@@ -18,8 +20,11 @@ def placed_replicas(plan: Plan, network: Layer, learner: Learner, seed: int) -> 
         return [Variables(network, cells, learner, seed) for cells in plan.replicas]
 
     replica_of = replica_of_weights(plan.cells, learner.slot_bytes, len(plan.replicas))
-    others = [Variables(network, cells, learner, seed, lambda path, r=r: replica_of[path] == r)
+
+    def shares_of(replica: int) -> Callable[[str], bool]:
+        return lambda path: replica_of[path] == replica
+
+    others = [Variables(network, cells, learner, seed, shares_of(r))
               for r, cells in enumerate(plan.replicas[1:], start=1)]
-    first = Variables(network, plan.replicas[0], learner, seed,
-                      lambda path: replica_of[path] == 0, others)
+    first = Variables(network, plan.replicas[0], learner, seed, shares_of(0), others)
     return [first, *others]
