@@ -21,11 +21,7 @@ Gradient: TypeAlias = tf.Tensor | Callable[[], tf.Tensor | None] | None
 
 
 class LayerLearner(TrainedLayer):
-    """Slots, averages and updates of one layer; see Learner.for_layer.
-
-    Attributes:
-      weights: the weights that it trains, by path.
-    """
+    """Slots, averages and updates of one layer; see Learner.for_layer."""
 
     def __init__(self, rule: UpdateRule, layer_path: str, weights: Mapping[str, tf.Variable]):
         super().__init__(weights, rule.decays)

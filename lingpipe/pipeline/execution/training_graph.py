@@ -1,13 +1,11 @@
 """Training graph: the whole step for mini-batches of one shape, as one graph.
 
-    'train', 'timed'    tasks of every replica -> sums over replicas -> update of every replica,
-                        which hands round what it alone has updated
+    'train', 'timed'    tasks of every replica -> sums over replicas -> update of every replica
     'accumulate'        tasks of every replica
 """
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -55,9 +53,8 @@ def trained_replicas(plan: Plan, pipelines: Sequence[CompiledPipeline],
       variables: [R].
       learner: makes the updates.
     """
-    replicas = [
-        Replica(r, cells, variables[r], pipelines[r].accumulators)
-        for r, cells in enumerate(plan.replicas)]
+    replicas = [Replica(r, cells, variables[r], pipelines[r].accumulators)
+                for r, cells in enumerate(plan.replicas)]
     alike = AlikeLayers()
     updates = [
         Update(one.cells, one.accumulators, one.placed, learner, alike) for one in replicas]
@@ -110,7 +107,7 @@ def _add_update(trained: TrainedReplicas, last: Sequence[Sequence[tf.Operation]]
     updated = [update.apply(decision, ops, gradients, reached, None if r else stamps)
                for r, (update, ops, gradients) in enumerate(
                    zip(trained.updates, last, foreign, strict=True))]
-    done = [*itertools.chain(*updated), *hand_round(trained.replicas, updated)]
+    done = hand_round(trained.replicas, updated)
 
     first_device = trained.replicas[0].cells[0].device
     with tf.device(first_device), tf.control_dependencies(done):

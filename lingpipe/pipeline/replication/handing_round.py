@@ -17,7 +17,7 @@ from lingpipe.pipeline.replication.replicas import Replica
 
 
 def hand_round(replicas: Sequence[Replica],
-               updated: Sequence[Sequence[tf.Tensor]]) -> list[tf.Operation]:
+               updated: Sequence[Sequence[tf.Tensor]]) -> list[tf.Tensor | tf.Operation]:
     """Sets the weights of every replica to those that another one has updated.
 
     Args:
@@ -25,9 +25,9 @@ def hand_round(replicas: Sequence[Replica],
       updated: [R, K] what exists once a cell of a replica is updated.
 
     Returns:
-      Ops after which all replicas are equal; none if each updates all of its weights.
+      What exists once all replicas are updated and equal.
     """
-    done = []
+    done: list[tf.Tensor | tf.Operation] = [tensor for of_cells in updated for tensor in of_cells]
     for k, cell in enumerate(replicas[0].cells):
         sent: list[tf.Operation] = []
         for element in cell.elements:
