@@ -83,7 +83,7 @@ class Generator:
         is_beam = self.params.beam_size > 1
         stream = self._decoder.stream([_group(rows, group, self.params) for group in groups])
         while any(not texts[i].is_over for group in groups for i in group):
-            limits = [[0 if texts[i].is_over else texts[i].limit for i in group] or [0]
+            limits = [np.array([0 if texts[i].is_over else texts[i].limit for i in group] or [0])
                       for group in groups]
             for group, written in zip(groups, stream.advance(
                     self.params.max_length if is_beam else step, limits), strict=True):

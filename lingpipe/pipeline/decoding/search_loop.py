@@ -111,13 +111,14 @@ class SearchLoop:
         return now._replace(past=end['past'], search=end['search'])
 
     def _after_prompts(self, state: NestedMap, given: NestedMap,
-                       prepared: dict[str, _Prepared]) -> tuple[NestedMap, dict[str, Nested]]:
+                       prepared: dict[str, _Prepared],
+                       pass_size: int) -> tuple[NestedMap, dict[str, Nested]]:
         """The state and the past after the ids that all prompts have."""
         with tf.device(self._last):
             length = prefill.common_length(given.prompts, given.limits, self._end_id)
             ids = given.prompts[:, :length]
             read = tf.concat([state.next[:, :1], ids], 1)[:, :length]
-            past = prefill.read(self._cells, self._target, read, self._params.prefill, prepared)
+            past = prefill.read(self._cells, self._target, read, pass_size, prepared)
             return prefill.after_prompt(state, ids, self._end_id), past
 
     def _prepare(self, fixed: dict[Value, Nested], limits: tf.Tensor) -> dict[str, _Prepared]:
