@@ -10,8 +10,8 @@ sees them.
 
 The workers are a StatefulSet with its headless Service, the trainer is a Job. Workers do not end by
 themselves: run `kubectl delete -f job.yaml` when the job is complete. The claim (a
-PersistentVolumeClaim) is mounted at /NAME OF THE CLAIM for the trainer alone, since workers need no
-files.
+PersistentVolumeClaim) is mounted at /NAME OF THE CLAIM for the trainer alone, which therefore
+writes and reads the variables of all workers in checkpoints.
 
 On GKE, workers with TPUs are the hosts of one slice, as --workers=4 --tpus=4
 --tpu_type=tpu-v5-lite-podslice --tpu_topology=4x4. TPUs have never run lingpipe yet.

@@ -3,8 +3,9 @@
     --mode=eval --watch --logdir=LOGDIR
 
 The checkpoints that are there come first, the oldest before the others. What evaluations.jsonl has
-is not evaluated again, so a watch may be stopped and started, and two of them share the work badly
-but do no harm. The best checkpoint is marked, so that the trainer keeps it.
+is not evaluated again, so a watch may be stopped and started. Two watches of one logdir do no harm,
+but both may evaluate the same checkpoint. The best checkpoint is marked, so that the trainer keeps
+it.
 
 The watch takes no lock. It ends when it has evaluated the checkpoint of the last step, or when for
 a while nobody has trained there and nothing was left to evaluate.
