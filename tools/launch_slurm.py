@@ -103,6 +103,9 @@ def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = 
       ValueError: sbatch would refuse the name, the time or another line, or the trainer a flag.
     """
     _check(name, time, gpu_type, extra)
+    if gpu_type and not gpus_per_node:
+        raise ValueError(f'--gpu_type={gpu_type} without --gpus_per_node asks for no GPU; give '
+                         'both, as --gpu_type=a100 --gpus_per_node=4.')
     gpus = f'{gpu_type}:{gpus_per_node}' if gpu_type else gpus_per_node
     lines = [f'--gpus-per-node={gpus}'] if gpus_per_node else []
     worker_flags = shlex.join(trainer_flags.of_workers(flags, worker_devices))

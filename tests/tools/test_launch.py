@@ -208,6 +208,8 @@ def test_every_reference_of_an_image_is_taken(image):
     ({'time': 'tomorrow'}, "--time='tomorrow' is no limit of sbatch"),
     ({'time': '1:2:3:4'}, "--time='1:2:3:4' is no limit of sbatch"),
     ({'extra': ('--a\nrm',)}, "--sbatch='--a\\nrm' is no option of sbatch on one line"),
+    ({'gpu_type': 'a100:4'}, "--gpu_type='a100:4' is no kind of GPU"),
+    ({'gpu_type': 'a100'}, '--gpu_type=a100 without --gpus_per_node asks for no GPU'),
 ])
 def test_slurm_options_stay_on_their_lines(values, error):
     with pytest.raises(ValueError, match='^' + re.escape(error)):
