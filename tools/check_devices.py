@@ -16,9 +16,10 @@ so that cells have devices of their own. The checks:
     memory       the forecast beside the allocator's peak
     workers      cells in processes of their own
 
-bits and kernels run with TensorFlow's op determinism (+det) and without. A row says ok or BROKEN of
-a promise; differs, where bits differ and nobody promises them; n/a of what this machine cannot
-have; FAILED of a check that came to no result. The exit code is 1 if a row is BROKEN or FAILED.
+bits and kernels run with TensorFlow's op determinism (+det) and without. The verdict of a row is ok
+or BROKEN for a promise, differs where bits differ that nobody promises, info for a number, n/a for
+what this machine cannot do, and FAILED for a check that came to no result. The exit code is 1 if a
+row is BROKEN or FAILED.
 """
 from __future__ import annotations
 

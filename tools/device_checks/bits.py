@@ -50,17 +50,17 @@ def compared(machine: Machine, subject: Subject, end_s: float) -> Row:
             'so plans are not compared' + _remedy(machine),
             subject=subject.name, repeated=repeated)
 
-    different: dict[str, dict[str, float]] = {}   # plan -> variables; none if they are equal
+    differences: dict[str, dict[str, float]] = {}   # plan -> variables; none if they are equal
     failed: dict[str, str] = {}
     for plan in PLANS:
-        if different and time.monotonic() > end_s:
+        if differences and time.monotonic() > end_s:
             break
         name = 'K={} {} {}'.format(*plan)
         try:
-            different[name] = differing(expected, _arrays(machine, subject, plan))
+            differences[name] = differing(expected, _arrays(machine, subject, plan))
         except Exception as error:   # the other plans go on
             failed[name] = f'{type(error).__name__}: {(str(error) or "?").splitlines()[0][:300]}'
-    return _row(machine, subject, expected, different, failed)
+    return _row(machine, subject, expected, differences, failed)
 
 
 def _arrays(machine: Machine, subject: Subject, plan: Plan) -> dict[str, np.ndarray]:
@@ -80,13 +80,13 @@ def differing(expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray
 
 
 def _row(machine: Machine, subject: Subject, expected: Mapping[str, np.ndarray],
-         different: Mapping[str, dict[str, float]], failed: Mapping[str, str]) -> Row:
+         differences: Mapping[str, dict[str, float]], failed: Mapping[str, str]) -> Row:
     """Returns the row of plans that were compared with the first one."""
-    broken = {name: variables for name, variables in different.items() if variables}
-    num_plans = len(different)
+    broken = {name: variables for name, variables in differences.items() if variables}
+    num_plans = len(differences)
     num_left_out = len(PLANS) - num_plans - len(failed)
     numbers = {'subject': subject.name, 'steps': NUM_STEPS, 'variables': len(expected),
-               'same': [name for name in different if name not in broken],
+               'same': [name for name in differences if name not in broken],
                'different': broken, 'failed': failed, 'plans_left_out': num_left_out}
     end = f' ({num_left_out} plans left out: time is over)' if num_left_out else ''
     if failed:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
+import numpy as np
+
 from lingpipe.tools.device_checks import subjects
 from lingpipe.tools.device_checks.bits import differing
 from lingpipe.tools.device_checks.machine import Machine
@@ -17,15 +19,15 @@ def rows(machine: Machine) -> Iterator[Row]:
     """Trains two replicas with every kind of sum, and compares their bits with plain additions."""
     subject = (subjects.transformer(4, 256, 64, 16) if machine.is_gpu
                else subjects.transformer(2, 32, 16, 8))
-    reference = None
+    added: dict[str, np.ndarray] | None = None   # the variables after plain additions
     for reduction in ('add', 'ring', 'nccl'):
         if reduction == 'nccl' and machine.num_physical < 2:
             yield machine.row('n/a', 'nccl: ' + (
                 'NCCL refuses several logical GPUs of one card, and there is one card'
                 if machine.is_gpu else 'NCCL adds up on GPUs only, and there is none'))
             continue
-        first_of_cards = len(machine.devices) // machine.num_physical
-        devices = (machine.devices[::first_of_cards][:2] if reduction == 'nccl'
+        devices_of_card = len(machine.devices) // machine.num_physical
+        devices = (machine.devices[::devices_of_card][:2] if reduction == 'nccl'
                    else machine.devices_of(2))
         try:
             program = subject.program(devices, num_replicas=2, num_micro_batches=2,
@@ -37,9 +39,12 @@ def rows(machine: Machine) -> Iterator[Row]:
                                         f'{str(error).splitlines()[0]}')
             continue
         arrays = {name: variable.numpy() for name, variable in program.variables().items()}
-        reference = reference or arrays
-        different = differing(reference, arrays)
-        same = 'equal to plain additions' if not different else f'{len(different)} differ'
+        if reduction == 'add':
+            added = arrays
+        different = differing(arrays if added is None else added, arrays)
+        same = (f'{len(different)} differ from plain additions' if different else
+                'not compared, since plain additions failed' if added is None else
+                'equal to plain additions')
         yield machine.row(
             machine.promised(not different),
             f'{reduction}: replicas are equal to the last bit; {len(arrays)} variables '

@@ -20,8 +20,8 @@ def rows(machine: Machine) -> Iterator[Row]:
     """Runs each kernel several times on the first device, and once on each other one."""
     kernels = make_kernels(large=machine.is_gpu)
     same: list[str] = []
-    repeats: list[str] = []
-    devices: list[str] = []
+    differ_when_repeated: list[str] = []
+    differ_between_devices: list[str] = []
     refuses: dict[str, str] = {}
     failed: dict[str, str] = {}
     for name, run in kernels.items():
@@ -33,21 +33,27 @@ def rows(machine: Machine) -> Iterator[Row]:
         except (tf.errors.OpError, ValueError) as error:
             failed[name] = first_line(error)
         else:
-            kept = repeats if len(set(results)) > 1 else (
-                devices if set(others) - {results[0]} else same)
-            kept.append(name)
+            if len(set(results)) > 1:
+                differ_when_repeated.append(name)
+            elif set(others) - {results[0]}:
+                differ_between_devices.append(name)
+            else:
+                same.append(name)
 
-    numbers = {'same': same, 'differ_when_repeated': repeats, 'differ_between_devices': devices,
-               'refuse': refuses, 'failed': failed}
+    numbers = {'same': same, 'differ_when_repeated': differ_when_repeated,
+               'differ_between_devices': differ_between_devices, 'refuse': refuses,
+               'failed': failed}
     verdict = machine.promised(False)
     remedy = '' if machine.is_deterministic else f'; set {SETTING}'
     yield machine.row('ok', f'{len(same)} of {len(kernels)} kernels repeat their bits, {NUM_RUNS} '
                             'times and on every device', **numbers)
-    if repeats:
-        yield machine.row(verdict, f'not deterministic: {", ".join(repeats)}{remedy}')
-    if devices:
-        yield machine.row(verdict, f'other bits on another device: {", ".join(devices)}{remedy}, '
-                                   'or TF_CUDNN_USE_AUTOTUNE=0 for convolutions')
+    if differ_when_repeated:
+        yield machine.row(
+            verdict, f'not deterministic: {", ".join(differ_when_repeated)}{remedy}')
+    if differ_between_devices:
+        yield machine.row(
+            verdict, f'other bits on another device: {", ".join(differ_between_devices)}{remedy}, '
+                     'or TF_CUDNN_USE_AUTOTUNE=0 for convolutions')
     for name, reason in refuses.items():
         yield machine.row('n/a', f'{name} refuses to run: {reason}')
     for name, reason in failed.items():
@@ -71,7 +77,7 @@ def make_kernels(large: bool) -> dict[str, Callable[[], tf.Tensor]]:
     a, b = _normal(64 * n, 512 * n), _normal(512 * n, 64 * n)
     image, kernel = _normal(4 * n, 16, 16, 8 * n), _normal(3, 3, 8 * n, 8 * n)
     depthwise = _normal(3, 3, 8 * n, 1)
-    table, rows_of = _normal(50, 16), _ids(4096 * n, 50)
+    table, ids = _normal(50, 16), _ids(4096 * n, 50)
     grads = _normal(4096 * n, 16)
     scale = tf.ones([8 * n])
     labels, logits = _ids(256, 100), _normal(256, 100)
@@ -94,13 +100,13 @@ def make_kernels(large: bool) -> dict[str, Callable[[], tf.Tensor]]:
         'Softmax': lambda: tf.nn.softmax(a),
         'SparseSoftmaxCrossEntropy': lambda: _gradient(
             lambda x: tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x), logits),
-        "Gather's gradient": lambda: _gradient(lambda x: tf.gather(x, rows_of), table),
-        'UnsortedSegmentSum': lambda: tf.math.unsorted_segment_sum(grads, rows_of, 50),
-        'SegmentSum': lambda: tf.math.segment_sum(grads, tf.sort(rows_of)),
-        'ScatterNd': lambda: tf.scatter_nd(rows_of[:, None], grads, [50, 16]),
-        'TensorScatterAdd': lambda: tf.tensor_scatter_nd_add(table, rows_of[:, None], grads),
+        "Gather's gradient": lambda: _gradient(lambda x: tf.gather(x, ids), table),
+        'UnsortedSegmentSum': lambda: tf.math.unsorted_segment_sum(grads, ids, 50),
+        'SegmentSum': lambda: tf.math.segment_sum(grads, tf.sort(ids)),
+        'ScatterNd': lambda: tf.scatter_nd(ids[:, None], grads, [50, 16]),
+        'TensorScatterAdd': lambda: tf.tensor_scatter_nd_add(table, ids[:, None], grads),
         'Cumsum': lambda: tf.cumsum(a, 1),
-        'Bincount': lambda: tf.math.bincount(rows_of, weights=grads[:, 0], minlength=50),
+        'Bincount': lambda: tf.math.bincount(ids, weights=grads[:, 0], minlength=50),
         'ResizeBilinearGrad': lambda: _gradient(
             lambda x: tf.compat.v1.image.resize_bilinear(x, [37, 37]), image),
     }

@@ -18,6 +18,7 @@ from lingpipe.tools.device_checks import subjects
 from lingpipe.tools.device_checks.machine import Machine
 from lingpipe.tools.device_checks.rows import Row
 from lingpipe.tools.device_checks.subjects import Subject
+from lingpipe.tools.pipeline_benchmark import reset_peak, status_mb
 
 MB = 1e6
 MODES = ('none', 'cell', 'layer')
@@ -35,14 +36,13 @@ def rows(machine: Machine) -> Iterator[Row]:
 
     subject = subjects.transformer(8, 512, 256, 32)
     yield machine.row('info', f'{subject.name}, K=2, M=4, in MB (10^6 bytes), the highest device:')
-    peaks = {}
+    forecasts = {}
     for mode in MODES:
-        forecast, row = _measured(machine, subject, mode, mode)
-        peaks[mode] = forecast
+        forecasts[mode], row = _measured(machine, subject, mode, mode)
         yield row
         if machine.is_late:
             return
-    limit = (peaks['none'] + peaks['layer']) / 2
+    limit = (forecasts['none'] + forecasts['layer']) / 2
     yield _measured(machine, subject, 'fit', f'fit, limit {limit / MB:.0f}', limit)[1]
 
 
@@ -51,7 +51,7 @@ def _measured(machine: Machine, subject: Subject, mode: str, name: str,
     """Returns the highest forecast of a device, and the row of a program."""
     gc.collect()
     before = [_used(device) for device in machine.devices_of(2)]
-    resident_before = _status_bytes('VmRSS')
+    resident_before_mb = status_mb('VmRSS')
     _reset_peaks(machine)
     program = subject.program(machine.devices_of(2), num_cells=2, num_micro_batches=4,
                               recompute=mode, device_bytes=device_bytes)
@@ -63,7 +63,7 @@ def _measured(machine: Machine, subject: Subject, mode: str, name: str,
                     for device, own in zip(machine.devices_of(2), before, strict=True)]
         pairs = list(zip(forecasts, measured, strict=True))
     else:
-        pairs = [(sum(forecasts), _status_bytes('VmHWM') - resident_before)]
+        pairs = [(sum(forecasts), (status_mb('VmHWM') - resident_before_mb) * 2**20)]
     forecast, peak = max(pairs, key=lambda pair: pair[1])
     return max(forecasts), machine.row(
         'info', f'{name}: forecast {forecast / MB:.0f}, peak {peak / MB:.0f}, {peak / forecast:.2f}'
@@ -88,10 +88,4 @@ def _reset_peaks(machine: Machine) -> None:
         for device in machine.devices_of(2):
             tf.config.experimental.reset_memory_stats(device[8:])
     else:
-        with open('/proc/self/clear_refs', 'w') as refs:
-            refs.write('5')
-
-
-def _status_bytes(name: str) -> float:
-    with open('/proc/self/status') as status:
-        return next(int(line.split()[1]) * 1024. for line in status if line.startswith(name))
+        reset_peak()

@@ -116,7 +116,7 @@ def _pipeline_row(machine: Machine) -> Row:
 
 
 def shared_time(times: StepTimes) -> float:
-    """Returns in which share of the time of the slots two or more devices are in a slot."""
+    """Returns the share of the time of all slots in which two or more devices run one."""
     moments = sorted((moment, change) for start, end in times.timeline.spans.values()
                      for moment, change in ((start, 1), (end, -1)))
     num_busy, shared_s = 0, 0.0

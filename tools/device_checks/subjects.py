@@ -93,17 +93,6 @@ def convolutions(num_blocks: int, filters: int, size: int, batch: int) -> Subjec
                    _tensors(stacks.image_batch(batch, size)))
 
 
-def amoebanet(size: int, batch: int) -> Subject:
-    """Returns AmoebaNet-D (3, 16)."""
-    return Subject(f'AmoebaNet-D (3, 16), {size} x {size}', stacks.amoebanet(3, 16),
-                   _tensors(stacks.image_batch(batch, size)))
-
-
 def _tensors(arrays: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
-    with tf.device(cpu()):
+    with tf.device('/device:CPU:0'):
         return {name: tf.constant(value) for name, value in arrays.items()}
-
-
-def cpu() -> str:
-    """The device of mini-batches."""
-    return '/device:CPU:0'
