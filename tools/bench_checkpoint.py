@@ -38,7 +38,7 @@ Row = dict[str, float | str]
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags, measures and prints."""
     p = parser('bench_checkpoint', __doc__)
-    p.add_numbers('--sizes_gb', '0.1,0.5,1', 'of 10^9 bytes: the weights of a checkpoint',
+    p.add_numbers('--sizes_gb', '0.1,0.5,1', 'sizes of the weights of a checkpoint, in 10^9 bytes',
                   least=0.001, most=1000)
     p.add_number('--workers', 2, 'processes on loopback that have the weights, evenly', least=1,
                  most=64)

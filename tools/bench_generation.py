@@ -4,8 +4,8 @@
     python -m lingpipe.tools.bench_generation --keras --threads=2
 
 Both have the same weights and write the best id every time. The time until the first id counts as
-reading, the rest as writing. Each measurement is a process of its own, since threads are those of a
-process.
+reading, the rest as writing. Each measurement needs a process of its own, since a process sets its
+threads once.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lingpipe.tools import parser
-from lingpipe.tools.bench_text import model_params
+from lingpipe.tools.bench_text import configure, model_params
 from lingpipe.tools.command_line import MAX_CELLS, command
 
 if TYPE_CHECKING:
@@ -30,13 +30,7 @@ NEVER = -1   # the id that ends a text
 def main(argv: list[str] | None = None) -> None:
     """Measures and prints."""
     args = parse(argv)
-    import tensorflow as tf
-    if args.keras:
-        tf.config.threading.set_intra_op_parallelism_threads(args.threads)
-        tf.config.threading.set_inter_op_parallelism_threads(args.threads)
-    else:
-        from lingpipe import cluster
-        cluster.configure(args.num_cells)
+    configure(args)
     results = measure(args)
     if args.json:
         print(json.dumps(results))
@@ -51,8 +45,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     p = parser('bench_generation', __doc__)
     p.add_argument('--keras', action='store_true', help='measure plain Keras')
     p.add_argument('--no_cache', action='store_true',
-                   help='of Keras, which then reads everything again for each id')
-    p.add_argument('--jit', action='store_true', help='of Keras: compile with XLA')
+                   help='let Keras read everything again for each id')
+    p.add_argument('--jit', action='store_true', help='compile Keras with XLA')
     p.add_number('--threads', 1, 'threads of plain Keras', least=1, most=1024)
     p.add_number('--num_cells', 1, 'K', least=1, most=MAX_CELLS)
     p.add_number('--groups', 0, 'groups of prompts in lingpipe; 0: one, or two a cell', least=0)

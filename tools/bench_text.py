@@ -33,13 +33,7 @@ RATE = 0.1   # of SGD
 def main(argv: list[str] | None = None) -> None:
     """Measures and prints."""
     args = parse(argv)
-    import tensorflow as tf
-    if args.keras:
-        tf.config.threading.set_intra_op_parallelism_threads(args.threads)
-        tf.config.threading.set_inter_op_parallelism_threads(args.threads)
-    else:
-        from lingpipe import cluster
-        cluster.configure(args.num_cells)
+    configure(args)
     results = measure(args)
     if args.json:
         print(json.dumps(results))
@@ -68,6 +62,17 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     p.add_number('--steps', 8, 'steps that are measured, after two', least=1)
     p.add_argument('--json', action='store_true', help='print one JSON object')
     return p.parse_args(argv)
+
+
+def configure(args: argparse.Namespace) -> None:
+    """Sets the threads of plain Keras, or makes the devices of the cells."""
+    if args.keras:
+        import tensorflow as tf
+        tf.config.threading.set_intra_op_parallelism_threads(args.threads)
+        tf.config.threading.set_inter_op_parallelism_threads(args.threads)
+    else:
+        from lingpipe import cluster
+        cluster.configure(args.num_cells)
 
 
 def model_params(args: argparse.Namespace) -> LanguageModel.Params:
