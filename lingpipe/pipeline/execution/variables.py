@@ -93,7 +93,8 @@ class Variables:
         """
         variables = {f'weights/{path}': variable for path, variable in self.weights.items()}
         for learner in self._all_learners():
-            variables = {**learner.variables(), **variables}
+            for key, variable in learner.variables().items():
+                variables.setdefault(key, variable)   # This replica's come first.
         return variables
 
     def _all_learners(self) -> list[LayerLearner]:
