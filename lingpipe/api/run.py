@@ -415,7 +415,7 @@ class Run:
         if place := method_of(name):
             raise AttributeError(f"a run has no {name}; Keras' {name} is {place}", name=name,
                                  obj=self)
-        return object.__getattribute__(self, name)   # It raises the error that it raises always.
+        return object.__getattribute__(self, name)   # It raises Python's own AttributeError.
 
     def __enter__(self) -> Self:
         return self

@@ -68,8 +68,8 @@ def place_late(params: Experiment.Params, error: cluster.StartedTooEarlyError) -
     num_devices = pipeline.num_devices
     gpus, cpus = ([device.name for device in tf.config.list_logical_devices(kind)]
                   for kind in ('GPU', 'CPU'))
-    some = gpus if len(gpus) >= num_devices else cpus[:num_devices]
-    names = tuple(some[i * len(some) // num_devices] for i in range(num_devices))
+    usable = gpus if len(gpus) >= num_devices else cpus[:num_devices]
+    names = tuple(usable[i * len(usable) // num_devices] for i in range(num_devices))
     num_threads = tf.config.threading.get_intra_op_parallelism_threads()
     differences = []
     if len(set(names)) < num_devices:

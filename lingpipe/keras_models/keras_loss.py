@@ -39,9 +39,9 @@ class KerasLoss(Loss):
         """The Keras loss and metrics."""
         loss: str = field(REQUIRED, 'The loss as JSON: its name, or its class and configuration '
                                     'as keras.losses.serialize writes them.')
-        metrics: tuple[str, ...] = field((), 'Metrics as JSON, as the loss is written; weights '
-                                             'do not change them, but those that are 0.')
-        weighted_metrics: tuple[str, ...] = field((), 'Metrics that are weighted means.')
+        metrics: tuple[str, ...] = field((), 'Metrics as JSON, as the loss is written. They are '
+                                             'plain means of what has another weight than 0.')
+        weighted_metrics: tuple[str, ...] = field((), 'Metrics as JSON that are weighted means.')
         metric_prefix: str = field('', 'What the names of metrics begin with.')
         is_mean_of_examples: bool = field(False, 'Whether each example counts as one, however many '
                                                  'of its positions count: so that several losses '

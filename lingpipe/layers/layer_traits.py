@@ -26,8 +26,8 @@ class LayerTraits:
     # one mini-batch, is then refused.
     unmerged_state: Sequence[str] = ()
 
-    # Whether Keras gives its optimizers the gradient of a weight of the layer as rows, of which
-    # several may belong to one row of the weight, where a pipeline gives their sum.
+    # Whether Keras gives its optimizers the gradient of a weight of the layer as rows. Several of
+    # them may belong to one row of the weight; a pipeline gives the optimizer their sum.
     has_rows_in_keras = False
 
     # Whether fprop can read strings. A network that gives them to a layer that cannot is refused.

@@ -18,8 +18,8 @@ Without a second loss, a few experts would get everything. The auxiliary loss of
 
 is smallest when all get as much (Switch Transformer, section 2.2). It counts once for each of the
 sequence's tokens, in training only. An evaluation has two metrics instead: `left_out`, the share of
-choices that come over the capacity, and `busiest`, how many times the mean load of an expert the
-busiest one of a sequence has.
+choices that exceed the capacity, and `busiest`, the load of a sequence's busiest expert as a
+multiple of the mean load.
 
 Shapes: b micro-batch, T time, D model, F hidden units of an expert, E experts, C capacity.
 """

@@ -105,9 +105,10 @@ class Learner(Configurable):
         return _finds(self.params.frozen, path)
 
     def differs_for_rows(self) -> bool:
-        """Whether the sum of the gradients of a row is not the same as these one by one, in Keras.
+        """Whether Keras updates an embedding's row in another way if it has several gradients.
 
-        The global norm is also one of squares.
+        Most optimizers of Keras on TensorFlow, and its global norm, square each of these gradients
+        by itself. Here their sum is squared.
         """
         return self._optimizer.squares_gradients or self.params.clip_norm is not None
 

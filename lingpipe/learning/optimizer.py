@@ -27,8 +27,8 @@ class Optimizer(Configurable):
     # Slots that begin as copies of the weights, as LayerLearner.variables names them.
     copied_slots: ClassVar[tuple[str, ...]] = ()
 
-    # Whether an update squares gradients, so that the sum of the gradients of a row of an embedding
-    # is not the same as these one by one.
+    # Whether an update squares gradients. If so, Keras, which squares each of several gradients of
+    # an embedding's row by itself, makes another update than from their sum.
     squares_gradients: ClassVar[bool] = True
 
     def make(self) -> keras.optimizers.Optimizer:

@@ -160,10 +160,10 @@ class SearchLoop:
 
 
 def grown_shapes(state: GroupState) -> dict[str, Nested]:
-    """The shapes that `past` and `search` have at every position, if they are these at one."""
-    found = state.search
+    """Shapes of `past` and `search` that hold at every position, made of those at one."""
+    of_search = state.search
     return {'past': nested.map_leaves(prefill.grown_shape, state.past),
             'search': nested.map_leaves(
                 lambda tensor: tf.TensorShape([
-                    None if i != 1 or tensor is found.best_ids else n
-                    for i, n in enumerate(tensor.shape)]), found)}
+                    None if i != 1 or tensor is of_search.best_ids else n
+                    for i, n in enumerate(tensor.shape)]), of_search)}

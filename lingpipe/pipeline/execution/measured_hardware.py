@@ -75,9 +75,9 @@ def _link_bytes_per_s(sender: str, receiver: str) -> float:
 
 
 def _seconds_each(run: Callable[[], tf.Tensor]) -> float:
-    """The median seconds of a run among others, without those until its result is here.
+    """The median seconds of a run that follows others, without the wait for a result.
 
-    The latter are most of the time on a GPU, which adds up 64 MiB in 40 us.
+    On a GPU, which adds up 64 MiB in 40 us, that wait would be most of the time.
     """
     def total_s(num_runs: int) -> float:
         start = time.perf_counter()

@@ -141,7 +141,7 @@ class _Play:
                     self._start(ready[-1], now)
 
     def _ready(self, k: int, now: float) -> tuple[int, int, Slot] | None:
-        """The slot of a cell that it would start now, behind its rank: the lowest goes first."""
+        """The slot that a cell would start now, behind its rank, of which the lowest goes first."""
         num_micro_batches, policy = self._work.num_micro_batches, self._policy
         num_forwards, num_backwards = len(self._ends['F'][k]), len(self._ends['B'][k])
         is_fused = self._is_fused[k]

@@ -87,8 +87,9 @@ def _fastest_that_holds_no_more(schedule: Schedule, named: Schedule, work: Workl
 def order_automatically(work: Workload, limit: Limit | None = None) -> Schedule:
     """Returns the fastest schedule that keeps the limit, or the one that breaks it least.
 
-    If the one without a limit keeps it and is as good, that is taken. Another is faster only where
-    cells share a device, whose orders are compared before it is known which backwards are whole.
+    If the one that is found without a limit keeps it and is as good, that is taken. One that is
+    found with a limit is faster only where cells share a device: their orders are compared before
+    it is known which backwards are whole.
     """
     free = _ordered_within(work, None)
     if limit is None:
@@ -190,7 +191,7 @@ def _split_where_it_helps(schedule: Schedule, work: Workload, limit: Limit | Non
 
 
 def _whole_if_as_good(found: Schedule, schedule: Schedule, work: Workload) -> Schedule:
-    """The schedule without W, unless that of which some are left is faster."""
+    """The schedule without W, unless `found`, which keeps some of them, is faster."""
     whole = whole_everywhere(schedule)
     if whole == found or len(schedule.device_of) > MOST_SLOTS:
         return whole

@@ -80,7 +80,7 @@ class Schedule:
     @cached_property
     def tasks_of_lists(self) -> tuple[tuple[tuple[str, int], ...], ...]:
         """The compiled task and the cell of each slot, for each device."""
-        return tuple(tuple((self._task_kind(slot), slot[1]) for slot in slots)
+        return tuple(tuple((self.task_kind(slot), slot[1]) for slot in slots)
                      for slots in self.devices)
 
     def is_fused(self, slot: Slot) -> bool:
@@ -110,19 +110,16 @@ class Schedule:
         a B or W whose forward an R has repeated: 'F', 'R', 'B', 'B_split', 'W', 'B_after_R',
         'B_split_after_R' or 'W_after_R'.
         """
-        return self._task_kind(slot)
-
-    def task_kinds(self, cell: int) -> frozenset[str]:
-        """Returns the kinds of compiled tasks that the slots of a cell call."""
-        return frozenset(self.task_kind(slot) for slot in self.slots_of(cell))
-
-    def _task_kind(self, slot: Slot) -> str:
         kind = slot[0]
         if kind == 'F' or kind == 'R':
             return kind
         if slot in self._split_backwards:
             kind = 'B_split'
         return f'{kind}_after_R' if slot in self._after_r else kind
+
+    def task_kinds(self, cell: int) -> frozenset[str]:
+        """Returns the kinds of compiled tasks that the slots of a cell call."""
+        return frozenset(self.task_kind(slot) for slot in self.slots_of(cell))
 
     @cached_property
     def _split_backwards(self) -> frozenset[Slot]:

@@ -61,7 +61,7 @@ class _Part:
 
 
 def shared_step_s(schedule: Schedule, times: CellTimes, edges: Edges, num_threads: int) -> float:
-    """Returns what a step takes if its devices share threads.
+    """Returns the seconds of a step whose devices share threads.
 
     A slot that runs has a thread or, with fewer threads than slots, its share of one. Threads that
     are left go to the slots that can use them. Transfers within a process take no time.

@@ -13,7 +13,7 @@ def copy_first(replicas: Sequence[Variables]) -> None:
     first = replicas[0].by_key()
     for replica in replicas[1:]:
         for key, variable in replica.by_key().items():
-            if variable is first[key]:   # Its slots are sharded.
+            if variable is first[key]:   # Slots are sharded, and this replica keeps this one.
                 continue
             with tf.device(variable.device):
                 variable.assign(tf.identity(first[key]))
