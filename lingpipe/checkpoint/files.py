@@ -92,7 +92,7 @@ def write(path: str, facts: Metadata, values: Values, pacing: Pacing,
       tf.errors.OpError: a value cannot be read.
     """
     os.makedirs(path)
-    hosts = workers.that_write(os.path.abspath(path), values.hosts)
+    hosts = workers.hosts_that_write(os.path.abspath(path), values.hosts)
     rounds = parts.rounds(facts['variables'], hosts)
     # A worker whose trainer was killed may still be writing; so names are never used twice.
     folder = os.path.join(os.path.abspath(path), 'parts')
@@ -284,7 +284,7 @@ def assign(path: str, kinds: Kinds, pairs: Iterable[tuple[tf.Variable, str]],
     pairs = list(pairs)
     variables = {str(number): variable for number, (variable, _) in enumerate(pairs)}
     try:
-        hosts = workers.that_read(os.path.join(path, 'metadata.json'), hosts_of(variables))
+        hosts = workers.hosts_that_read(os.path.join(path, 'metadata.json'), hosts_of(variables))
     except OSError as error:
         raise DamagedError(f'metadata.json cannot be read: {error.strerror}') from error
     here = [pairs[int(number)] for number in variables if number not in hosts]

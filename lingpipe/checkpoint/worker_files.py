@@ -1,8 +1,8 @@
 """Worker files: what workers write and read of a checkpoint themselves, in the trainer's folder.
 
-So neither time nor memory of the trainer grows with the network, and what passes through it is
-names. Workers must see the folder at the same path, as on NFS or on one machine. Each is asked
-before it writes and before it reads; the trainer writes and reads for a worker that does not.
+So only names pass through the trainer, whose time and memory do not grow with the network. Workers
+must see the folder at the same path, as on NFS or on one machine. Each is asked before it writes
+and before it reads; the trainer writes and reads for a worker that does not.
 
 The obvious way is to call SaveV2 on the worker as a single op. But a call of an op without outputs
 returns before the op has run, and its error, such as that of a full disk, poisons all ops that the
@@ -85,8 +85,8 @@ class WorkerFiles:
 
     # Who shares a folder.
 
-    def that_write(self, folder: str, hosts: Mapping[str, str]) -> dict[str, str]:
-        """Returns those of the variables whose workers can write files that this process reads.
+    def hosts_that_write(self, folder: str, hosts: Mapping[str, str]) -> dict[str, str]:
+        """Returns the entries of `hosts` whose workers can write files that this process reads.
 
         Args:
           folder: an absolute path.
@@ -101,12 +101,16 @@ class WorkerFiles:
         name = os.path.join(folder, uuid.uuid4().hex)   # No cache of NFS knows such a name.
         with open(name, 'w', encoding='utf-8') as file:
             file.write(name)
-        sharing = self._that('writes', hosts, lambda host: self._exchanges(host, name))
+        sharing = self._sharing('writes', hosts, lambda host: self._exchanges(host, name))
         os.remove(name)
         return sharing
 
-    def that_read(self, path: str, hosts: Mapping[str, str]) -> dict[str, str]:
-        """Returns those of the variables whose workers find in a file what this process finds.
+    def hosts_that_read(self, path: str, hosts: Mapping[str, str]) -> dict[str, str]:
+        """Returns the entries of `hosts` whose workers find in a file what this process finds.
+
+        Args:
+          path: of the file.
+          hosts: key -> CPU of its worker.
 
         Raises:
           OSError: this process cannot read the file.
@@ -116,11 +120,11 @@ class WorkerFiles:
             return {}
         with open(path, 'rb') as file:
             content = file.read()
-        return self._that('reads', hosts, lambda host: self._finds(host, path, content))
+        return self._sharing('reads', hosts, lambda host: self._finds(host, path, content))
 
-    def _that(self, does: str, hosts: Mapping[str, str], shares: Callable[[str], bool]
-              ) -> dict[str, str]:
-        """Asks all workers at once; tells the log, once each, of those that share no folder."""
+    def _sharing(self, does: str, hosts: Mapping[str, str], shares: Callable[[str], bool]
+                 ) -> dict[str, str]:
+        """Asks all workers at once; the log hears once of those that share no folder."""
         all_hosts = sorted(set(hosts.values()))
         answers = at_once(shares, [(host,) for host in all_hosts])
         sharing = {host for host, answer in zip(all_hosts, answers, strict=True) if answer}

@@ -8,6 +8,7 @@ many at once, the rest of longer prompts one by one, as those that are written.
 """
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -61,17 +62,17 @@ class Generator:
         Raises:
           ValueError: a prompt has no room for one more id.
         """
-        p, vocabulary = self.params, self._vocabulary
-        rows = _ids_of(vocabulary, prompts, p.max_length)
-        texts = [Continuation(vocabulary, p.stop, len(row),
+        p = self.params
+        rows = _ids_of(self._vocabulary, prompts, p.max_length)
+        texts = [Continuation(self._vocabulary, p.stop, len(row),
                               min(p.max_length, len(row) + p.max_new)) for row in rows]
         # Prompts of about one length come together, since a group writes until its last text ends.
         order = sorted(range(len(prompts)), key=lambda i: -len(rows[i]))
         num_together = self._num_groups * p.group_size
         for first in range(0, len(order), num_together):
-            some = order[first:first + num_together]
-            groups = [some[g * len(some) // self._num_groups:(g + 1) * len(some)
-                           // self._num_groups] for g in range(self._num_groups)]
+            together = order[first:first + num_together]
+            ends = [g * len(together) // self._num_groups for g in range(self._num_groups + 1)]
+            groups = [together[start:end] for start, end in itertools.pairwise(ends)]
             yield from self._pieces_of(groups, rows, texts, step)
         if num_cut := sum(text.is_cut for text in texts):
             logging.info('%d of %d continuations were cut at max_new=%d or max_length=%d ids',
