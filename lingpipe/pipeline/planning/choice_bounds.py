@@ -66,10 +66,26 @@ class ChoiceBounds:
           unlimited: the candidate if memory does not matter.
         """
         choice, plan = unlimited.choice, unlimited.plan
-        bound = LimitedBound(plan.elements, self._costs.seconds(choice), plan.params,
-                             layout_of(plan.placement.places[0]))
+        bound = self._limited_bound(choice, plan.params, layout_of(plan.placement.places[0]))
         slots_s = bound.slots_s_within(limit, plan.forecast.memory)
         return _BELOW * slots_s + self._besides_slots(choice, max(bound.layout) + 1)
+
+    def of_few_partitions(self, choice: Choice) -> float | None:
+        """As `of_choice`, but closer; None if the partitions are too many to judge each of them.
+
+        Raises:
+          ValueError: the experiment forbids the choice.
+        """
+        params = self._costs.params_of(choice, None)
+        bound = self._limited_bound(choice, params, layout_of(self._layout(choice, params)))
+        if not bound.has_few_partitions:
+            return None
+        return _BELOW * bound.slots_s() + self._besides_slots(choice, max(bound.layout) + 1)
+
+    def _limited_bound(self, choice: Choice, params: PipelineParams,
+                       layout: Layout) -> LimitedBound:
+        return LimitedBound(self._costs.elements(choice), self._costs.seconds(choice), params,
+                            layout)
 
     def when_cut(self, choice: Choice) -> float | None:
         """As `of_choice`, for the partition that is best without links; None if there is none."""

@@ -8,24 +8,27 @@ spans of units of layers, without making a plan.
 Time. A device with one cell starts when the first micro-batch arrives there, which takes the
 forwards of what its first layer depends on. Then it runs its load M times; if no backward is split,
 the last gradient takes the backwards of those layers too. The least of the slowest cell is a bound.
-Where a device has several cells, no device is slower than the slowest, so the mean of all is a
-bound, and the least sum is found instead.
+Where a device has several cells, each partition is judged by its slowest device if they are few. If
+they are many, the mean of all devices, which is no more, is a bound, and its least sum is found.
 
 Bytes. What is live when a forward starts follows from the order of F and B alone, which neither
 memory nor times change in a schedule by name, unless devices share their cells (shared_devices.py)
 or the schedule is 'auto': there a cell holds one micro-batch at least once. Fewer W only lengthen
-what is live. With one cell a device, every cell must fit by itself; else all devices together must.
+what is live. With one cell a device, every cell must fit by itself; else every device must, or if
+partitions are many, all devices together.
 """
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from lingpipe.pipeline.planning.dataflow import BATCH, Element
+from lingpipe.pipeline.planning.fitting_partition import MAX_TRIED
 from lingpipe.pipeline.planning.layout import Layout
 from lingpipe.pipeline.planning.memory import Memory
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
@@ -69,8 +72,21 @@ class LimitedBound:
             return self._least_s([np.where(need <= limit, 0.0, np.inf) for need in needs])
 
         together = [self._need_together(k, tables) for k in range(self._num_cells)]
+        if self.has_few_partitions:
+            return self._least_s_of_each(self._of_devices(together).max(axis=0) <= limit)
         fits = _least(together, np.add) <= limit * self._num_devices
         return self._least_s(self._every_span) if fits else math.inf
+
+    def slots_s(self) -> float:
+        """Seconds that the slots take at least, in any partition, if memory does not matter."""
+        if self._has_one_cell_each or not self.has_few_partitions:
+            return self._least_s(self._every_span)
+        return self._least_s_of_each(np.ones(len(self._cuts), bool))
+
+    @property
+    def has_few_partitions(self) -> bool:
+        """Whether each partition can be judged by itself."""
+        return math.comb(len(self._starts) - 2, self._num_cells - 1) <= MAX_TRIED
 
     @property
     def _num_cells(self) -> int:
@@ -100,6 +116,27 @@ class LimitedBound:
         if self._has_one_cell_each:
             return _least(seconds, np.maximum)
         return _least(seconds, np.add) / self._num_devices
+
+    def _least_s_of_each(self, may_fit: np.ndarray) -> float:
+        """The bound if only some partitions may fit, [partitions]; infinity if none does."""
+        seconds = self._of_devices([self._cell_s(k) for k in range(self._num_cells)])
+        return float(np.where(may_fit, seconds.max(axis=0), np.inf).min())
+
+    def _of_devices(self, of_cells: Sequence[np.ndarray]) -> np.ndarray:
+        """[devices, partitions] the sums over the cells of each device, in each partition.
+
+        Args:
+          of_cells: [K][units + 1, units + 1] what a cell adds, by its first unit and its end.
+        """
+        sums = np.zeros((self._num_devices, len(self._cuts)))
+        for k, of_cell in enumerate(of_cells):
+            sums[self.layout[k]] += of_cell[self._cuts[:, k], self._cuts[:, k + 1]]
+        return sums
+
+    @property
+    def _cuts(self) -> np.ndarray:
+        """[partitions, K + 1] the first unit of each cell, and the number of units."""
+        return _all_cuts(len(self._starts) - 1, self._num_cells)
 
     def _cell_s(self, k: int) -> np.ndarray:
         """[units + 1, units + 1] what cell k adds to its device's time, by its first unit and end.
@@ -187,6 +224,12 @@ class LimitedBound:
         if name == 'auto' or not is_known:
             return None
         return _schedule_of(name, self.layout, self.params.num_micro_batches)
+
+
+@functools.lru_cache(maxsize=64)
+def _all_cuts(num_units: int, num_cells: int) -> np.ndarray:
+    return np.array([(0, *cuts, num_units) for cuts in
+                     itertools.combinations(range(1, num_units), num_cells - 1)])
 
 
 @functools.lru_cache(maxsize=64)
