@@ -132,9 +132,9 @@ class WorkerFiles:
         if others and does not in self._told:
             self._told.add(does)
             logging.warning(
-                '%s not see the checkpoints of this run: the trainer %s their variables, and needs '
-                'time and memory for them; put --logdir on a file system that all workers have at '
-                'the same path', _listed(others), does)
+                '%s not see the checkpoints of this run: the trainer %s the variables there, and '
+                'needs time and memory for them; put --logdir on a file system that all workers '
+                'have at the same path', _listed(others), does)
         return {key: host for key, host in hosts.items() if host in sharing}
 
     def _exchanges(self, host: str, name: str) -> bool:
