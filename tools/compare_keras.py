@@ -7,6 +7,8 @@ For each architecture, with random weights and small images:
     outputs        the largest difference between Keras' outputs and the network's
     weights        the largest difference between the weights after some steps of SGD, made by
                    Keras' train_on_batch and by a pipeline of one cell and one micro-batch
+    rounding       the same between two runs of Keras, of which one begins with weights that are
+                   rounded otherwise: how much of a difference may come from rounding
     K=1 and K=4    whether pipelines of one cell and of four, both with the same micro-batches, give
                    the same weights to the last bit
     layers         calls of layers, between any two of which a pipeline may be cut
@@ -45,6 +47,8 @@ class Comparison:
       largest: the largest output.
       weights: the largest difference of a weight after the steps; None: not asked for.
       moved: how far the steps move a weight in Keras.
+      rounding: the largest difference of a weight to a run of Keras that begins with weights of
+        other last bits.
       is_same: whether weights are the same for one cell and for four; None: not asked for.
       seconds: what all of this took.
     """
@@ -54,6 +58,7 @@ class Comparison:
     largest: float
     weights: float | None
     moved: float | None
+    rounding: float | None
     is_same: bool | None
     seconds: float
 
@@ -95,15 +100,15 @@ def _names(text: str) -> list[str]:
     return names
 
 
-_HEADER = ('| architecture | layers | outputs | weights | K=1 and K=4 |\n'
-           '| --- | --- | --- | --- | --- |')
+_HEADER = ('| architecture | layers | outputs | weights | rounding | K=1 and K=4 |\n'
+           '| --- | --- | --- | --- | --- | --- |')
 
 
 def row(found: Comparison) -> str:
     """A line of the table."""
     same = '' if found.is_same is None else 'same bits' if found.is_same else 'DIFFERENT'
     return (f'| {found.model} | {found.layers} | {_short(found.outputs)} | '
-            f'{_short(found.weights)} | {same} |')
+            f'{_short(found.weights)} | {_short(found.rounding)} | {same} |')
 
 
 def _short(difference: float | None) -> str:
@@ -132,16 +137,16 @@ def compare(name: str, args: argparse.Namespace) -> Comparison:
 
     expected = model.predict_on_batch(batches[0][params.inputs[0]])
     outputs = _outputs(params, batches[0])
-    weights, moved, is_same = None, None, None
+    weights, moved, rounding, is_same = None, None, None, None
     if args.steps:
         whole, one_cell, four_cells = (
             _learned(params, batches, num_cells, num_micro_batches)
             for num_cells, num_micro_batches in ((1, 1), (1, 2), (_NUM_CELLS, 2)))
         is_same = all(np.array_equal(one_cell[path], four_cells[path]) for path in one_cell)
-        weights, moved = _difference_to_keras(model, params, batches, whole)
+        weights, moved, rounding = _difference_to_keras(model, params, batches, whole)
     num_layers = sum(1 for _ in params.instantiate('model').elements()) - 1   # Without the loss.
     return Comparison(name, num_layers, float(np.abs(outputs - expected).max()),
-                      float(np.abs(expected).max()), weights, moved, is_same,
+                      float(np.abs(expected).max()), weights, moved, rounding, is_same,
                       time.time() - start)
 
 
@@ -187,26 +192,37 @@ def _learned(params: KerasModel.Params, batches: list[dict[str, Any]], num_cells
 
 
 def _difference_to_keras(model: Any, params: KerasModel.Params, batches: list[dict[str, Any]],
-                         weights: dict[str, Any]) -> tuple[float, float]:
+                         weights: dict[str, Any]) -> tuple[float, float, float]:
     """The largest difference between Keras' weights after the same steps and a pipeline's.
 
-    The second number is how far the steps move a weight at most.
+    The second number is how far the steps move a weight at most, and the third the largest
+    difference to the weights of Keras' steps from weights with other last bits.
     """
     import numpy as np
 
     import lingpipe as lp
 
+    def learned() -> list[Any]:
+        for batch in batches:
+            model.train_on_batch(batch[params.inputs[0]], batch['labels'])
+        return model.get_weights()   # type: ignore[no-any-return]
+
     before = model.get_weights()
-    for batch in batches:
-        model.train_on_batch(batch[params.inputs[0]], batch['labels'])
-    expected = model.get_weights()
+    expected = learned()
+    rng = np.random.default_rng(0)
+    half_ulp = np.finfo(np.float32).eps / 2   # Rounds to a whole one in one direction at least.
+    factors = (1 + half_ulp * rng.choice([-1, 1], weight.shape) for weight in before)
+    model.set_weights([(weight * factor).astype('float32')
+                       for weight, factor in zip(before, factors, strict=True)])
+    otherwise_rounded = learned()
     lp.to_keras(params, weights)
     found = model.get_weights()
 
     def largest(some: list[Any], others: list[Any]) -> float:
         return max(float(np.abs(one - other).max())
                    for one, other in zip(some, others, strict=True))
-    return largest(found, expected), largest(before, expected)
+    return (largest(found, expected), largest(before, expected),
+            largest(otherwise_rounded, expected))
 
 
 if __name__ == '__main__':
