@@ -11,7 +11,8 @@ sees them.
 The workers are a StatefulSet with its headless Service, the trainer is a Job. Workers do not end by
 themselves: run `kubectl delete -f job.yaml` when the job is complete. The claim (a
 PersistentVolumeClaim) is mounted at /NAME OF THE CLAIM for the trainer alone, which therefore
-writes and reads the variables of all workers in checkpoints.
+writes and reads the variables of all workers in checkpoints. With --share_claim workers mount it
+too, and write their own; it must then allow ReadWriteMany.
 
 On GKE, workers with TPUs are the hosts of one slice, as --workers=4 --tpus=4
 --tpu_type=tpu-v5-lite-podslice --tpu_topology=4x4. TPUs have never run lingpipe yet.
@@ -100,6 +101,8 @@ spec:
         ports:
         - {{name: grpc, containerPort: {port}}}
         resources: {resources}
+        volumeMounts: {worker_mounts}
+      volumes: {worker_volumes}
 ---
 apiVersion: batch/v1
 kind: Job
@@ -138,7 +141,8 @@ spec:
 
 def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: str = 'lingpipe',
              port: int = 2222, pod: WorkerPod | None = None, worker_devices: str = '',
-             max_restarts: int = 100) -> str:
+             max_restarts: int = 100,
+             shares_claim: bool = False) -> str:
     """Returns the text of the file.
 
     Args:
@@ -151,6 +155,7 @@ def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: st
       pod: what each worker asks for; by default nothing.
       worker_devices: what each worker has, if it is not everything in its pod.
       max_restarts: how often the trainer may be started again. Workers always are.
+      shares_claim: whether workers mount the claim too, and write their own part of checkpoints.
 
     Raises:
       ValueError: Kubernetes would refuse a name or the image, or the trainer a flag.
@@ -164,10 +169,14 @@ def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: st
     trainer = [*python, f'--devices={devices}', f'--address=$(POD_IP):{port + 1}',
                f'--set=train.worker_timeout_s={_WAIT_S}', *_escaped(flags)]
     resources = {'requests': pod.limits, 'limits': pod.limits} if pod.limits else {}
+    mounts = [{'name': 'files', 'mountPath': f'/{claim}'}] if shares_claim else []
+    volumes = [{'name': 'files', 'persistentVolumeClaim': {'claimName': claim}}]
     return _FILE.format(
         name=name, workers=workers, image=json.dumps(image), claim=json.dumps(claim),
         mount=json.dumps(f'/{claim}'), port=port, trainer_port=port + 1,
         max_restarts=max_restarts, resources=json.dumps(resources),
+        worker_mounts=json.dumps(mounts),
+        worker_volumes=json.dumps(volumes if shares_claim else []),
         node_selector=json.dumps(pod.labels_of_nodes), tolerations=json.dumps(pod.tolerated),
         worker_command=json.dumps(worker), trainer_command=json.dumps(trainer))
 
@@ -209,6 +218,9 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument('--image', required=True, help='container image with lingpipe')
     p.add_argument('--claim', required=True,
                    help='the PersistentVolumeClaim that the logdir is on, mounted at /CLAIM')
+    p.add_argument('--share_claim', action='store_true',
+                   help='mount it for workers too, which then write their own part of checkpoints; '
+                        'it must allow ReadWriteMany')
     p.add_argument('--name', default='lingpipe', help='of all objects')
     p.add_number('--port', 2222, 'of the workers; the trainer takes the next', least=1, most=65534)
     p.add_argument('--cpu', default='', help='of each worker, as 8')
@@ -241,7 +253,7 @@ def main(argv: list[str] | None = None) -> None:
         """Returns the manifest for these flags of the trainer and devices of each worker."""
         return manifest(args.workers, args.image, args.claim, flags, name=args.name,
                         port=args.port, pod=pod, worker_devices=devices,
-                        max_restarts=args.max_restarts)
+                        max_restarts=args.max_restarts, shares_claim=args.share_claim)
 
     if args.dry_run:
         dry_run.check(args.workers)

@@ -46,6 +46,14 @@ def test_kubernetes_places_workers_on_nodes_with_their_tpus():
         'cloud.google.com/gke-tpu-topology': '4x4', 'pool': 'mine'}
 
 
+def test_kubernetes_workers_write_checkpoints_if_they_share_the_claim():
+    found = objects(shares_claim=True)
+    kubernetes_validate.validate(found['StatefulSet'], '1.31', strict=True)
+    worker, trainer = (found[kind]['spec']['template']['spec'] for kind in ('StatefulSet', 'Job'))
+    assert worker['volumes'] == trainer['volumes']
+    assert worker['containers'][0]['volumeMounts'] == trainer['containers'][0]['volumeMounts']
+
+
 @pytest.mark.parametrize('values, error', [
     ({'memory': '32Gb'},
      "--memory='32Gb' is no amount above 0; write --cpu=8 or --cpu=500m, --memory=32Gi"),
