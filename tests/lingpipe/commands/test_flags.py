@@ -10,7 +10,7 @@ def test_flags_are_these():
                              'devices', 'export_path', 'format', 'h', 'hangs_after_s', 'help',
                              'json', 'list', 'logdir', 'mode', 'model', 'plan', 'predict_input',
                              'predict_output', 'set', 'steps', 'tensorflow_log', 'timeline',
-                             'traceback']
+                             'traceback', 'watch']
     assert list(MODES) == ['train_and_eval', 'train', 'eval', 'inspect', 'plan', 'worker',
                            'decode', 'predict', 'export']
 
