@@ -29,7 +29,7 @@ from lingpipe.checkpoint.pacing import Pacing
 from lingpipe.checkpoint.parts import Kinds, Part
 from lingpipe.checkpoint.worker_files import WorkerError, WorkerFiles, at_once, hosts_of
 from lingpipe.cluster import HOME
-from lingpipe.cluster.client import host_of, process_of, wait_for_ops
+from lingpipe.cluster.client import device_of, host_of, process_of, wait_for_ops
 
 FORMAT = 1
 STEP_NAME = re.compile(r'step-(\d{8,})')   # of a checkpoint's directory
@@ -123,8 +123,9 @@ def _write_round(part_by_prefix: Mapping[str, Part], read: Callable[[str], tf.Te
     for prefix, part in part_by_prefix.items():
         if part.host:
             with tf.device(part.host):   # The values of a GPU are sent to the CPU beside it.
-                tensors = [value if host_of(value.device) == value.device else tf.identity(value)
-                           for value in map(read, part.keys)]
+                values = map(read, part.keys)
+                tensors = [value if host_of(device_of(value)) == device_of(value)
+                           else tf.identity(value) for value in values]
             on_workers.append((part.host, prefix, list(map(_saved_name, part.keys)), tensors))
 
     def write_here() -> None:

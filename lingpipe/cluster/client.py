@@ -42,9 +42,26 @@ def wait_for_ops(values: Iterable[tf.Tensor]) -> None:
         value.get_shape()   # it is known only when the op has run
 
 
+def device_of(value: tf.Tensor) -> str:
+    """Returns the device that has a value in its memory.
+
+    Raises:
+      tf.errors.UnavailableError: the worker that should have it is lost. TensorFlow raises a
+        ValueError, as for a wrong argument.
+    """
+    try:
+        return str(value.device)
+    except ValueError as error:
+        raise tf.errors.UnavailableError(None, None, str(error)) from error
+
+
 def process_of(value: tf.Tensor) -> str:
-    """Returns the process that has a value in its memory: '/job:worker/replica:0/task:1'."""
-    return value.device.partition('/device:')[0]   # type: ignore[no-any-return]
+    """Returns the process that has a value in its memory: '/job:worker/replica:0/task:1'.
+
+    Raises:
+      tf.errors.UnavailableError: the worker that should have it is lost.
+    """
+    return device_of(value).partition('/device:')[0]
 
 
 def host_of(device: str) -> str:

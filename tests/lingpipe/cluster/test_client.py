@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from lingpipe import cluster, layers
 from lingpipe.checkpoint import Checkpointer
-from lingpipe.cluster import ports
+from lingpipe.cluster import client, ports
 from lingpipe.cluster.client import Connection
 from lingpipe.layers import Sequential
 from lingpipe.learning import learning_rates, optimizers
@@ -154,3 +154,16 @@ def test_checkpoint_holds_one_step_though_the_next_is_called_at_once(
         assert process.returncode == 0, err[-2000:]
         # The port is the controller's own, which was open for a moment.
         assert other.num_through == 0
+
+
+def test_a_value_of_a_lost_worker_is_not_taken_for_a_wrong_argument():
+    class Lost:
+        """A tensor as TensorFlow has it when the op that should have made it has failed."""
+
+        @property
+        def device(self):
+            raise ValueError('Socket closed')
+
+    with pytest.raises(tf.errors.UnavailableError, match='Socket closed') as raised:
+        client.device_of(Lost())
+    assert client.is_broken(raised.value)
