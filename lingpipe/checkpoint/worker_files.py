@@ -248,6 +248,7 @@ def _restore(host: str, prefix: str, names: Sequence[str], variables: Sequence[t
              dtypes: Sequence[str]) -> _Graph:
     """() -> nothing that counts; the worker has assigned the variables."""
     def body() -> tf.Tensor:
+        """Reads the values on the worker, and assigns each where its variable is."""
         with tf.device(host):
             values = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=list(names),
                                           shape_and_slices=[''] * len(names),

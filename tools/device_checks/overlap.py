@@ -41,6 +41,7 @@ class Work:
         """Returns a function that repeats the operation on every device."""
         @tf.function(autograph=False)
         def run_all() -> list[tf.Tensor]:
+            """Returns a number of each device's result."""
             results = []
             for device in devices:
                 with tf.device(device):

@@ -82,6 +82,7 @@ def _needs(schedule: Schedule, edges: Edges | None,
             backward_readers[maker].append(reader)
 
     def needs_of(kind: str, k: int, is_after_r: bool) -> list[tuple[str, int]]:
+        """Returns the kinds and cells of the slots that a slot of cell k waits for."""
         if kind in 'RW':
             return [('F' if kind == 'R' else 'B', k)]
         inputs = [('F', j) for j in makers[k]]
