@@ -67,6 +67,15 @@ class KerasArguments:
         return bound.args, bound.kwargs
 
 
+def tensor_names(reads: Sequence[str], arguments: Mapping[str, Any]) -> list[str]:
+    """The names of the tensors that a Keras layer is given, whatever its class.
+
+    Args:
+      reads, arguments: those of KerasArguments.
+    """
+    return list(dict.fromkeys(_tensors_in(arguments) or _tensors_in(_markers(reads, ''))))
+
+
 def encoded(value: Any, name_of: Callable[[Any], str | None]) -> Any:
     """An argument of call as JSON; `name_of` is the name of a tensor, or None for a constant.
 

@@ -125,8 +125,9 @@ def symbolic_output(path: str, keras_layer: keras.layers.Layer, arguments: Keras
             return keras_layer(*positional, **named)
         except Exception as error:
             shapes = [list(spec.shape[1:]) for spec in specs.values()]
-            raise ValueError(f'{path}: Keras cannot build {type(keras_layer).__name__} of {config} '
-                             f'for examples of {", ".join(map(str, shapes))}: {error}') from error
+            raise ValueError(f'{path}: Keras cannot build {type(keras_layer).__name__} of '
+                             f'{shortened(config)} for examples of '
+                             f'{", ".join(map(str, shapes))}: {error}') from error
 
 
 def built_shapes(keras_layer: keras.layers.Layer) -> dict[str, tuple[int | None, ...]]:

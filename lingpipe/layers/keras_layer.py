@@ -1,6 +1,6 @@
 """KerasLayer: a layer of Keras 3 as a layer of a pipeline.
 
-    KerasLayer.Params(layer=keras.layers.LSTM(64), input_shape=(100, 32))
+    KerasLayer.Params(layer=keras.layers.LSTM(64))
     KerasLayer.Params(class_name='LSTM', config='{"units": 64}', input_shape=(100, 32))
 
 The object itself is not kept: its class, its configuration and, if it is built, the values of its
@@ -38,7 +38,7 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
-from lingpipe.layers.keras_arguments import KerasArguments, encoded, parsed_object
+from lingpipe.layers.keras_arguments import KerasArguments, encoded, parsed_object, tensor_names
 from lingpipe.layers.keras_building import (
     build,
     built_shapes,
@@ -98,7 +98,8 @@ class KerasLayer(Layer):
                                      '{"return_attention_scores": true}.')
         input_shape: tuple[int | None, ...] | None = field(
             None, 'Shape of one example of every tensor that it reads, None for a dimension that '
-                  'varies.', least=1)
+                  'varies. In the network of an experiment it need not be given: it follows from '
+                  'the input and the layers before.', least=1)
         input_shapes: dict[str, tuple[int | None, ...]] = field(
             {}, 'Tensor -> its shape, where that is not input_shape.', least=1)
         input_dtype: str = field('float32', 'Dtype of every tensor that it reads.')
@@ -141,6 +142,15 @@ class KerasLayer(Layer):
                                 'has_values': bool(initial_values), 'input_shapes': shapes,
                                 **values})
             self.with_values(initial_values)
+
+        def tensors_without_shape(self) -> list[str]:
+            """The tensors of which these Params do not say the shape."""
+            if self.input_shape is not None:
+                return []
+            known = {**self.reads, **self.input_shapes, **self.input_dtypes}
+            tensors = tensor_names([name for name in known if name != 'mask'],
+                                   parsed_object(self.arguments, 'arguments', '{}'))
+            return [name for name in tensors if name not in self.input_shapes]
 
         @property
         def initial_values(self) -> tuple[Any, ...] | None:
@@ -211,9 +221,9 @@ class KerasLayer(Layer):
         p = self.params
         shape = p.input_shapes.get(name, p.input_shape)
         if shape is None:
-            raise ValueError(f'{self.path}: {p.class_name} was not built before, and '
-                             f'input_shape is not set, so that the shape of {name} is not known; '
-                             'set input_shape to the shape of one example.')
+            raise ValueError(f'{self.path}: the shape of {name} is not known, since '
+                             f'{p.class_name} is not built and stands in no list of layers of an '
+                             'experiment; set input_shape to the shape of one example.')
         return keras.KerasTensor((None, *shape), p.input_dtypes.get(name, p.input_dtype))
 
     def _add_weights(self) -> None:

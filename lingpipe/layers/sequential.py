@@ -52,12 +52,17 @@ class Sequential(Layer):
     def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)
         for i, layer in enumerate(self.params.layers):
-            name = layer.name or f'{type(layer).owner.__name__.lower()}_{i}'
+            name = self.name_of(layer, i)
             if name in self.children:
                 raise ValueError(f'{self.path}: two layers are named {name!r}; names of a '
                                  'Sequential must differ, since they are the keys of checkpoints: '
                                  f'rename layers[{i}].')
             self.add_child(layer, name)
+
+    @staticmethod
+    def name_of(layer: Layer.Params, i: int) -> str:
+        """The name of the layer number i."""
+        return layer.name or f'{type(layer).owner.__name__.lower()}_{i}'
 
     def elements(self) -> Iterator[Layer]:
         """The layers that run one by one, those of nested Sequentials among them."""

@@ -19,6 +19,7 @@ from lingpipe import cluster
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import Input
 from lingpipe.input.first_batch import check_keys
+from lingpipe.layers.keras_shapes import are_missing, with_shapes
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import Plan, make_plan
@@ -72,8 +73,11 @@ class Experiment(Configurable):
     def __init__(self, params: Params):
         super().__init__(params)
         p = self.params
-        self.task: Problem = p.task.instantiate()
         self.train_input: Input = p.train_input.instantiate()
+        task = p.task
+        if are_missing(task.model):
+            task = task.copy().set(model=with_shapes(task.model, self.train_input.specs()))
+        self.task: Problem = task.instantiate()
         self.eval_inputs: Mapping[str, Input] = {
             name: source.instantiate() for name, source in p.eval_inputs.items()}
 
