@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import tensorflow as tf
+
 from lingpipe.api.evaluating import Evaluating, check_inputs
 from lingpipe.api.views import PlanTable, TimelinePicture, Weights, newest_timeline
 from lingpipe.api.watching import Watch
@@ -28,7 +30,7 @@ from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.export import check_path, export
-from lingpipe.hyperparams.keras_words import method_of, place_of
+from lingpipe.hyperparams.keras_words import method_of, place_of, place_of_examples
 from lingpipe.layers.nested import Nested
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import logdir, logdir_lock, newest_checkpoint
@@ -92,8 +94,8 @@ class Run:
 
     # Training and evaluation.
 
-    def train(self, steps: int | None = None, *, evaluate: bool = True, timeline: bool = False,
-              **unknown: object) -> Outcome:
+    def train(self, steps: int | None = None, *examples: object, evaluate: bool = True,
+              timeline: bool = False, **unknown: object) -> Outcome:
         """Trains, and returns how that ended.
 
         It begins with the newest checkpoint of the logdir and ends with another. Ctrl-C, or
@@ -101,6 +103,7 @@ class Run:
 
         Args:
           steps: how many steps more; default: until train.num_steps.
+          *examples: refused, since train_input has them.
           evaluate: whether the eval inputs are used.
           timeline: whether a few steps are timed soon after the start.
           **unknown: refused, with a word on where an argument of Keras is here.
@@ -112,7 +115,7 @@ class Run:
           OSError: the last checkpoint cannot be written, or a worker is lost.
           SystemExit: SIGTERM came, and the checkpoint is saved.
         """
-        _refuse('train', unknown, 'steps, evaluate, timeline')
+        _refuse('train', unknown, 'steps, evaluate, timeline', steps, *examples)
         if not self._is_writer:
             raise ValueError(f'this run only reads {self.logdir}; start one without only_reads.')
         if self._options.checkpoint != NEWEST:
@@ -145,13 +148,14 @@ class Run:
         self._network = network   # After an error, a new run would begin with what is in it.
         return outcome
 
-    def evaluate(self, checkpoint: str | int | None = None, *,
+    def evaluate(self, checkpoint: str | int | None = None, *examples: object,
                  say: Callable[[str], object] = lambda line: None, **unknown: object
                  ) -> dict[str, Metrics]:
         """Evaluates a checkpoint; returns metrics by name for each eval input by name.
 
         Args:
           checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
+          *examples: refused, since eval_inputs have them.
           say: shows a line for each eval input, once it is evaluated.
           **unknown: refused, as those of `train`.
 
@@ -160,7 +164,7 @@ class Run:
           ValueError: there is no eval input or no such checkpoint, or they do not fit.
           OSError: a worker is lost.
         """
-        _refuse('evaluate', unknown, 'checkpoint, say')
+        _refuse('evaluate', unknown, 'checkpoint, say', checkpoint, *examples)
         if checkpoint in self.params.eval_inputs:
             raise ValueError(f'{checkpoint!r} is an eval input, and evaluate() takes a checkpoint; '
                              f'write evaluate()[{checkpoint!r}] for its metrics.')
@@ -219,8 +223,9 @@ class Run:
 
         Args:
           examples: arrays [N, ...] by the name of the input, or the array itself if the network
-            takes only one; or the name of an eval input; or a function that makes such examples of
-            the Predictor, which knows what the network takes.
+            takes only one; or a tf.data.Dataset of batches of such examples, or of tuples whose
+            first element they are; or the name of an eval input; or a function that makes such
+            examples of the Predictor, which knows what the network takes.
           outputs: names of values; default: task.outputs.
           checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
           **unknown: refused, as those of `train`.
@@ -245,6 +250,8 @@ class Run:
             if source is not None:
                 self.experiment.task.check_facts(metadata.get('task', {}), source)
             return network.predictions.of_input(examples, outputs)
+        if isinstance(examples, tf.data.Dataset):
+            return network.predictions.of_dataset(examples, outputs)
         predictor = network.predictions.predictor(outputs)
         return predictor.predict(examples(predictor) if callable(examples) else examples)
 
@@ -429,8 +436,10 @@ class Run:
         return f'Run({self.logdir}, {state}, {self.params.pipeline.num_cells} cells)'
 
 
-def _refuse(method: str, unknown: Mapping[str, object], known: str) -> None:
-    """Raises TypeError if a method was given arguments that it does not have."""
+def _refuse(method: str, unknown: Mapping[str, object], known: str, *values: object) -> None:
+    """Raises TypeError if a method was given arguments that it does not have, or examples."""
+    if place := place_of_examples(method, *values, *map(unknown.get, 'xy')):
+        raise TypeError(f'{method}() takes no examples: they come from {place}.')
     for name in unknown:
         raise TypeError(f'{method}() has no argument {name!r}: '
                         f'{place_of(name) or f"it has {known}"}')

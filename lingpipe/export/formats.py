@@ -85,6 +85,9 @@ def check_path(path: str, format: str) -> str:
         if other != format and its_writer.suffix and path.endswith(its_writer.suffix):
             raise ValueError(f'{path} ends like a file of the format {other}, but the format is '
                              f'{format}; choose the format {other}, or another path.')
+    for suffix, remedy in _OTHER_SUFFIXES.items():
+        if path.lower().endswith(suffix):
+            raise ValueError(f'{path} ends like a file that is not written here; {remedy}.')
     writer = _WRITERS[format]
     for package in writer.packages:
         _import(package, format)
@@ -194,3 +197,11 @@ _WRITERS: dict[str, _Writer] = {
     'onnx': _Writer(_write_onnx, '.onnx', ('tf2onnx',)),
 }
 FORMATS = tuple(_WRITERS)
+
+_OTHER_SUFFIXES = {   # of files of Keras and TensorFlow -> what to write
+    '.weights.h5': 'write the weights as .npz or .safetensors, or the model as .keras, each in '
+                   'the format of that name',
+    **dict.fromkeys(['.h5', '.hdf5'], "write .keras, with format='keras'"),
+    '.pb': 'a saved_model is a directory: leave .pb out',
+    '.tflite': 'write a saved_model, of which tf.lite.TFLiteConverter.from_saved_model makes one',
+}

@@ -1,6 +1,8 @@
 """Keras words: where arguments, methods and objects of Keras are here; errors say so."""
 from __future__ import annotations
 
+import numbers
+
 _PLACES = {
     'batch_size': 'train_input.batch_size, and that of every eval input',
     'callbacks': 'hooks of the experiment, as hooks.EarlyStopping.Params()',
@@ -28,18 +30,31 @@ _PLACES = {
     'weight_decay': 'task.learner.weight_decay',
 }
 _METHODS = {
-    'compile': 'lp.from_keras takes the loss and metrics of a compiled model',
+    'compile': 'not needed: lp.from_keras takes the loss and metrics of a compiled model',
+    'count_params': 'what run.weights shows below its table',
     'fit': 'train(steps=...)',
+    'get_layer': 'run.params.task.model, which has the Params of all layers',
     'get_weights': 'weights',
     'history': 'the result of evaluate(), and evaluations.jsonl in the logdir',
+    'layers': 'run.params.task.model, which has the Params of all layers',
     'load_weights': 'initialize_from of the experiment',
+    'optimizer': 'run.params.task.learner',
     'predict_on_batch': 'predict',
-    'save': "export(path, format='keras')",
+    'save': "export(path, format='keras'), which ends in .keras",
     'save_weights': "export(path, format='npz')",
     'set_weights': 'initialize_from of the experiment',
     'summary': 'plan',
     'test_on_batch': 'evaluate',
+    'to_json': 'run.params.to_text()',
     'train_on_batch': 'train(steps=1)',
+    'trainable_variables': 'weights',
+    'trainable_weights': 'weights',
+}
+_EXAMPLES = {   # Method of a run -> where Keras' examples, which that method is given, are here.
+    'train': "train_input of the experiment, as lp.ArrayInput.of({'x': x, 'labels': y}, "
+             'batch_size=32)',
+    'evaluate': "eval_inputs of the experiment, as {'test': lp.ArrayInput.of({'x': x, 'labels': "
+                "y}, batch_size=32, shuffle=False, num_epochs=1)}; run.predict(x) takes any x",
 }
 _OBJECTS = {   # Class of Keras or TensorFlow, among the bases of an object -> what to write.
     'Model': 'write lp.from_keras(model), the model of a task: Problem.Params(model=..., '
@@ -48,8 +63,10 @@ _OBJECTS = {   # Class of Keras or TensorFlow, among the bases of an object -> w
     'LearningRateSchedule': 'write one of lp.learning_rates, or lp.learner_from_keras(model)',
     'Optimizer': 'write lp.learner_from_keras(model), or one of lp.optimizers',
     'Callback': 'write one of lp.hooks, as lp.hooks.EarlyStopping.Params(), or a lp.hooks.Hook',
-    'DatasetV2': 'write a subclass of lp.DatasetInput, whose Params these are',
-    'ndarray': 'write a subclass of lp.ArrayInput, whose load() returns arrays by name',
+    'DatasetV2': 'write lp.DatasetInput.of(lambda: dataset, batch_size=32)',
+    'ndarray': "write lp.ArrayInput.of({'x': x, 'labels': labels}, batch_size=32)",
+    'DataFrame': 'write lp.ArrayInput.of(frame, batch_size=32)',
+    'Series': "write lp.ArrayInput.of({'x': x, 'labels': series}, batch_size=32)",
 }
 
 
@@ -64,12 +81,19 @@ def method_of(name: str) -> str:
     return _METHODS.get(name, '')
 
 
+def place_of_examples(method: str, *values: object) -> str:
+    """Where examples are that a method of a run was given, as Keras' is; '' if there are none."""
+    is_given = not all(value is None or isinstance(value, (str, numbers.Number))
+                       for value in values)
+    return _EXAMPLES.get(method, '') if is_given else ''
+
+
 def remedy_for(value: object) -> str:
     """What to write in place of an object of Keras, a data set or an array; '' for others."""
     if isinstance(value, (tuple, list)) and value:
         value = value[0]
     for base in type(value).__mro__:
-        if base.__module__.split('.')[0] in ('keras', 'tensorflow', 'numpy'):
+        if base.__module__.split('.')[0] in ('keras', 'tensorflow', 'numpy', 'pandas'):
             if remedy := _OBJECTS.get(base.__name__):
                 return remedy
     return ''

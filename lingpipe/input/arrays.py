@@ -9,6 +9,7 @@ import google_crc32c
 import numpy as np
 import tensorflow as tf
 
+from lingpipe.hyperparams.keras_words import remedy_for
 from lingpipe.input.base import Input
 from lingpipe.input.errors import one_sentence
 from lingpipe.input.given import GivenParams
@@ -32,9 +33,12 @@ class ArrayInput(Input):
         Raises:
           ValueError: these are no arrays of one length.
         """
-        if not hasattr(arrays, 'items'):
+        has_names = isinstance(arrays, Mapping) or hasattr(arrays, 'columns')
+        if not has_names or not hasattr(arrays, 'items'):
+            remedy = remedy_for(arrays)
             raise ValueError(f'arrays is {type(arrays).__name__}, but must be a dict of name -> '
-                             "array, as {'image': images, 'labels': labels}, or a DataFrame.")
+                             "array, as {'image': images, 'labels': labels}, or a DataFrame"
+                             f'{f"; {remedy}" if remedy else ""}.')
         checked = {str(name): _checked(value, f'{name!r}') for name, value in arrays.items()}
         given = {name: array.astype(np.float32) if array.dtype == np.float64 else array
                  for name, array in checked.items()}
@@ -125,7 +129,7 @@ def _checked(value: Any, what: str) -> np.ndarray:
                              'but must be of numbers; give it a dtype, and every example the same '
                              'shape.')
     if array.dtype.kind not in 'biufcOSUV':
-        raise ValueError(f'{what} is of {array.dtype}, but must be of numbers; convert it in load.')
+        raise ValueError(f'{what} is of {array.dtype}, but must be of numbers; convert it first.')
     if array.ndim == 0:
         raise ValueError(f'{what} is one value, {array!r}, but must have a row for every example.')
     return array

@@ -1,9 +1,10 @@
-"""Predictions: the outputs of a trained network, for examples or for a whole eval input."""
+"""Predictions: the outputs of a trained network, for examples or for a whole data set."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from lingpipe.input import Input
 from lingpipe.layers import nested
@@ -48,10 +49,40 @@ class Predictions:
         if name not in inputs:
             raise ValueError(f'there is no eval input {name!r}; there are '
                              f'{", ".join(sorted(inputs)) or "none"}.')
+        return self._of_batches(_real_examples(inputs[name]), outputs, f'eval_inputs.{name}')
+
+    def of_dataset(self, dataset: tf.data.Dataset, outputs: Sequence[str] = ()
+                   ) -> dict[str, Nested]:
+        """Returns the outputs of all examples of a dataset, in its order.
+
+        Args:
+          dataset: of batches of any size, of what the network takes, or of tuples that begin with
+            that, as Keras' predict takes it.
+          outputs: names of values; default: task.outputs.
+
+        Raises:
+          ValueError: it never ends, has no examples, or ones that do not fit.
+        """
+        if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise ValueError('the dataset to predict has no end; leave its repeat out, or use '
+                             'dataset.take(n).')
+        if isinstance(dataset.element_spec, tuple):
+            dataset = dataset.map(lambda examples, *others: examples)
+        # A batch of the predictor's own size is not filled up.
+        whole = dataset.unbatch().batch(self.predictor(outputs).batch_size)
+        return self._of_batches(whole.as_numpy_iterator(), outputs, 'the dataset')
+
+    def _of_batches(self, batches: Iterable[Nested], outputs: Sequence[str], name: str
+                    ) -> dict[str, Nested]:
+        """The outputs of all batches, one after the other.
+
+        Raises:
+          ValueError: there are none in what the message calls `name`.
+        """
         predictor = self.predictor(outputs)
-        parts = [predictor.predict(batch) for batch in _real_examples(inputs[name])]
+        parts = [predictor.predict(batch) for batch in batches]
         if not parts:
-            raise ValueError(f'eval_inputs.{name} has no examples; correct it.')
+            raise ValueError(f'{name} has no examples; correct it.')
         return {output: nested.map_leaves(lambda *leaves: np.concatenate(leaves), value,
                                           *[part[output] for part in parts[1:]])
                 for output, value in parts[0].items()}

@@ -96,7 +96,8 @@ class Predictor:
 
         Args:
           examples: arrays [N, ...] by the name of the input, or the array itself if the network
-            needs only one. Other names are ignored.
+            needs only one, or a pandas DataFrame with a column for each. Other names are
+            ignored.
 
         Returns:
           Name -> NumPy array [N, ...] of every output, nested as the layer writes it.
@@ -127,6 +128,9 @@ class Predictor:
     def arrays(self, examples: Nested) -> dict[str, Nested]:
         """Returns the inputs as NumPy arrays of the right shapes and types; see `predict`."""
         needed = self.input_specs.keys() - self.optional_inputs
+        columns = set(getattr(examples, 'columns', ()))
+        if columns and needed <= columns:   # a pandas DataFrame, whose columns are the inputs
+            examples = {name: examples[name] for name in needed}
         if not isinstance(examples, Mapping):
             if len(needed) != 1:
                 raise ValueError(f'the network takes {", ".join(sorted(needed))}; give a dict of '
@@ -268,7 +272,9 @@ def _array(name: str, value: Any, dtype: tf.DType) -> np.ndarray:
         value = np.asarray(value, wanted)
     array: np.ndarray = np.asarray(value)
     if array.dtype.kind not in _LIKE[wanted.kind]:
-        raise ValueError(f'{name!r} is of {array.dtype.name}, but the network takes {dtype.name}; '
+        is_object = array.dtype.kind == 'O'
+        found = f'of Python objects ({type(value).__name__})' if is_object else f'of {array.dtype}'
+        raise ValueError(f'{name!r} is {found}, but the network takes {dtype.name}; '
                          'convert it as the input of the experiment does.')
     converted = array.astype(wanted, copy=False)
     if wanted.kind in 'iu' and not np.array_equal(converted, array):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from lingpipe.api.run import Run
 from lingpipe.api.start import start
@@ -65,12 +66,48 @@ def test_keras_arguments_of_train_are_refused(run: Run) -> None:
         run.predict([], batch=3)
     with pytest.raises(ValueError, match=r"is an eval input, .* write evaluate\(\)\['test'\]"):
         run.evaluate('test')
+    for given in np.zeros([8, 4]), tf.data.Dataset.range(3):
+        with pytest.raises(TypeError, match=r'train\(\) takes no examples: they come from train_'):
+            run.train(given, given)
+        with pytest.raises(TypeError, match=r'evaluate\(\) takes no examples: they come from eval'):
+            run.evaluate(given)
+    with pytest.raises(TypeError, match=r'evaluate\(\) takes no examples'):
+        run.evaluate(x=[1], y=[2])
+    with pytest.raises(ValueError, match=r"'x' is of Python objects \(generator\), but the netw"):
+        run.predict(one for one in [1])
     with pytest.raises(AttributeError, match=r"has no fit; Keras' fit is train\(steps=...\)"):
         run.fit()
     with pytest.raises(AttributeError, match="'Run' object has no attribute 'nothing'"):
         run.nothing()
     with pytest.raises(KeyError, match="no weight 'dense_3/w': did you mean 'model/dense_3/w'?"):
         run.weights['dense_3/w']
+
+
+class Frame:
+    """As a pandas DataFrame: columns that have names, and no dict."""
+
+    columns = ('x', 'id')
+
+    def __init__(self, x: np.ndarray):
+        self.x = x
+
+    def __getitem__(self, column: str) -> np.ndarray:
+        return {'x': self.x, 'id': np.arange(len(self.x))}[column]
+
+
+def test_predict_takes_a_dataset_as_keras_does_and_a_frame(run: Run) -> None:
+    x = np.random.default_rng(1).normal(size=(13, 4)).astype(np.float32)
+    wanted = run.predict(x)
+    np.testing.assert_array_equal(run.predict(Frame(x))['x'], wanted['x'])
+    examples = tf.data.Dataset.from_tensor_slices((x, x[:, 0]))
+    for dataset in (examples.batch(5), examples.map(lambda x, y: {'x': x, 'other': y}).batch(1)):
+        found = run.predict(dataset)
+        assert list(found) == list(wanted)
+        np.testing.assert_array_equal(found['x'], wanted['x'])
+    with pytest.raises(ValueError, match='the dataset to predict has no end; leave its repeat out'):
+        run.predict(examples.batch(5).repeat())
+    with pytest.raises(ValueError, match='the dataset has no examples; correct it'):
+        run.predict(examples.batch(5).take(0))
 
 
 def test_a_logdir_has_one_run_at_a_time(run: Run) -> None:

@@ -152,6 +152,12 @@ def test_a_path_that_ends_as_another_format_is_refused(program, predictor, tmp_p
     with pytest.raises(ValueError, match='ends like a file of the format keras, but the format is '
                                          'saved_model; choose the format keras, or another path'):
         export(program, predictor, f'{tmp_path}/model.keras', 'saved_model')
+    for path, format, remedy in [('model.h5', 'saved_model', "write .keras, with format='keras'"),
+                                 ('model.h5', 'keras', "write .keras, with format='keras'"),
+                                 ('my.weights.h5', 'npz', 'write the weights as .npz or .safetens'),
+                                 ('model.tflite', 'saved_model', 'write a saved_model, of which')]:
+        with pytest.raises(ValueError, match=f'{path} ends like a file that is not .*; {remedy}'):
+            export(program, predictor, f'{tmp_path}/{path}', format)
     assert not os.listdir(tmp_path)
 
 

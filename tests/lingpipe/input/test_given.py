@@ -35,8 +35,19 @@ class Source:
         return {'x': X[index], 'labels': LABELS[index]}
 
 
-class Frame(dict):
-    """As a pandas DataFrame: its columns by name."""
+class Series:
+    """As a pandas Series: it has items, whose names are the rows."""
+
+    def items(self) -> Any:
+        return enumerate(LABELS)
+
+
+class Frame:
+    """As a pandas DataFrame: its columns by name, and no dict."""
+
+    def __init__(self, **columns: Any):
+        self.columns = list(columns)
+        self.items = columns.items
 
 
 GIVEN = {
@@ -99,6 +110,9 @@ class Static(DatasetInput):
 
 @pytest.mark.parametrize(('make', 'sentence'), [
     (lambda: ArrayInput.of([1, 2], batch_size=1), 'arrays is list, but must be a dict'),
+    (lambda: ArrayInput.of(Series(), batch_size=1), 'arrays is Series, but must be a dict'),
+    (lambda: ArrayInput.of((X, LABELS), batch_size=1),
+     "or a DataFrame; write lp.ArrayInput.of({'x': x, 'labels': labels}, batch_size=32)."),
     (lambda: ArrayInput.of({'x': X, 'y': X[:3]}, batch_size=1), 'have different lengths: x 7, y 3'),
     (lambda: DatasetInput.of(3, batch_size=1), 'make is int, but must be a function'),
     (lambda: DatasetInput.of(lambda: 3, batch_size=1).instantiate().spec(),
