@@ -32,8 +32,10 @@ def class_name(cls: type[Owned]) -> str:
     return f'{named.__module__}:{named.__qualname__}'
 
 
-def find_class(word: Word, where: str) -> type[Owned]:
-    """The Params class that `class_name` names; `where` is the path of the Params, for errors.
+def find_class(word: Word, where: str, expected: type[Owned] = Owned) -> type[Owned]:
+    """The Params class that `class_name` names.
+
+    Errors begin with `where`, the path of the Params, and propose subclasses of `expected`.
 
     Raises:
       ParamsError: there is no such class, its module cannot be imported, or this text may not
@@ -48,7 +50,9 @@ def find_class(word: Word, where: str) -> type[Owned]:
         if '<locals>' in word.text:
             raise error(f'{show(word.text)} is a class in a function, which no text can name; '
                         'define it at the top of its module, or of a cell of the notebook')
-        raise error(f'{show(word.text)} is not the name of a class; write package.module:Class')
+        like = class_like(word.text, expected)
+        raise error(f'{show(word.text)} is not the name of a class; '
+                    f'write {class_name(like) if like else "package.module:Class"}')
     module_name, qualname = names.groups()
     is_own = module_name.partition('.')[0] == _OWN_PACKAGE
     if not (word.is_by_person or is_own or module_name in sys.modules):
@@ -56,7 +60,7 @@ def find_class(word: Word, where: str) -> type[Owned]:
                     f'imports only modules of {_OWN_PACKAGE}; if you trust that module, let the '
                     'experiment import it, or name it in a flag')
     try:
-        module = sys.modules.get(module_name) or importlib.import_module(module_name)
+        module = importlib.import_module(module_name)
     except (Exception, SystemExit) as e:  # Whatever the module's own code raises.
         raise error(f'the module of {name} cannot be imported: {type(e).__name__}: {e}; '
                     'correct its name, or put it on the path') from e

@@ -2,17 +2,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import typing
 from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union
 
-from lingpipe.hyperparams.class_names import (
-    class_like,
-    class_name,
-    find_class,
-    is_params_class,
-)
+from lingpipe.hyperparams.class_names import class_like, find_class, is_params_class
 from lingpipe.hyperparams.errors import ParamsError, nearest, show
 from lingpipe.hyperparams.keras_words import remedy_for
 from lingpipe.hyperparams.paths import join_path
@@ -22,6 +18,7 @@ _SCALARS = (NoneType, bool, int, float, str)
 _UNIONS = (Union, UnionType)
 _WORDS: dict[type, dict[str, Any]] = {
     NoneType: {'none': None, 'null': None}, bool: {'true': True, 'false': False}}
+_NUMBER = re.compile(r'[-+.\d]')
 _MISFIT = (TypeError, KeyError, ValueError, OverflowError)  # What the functions below raise.
 
 
@@ -51,22 +48,14 @@ def type_name(tp: Any) -> str:
     return 'None' if tp is NoneType else getattr(tp, '__qualname__', str(tp))
 
 
-def check_type(tp: Any, where: str) -> None:
-    """Raises ParamsError if a field cannot have this type."""
+def can_hold(tp: Any) -> bool:
+    """Whether a field can have this type."""
     origin, args = typing.get_origin(tp), typing.get_args(tp)
     if origin is Literal:
-        is_known = {type(arg) for arg in args} <= {NoneType, bool, int, str}
-    elif origin in _UNIONS or origin is tuple or origin is dict and args[0] is str:
-        is_known = True
-        for arg in args:
-            if arg is not Ellipsis:
-                check_type(arg, where)
-    else:
-        is_known = tp in _SCALARS or is_params_class(tp)
-    if not is_known:
-        raise ParamsError(f'{where} has the type {type_name(tp)}, which Params cannot hold; '
-                          'use bool, int, float, str, Literal[...], tuple[T, ...], dict[str, T], '
-                          'a Params class, or a union of these with | (or None)', where)
+        return {type(arg) for arg in args} <= {NoneType, bool, int, str}
+    if origin in _UNIONS or origin is tuple or origin is dict and args[0] is str:
+        return all(arg is Ellipsis or can_hold(arg) for arg in args)
+    return tp in _SCALARS or is_params_class(tp)
 
 
 def convert(value: object, tp: Any, where: str) -> Any:
@@ -81,11 +70,8 @@ def convert(value: object, tp: Any, where: str) -> Any:
     numpy = sys.modules.get('numpy')  # Without it, there is no NumPy scalar: it is not imported.
     if numpy is not None and isinstance(value, numpy.generic):
         value = value.item()
-    if isinstance(value, Word) and is_params_class(tp) and not _is_number(value.text):
-        if ':' not in value.text and (like := class_like(value.text, tp)):
-            raise ParamsError(f'{where}: {value.text!r} is not the name of a class; write '
-                              f'{class_name(like)}', where)
-        value = find_class(value, where)()
+    if isinstance(value, Word) and is_params_class(tp) and not _NUMBER.match(value.text):
+        value = find_class(value, where, tp)()
     try:
         return _fitted(value, tp, where)
     except ParamsError:
@@ -154,14 +140,6 @@ def _fitted_to_union(value: object, members: tuple[Any, ...], where: str) -> obj
     raise TypeError
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _is_item(value: object, tp: Any) -> bool:
     """Whether the value, which is no tuple, would fit as an item of the tuple that `tp` is."""
     args = typing.get_args(tp)
@@ -185,16 +163,16 @@ def _rule(value: object, tp: Any) -> str:
         return f'is a class, not a value of type {name}; make an object of its Params with ()'
     if tp is str and isinstance(value, str):
         return 'holds a lone surrogate, which no text file can; remove it'
-    example = f', as {tp.written_as}' if is_params_class(tp) and tp.written_as else ''
-    kind = type_name(type(value))
-    text = value if isinstance(value, str) else kind   # 'adam', or Keras' object of this name
-    if is_params_class(tp) and (like := class_like(text, tp)):
-        return (f'is of type {kind}, not {name}; write {like.__qualname__}() of '
-                f'{like.__module__}')
-    if is_params_class(tp) and (remedy := remedy_for(value)):
-        return f'is of type {kind}, not {name}; {remedy}'
     if _is_item(value, tp):
         return f'is one item, not {name}; put it into brackets: [{show(value)}]'
+
+    kind = type_name(type(value))
+    remedy = f'give a value of type {name}'
+    if is_params_class(tp):
+        example = f', as {tp.written_as}' if tp.written_as else ''
+        like = class_like(value if isinstance(value, str) else kind, tp)  # 'adam', Keras' Adam
+        remedy = (f'write {like.__qualname__}() of {like.__module__}' if like
+                  else remedy_for(value) or remedy + example)
     if isinstance(value, Word):
-        return f'is not of type {name}; give a value of type {name}{example}'
-    return f'is of type {kind}, not {name}; give a value of type {name}{example}'
+        return f'is not of type {name}; {remedy}'
+    return f'is of type {kind}, not {name}; {remedy}'

@@ -12,7 +12,7 @@ import typing
 from typing import Any, NamedTuple
 
 from lingpipe.hyperparams.errors import ParamsError, show
-from lingpipe.hyperparams.field_types import check_type, convert, type_name
+from lingpipe.hyperparams.field_types import can_hold, convert, type_name
 from lingpipe.hyperparams.paths import join_path
 from lingpipe.hyperparams.value_text import Word
 
@@ -134,9 +134,7 @@ def declared(cls: type) -> dict[str, Field]:
         description.
     """
     own = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
-    inherited: dict[str, Field] = {}
-    for base in reversed(cls.__mro__):
-        inherited |= vars(base).get('_declared', {})
+    inherited = collections.ChainMap(*(vars(base).get('_declared', {}) for base in cls.__mro__))
     notes = inspect.get_annotations(cls)
     for name, note in notes.items():
         if name not in own and 'ClassVar' not in str(note):
@@ -175,7 +173,11 @@ def resolved(cls: type) -> dict[str, Field]:
         for name, f in own.items():
             where = f'{base.__qualname__}.{name}'
             tp = types[name] if name in types else fields[name].type
-            check_type(tp, where)
+            if not can_hold(tp):
+                raise ParamsError(
+                    f'{where} has the type {type_name(tp)}, which Params cannot hold; use bool, '
+                    'int, float, str, Literal[...], tuple[T, ...], dict[str, T], a Params class, '
+                    'or a union of these with | (or None)', where)
             if f.bounds != Bounds() and not holds_numbers(tp):
                 raise ParamsError(f'{where} has bounds, but no number in its type '
                                   f'{type_name(tp)}; leave the bounds out', where)

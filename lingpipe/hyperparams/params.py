@@ -50,16 +50,14 @@ class Params(Tree):
     def override(self, path: str, text: str) -> Self:
         """Sets the value at a path from a person's text, read by the field's type."""
         errors = []
-        for reading in readings(text):
+        where = '.'.join(filter(None, [path_of(self), path]))
+        for reading in readings(text, where):
             try:
                 self[path] = reading()
                 return self
             except ParamsError as error:
                 errors.append(error)
-        if errors[0].path:
-            raise errors[0]
-        where = '.'.join(filter(None, [path_of(self), path]))
-        raise ParamsError(f'{where}: {errors[0]}', where)
+        raise errors[0]
 
     def override_all(self, settings: Iterable[str]) -> Self:
         """`override` for each of these texts, path=value, as `--set` takes them."""

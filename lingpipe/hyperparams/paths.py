@@ -12,7 +12,9 @@ from lingpipe.hyperparams.errors import ParamsError
 
 Key: TypeAlias = str | int  # One step of a path: a field, a dict's key or a tuple's index.
 
-_BRACKETS = r'\[\d+\]|\["(?:[^"\\]|\\.)*"\]'
+# An index, and a key as JSON writes it.
+_BRACKETS = (r'\[(?:0|[1-9][0-9]{,8})\]|'
+             r'\["(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*"\]')
 PATH_PATTERN = rf'\w+(?:\.\w+|{_BRACKETS})*'
 
 
@@ -24,15 +26,10 @@ def split_path(path: str) -> list[Key]:
     """
     if path == '':
         return []
-    if not isinstance(path, str) or not re.fullmatch(PATH_PATTERN, path, re.DOTALL):
-        raise ParamsError(f'{path!r} is not a path of Params; '
-                          'write one like task.layers[0].units')
-    steps = re.findall(rf'\w+|{_BRACKETS}', path, re.DOTALL)
-    try:
-        return [json.loads(step)[0] if step.startswith('[') else step for step in steps]
-    except ValueError as error:  # In the quoted key of a dict, as "\\q".
-        raise ParamsError(f'{path!r} is not a path of Params: {error}; '
-                          'write one like task.reads["a key"]') from error
+    if not isinstance(path, str) or not re.fullmatch(PATH_PATTERN, path):
+        raise ParamsError(f'{path!r} is not a path of Params; write one like task.layers[0].units')
+    steps = re.findall(rf'\w+|{_BRACKETS}', path)
+    return [json.loads(step)[0] if step.startswith('[') else step for step in steps]
 
 
 def join_path(path: str, key: Key) -> str:

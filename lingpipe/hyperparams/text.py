@@ -82,38 +82,28 @@ def _parsed(text: str) -> _Node:
         if root.text is None:
             root.number, root.text = number, line
             continue
-        try:
-            _add_line(root, number, line)
-        except ParamsError as error:
-            raise ParamsError(f'line {number}: {error}') from error
+
+        match = re.fullmatch(rf'({PATH_PATTERN})\s*:\s*(.*)', line, re.DOTALL)
+        if not match:
+            raise ParamsError(f'line {number}: {show(line)} is not a line of Params; '
+                              'write path : value')
+        node = root
+        for key in split_path(match[1]):
+            node = node.below.setdefault(key, _Node(number))
+        if node.text is not None:
+            raise ParamsError(f'line {number}: {match[1]} is here a second time, after line '
+                              f'{node.number}; keep one of them')
+        node.number, node.text = number, match[2]
     if root.text is None:
         raise ParamsError('line 1: the text is empty; its first line is a class, '
                           'package.module:Class')
     return root
 
 
-def _add_line(root: _Node, number: int, line: str) -> None:
-    """Adds a line, `path : value`, to the paths of a text."""
-    match = re.fullmatch(rf'({PATH_PATTERN})\s*:\s*(.*)', line, re.DOTALL)
-    if not match:
-        raise ParamsError(f'{show(line)} is not a line of Params; write path : value')
-    node = root
-    for key in split_path(match[1]):
-        node = node.below.setdefault(key, _Node(number))
-    if node.text is not None:
-        raise ParamsError(f'{match[1]} is here a second time, after line {node.number}; '
-                          'keep one of them')
-    node.number, node.text = number, match[2]
-
-
 def _value_of(node: _Node, path: str) -> Any:
     """The value at a path, for a field to convert. Params are made here, each with its path."""
     if node.text is not None and path and not node.below:
-        try:
-            return read(node.text, is_by_person=False)
-        except ParamsError as error:
-            raise ParamsError(f'{path}: {error}', path) from error
-
+        return read(node.text, path, is_by_person=False)
     if node.text is not None:
         tree = find_class(Word(node.text, is_by_person=False), path)()
         assert isinstance(tree, Tree)

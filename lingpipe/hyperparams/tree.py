@@ -45,19 +45,10 @@ class Tree(Owned):
 
     def __getitem__(self, path: str) -> Any:
         """The value at a path: p['task.layers[17].units'], p['reads.x']; p[''] is p."""
-        value: Any = self
-        where = path_of(self)
-        for key in split_path(path):
-            value = _part(value, key, where)
-            where = join_path(where, key)
-        return value
+        return self._at(split_path(path))[0]
 
     def __setitem__(self, path: str, value: Any) -> None:
-        keys = split_path(path)
-        if not keys:
-            raise ParamsError("the path '' names these Params themselves and cannot be set; "
-                              'name a field')
-        _with_part(self, keys, value, path_of(self))
+        self._set(split_path(path), value)
 
     def __contains__(self, path: str) -> bool:
         try:
@@ -85,6 +76,39 @@ class Tree(Owned):
         for path, value in values.items():
             self[path] = value
         return self
+
+    def _at(self, keys: list[Key]) -> tuple[Any, str]:
+        """What the keys name, from here down, and its path.
+
+        Raises:
+          UnknownParamError: they name nothing.
+        """
+        value: Any = self
+        where = path_of(self)
+        for key in keys:
+            values = parts(value)
+            if key not in values:
+                raise unknown(value, key, where)
+            value = values[key]
+            where = join_path(where, key)
+        return value, where
+
+    def _set(self, keys: list[Key], new: Any) -> None:
+        """Sets what the keys name; a tuple or dict that holds it is replaced by a changed one."""
+        if not keys:
+            raise ParamsError("the path '' names these Params themselves and cannot be set; "
+                              'name a field')
+        *above, key = keys
+        holder, where = self._at(above)
+        is_entry = isinstance(holder, dict) and isinstance(key, str)
+        if not is_entry and key not in parts(holder):  # An entry may be new.
+            raise unknown(holder, key, where)
+
+        if isinstance(holder, Tree):
+            setattr(holder, str(key), new)
+        else:
+            changed = {**parts(holder), key: new}
+            self._set(above, changed if is_entry else tuple(changed.values()))
 
     # The whole tree.
 
@@ -204,31 +228,6 @@ def _with_trees(value: Any, path: str, change: Callable[[Tree, str], Tree]) -> A
         items = value.items()
         return Entries({k: _with_trees(v, join_path(path, k), change) for k, v in items})
     return value
-
-
-def _part(value: object, key: Key, path: str) -> Any:
-    """What `key` names in the value at a path; raises UnknownParamError if it names nothing."""
-    values = parts(value)
-    if key not in values:
-        raise unknown(value, key, path)
-    return values[key]
-
-
-def _with_part(value: Any, keys: list[Key], new: Any, path: str) -> Any:
-    """The value at a path with `new` at `keys` below it: the Tree changed, or a changed copy."""
-    key, *rest = keys
-    if rest or not (isinstance(value, dict) and isinstance(key, str)):  # A new entry needs no old.
-        old = _part(value, key, path)
-    if rest:
-        new = _with_part(old, rest, new, join_path(path, key))
-        if new is old:  # A Tree, which has been changed itself.
-            return value
-
-    if isinstance(value, Tree):
-        setattr(value, str(key), new)
-        return value
-    changed = {**parts(value), key: new}
-    return changed if isinstance(value, dict) else tuple(changed.values())
 
 
 def unknown(value: object, key: Key, path: str) -> UnknownParamError:

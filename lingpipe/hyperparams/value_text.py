@@ -51,11 +51,12 @@ def write(value: object) -> str:
     return repr(value)
 
 
-def read(text: str, is_by_person: bool) -> Any:
+def read(text: str, where: str, is_by_person: bool) -> Any:
     """The Word, the string, or the list or dict of these that a text holds; see Word.
 
     Raises:
-      ParamsError: the text is no value, or has a key twice.
+      ParamsError: the text is no value, or has a key twice; the message begins with the path
+        `where`.
     """
     text = text.strip()
     if not text.startswith(_OPENINGS):
@@ -65,16 +66,16 @@ def read(text: str, is_by_person: bool) -> Any:
         return _unmarked(marked, is_by_person)
     except (ValueError, SyntaxError, RecursionError) as error:
         reason = getattr(error, 'msg', str(error))
-        raise ParamsError(f'{show(text)} is not a value: {reason}; write one like [1, 2], '
-                          '{"a": 1} or "text", with \\\\ for a backslash') from error
+        raise ParamsError(f'{where}: {show(text)} is not a value: {reason}; write one like '
+                          '[1, 2], {"a": 1} or "text", with \\\\ for a backslash', where) from error
 
 
-def readings(text: str) -> Iterator[Callable[[], Any]]:
+def readings(text: str, where: str) -> Iterator[Callable[[], Any]]:
     """What a person may mean: what `read` gives, a list without brackets, or one plain string."""
     if text.lstrip().startswith(_OPENINGS):
-        yield lambda: read(text, is_by_person=True)
+        yield lambda: read(text, where, is_by_person=True)
     if ',' in text:
-        yield lambda: read(f'[{text}]', is_by_person=True)
+        yield lambda: read(f'[{text}]', where, is_by_person=True)
     yield lambda: Word(text.strip(), is_by_person=True)
 
 
