@@ -104,8 +104,7 @@ def trained_bytes(experiment: Experiment) -> int:
     """
     learner = experiment.task.learner
     return sum(
-        weight.size * (weight.dtype.size + max(4, weight.dtype.size)
-                       + learner.slot_bytes(weight.dtype))
+        weight.size * (weight.dtype.size + max(4, weight.dtype.size)) + learner.slot_bytes(weight)
         for weight in experiment.task.network.weights()
         if weight.shared_with is None and weight.is_trainable
         and not learner.is_frozen(weight.path))

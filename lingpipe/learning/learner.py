@@ -11,16 +11,18 @@ sums the gradients of a mini-batch and then does, in one step and in this order:
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterable, Mapping
 
 import tensorflow as tf
 
 from lingpipe.hyperparams import Configurable, field
+from lingpipe.layers.weight import Weight
 from lingpipe.learning import learning_rates, optimizers
-from lingpipe.learning.averages import accumulator_dtype
 from lingpipe.learning.layer_learner import LayerLearner
 from lingpipe.learning.optimizer import Optimizer
+from lingpipe.learning.slot_kinds import slots_of_weight
 from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.learning.update_rule import UpdateRule
 
@@ -77,28 +79,18 @@ class Learner(Configurable):
         self._rule = UpdateRule(
             self._optimizer.make, self._optimizer.copied_slots, self.learning_rate,
             self.params.weight_decay, self.decays, self.params.ema_decay, self.params.ema_warmup)
-        self._for_matrix()  # What Keras refuses is refused now, not in the first step.
+        self._slots_of = functools.cache(functools.partial(slots_of_weight, self._rule))
+        self._slots_of(2, tf.float32)  # What Keras refuses is refused now, not in the first step.
 
-    def slot_bytes(self, dtype: tf.DType) -> int:
-        """Bytes of slots and averages for one number in a matrix of `dtype`.
+    def slot_bytes(self, weight: Weight | tf.Variable) -> int:
+        """Bytes of the slots and the average of a weight that trains.
 
-        The number itself and its gradient are not counted.
+        The weight itself and its gradient are not counted, nor is what an optimizer keeps for all
+        weights of a layer together.
         """
-        average_bytes = accumulator_dtype(dtype).size if self.params.ema_decay is not None else 0
-        # Keras gives slots the dtype of the weight.
-        return int(self._num_slots * dtype.size + average_bytes)
-
-    @functools.cached_property
-    def _num_slots(self) -> int:
-        """The number of slots that the optimizer keeps for a matrix."""
-        variables = self._for_matrix().variables()
-        return sum(name.startswith('optimizer/') and variable.shape.rank == 2
-                   for name, variable in variables.items())
-
-    def _for_matrix(self) -> LayerLearner:
-        """The learner of a small matrix, made to see what the optimizer does with one."""
-        matrix = tf.Variable(tf.zeros([16, 16]))
-        return LayerLearner(self._rule, 'layer', {'matrix': matrix})
+        sizes = tuple(weight.shape)
+        slots = self._slots_of(len(sizes), weight.dtype)
+        return sum(math.prod(sizes[axis] for axis in slot.axes) * slot.dtype.size for slot in slots)
 
     def is_frozen(self, path: str) -> bool:
         """Whether the weight does not train, so that its gradient need not be computed."""

@@ -24,6 +24,9 @@ class Optimizer(Configurable):
 
     keras_class: ClassVar[Any] = None
 
+    # A class of lingpipe that is made in place of keras_class, and takes more arguments.
+    own_class: ClassVar[Any] = None
+
     # Slots that begin as copies of the weights, as LayerLearner.variables names them.
     copied_slots: ClassVar[tuple[str, ...]] = ()
 
@@ -50,7 +53,8 @@ class Optimizer(Configurable):
                                  'divides gradients; use the optimizer that it wraps.')
         arguments = {name: getattr(self.params, name) for name in fields_of(self.params)}
         # The rate is a function, since Keras would make a variable of a number.
-        return self.keras_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
+        made_class = self.own_class or self.keras_class
+        return made_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
 
     def check_decay(self, weight_decay: float) -> None:
         """Raises ValueError if the optimizer does not go with the learner's weight decay."""

@@ -23,6 +23,7 @@ import keras
 import tensorflow as tf
 
 from lingpipe.hyperparams import field
+from lingpipe.learning.factored_adafactor import FactoredAdafactor
 from lingpipe.learning.optimizer import Optimizer
 
 
@@ -87,21 +88,29 @@ class AdamW(Adam):
 
 
 class Adafactor(Optimizer):
-    """Shazeer and Stern, arXiv:1804.04235.
+    """Shazeer and Stern, arXiv:1804.04235: a slot for rows and one for columns.
 
-    In Keras 3, the second moment of a matrix is factored, but stored whole too.
+    The second moment of a matrix is not kept; Keras' own class keeps it too, without using it. The
+    numbers are the same, and learner.learning_rate is the paper's upper bound of rho, 0.01 there.
     """
 
     keras_class = keras.optimizers.Adafactor
+    own_class = FactoredAdafactor
 
     class Params(Optimizer.Params):
-        """The arguments of keras.optimizers.Adafactor."""
+        """The arguments of keras.optimizers.Adafactor, and three that it does not have."""
         beta_2_decay: float = field(-0.8, 'Exponent of the step in the decay of the second moment.',
                                     most=0)
         epsilon_1: float = field(1e-30, 'Added to squared gradients.', above=0)
         epsilon_2: float = field(1e-3, 'Least root mean square of a weight that scales its '
                                        'updates.', above=0)
         clip_threshold: float = field(1.0, 'Largest root mean square of an update.', above=0)
+        beta_1: float = field(0.0, 'Decay of the average of updates that is subtracted, which '
+                                   'takes one more slot; 0: none.', least=0, below=1)
+        bounds_rate: bool = field(True, 'Whether the learning rate is at most 1 / sqrt(step), as '
+                                        'always in Keras.')
+        scales_by_weight: bool = field(True, 'Whether an update is multiplied by the root mean '
+                                             'square of the weight.')
 
 
 class Lion(Optimizer):

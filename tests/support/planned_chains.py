@@ -54,7 +54,7 @@ def plan_of(*network, devices=(), frozen=(), **pipeline):
     devices = devices or [f'CPU:{i}' for i in range(params.num_devices)]
     network = network[0] if isinstance(network[0], Sequential) else made(*network)
     return make_plan(network, SPEC, params, devices, lambda path: path in frozen,
-                     lambda dtype: 2 * dtype.size)
+                     lambda weight: 2 * weight.size * weight.dtype.size)
 
 
 def elements_with_skip(*frozen):

@@ -20,8 +20,8 @@ BATCH_SIZE = 16
 GIGA = 1e9
 
 
-def slot_bytes(dtype):
-    return 2 * dtype.size
+def slot_bytes(weight):
+    return 2 * weight.size * weight.dtype.size
 
 
 def subject_of(network, num_devices=4, seconds_of=None, hardware=None, **pipeline):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lingpipe.pipeline.planning.slot_shares import SlotBytes, slots_of
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
+    from lingpipe.layers.weight import Weight
     from lingpipe.pipeline.planning.dataflow import Element, Value
     from lingpipe.pricing import Residuals
 
@@ -66,7 +65,7 @@ class LayerBytes(NamedTuple):
 
 
 def layer_bytes(element: Element, kept: Residuals, leaves: Leaves,
-                slot_bytes: Callable[[tf.DType], int], shared: set[str]) -> LayerBytes:
+                slot_bytes: Callable[[Weight], int], shared: set[str]) -> LayerBytes:
     """What an element adds; shared are the paths of weights that others share."""
     weights = list(element.layer.weights())
     trained_paths = {weight.path for weight in element.trained}

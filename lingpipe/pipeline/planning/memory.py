@@ -33,8 +33,7 @@ from lingpipe.pipeline.planning.growing_cell import Activations, FixedBytes
 from lingpipe.pipeline.planning.layer_bytes import LayerBytes, Leaves, layer_bytes
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
+    from lingpipe.layers.weight import Weight
     from lingpipe.pipeline.planning.dataflow import Element
     from lingpipe.pricing import Recipe, Residuals
 
@@ -65,8 +64,7 @@ class Memory:
       elements: the layers of the network.
       residuals: finds what the backward of each layer takes over. It is slow, and called only when
         bytes are asked for.
-      slot_bytes: dtype -> bytes of optimizer slots and averages of one number in a weight that
-        trains.
+      slot_bytes: weight that trains -> bytes of its optimizer slots and averages.
       num_replicas: R.
       is_summed_in_groups: whether sums of gradients are set aside (PipelineParams.sum_groups).
       receives_gradients: whether replicas send each other all gradients at once, as with the
@@ -76,7 +74,7 @@ class Memory:
 
     elements: Sequence[Element]
     residuals: Callable[[], Sequence[Residuals]]
-    slot_bytes: Callable[[tf.DType], int] = lambda dtype: 0
+    slot_bytes: Callable[[Weight], int] = lambda weight: 0
     num_replicas: int = 1
     is_summed_in_groups: bool = False
     receives_gradients: bool = True

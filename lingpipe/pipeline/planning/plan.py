@@ -22,6 +22,7 @@ import tensorflow as tf
 from lingpipe.layers import cost
 from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
+from lingpipe.layers.weight import Weight
 from lingpipe.pipeline.planning.cell import Cell, bytes_between, edges_of_tasks
 from lingpipe.pipeline.planning.dataflow import Element, Value
 from lingpipe.pipeline.planning.fitting_modes import Recomputation, fitting_recomputation
@@ -197,7 +198,7 @@ def cells_on(partition: Partition, devices: Sequence[str],
 
 def make_plan(network: Sequential, batch_spec: Mapping[str, Nested], params: PipelineParams,
               devices: Sequence[str], is_frozen: Callable[[str], bool] = lambda path: False,
-              slot_bytes: Callable[[tf.DType], int] = lambda dtype: 0) -> Plan:
+              slot_bytes: Callable[[Weight], int] = lambda weight: 0) -> Plan:
     """Cuts a network into cells.
 
     Args:
@@ -207,8 +208,7 @@ def make_plan(network: Sequential, batch_spec: Mapping[str, Nested], params: Pip
       params: K, M and the rest.
       devices: [R K] or [R D] tf.device strings, replica after replica; see `place_cells`.
       is_frozen: whether the weight of a path does not train.
-      slot_bytes: dtype -> bytes that the learner keeps for one number in a weight that trains: see
-        Learner.slot_bytes.
+      slot_bytes: weight that trains -> bytes that the learner keeps for it: see Learner.slot_bytes.
 
     Raises:
       ValueError: M does not divide the batch, more cells than layers, a partition by hand that does

@@ -5,10 +5,9 @@ import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Mapping
 
-import tensorflow as tf
-
 from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
+from lingpipe.layers.weight import Weight
 from lingpipe.pipeline.planning.dataflow import Element, residuals_of, wire
 from lingpipe.pipeline.planning.fitting_partition import MAX_TRIED
 from lingpipe.pipeline.planning.kept_tensors import CellGraph, cell_graph
@@ -64,7 +63,7 @@ def cell_graphs(elements: tuple[Element, ...], times: LayerTimes,
 
 def price(network: Sequential, batch_spec: Mapping[str, Nested], params: PipelineParams,
           is_frozen: Callable[[str], bool],
-          slot_bytes: Callable[[tf.DType], int]) -> PricedNetwork:
+          slot_bytes: Callable[[Weight], int]) -> PricedNetwork:
     """A network that is wired, timed and counted; arguments as of `make_plan`."""
     elements = wire_parts(network, batch_spec, params, is_frozen)
     return PricedNetwork(params, elements, layer_times(elements, params),
@@ -85,7 +84,7 @@ def wire_parts(network: Sequential, batch_spec: Mapping[str, Nested], params: Pi
 
 
 def memory_of(elements: tuple[Element, ...], params: PipelineParams,
-              slot_bytes: Callable[[tf.DType], int]) -> Memory:
+              slot_bytes: Callable[[Weight], int]) -> Memory:
     """What cells of a network that is wired would hold; arguments as of `make_plan`."""
     return Memory(
         elements,

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
+    from lingpipe.layers.weight import Weight
     from lingpipe.pipeline.planning.cell import Cell
     from lingpipe.pipeline.planning.dataflow import Element
 
@@ -51,14 +50,13 @@ class SlotShares:
         return max(self._slot_bytes)
 
 
-def slots_of(element: Element, slot_bytes: Callable[[tf.DType], int]) -> tuple[SlotBytes, ...]:
+def slots_of(element: Element, slot_bytes: Callable[[Weight], int]) -> tuple[SlotBytes, ...]:
     """The weights that a layer owns and trains; `slot_bytes` is as of `make_plan`."""
-    return tuple(SlotBytes(weight.path, weight.size * weight.dtype.size,
-                           weight.size * slot_bytes(weight.dtype))
+    return tuple(SlotBytes(weight.path, weight.size * weight.dtype.size, slot_bytes(weight))
                  for weight in element.trained if weight.shared_with is None)
 
 
-def replica_of_weights(cells: Iterable[Cell], slot_bytes: Callable[[tf.DType], int],
+def replica_of_weights(cells: Iterable[Cell], slot_bytes: Callable[[Weight], int],
                        num_replicas: int) -> dict[str, int]:
     """Path of every weight that trains -> the index of the replica that updates it."""
     replica_of: dict[str, int] = {}

@@ -4,10 +4,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-import tensorflow as tf
-
 from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
+from lingpipe.layers.weight import Weight
 from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.hardware import Hardware
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
@@ -36,7 +35,7 @@ class Subject:
     hardware: Hardware
     seconds_of: SecondsOf | None
     is_frozen: Callable[[str], bool] = lambda path: False
-    slot_bytes: Callable[[tf.DType], int] = lambda dtype: 0
+    slot_bytes: Callable[[Weight], int] = lambda weight: 0
 
     @property
     def limit(self) -> float | None:

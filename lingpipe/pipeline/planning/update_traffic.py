@@ -4,8 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-import tensorflow as tf
-
+from lingpipe.layers.weight import Weight
 from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.hardware import Hardware
 from lingpipe.pipeline.planning.slot_shares import slots_of
@@ -42,7 +41,7 @@ class UpdateTraffic(NamedTuple):
                 + self.num_weights * hardware.weight_s)
 
 
-def update_traffic(element: Element, slot_bytes: Callable[[tf.DType], int]) -> UpdateTraffic:
+def update_traffic(element: Element, slot_bytes: Callable[[Weight], int]) -> UpdateTraffic:
     """The traffic of a layer.
 
     Weights and slots are read and written. A gradient is read for its norm, read and written when

@@ -30,6 +30,6 @@ def test_a_cell_holds_the_slots_of_the_largest_share():
 
 def test_every_weight_that_trains_has_a_replica():
     plan = plan_of(*CHAIN, num_micro_batches=2, num_replicas=2, shard_slots=True)
-    replica_of = replica_of_weights(plan.cells, lambda dtype: 8, 2)
+    replica_of = replica_of_weights(plan.cells, lambda weight: 8 * weight.size, 2)
     assert replica_of.keys() == {w.path for e in plan.elements for w in e.trained}
     assert set(replica_of.values()) == {0, 1}

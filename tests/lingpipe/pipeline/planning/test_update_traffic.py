@@ -8,7 +8,8 @@ WEIGHT_BYTES = 16 * 16 * 4   # of the chain's second product
 
 def test_a_gradient_is_moved_five_times_and_weights_and_slots_twice():
     plan = plan_of(*CHAIN, num_micro_batches=4, frozen=('model/a/w',))
-    frozen, trained, *_ = (update_traffic(element, lambda dtype: 8) for element in plan.elements)
+    frozen, trained, *_ = (update_traffic(element, lambda weight: 8 * weight.size)
+                           for element in plan.elements)
     assert frozen == UpdateTraffic(0, 0, 0, 0)
     assert trained.gradient_bytes == WEIGHT_BYTES
     assert trained.state_bytes == (1 + 1 + 2) * WEIGHT_BYTES

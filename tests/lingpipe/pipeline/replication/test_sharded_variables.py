@@ -65,6 +65,7 @@ def test_weights_slots_averages_and_evaluations_are_those_of_replicas_that_keep_
 @pytest.mark.parametrize('optimizer', [
     optimizers.Nadam.Params(),               # One of its slots is for all weights together.
     optimizers.Lamb.Params(),                # It needs norms of whole weights.
+    optimizers.Adafactor.Params(beta_1=0.9),  # Its slots are rows and columns.
     optimizers.ScheduleFreeAdamW.Params()])  # Its slots begin as copies of weights.
 def test_so_they_are_for_optimizers_with_more_than_slots_of_elements(optimizer):
     assert_same(*(trained(program_of(learner_of(optimizer), shard_slots=shards))
