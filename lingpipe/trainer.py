@@ -32,6 +32,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -41,6 +42,9 @@ from lingpipe.commands.run_options import RunOptions
 from lingpipe.hyperparams.keras_words import place_of
 from lingpipe.process import closed_pipe, tensorflow_import
 from lingpipe.process.error_text import sentence
+
+if TYPE_CHECKING:
+    from lingpipe.training.experiment import Experiment
 
 
 def main(argv: Sequence[str]) -> int:
@@ -129,32 +133,44 @@ def run(options: RunOptions) -> int:
         return 0
     if not options.logdir:
         raise ValueError('--logdir is missing; name a directory for checkpoints and summaries.')
+    if options.mode in ('train', 'train_and_eval'):
+        return _train(params, options)
+    return _use_checkpoint(params, options)
+
+
+def _train(params: Experiment.Params, options: RunOptions) -> int:
+    """Trains, and says what the run came to; returns the exit code."""
+    from lingpipe.commands.train import train
+    outcome = train(params, options)
+    if outcome.signal:
+        return _code_of_signal(outcome.signal)
+    closed_pipe.say(outcome.text(options.logdir).rstrip('\n'), sys.stdout)   # The run is done.
+    return 0
+
+
+def _use_checkpoint(params: Experiment.Params, options: RunOptions) -> int:
+    """Runs a command that begins with a checkpoint and does not train; returns the exit code."""
     if options.mode == 'eval':
         from lingpipe.commands.evaluate import evaluate, watch
         if options.has_watch:
             signal_name = watch(params, options)
-            return 128 + signal.Signals[signal_name].value if signal_name else 0
+            return _code_of_signal(signal_name) if signal_name else 0
         evaluate(params, options)
-        return 0
-    if options.mode == 'decode':
+    elif options.mode == 'decode':
         from lingpipe.commands.decode import decode
         decode(params, options)
-        return 0
-    if options.mode == 'predict':
+    elif options.mode == 'predict':
         from lingpipe.commands.predict import predict
         predict(params, options)
-        return 0
-    if options.mode == 'export':
+    else:
         from lingpipe.commands.export import export
         print(export(params, options))
-        return 0
-
-    from lingpipe.commands.train import train
-    outcome = train(params, options)
-    if outcome.signal:
-        return 128 + signal.Signals[outcome.signal].value
-    closed_pipe.say(outcome.text(options.logdir).rstrip('\n'), sys.stdout)   # The run is done.
     return 0
+
+
+def _code_of_signal(name: str) -> int:
+    """The exit code of a process that a signal has ended, as shells say it."""
+    return 128 + signal.Signals[name].value
 
 
 def print_list() -> int:

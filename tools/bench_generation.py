@@ -10,13 +10,12 @@ threads once.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lingpipe.tools import parser
-from lingpipe.tools.bench_text import configure, model_params
+from lingpipe.tools.bench_text import configure, model_params, say
 from lingpipe.tools.command_line import MAX_CELLS, command
 
 if TYPE_CHECKING:
@@ -32,12 +31,9 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     configure(args)
     results = measure(args)
-    if args.json:
-        print(json.dumps(results))
-        return
-    what = f'Keras, {args.threads} threads' if args.keras else f'lingpipe, K={args.num_cells}'
-    print(f'{what}: {results["read_per_s"]:,.0f} tokens/s read, {results["written_per_s"]:,.0f} '
-          f'tokens/s written; the first call took {results["first_s"]:.1f} s')
+    say(args, results,
+        f'{results["read_per_s"]:,.0f} tokens/s read, {results["written_per_s"]:,.0f} tokens/s '
+        f'written; the first call took {results["first_s"]:.1f} s')
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

@@ -15,7 +15,7 @@ import json
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lingpipe.tools import parser
@@ -35,15 +35,12 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(argv)
     configure(args)
     results = measure(args)
-    if args.json:
-        print(json.dumps(results))
-        return
-    what = f'Keras, {args.threads} threads' if args.keras else f'lingpipe, K={args.num_cells}'
-    print(f'{what}: {results["examples_per_s"]:.2f} examples/s of {args.length} tokens')
-    print(f'peak memory {results["peak_mb"]:,.0f} MB, of which {results["before_mb"]:,.0f} MB '
-          'before the network was built')
-    print(f'loss {results["losses"][0]:.6f} at first, {results["losses"][-1]:.6f} after '
-          f'{len(results["losses"]) - 1} steps')
+    say(args, results,
+        f'{results["examples_per_s"]:.2f} examples/s of {args.length} tokens',
+        f'peak memory {results["peak_mb"]:,.0f} MB, of which {results["before_mb"]:,.0f} MB '
+        'before the network was built',
+        f'loss {results["losses"][0]:.6f} at first, {results["losses"][-1]:.6f} after '
+        f'{len(results["losses"]) - 1} steps')
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -73,6 +70,15 @@ def configure(args: argparse.Namespace) -> None:
     else:
         from lingpipe import cluster
         cluster.configure(args.num_cells)
+
+
+def say(args: argparse.Namespace, results: Mapping[str, Any], *lines: str) -> None:
+    """Prints the lines, after a word on what was measured, or the results as one JSON object."""
+    if args.json:
+        print(json.dumps(results))
+        return
+    what = f'Keras, {args.threads} threads' if args.keras else f'lingpipe, K={args.num_cells}'
+    print(f'{what}: ' + '\n'.join(lines))
 
 
 def model_params(args: argparse.Namespace) -> LanguageModel.Params:

@@ -22,6 +22,7 @@ only the pods of this run reach each other.
 """
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -210,9 +211,8 @@ def _selector(labels: list[str]) -> dict[str, str]:
     return selector
 
 
-@command
-def main(argv: list[str] | None = None) -> None:
-    """Parses the flags, and writes or prints the file."""
+def _flags(argv: list[str] | None) -> argparse.Namespace:
+    """Returns the flags, of which those of the trainer and of workers are checked."""
     p = parser('launch_kubernetes', __doc__)
     p.add_number('--workers', 2, 'how many pods', least=1, most=100_000)
     p.add_argument('--image', required=True, help='container image with lingpipe')
@@ -246,6 +246,13 @@ def main(argv: list[str] | None = None) -> None:
     args = p.parse_args(argv)
     trainer_flags.check(args.flags)
     trainer_flags.check_worker_devices(args.worker_devices)
+    return args
+
+
+@command
+def main(argv: list[str] | None = None) -> None:
+    """Parses the flags, and writes or prints the file."""
+    args = _flags(argv)
     pod = WorkerPod(args.cpu, args.memory, args.gpus, args.gpu_resource, args.tpus, args.tpu_type,
                     args.tpu_topology, _selector(args.node_selector), tuple(args.toleration))
 

@@ -5,7 +5,9 @@
     run.evaluate()
 
     start.py       options as Python values, and what is trained
+    open_run.py    OpenRun: the logdir that is held, the devices, the traced network
     run.py         Run: train, evaluate and look at one logdir
     evaluating.py  a checkpoint on every eval input
+    watching.py    every new checkpoint on every eval input
     views.py       weights, the plan and the timeline, as a notebook shows them
 """

@@ -7,46 +7,34 @@ since tracing takes long.
 """
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.api.evaluating import Evaluating, check_inputs
+from lingpipe.api.open_run import OpenRun
 from lingpipe.api.views import PlanTable, TimelinePicture, Weights, newest_timeline
 from lingpipe.api.watching import Watch
 from lingpipe.checkpoint import side_files
-from lingpipe.checkpoint.chosen_step import NEWEST, check_name
+from lingpipe.checkpoint.chosen_step import NEWEST
 from lingpipe.checkpoint.files import Metadata
-from lingpipe.cluster import StartedTooEarlyError
-from lingpipe.commands import device_setup, recovery
-from lingpipe.commands.device_setup import Placement
-from lingpipe.commands.recovery import Recovery
-from lingpipe.commands.run_options import RunOptions
 from lingpipe.export import check_path, export
 from lingpipe.hyperparams.keras_words import method_of, place_of, place_of_examples
 from lingpipe.layers.nested import Nested
 from lingpipe.process.stop_signals import StopSignals
-from lingpipe.training import logdir, logdir_lock, newest_checkpoint
+from lingpipe.training import logdir, newest_checkpoint
 from lingpipe.training.evaluation import Metrics
-from lingpipe.training.experiment import Experiment
-from lingpipe.training.logdir_lock import Lock
 from lingpipe.training.loop import LoopOptions, TrainLoop
 from lingpipe.training.outcome import Outcome
 from lingpipe.training.problem import Piece
 from lingpipe.training.site import Site
-from lingpipe.training.traced_network import TracedNetwork, make_traced_network
-
-T = TypeVar('T')
 
 
-class Run:
+class Run(OpenRun):
     """One run in one logdir. `lingpipe.start` makes it.
 
     It holds the lock of the logdir until `close`, or until the end of a `with` statement.
@@ -54,43 +42,8 @@ class Run:
     Attributes:
       params: the experiment's, frozen.
       logdir: where all files are.
+      experiment: the problem and the inputs, made of the Params.
     """
-
-    def __init__(self, params: Experiment.Params, options: RunOptions, is_writer: bool = True,
-                 is_trainer: bool = False):
-        """
-        Args:
-          params: the experiment's, frozen.
-          options: where it runs.
-          is_writer: whether it may train. If not, the logdir may be that of a run elsewhere.
-          is_trainer: whether this process is the trainer, which starts itself again if a worker is
-            lost, and makes an exit code of a signal.
-
-        Raises:
-          ValueError: there is no logdir, or a run of another experiment is there.
-          OSError: another run is there, or the logdir cannot be written.
-        """
-        if not options.logdir:
-            raise ValueError('--logdir is missing; name a directory for checkpoints and summaries.')
-        self.params, self.logdir = params, options.logdir
-        self._options, self._is_writer, self._is_trainer = options, is_writer, is_trainer
-        self._log_path = os.path.join(self.logdir, 'train.log')
-        self._lock: Lock | None = None
-        self._placement: Placement | None = None       # made when it is first needed, as is
-        self._network: TracedNetwork | None = None     # this, which a failure takes away again
-        self._is_closed = False
-        self._held = contextlib.ExitStack()
-        if is_writer:
-            with side_files.warnings_into(self._log_path), contextlib.ExitStack() as held:
-                self._lock = held.enter_context(logdir_lock.hold(self.logdir))
-                logdir.claim(self.logdir, params, options.allow_change)
-                self._held = held.pop_all()
-
-    @functools.cached_property
-    def experiment(self) -> Experiment:
-        """The problem and the inputs, made of the Params."""
-        experiment: Experiment = self.params.instantiate()
-        return experiment
 
     # Training and evaluation.
 
@@ -354,82 +307,12 @@ class Run:
         """
         return newest_timeline(self.logdir) or TimelinePicture.of_plan(self.plan.plan)
 
-    # For commands and the rest of this room.
-
-    def at_site(self, body: Callable[[Site], T], stop: StopSignals | None = None) -> T:
-        """Returns what `body` makes of the devices, which are found first if need be.
-
-        Args:
-          body: tells the site's watchdog what it does.
-          stop: what ends the waiting for workers; default: signals do what they do.
-
-        Raises:
-          ValueError: the run is closed, or the devices are wrong.
-          OSError: a worker is lost, and this process is not the trainer.
-        """
-        if self._is_closed:
-            raise ValueError(f'this run in {self.logdir} is closed; start another.')
-        return Recovery(
-            self._options, stop, self._log_path if stop else '', self._lock,
-            starts_again=self._is_trainer).run(self.params, self._placed, body)
-
-    def restored(self, site: Site, checkpoint: str | int | None = None
-                 ) -> tuple[TracedNetwork, Metadata]:
-        """The network with the weights of a checkpoint, and the checkpoint's metadata.
-
-        Args:
-          site: where the cells are.
-          checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
-
-        Raises:
-          ValueError: there is no such checkpoint, or it does not fit.
-        """
-        name = self._options.checkpoint if checkpoint is None else str(checkpoint)
-        check_name(name)
-        newest_checkpoint.check_has_checkpoint(self.logdir)
-        network = self._traced(site)
-        return network, newest_checkpoint.restore(
-            network.program, self.experiment, self.logdir, name)
-
-    def _placed(self) -> Placement:
-        if self._placement is None:
-            try:
-                self._placement = device_setup.place(
-                    self.params, self._options, is_again=recovery.has_started_again())
-            except StartedTooEarlyError as error:
-                if self._is_trainer or self._options.devices:
-                    raise   # The trainer starts itself again.
-                with (side_files.warnings_into(self._log_path) if self._is_writer
-                      else contextlib.nullcontext()):
-                    self._placement = device_setup.place_late(self.params, error)
-        return self._placement
-
-    def _traced(self, site: Site) -> TracedNetwork:
-        if self._network is None:
-            self._network = make_traced_network(self.experiment, self.logdir, site)
-        return self._network
-
-    # The end.
-
-    def close(self) -> None:
-        """Lets go of the logdir and of the network's memory. A closed run does nothing more."""
-        self._is_closed = True
-        self._network = None
-        self._held.close()
-
     def __getattr__(self, name: str) -> object:
         """Raises AttributeError, with a word on what is here in place of a method of Keras."""
         if place := method_of(name):
             raise AttributeError(f"a run has no {name}; Keras' {name} is {place}", name=name,
                                  obj=self)
         return object.__getattribute__(self, name)   # It raises Python's own AttributeError.
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = 'closed' if self._is_closed else f'step {self.step}'

@@ -54,9 +54,7 @@ def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLi
       ValueError: an option is wrong, or a run of another experiment is in the logdir.
       OSError: another run is in the logdir, a worker does not answer, or a file cannot be written.
     """
-    _check_names(pipeline)
-    if plan not in _PLANS:
-        raise ValueError(f'plan={plan!r} is none of {", ".join(_PLANS)}; use one of these.')
+    _check(plan, pipeline)
     values = {**dict(set or {}), **{f'pipeline.{name}': v for name, v in pipeline.items()}}
     texts = tuple(f'{path}={_text(v)}' for path, v in values.items() if _has_text(v))
     objects = {path: v for path, v in values.items() if not _has_text(v)}
@@ -71,16 +69,23 @@ def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLi
 
     params = _params(experiment).set(**objects)
     run = Run(chosen(with_options(params, options), options), options, is_writer=not only_reads)
-    try:
-        run.at_site(lambda site: None)   # Devices that are wrong or missing are told of now.
-    except BaseException:
-        run.close()
-        raise
+    _find_devices(run)
     return run
 
 
-def _check_names(pipeline: Mapping[str, Any]) -> None:
-    """Raises TypeError for an option that does not exist."""
+def _find_devices(run: Run) -> None:
+    """Tells of devices that are wrong or missing at once, and closes the run if there are any."""
+    try:
+        run.at_site(lambda site: None)
+    except BaseException:
+        run.close()
+        raise
+
+
+def _check(plan: str, pipeline: Mapping[str, Any]) -> None:
+    """Raises ValueError for a wrong plan, and TypeError for an option that does not exist."""
+    if plan not in _PLANS:
+        raise ValueError(f'plan={plan!r} is none of {", ".join(_PLANS)}; use one of these.')
     known = fields_of(PipelineParams)
     for name in pipeline:
         if name not in known:

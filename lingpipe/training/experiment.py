@@ -46,13 +46,11 @@ class Experiment(Configurable):
         pipeline: PipelineParams = field(
             PipelineParams(), 'Cells, micro-batches, schedule, recomputation.')
         train: TrainParams = field(
-            TrainParams(), 'Number of steps, and how often there is a checkpoint, an evaluation, '
-                           'a line.')
+            TrainParams(), 'Number of steps, and how often it saves, evaluates and reports.')
         seed: int = field(
             0, 'Seeds the initial weights and all randomness in layers; inputs may have their own.')
         intra_op_threads: int = field(
-            1, 'Threads of one op, 0: all processors. Sums are split among them, so they change '
-               'the last bits.', least=0, most=1024)
+            1, 'Threads of one op, 0: all. They change the last bits of sums.', least=0, most=1024)
         hooks: tuple[Hook.Params, ...] = field(
             (), 'What is called while it trains, as hooks.CSV.Params(); it changes no result.')
         initialize_from: InitializeFrom = field(
@@ -128,6 +126,5 @@ class Experiment(Configurable):
         if not devices:
             return self.params.pipeline
         placed = self.params.copy()
-        placed.pipeline.set(devices=tuple(devices),
-                            cells_per_gpu=max(map(devices.count, devices)))
+        placed.pipeline.set(devices=tuple(devices), cells_per_gpu=max(map(devices.count, devices)))
         return placed.validate().pipeline
