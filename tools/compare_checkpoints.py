@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from lingpipe.checkpoint import files
+from lingpipe.checkpoint.facts import DamagedError
 from lingpipe.checkpoint.initialization import find_whole
 from lingpipe.checkpoint.parts import Kinds
 from lingpipe.tools import parser
@@ -44,7 +45,7 @@ def compare(first: str, second: str, pattern: str) -> list[dict[str, Any]]:
             rows.append({'key': key, 'is_same': a.tobytes() == b.tobytes(),
                          'difference': float(np.max(differences, initial=0.))})
         return rows
-    except files.DamagedError as error:
+    except DamagedError as error:
         raise ValueError(f'a checkpoint is damaged: {error}; name another.') from error
     except re.error as error:
         raise ValueError(f'--keys={pattern!r} is not a regular expression: {error}.') from error

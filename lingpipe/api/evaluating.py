@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from absl import logging
 
-from lingpipe.checkpoint.files import Metadata
+from lingpipe.checkpoint.facts import Metadata
 from lingpipe.training.evaluation import Evaluations, Metrics, metrics_text
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.reporting.summaries import Summaries

@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 
 from lingpipe.checkpoint import side_files
 from lingpipe.checkpoint.chosen_step import check_name
-from lingpipe.checkpoint.files import Metadata
+from lingpipe.checkpoint.facts import Metadata
 from lingpipe.cluster import StartedTooEarlyError
 from lingpipe.commands import device_setup, recovery
 from lingpipe.commands.device_setup import Placement

@@ -21,7 +21,7 @@ from lingpipe.api.views import PlanTable, TimelinePicture, Weights, newest_timel
 from lingpipe.api.watching import Watch
 from lingpipe.checkpoint import side_files
 from lingpipe.checkpoint.chosen_step import NEWEST
-from lingpipe.checkpoint.files import Metadata
+from lingpipe.checkpoint.facts import Metadata
 from lingpipe.export import check_path, export
 from lingpipe.hyperparams.keras_words import method_of, place_of, place_of_examples
 from lingpipe.layers.nested import Nested

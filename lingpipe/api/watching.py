@@ -18,7 +18,7 @@ from typing import Protocol
 
 from lingpipe.api.evaluating import Evaluating, check_inputs
 from lingpipe.checkpoint.checkpointer import NotWholeError
-from lingpipe.checkpoint.files import Metadata
+from lingpipe.checkpoint.facts import Metadata
 from lingpipe.training import logdir_lock, recorded_params
 from lingpipe.training.best_checkpoint import BestCheckpoint
 from lingpipe.training.evaluation_log import EvaluationLog

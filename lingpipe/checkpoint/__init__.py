@@ -18,7 +18,8 @@ finds files of two steps and copies that are not complete.
 Workers write and read their own variables if they see the directory at the same path. If not, the
 process that trains does so for them, and workers need no file system in common.
 
-    files.py           the files of one checkpoint
+    facts.py           metadata.json, and whether the files beside it are those it was written with
+    files.py           the files of one checkpoint, written and read
     parts.py           which process writes which variables, a few at a time
     worker_files.py    what workers write and read themselves
     directory.py       the checkpoints by their steps, and what a kill leaves beside them

@@ -13,7 +13,7 @@ from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.best_record import BestRecord
 from lingpipe.checkpoint.copier import Copier
 from lingpipe.checkpoint.directory import CheckpointDirectory, remove
-from lingpipe.checkpoint.files import Metadata
+from lingpipe.checkpoint.facts import DamagedError, Metadata, check_same, facts_of, read_facts
 from lingpipe.checkpoint.pacing import Pacing
 from lingpipe.checkpoint.worker_files import WorkerFiles, hosts_of
 
@@ -92,7 +92,7 @@ class Checkpointer:
           tf.errors.OpError: a variable cannot be read.
         """
         self.wait()
-        facts = files.facts_of(step, variables, metadata or {})
+        facts = facts_of(step, variables, metadata or {})
         values = files.Values(lambda key: _value_of(variables[key]), hosts_of(variables))
         return self._write(step, facts, values, spared)
 
@@ -154,7 +154,7 @@ class Checkpointer:
         """What the thread does."""
         self._pacing.begin_thread()
         try:
-            self._write(step, files.facts_of(step, variables, metadata), values, spared)
+            self._write(step, facts_of(step, variables, metadata), values, spared)
         except BaseException as error:   # `check` raises it, whatever it is, in the main thread
             self._error = error
 
@@ -242,7 +242,7 @@ class Checkpointer:
             path = self.path(candidate)
             try:
                 return self._restore_one(path, variables, check)
-            except files.DamagedError as error:
+            except DamagedError as error:
                 failures.append(f'{path}: {error}')
                 self._damaged.add(candidate)
                 logging.warning('checkpoint %s is damaged and not used: %s', path, error)
@@ -260,11 +260,11 @@ class Checkpointer:
         """Assigns all variables from one checkpoint; returns and raises as `restore` does.
 
         Raises:
-          files.DamagedError: the checkpoint is damaged; some variables may be assigned.
+          DamagedError: the checkpoint is damaged; some variables may be assigned.
         """
-        facts = files.read_facts(path)
+        facts = read_facts(path)
         check(facts['metadata'])
-        files.check_same(path, facts['variables'], variables)
+        check_same(path, facts['variables'], variables)
         pairs = ((variable, key) for key, variable in variables.items())
         files.assign(path, facts['variables'], pairs, self._worker_files)
 
@@ -277,16 +277,16 @@ class Checkpointer:
     def _newest_whole_text(self) -> str:
         """Says which checkpoint could be used in place of one that is damaged."""
         for step in reversed(self.steps()):
-            with contextlib.suppress(files.DamagedError):
-                files.read_facts(self.path(step))
+            with contextlib.suppress(DamagedError):
+                read_facts(self.path(step))
                 return f'The newest whole checkpoint is that of step {step}: name that one.'
         return 'No other checkpoint is whole: restore the files from a copy.'
 
     def newest_metadata(self) -> dict[str, Any]:
         """Returns the metadata of the newest checkpoint whose files belong together, or {}."""
         for step in reversed(self.steps()):
-            with contextlib.suppress(files.DamagedError):
-                return dict(files.read_facts(self.path(step))['metadata'])
+            with contextlib.suppress(DamagedError):
+                return dict(read_facts(self.path(step))['metadata'])
         return {}
 
     # The directory.

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from absl import logging
 
 from lingpipe.checkpoint import files, side_files
+from lingpipe.checkpoint.facts import STEP_NAME
 
 
 class CheckpointDirectory:
@@ -24,7 +25,7 @@ class CheckpointDirectory:
     def steps(self) -> list[int]:
         """Returns the steps that are saved, oldest first."""
         names = os.listdir(self.path) if os.path.isdir(self.path) else []
-        return sorted(int(match[1]) for name in names if (match := files.STEP_NAME.fullmatch(name))
+        return sorted(int(match[1]) for name in names if (match := STEP_NAME.fullmatch(name))
                       and os.path.isdir(os.path.join(self.path, name)))
 
     def of(self, step: int, prefix: str = '') -> str:

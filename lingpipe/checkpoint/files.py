@@ -1,64 +1,28 @@
-"""The files of one checkpoint: written and put on the disk, read and checked.
-
-metadata.json is tied to the files beside it. It holds the length of each file of variables and a
-hash of variables.index, so that files of two steps, or a copy that is not complete, are not taken
-for a checkpoint. The obvious way, a hash of each file, would read all data once more at every save
-and restore. TensorFlow's index already holds a checksum of every tensor, which is compared with the
-data whenever a tensor is read.
-"""
+"""The files of one checkpoint: variables are written and put on the disk, and read."""
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import os
 import re
 import shutil
 import time
 import uuid
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from lingpipe.checkpoint import parts
+from lingpipe.checkpoint.facts import DamagedError, Metadata, kinds_of, write_facts
 from lingpipe.checkpoint.pacing import Pacing
 from lingpipe.checkpoint.parts import Kinds, Part
 from lingpipe.checkpoint.worker_files import WorkerError, WorkerFiles, at_once, hosts_of
 from lingpipe.cluster import HOME
 from lingpipe.cluster.client import device_of, host_of, process_of, wait_for_ops
 
-FORMAT = 1
-STEP_NAME = re.compile(r'step-(\d{8,})')   # of a checkpoint's directory
-_MOST_KEYS = 10                     # that an error lists
-
-Metadata: TypeAlias = Mapping[str, Any]   # whatever JSON can hold
-
-
-class DamagedError(Exception):
-    """A checkpoint that cannot be read; the message says why."""
-
-
 # Writing.
-
-def facts_of(step: int, variables: Mapping[str, tf.Variable], metadata: Metadata
-             ) -> dict[str, Any]:
-    """Returns what metadata.json holds, without what `write` adds about the other files.
-
-    Raises:
-      ValueError: the metadata is not JSON.
-    """
-    try:
-        json.dumps(metadata)
-    except TypeError as error:
-        raise ValueError(f'metadata of step {step} cannot be saved as JSON: {error}; use numbers, '
-                         'texts, lists and dicts.') from error
-    return {'format': FORMAT, 'step': step, 'metadata': dict(metadata),
-            'variables': _kinds(variables)}
-
 
 @dataclasses.dataclass(frozen=True)
 class Values:
@@ -81,7 +45,7 @@ def write(path: str, facts: Metadata, values: Values, pacing: Pacing,
 
     Args:
       path: not there yet.
-      facts: made by facts_of.
+      facts: made by `facts_of`.
       values: of the variables.
       pacing: rests before each few values, before the files are joined, and before they are put on
         the disk.
@@ -144,11 +108,9 @@ def _write_round(part_by_prefix: Mapping[str, Part], read: Callable[[str], tf.Te
 
 def _finish(path: str, facts: Metadata, written: Sequence[Part]) -> None:
     """Adds metadata.json to the files of variables, and puts all of them on the disk."""
-    identities = {name: _identity(os.path.join(path, name)) for name in sorted(os.listdir(path))}
     keys_by_file = {f'variables.data-{i:05d}-of-{len(written):05d}': list(part.keys)
                     for i, part in enumerate(written)}
-    with open(os.path.join(path, 'metadata.json'), 'w') as file:
-        file.write(_text({**facts, 'files': identities, 'keys_by_file': keys_by_file}))
+    write_facts(path, facts, keys_by_file)
     for name in [*os.listdir(path), '.']:
         sync(os.path.join(path, name))
 
@@ -188,71 +150,6 @@ def sync(path: str) -> None:
 
 # Reading.
 
-def read_facts(path: str) -> dict[str, Any]:
-    """Returns what `facts_of` made, for a checkpoint whose files belong together.
-
-    Older versions of lingpipe did not write 'files'. In their checkpoints, the step alone ties
-    metadata.json to its place.
-
-    Raises:
-      DamagedError: metadata.json is missing or damaged, or belongs to another step or to other
-        files than those beside it.
-      ValueError: a later version wrote the checkpoint.
-    """
-    facts = _read_metadata(path)
-    name = STEP_NAME.fullmatch(os.path.basename(os.path.normpath(path)))
-    if name and facts['step'] != int(name[1]):
-        raise DamagedError(f'metadata.json is of step {facts["step"]}, so the files may be of two '
-                           'steps')
-
-    for file_name, expected in facts.get('files', {}).items():
-        try:
-            identity = _identity(os.path.join(path, file_name))
-        except OSError as error:
-            raise DamagedError(f'{file_name}, which belongs to it, cannot be read: '
-                               f'{error.strerror}{_lost_text(facts, file_name)}') from error
-        if identity != expected:
-            raise DamagedError(f'{file_name} is not the file that was written with metadata.json, '
-                               'but of another checkpoint or a part of a copy')
-    return facts
-
-
-def _lost_text(facts: Metadata, file_name: str) -> str:
-    """Says which variables a file has, if the checkpoint knows; weights come first."""
-    keys = facts.get('keys_by_file', {}).get(file_name, [])
-    keys = sorted(keys, key=lambda key: not key.startswith('weights/'))
-    return f'; it has {_listed(keys)}' if keys else ''
-
-
-def _identity(path: str) -> dict[str, int | str]:
-    """Returns what tells a file of variables from others: its length, and the index's hash."""
-    identity: dict[str, int | str] = {'bytes': os.path.getsize(path)}
-    if path.endswith('.index'):
-        with open(path, 'rb') as file:
-            identity['sha256'] = hashlib.file_digest(file, 'sha256').hexdigest()
-    return identity
-
-
-def _read_metadata(path: str) -> dict[str, Any]:
-    """Returns what metadata.json holds, without its checksum; raises as read_facts does."""
-    try:
-        with open(os.path.join(path, 'metadata.json')) as file:
-            facts: dict[str, Any] = json.load(file)
-        is_newer = facts['format'] > FORMAT
-        checksum = facts.pop('checksum') if not is_newer else 0
-        text = json.dumps(facts, sort_keys=True)
-    except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise DamagedError('metadata.json cannot be read: '
-                           f'{type(error).__name__}: {error}') from error
-
-    if is_newer:
-        raise ValueError(f'{path} has format {facts["format"]}, and this lingpipe reads up to '
-                         f'{FORMAT}; use a newer one.')
-    if checksum != zlib.crc32(text.encode()):
-        raise DamagedError('metadata.json does not have its checksum')
-    return facts
-
-
 def tensors(path: str, keys: Iterable[str]) -> Iterator[np.ndarray]:
     """Yields the tensors saved under the keys, so that a network is never in memory twice.
 
@@ -290,7 +187,7 @@ def assign(path: str, kinds: Kinds, pairs: Iterable[tuple[tf.Variable, str]],
         raise DamagedError(f'metadata.json cannot be read: {error.strerror}') from error
     here = [pairs[int(number)] for number in variables if number not in hosts]
     on_workers = {number: variables[number] for number in hosts}
-    for one_round in parts.rounds(_kinds(on_workers), hosts):
+    for one_round in parts.rounds(kinds_of(on_workers), hosts):
         calls = []
         for part in one_round:
             own, keys = zip(*(pairs[int(number)] for number in part.keys), strict=True)
@@ -308,42 +205,7 @@ def assign(path: str, kinds: Kinds, pairs: Iterable[tuple[tf.Variable, str]],
     wait_for_ops(variable.read_value() for variable, _ in here)
 
 
-# Variables and texts.
-
-def check_same(path: str, saved: Kinds, variables: Mapping[str, tf.Variable]) -> None:
-    """Raises ValueError unless a checkpoint has the keys, shapes and dtypes of the variables."""
-    here = _kinds(variables)
-    differences = []
-    for what, keys in (('it lacks', here.keys() - saved.keys()),
-                       ('the experiment lacks', saved.keys() - here.keys())):
-        if keys:
-            differences.append(f'{what} {_listed(sorted(keys))}')
-
-    common = here.keys() & saved.keys()
-    for key in sorted(common, key=lambda key: (not key.startswith('weights/'), key)):
-        if here[key] != saved[key]:
-            differences.append(f'{key} is {_kind_text(saved[key])} in it and '
-                               f'{_kind_text(here[key])} here')
-    if differences:
-        raise ValueError(f'{path} does not fit: {"; ".join(differences)}. A checkpoint restores '
-                         'only into the network and the learner that wrote it: set them back, '
-                         'choose another logdir, or take the weights that fit by init rules.')
-
-
-def _listed(keys: Sequence[str]) -> str:
-    num_others = len(keys) - _MOST_KEYS
-    others = f' and {num_others} more' if num_others > 0 else ''
-    return ', '.join(keys[:_MOST_KEYS]) + others
-
-
-def _kinds(variables: Mapping[str, tf.Variable]) -> dict[str, dict[str, Any]]:
-    return {key: {'shape': v.shape.as_list(), 'dtype': v.dtype.name}
-            for key, v in variables.items()}
-
-
-def _kind_text(kind: Mapping[str, Any]) -> str:
-    return f'{kind["dtype"]}{kind["shape"]}'
-
+# Names and texts.
 
 def _saved_name(key: str) -> str:
     """Returns a tensor's name in the file.
@@ -352,12 +214,6 @@ def _saved_name(key: str) -> str:
     """
     escaped = key.replace('.', '..').replace('/', '.S')
     return f'variables/{escaped}/.ATTRIBUTES/VARIABLE_VALUE'
-
-
-def _text(facts: Metadata) -> str:
-    """Returns the facts as JSON, with a checksum of the JSON without it."""
-    text = json.dumps(facts, sort_keys=True)
-    return f'{text[:-1]}, "checksum": {zlib.crc32(text.encode())}}}'
 
 
 def sentence(error: Exception) -> str:

@@ -13,7 +13,7 @@ from absl import logging
 from lingpipe.checkpoint import files, weight_files
 from lingpipe.checkpoint.checkpointer import Checkpointer
 from lingpipe.checkpoint.chosen_step import NEWEST, step_named
-from lingpipe.checkpoint.files import Metadata
+from lingpipe.checkpoint.facts import STEP_NAME, DamagedError, Metadata, read_facts
 from lingpipe.checkpoint.parts import Kinds
 from lingpipe.checkpoint.worker_files import WorkerFiles
 
@@ -80,7 +80,7 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
             pairs = ((variables[key], source_key) for key, source_key in report.taken.items())
             files.assign(path, facts['variables'], pairs, WorkerFiles())
             return report
-        except files.DamagedError as error:
+        except DamagedError as error:
             logging.warning('checkpoint %s is damaged and not used: %s', path, error)
     raise AssertionError('_whole_ones has raised an error')
 
@@ -149,7 +149,7 @@ def _whole_ones(source_dir: str, checkpoint: str) -> Iterator[tuple[str, dict[st
     Raises:
       ValueError: another checkpoint is asked for, and there is none.
     """
-    if files.STEP_NAME.fullmatch(os.path.basename(os.path.normpath(source_dir))):
+    if STEP_NAME.fullmatch(os.path.basename(os.path.normpath(source_dir))):
         candidates = [source_dir]
     else:
         subfolder = os.path.join(source_dir, 'checkpoints')
@@ -162,8 +162,8 @@ def _whole_ones(source_dir: str, checkpoint: str) -> Iterator[tuple[str, dict[st
     failures = []
     for path in candidates:
         try:
-            facts = files.read_facts(path)
-        except files.DamagedError as error:
+            facts = read_facts(path)
+        except DamagedError as error:
             failures.append(f'{path}: {error}')
             logging.warning('checkpoint %s is damaged and not used: %s', path, error)
             continue

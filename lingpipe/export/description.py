@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from lingpipe.checkpoint.files import Metadata
+from lingpipe.checkpoint.facts import Metadata
 from lingpipe.export.served_network import signature
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program import Program

@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from lingpipe.checkpoint import side_files
-from lingpipe.checkpoint.files import Metadata
+from lingpipe.checkpoint.facts import Metadata
 from lingpipe.export.description import described
 from lingpipe.export.replacement import (
     DESCRIPTION,

@@ -8,7 +8,7 @@ from absl import logging
 
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.checkpoint.chosen_step import NEWEST, step_named
-from lingpipe.checkpoint.files import Metadata
+from lingpipe.checkpoint.facts import Metadata
 from lingpipe.hyperparams import diff
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.experiment import Experiment

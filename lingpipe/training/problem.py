@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lingpipe.checkpoint.files import Metadata
+from lingpipe.checkpoint.facts import Metadata
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import Input
 from lingpipe.layers.nested import Nested

@@ -10,7 +10,7 @@ from absl import logging
 
 from lingpipe import checkpoint
 from lingpipe.checkpoint import Checkpointer, side_files
-from lingpipe.checkpoint.files import Metadata
+from lingpipe.checkpoint.facts import Metadata
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training import resumption
 from lingpipe.training.experiment import Experiment
