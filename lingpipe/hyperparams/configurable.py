@@ -29,7 +29,7 @@ class Configurable:
     class Params(params_lib.Params):
         """No fields of its own."""
 
-    params: Any  # Subclasses say their own Params.
+    params: Params
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
