@@ -33,31 +33,33 @@ _LOOK_EVERY_S = 0.1
 _PROBE_EVERY_S = 5.0
 
 
-def start(flags: Sequence[str], signal_at_our_end: signal.Signals, out: int | None = None
-          ) -> subprocess.Popen[bytes]:
+def start(flags: Sequence[str], signal_at_our_end: signal.Signals, out: int | None = None,
+          errors: int | None = None, prefix: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """Starts a trainer process, which gets a signal if this process is killed.
 
-    It prints to the file descriptor `out`, or where this process does.
+    It prints to the file descriptors `out` and `errors`, or where this process does. The command
+    in `prefix` must become that process, as env and nsenter do.
     """
     parent = os.getpid()
-    return subprocess.Popen([sys.executable, '-m', 'lingpipe.trainer', *flags],
+    return subprocess.Popen([*prefix, sys.executable, '-m', 'lingpipe.trainer', *flags],
                             preexec_fn=lambda: server.end_with_parent(parent, signal_at_our_end),
-                            start_new_session=True, stdout=out)
+                            start_new_session=True, stdout=out, stderr=errors)
 
 
 class Worker:
     """A worker process that is started again when it dies or hangs."""
 
     def __init__(self, address: str, flags: Sequence[str], hangs_after_s: float,
-                 out: int | None = None):
+                 out: int | None = None, errors: int | None = None,
+                 prefix: Sequence[str] = ()):
         self.address = address
         self.hangs_after_s = hangs_after_s
         # The worker restarts a server that hangs. Only if that fails is the worker restarted.
         server_hangs_after_s = max(1., hangs_after_s * 2 / 3)
         self._flags = ['--mode=worker', f'--address={address}',
                        f'--hangs_after_s={server_hangs_after_s:g}', *flags]
-        self._out = out
-        self.process = start(self._flags, signal.SIGKILL, out)
+        self._start = lambda: start(self._flags, signal.SIGKILL, out, errors, prefix)
+        self.process = self._start()
         self._answered_s = time.monotonic()
         self._probed_s = self._answered_s
 
@@ -79,7 +81,7 @@ class Worker:
             raise SystemExit(f'launch_local: worker {self.address} cannot start ({name_of(code)}); '
                              'it has said why.')
         say(f'worker {self.address} has ended ({name_of(code)}) and is started again')
-        self.process = start(self._flags, signal.SIGKILL, self._out)
+        self.process = self._start()
         self._answered_s = time.monotonic()
 
     def end(self) -> None:
