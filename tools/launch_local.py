@@ -58,8 +58,8 @@ class Worker:
         server_hangs_after_s = max(1., hangs_after_s * 2 / 3)
         self._flags = ['--mode=worker', f'--address={address}',
                        f'--hangs_after_s={server_hangs_after_s:g}', *flags]
-        self._start = lambda: start(self._flags, signal.SIGKILL, out, errors, prefix)
-        self.process = self._start()
+        self._out, self._errors, self._prefix = out, errors, prefix
+        self.process = self._started()
         self._answered_s = time.monotonic()
         self._probed_s = self._answered_s
 
@@ -81,8 +81,11 @@ class Worker:
             raise SystemExit(f'launch_local: worker {self.address} cannot start ({name_of(code)}); '
                              'it has said why.')
         say(f'worker {self.address} has ended ({name_of(code)}) and is started again')
-        self.process = self._start()
+        self.process = self._started()
         self._answered_s = time.monotonic()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        return start(self._flags, signal.SIGKILL, self._out, self._errors, self._prefix)
 
     def end(self) -> None:
         """Ends the worker, and with it its server."""

@@ -33,6 +33,7 @@ from lingpipe.tools import (
     show_partition,
     show_schedule,
     train_vocabulary,
+    try_faults,
 )
 from tests.support.forks import Fork, run_unread
 
@@ -40,7 +41,8 @@ ALL = [
     bench_checkpoint, bench_decoder, bench_generation, bench_link, bench_pipeline, bench_scale,
     bench_text, build_corpus, check_devices, compare_checkpoints, compare_keras, compare_params,
     get_mediawiki, largest_model, launch_kubernetes, launch_local, launch_slurm, paper_tables,
-    plot_partition, repeat, score_translations, show_partition, show_schedule, train_vocabulary]
+    plot_partition, repeat, score_translations, show_partition, show_schedule, train_vocabulary,
+    try_faults]
 DENSE = '--model=image.digits.Dense'
 TRAINER = ['--', '--model=x', '--logdir=y']
 
@@ -113,6 +115,12 @@ def mistake_of(capsys, tool, *flags):
     (check_devices, ['--checks=bits,bit'], "--checks has 'bit'; write names with commas between:"),
     (check_devices, ['--devices=1'], '--devices=1 is below 4; use 4 to 64'),
     (compare_checkpoints, ['/nope', '/nope'], '/nope'),
+    (try_faults, ['--logdir=/nope', '--kinds=kill,cat'],
+     "--kinds has 'cat'; write names with commas between: kill,stop,"),
+    (try_faults, ['--logdir=/nope', '--count=0'], '--count=0 is below 1; use 1 to 1000000'),
+    (try_faults, ['--logdir=/dev/null/x'],
+     '--logdir=/dev/null/x cannot be a folder: /dev/null is a file'),
+    (try_faults, ['--kinds=kill'], "--logdir='' is no folder; name one"),
     (launch_local, ['--workers=0', *TRAINER], '--workers=0 is below 1; use 1 to 1024'),
     (launch_slurm, ['--port=99999', *TRAINER], '--port=99999 is above 65534; use 1 to 65534'),
     (launch_kubernetes, ['--image=a', '--claim=b', '--gpus=-1', *TRAINER],

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from lingpipe.hyperparams import field
 from lingpipe.learning import learning_rates
 from lingpipe.params.image.digits import Dense
+from lingpipe.tasks.image.inputs import DigitsInput
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.hooks import Hook, HookedRun
 from lingpipe.training.registry import register
@@ -42,6 +43,6 @@ class SmallRun:
         """Returns the Params of the experiment."""
         p = Dense.params()
         p.task.learner.learning_rate = learning_rates.Constant.Params(rate=0.003)
-        p.train_input.max_shift = 1
+        p.train_input = DigitsInput.Params(batch_size=128, max_shift=1)
         p.hooks = (Rest.Params(),)
         return p
