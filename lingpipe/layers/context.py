@@ -158,15 +158,18 @@ class DecodingContext(Context):
 
     Attributes:
       position: the position, counted from 0, an int32 scalar tensor.
+      starts: the position where each sentence begins, int32 [n]; what is before it is padding,
+        which nothing may see. None: all begin at 0.
       num_hypotheses: k, the hypotheses of each sentence.
       num_candidates: how many of the best next ids are wanted for each hypothesis.
-      max_length: every position is below this.
+      max_length: every position, counted from the start of its sentence, is below this.
     """
 
     def __init__(self, position: tf.Tensor | int, num_hypotheses: int, num_candidates: int,
-                 max_length: int):
+                 max_length: int, starts: tf.Tensor | None = None):
         super().__init__()
         self.position = position
+        self.starts = starts
         self.num_hypotheses = num_hypotheses
         self.num_candidates = num_candidates
         self.max_length = max_length

@@ -76,6 +76,14 @@ class DecodedFunction(WiredFunction):
         has_own_decode = type(self).decode is not DecodedFunction.decode
         return has_own_prefill or (self.is_positionwise and not has_own_decode)
 
+    @property
+    def can_start_late(self) -> bool:
+        """Whether `decode` and `prefill` leave out what is before DecodingContext.starts.
+
+        They do if no position looks at another, and none knows where it stands.
+        """
+        return self.is_positionwise and type(self).decode is DecodedFunction.decode
+
     def prefill(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
                 *args: Nested, **inputs: Nested) -> tuple[Nested, NestedMap]:
         """Computes fprop for ids of a prompt, t positions at once. Returns the new past, too.

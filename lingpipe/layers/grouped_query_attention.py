@@ -37,6 +37,7 @@ class GroupedQueryAttention(Layer):
 
     is_traced_once = True
     optional_reads = ('positions', 'documents')
+    can_start_late = True
 
     class Params(Layer.Params):
         """Sizes, positions, blocks and initializer."""
@@ -136,11 +137,14 @@ class GroupedQueryAttention(Layer):
                x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
         """[n, k, D] -> [n, k, D]: attention to earlier positions and this one.
 
-        What is decoded is one document, which begins at position 0.
+        What is decoded is one document, which begins at its start, or else at position 0.
         """
         check_last_dim(x, self.params.input_dim, self.path)
         n, k = dims(x)[:2]
-        cos, sin = self._rotations(ctx.position)
+        cos, sin = self._rotations(ctx.position)   # [h/2]
+        if ctx.starts is not None:
+            cos, sin = (rows[:, tf.newaxis, tf.newaxis, tf.newaxis] for rows in
+                        self._rotations(ctx.position - ctx.starts))   # [n, 1, 1, 1, h/2]
         new_q, new_k, new_v = self._projected(theta, x)
         q = rotate(tf.reshape(new_q, [n, k, self.num_groups, -1, self.head_dim]), cos, sin)
         one_position = [n, k, self.num_groups, 1, self.head_dim]
@@ -149,6 +153,10 @@ class GroupedQueryAttention(Layer):
                          v=tf.concat([past.v, tf.reshape(new_v, one_position)], 3))
 
         scores = tf.cast(tf.matmul(q, past.k, transpose_b=True), tf.float32)  # [n, k, G, r, t]
+        if ctx.starts is not None:
+            is_seen = tf.range(dims(past.k)[3]) >= ctx.starts[:, tf.newaxis]  # [n, t]
+            is_seen = is_seen[:, tf.newaxis, tf.newaxis, tf.newaxis]
+            scores = tf.where(is_seen, scores, -math.inf)
         y = tf.matmul(tf.cast(tf.nn.softmax(scores), x.dtype), past.v)  # [n, k, G, r, h]
         y = project(tf.reshape(y, [-1, self.width]), theta.wo)
         return tf.reshape(y, [n, k, self.params.input_dim]), past
@@ -159,7 +167,9 @@ class GroupedQueryAttention(Layer):
         check_last_dim(x, self.params.input_dim, self.path)
         n, t = dims(x)[:2]
         places = ctx.position + tf.range(t)
-        cos, sin = self._rotations(places)  # [t, h/2]
+        starts = tf.zeros([1], tf.int32) if ctx.starts is None else ctx.starts
+        starts = starts[:, tf.newaxis, tf.newaxis]  # [n or 1, 1, 1]
+        cos, sin = self._rotations(places - starts)  # [n or 1, 1, t, h/2]
         new_q, new_k, new_v = (tf.transpose(value, [0, 2, 1, 3]) for value in (
             tf.reshape(rows, [n, t, -1, self.head_dim]) for rows in self._projected(theta, x)))
         q = tf.reshape(rotate(new_q, cos, sin), [n, 1, self.num_groups, -1, self.head_dim])
@@ -170,8 +180,10 @@ class GroupedQueryAttention(Layer):
         scores = tf.cast(tf.matmul(q, past.k, transpose_b=True), tf.float32)  # [n, 1, G, r t, s]
         s = dims(past.k)[3]
         by_head = tf.reshape(scores, [n, self.params.num_heads, t, s])
-        is_seen = places[:, tf.newaxis] >= tf.range(s)  # [t, s]
-        weights = tf.nn.softmax(tf.where(is_seen, by_head, -math.inf))
+        # Padding sees itself, since what sees nothing becomes nan.
+        rows = places[:, tf.newaxis]
+        is_seen = (rows >= tf.range(s)) & ((tf.range(s) >= starts) | (rows < starts))  # [n, t, s]
+        weights = tf.nn.softmax(tf.where(is_seen[:, tf.newaxis], by_head, -math.inf))
         weights = tf.reshape(tf.cast(weights, x.dtype), dims(scores))
         y = tf.reshape(tf.matmul(weights, past.v), [n, -1, t, self.head_dim])
         y = tf.reshape(tf.transpose(y, [0, 2, 1, 3]), [n * t, self.width])

@@ -49,6 +49,8 @@ class MixtureOfExperts(Layer):
 
     is_traced_once = True
 
+    can_start_late = True
+
     class Params(Layer.Params):
         """Sizes, routing, and the auxiliary loss."""
         input_dim: int = field(REQUIRED, 'D, the channels of the input and of the output.', least=1)

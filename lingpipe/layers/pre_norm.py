@@ -86,6 +86,11 @@ class PreNorm(Layer):
         """Whether the body has a prefill."""
         return self.body.has_prefill
 
+    @property
+    def can_start_late(self) -> bool:
+        """Whether the body can."""
+        return self.body.can_start_late
+
     def prefill(self, theta: NestedMap, ctx: DecodingContext, kept: NestedMap, past: NestedMap,
                 x: tf.Tensor) -> tuple[tf.Tensor, NestedMap]:
         """Positions of a prompt, [n, t, D] -> [n, t, D]."""

@@ -22,6 +22,8 @@ class Logits(Shardable):
 
     gives_candidates = True
 
+    can_start_late = True
+
     class Params(Shardable.Params):
         """Sizes of w, and what is done besides the product."""
         input_dim: int = field(REQUIRED, 'D, the channels of the input.', least=1)

@@ -72,9 +72,8 @@ class Experiment(Configurable):
         super().__init__(params)
         p = self.params
         self.train_input: Input = p.train_input.instantiate()
-        task = p.task
-        if are_missing(task.model):
-            task = task.copy().set(model=with_shapes(task.model, self.train_input.specs()))
+        task = p.task if not are_missing(p.task.model) else p.task.copy().set(
+            model=with_shapes(p.task.model, self.train_input.specs()))
         self.task: Problem = task.instantiate()
         self.eval_inputs: Mapping[str, Input] = {
             name: source.instantiate() for name, source in p.eval_inputs.items()}

@@ -3,8 +3,8 @@
     n prompts of a group, P ids of the longest prompt
 
 Several groups are written at once, so that every cell has work (pipeline/decoding/decoder.py). Keys
-and values of earlier positions stay on the cells. The ids that all prompts of a group have are read
-many at once, the rest of longer prompts one by one, as those that are written.
+and values of earlier positions stay on the cells. The ids of all prompts of a group are read many
+at once.
 """
 from __future__ import annotations
 

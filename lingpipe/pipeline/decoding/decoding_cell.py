@@ -31,9 +31,9 @@ class DecodingCell:
       prepare: (fixed_in, weights_elsewhere()) -> fixed_out, what `step` keeps of them.
       prefilled: its elements that prompts run through; see TargetDependence.
       prefill_in, prefill_out: as moving_in and moving_out, for prompts.
-      prefill: (first position, prefill_in, fixed_step_in, what `prepare` kept, the past of one
-        hypothesis, weights_elsewhere()) -> prefill_out, the past after these positions.
-      step: (position, parents, moving_in, fixed_step_in, what `prepare` kept, the past,
+      prefill: (first position, starts, prefill_in, fixed_step_in, what `prepare` kept, the past of
+        one hypothesis, weights_elsewhere()) -> prefill_out, the past after these positions.
+      step: (position, starts, parents, moving_in, fixed_step_in, what `prepare` kept, the past,
         weights_elsewhere()) -> moving_out, the past after this position.
     """
 
@@ -105,8 +105,9 @@ class DecodingCell:
                     for argument, v in self._network.prepare_reads(element).items()})
         return values_of(values, self.fixed_out), prepared
 
-    def _step(self, position: tf.Tensor, parents: tf.Tensor, moving: list[Nested],
-              fixed: list[Nested], prepared: dict[str, Nested], past: dict[str, Nested],
+    def _step(self, position: tf.Tensor, starts: tf.Tensor, parents: tf.Tensor,
+              moving: list[Nested], fixed: list[Nested], prepared: dict[str, Nested],
+              past: dict[str, Nested],
               elsewhere: list[tf.Tensor]) -> tuple[list[Nested], dict[str, Nested]]:
         """Runs the stepped elements for one position, as `step` says."""
         values = {**dict(zip(self.moving_in, moving, strict=True)),
@@ -114,7 +115,7 @@ class DecodingCell:
         if self._params.beam_size > 1:
             past = nested.map_leaves(lambda tensor: tf.gather(tensor, parents, batch_dims=1), past)
 
-        ctx, next_past = self._context(position), dict(past)
+        ctx, next_past = self._context(position, starts), dict(past)
         for element in self.stepped:
             key = _key(element)
             written, next_past[key] = self._decoded(
@@ -122,13 +123,13 @@ class DecodingCell:
             values.update(written)
         return values_of(values, self.moving_out), next_past
 
-    def _prefill(self, first: tf.Tensor, moving: list[Nested], fixed: list[Nested],
-                 prepared: dict[str, Nested], past: dict[str, Nested],
+    def _prefill(self, first: tf.Tensor, starts: tf.Tensor, moving: list[Nested],
+                 fixed: list[Nested], prepared: dict[str, Nested], past: dict[str, Nested],
                  elsewhere: list[tf.Tensor]) -> tuple[list[Nested], dict[str, Nested]]:
         """Runs the prefilled elements for positions of a prompt, as `prefill` says."""
         values = {**dict(zip(self.prefill_in, moving, strict=True)),
                   **dict(zip(self.fixed_step_in, fixed, strict=True))}
-        ctx, next_past = self._context(first), dict(past)
+        ctx, next_past = self._context(first, starts), dict(past)
         for element in self.prefilled:
             key = _key(element)
             written, next_past[key] = self._decoded(
@@ -155,9 +156,10 @@ class DecodingCell:
             path: weights[owner] if owner in weights else self._read(owner)
             for path, owner in owners.items()})
 
-    def _context(self, position: tf.Tensor | int) -> DecodingContext:
+    def _context(self, position: tf.Tensor | int,
+                 starts: tf.Tensor | None = None) -> DecodingContext:
         return DecodingContext(position, self._params.beam_size, self._params.num_candidates,
-                               self._params.max_length)
+                               self._params.max_length, starts)
 
 
 def values_of(values: Mapping[Value, Nested], wanted: Sequence[Value]) -> list[Nested]:

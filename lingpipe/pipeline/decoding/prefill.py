@@ -1,6 +1,15 @@
-"""Prefill: the first ids of prompts are read many at once, instead of one by one.
+"""Prefill: the ids of prompts are read many at once, instead of one by one.
 
-    c ids that all prompts of a group have, C ids of a pass
+    c ids of the longest prompt of a group, C ids of a pass
+
+Shorter prompts have padding before them, which nothing sees, so that all end at one position:
+
+    . . . a b
+    a b c d e
+    . . a b c
+
+A layer that does not know of padding (DecodedFunction.can_start_late) makes the group read only as
+many ids as the shortest prompt has; the rest of the others is read id by id (sampling.py).
 
 A pass takes C positions through the cells, as a mini-batch of training does, and every layer adds
 to its past what `C` steps would have added. No logits are computed. The passes of a group follow
@@ -9,9 +18,8 @@ each other through the cells: while cell 1 reads the first C ids, cell 0 reads t
     cell 0    0..C   C..2C  2C..c
     cell 1           0..C   C..2C  2C..c
 
-What is left of longer prompts is read id by id (sampling.py), so that all sentences of a group
-stand at one position. The ids that follow are those that reading one by one gives, but for ties:
-products of C rows and of one row round differently.
+The ids that follow are those that reading one by one gives, but for ties: products of C rows and of
+one row round differently.
 """
 from __future__ import annotations
 
@@ -27,15 +35,33 @@ from lingpipe.pipeline.execution.placed import call_on
 from lingpipe.pipeline.planning.dataflow import Value
 
 
-def common_length(prompts: tf.Tensor, limits: tf.Tensor, end_id: int) -> tf.Tensor:
-    """The number of first ids that all prompts [n, P] have and that leave room for one more.
+def num_read(prompts: tf.Tensor, limits: tf.Tensor, end_id: int,
+             can_start_late: bool) -> tf.Tensor:
+    """How many first ids of each of the prompts [n, P] are read at once, int32 [n].
 
-    Sentences that are not decoded, whose limit [n] is 0, do not count.
+    They leave room for one more, and for the id that ends. Sentences that are not decoded, whose
+    limit [n] is 0, do not count.
+
+    Args:
+      prompts, limits: those of the sentence group.
+      end_id: the id that finishes a hypothesis.
+      can_start_late: whether prompts may be of different lengths.
     """
-    width = tf.shape(prompts)[1]
     is_id = tf.cast((prompts >= 0) & (prompts != end_id), tf.int32)
     lengths = tf.minimum(tf.reduce_sum(tf.math.cumprod(is_id, 1), 1), limits - 1)
-    return tf.minimum(tf.reduce_min(tf.where(limits > 0, lengths, width)), width)
+    if can_start_late:
+        return tf.maximum(lengths, 0)
+    shortest = tf.reduce_min(tf.where(limits > 0, lengths, tf.shape(prompts)[1]))
+    return tf.fill(tf.shape(limits), shortest)
+
+
+def left_padded(prompts: tf.Tensor, lengths: tf.Tensor, start_id: int) -> tf.Tensor:
+    """The start and the first ids of prompts, [n, 1 + c], with zeros before shorter ones."""
+    prompts = tf.pad(prompts, [[0, 0], [1, 0]], constant_values=start_id)
+    longest = tf.reduce_max(lengths)
+    places = tf.range(1 + longest) - (longest - lengths)[:, tf.newaxis]
+    ids = tf.gather(prompts, tf.maximum(places, 0), batch_dims=1)
+    return tf.where(places >= 0, tf.maximum(ids, 0), 0)
 
 
 def read(cells: Mapping[str, DecodingCell], target: Value, ids: tf.Tensor, pass_size: int,
@@ -57,12 +83,13 @@ def read(cells: Mapping[str, DecodingCell], target: Value, ids: tf.Tensor, pass_
     def body(first: tf.Tensor, *flat: tf.Tensor) -> list[tf.Tensor]:
         """One pass."""
         pasts = nested.pack_like(start, list(flat))
-        moving: dict[Value, Nested] = {target: tf.maximum(ids[:, first:first + pass_size], 0)}
+        moving: dict[Value, Nested] = {target: ids[:, first:first + pass_size]}
         for key, cell in cells.items():
             if cell.prefilled:
-                elsewhere, kept, _, fixed = prepared[key]
+                elsewhere, kept, _, fixed, starts = prepared[key]
                 moving_out, pasts[key] = call_on(cell.device, cell.prefill, [
-                    first, values_of(moving, cell.prefill_in), fixed, kept, pasts[key], elsewhere])
+                    first, starts, values_of(moving, cell.prefill_in), fixed, kept, pasts[key],
+                    elsewhere])
                 moving.update(zip(cell.prefill_out, moving_out, strict=True))
         return [first + pass_size, *nested.leaves(pasts)]
 
@@ -76,20 +103,19 @@ def read(cells: Mapping[str, DecodingCell], target: Value, ids: tf.Tensor, pass_
 
 
 def after_prompt(state: NestedMap, ids: tf.Tensor, end_id: int) -> NestedMap:
-    """Returns the state after the first ids [n, t] of all sentences, which are certain.
+    """Returns the state after the first ids of all sentences, which are certain.
 
     It is as the search returns it after t ids that are the only candidates.
 
     Args:
       state: of the search (search.py), before the first id.
-      ids: none of them is end_id, and t is below every limit that is not 0.
+      ids: [n, 1 + t], the start and these ids, with padding before them. None of them is end_id,
+        and they are fewer than every limit that is not 0.
       end_id: the id that finishes a hypothesis.
     """
-    n, k = tf.shape(state.next)[0], state.next.shape[1]
-    t = tf.shape(ids)[1]
-    ids = tf.repeat(ids[:, tf.newaxis], k, 1)  # [n, k, t]
-    read = tf.concat([state.next[:, :, tf.newaxis], ids], 2)
-    return NestedMap({**state, 'position': t, 'next': read[:, :, -1], 'ids': ids,
+    n, t = tf.shape(ids)[0], tf.shape(ids)[1] - 1
+    ids = tf.repeat(ids[:, tf.newaxis], state.next.shape[1], 1)  # [n, k, 1 + t]
+    return NestedMap({**state, 'position': t, 'next': ids[:, :, -1], 'ids': ids[:, :, 1:],
                       'best_ids': tf.fill([n, t], end_id)})
 
 

@@ -68,23 +68,35 @@ def narrowed(candidates: NestedMap, state: NestedMap, given: NestedMap,
     Args:
       candidates: log_sum [n, k], and values and ids [n, k, m], the best first.
       state: of the search.
-      given: prompts [n, P] and chances [n, max_length] of the sentence group.
+      given: prompts [n, P] and chances [n, max_length] of the sentence group, and starts [n], how
+        many of the first ids are padding.
       params: what is done.
     """
+    lengths = tf.fill(tf.shape(given.starts), state.position) - given.starts
     if params.repetition_penalty > 1:
-        candidates = _penalised(candidates, state.ids, params.repetition_penalty)
+        candidates = _penalised(candidates, state.ids, given.starts, params.repetition_penalty)
     if params.temperature:
-        candidates = _drawn(candidates, given.chances[:, state.position], params)
-    return _prompted(candidates, state.position, given.prompts)
+        candidates = _drawn(candidates, _at(lengths, given.chances), params)
+    return _prompted(candidates, lengths, given.prompts)
 
 
-def _penalised(candidates: NestedMap, ids: tf.Tensor, penalty: float) -> NestedMap:
-    """Lowers the logits of ids [n, k, t]; the candidates are all ids."""
+def _at(places: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """What each of the rows [n, t] has at its place [n]; behind its end, the last."""
+    places = tf.minimum(places, tf.shape(rows)[1] - 1)
+    return tf.gather(rows, places[:, tf.newaxis], batch_dims=1)[:, 0]
+
+
+def _penalised(candidates: NestedMap, ids: tf.Tensor, starts: tf.Tensor,
+               penalty: float) -> NestedMap:
+    """Lowers the logits of ids [n, k, t] from starts [n] on; the candidates are all ids."""
     values = candidates['values']
     n, k, num_ids = tf.shape(values)[0], values.shape[1], values.shape[2]
     rows = tf.repeat(tf.range(n * k), tf.shape(ids)[2])
     places = tf.stack([rows, tf.reshape(ids, [-1])], 1)
-    counts = tf.scatter_nd(places, tf.ones_like(rows), [n * k, num_ids])
+    is_written = tf.range(tf.shape(ids)[2]) >= starts[:, tf.newaxis, tf.newaxis]
+    is_written = tf.broadcast_to(is_written, tf.shape(ids))
+    counts = tf.scatter_nd(places, tf.reshape(tf.cast(is_written, tf.int32), [-1]),
+                           [n * k, num_ids])
     is_old = tf.gather(tf.reshape(counts, [n, k, num_ids]), candidates['ids'], batch_dims=2) > 0
 
     lowered = tf.where(values > 0, values / penalty, values * penalty)
@@ -111,10 +123,10 @@ def _drawn(candidates: NestedMap, chances: tf.Tensor, params: SamplingParams) ->
                      ids=tf.gather(candidates['ids'][:, 0], place, batch_dims=1)[:, tf.newaxis])
 
 
-def _prompted(candidates: NestedMap, position: tf.Tensor, prompts: tf.Tensor) -> NestedMap:
-    """Leaves the id of the prompt where there is one, with probability 1."""
+def _prompted(candidates: NestedMap, lengths: tf.Tensor, prompts: tf.Tensor) -> NestedMap:
+    """Leaves the id of the prompt at place lengths [n] where there is one, with probability 1."""
     prompts = tf.pad(prompts, [[0, 0], [0, 1]], constant_values=-1)
-    ids = prompts[:, tf.minimum(position, tf.shape(prompts)[1] - 1)][:, tf.newaxis, tf.newaxis]
+    ids = _at(lengths, prompts)[:, tf.newaxis, tf.newaxis]
     is_said, values = ids >= 0, candidates['values']  # [n, 1, 1], [n, k, m]
     is_first = tf.range(values.shape[2]) == 0
     of_prompt = tf.where(is_first, 0., _NEVER)

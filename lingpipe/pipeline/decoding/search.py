@@ -53,7 +53,7 @@ def initial_state(limits: tf.Tensor, start_id: int, params: SearchParams) -> Nes
 
 
 def advance(state: NestedMap, candidates: NestedMap, limits: tf.Tensor, end_id: int,
-            params: SearchParams) -> NestedMap:
+            params: SearchParams, starts: tf.Tensor | int = 0) -> NestedMap:
     """Returns the state after one more id.
 
     Args:
@@ -63,11 +63,13 @@ def advance(state: NestedMap, candidates: NestedMap, limits: tf.Tensor, end_id: 
       limits: as in initial_state.
       end_id: the id that finishes a hypothesis.
       params: of the search.
+      starts: [n], how many of the first ids of each sentence are padding, which does not count.
     """
-    length = state.position + 1
+    lengths = tf.fill(tf.shape(limits), state.position + 1) - starts
     best = _continuations(state, candidates, params)
     is_end = best.ids == end_id
-    best_score, best_ids = _best_finished(state, best, is_end, end_id, params)
+    best_score, best_ids = _best_finished(state, best, is_end, end_id, length_penalty(
+        lengths, params.alpha))
 
     # The k best unfinished hypotheses.
     scores, place = tf.where(is_end, _NEVER, best.scores), tf.zeros_like(best.ids)
@@ -78,15 +80,16 @@ def advance(state: NestedMap, candidates: NestedMap, limits: tf.Tensor, end_id: 
     ids = _with(tf.gather(state.ids, parents, batch_dims=1), said)  # [n, k, t + 1]
 
     # A sentence that reaches its limit without a finished hypothesis takes the best unfinished one.
-    is_over = (length >= limits) | (
+    is_over = (lengths >= limits) | (
         best_score >= scores[:, 0] / length_penalty(limits, params.alpha))
     is_cut = is_over & (best_score == _NEVER) & (scores[:, 0] > _NEVER)
 
     return NestedMap(
-        position=length, next=said, parents=parents, is_going=tf.reduce_any(~is_over), ids=ids,
+        position=state.position + 1, next=said, parents=parents, ids=ids,
+        is_going=tf.reduce_any(~is_over),
         scores=tf.where(is_over[:, tf.newaxis], _NEVER, scores),
         best_score=tf.where(
-            is_cut, scores[:, 0] / length_penalty(length, params.alpha), best_score),
+            is_cut, scores[:, 0] / length_penalty(lengths, params.alpha), best_score),
         best_ids=tf.where(is_cut[:, tf.newaxis], ids[:, 0], best_ids))
 
 
@@ -111,10 +114,9 @@ def _continuations(state: NestedMap, candidates: NestedMap, params: SearchParams
 
 
 def _best_finished(state: NestedMap, new: _Continuations, is_end: tf.Tensor, end_id: int,
-                   params: SearchParams) -> tuple[tf.Tensor, tf.Tensor]:
+                   penalties: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """The score [n] and the ids [n, t + 1] of the best finished hypothesis so far."""
-    finished = tf.where(is_end, new.scores, _NEVER) / length_penalty(
-        state.position + 1, params.alpha)
+    finished = tf.where(is_end, new.scores, _NEVER) / penalties[:, tf.newaxis]
     which = tf.argmax(finished, 1, tf.int32)[:, tf.newaxis]
     score = tf.gather(finished, which, batch_dims=1)[:, 0]  # [n]
     ids = tf.gather(
@@ -124,6 +126,13 @@ def _best_finished(state: NestedMap, new: _Continuations, is_end: tf.Tensor, end
     best_ids = tf.where(is_better[:, tf.newaxis], ids, state.best_ids)
     return (tf.where(is_better, score, state.best_score),
             _with(best_ids, tf.fill(tf.shape(score), end_id)))
+
+
+def without_padding(ids: tf.Tensor, starts: tf.Tensor, end_id: int) -> tf.Tensor:
+    """Ids [n, t] that begin at `starts` [n] as ids that begin at 0, with end_id behind them."""
+    t = tf.shape(ids)[1]
+    places = tf.minimum(tf.range(t) + starts[:, tf.newaxis], t)
+    return tf.gather(tf.pad(ids, [[0, 0], [0, 1]], constant_values=end_id), places, batch_dims=1)
 
 
 def _with(ids: tf.Tensor, last: tf.Tensor) -> tf.Tensor:

@@ -28,11 +28,13 @@ class _Prepared(NamedTuple):
       kept: what its layers keep of the values that do not depend on the target.
       past: what its layers remember before the first position.
       values: the values that do not depend on the target.
+      starts: [n], the positions where the sentences begin.
     """
     elsewhere: list[tf.Tensor]
     kept: dict[str, Nested]
     past: dict[str, Nested]
     values: list[Nested]
+    starts: tf.Tensor
 
 
 class GroupState(NamedTuple):
@@ -40,7 +42,8 @@ class GroupState(NamedTuple):
 
     Attributes:
       prepared: of each cell, by its key, what does not change.
-      given: limits, prompts and chances.
+      given: limits, prompts and chances, and starts [n]: how many of the first ids of each
+        sentence are padding.
       past: of each cell, what its layers remember.
       search: the state of the search.
     """
@@ -58,6 +61,7 @@ class SearchLoop:
         self._cells = {f'{k:05d}': cell for k, cell in enumerate(cells)}
         self._last = cells[-1].device
         self._target, self._candidates = network.target, network.candidates
+        self._can_start_late = network.can_start_late
         self._start_id, self._params = start_id, params
         self._end_id = end_id
         self._advance = placed(self._search)
@@ -72,22 +76,33 @@ class SearchLoop:
         Returns:
           ids [n, t] and scores [n], on the host.
         """
-        end = self.go_on(self.start(fixed, given)).search
+        end = self.go_on(self.start(fixed, given))
         with tf.device(HOME):
-            return tf.identity(end.best_ids), tf.identity(end.best_score)
+            ids = search.without_padding(end.search.best_ids, end.given.starts, self._end_id)
+            return ids[:, :tf.reduce_max(given.limits)], tf.identity(end.search.best_score)
 
     def start(self, fixed: dict[Value, Nested], given: NestedMap) -> GroupState:
         """Computes what comes before the first step. The arguments are those of `run`."""
-        prepared = self._prepare(fixed, given.limits)
         pass_size = self._params.prefill if isinstance(self._params, SamplingParams) else 0
-        if not isinstance(self._params, SamplingParams):   # which alone has prompts and chances
-            given = NestedMap(limits=given.limits)
+        if not any(cell.prefilled for cell in self._cells.values()):
+            pass_size = 0
         with tf.device(self._last):
-            given = nested.map_leaves(tf.identity, given)
+            lengths = prefill.num_read(
+                given.prompts, given.limits, self._end_id,
+                self._can_start_late) if pass_size else tf.zeros_like(given.limits)
+            starts = tf.reduce_max(lengths) - lengths
+            # Only sampling has prompts and chances.
+            names = given if isinstance(self._params, SamplingParams) else ['limits']
+            given = NestedMap({name: tf.identity(given[name]) for name in names}, starts=starts)
             state = search.initial_state(given.limits, self._start_id, self._params)
+
+        prepared = self._prepare(fixed, given.limits, starts)
         past = {key: one.past for key, one in prepared.items()}
-        if pass_size and any(cell.prefilled for cell in self._cells.values()):
-            state, past = self._after_prompts(state, given, prepared, pass_size)
+        if pass_size:
+            with tf.device(self._last):
+                ids = prefill.left_padded(given.prompts, lengths, self._start_id)
+                past = prefill.read(self._cells, self._target, ids[:, :-1], pass_size, prepared)
+                state = prefill.after_prompt(state, ids, self._end_id)
         return GroupState(prepared, given, past, state)
 
     def go_on(self, now: GroupState, until: tf.Tensor | None = None) -> GroupState:
@@ -110,18 +125,8 @@ class SearchLoop:
         end = nested.pack_like(start, list(flat))
         return now._replace(past=end['past'], search=end['search'])
 
-    def _after_prompts(self, state: NestedMap, given: NestedMap,
-                       prepared: dict[str, _Prepared],
-                       pass_size: int) -> tuple[NestedMap, dict[str, Nested]]:
-        """The state and the past after the ids that all prompts have."""
-        with tf.device(self._last):
-            length = prefill.common_length(given.prompts, given.limits, self._end_id)
-            ids = given.prompts[:, :length]
-            read = tf.concat([state.next[:, :1], ids], 1)[:, :length]
-            past = prefill.read(self._cells, self._target, read, pass_size, prepared)
-            return prefill.after_prompt(state, ids, self._end_id), past
-
-    def _prepare(self, fixed: dict[Value, Nested], limits: tf.Tensor) -> dict[str, _Prepared]:
+    def _prepare(self, fixed: dict[Value, Nested], limits: tf.Tensor,
+                 starts: tf.Tensor) -> dict[str, _Prepared]:
         """Computes what does not depend on the target, cell by cell."""
         values, prepared = dict(fixed), {}
         for key, cell in self._cells.items():
@@ -134,7 +139,8 @@ class SearchLoop:
                 past = cell.initial_past(tf.shape(limits)[0])
                 fixed_step_in = [nested.map_leaves(tf.identity, value)
                                  for value in values_of(values, cell.fixed_step_in)]
-            prepared[key] = _Prepared(elsewhere, kept, past, fixed_step_in)
+                prepared[key] = _Prepared(elsewhere, kept, past, fixed_step_in,
+                                          tf.identity(starts))
         return prepared
 
     def _step(self, state: NestedMap, past: dict[str, Nested], prepared: dict[str, _Prepared],
@@ -143,10 +149,10 @@ class SearchLoop:
         moving: dict[Value, Nested] = {self._target: state.next}
         next_past = {}
         for key, cell in self._cells.items():
-            elsewhere, kept, _, fixed = prepared[key]
+            elsewhere, kept, _, fixed, starts = prepared[key]
             moving_out, next_past[key] = call_on(cell.device, cell.step, [
-                state.position, state.parents, values_of(moving, cell.moving_in), fixed, kept,
-                past[key], elsewhere])
+                state.position, starts, state.parents, values_of(moving, cell.moving_in), fixed,
+                kept, past[key], elsewhere])
             moving.update(zip(cell.moving_out, moving_out, strict=True))
 
         next_state = call_on(self._last, self._advance, [state, moving[self._candidates], given])
@@ -156,7 +162,8 @@ class SearchLoop:
         """Returns the state of the search after one more id."""
         if isinstance(self._params, SamplingParams):
             candidates = narrowed(candidates, state, given, self._params)
-        return search.advance(state, candidates, given.limits, self._end_id, self._params)
+        return search.advance(state, candidates, given.limits, self._end_id, self._params,
+                              given.starts)
 
 
 def grown_shapes(state: GroupState) -> dict[str, Nested]:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from lingpipe.layers.nested import NestedMap
 from lingpipe.pipeline.decoding.decoding_graphs import DecodingGraphs
+from lingpipe.pipeline.decoding.search_loop import GroupState
 
 
 class Written(NamedTuple):
@@ -16,13 +17,14 @@ class Written(NamedTuple):
 
     Attributes:
       is_going: whether any of its sentences goes on.
-      ids: [n, t] int32, of the best unfinished hypothesis of each sentence; behind the end, and
+      ids: [t] int32 of each sentence, those of its best unfinished hypothesis; behind the end, and
         behind the limit, they mean nothing.
-      best_ids: [n, t] int32, of the best finished one, once its sentence is over.
+      best_ids: [t] int32 of each, those of the best finished one, once its sentence is over, and
+        end_id behind them.
     """
     is_going: bool
-    ids: np.ndarray
-    best_ids: np.ndarray
+    ids: Sequence[np.ndarray]
+    best_ids: Sequence[np.ndarray]
 
 
 class Stream:
@@ -53,5 +55,12 @@ class Stream:
         ends = self._go_on(tf.constant(num_positions), *tf.nest.flatten(now))
         self._states = [state._replace(past=past, search=search)
                         for state, (past, search) in zip(now, ends, strict=True)]
-        return [Written(bool(state.search.is_going), state.search.ids[:, 0].numpy(),
-                        state.search.best_ids.numpy()) for state in self._states]
+        return [Written(bool(state.search.is_going),
+                        _without_padding(state, state.search.ids[:, 0]),
+                        _without_padding(state, state.search.best_ids)) for state in self._states]
+
+
+def _without_padding(state: GroupState, ids: tf.Tensor) -> list[np.ndarray]:
+    """The ids [n, t] of a group, without those that are before the start of each sentence."""
+    return [row[start:] for row, start in zip(
+        ids.numpy(), state.given.starts.numpy(), strict=True)]

@@ -23,6 +23,7 @@ class TargetDependence:
       prefilled: the elements that a prompt must run through, so that later positions find what they
         look at: those that remember something, and all that these need. Empty if one of them cannot
         read several positions at once.
+      can_start_late: whether sentences may begin at different positions; see DecodedFunction.
     """
 
     def __init__(self, elements: Sequence[Element], target: str):
@@ -61,6 +62,7 @@ class TargetDependence:
         before_these = self._needed(remembering, elements)
         prefilled = [e for e in self.stepped if e in before_these]
         self.prefilled = prefilled if all(e.layer.has_prefill for e in prefilled) else []
+        self.can_start_late = all(e.layer.can_start_late for e in self.stepped)
 
     def _needed(self, last: Sequence[Element], elements: Sequence[Element]) -> set[Element]:
         """The elements `last`, and all whose values reach one of them when decoding."""

@@ -20,4 +20,5 @@ def test_groups_of_other_sizes_build_no_other_graph(monkeypatch) -> None:
         raise AssertionError('a layer is traced again')
     monkeypatch.setattr(Layer, 'theta', fail)
     longer = decoder.stream([SentenceGroup({}, [6] * 3, np.full([3, 5], 4))])
-    assert longer.advance(9, [np.array([6] * 3)])[0].best_ids.shape == (3, 6)
+    longer_ids = longer.advance(9, [np.array([6] * 3)])[0].best_ids
+    assert [len(ids) for ids in longer_ids] == [6] * 3

@@ -16,7 +16,9 @@ from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 
 V, D, START, END, LIMIT = 20, 8, 1, 2, 12
-PROMPTS = np.array([[5, 6, 7, 8, 9, -1, -1], [9, 8, 7, 6, 5, 4, 3], [4, 4, 4, 4, 4, 4, -1]])
+PROMPTS = np.array([[5, 6, 7, 8, 9, -1, -1], [9, 8, 7, 6, 5, 4, 3], [4, 4, 4, 4, 4, 4, -1],
+                    [-1] * 7, [7, 7, END, 5, -1, -1, -1]])
+LIMITS = [LIMIT, LIMIT, 9, 4, LIMIT]
 
 
 def program() -> Program:
@@ -43,19 +45,28 @@ def program() -> Program:
 
 def test_prompts_read_at_once_have_the_ids_and_scores_of_prompts_read_one_by_one() -> None:
     network = program()
-    results = {}
-    for beam_size, size in (1, 0), (1, 2), (2, 0), (2, 128):
-        params = SamplingParams(beam_size=beam_size, max_length=LIMIT, prefill=size)
-        (results[beam_size, size],) = Decoder(network, params, START, END).decode(
-            [SentenceGroup({}, [LIMIT, LIMIT, 9], PROMPTS)])
-    for (beam_size, size), (ids, scores) in results.items():
-        expected_ids, expected_scores = results[beam_size, 0]
-        np.testing.assert_array_equal(ids, expected_ids, err_msg=f'beam {beam_size}, {size}')
+    chances = np.random.default_rng(0).random([5, LIMIT])
+    for search, size in (
+            ({'beam_size': 2}, 128),
+            ({'beam_size': 1, 'temperature': 2., 'repetition_penalty': 1.5}, 3)):
+        (ids, scores), (expected_ids, expected_scores) = (
+            Decoder(network, SamplingParams(max_length=LIMIT, prefill=prefill_size, **search),
+                    START, END).decode([SentenceGroup({}, LIMITS, PROMPTS, chances)])[0]
+            for prefill_size in (size, 0))
+        np.testing.assert_array_equal(ids, expected_ids, err_msg=str(search))
         np.testing.assert_allclose(scores, expected_scores, rtol=1e-5)
 
 
-@pytest.mark.parametrize('limits, expected', [
-    ([9, 9, 9], 2), ([9, 2, 9], 1), ([9, 9, 0], 3), ([0, 0, 0], 4)])
-def test_so_many_ids_are_read_at_once_as_all_prompts_have(limits, expected) -> None:
+@pytest.mark.parametrize('limits, late, expected', [
+    ([9, 9, 9], False, [2, 2, 2]), ([9, 2, 9], False, [1, 1, 1]), ([9, 9, 0], False, [3, 3, 3]),
+    ([0, 0, 0], False, [4, 4, 4]), ([9, 9, 9], True, [3, 4, 2]), ([9, 2, 0], True, [3, 1, 0])])
+def test_so_many_ids_are_read_at_once_as_prompts_have(limits, late, expected) -> None:
     prompts = tf.constant([[5, 6, 7, -1], [5, 6, 7, 8], [5, 6, END, 7]])
-    assert int(prefill.common_length(prompts, tf.constant(limits), END)) == expected
+    found = prefill.num_read(prompts, tf.constant(limits), END, can_start_late=late)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_shorter_prompts_have_padding_before_them() -> None:
+    prompts = tf.constant([[5, 6, 7], [8, -1, -1], [-1, -1, -1]])
+    ids = prefill.left_padded(prompts, tf.constant([3, 1, 0]), START)
+    np.testing.assert_array_equal(ids, [[START, 5, 6, 7], [0, 0, START, 8], [0, 0, 0, START]])

@@ -26,7 +26,8 @@ def narrow(chances: Any = 0., written: Any = (), prompts: Any = (), position: in
                                                       [n, 1, len(written)])))
     given = NestedMap(prompts=tf.constant(np.broadcast_to(np.array(prompts, np.int32),
                                                           [n, len(prompts)])),
-                      chances=tf.constant(np.tile(chances, [1, position + 1])))
+                      chances=tf.constant(np.tile(chances, [1, position + 1])),
+                      starts=tf.zeros([n], tf.int32))
     return narrowed(candidates, state, given, SamplingParams(beam_size=1, **fields))
 
 
