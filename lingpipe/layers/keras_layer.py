@@ -29,7 +29,7 @@ is refused by name (keras_checks.py). Different from Keras:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Self
 
 import keras
@@ -60,7 +60,7 @@ from lingpipe.layers.keras_checks import (
     mixes_examples,
 )
 from lingpipe.layers.keras_initial_values import initializers_from, initializers_of, values_of
-from lingpipe.layers.keras_state import KerasState, check_is_outside_loops, depends_on
+from lingpipe.layers.keras_state import KerasState
 from lingpipe.layers.masks import mask_of
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import dims
@@ -201,11 +201,13 @@ class KerasLayer(Layer):
         check_writes(self.path, p.class_name, p.writes, len(self.output_specs))
 
         self._add_weights()
-        self._state = KerasState(self.path, self.keras_layer, self._variables)
+        self._state = KerasState(self.path, p.class_name, self.keras_layer, self._variables,
+                                 p.averages_state)
         self._call = KerasCall(self.path, self.keras_layer, self._arguments, self._variables,
                                self._state)
         self._data_names = self._call.names_of_data(self.specs) if self._state.names else ()
-        self.unmerged_state = [name for name in self._data_names if not self._is_averaged(name)]
+        self.unmerged_state = [name for name in self._data_names
+                               if not self._state.is_averaged(name)]
 
         layers = inner_layers(self.keras_layer)
         has_activity_regularizer = any(layer.activity_regularizer is not None for layer in layers)
@@ -301,7 +303,9 @@ class KerasLayer(Layer):
 
         first = next(iter(tensors.values()))
         if ctx.training:
-            self._emit_state(ctx, call, [*seeds, *given.values()], dims(first)[0])
+            self._state.emit_moments(ctx, call.moments)
+            self._state.emit_assigned(ctx, call.assigned, self._data_names,
+                                      [*seeds, *given.values()], dims(first)[0])
         if call.losses:
             losses = [tf.cast(tf.reduce_sum(loss), tf.float32) for loss in call.losses]
             ctx.emit_penalty(self.path, 'loss', tf.add_n(losses))
@@ -356,44 +360,6 @@ class KerasLayer(Layer):
         if isinstance(p.writes, dict) and 'logits' in p.writes:
             results['logits'] = call.logits
         return outputs[0] if list(results) == ['x'] else NestedMap(results)
-
-    def _emit_state(self, ctx: Context, call: CallResult, sources: Sequence[tf.Tensor],
-                    num_examples: int | tf.Tensor) -> None:
-        """Emits what the call would assign to the layer's state.
-
-        Args:
-          ctx: where it is emitted.
-          call: the call.
-          sources: the tensors that differ between micro-batches.
-          num_examples: how many examples the micro-batch has.
-
-        Raises:
-          ValueError: a pipeline cannot follow the change.
-        """
-        self._state.emit_moments(ctx, call.moments)
-        for name, value in call.assigned.items():
-            check_is_outside_loops(self.path, value)
-            if self._variables[name].trainable:
-                raise ValueError(f'{self.path}: {self.params.class_name} assigns to its weight '
-                                 f'{name} in its forward pass, but gradients train that weight; '
-                                 'write the layer as a function of its weights.')
-            if name not in self._state.names:
-                continue  # A moving average, for which the moments are emitted.
-            depends_on_data = name in self._data_names
-            if depends_on_data and self._is_averaged(name):
-                ctx.emit_mean(self.path, name, value, num_examples)
-                continue
-            if (not depends_on_data and not tf.executing_eagerly()
-                    and depends_on(value, sources)):
-                raise ValueError(f'{self.path}: with a mask, {self.params.class_name} changes its '
-                                 f'state {name} in another way than without; use a layer that '
-                                 'does not, or drops_mask=True in the layer before.')
-            ctx.emit_state(self.path, name, value)
-
-    def _is_averaged(self, name: str) -> bool:
-        """Whether a state that depends on the examples becomes its mean over the micro-batches."""
-        is_floating = tf.as_dtype(self._variables[name].dtype).is_floating
-        return self.params.averages_state and bool(is_floating)
 
 
 def _mask_key(name: str) -> str:

@@ -18,7 +18,7 @@ Keras has no public name for the moments of BatchNormalization (`_moments`).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -52,18 +52,21 @@ class KerasState:
       names: the names of the weights that are neither trained nor moved by a BatchNormalization.
     """
 
-    def __init__(self, path: str, keras_layer: keras.layers.Layer,
-                 variables: Mapping[str, keras.Variable]):
+    def __init__(self, path: str, class_name: str, keras_layer: keras.layers.Layer,
+                 variables: Mapping[str, keras.Variable], averages: bool = False):
         """
         Args:
           path: the path of the KerasLayer, for errors.
+          class_name: of the Keras layer, for errors.
           keras_layer: the Keras layer, built.
           variables: name -> Keras variable, for all its weights.
+          averages: whether floating-point state that depends on the examples becomes its mean over
+            the micro-batches.
 
         Raises:
           ValueError: a BatchNormalization is `synchronized`.
         """
-        self._path = path
+        self._path, self._class_name, self._averages = path, class_name, averages
         self._norms = [layer for layer in inner_layers(keras_layer) if _has_known_moments(layer)]
         self._variables = dict(variables)
         self._names_of_norms = [_names_of(norm.non_trainable_variables, variables)
@@ -112,8 +115,46 @@ class KerasState:
                     f"{self._path}: cross_replica_batch_norm does not reach Keras' "
                     'BatchNormalization; use layers.BatchNorm, or set '
                     'pipeline.cross_replica_batch_norm=False.')
-            check_is_outside_loops(self._path, mean)
+            _check_is_outside_loops(self._path, mean)
             ctx.emit_moments(self._path, f'{_MOMENTS}_{call}_{index}', mean, variance, weight)
+
+    def emit_assigned(self, ctx: Context, assigned: Mapping[str, tf.Tensor],
+                      data_names: Collection[str], sources: Sequence[tf.Tensor],
+                      num_examples: int | tf.Tensor) -> None:
+        """Emits what a call would assign to weights that no BatchNormalization moves.
+
+        Args:
+          ctx: where it is emitted.
+          assigned: name of a weight -> the value that it would have.
+          data_names: the weights whose new values depend on the examples.
+          sources: the tensors that differ between micro-batches.
+          num_examples: how many examples the micro-batch has.
+
+        Raises:
+          ValueError: a pipeline cannot follow the change.
+        """
+        for name, value in assigned.items():
+            _check_is_outside_loops(self._path, value)
+            if self._variables[name].trainable:
+                raise ValueError(f'{self._path}: {self._class_name} assigns to its weight '
+                                 f'{name} in its forward pass, but gradients train that weight; '
+                                 'write the layer as a function of its weights.')
+            if name not in self.names:
+                continue  # A moving average, for which the moments are emitted.
+            depends_on_data = name in data_names
+            if depends_on_data and self.is_averaged(name):
+                ctx.emit_mean(self._path, name, value, num_examples)
+                continue
+            if (not depends_on_data and not tf.executing_eagerly()
+                    and depends_on(value, sources)):
+                raise ValueError(f'{self._path}: with a mask, {self._class_name} changes its '
+                                 f'state {name} in another way than without; use a layer that '
+                                 'does not, or drops_mask=True in the layer before.')
+            ctx.emit_state(self._path, name, value)
+
+    def is_averaged(self, name: str) -> bool:
+        """Whether a state that depends on the examples becomes its mean over the micro-batches."""
+        return self._averages and bool(tf.as_dtype(self._variables[name].dtype).is_floating)
 
     def updated(self, name: str, state: NestedMap, value: Any) -> dict[str, tf.Tensor]:
         """As Layer.updated_state."""
@@ -159,7 +200,7 @@ def depends_on(tensor: tf.Tensor, sources: Iterable[tf.Tensor]) -> bool:
     return False
 
 
-def check_is_outside_loops(path: str, tensor: tf.Tensor) -> None:
+def _check_is_outside_loops(path: str, tensor: tf.Tensor) -> None:
     """Raises ValueError if a tensor was made in a loop's body, outside of which it has no value."""
     if not tf.executing_eagerly() and tensor.graph is not tf.compat.v1.get_default_graph():
         raise ValueError(
