@@ -19,13 +19,12 @@ from lingpipe import cluster
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import Input
 from lingpipe.input.first_batch import check_keys
-from lingpipe.layers.keras_shapes import are_missing, with_shapes
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import Plan, make_plan
 from lingpipe.training.hooks.hook import Hook
 from lingpipe.training.initialize_from import InitializeFrom
-from lingpipe.training.problem import Problem
+from lingpipe.training.problem import Problem, with_keras_shapes
 from lingpipe.training.train_params import TrainParams
 
 
@@ -72,9 +71,7 @@ class Experiment(Configurable):
         super().__init__(params)
         p = self.params
         self.train_input: Input = p.train_input.instantiate()
-        task = p.task if not are_missing(p.task.model) else p.task.copy().set(
-            model=with_shapes(p.task.model, self.train_input.specs()))
-        self.task: Problem = task.instantiate()
+        self.task: Problem = with_keras_shapes(p.task, self.train_input).instantiate()
         self.eval_inputs: Mapping[str, Input] = {
             name: source.instantiate() for name, source in p.eval_inputs.items()}
 

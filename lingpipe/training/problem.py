@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import Input
+from lingpipe.layers.keras_shapes import are_missing, with_shapes
 from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
 from lingpipe.learning.learner import Learner
@@ -191,3 +192,14 @@ class Problem(Configurable):
     def review(self, source: Input) -> Review | None:
         """A new review of an evaluation on `source`; here none."""
         return None
+
+
+def with_keras_shapes(params: Problem.Params, source: Input) -> Problem.Params:
+    """Params whose KerasLayers all have the shapes of what they read of the input `source`.
+
+    Raises:
+      ValueError: a layer reads what nothing writes, or does not take what it reads.
+    """
+    if not are_missing(params.model):
+        return params
+    return params.copy().set(model=with_shapes(params.model, source.specs()))

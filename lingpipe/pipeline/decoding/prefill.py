@@ -64,6 +64,13 @@ def left_padded(prompts: tf.Tensor, lengths: tf.Tensor, start_id: int) -> tf.Ten
     return tf.where(places >= 0, tf.maximum(ids, 0), 0)
 
 
+def without_padding(ids: tf.Tensor, starts: tf.Tensor, end_id: int) -> tf.Tensor:
+    """Ids [n, t] that begin at `starts` [n] as ids that begin at 0, with end_id behind them."""
+    t = tf.shape(ids)[1]
+    places = tf.minimum(tf.range(t) + starts[:, tf.newaxis], t)
+    return tf.gather(tf.pad(ids, [[0, 0], [0, 1]], constant_values=end_id), places, batch_dims=1)
+
+
 def read(cells: Mapping[str, DecodingCell], target: Value, ids: tf.Tensor, pass_size: int,
          prepared: Mapping[str, Nested]) -> dict[str, Nested]:
     """Reads ids [n, c]; returns what the layers of each cell remember of them.

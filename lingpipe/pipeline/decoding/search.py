@@ -68,8 +68,8 @@ def advance(state: NestedMap, candidates: NestedMap, limits: tf.Tensor, end_id: 
     lengths = tf.fill(tf.shape(limits), state.position + 1) - starts
     best = _continuations(state, candidates, params)
     is_end = best.ids == end_id
-    best_score, best_ids = _best_finished(state, best, is_end, end_id, length_penalty(
-        lengths, params.alpha))
+    penalties = length_penalty(lengths, params.alpha)
+    best_score, best_ids = _best_finished(state, best, is_end, end_id, penalties)
 
     # The k best unfinished hypotheses.
     scores, place = tf.where(is_end, _NEVER, best.scores), tf.zeros_like(best.ids)
@@ -86,10 +86,8 @@ def advance(state: NestedMap, candidates: NestedMap, limits: tf.Tensor, end_id: 
 
     return NestedMap(
         position=state.position + 1, next=said, parents=parents, ids=ids,
-        is_going=tf.reduce_any(~is_over),
-        scores=tf.where(is_over[:, tf.newaxis], _NEVER, scores),
-        best_score=tf.where(
-            is_cut, scores[:, 0] / length_penalty(lengths, params.alpha), best_score),
+        is_going=tf.reduce_any(~is_over), scores=tf.where(is_over[:, tf.newaxis], _NEVER, scores),
+        best_score=tf.where(is_cut, scores[:, 0] / penalties, best_score),
         best_ids=tf.where(is_cut[:, tf.newaxis], ids[:, 0], best_ids))
 
 
@@ -126,13 +124,6 @@ def _best_finished(state: NestedMap, new: _Continuations, is_end: tf.Tensor, end
     best_ids = tf.where(is_better[:, tf.newaxis], ids, state.best_ids)
     return (tf.where(is_better, score, state.best_score),
             _with(best_ids, tf.fill(tf.shape(score), end_id)))
-
-
-def without_padding(ids: tf.Tensor, starts: tf.Tensor, end_id: int) -> tf.Tensor:
-    """Ids [n, t] that begin at `starts` [n] as ids that begin at 0, with end_id behind them."""
-    t = tf.shape(ids)[1]
-    places = tf.minimum(tf.range(t) + starts[:, tf.newaxis], t)
-    return tf.gather(tf.pad(ids, [[0, 0], [0, 1]], constant_values=end_id), places, batch_dims=1)
 
 
 def _with(ids: tf.Tensor, last: tf.Tensor) -> tf.Tensor:

@@ -78,7 +78,7 @@ class SearchLoop:
         """
         end = self.go_on(self.start(fixed, given))
         with tf.device(HOME):
-            ids = search.without_padding(end.search.best_ids, end.given.starts, self._end_id)
+            ids = prefill.without_padding(end.search.best_ids, end.given.starts, self._end_id)
             return ids[:, :tf.reduce_max(given.limits)], tf.identity(end.search.best_score)
 
     def start(self, fixed: dict[Value, Nested], given: NestedMap) -> GroupState:
