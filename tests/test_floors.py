@@ -123,9 +123,10 @@ def test_nothing_is_loose_in_the_root():
     ['layers/nested', 'layers/cost', 'process/error_text',
      *sorted(f'hyperparams/{p.stem}' for p in (ROOT / 'lingpipe/hyperparams').glob('*.py')),
      *sorted(f'pipeline/planning/{name}' for name in (
-         'dependencies', 'drawing', 'fitting_partition', 'forecast', 'layer_times', 'memory_limit',
-         'hardware', 'partition', 'partitioner', 'pipeline_params', 'placement', 'schedules',
-         'search_space', 'shared_devices', 'shared_threads', 'simulator', 'units', 'validation'))])
+         'allowed_cells', 'dependencies', 'drawing', 'fitting_partition', 'forecast', 'layer_times',
+         'memory_limit', 'hardware', 'partition', 'partitioner', 'pipeline_params', 'placement',
+         'schedules', 'search_space', 'shared_devices', 'shared_threads', 'simulator', 'units',
+         'validation'))])
 def test_pure_files_import_no_tensorflow(name):
     assert not any(i.split('.')[0] in ('tensorflow', 'keras')
                    for i in imported(ROOT / 'lingpipe' / f'{name}.py'))

@@ -5,7 +5,8 @@ K cells, M micro-batches, k a cell, m a micro-batch.
 
 import dataclasses
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
 from lingpipe.pipeline.planning.schedule import KINDS, Schedule, Slot
 
@@ -190,6 +191,10 @@ def _starts_and_ends(schedule: Schedule, duration_of: Callable[[Slot], float], e
     return starts, ends
 
 
+_Turn: TypeAlias = tuple[Slot, int, int, int]
+"""A slot, its device, its task and its micro-batch."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Turns:
     """The slots of a schedule in an order in which they can run, whatever they take.
@@ -198,14 +203,14 @@ class _Turns:
     of its own micro-batch, so it is said once for all slots that call the same compiled task.
 
     Attributes:
-      listed: each slot, its device, its task and its micro-batch. It comes after what it needs.
+      listed: each comes after what it needs.
       examples: a slot of each task.
       needs: for each task, what its slots need: kind and cell, and the number for micro-batch 0.
       firsts: for each task, the number of its slot of micro-batch 0.
       num_slots: more than any number of a slot.
       home_of: cell -> its device.
     """
-    listed: list[tuple[Slot, int, int, int]]
+    listed: list[_Turn]
     examples: list[Slot]
     needs: list[list[tuple[tuple[str, int], int]]]
     firsts: list[int]
@@ -235,52 +240,69 @@ def _turns_in(schedule: Schedule, edges: Edges | None) -> _Turns:
     first_of = {(kind, k): (i * schedule.num_cells + k) * num_micro_batches
                 for i, kind in enumerate(KINDS) for k in range(schedule.num_cells)}
     task_of: dict[tuple[str, int], int] = {}
-    turns = _Turns([], [], [], [], len(first_of) * num_micro_batches, {})
+    examples: list[Slot] = []
+    needs: list[list[tuple[tuple[str, int], int]]] = []
+    firsts: list[int] = []
 
     def new_task(slot: Slot, task: tuple[str, int]) -> int:
         """The number of a task that has none yet, whose first slot this is."""
         kind, k, _ = slot
-        needs = needs_of(kind, k, kind == 'B' and schedule.is_recomputed_early(slot))
-        turns.examples.append(slot)
-        turns.needs.append([(need, first_of[need]) for need in needs])
-        turns.firsts.append(first_of[kind, k])
+        needed = needs_of(kind, k, kind == 'B' and schedule.is_recomputed_early(slot))
+        examples.append(slot)
+        needs.append([(need, first_of[need]) for need in needed])
+        firsts.append(first_of[kind, k])
         return task_of.setdefault(task, len(task_of))
 
-    waiting_lists = []   # [devices] its slots as they are in `listed`
+    queues = []   # [devices] its slots as they are in `listed`
+    home_of: dict[int, int] = {}
     for device, slots in enumerate(schedule.devices):
         tasks = schedule.tasks_of_lists[device]
-        turns.home_of.update((k, device) for _, k in tasks)
-        waiting_lists.append([
+        home_of.update((k, device) for _, k in tasks)
+        queues.append([
             (slot, device, task_of[task] if task in task_of else new_task(slot, task), slot[2])
             for slot, task in zip(slots, tasks, strict=True)])
 
-    is_done = bytearray(turns.num_slots)
-    num_done = [0] * len(schedule.devices)
+    num_slots = len(first_of) * num_micro_batches
+    listed = _runnable_order(queues, needs, firsts, num_slots)
+    if len(listed) < sum(map(len, schedule.devices)):
+        raise ValueError(_why_stuck(schedule, edges, {turn[0] for turn in listed}))
+    return _Turns(listed, examples, needs, firsts, num_slots, home_of)
+
+
+def _runnable_order(queues: Sequence[Sequence[_Turn]],
+                    needs: Sequence[Sequence[tuple[tuple[str, int], int]]],
+                    firsts: Sequence[int], num_slots: int) -> list[_Turn]:
+    """The turns of all devices in an order in which they can run, up to where all are stuck.
+
+    Args:
+      queues: [devices] the turns of a device, in the order of its schedule.
+      needs, firsts, num_slots: as of _Turns.
+    """
+    listed: list[_Turn] = []
+    is_done = bytearray(num_slots)
+    num_done = [0] * len(queues)
     waiting: dict[int, list[int]] = {}  # number of a slot -> devices whose next slot needs it
-    runnable = list(range(len(schedule.devices)))
+    runnable = list(range(len(queues)))
     while runnable:
         device = runnable.pop()
-        slots_here = waiting_lists[device]
-        while num_done[device] < len(slots_here):
-            turn = slots_here[num_done[device]]
+        queue = queues[device]
+        while num_done[device] < len(queue):
+            turn = queue[num_done[device]]
             _, _, task, m = turn
-            for _, first in turns.needs[task]:
+            for _, first in needs[task]:
                 if not is_done[first + m]:
                     waiting.setdefault(first + m, []).append(device)
                     break
             else:
-                number = turns.firsts[task] + m
-                turns.listed.append(turn)
+                number = firsts[task] + m
+                listed.append(turn)
                 is_done[number] = True
                 num_done[device] += 1
                 if number in waiting:
                     runnable += waiting.pop(number)
                 continue
             break
-
-    if sum(num_done) < sum(map(len, schedule.devices)):
-        raise ValueError(_why_stuck(schedule, edges, {turn[0] for turn in turns.listed}))
-    return turns
+    return listed
 
 
 def _why_stuck(schedule: Schedule, edges: Edges | None, done: set[Slot]) -> str:
