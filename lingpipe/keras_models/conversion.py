@@ -54,6 +54,11 @@ def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:
               *losses_of(model, keras_names, outputs, logits)]
     params = KerasModel.Params(name=name, layers=tuple(layers), inputs=tuple(inputs),
                                outputs=tuple(outputs))
+    if model.compiled and model.optimizer.gradient_accumulation_steps:
+        # Keras adds up the gradients of mini-batches.
+        for _, nested in params.walk():
+            if isinstance(nested, KerasLayer.Params):
+                nested.keeps_gradient_rows = False
     return params.with_keras_model(model)
 
 

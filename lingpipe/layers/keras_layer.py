@@ -20,9 +20,6 @@ is refused by name (keras_checks.py). Different from Keras:
     Keras' own losses are;
   - a layer of your own that lets examples see each other, which cannot be known here, sees those of
     the micro-batch;
-  - an Embedding learns from the sum of the gradients of an id that occurs several times, as in
-    Keras with a dense gradient; most optimizers of Keras 3 on TensorFlow square each of them
-    instead (optimizers.py);
   - random numbers follow from the seed of the experiment, not from those of Keras;
   - the output has the dtype of x where both are floats, unless Params.has_keras_dtypes.
 """
@@ -111,6 +108,10 @@ class KerasLayer(Layer):
                                               'outputs have the dtype that Keras gives them.')
         drops_mask: bool = field(False, 'Whether the output has no mask, though that of the '
                                         'input, or one that Keras makes, is lost.')
+        keeps_gradient_rows: bool = field(
+            True, 'Whether the optimizer gets the gradients of an embedding row by row, as in '
+                  'Keras, where most square each row, and not the sum of an id\'s rows. They take '
+                  'the memory of an output for every micro-batch, in place of that of the table.')
         averages_state: bool = field(False, 'Whether floating-point state that depends on the '
                                             'examples becomes its mean over the micro-batches: '
                                             'right for moving averages of means.')
@@ -212,9 +213,10 @@ class KerasLayer(Layer):
         layers = inner_layers(self.keras_layer)
         has_activity_regularizer = any(layer.activity_regularizer is not None for layer in layers)
         self.needs_whole_batch = any(map(mixes_examples, layers or [self.keras_layer]))
-        self.has_rows_in_keras = any(
+        self.has_embedding = any(
             isinstance(layer, keras.layers.Embedding) and layer.trainable_weights
             for layer in layers)
+        self.keeps_gradient_rows = self.has_embedding and p.keeps_gradient_rows
         self.counts_copies = (has_code_of_users(p.class_name, p.config)
                               or has_activity_regularizer)
 

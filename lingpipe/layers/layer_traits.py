@@ -26,9 +26,9 @@ class LayerTraits:
     # one mini-batch, is then refused.
     unmerged_state: Sequence[str] = ()
 
-    # Whether Keras gives its optimizers the gradient of a weight of the layer as rows. Several of
-    # them may belong to one row of the weight; a pipeline gives the optimizer their sum.
-    has_rows_in_keras = False
+    # Whether optimizers get a gradient that TensorFlow makes as tf.IndexedSlices as it is. Several
+    # of its rows may belong to one row of the weight. Otherwise they get the sums of such rows.
+    keeps_gradient_rows = False
 
     # Whether fprop can read strings. A network that gives them to a layer that cannot is refused.
     takes_text = False

@@ -12,6 +12,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from lingpipe.learning.gradient import Gradient
+
 
 class FactoredAdafactor(keras.optimizers.Adafactor):  # type: ignore[misc]  # Keras has no types.
     """Shazeer and Stern, arXiv:1804.04235, algorithms 4 and 5.
@@ -61,9 +63,10 @@ class FactoredAdafactor(keras.optimizers.Adafactor):  # type: ignore[misc]  # Ke
     def _slot(self, weight: keras.Variable, shape: Sequence[int]) -> keras.Variable:
         return self.add_variable(shape, dtype=weight.dtype, name=weight.name)
 
-    def update_step(self, gradient: tf.Tensor, variable: keras.Variable | tf.Variable,
+    def update_step(self, gradient: Gradient, variable: keras.Variable | tf.Variable,
                     learning_rate: tf.Tensor) -> None:
         """Updates a weight and its slots."""
+        # What computes with the gradient is of keras.ops, which treat rows as Keras does.
         dtype = variable.dtype
         step = tf.cast(self.iterations + 1, dtype)
         rate = tf.cast(learning_rate, dtype)
@@ -74,9 +77,10 @@ class FactoredAdafactor(keras.optimizers.Adafactor):  # type: ignore[misc]  # Ke
 
         index = self._get_variable_index(variable)
         beta_2 = 1 - tf.pow(step, self.beta_2_decay)
-        update = gradient / tf.sqrt(self._second_moment(index, tf.square(gradient), beta_2))
-        update /= tf.maximum(tf.ones([], dtype), self._rms(update) / self.clip_threshold)
-        update *= rate
+        squares = keras.ops.add(keras.ops.square(gradient), self.epsilon_1)
+        update = keras.ops.divide(gradient, tf.sqrt(self._second_moment(index, squares, beta_2)))
+        excess = tf.maximum(tf.ones([], dtype), self._rms(update) / self.clip_threshold)
+        update = tf.convert_to_tensor(keras.ops.divide(update, excess)) * rate
 
         momentum = self._momentums[index]
         if momentum is not None:
@@ -86,7 +90,6 @@ class FactoredAdafactor(keras.optimizers.Adafactor):  # type: ignore[misc]  # Ke
 
     def _second_moment(self, index: int, squares: tf.Tensor, beta_2: tf.Tensor) -> tf.Tensor:
         """Averages the squares of a gradient; returns their average, or R C / mean of R."""
-        squares += self.epsilon_1
         if not _is_factored(squares):
             return self._averaged(self._v[index], squares, beta_2)
         rows = self._averaged(self._r[index], tf.reduce_mean(squares, -1), beta_2)

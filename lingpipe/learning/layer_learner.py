@@ -12,12 +12,13 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from lingpipe.learning.averages import Averages
+from lingpipe.learning.gradient import Gradient, cast
 from lingpipe.learning.optimizer import begin_step
 from lingpipe.learning.slots import KerasWeight, Slots, slots_of
 from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.learning.update_rule import UpdateRule
 
-Gradient: TypeAlias = tf.Tensor | Callable[[], tf.Tensor | None] | None
+_GivenGradient: TypeAlias = Gradient | Callable[[], Gradient | None] | None
 
 
 class LayerLearner(TrainedLayer):
@@ -42,7 +43,7 @@ class LayerLearner(TrainedLayer):
         """Equal for layers whose updates are the same computation on other variables."""
         return super().kind, tuple(tuple(self._slots.by_weight[path]) for path in self.weights)
 
-    def apply(self, gradients: Mapping[str, Gradient],
+    def apply(self, gradients: Mapping[str, _GivenGradient],
               learning_rate: tf.Tensor | None = None) -> tf.Tensor | None:
         """Updates weights, slots and averages once.
 
@@ -83,7 +84,7 @@ class LayerLearner(TrainedLayer):
         with tf.control_dependencies(done):
             return self._optimizer.iterations.value.assign_add(1, read_value=True) + 0
 
-    def _update_weight(self, path: str, gradient: tf.Tensor | None, learning_rate: tf.Tensor,
+    def _update_weight(self, path: str, gradient: Gradient | None, learning_rate: tf.Tensor,
                        ema_decay: tf.Tensor | None) -> list[tf.Tensor]:
         """Updates one weight, its slots and average; returns what is read after the last write."""
         weight = self.weights[path]
@@ -91,7 +92,7 @@ class LayerLearner(TrainedLayer):
             rate = tf.cast(learning_rate, weight.dtype)
             if self._rule.weight_decay and self._rule.decays(path, weight.shape.rank):
                 weight.assign_sub(weight * self._rule.weight_decay * rate)
-            self._optimizer.update_step(tf.cast(gradient, weight.dtype), weight, rate)
+            self._optimizer.update_step(cast(gradient, weight.dtype), weight, rate)
         written = self._averages.update(path, weight, ema_decay)
         return written or ([] if gradient is None else [weight.read_value()])
 

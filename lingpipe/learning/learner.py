@@ -20,6 +20,7 @@ import tensorflow as tf
 from lingpipe.hyperparams import Configurable, field
 from lingpipe.layers.weight import Weight
 from lingpipe.learning import learning_rates, optimizers
+from lingpipe.learning.gradient import Gradient, added
 from lingpipe.learning.layer_learner import LayerLearner
 from lingpipe.learning.optimizer import Optimizer
 from lingpipe.learning.slot_kinds import slots_of_weight
@@ -96,11 +97,10 @@ class Learner(Configurable):
         """Whether the weight does not train, so that its gradient need not be computed."""
         return _finds(self.params.frozen, path)
 
-    def differs_for_rows(self) -> bool:
-        """Whether Keras updates an embedding's row in another way if it has several gradients.
+    def squares_rows(self) -> bool:
+        """Whether several rows of a gradient and their sum give a weight different updates.
 
-        Most optimizers of Keras on TensorFlow, and its global norm, square each of these gradients
-        by itself. Here their sum is squared.
+        Most optimizers of Keras, and the global norm, square each row by itself.
         """
         return self._optimizer.squares_gradients or self.params.clip_norm is not None
 
@@ -125,12 +125,12 @@ class Learner(Configurable):
             raise ValueError(f'learner.frozen={self.params.frozen!r} freezes all {len(paths)} '
                              'weights; leave some to train.')
 
-    def regularized(self, path: str, gradient: tf.Tensor | None,
-                    weight: tf.Tensor) -> tf.Tensor | None:
-        """gradient + l2 * weight; a gradient of None stays None."""
+    def regularized(self, path: str, gradient: Gradient | None,
+                    weight: tf.Tensor) -> Gradient | None:
+        """gradient + l2 * weight, which is dense; a gradient of None stays None."""
         if gradient is None or not self.params.l2 or not self.decays(path, weight.shape.rank):
             return gradient
-        return gradient + self.params.l2 * tf.cast(weight, gradient.dtype)
+        return added(gradient, self.params.l2 * tf.cast(weight, gradient.dtype))
 
     def clip_factor(self, global_norm: tf.Tensor) -> tf.Tensor:
         """The factor on every gradient: min(1, clip_norm / global_norm)."""

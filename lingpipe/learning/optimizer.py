@@ -30,8 +30,8 @@ class Optimizer(Configurable):
     # Slots that begin as copies of the weights, as LayerLearner.variables names them.
     copied_slots: ClassVar[tuple[str, ...]] = ()
 
-    # Whether an update squares gradients. If so, Keras, which squares each of several gradients of
-    # an embedding's row by itself, makes another update than from their sum.
+    # Whether an update squares gradients. If so, it squares each row of a gradient that is rows,
+    # and several rows make another update than their sum.
     squares_gradients: ClassVar[bool] = True
 
     def make(self) -> keras.optimizers.Optimizer:

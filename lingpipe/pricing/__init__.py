@@ -4,16 +4,18 @@
 
 There is no variable and no data in such a graph. The files:
 
-    ops.py          what ops run, view and keep
-    formulas.py     the FLOPs of one op
-    flops.py        the FLOPs of a graph
-    graph.py        the graph of one fprop
-    layer_cost.py   the cost of a layer
-    handed_over.py  what the two parts of a split backward hand over
-    recipe.py       how the forward pass makes what the backward pass reads
-    residuals.py    what is kept for the backward pass
+    ops.py            what ops run, view and keep
+    formulas.py       the FLOPs of one op
+    flops.py          the FLOPs of a graph
+    graph.py          the graph of one fprop
+    layer_cost.py     the cost of a layer
+    gradient_rows.py  which gradients are rows of a weight
+    handed_over.py    what the two parts of a split backward hand over
+    recipe.py         how the forward pass makes what the backward pass reads
+    residuals.py      what is kept for the backward pass
 """
 from lingpipe.pricing.flops import count_flops
+from lingpipe.pricing.gradient_rows import gradient_rows
 from lingpipe.pricing.graph import Trace, trace
 from lingpipe.pricing.layer_cost import price, traced_cost
 from lingpipe.pricing.ops import ancestors, narrow_casts, stateful_types
@@ -27,6 +29,6 @@ from lingpipe.pricing.residuals import (
 
 __all__ = [
     'Made', 'Recipe', 'RecipeOp', 'Residuals', 'Source', 'Trace', 'ancestors', 'bytes_of_roots',
-    'count_flops', 'narrow_casts', 'price', 'residual_tensors', 'residuals_of_layer',
-    'stateful_types', 'trace', 'traced_cost',
+    'count_flops', 'gradient_rows', 'narrow_casts', 'price', 'residual_tensors',
+    'residuals_of_layer', 'stateful_types', 'trace', 'traced_cost',
 ]

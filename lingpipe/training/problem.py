@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import Input
+from lingpipe.layers.keras_layer import KerasLayer
 from lingpipe.layers.keras_shapes import are_missing, with_shapes
 from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential
@@ -94,18 +95,33 @@ class Problem(Configurable):
         self.learner: Learner = p.learner.instantiate()
         self.learner.check_paths([weight.path for weight in self.network.weights()
                                   if weight.is_trainable and weight.shared_with is None])
+        self._check_gradient_rows()
 
     def remarks(self) -> list[str]:
         """Sentences about what a user of Keras would not expect; shown with the plan."""
-        paths = [layer.path for layer in self.network.elements()
-                 if layer.has_rows_in_keras and not all(
-                     self.learner.is_frozen(weight.path) for weight in layer.own_weights.values())]
-        if not paths or not self.learner.differs_for_rows():
+        paths = [layer.path for layer in self._trained_embeddings_of_keras()
+                 if not layer.keeps_gradient_rows]
+        if not paths or not self.learner.squares_rows() or self.learner.params.accumulate > 1:
             return []
         more = f' (and {len(paths) - 1} more)' if len(paths) > 1 else ''
         return [f'{paths[0]}{more}: if an id occurs several times in a mini-batch, its row learns '
-                'from the sum of the gradients; Keras 3 on TensorFlow squares each of them by '
-                'itself in most optimizers and in global_clipnorm, and gives other weights.']
+                'from the sum of the gradients, as keeps_gradient_rows=False says; Keras squares '
+                'each of them by itself, and gives other weights.']
+
+    def _check_gradient_rows(self) -> None:
+        """Raises ValueError if rows of gradients would be kept that Keras adds up."""
+        kept = next((layer.path for layer in self._trained_embeddings_of_keras()
+                     if layer.keeps_gradient_rows), None)
+        accumulate = self.learner.params.accumulate
+        if kept and accumulate > 1:
+            raise ValueError(f'{kept} keeps the gradients of its rows apart, but the learner '
+                             f'accumulates {accumulate} mini-batches, whose gradients Keras adds '
+                             'up; set keeps_gradient_rows=False of the layer.')
+
+    def _trained_embeddings_of_keras(self) -> list[KerasLayer]:
+        return [layer for layer in self.network.elements()
+                if isinstance(layer, KerasLayer) and layer.has_embedding and not all(
+                    self.learner.is_frozen(weight.path) for weight in layer.own_weights.values())]
 
     def images(self, batch: dict[str, Nested]) -> dict[str, Nested]:
         """Returns pictures of a mini-batch for TensorBoard, by name; here none.

@@ -27,8 +27,8 @@ class NoAccumulators:
         return [tensor.op
                 for value in values for tensor in (value if isinstance(value, tuple) else (value,))]
 
-    def add_gradient(self, path: str, gradient: Any) -> tf.Operation:
-        return tf.convert_to_tensor(gradient).op
+    def add_gradient(self, path: str, gradient: Any, micro_batch: Any) -> list[tf.Operation]:
+        return [tf.convert_to_tensor(gradient).op]
 
 
 def held_bytes(cells: Sequence[Cell], recomputation: Recomputation | None = None) -> list[int]:

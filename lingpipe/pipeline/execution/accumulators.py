@@ -4,19 +4,23 @@ They are variables for gradients, losses and statistics. The tasks of a cell add
 in the order of micro-batches. So no tensor of a weight's size passes through the graph of the step,
 and a gradient needs no second buffer.
 
+A gradient that is kept as rows (Element.gradient_rows) has a place for the rows of each micro-batch
+of all replicas. The other places are zeros, so that replicas are summed as for other gradients.
+
 With sum_groups, each group of micro-batches is summed from zero, and its sums are then added to
 those of the groups before. The order of additions is then the same as with that number of replicas.
 """
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 
 from lingpipe.layers.context import Emissions
 from lingpipe.layers.weight import Weight
 from lingpipe.learning.averages import accumulator_dtype
+from lingpipe.learning.gradient import Gradient
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout, Key, Merged
 
 
@@ -46,11 +50,13 @@ class Accumulators:
 
     Attributes:
       layout: the layout of what the cell emits.
-      gradients: path of a trained weight, as used and not as owned -> the sum of its gradients.
+      gradients: path of a trained weight, as used and not as owned -> the sum of its gradients,
+        unless they are kept as rows.
     """
 
     def __init__(self, device: str, trained: Iterable[Weight], layout: EmissionLayout,
-                 num_micro_batches: int = 1, num_groups: int = 1):
+                 num_micro_batches: int = 1, num_groups: int = 1,
+                 rows: Mapping[str, int] | None = None):
         """Creates all variables.
 
         Args:
@@ -60,7 +66,10 @@ class Accumulators:
           layout: the layout of what the cell emits.
           num_micro_batches: M.
           num_groups: PipelineParams.sum_groups.
+          rows: path of a weight -> the most rows that its gradient has in a mini-batch, if these
+            are kept.
         """
+        rows = rows or {}
         self.layout = layout
         self._num_groups = num_groups
         self._group_size = num_micro_batches // num_groups
@@ -68,7 +77,9 @@ class Accumulators:
             self._gradients = {
                 weight.path: self._summed(
                     tf.TensorSpec(weight.shape, accumulator_dtype(weight.dtype)), 'gradient', _add)
-                for weight in trained}
+                for weight in trained if weight.path not in rows}
+            self._rows = {weight.path: _Rows(weight, rows[weight.path])
+                          for weight in trained if weight.path in rows}
             self._scalars = self._averages = None
             if layout.num_scalars:
                 self._scalars = self._summed(
@@ -89,11 +100,14 @@ class Accumulators:
 
     # In the tasks.
 
-    def add_gradient(self, path: str, gradient: tf.Tensor) -> tf.Operation:
-        """Makes the op that adds the gradient of one micro-batch."""
+    def add_gradient(self, path: str, gradient: Gradient, micro_batch: tf.Tensor
+                     ) -> list[tf.Operation]:
+        """Makes the ops that add the gradient of one micro-batch, whose index is a scalar."""
+        if path in self._rows:
+            return self._rows[path].put(gradient, micro_batch)
         variable = self.gradients[path]
-        return tf.raw_ops.AssignAddVariableOp(
-            resource=variable.handle, value=tf.cast(gradient, variable.dtype))
+        return [tf.raw_ops.AssignAddVariableOp(
+            resource=variable.handle, value=tf.cast(gradient, variable.dtype))]
 
     def add_emissions(self, emitted: Emissions) -> list[tf.Operation]:
         """Makes the ops that add the emissions of one micro-batch, which must match the layout."""
@@ -155,10 +169,24 @@ class Accumulators:
             key: one.variable.read_value() for key, one in self._states.items()}
         return self.layout.unpacked(scalars, averages, states)
 
+    def gradient(self, path: str) -> Gradient:
+        """Reads the gradient of a weight, as used, since the last reset; rows have no shape."""
+        if path in self._rows:
+            return self._rows[path].read()
+        return self.gradients[path].read_value()
+
+    def of_gradient(self, path: str) -> list[tf.Variable]:
+        """The variables that hold the gradient of a weight, as used."""
+        if path in self._rows:
+            return [self._rows[path].values, self._rows[path].indices]
+        return [self.gradients[path]]
+
     def all(self) -> list[Accumulator]:
         """All sums; those of gradients come first."""
         emitted = [one for one in (self._scalars, self._averages) if one is not None]
-        return [*self._gradients.values(), *emitted, *self._states.values()]
+        rows = [Accumulator(variable, _add)
+                for rows in self._rows.values() for variable in (rows.values, rows.indices)]
+        return [*self._gradients.values(), *emitted, *self._states.values(), *rows]
 
     def variables(self) -> list[tf.Variable]:
         """The variables that tasks add to, in the order of `all`."""
@@ -175,6 +203,29 @@ class Accumulators:
             with tf.control_dependencies([zeroed]):
                 done = tf.constant(0)
         return done
+
+
+class _Rows:
+    """The rows of the gradient of one weight, in the order of micro-batches."""
+
+    def __init__(self, weight: Weight, num_rows: int):
+        self.values = _variable(tf.TensorSpec([num_rows, *weight.shape[1:]],
+                                              accumulator_dtype(weight.dtype)), 'gradient_rows')
+        self.indices = _variable(tf.TensorSpec([num_rows], tf.int64), 'gradient_indices')
+
+    def put(self, gradient: tf.IndexedSlices, micro_batch: tf.Tensor) -> list[tf.Operation]:
+        """Makes the ops that put the rows of one micro-batch into their place."""
+        num_rows = gradient.values.shape[0]
+        begin = tf.reshape(micro_batch, [1]) * num_rows
+        return [
+            tf.raw_ops.ResourceStridedSliceAssign(
+                ref=variable.handle, begin=begin, end=begin + num_rows, strides=[1],
+                value=tf.cast(new, variable.dtype))
+            for variable, new in [(self.values, gradient.values), (self.indices, gradient.indices)]]
+
+    def read(self) -> tf.IndexedSlices:
+        """All rows; those of no micro-batch are zeros for row 0 of the weight."""
+        return tf.IndexedSlices(self.values.read_value(), self.indices.read_value())
 
 
 def _variable(spec: tf.TensorSpec, name: str) -> tf.Variable:

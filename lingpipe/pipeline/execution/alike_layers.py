@@ -40,7 +40,8 @@ class AlikeLayers:
         if any(len(gradients.uses[path]) > 1 for path in layer.weights):
             return body(layer, *args)
         handles = _handles(layer, gradients)
-        key = (body.__name__, layer.kind, tuple(path in reached for path in layer.weights))
+        key = (body.__name__, layer.kind, tuple(path in reached for path in layer.weights),
+               tuple(len(gradients.variables_of(path)) for path in layer.weights))
         if key not in self._traced_by_kind:
             self._traced_by_kind[key] = _traced(body, layer, handles, args)
         return self._traced_by_kind[key](handles, *args)

@@ -13,6 +13,7 @@ from typing import Protocol
 import tensorflow as tf
 
 from lingpipe.layers.context import Emissions
+from lingpipe.learning.gradient import Gradient
 from lingpipe.pipeline.execution.forward_trace import ForwardTrace
 from lingpipe.pipeline.planning.cell import Leaf, leaves_of
 
@@ -23,8 +24,9 @@ class Sums(Protocol):
     def add_emissions(self, emitted: Emissions) -> list[tf.Operation]:
         """Makes the ops that add the emissions of one micro-batch."""
 
-    def add_gradient(self, path: str, gradient: tf.Tensor) -> tf.Operation:
-        """Makes the op that adds the gradient of one micro-batch."""
+    def add_gradient(self, path: str, gradient: Gradient, micro_batch: tf.Tensor
+                     ) -> list[tf.Operation]:
+        """Makes the ops that add the gradient of one micro-batch, whose index is a scalar."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,7 +53,8 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
       gradients_in: leaf -> the sum of its gradients of later cells.
     """
     gradients = dict(gradients_in)
-    added, differentiated = [], []
+    added: list[tf.Operation] = []
+    differentiated = []
     for result in reversed(forward.results if forward.options.training else ()):
         element = result.call.element
         if not element.has_backward:
@@ -63,7 +66,7 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
         found = result.backward(gradients)
         gradients.update(found.inputs)
         for path, gradient in found.weights.items():
-            added.append(sums.add_gradient(path, gradient))
+            added += sums.add_gradient(path, gradient, forward.arguments.micro_batch)
             differentiated.append(path)
 
     wanted = {leaf: tf.identity(gradients[leaf]) for leaf in forward.cell.gradients_wanted

@@ -85,7 +85,8 @@ class BuiltSteps:
             shape, trained = self.shapes[number], self._trained
             accumulators = [replica.accumulators for replica in trained.replicas] if trained else []
             compiled = compile_shape(
-                shape.batch_spec, shape.plan, self._variables, self._seed, accumulators)
+                shape.batch_spec, shape.plan, self._variables, self._seed, accumulators,
+                self._gradient_rows())
             if trained is None:
                 trained = trained_replicas(
                     self.shapes[0].plan, compiled.pipelines, self._variables, self._learner)
@@ -96,6 +97,14 @@ class BuiltSteps:
             self._compiled[number], self._trained = compiled, trained
         assert self._trained is not None
         return self._compiled[number], self._trained
+
+    def _gradient_rows(self) -> dict[str, int]:
+        """Path of a weight -> the most rows that its gradient has; see Element.gradient_rows."""
+        rows: dict[str, int] = {}
+        for element in (element for shape in self.shapes for element in shape.plan.elements):
+            for path, num_rows in element.gradient_rows.items():
+                rows[path] = max(num_rows, rows.get(path, 0))
+        return rows
 
     def step(self, kind: Kind, number: int, reached: frozenset[str]) -> Step:
         """Returns the step for mini-batches of a shape, built at first use; see `build_step`."""

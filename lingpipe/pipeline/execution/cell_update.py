@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import tensorflow as tf
 
+from lingpipe.learning.gradient import Gradient, scaled
 from lingpipe.learning.layer_learner import LayerLearner
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.alike_layers import AlikeLayers
@@ -34,7 +35,7 @@ class CellUpdate:
 
     def of(self, cell: Cell, reached: Collection[str], inverse_weight: tf.Tensor,
            clip_factor: tf.Tensor, learning_rate: tf.Tensor, is_update: tf.Tensor,
-           foreign: Mapping[str, tf.Tensor]) -> tf.Tensor:
+           foreign: Mapping[str, Gradient]) -> tf.Tensor:
         """Updates the weights of a cell, or none, and resets its accumulators.
 
         Args:
@@ -88,6 +89,9 @@ class CellUpdate:
         return tf.cond(is_update, apply, lambda: tf.constant(False))
 
     def _clipped(self, path: str, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
-                 foreign: Mapping[str, tf.Tensor]) -> tf.Tensor:
+                 foreign: Mapping[str, Gradient]) -> Gradient:
         gradient = self._gradients.mean(path, inverse_weight, foreign)
-        return gradient * tf.cast(clip_factor, gradient.dtype) if self._clips else gradient
+        if not self._clips:
+            return gradient
+        # Keras squares rows one by one for the norm, and adds them up when it clips.
+        return scaled(tf.convert_to_tensor(gradient), clip_factor)

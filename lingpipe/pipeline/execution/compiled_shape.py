@@ -63,7 +63,8 @@ class CompiledShape:
 
 
 def compile_shape(batch_spec: Mapping[str, Nested], plan: Plan, variables: Sequence[Variables],
-                  seed: int, accumulators: Sequence[Sequence[Accumulators]] = ()) -> CompiledShape:
+                  seed: int, accumulators: Sequence[Sequence[Accumulators]] = (),
+                  gradient_rows: Mapping[str, int] | None = None) -> CompiledShape:
     """Traces the cells of all replicas.
 
     Args:
@@ -72,6 +73,8 @@ def compile_shape(batch_spec: Mapping[str, Nested], plan: Plan, variables: Seque
       variables: [R].
       seed: the seed of the experiment.
       accumulators: [R][K], if an earlier shape has made them; if empty, they are created.
+      gradient_rows: path of a weight -> the most rows that a mini-batch of any shape has; see
+        Element.gradient_rows.
 
     Raises:
       ValueError: the accumulators do not match what the cells emit.
@@ -81,7 +84,7 @@ def compile_shape(batch_spec: Mapping[str, Nested], plan: Plan, variables: Seque
     def new_accumulators(cell: Cell, layout: EmissionLayout) -> Accumulators:
         trained = [weight for element in cell.elements for weight in element.trained]
         return Accumulators(cell.device, trained, layout, params.num_micro_batches,
-                            params.sum_groups)
+                            params.sum_groups, gradient_rows)
 
     def accumulators_of(replica: int) -> Callable[[Cell, EmissionLayout], Accumulators]:
         return lambda cell, layout: _checked(accumulators[replica][cell.index], layout, cell)

@@ -5,10 +5,12 @@ owns the weight, in the order of the network.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 
+from lingpipe.learning.gradient import Gradient, added, of_shape, scaled
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
@@ -56,7 +58,7 @@ class Gradients:
         """The paths of trained weights without a gradient."""
         return [path for path in self.uses if path not in reached]
 
-    def foreign(self, last: Sequence[tf.Operation]) -> dict[Use, tf.Tensor]:
+    def foreign(self, last: Sequence[tf.Operation]) -> dict[Use, Gradient]:
         """Reads the gradients of weights that other cells own, after the last op of every device.
 
         Norm and update both take this result, so that each gradient is sent to its owner once.
@@ -64,39 +66,38 @@ class Gradients:
         return {use: self._read(use, last)
                 for path, uses in self.uses.items() for use in uses if self._is_foreign(path, use)}
 
-    def foreign_of(self, cell: Cell, foreign: Mapping[Use, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def foreign_of(self, cell: Cell, foreign: Mapping[Use, Gradient]) -> dict[str, Gradient]:
         """Those of `foreign` that are of weights of this cell, by keys for `mean`."""
         return {_key(path, use): foreign[use] for path, uses in self.uses.items()
                 for use in uses if self._variables.cell_of[path] == cell.index and use in foreign}
 
     def mean(self, path: str, inverse_weight: tf.Tensor,
-             foreign: Mapping[str, tf.Tensor]) -> tf.Tensor:
+             foreign: Mapping[str, Gradient]) -> Gradient:
         """The gradient of an owned weight, with the learner's regularization.
 
         The gradients of its uses are added in the order of the network and divided by the total
         weight.
         """
-        total = None
-        for use in self.uses[path]:
-            part = (foreign[_key(path, use)] if self._is_foreign(path, use)
-                    else self._accumulators[use[0]].gradients[use[1]].read_value())
-            total = part if total is None else total + part
-        assert total is not None
-
-        return self._learner.regularized(path, total * tf.cast(inverse_weight, total.dtype),
-                                         self._variables.weights[path])
+        weight = self._variables.weights[path]
+        of_uses = [foreign[_key(path, use)] if self._is_foreign(path, use)
+                   else self._accumulators[use[0]].gradient(use[1]) for use in self.uses[path]]
+        total = functools.reduce(added, [of_shape(one, weight.shape) for one in of_uses])
+        gradient = self._learner.regularized(path, scaled(total, inverse_weight), weight)
+        assert gradient is not None
+        return gradient
 
     def variables_of(self, path: str) -> list[tf.Variable]:
         """The accumulators of the gradients of an owned weight."""
-        return [self._accumulators[k].gradients[used] for k, used in self.uses[path]]
+        return [variable for k, used in self.uses[path]
+                for variable in self._accumulators[k].of_gradient(used)]
 
     def _is_foreign(self, path: str, use: Use) -> bool:
         return use[0] != self._variables.cell_of[path]
 
-    def _read(self, use: Use, last: Sequence[tf.Operation]) -> tf.Tensor:
+    def _read(self, use: Use, last: Sequence[tf.Operation]) -> Gradient:
         k, path = use
         with tf.device(self._cells[k].device), tf.control_dependencies([last[k]]):
-            return tf.identity(self._accumulators[k].gradients[path].read_value())
+            return tf.identity(self._accumulators[k].gradient(path))
 
 
 def _key(path: str, use: Use) -> str:

@@ -133,15 +133,17 @@ class LayerResult:
             with blaming(element.layer.path):
                 gradients = self.tape.gradient([*targets.values(), *losses], self.call.sources,
                                                output_gradients=seeds)
-            dense = [None if g is None else tf.convert_to_tensor(g) for g in gradients]
-            of_weights, of_inputs = dense[:len(element.trained)], dense[len(element.trained):]
+            paths = [weight.path for weight in element.trained]
+            weights = {path: gradient if path in element.gradient_rows
+                       else tf.convert_to_tensor(gradient)
+                       for path, gradient in zip(paths, gradients[:len(paths)], strict=True)
+                       if gradient is not None}
             inputs = {}
-            for leaf, gradient in zip(self.call.differentiated_inputs, of_inputs, strict=True):
+            for leaf, gradient in zip(self.call.differentiated_inputs, gradients[len(paths):],
+                                      strict=True):
                 if gradient is not None:
-                    inputs[leaf] = sums[leaf] + gradient if leaf in sums else gradient
-        weights = {weight.path: gradient
-                   for weight, gradient in zip(element.trained, of_weights, strict=True)
-                   if gradient is not None}
+                    dense = tf.convert_to_tensor(gradient)
+                    inputs[leaf] = sums[leaf] + dense if leaf in sums else dense
         return LayerGradients(weights, inputs)
 
 
@@ -150,10 +152,10 @@ class LayerGradients:
     """The gradients that a layer's backward computes.
 
     Attributes:
-      weights: path of a weight, as used -> its gradient.
+      weights: path of a weight, as used -> its gradient, as rows if Element.gradient_rows has it.
       inputs: leaf of an input -> the sum of its gradients so far, including this layer's.
     """
-    weights: Mapping[str, tf.Tensor]
+    weights: Mapping[str, tf.Tensor | tf.IndexedSlices]
     inputs: Mapping[Leaf, tf.Tensor]
 
 

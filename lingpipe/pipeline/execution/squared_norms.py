@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import tensorflow as tf
 
+from lingpipe.learning.gradient import Gradient, numbers
 from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.pipeline.execution.alike_layers import AlikeLayers
 from lingpipe.pipeline.execution.gradients import Gradients
@@ -25,7 +26,7 @@ class SquaredNorms:
         self._gradients, self._alike, self._clips = gradients, alike, clips
 
     def of(self, layers: Sequence[TrainedLayer], reached: Collection[str],
-           inverse_weight: tf.Tensor, foreign: Mapping[str, tf.Tensor]) -> tf.Tensor:
+           inverse_weight: tf.Tensor, foreign: Mapping[str, Gradient]) -> tf.Tensor:
         """Half the sum of squares of every owned gradient, [n] float64; 0 for a missing gradient.
 
         The gradients are computed one after the other, so that only one is in memory at a time.
@@ -38,7 +39,7 @@ class SquaredNorms:
                     halves.append(tf.zeros([], tf.float64))
                     continue
                 with tf.control_dependencies(halves[-1:]):
-                    gradient = self._gradients.mean(path, inverse_weight, foreign)
+                    gradient = numbers(self._gradients.mean(path, inverse_weight, foreign))
                     wide = (tf.cast(gradient, dtype) if dtype.size > gradient.dtype.size
                             else gradient)
                     halves.append(tf.cast(tf.nn.l2_loss(wide), tf.float64))

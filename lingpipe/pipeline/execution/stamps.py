@@ -110,7 +110,8 @@ def call_stamped(function: Callable[..., Any], args: Sequence[Any], work: Work, 
       stamps: None if the step is not timed.
     """
     if stamps is not None:
-        before = [stamps.start(work, device, before, tf.nest.flatten(list(args)))]
+        inputs = tf.nest.flatten(list(args), expand_composites=True)
+        before = [stamps.start(work, device, before, inputs)]
     with tf.device(device), tf.control_dependencies(before):
         result = function(*args)
     if stamps is not None:

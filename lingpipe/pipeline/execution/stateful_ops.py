@@ -9,8 +9,8 @@ from lingpipe.pricing import stateful_types
 
 # Stateful ops that a task may contain: its own, and those ops of layers that change nothing.
 _OWN_STATEFUL = frozenset([
-    'ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp', 'VarIsInitializedOp',
-    'Placeholder', 'CollectiveReduceV2'])
+    'ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp', 'ResourceStridedSliceAssign',
+    'VarIsInitializedOp', 'Placeholder', 'CollectiveReduceV2'])
 _REMARKS = frozenset(['PrintV2', 'Print', 'Assert'])
 
 

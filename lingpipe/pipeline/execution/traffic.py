@@ -143,7 +143,7 @@ def update_traffic(cells: Sequence[Cell], accumulators: Sequence[Accumulators]) 
     """
     owner = _owners(cells)
     return Traffic(shared_gradients=sum(
-        bytes_sent(sums.gradients[weight.path])
+        sum(map(bytes_sent, sums.of_gradient(weight.path)))
         * _num_others(cell.device, [owner[weight.shared_with]])
         for cell, sums in zip(cells, accumulators, strict=True)
         for element in cell.elements for weight in element.trained

@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 
 import tensorflow as tf
 
+from lingpipe.learning.gradient import Gradient
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution import results
 from lingpipe.pipeline.execution.accumulators import Accumulators
@@ -65,7 +66,7 @@ class Update:
         self._cell_update = CellUpdate(
             accumulators, variables, self.gradients, alike, self._clips)
 
-    def decide(self, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor], step: tf.Tensor,
+    def decide(self, last: Sequence[tf.Operation], foreign: dict[Use, Gradient], step: tf.Tensor,
                reached: Collection[str], stamps: Stamps | None = None) -> Decision:
         """Computes, after the last op of every device, what all replicas must know to update."""
         cells = self._cells
@@ -104,7 +105,7 @@ class Update:
             return Decision(inverse_weight, self._learner.clip_factor(norm),
                             is_finite & (weight != 0.0), means)
 
-    def apply(self, decision: Decision, last: Sequence[tf.Operation], foreign: dict[Use, tf.Tensor],
+    def apply(self, decision: Decision, last: Sequence[tf.Operation], foreign: dict[Use, Gradient],
               reached: Collection[str], stamps: Stamps | None = None) -> list[tf.Tensor]:
         """Adds the update of all cells, and returns tensors that exist once it is done."""
         # No cell may reset its accumulators before the other cells have read the gradients that
@@ -112,7 +113,7 @@ class Update:
         # that emits nothing else enter neither the norm nor the decision.
         with tf.device(self._cells[0].device):
             reported = tf.group(*decision.results.values())
-        before = [*foreign.values(), reported]
+        before = [*tf.nest.flatten(foreign, expand_composites=True), reported]
 
         done = []
         for cell, op in zip(self._cells, last, strict=True):

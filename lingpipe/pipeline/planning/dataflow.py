@@ -21,7 +21,7 @@ from lingpipe.layers.masks import after
 from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential, arguments
 from lingpipe.layers.weight import Weight
-from lingpipe.pricing import Residuals, price, residuals_of_layer
+from lingpipe.pricing import Residuals, gradient_rows, price, residuals_of_layer
 from lingpipe.process.error_text import blaming, sentence
 
 BATCH = -1  # The maker of the values of the mini-batch.
@@ -83,6 +83,8 @@ class Element:
       writes: name -> Value.
       cost: of one micro-batch.
       trained: its weights that gradients update (frozen ones left out), shared ones included.
+      gradient_rows: path of a weight of `trained` -> the rows of its gradient in a mini-batch, if
+        these are kept for the optimizer (Layer.keeps_gradient_rows).
       has_backward: whether a gradient is asked of it at all.
       unit: which of Sequential.units it belongs to, counted in order; a partition does not cut
         inside one.
@@ -93,13 +95,27 @@ class Element:
     writes: Mapping[str, Value]
     cost: Cost
     trained: tuple[Weight, ...]
+    gradient_rows: Mapping[str, int]
     has_backward: bool
     unit: int
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of the gradients of a mini-batch; a row has an index of 8 bytes."""
+        total = 0
+        for weight in self.trained:
+            number_bytes = max(4, weight.dtype.size)
+            if weight.path in self.gradient_rows:
+                row_bytes = number_bytes * weight.size // weight.shape[0] + 8
+                total += self.gradient_rows[weight.path] * row_bytes
+            else:
+                total += number_bytes * weight.size
+        return total
 
 
 def wire(network: Sequential, batch_spec: Mapping[str, Nested],
          is_frozen: Callable[[str], bool] = lambda path: False,
-         only: Collection[str] | None = None) -> tuple[Element, ...]:
+         only: Collection[str] | None = None, num_parts: int = 1) -> tuple[Element, ...]:
     """Returns the elements of a network, with the values that they read and write.
 
     Args:
@@ -107,6 +123,7 @@ def wire(network: Sequential, batch_spec: Mapping[str, Nested],
       batch_spec: name -> nested tf.TensorSpec of one micro-batch.
       is_frozen: whether the weight of a path is kept as it is.
       only: the paths of the layers to wire, as if there were no others; None: all of them.
+      num_parts: how many micro-batches the replicas split a mini-batch into.
 
     Raises:
       ValueError: a layer reads what nobody writes, or shares a weight that does not exist or has
@@ -133,7 +150,9 @@ def wire(network: Sequential, batch_spec: Mapping[str, Nested],
         needs_gradient = bool(trained) or any(value.needs_gradient for value in reads.values())
         writes = {name: Value(name, index, spec, needs_gradient)
                   for name, spec in layer.written(cost.outputs).items()}
-        elements.append(Element(index, layer, reads, writes, cost, trained, needs_gradient, unit))
+        elements.append(Element(index, layer, reads, writes, cost, trained,
+                                _gradient_rows(layer, reads, trained, num_parts),
+                                needs_gradient, unit))
         values = after(layer, layer.reads(), values, writes)
     return _with_readers(elements)
 
@@ -182,6 +201,15 @@ def _price(layer: Layer, reads: Mapping[str, Value]) -> Cost:
             f'{nested.map_leaves(lambda spec: (spec.dtype.name, tuple(spec.shape)), value.spec)}'
             for argument, value in reads.items())
         raise ValueError(f'{sentence(error)} (while pricing {layer.path} for {specs})') from error
+
+
+def _gradient_rows(layer: Layer, reads: Mapping[str, Value],
+                   trained: Sequence[Weight], num_parts: int) -> dict[str, int]:
+    if not layer.keeps_gradient_rows or not trained:
+        return {}
+    specs = {argument: value.spec for argument, value in reads.items()}
+    rows = gradient_rows(layer, specs, [weight.path for weight in trained])
+    return {path: num_parts * num_rows for path, num_rows in rows.items()}
 
 
 def _refuse_text(layer: Layer, reads: Mapping[str, Value]) -> None:

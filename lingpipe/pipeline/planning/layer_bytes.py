@@ -68,14 +68,11 @@ def layer_bytes(element: Element, kept: Residuals, leaves: Leaves,
                 slot_bytes: Callable[[Weight], int], shared: set[str]) -> LayerBytes:
     """What an element adds; shared are the paths of weights that others share."""
     weights = list(element.layer.weights())
-    trained_paths = {weight.path for weight in element.trained}
-    trained = [weight for weight in weights if weight.path in trained_paths]
     own = [weight for weight in weights if weight.shared_with is None]
     own_bytes = sum(weight.size * weight.dtype.size for weight in own)
     slots = slots_of(element, slot_bytes)
     own_bytes += sum(one.slot_bytes for one in slots)
     own_bytes += kept.cast_bytes
-    gradient_bytes = sum(weight.size * max(4, weight.dtype.size) for weight in trained)
 
     read_values, written_values = list(element.reads.values()), list(element.writes.values())
     reads = tuple(dict.fromkeys(leaf for value in read_values for leaf in leaves.numbers[value]))
@@ -91,7 +88,7 @@ def layer_bytes(element: Element, kept: Residuals, leaves: Leaves,
     own_residual_bytes = kept.inner_bytes + sum(leaves.num_bytes[number] for number in outputs)
     return LayerBytes(
         own_bytes=own_bytes,
-        gradient_bytes=gradient_bytes,
+        gradient_bytes=element.gradient_bytes,
         owned=frozenset(weight.path for weight in own if weight.path in shared),
         shared=tuple((weight.shared_with, weight.size * weight.dtype.size)
                      for weight in weights if weight.shared_with is not None),

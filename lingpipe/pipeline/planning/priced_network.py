@@ -80,7 +80,8 @@ def wire_parts(network: Sequential, batch_spec: Mapping[str, Nested], params: Pi
     check_whole(network, params.num_micro_batches, params.num_replicas)
     check_state(network, params.num_micro_batches * params.num_replicas)
     micro_batch_spec = split_spec(batch_spec, params.num_micro_batches, params.num_replicas)
-    return wire(network, micro_batch_spec, is_frozen)
+    return wire(network, micro_batch_spec, is_frozen,
+                num_parts=params.num_micro_batches * params.num_replicas)
 
 
 def memory_of(elements: tuple[Element, ...], params: PipelineParams,

@@ -51,7 +51,7 @@ def update_traffic(element: Element, slot_bytes: Callable[[Weight], int]) -> Upd
       element: the layer.
       slot_bytes: as of `make_plan`.
     """
-    gradient_bytes = sum(w.size * max(4, w.dtype.size) for w in element.trained)
+    gradient_bytes = element.gradient_bytes
     owned = slots_of(element, slot_bytes)
     bytes_of_slots = sum(weight.slot_bytes for weight in owned)
     other_bytes = sum(weight.weight_bytes for weight in owned) + bytes_of_slots

@@ -24,11 +24,13 @@ Batch = dict[str, np.ndarray]
 
 
 def learned(params: KerasModel.Params, batches: Sequence[Batch], num_cells: int = 1,
-            num_micro_batches: int = 1) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+            num_micro_batches: int = 1,
+            **values: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The weights after a step for each mini-batch, and what the last step reports."""
     learner = lp.learner_from_keras(params.keras_model)
     spec = nested.map_leaves(lambda v: tf.TensorSpec(v.shape, v.dtype), batches[0])
-    pipeline = lp.PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches)
+    pipeline = lp.PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches,
+                                 **values)
     program = lp.Program(params.instantiate('model'), spec, pipeline, learner.instantiate())
     for step, batch in enumerate(batches):
         report = program.train_step(batch, step)
@@ -157,11 +159,43 @@ def test_a_model_of_several_outputs_learns_what_keras_learns() -> None:
     check_learning(model, sentences())
 
 
-def test_a_repeated_id_under_an_optimizer_that_squares_gradients_is_said() -> None:
+def twice(optimizer: Any) -> Any:
+    """A table of 5 rows that two layers read, so that ids occur often; labels [b, 4, 2]."""
+    tokens, others = (keras.Input((4,), name=name, dtype='int32') for name in ('tokens', 'others'))
+    table = keras.layers.Embedding(5, 3, name='words')
+    x = keras.layers.Dense(3, activation='tanh')(table(tokens))
+    x = keras.layers.Concatenate()([x, table(others)])
+    model = keras.Model([tokens, others], keras.layers.Dense(2)(x))
+    model.compile(optimizer, 'mse')
+    return model
+
+
+def pairs_of_sentences() -> list[Batch]:
+    rng = np.random.default_rng(2)
+    return [{**{name: rng.integers(0, 5, [8, 4]).astype(np.int32) for name in ('tokens', 'others')},
+             'labels': rng.normal(size=[8, 4, 2]).astype(np.float32)} for _ in range(STEPS)]
+
+
+@pytest.mark.parametrize('values', [{}, {'global_clipnorm': 0.05}], ids=str)
+def test_ids_that_occur_often_learn_what_they_learn_in_keras(values: dict[str, Any]) -> None:
+    """Keras squares the gradient of each occurrence by itself."""
+    model, batches = twice(keras.optimizers.Adam(RATE, **values)), pairs_of_sentences()
+    check_learning(model, batches)
+    if not values:
+        check_cuts(model, batches)
+        split, _ = learned(lp.from_keras(model), batches, 1, 4, sum_groups=2)
+        replicas, _ = learned(lp.from_keras(model), batches, 2, 2, num_replicas=2,
+                              schedule='zb_h1', recompute='cell')
+        for path, value in split.items():
+            np.testing.assert_array_equal(replicas[path], value)
+
+
+def test_an_embedding_that_would_learn_otherwise_than_in_keras_is_said_or_refused() -> None:
     ids = keras.Input((4,), dtype='int32')
     network = lp.from_keras(keras.Model(ids, keras.layers.Embedding(5, 3, name='words')(ids)))
 
-    def remarks(optimizer: Any, **values: Any) -> list[str]:
+    def remarks(optimizer: Any, keeps_rows: bool = False, **values: Any) -> list[str]:
+        network.layers[0].keeps_gradient_rows = keeps_rows
         learner = lp.Learner.Params(
             optimizer=optimizer.Params(),
             learning_rate=lp.learning_rates.Constant.Params(rate=RATE), **values)
@@ -172,6 +206,11 @@ def test_a_repeated_id_under_an_optimizer_that_squares_gradients_is_said() -> No
     assert remark.startswith('model/words: if an id occurs several times in a mini-batch')
     assert remarks(lp.optimizers.SGD, clip_norm=1.) == [remark]
     assert remarks(lp.optimizers.SGD) == remarks(lp.optimizers.Lion) == []
+    assert remarks(lp.optimizers.Adam, accumulate=2) == []
+    assert remarks(lp.optimizers.Adam, keeps_rows=True) == []
+    with pytest.raises(ValueError, match='model/words keeps the gradients of its rows apart, but '
+                                         'the learner accumulates 2 mini-batches'):
+        remarks(lp.optimizers.Adam, keeps_rows=True, accumulate=2)
 
 
 def test_layers_compute_in_the_dtypes_of_their_policies() -> None:

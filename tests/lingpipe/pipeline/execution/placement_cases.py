@@ -11,15 +11,17 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+import keras
 import numpy as np
 
-from lingpipe import cluster
+from lingpipe import cluster, layers
 from lingpipe.checkpoint.copier import Copier
 from lingpipe.learning import optimizers
 from lingpipe.pipeline.decoding.decoder import Decoder
 from lingpipe.pipeline.decoding.sentence_group import SentenceGroup
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.execution.traffic import Traffic
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from tests.lingpipe.pipeline.decoding import test_decoder
 from tests.lingpipe.pipeline.execution import test_program
 from tests.lingpipe.pipeline.replication import test_replicas
@@ -64,12 +66,32 @@ def cases() -> Iterator[tuple[str, Program, Traffic]]:
     program.train_step(test_replicas.batches(1)[0], 0)
     yield 'ring', program, program.sent_bytes()
 
+    batch = {'ids': np.zeros([8, 3], np.int32), 'target': np.zeros([8, 3, 2], np.float32)}
+    program = Program(_tables(), test_program.spec_of(batch), PipelineParams(
+        num_cells=2, num_replicas=2, num_micro_batches=2, layers_per_cell=(1, 3)), sgd)
+    program.train_step(batch, 0)
+    yield 'rows', program, program.sent_bytes()
+
     program = test_decoder.make_program(test_decoder.network(is_tied=True), num_cells=2)
     sources = test_decoder.sentences(2)
     decoder = Decoder(program, test_decoder.BEAM, test_decoder.START, test_decoder.END)
     decoder.decode(
         [SentenceGroup({'source': sources}, np.full(len(sources), test_decoder.LIMIT, np.int32))])
     yield 'decoding', program, Traffic()
+
+
+def _tables() -> layers.Sequential:
+    """Two embeddings of Keras that share a table, and keep the rows of its gradient."""
+    def table(name: str, **values: Any) -> layers.KerasLayer.Params:
+        return layers.KerasLayer.Params(
+            layer=keras.layers.Embedding(5, 2), name=name, reads={'x': 'ids'}, writes=name,
+            input_shape=(3,), input_dtype='int32', **values)
+
+    return layers.Sequential.Params(name='model', layers=(
+        table('a'), table('b', share={'embeddings': 'model/a/embeddings'}),
+        layers.KerasLayer.Params(class_name='Add', name='x', input_shape=(3, 2),
+                                 reads={'x_0': 'a', 'x_1': 'b'}),
+        layers.MeanSquaredErrorLoss.Params(name='loss'))).instantiate()
 
 
 def record(directory: str) -> None:

@@ -1,6 +1,8 @@
 """Accumulators: complete once made, added to in place, summed in groups, and reset."""
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -27,7 +29,7 @@ def emissions(loss: float, mean: float = 0., state: int = 0) -> Emissions:
     return ctx.emissions
 
 
-def make(**kwargs: int) -> Accumulators:
+def make(**kwargs: Any) -> Accumulators:
     return Accumulators('CPU:0', weights(), EmissionLayout.of(emissions(0.)), **kwargs)
 
 
@@ -44,8 +46,8 @@ def test_a_cell_that_emits_nothing_has_gradients_alone():
 
 def test_micro_batches_add_up():
     accumulators = make()
-    for loss, mean, state in ((1., 4., 7), (2., 8., 7)):
-        accumulators.add_gradient(PATH, tf.ones([2, 3]))
+    for m, (loss, mean, state) in enumerate([(1., 4., 7), (2., 8., 7)]):
+        accumulators.add_gradient(PATH, tf.ones([2, 3]), m)
         accumulators.add_emissions(emissions(loss, mean, state))
     merged = accumulators.merged()
     np.testing.assert_array_equal(accumulators.gradients[PATH], np.full([2, 3], 2.))
@@ -55,9 +57,22 @@ def test_micro_batches_add_up():
     assert int(merged.states['model/a', 'state']) == 7
 
 
+def test_rows_have_a_place_for_each_micro_batch():
+    accumulators = make(num_micro_batches=2, num_groups=2, rows={PATH: 6})
+    for m in (1, 0):
+        rows = tf.IndexedSlices(tf.fill([2, 3], m + 1.), tf.constant([1, m], tf.int64))
+        accumulators.add_gradient(PATH, rows, m)
+        accumulators.end_of_group(m, adds_emissions=True, adds_gradients=True)
+    gradient = accumulators.gradient(PATH)
+    np.testing.assert_array_equal(gradient.values[:, 0], [1., 1., 2., 2., 0., 0.])
+    np.testing.assert_array_equal(gradient.indices, [1, 0, 1, 1, 0, 0])
+    accumulators.reset()
+    assert not np.any(accumulators.gradient(PATH).values)
+
+
 def test_a_reset_leaves_nothing():
     accumulators = make()
-    accumulators.add_gradient(PATH, tf.ones([2, 3]))
+    accumulators.add_gradient(PATH, tf.ones([2, 3]), 0)
     accumulators.add_emissions(emissions(1., 2., 3))
     accumulators.reset()
     assert all(not np.any(variable.numpy()) for variable in accumulators.variables())
@@ -69,7 +84,7 @@ def test_groups_are_summed_by_themselves_and_then_together():
     numbers = [np.float32(2 ** 24), np.float32(1.), np.float32(1.), np.float32(1.)]
     accumulators = make(num_micro_batches=4, num_groups=2)
     for m, (gradient, number) in enumerate(zip(gradients, numbers, strict=True)):
-        accumulators.add_gradient(PATH, tf.fill([2, 3], gradient))
+        accumulators.add_gradient(PATH, tf.fill([2, 3], gradient), m)
         accumulators.add_emissions(emissions(number))
         accumulators.end_of_group(m, adds_emissions=True, adds_gradients=True)
     loss = accumulators.merged().losses['model/loss', 'loss'].numpy()
@@ -82,7 +97,7 @@ def test_groups_are_summed_by_themselves_and_then_together():
 @pytest.mark.parametrize('adds_gradients', [False, True])
 def test_a_task_sets_aside_what_it_adds_to(adds_gradients):
     accumulators = make(num_micro_batches=4, num_groups=2)
-    accumulators.add_gradient(PATH, tf.ones([2, 3]))
+    accumulators.add_gradient(PATH, tf.ones([2, 3]), 0)
     accumulators.add_emissions(emissions(1.))
     accumulators.end_of_group(1, adds_emissions=not adds_gradients, adds_gradients=adds_gradients)
     assert np.any(accumulators.gradients[PATH].numpy()) != adds_gradients

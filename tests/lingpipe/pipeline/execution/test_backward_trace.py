@@ -23,9 +23,9 @@ class Records(NoAccumulators):
     def __init__(self):
         self.paths: list[str] = []
 
-    def add_gradient(self, path, gradient):
+    def add_gradient(self, path, gradient, micro_batch):
         self.paths.append(path)
-        return super().add_gradient(path, gradient)
+        return super().add_gradient(path, gradient, micro_batch)
 
 
 def cell(frozen: str = '') -> Cell:

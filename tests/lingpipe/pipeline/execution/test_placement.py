@@ -15,7 +15,7 @@ from tests.lingpipe.pipeline.execution import placement_cases
 from tests.support import partition_graphs
 from tests.support.forks import Fork
 
-NUM_CASES = 8
+NUM_CASES = 9
 pytestmark = pytest.mark.slow   # One process makes what all tests look at.
 FLOAT, DOUBLE = 4, 8   # Sizes in bytes.
 
@@ -50,7 +50,8 @@ def test_ops_of_a_layer_are_on_its_cells_device(found):
         assert case['num_ops_of_layers'] > 50 or name in ('copy', 'decoding')
 
 
-@pytest.mark.parametrize('name', ['accumulation', 'evaluation', 'groups', 'replicas', 'ring'])
+@pytest.mark.parametrize('name', ['accumulation', 'evaluation', 'groups', 'replicas', 'ring',
+                                  'rows'])
 def test_what_crosses_is_what_is_predicted(found, name):
     case = found[name]
     assert case['of_unknown_size'] == []

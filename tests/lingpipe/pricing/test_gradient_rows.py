@@ -1,0 +1,39 @@
+"""Gradient rows: which weights have a gradient of rows, and how many; their bytes in a forecast."""
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from lingpipe import layers
+from lingpipe.pipeline.planning.dataflow import wire
+from lingpipe.pricing import gradient_rows
+
+IDS = tf.TensorSpec([2, 6], tf.int32)
+
+
+def embedding(**values) -> layers.KerasLayer.Params:
+    return layers.KerasLayer.Params(
+        layer=keras.layers.Embedding(11, 4, **values), name='table', reads={'x': 'ids'},
+        input_shape=(6,), input_dtype='int32')
+
+
+def test_a_table_that_is_only_looked_up_has_a_row_for_each_id():
+    table = embedding().instantiate('model/table')
+    path = 'model/table/embeddings'
+    assert gradient_rows(table, {'x': IDS}, [path]) == {path: 12}
+    regularized = embedding(embeddings_regularizer='l2').instantiate('model/table')
+    assert gradient_rows(regularized, {'x': IDS}, [path]) == {}
+
+
+def test_the_rows_of_all_micro_batches_count_in_place_of_the_table():
+    loss = layers.MeanSquaredErrorLoss.Params(name='loss', reads={'target': 'target'})
+    spec = {'ids': IDS, 'target': tf.TensorSpec([2, 6, 4])}
+
+    def first(params: layers.KerasLayer.Params):
+        network = layers.Sequential.Params(name='model', layers=(params, loss)).instantiate('model')
+        return wire(network, spec, num_parts=3)[0]
+
+    kept, summed = embedding(), embedding()
+    summed.keeps_gradient_rows = False
+    assert first(kept).gradient_bytes == 3 * 12 * (4 * 4 + 8)
+    assert first(summed).gradient_bytes == 11 * 4 * 4
