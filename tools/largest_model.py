@@ -2,24 +2,34 @@
 
     python -m lingpipe.tools.largest_model --family=transformer --devices=1,8 --device_gb=16
     python -m lingpipe.tools.largest_model --family=amoebanet_d --devices=1,2,4,8 --device_gb=8
+    python -m lingpipe.tools.largest_model --family=transformer --devices=1,2 --device_gb=0.25 \\
+        --measure
 
 It makes Table 1 of arXiv:1811.06965v5 once more, under lingpipe's forecast of memory: no variable
 is made. Naive-1 is one device without micro-batches and recomputation; its mini-batch is the one
 for which the forecast gives the paper's Naive-1 the activations that the paper prints. Pipeline-K
 has K devices, one example a micro-batch, and recomputes by --recompute. The Transformer grows in
 depth; AmoebaNet-D has the paper's depth, and grows in filters.
+
+With --measure, the models are small relatives of these, and each is trained for a few steps, too,
+on devices that are processes held to the limit (held_devices.py). The largest model that fits there
+is searched for around the one of the forecast.
 """
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lingpipe.process import closed_pipe
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import MAX_CELLS, command
 
 if TYPE_CHECKING:
+    from lingpipe.tools.held_devices import Device
     from lingpipe.training.experiment import Experiment
 
 MAX_SIZE = 1 << 16
@@ -43,7 +53,7 @@ class Family:
 
 
 def families() -> dict[str, Family]:
-    """Name -> family."""
+    """Name -> family of the paper."""
     from lingpipe.params.image import imagenet
     from lingpipe.params.translation import table1
 
@@ -63,21 +73,66 @@ def families() -> dict[str, Family]:
     }
 
 
-def row(family: Family, num_cells: int, device_bytes: float, recompute: str, is_naive: bool = False
-        ) -> dict[str, Any]:
-    """Returns a row of the table: the largest model that fits, and its bytes."""
-    column = 'Naive-1' if is_naive else f'Pipeline-{num_cells}'
+def small_families() -> dict[str, Family]:
+    """Name -> family that fills devices of 0.1 to 1 GB in the same way."""
+    from lingpipe.params.image import imagenet
+    from lingpipe.params.translation import table1
 
-    def planned(size: int) -> dict[str, Any] | None:
-        """The row of a size; None if it does not fit."""
-        params = family.experiment(size, num_cells)
-        params.train_input.batch_size = family.naive_batch if is_naive else family.batch
+    def transformer(num_layers: int, num_cells: int) -> Experiment.Params:
+        params: Experiment.Params = table1.experiment(num_layers, num_cells)
+        params.task.model.set(vocab_size=1000, model_dim=256, hidden_dim=1024, num_heads=8)
+        params.train_input.set(vocab_size=1000, target_length=128)
+        return params
+
+    def amoebanet(size: int, num_cells: int) -> Experiment.Params:
+        params = imagenet.amoebanet_d(6, 12 + 4 * size, num_cells, 1)
+        params.override('task.model.layers[1].num_classes', '10')
+        params.override('train_input.transform.size', '64')
+        return params
+
+    return {
+        'transformer': Family(transformer, 4, 8, lambda size, k: f'L={size}', {}),
+        'amoebanet_d': Family(amoebanet, 16, 8, lambda size, k: f'(6, {12 + 4 * size})', {}),
+    }
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of Table 1: a family in a setting, which grows.
+
+    Attributes:
+      family: the models.
+      num_cells: K.
+      device_bytes: of each device.
+      recompute: PipelineParams.recompute of Pipeline-K.
+      is_naive: whether this is Naive-1.
+    """
+    family: Family
+    num_cells: int
+    device_bytes: float
+    recompute: str
+    is_naive: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the paper calls it."""
+        return 'Naive-1' if self.is_naive else f'Pipeline-{self.num_cells}'
+
+    def params(self, size: int, has_limit: bool = True) -> Experiment.Params:
+        """Returns the experiment of a size; its cuts keep the limit if `has_limit`."""
+        family = self.family
+        params = family.experiment(size, self.num_cells)
+        params.train_input.batch_size = family.naive_batch if self.is_naive else family.batch
         params.pipeline.set(
-            num_cells=num_cells, num_micro_batches=1 if is_naive else family.batch,
-            recompute='none' if is_naive else recompute, schedule='1f1b',
-            device_bytes=device_bytes)
-        experiment = params.instantiate()
-        if trained_bytes(experiment) > num_cells * device_bytes:
+            num_cells=self.num_cells, num_micro_batches=1 if self.is_naive else family.batch,
+            recompute='none' if self.is_naive else self.recompute, schedule='1f1b',
+            device_bytes=self.device_bytes if has_limit else None)
+        return params
+
+    def forecast(self, size: int, has_limit: bool = True) -> dict[str, Any] | None:
+        """The row of a size; None if it does not fit."""
+        experiment = self.params(size, has_limit).instantiate()
+        if has_limit and trained_bytes(experiment) > self.num_cells * self.device_bytes:
             return None   # A search for a partition would take much longer to find none.
         try:
             plan = experiment.make_plan()
@@ -88,13 +143,17 @@ def row(family: Family, num_cells: int, device_bytes: float, recompute: str, is_
         cells = plan.rows()
         peaks = [cell['peak_mb'] / 1e3 for cell in cells]
         model_gb = sum(cell['state_mb'] for cell in cells) / 1e3
-        return {'column': column, 'model': family.name(size, num_cells), 'num_cells': num_cells,
+        return {'column': self.name, 'model': self.family.name(size, self.num_cells), 'size': size,
+                'num_cells': self.num_cells,
                 'parameters': sum(cell['num_weights'] for cell in cells), 'model_gb': model_gb,
                 'activation_gb': sum(peaks) - model_gb, 'fullest_device_gb': max(peaks),
-                'paper_parameters': family.printed.get(column, 0) * 1e6 or None}
+                'paper_parameters': self.family.printed.get(self.name, 0) * 1e6 or None}
 
-    largest = _largest(planned, enough=4 * num_cells)
-    return largest or {'column': column, 'model': None, 'num_cells': num_cells, 'parameters': 0}
+    def row(self) -> dict[str, Any]:
+        """Returns the row of the table: the largest model that fits, and its bytes."""
+        largest = _largest(self.forecast, enough=4 * self.num_cells)
+        return largest or {'column': self.name, 'model': None, 'num_cells': self.num_cells,
+                           'parameters': 0}
 
 
 def trained_bytes(experiment: Experiment) -> int:
@@ -108,6 +167,18 @@ def trained_bytes(experiment: Experiment) -> int:
         for weight in experiment.task.network.weights()
         if weight.shared_with is None and weight.is_trainable
         and not learner.is_frozen(weight.path))
+
+
+def check_room(columns: Sequence[Column]) -> None:
+    """Raises ValueError if this machine has not the memory of all devices of a column."""
+    most = max(columns, key=lambda column: column.num_cells)
+    room = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+    wanted = most.num_cells * most.device_bytes
+    if wanted > room / 2:
+        raise ValueError(f'--measure trains on {most.num_cells} devices of '
+                         f'{most.device_bytes / 1e9:g} GB, which is more than half of the '
+                         f'{room / 1e9:.1f} GB of this machine; give --device_gb at most '
+                         f'{room / 2 / most.num_cells / 1e9:.2f}, or fewer --devices.')
 
 
 def _largest(planned: Callable[[int], dict[str, Any] | None],
@@ -139,6 +210,63 @@ def _largest(planned: Callable[[int], dict[str, Any] | None],
     return found
 
 
+def measured_row(column: Column, devices: Sequence[Device]) -> dict[str, Any]:
+    """Returns the row of a column: the forecast's largest model, and the largest that trains.
+
+    Args:
+      column: of small models.
+      devices: one for each cell.
+    """
+    from lingpipe.tools import held_devices
+    row = column.row()
+    if row['model'] is None:
+        return row
+    peaks: dict[int, float] = {}
+
+    def fits(size: int) -> bool:
+        """Whether a size trains, with the cuts of the forecast if it has some."""
+        has_limit = column.forecast(size) is not None
+        trial = held_devices.train(column.params(size, has_limit), devices, column.device_bytes)
+        peaks[size] = max(trial.peak_bytes, default=0.)
+        outcome = 'trains' if trial.fits else f'does not fit: {trial.why_not}'
+        closed_pipe.say(f'{column.name}, {column.family.name(size, column.num_cells)}: {outcome}',
+                        sys.stderr)
+        return trial.fits
+
+    largest = largest_near(fits, row['size'])
+    if largest == 0:
+        return {**row, 'measured_model': None, 'measured_parameters': 0}
+    measured = column.forecast(largest) or column.forecast(largest, has_limit=False)
+    assert measured is not None
+    return {**row, 'measured_model': measured['model'],
+            'measured_parameters': measured['parameters'],
+            'measured_peak_gb': peaks[largest] / 1e9,
+            'forecast_of_measured_gb': measured['fullest_device_gb']}
+
+
+def largest_near(fits: Callable[[int], bool], first: int) -> int:
+    """The largest size that fits, which is near `first`; 0 if none does."""
+    step = max(1, first // 32)
+    if fits(first):
+        low = first
+        while fits(low + step):
+            low, step = low + step, 2 * step
+        too_large = low + step
+    else:
+        too_large = first
+        while too_large - step > 0 and not fits(too_large - step):
+            too_large, step = too_large - step, 2 * step
+        low = max(0, too_large - step)
+
+    while too_large - low > max(1, first // 32):
+        middle = (low + too_large) // 2
+        if fits(middle):
+            low = middle
+        else:
+            too_large = middle
+    return low
+
+
 def text(rows: list[dict[str, Any]]) -> str:
     """Returns the table for people."""
     naive = rows[0]['parameters']
@@ -160,6 +288,25 @@ def text(rows: list[dict[str, Any]]) -> str:
     return '\n'.join(lines)
 
 
+def measured_text(rows: list[dict[str, Any]]) -> str:
+    """Returns the table of forecast and measurement for people."""
+    lines = [f'{"column":12}{"forecast":>10}{"weights":>9}{"trains":>10}{"weights":>9}'
+             f'{"ratio":>7}{"forecast MB":>13}{"peak MB":>9}']
+    for one in rows:
+        if one['model'] is None:
+            lines.append(f'{one["column"]:12}{"none fits":>10}')
+            continue
+        line = f'{one["column"]:12}{one["model"]:>10}{one["parameters"] / 1e6:8.2f}M'
+        if one['measured_model'] is None:
+            lines.append(f'{line}{"none":>10}')
+            continue
+        lines.append(f'{line}{one["measured_model"]:>10}{one["measured_parameters"] / 1e6:8.2f}M'
+                     f'{one["measured_parameters"] / one["parameters"]:7.2f}'
+                     f'{one["forecast_of_measured_gb"] * 1e3:13.1f}'
+                     f'{one["measured_peak_gb"] * 1e3:9.1f}')
+    return '\n'.join(lines)
+
+
 @command
 def main(argv: list[str] | None = None) -> None:
     """Parses the flags and prints."""
@@ -171,13 +318,26 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument('--recompute', choices=['none', 'cell', 'layer', 'fit'], default='layer',
                    help='PipelineParams.recompute of Pipeline-K')
     p.add_argument('--json', action='store_true', help='print one JSON object')
+    p.add_argument('--measure', action='store_true',
+                   help='train small models, too, on devices that are held to the limit')
     args = p.parse_args(argv)
 
-    family, device_bytes = families()[args.family], args.device_gb * 1e9
-    rows = [row(family, 1, device_bytes, args.recompute, is_naive=True)]
-    rows += [row(family, int(k), device_bytes, args.recompute) for k in args.devices]
-    print(json.dumps({'family': args.family, 'device_gb': args.device_gb, 'rows': rows})
-          if args.json else text(rows))
+    family = (small_families() if args.measure else families())[args.family]
+    device_bytes = args.device_gb * 1e9
+    columns = [Column(family, 1, device_bytes, args.recompute, is_naive=True)]
+    columns += [Column(family, int(k), device_bytes, args.recompute) for k in args.devices]
+    if args.measure:
+        from lingpipe.tools.held_devices import held_devices
+        check_room(columns)
+        with held_devices(max(column.num_cells for column in columns)) as devices:
+            rows = [measured_row(column, devices[:column.num_cells]) for column in columns]
+    else:
+        rows = [column.row() for column in columns]
+
+    if args.json:
+        print(json.dumps({'family': args.family, 'device_gb': args.device_gb, 'rows': rows}))
+    else:
+        print(measured_text(rows) if args.measure else text(rows))
 
 
 if __name__ == '__main__':

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import sys
 
 import tensorflow as tf
@@ -107,9 +108,15 @@ def _is_configured(num_cpu_devices: int, intra_op_threads: int) -> bool:
 
 
 def set_malloc() -> None:
-    """Sets glibc's limits, so that the memory of freed tensors is used again or given back."""
-    if sys.platform == 'linux' and hasattr(libc := ctypes.CDLL(None), 'mallopt'):
+    """Sets glibc's limits, so that the memory of freed tensors is used again or given back.
+
+    A limit that one of glibc's environment variables has set stays as it is.
+    """
+    if sys.platform != 'linux' or not hasattr(libc := ctypes.CDLL(None), 'mallopt'):
+        return
+    if 'MALLOC_MMAP_THRESHOLD_' not in os.environ:
         libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
+    if 'MALLOC_TOP_PAD_' not in os.environ:
         libc.mallopt(_M_TOP_PAD, _TOP_PAD_BYTES)
 
 

@@ -30,3 +30,16 @@ def test_what_is_refused_without_a_search_fits_no_plan():
 def test_a_device_that_nothing_fits_has_no_model(capsys):
     largest_model.main(['--family=transformer', '--devices=1', '--device_gb=0.1'])
     assert 'none fits' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('largest', [0, 1, 2, 7, 39, 40, 41, 64, 100])
+def test_the_largest_size_is_found_near_any_guess(largest):
+    tried = []
+
+    def fits(size):
+        tried.append(size)
+        return size <= largest
+
+    found = largest_model.largest_near(fits, 40)
+    assert found == largest
+    assert len(tried) == len(set(tried)) and len(tried) < 16
