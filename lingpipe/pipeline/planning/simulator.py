@@ -55,23 +55,13 @@ class Simulation:
         return self.timeline.to_chrome_trace()
 
 
-def simulate(
-    schedule: Schedule,
-    forward_s: Sequence[float],
-    backward_s: Sequence[float],
-    *,
-    edges: Edges | None = None,
-    transfer_s: Delay = 0.0,
-    link_s: Delay = 0.0,
-    held_bytes: Sequence[float] | None = None,
-    fixed_bytes: Sequence[float] | None = None,
-    working_bytes: Sequence[float] | None = None,
-    handed_bytes: Sequence[float] | None = None,
-    weight_s: Sequence[float] | None = None,
-    split_s: float | Sequence[float] = 0.0,
-    update_s: Sequence[float] | None = None,
-    recompute: bool | Sequence[float] = False,
-) -> Simulation:
+def simulate(schedule: Schedule, forward_s: Sequence[float], backward_s: Sequence[float], *,
+             edges: Edges | None = None, transfer_s: Delay = 0.0, link_s: Delay = 0.0,
+             held_bytes: Sequence[float] | None = None, fixed_bytes: Sequence[float] | None = None,
+             working_bytes: Sequence[float] | None = None,
+             handed_bytes: Sequence[float] | None = None, weight_s: Sequence[float] | None = None,
+             split_s: float | Sequence[float] = 0.0, update_s: Sequence[float] | None = None,
+             recompute: bool | Sequence[float] = False) -> Simulation:
     """Simulates one step.
 
     Memory is followed as pipeline/planning/peaks.py says, which defines when a micro-batch is live
@@ -108,24 +98,29 @@ def simulate(
       ValueError: an invalid schedule or edge, or costs that are not K finite numbers of 0 or more.
     """
     num_cells = schedule.num_cells
-    fixed = per_cell('fixed_bytes', fixed_bytes, num_cells)
-    held = per_cell('held_bytes', held_bytes, num_cells)
-    working = per_cell('working_bytes', working_bytes, num_cells)
-    updates = per_cell('update_s', update_s, num_cells)
     times = cell_times(per_cell('forward_s', forward_s, num_cells), backward_s, weight_s, recompute,
                        split_s)
+    updates = per_cell('update_s', update_s, num_cells)
+    footprints = _footprints(num_cells, fixed_bytes, held_bytes, working_bytes, handed_bytes)
     validate(schedule, edges)
 
     arrival_of = _Links(schedule, transfer_s, link_s).arrival_of
     spans = play(schedule, times.of(schedule), edges, arrival_of)
-    timeline = Timeline(spans, schedule.device_of)
-    handed = held if handed_bytes is None else per_cell('handed_bytes', handed_bytes, num_cells)
-    footprints = [Footprint(fixed[k], held[k], working[k], handed=handed[k])
-                  for k in range(num_cells)]
     update = max(sum(updates[k] for k in {slot.cell for slot in slots})
                  for slots in schedule.devices)
-    return Simulation(timeline, tuple(most_live(schedule)), tuple(peaks(schedule, footprints)),
-                      update)
+    return Simulation(Timeline(spans, schedule.device_of), tuple(most_live(schedule)),
+                      tuple(peaks(schedule, footprints)), update)
+
+
+def _footprints(num_cells: int, fixed_bytes: Sequence[float] | None,
+                held_bytes: Sequence[float] | None, working_bytes: Sequence[float] | None,
+                handed_bytes: Sequence[float] | None) -> list[Footprint]:
+    """What each cell holds, of the bytes that `simulate` was given."""
+    fixed = per_cell('fixed_bytes', fixed_bytes, num_cells)
+    held = per_cell('held_bytes', held_bytes, num_cells)
+    working = per_cell('working_bytes', working_bytes, num_cells)
+    handed = held if handed_bytes is None else per_cell('handed_bytes', handed_bytes, num_cells)
+    return [Footprint(fixed[k], held[k], working[k], handed=handed[k]) for k in range(num_cells)]
 
 
 class _Links:
