@@ -78,7 +78,7 @@ class Input(ExampleSource):
 
     def batches(self, position: int = 0) -> Batches:
         """The batches of dataset(position). An error while one is made is a ValueError too."""
-        return Batches(self.dataset(position), type(self).__name__)
+        return Batches(self._dataset(position), type(self).__name__)
 
     def example_name(self, position: int) -> str:
         """What errors call the example at a position; empty if only the batch knows."""
@@ -117,9 +117,23 @@ class Input(ExampleSource):
 
     @functools.cached_property
     def _spec(self) -> dict[str, Nested]:
-        # A dataset takes a tenth of a second to make, and a run asks for the spec several times.
-        spec: dict[str, Nested] = self.dataset().element_spec
+        spec: dict[str, Nested] = self._dataset(0).element_spec
         return spec
+
+    def _dataset(self, position: int) -> tf.data.Dataset:
+        """Does what `dataset` does, and makes that of position 0 only once.
+
+        It takes a tenth of a second to make. A run asks for the spec and trains, and its eval
+        inputs are checked once and evaluated often. A subclass that makes its own is asked each
+        time, since what it makes may hold all of the data.
+        """
+        if position or type(self).dataset is not Input.dataset:
+            return self.dataset(position)
+        return self._from_start
+
+    @functools.cached_property
+    def _from_start(self) -> tf.data.Dataset:
+        return self.dataset()
 
     def specs(self) -> list[dict[str, Nested]]:
         """The spec of every shape that batches may have, the largest first.
