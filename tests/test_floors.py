@@ -39,7 +39,7 @@ FLOORS = [
      'training/skipped_steps', 'training/experiment_modules'],
     ['training/outcome', 'training/remedy', 'training/resumption', 'training/training_batches'],
     ['training/saved_state', 'training/run', 'training/newest_checkpoint'],
-    ['training/predictions'],
+    ['training/predictions', 'training/slow_steps'],
     ['training/run_evaluations', 'training/steps', 'training/recorded_params',
      'training/traced_network', 'training/announced_checkpoints'],
     ['training/loop'],

@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import dataclasses
 
+import tensorflow as tf
+
+from lingpipe.cluster.client import is_on_worker
 from lingpipe.cluster.watchdog import Watchdog
 
 
@@ -21,6 +24,15 @@ class Site:
         """Tells the watchdog, if there is one, what the run does now; see Watchdog.begin."""
         if self.watchdog:
             self.watchdog.begin(what, is_bounded)
+
+    def name_of(self, device: str) -> str:
+        """Returns the name of a tf.device string, for people; for a worker's, with its address."""
+        connection = self.watchdog.connection if self.watchdog else None
+        if connection is None or not is_on_worker(device):
+            return device
+        spec = tf.DeviceSpec.from_string(device)
+        return (f'worker {spec.task}, {connection.workers[spec.task or 0].address} '
+                f'({spec.device_type}:{spec.device_index})')
 
 
 THIS_PROCESS = Site()

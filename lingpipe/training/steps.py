@@ -7,9 +7,11 @@ import time
 from collections.abc import Iterator
 
 from lingpipe.pipeline.execution.bad_ids import BadIdError
+from lingpipe.pipeline.planning.breakdown import StepTimes
 from lingpipe.training.reporting.run_report import TENSORBOARD
 from lingpipe.training.reporting.timeline import WHY_THEY_DIFFER, TimelineReport, write_report
 from lingpipe.training.run import Run
+from lingpipe.training.slow_steps import SlowSearch
 from lingpipe.training.timed_steps import TimedSteps
 from lingpipe.training.training_batches import Batch, TrainingBatches
 
@@ -37,6 +39,7 @@ class Steps:
         self._run, self._batches, self._timed = run, batches, timed
         self._num_batches = run.experiment.params.task.learner.accumulate
         self._num_untimed_steps = 0   # in this process
+        self._slow_search = SlowSearch(run)
         self.timeline: TimelineReport | None = None
 
     def make(self, step: int, batches: Iterator[Batch]) -> dict[str, float]:
@@ -51,15 +54,18 @@ class Steps:
           ValueError: an example is at fault.
         """
         number = step + 1
-        is_timed = self._timed.has(number)
+        is_timed = self._timed.has(number) or self._slow_search.has(number)
         is_bounded = self._num_untimed_steps >= NUM_UNBOUNDED_STEPS and not is_timed
         self._run.site.begin(f'step {number}', is_bounded)
+        start_s = time.perf_counter()
         try:
             results = self._update(step, batches, is_timed)
         except BadIdError:
             self._batches.check_update(step)   # It names the example of the data.
             raise
         self._num_untimed_steps += not is_timed
+        if is_bounded:
+            self._slow_search.look(number, time.perf_counter() - start_s)
         return results
 
     def _update(self, step: int, batches: Iterator[Batch], is_timed: bool) -> dict[str, float]:
@@ -80,13 +86,20 @@ class Steps:
 
         if is_timed:
             results, times = program.timed_step(batch, step, num_batches - 1)
-            self._timed.add(dataclasses.replace(times, input_s=input_s))
-            if step + 1 == self._timed.last_step:
-                with self._run.report.optional('the timeline', step):
-                    self._draw_timeline(step + 1)
+            self._add_times(step + 1, dataclasses.replace(times, input_s=input_s))
         else:
             results = program.train_step(batch, step, num_batches - 1)
         return {name: value.numpy().item() for name, value in results.items()}
+
+    def _add_times(self, number: int, times: StepTimes) -> None:
+        """Adds the times of a timed step, and shows what they say after the last one."""
+        if self._timed.has(number):
+            self._timed.add(times)
+            if number == self._timed.last_step:
+                with self._run.report.optional('the timeline', number - 1):
+                    self._draw_timeline(number)
+        if self._slow_search.has(number):
+            self._slow_search.add(number, times)
 
     def _next(self, step: int, batches: Iterator[Batch]) -> Batch:
         try:

@@ -81,7 +81,7 @@ class DisturbedRun:
         self._expected: tuple[str, Callable[[], object]] | None = None
         self._most_endings = 0
 
-        self._out = open(printed / 'output.txt', 'ab')
+        self._out = open(printed / 'output.txt', 'a', encoding='utf-8', buffering=1)
         self._errors = open(printed / 'errors.txt', 'ab')
         worker_flags = [f'--hangs_after_s={HANGS_AFTER_S}', *flags]
         self.workers = [
@@ -193,7 +193,8 @@ class DisturbedRun:
         """
         for worker in self.workers:
             try:
-                worker.look()
+                with contextlib.redirect_stdout(self._out):   # it says what it starts again
+                    worker.look()
             except SystemExit as error:
                 raise NotRecoveredError(str(error)) from error
 

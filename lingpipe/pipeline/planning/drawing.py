@@ -57,6 +57,11 @@ class Timeline:
         """Seconds from the start of the first slot to the end of the last."""
         return max(end for _, end in self.spans.values()) - self.start_s
 
+    def busy_s(self, device: int) -> float:
+        """Seconds that a device spends in slots."""
+        return sum(end - start for slot, (start, end) in self.spans.items()
+                   if self.device_of[slot] == device)
+
     @property
     def busy_share(self) -> float:
         """Share of the devices' time that is spent in slots, from 0 to 1.

@@ -24,6 +24,7 @@ from lingpipe.training.loop import LoopOptions, TrainLoop
 from lingpipe.training.resumption import check_resumable
 from lingpipe.training.site import THIS_PROCESS, Site
 from lingpipe.training.skipped_steps import NonFiniteError
+from lingpipe.training.slow_steps import SlowSteps
 
 
 def make_params(**overrides):
@@ -145,6 +146,30 @@ def test_a_run_that_is_past_its_last_step_says_so(tmp_path, whole):
     assert_same(values_of(loop), whole[5])
     assert (f'{tmp_path} is at step 5 already, and train.num_steps is 3: no step is left to train; '
             f'give --steps above 5 to train on.') in out.getvalue()
+
+
+def test_slow_steps_on_workers_are_timed_and_have_the_same_bits(tmp_path, whole, monkeypatch):
+    class Slow(SlowSteps):
+        """Step 5 has become slower, to twice the nanosecond that steps took before."""
+
+        def add(self, seconds):
+            self.before_s, self.now_s = 1e-9, 2e-9
+            return True
+
+    class Watchdog:
+        connection = None
+
+        def begin(self, what, is_bounded=False):
+            pass
+
+    monkeypatch.setattr('lingpipe.training.slow_steps.SlowSteps', Slow)
+    loop, _ = train(make_params(train__num_steps=9), tmp_path, has_evaluation=False,
+                    site=Site(watchdog=Watchdog()))
+    assert_same(values_of(loop), whole[9])
+    lines = re.findall(r'^step (\d+): steps take 2\.0 times as long as before .* because of '
+                       r'/device:CPU:0, whose tasks alone take .* and /device:CPU:1, ',
+                       (tmp_path / 'train.log').read_text(), re.MULTILINE)
+    assert lines == ['9']
 
 
 def test_timeline_is_made_of_a_step_with_accumulation_too(tmp_path):

@@ -23,6 +23,7 @@ def measured():
 def test_shares_do_not_depend_on_where_the_clock_starts(measured):
     assert measured.num_devices == 2
     assert measured.step_s == 4
+    assert [measured.busy_s(device) for device in (0, 1)] == [1., 3.]
     assert measured.busy_share == 4 / 8
     assert measured.bubble_share == 4 / 8
 
