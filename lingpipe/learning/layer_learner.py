@@ -7,14 +7,13 @@ partition puts it elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import tensorflow as tf
 
 from lingpipe.learning.averages import Averages
 from lingpipe.learning.gradient import Gradient, cast
-from lingpipe.learning.optimizer import begin_step
-from lingpipe.learning.slots import KerasWeight, Slots, slots_of
+from lingpipe.learning.layer_optimizer import LayerOptimizer
 from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.learning.update_rule import UpdateRule
 
@@ -24,27 +23,28 @@ _GivenGradient: TypeAlias = Gradient | Callable[[], Gradient | None] | None
 class LayerLearner(TrainedLayer):
     """Slots, averages and updates of one layer; see Learner.for_layer."""
 
-    def __init__(self, rule: UpdateRule, layer_path: str, weights: Mapping[str, tf.Variable]):
+    def __init__(self, rule: UpdateRule, layer_path: str, weights: Mapping[str, tf.Variable],
+                 experiment_seed: int = 0):
         super().__init__(weights, rule.decays)
-        self._rule, self._layer_path = rule, layer_path
-        self._optimizer: Any = None
-        self._slots = Slots({}, {})
+        self._rule = rule
         device = next((weight.device for weight in weights.values()), None)
         with tf.device(device):
-            if weights:
-                self._optimizer = rule.make_optimizer()
-                self._optimizer.build([KerasWeight(weight, path)
-                                       for path, weight in weights.items()])
-                self._slots = slots_of(self._optimizer, list(weights))
+            self._optimizer = LayerOptimizer(rule, layer_path, weights, experiment_seed)
             self._averages = Averages(weights, rule.ema_decay, rule.ema_warmup)
 
     @property
     def kind(self) -> Hashable:
         """Equal for layers whose updates are the same computation on other variables."""
-        return super().kind, tuple(tuple(self._slots.by_weight[path]) for path in self.weights)
+        return super().kind, self._optimizer.slot_names
+
+    @property
+    def seeds(self) -> list[int]:
+        """What `apply` is given, where layers that are alike share one trace of it."""
+        return self._optimizer.seeds
 
     def apply(self, gradients: Mapping[str, _GivenGradient],
-              learning_rate: tf.Tensor | None = None) -> tf.Tensor | None:
+              learning_rate: tf.Tensor | None = None,
+              seeds: tf.Tensor | None = None) -> tf.Tensor | None:
         """Updates weights, slots and averages once.
 
         It may be traced in a tf.function, also in a branch of tf.cond. It opens no tf.device, since
@@ -57,6 +57,7 @@ class LayerLearner(TrainedLayer):
             Gradients of frozen weights are ignored.
           learning_rate: that of this update; by default what the Params say for the number of
             updates made, which checkpoints restore.
+          seeds: int64, those of this layer; by default its own.
 
         Returns:
           The number of updates made, available when all is done: a control dependency for the next
@@ -64,7 +65,7 @@ class LayerLearner(TrainedLayer):
         """
         if not self.weights:
             return None
-        num_updates = tf.identity(self._optimizer.iterations.value)
+        num_updates = tf.identity(self._optimizer.num_updates)
         if learning_rate is None:
             learning_rate = self._rule.learning_rate(num_updates)
         ema_decay = self._averages.decay(num_updates)
@@ -74,27 +75,31 @@ class LayerLearner(TrainedLayer):
         # at once.
         done = [num_updates]
         with tf.control_dependencies(done):
-            begin_step(self._optimizer, learning_rate)
-        for path in self.weights:
+            self._optimizer.begin_step(learning_rate)
+        seeds = tf.constant(self.seeds, tf.int64) if seeds is None else seeds
+        for i, path in enumerate(self.weights):
             with tf.control_dependencies(done):
                 gradient = gradients.get(path)
                 if callable(gradient):
                     gradient = gradient()
-                done = self._update_weight(path, gradient, learning_rate, ema_decay) or done
+                done = self._update_weight(path, gradient, learning_rate, ema_decay,
+                                           seeds[i]) or done
         with tf.control_dependencies(done):
-            return self._optimizer.iterations.value.assign_add(1, read_value=True) + 0
+            return self._optimizer.num_updates.assign_add(1, read_value=True) + 0
 
     def _update_weight(self, path: str, gradient: Gradient | None, learning_rate: tf.Tensor,
-                       ema_decay: tf.Tensor | None) -> list[tf.Tensor]:
+                       ema_decay: tf.Tensor | None, seed: tf.Tensor) -> list[tf.Tensor]:
         """Updates one weight, its slots and average; returns what is read after the last write."""
         weight = self.weights[path]
+        stored: list[tf.Operation] = []
         if gradient is not None:
             rate = tf.cast(learning_rate, weight.dtype)
             if self._rule.weight_decay and self._rule.decays(path, weight.shape.rank):
                 weight.assign_sub(weight * self._rule.weight_decay * rate)
-            self._optimizer.update_step(cast(gradient, weight.dtype), weight, rate)
-        written = self._averages.update(path, weight, ema_decay)
-        return written or ([] if gradient is None else [weight.read_value()])
+            stored = self._optimizer.update(path, cast(gradient, weight.dtype), rate, seed)
+        with tf.control_dependencies(stored):
+            written = self._averages.update(path, weight, ema_decay)
+            return written or ([] if gradient is None else [weight.read_value()])
 
     def follow_weights(self, but: Container[str] = (),
                        assigned: Mapping[str, tf.Variable] | None = None) -> None:
@@ -119,10 +124,7 @@ class LayerLearner(TrainedLayer):
     def variables(self) -> dict[str, tf.Variable]:
         """All that a checkpoint must hold besides the weights, by stable keys.
 
-        They are ema/<weight path>, optimizer/<layer path>/iterations and those of Slots.by_key.
+        They are ema/<weight path>, and those of LayerOptimizer.variables if there are weights.
         """
         averages = {f'ema/{path}': one for path, one in self._averages.variables.items()}
-        if self._optimizer is None:
-            return averages
-        num_updates = {f'optimizer/{self._layer_path}/iterations': self._optimizer.iterations.value}
-        return {**averages, **num_updates, **self._slots.by_key(self._layer_path)}
+        return {**averages, **(self._optimizer.variables() if self.weights else {})}

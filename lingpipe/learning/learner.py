@@ -55,6 +55,9 @@ class Learner(Configurable):
                                        '(1 + n) / (10 + n), to forget the start.')
         frozen: str = field('', 'Regular expression, found in paths of weights that do not train; '
                                 'empty: none.')
+        bfloat16_slots: bool = field(False, 'Whether slots of the shape of a weight are kept in '
+                                            'bfloat16 and rounded stochastically, which changes '
+                                            'results. Averages stay as they are.')
         accumulate: int = field(1, 'Mini-batches whose gradients are summed up for one update.',
                                 least=1)
         max_nonfinite_steps: int = field(10, 'Steps in a row with an infinite or nan loss or '
@@ -78,8 +81,9 @@ class Learner(Configurable):
         self._rate: learning_rates.Schedule = self.params.learning_rate.instantiate()
         self._optimizer.check_decay(self.params.weight_decay)
         self._rule = UpdateRule(
-            self._optimizer.make, self._optimizer.copied_slots, self.learning_rate,
-            self.params.weight_decay, self.decays, self.params.ema_decay, self.params.ema_warmup)
+            functools.partial(self._optimizer.make, self.params.bfloat16_slots),
+            self._optimizer.copied_slots, self.learning_rate, self.params.weight_decay, self.decays,
+            self.params.ema_decay, self.params.ema_warmup)
         self._slots_of = functools.cache(functools.partial(slots_of_weight, self._rule))
         self._slots_of(2, tf.float32)  # What Keras refuses is refused now, not in the first step.
 
@@ -147,13 +151,15 @@ class Learner(Configurable):
         return TrainedLayer({path: weight for path, weight in weights.items()
                              if not self.is_frozen(path)}, self.decays)
 
-    def for_layer(self, layer_path: str, weights: Mapping[str, tf.Variable]) -> LayerLearner:
+    def for_layer(self, layer_path: str, weights: Mapping[str, tf.Variable],
+                  experiment_seed: int = 0) -> LayerLearner:
         """Makes the learner of one layer, with slots and averages on the weights' device.
 
         Args:
           layer_path: the layer's path.
           weights: its trainable weights, by path. Frozen ones may be among them; they get no slot
             and no average.
+          experiment_seed: determines how slots are rounded, if they are.
 
         Raises:
           ValueError: a weight cannot be trained.
@@ -165,7 +171,7 @@ class Learner(Configurable):
                                  'weights can be trained; hold it as such (a complex weight as '
                                  'two), or declare it with is_trainable=False.')
             self._optimizer.check_weight(path, weight.shape, weight.dtype)
-        return LayerLearner(self._rule, layer_path, trained)
+        return LayerLearner(self._rule, layer_path, trained, experiment_seed)
 
 
 def _finds(pattern: str, path: str) -> bool:

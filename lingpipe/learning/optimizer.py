@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.hyperparams import Configurable, fields_of
+from lingpipe.learning.rounded_slots import with_rounded_slots
 
 # Methods in whose place the Learner acts. An optimizer that overrides one would give other numbers
 # than in Keras.
@@ -34,10 +35,13 @@ class Optimizer(Configurable):
     # and several rows make another update than their sum.
     squares_gradients: ClassVar[bool] = True
 
-    def make(self) -> keras.optimizers.Optimizer:
+    def make(self, has_rounded_slots: bool = False) -> keras.optimizers.Optimizer:
         """Returns a new optimizer, not built, that has no learning rate of its own.
 
         In a step, `begin_step` is called and then its `update_step` for each weight.
+
+        Args:
+          has_rounded_slots: whether its slots are in bfloat16; see `RoundedSlots`.
 
         Raises:
           ValueError: Keras refuses the Params, has no such optimizer, or would do more than these
@@ -54,6 +58,12 @@ class Optimizer(Configurable):
         arguments = {name: getattr(self.params, name) for name in fields_of(self.params)}
         # The rate is a function, since Keras would make a variable of a number.
         made_class = self.own_class or self.keras_class
+        if has_rounded_slots:
+            if self.copied_slots:
+                raise ValueError(f'{type(self).__name__} keeps weights in a slot, for which '
+                                 'bfloat16 is too coarse; set bfloat16_slots=false of the learner, '
+                                 'or use another optimizer.')
+            made_class = with_rounded_slots(made_class)
         return made_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
 
     def check_decay(self, weight_decay: float) -> None:

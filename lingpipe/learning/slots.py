@@ -7,6 +7,8 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from lingpipe.learning.rounded_slots import RoundedSlot
+
 
 class Slots(NamedTuple):
     """What an optimizer keeps, by the names of its attributes without underscores.
@@ -14,9 +16,11 @@ class Slots(NamedTuple):
     Attributes:
       by_weight: weight path -> name -> slot.
       shared: name -> what it keeps for all weights together.
+      rounded: weight path -> those of its slots that an update has to open and close.
     """
     by_weight: dict[str, dict[str, tf.Variable]]
     shared: dict[str, tf.Variable]
+    rounded: dict[str, list[RoundedSlot]]
 
     def by_key(self, layer_path: str) -> dict[str, tf.Variable]:
         """All slots by their keys in checkpoints:
@@ -38,6 +42,7 @@ def slots_of(optimizer: keras.optimizers.Optimizer, paths: Sequence[str]) -> Slo
     """
     by_weight: dict[str, dict[str, tf.Variable]] = {path: {} for path in paths}
     shared: dict[str, tf.Variable] = {}
+    rounded: dict[str, list[RoundedSlot]] = {path: [] for path in paths}
     variables = [v for v in optimizer.variables if v is not optimizer.iterations]
     named: list[keras.Variable] = []
     for attribute, value in vars(optimizer).items():
@@ -47,7 +52,9 @@ def slots_of(optimizer: keras.optimizers.Optimizer, paths: Sequence[str]) -> Slo
         if is_list_of_slots:  # Keras keeps a slot of all weights as one list.
             for path, slot in zip(paths, value, strict=True):
                 if _holds(variables, slot) and not _holds(named, slot):
-                    by_weight[path][name] = slot.value
+                    is_rounded = isinstance(slot, RoundedSlot)
+                    by_weight[path][name] = slot.stored if is_rounded else slot.value
+                    rounded[path] += [slot] * is_rounded
                     named.append(slot)
         elif _holds(variables, value) and not _holds(named, value):
             shared[name] = value.value
@@ -59,7 +66,7 @@ def slots_of(optimizer: keras.optimizers.Optimizer, paths: Sequence[str]) -> Slo
                          f'({", ".join(unnamed)}) that are neither an attribute nor one of a '
                          'list with one for each weight, so that a checkpoint cannot name '
                          'them; keep them so, or use another optimizer.')
-    return Slots(by_weight, shared)
+    return Slots(by_weight, shared, rounded)
 
 
 class KerasWeight(keras.Variable):  # type: ignore[misc]  # Keras has no types.

@@ -49,11 +49,11 @@ class CellUpdate:
           A tensor that exists once all is done.
         """
         def apply(layer: LayerLearner, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
-                  learning_rate: tf.Tensor) -> tf.Tensor:
+                  learning_rate: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
             gradients = {
                 path: functools.partial(self._clipped, path, inverse_weight, clip_factor, foreign)
                 for path in layer.weights if path in reached}
-            done = layer.apply(gradients, learning_rate)
+            done = layer.apply(gradients, learning_rate, seeds)
             assert done is not None
             return done
 
@@ -69,7 +69,8 @@ class CellUpdate:
             # at a time.
             with tf.control_dependencies(done[-1:]):
                 done.append(self._alike.call(update, layer, self._gradients, reached, is_update,
-                                             inverse_weight, clip_factor, learning_rate))
+                                             inverse_weight, clip_factor, learning_rate,
+                                             tf.constant(layer.seeds, tf.int64)))
         with tf.control_dependencies(done[-1:]):
             done.append(self._update_state(cell, is_update))
         with tf.control_dependencies(done[-1:]):

@@ -64,7 +64,7 @@ class Variables:
                         self.trained[element.layer.path] = learner.trained(own)
                     if mine:
                         self.learners[element.layer.path] = learner.for_layer(
-                            element.layer.path, mine)
+                            element.layer.path, mine, seed)
 
     def _make(self, weight: Weight, cell: Cell, seed: int) -> None:
         self.weights[weight.path] = tf.Variable(

@@ -67,7 +67,9 @@ def test_freezing_everything_is_refused():
     dict(optimizer=optimizers.SGD.Params(momentum=0.9), ema_decay=0.9),
     dict(optimizer=optimizers.Adam.Params(beta_2=0.98), ema_decay=0.9),
     dict(optimizer=optimizers.Adafactor.Params(), ema_decay=0.9),
-], ids=['none', '3 slots', '1 slot and an average', '2 slots and an average', 'factored'])
+    dict(optimizer=optimizers.Adam.Params(beta_2=0.98), ema_decay=0.9, bfloat16_slots=True),
+], ids=['none', '3 slots', '1 slot and an average', '2 slots and an average', 'factored',
+        'rounded'])
 def test_slot_bytes_are_those_of_the_variables_of_any_dtype(fields, dtype):
     the_learner = learner(**fields)
     weights = {'model/kernel': tf.Variable(tf.zeros([4, 3], dtype)),

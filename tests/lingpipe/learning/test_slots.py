@@ -41,6 +41,6 @@ def test_an_optimizer_holds_its_slots_and_nothing_else(params, bytes_a_weight):
     slot_bytes = sum(v.shape.num_elements() * v.dtype.size
                      for key, v in layer.variables().items() if not key.endswith('/iterations'))
     assert slot_bytes == bytes_a_weight * num_weights
-    held = {id(v.value) for v in layer._optimizer.variables}
+    held = {id(v.value) for v in layer._optimizer.keras_optimizer.variables}
     # What Keras tracks is what is saved.
     assert held == {id(v) for v in layer.variables().values()}

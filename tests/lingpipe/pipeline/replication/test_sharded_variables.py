@@ -72,6 +72,18 @@ def test_so_they_are_for_optimizers_with_more_than_slots_of_elements(optimizer):
                   for shards in (True, False)))
 
 
+def test_rounded_slots_are_the_same_for_any_number_of_cells_and_replicas():
+    def values(**pipeline):
+        program = program_of(learner_of(bfloat16_slots=True), **pipeline)
+        for step in range(2):
+            program.train_step(batch_of(step), step)
+        return {key: variable.numpy() for key, variable in program.variables().items()}
+
+    one = values(num_replicas=1, num_micro_batches=4, sum_groups=2)
+    assert_same(values(shard_slots=True), one)
+    assert_same(values(num_cells=2), one)
+
+
 def test_each_slot_is_on_one_replica_and_the_forecast_counts_the_largest_share():
     sharded = program_of(learner_of(), shard_slots=True)
     slots = [{key for key, variable in replica.by_key().items()
