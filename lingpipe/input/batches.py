@@ -22,7 +22,11 @@ from lingpipe.layers.nested import Nested
 
 
 class Batches(Iterator[dict[str, Nested]]):
-    """The elements of a dataset, in order; whatever fails while one is made is a ValueError."""
+    """The elements of a dataset, in order; whatever fails while one is made is a ValueError.
+
+    Attributes:
+      num_given: how many were given out.
+    """
 
     def __init__(self, dataset: tf.data.Dataset, name: str = 'the input'):
         """
@@ -31,6 +35,7 @@ class Batches(Iterator[dict[str, Nested]]):
           name: what errors call the input.
         """
         self._name = name
+        self.num_given = 0
         self._iterators = [iter(dataset)]
         weakref.finalize(self, self._iterators.clear)  # This also runs before Python ends.
 
@@ -40,4 +45,21 @@ class Batches(Iterator[dict[str, Nested]]):
             raise StopIteration
         with one_sentence(self._name):
             batch: dict[str, Nested] = next(self._iterators[0])
+        self.num_given += 1
         return batch
+
+    def save(self, path: str) -> None:
+        """Writes where the iterator is. `path` begins the names of the files.
+
+        Raises:
+          tf.errors.OpError: a transformation of the dataset cannot be saved, or the disk is full.
+        """
+        tf.train.Checkpoint(iterator=self._iterators[0]).write(path)
+
+    def restore(self, path: str) -> None:
+        """Goes to where an iterator of the same dataset was when it was saved.
+
+        Raises:
+          Exception: the files are not whole, or of another dataset.
+        """
+        tf.train.Checkpoint(iterator=self._iterators[0]).read(path).assert_consumed()

@@ -7,14 +7,15 @@ time the function is called: shuffle with a seed.
 A run that is resumed must go on where it was. If the function has an argument `position`, it is
 given the number of examples that were consumed before, and makes a dataset that begins there, over
 all epochs. Otherwise that many examples are made and skipped, which takes as long as making them
-did; the log says so.
+did; the log says so. With resume='saved_iterator', tf.data saves its own state with every
+checkpoint instead (saved_iterators.py).
 """
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 from absl import logging
@@ -41,6 +42,11 @@ class DatasetInput(Input):
                                        'names already.')
         is_batched: bool = field(
             False, 'Whether the elements are batches, of which batch_size makes others.')
+        resume: Literal['skip', 'saved_iterator'] = field(
+            'skip', 'How a resumed run comes to where it was, if the function has no argument '
+                    '`position`: by making the examples before again, or by the state of tf.data, '
+                    'which is saved with every checkpoint and holds all that its shuffle buffers '
+                    'hold.')
 
         def check(self) -> None:
             """Raises ValueError if the input should shuffle."""
@@ -104,6 +110,11 @@ class DatasetInput(Input):
         return min(p.batch_size, p.num_epochs * self.num_examples() - position)
 
     @property
+    def saves_iterator(self) -> bool:
+        """Whether Params ask for it, and the function cannot begin at a position."""
+        return self.params.resume == 'saved_iterator' and not self._can_begin_anywhere
+
+    @property
     def _can_begin_anywhere(self) -> bool:
         return 'position' in inspect.signature(self._maker).parameters
 
@@ -117,7 +128,8 @@ class DatasetInput(Input):
         if position:
             logging.warning(
                 '%s resumes by making %d examples again and skipping them; a function with an '
-                'argument `position` would begin there at once', type(self).__name__, position)
+                "argument `position`, or resume='saved_iterator', would begin there at once",
+                type(self).__name__, position)
         one_epoch = self._examples()
         if one_epoch.cardinality() == 0:
             raise ValueError(f'{type(self).__name__} has no examples; give it data.')

@@ -35,6 +35,14 @@ class ExampleSource(Configurable):
 
     params: Params
 
+    @property
+    def saves_iterator(self) -> bool:
+        """Whether a resumed run goes on from the saved iterator of `dataset()`.
+
+        Here a position is enough; see saved_iterators.py.
+        """
+        return False
+
     def num_examples(self) -> int:
         """How many examples there are. It is called often, so it should remember."""
         raise NotImplementedError(f'{type(self).__name__} has no num_examples')

@@ -4,13 +4,14 @@ from __future__ import annotations
 from lingpipe.training.run import Run
 from lingpipe.training.saved_state import SavedState
 from lingpipe.training.step_counts import StepCounts
+from lingpipe.training.training_batches import TrainingBatches
 
 
 class AnnouncedCheckpoints:
     """Saves the state of a run, and tells the hooks when the checkpoint is whole on the disk."""
 
-    def __init__(self, run: Run, saved: SavedState):
-        self._run, self._saved = run, saved
+    def __init__(self, run: Run, saved: SavedState, batches: TrainingBatches):
+        self._run, self._saved, self._batches = run, saved, batches
         self._unannounced = 0   # the step of a checkpoint of which no hook was told
 
     def save(self, counts: StepCounts, is_at_end: bool = False) -> None:
@@ -22,6 +23,7 @@ class AnnouncedCheckpoints:
         if not self._saved.is_saved(counts.step):
             self.check(is_at_end=True)   # Of the checkpoint before.
             self._run.site.begin(f'the checkpoint of step {counts.step}')
+            self._batches.save()
             self._saved.save(counts, is_at_end)
             self._unannounced = counts.step
 

@@ -119,12 +119,12 @@ class TrainLoop:
             [params.instantiate() for params in experiment.params.hooks], self._hooked_run())
         self._run = Run(
             experiment, logdir, site, self.program, checkpointer, self._report, self._hooks)
-        self._batches = TrainingBatches(experiment, self.program)
+        self._batches = TrainingBatches(experiment, self.program, logdir)
         self._saved = SavedState(
             checkpointer, self.program, experiment,
             lambda text: self._report.say(f'step {self._counts.step}: {text}'),
             options.allow_change)
-        self._checkpoints = AnnouncedCheckpoints(self._run, self._saved)
+        self._checkpoints = AnnouncedCheckpoints(self._run, self._saved, self._batches)
         self._summaries = StepSummaries(
             self._report, self._params.summary_every_steps, self._params.num_steps)
         self._evaluations = RunEvaluations(

@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 
 from lingpipe.input.first_batch import check_batch, first_batch, named
+from lingpipe.input.saved_iterators import SavedIterators
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.experiment import Experiment
@@ -15,8 +17,9 @@ Batch = dict[str, Nested]   # name -> tensor [B, ...], or a nested value of such
 class TrainingBatches:
     """The mini-batches of an experiment's train_input, by the step that they belong to."""
 
-    def __init__(self, experiment: Experiment, program: Program):
+    def __init__(self, experiment: Experiment, program: Program, logdir: str):
         self._source = experiment.train_input
+        self._saved = SavedIterators(self._source, os.path.join(logdir, 'train_input'))
         self._examples_per_step = experiment.examples_per_step
         self._batches_per_step = experiment.params.task.learner.accumulate
         self._batch_size = experiment.params.train_input.batch_size
@@ -30,9 +33,13 @@ class TrainingBatches:
         """
         position = step * self._examples_per_step
         with named('train_input'):
-            batches = self._source.batches(position)
+            batches = self._saved.batches(position)
         first = first_batch('train_input', self._source, position, batches, self._program.check)
         return itertools.chain([] if first is None else [first], batches)
+
+    def save(self) -> None:
+        """Saves where the input is, if it is one that cannot begin at a position."""
+        self._saved.save()
 
     def check_update(self, step: int) -> None:
         """Raises ValueError if an example of an update has an id that a layer cannot use.
