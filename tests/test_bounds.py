@@ -30,8 +30,15 @@ def numbers() -> list[tuple[str, Bounds]]:
     """Yields the name, as Class.field, and the bounds of each field that holds numbers."""
     fields = [(f'{cls.__qualname__.removesuffix(".Params")}.{name}', declared)
               for cls in params_classes() for name, declared in fields_of(cls).items()
-              if name in cls._declared]
+              if not is_inherited(cls, name)]
     return [(name, declared.bounds) for name, declared in fields if holds_numbers(declared.type)]
+
+
+def is_inherited(cls: type[Params], name: str) -> bool:
+    """Whether a class has a field as one above it has it, with the same bounds."""
+    above = [fields_of(base) for base in cls.__mro__[1:] if issubclass(base, Params)]
+    return any(name in fields and fields[name].bounds == fields_of(cls)[name].bounds
+               for fields in above)
 
 
 def test_every_number_has_bounds_unless_any_number_means_something() -> None:

@@ -18,7 +18,6 @@ STILL_TOUCHED: dict[str, set[str]] = {
     'lingpipe/pipeline/decoding/test_decoding_cell.py': {'_list_all_concrete_functions'},
     'tasks/image/inputs/test_files.py': {'_records'},
     'tasks/translation/test_inputs.py': {'_deck', '_suits'},
-    'test_bounds.py': {'_declared'},
 }
 
 

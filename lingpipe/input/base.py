@@ -57,14 +57,12 @@ class Input(ExampleSource):
             dataset = dataset.map(traceable(examples_from, methods), calls, deterministic=True)
             if type(self).decode is Input.decode and type(self).preprocess is Input.preprocess:
                 dataset = dataset.map(traceable(with_weight, methods))
-                shapes = tf.nest.map_structure(lambda t: t.shape[1:], dataset.element_spec)
-                check_static(shapes, type(self).__name__)
             else:
                 dataset = dataset.unbatch().map(
                     traceable(self._preprocessed, methods), calls, deterministic=True)
-                shapes = tf.nest.map_structure(lambda t: t.shape, dataset.element_spec)
-                check_static(shapes, type(self).__name__)
                 dataset = dataset.batch(p.batch_size, drop_remainder=True)
+            shapes = tf.nest.map_structure(lambda t: t.shape[1:], dataset.element_spec)
+            check_static(shapes, type(self).__name__)
         return self.fetch_ahead(dataset)
 
     def _preprocessed(self, read: dict[str, Nested]) -> dict[str, Nested]:
@@ -104,13 +102,6 @@ class Input(ExampleSource):
             return p.batch_size
         return min(p.batch_size, p.num_epochs * self.num_examples() - position)
 
-    def num_batches(self, position: int = 0) -> int | None:
-        """How many batches `dataset(position)` has; None if it has no end."""
-        if self.params.num_epochs is None:
-            return None
-        num_left = self.params.num_epochs * self.num_examples() - position
-        return max(0, -(-num_left // self.params.batch_size))
-
     def spec(self) -> dict[str, Nested]:
         """The tf.TensorSpec of every entry of a batch; at most the first example is read."""
         return dict(self._spec)
@@ -121,11 +112,9 @@ class Input(ExampleSource):
         return spec
 
     def _dataset(self, position: int) -> tf.data.Dataset:
-        """Does what `dataset` does, and makes that of position 0 only once.
+        """Does what `dataset` does in a tenth of a second, and makes that of position 0 only once.
 
-        It takes a tenth of a second to make. A run asks for the spec and trains, and its eval
-        inputs are checked once and evaluated often. A subclass that makes its own is asked each
-        time, since what it makes may hold all of the data.
+        A subclass that makes its own is asked each time: what it makes may hold all of the data.
         """
         if position or type(self).dataset is not Input.dataset:
             return self.dataset(position)
@@ -136,8 +125,5 @@ class Input(ExampleSource):
         return self.dataset()
 
     def specs(self) -> list[dict[str, Nested]]:
-        """The spec of every shape that batches may have, the largest first.
-
-        There is one, unless a source says otherwise.
-        """
+        """The spec of every shape that batches may have, the largest first; most have one."""
         return [self.spec()]

@@ -47,6 +47,13 @@ class ExampleSource(Configurable):
         """How many examples there are. It is called often, so it should remember."""
         raise NotImplementedError(f'{type(self).__name__} has no num_examples')
 
+    def num_batches(self, position: int = 0) -> int | None:
+        """How many batches there are from a position on; None if it has no end."""
+        if self.params.num_epochs is None:
+            return None
+        num_left = self.params.num_epochs * self.num_examples() - position
+        return max(0, -(-num_left // self.params.batch_size))
+
     def read(self, index: tf.Tensor) -> dict[str, Nested]:
         """Returns the examples at index, int64 [n].
 
