@@ -41,6 +41,9 @@ TIDY_MALLOC = {
     'MALLOC_TOP_PAD_': '0', 'MALLOC_TRIM_THRESHOLD_': '65536',
     'TF_ONEDNN_USE_SYSTEM_ALLOCATOR': '1'}
 
+THREAD_STACK_BYTES = 1 << 20   # The kernel counts whole stacks, of 8 MB by default.
+
+NUM_FREE_STEPS = 2
 NUM_HELD_STEPS = 2
 BUILD_LIMIT_S = 1800.
 STEPS_LIMIT_S = 600.     # of all steps that are held to the limit
@@ -88,7 +91,7 @@ def held_devices(number: int) -> Iterator[list[Device]]:
             process = subprocess.Popen(
                 [sys.executable, '-m', 'lingpipe.trainer', '--mode=worker', '--devices=cpu:1',
                  f'--address={address}', f'--hangs_after_s={BUILD_LIMIT_S:g}'],
-                preexec_fn=lambda: server.end_with_parent(parent, signal.SIGKILL), env=environment,
+                preexec_fn=lambda: _begin_worker(parent), env=environment,
                 start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             workers.append((process, Device(address, process.pid)))
         yield [device for _, device in workers]
@@ -96,6 +99,13 @@ def held_devices(number: int) -> Iterator[list[Device]]:
         for process, _ in workers:
             process.kill()
             process.wait()
+
+
+def _begin_worker(parent: int) -> None:
+    """What the process of a worker does before it becomes one."""
+    server.end_with_parent(parent, signal.SIGKILL)
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (THREAD_STACK_BYTES, most))
 
 
 def train(params: Experiment.Params, devices: Sequence[Device], device_bytes: float) -> Trial:
@@ -165,7 +175,8 @@ def _control(params: Experiment.Params, addresses: Sequence[str], parent: Connec
         text = str(error).strip() or 'no reason given'
         line = re.search('OOM when .*', text) or re.search('.*', text)
         assert line is not None
-        parent.send(f'{type(error).__name__}: {line[0][:200]}')
+        with contextlib.suppress(BrokenPipeError):   # The parent has ended.
+            parent.send(f'{type(error).__name__}: {line[0][:200]}')
 
 
 def _train(params: Experiment.Params, addresses: Sequence[str], parent: Connection) -> None:
@@ -181,7 +192,8 @@ def _train(params: Experiment.Params, addresses: Sequence[str], parent: Connecti
     experiment = params.instantiate()
     program = experiment.make_program(names)
     batch = map_leaves(lambda spec: tf.ones(spec.shape, spec.dtype), experiment.train_input.spec())
-    program.train_step(batch, 0)['loss'].numpy()
+    for step in range(NUM_FREE_STEPS):
+        program.train_step(batch, step)['loss'].numpy()
 
     # All variables are counted, also those of which only the steps know.
     num_bytes = dict.fromkeys(names, 0)
@@ -190,7 +202,7 @@ def _train(params: Experiment.Params, addresses: Sequence[str], parent: Connecti
             num_bytes[variable.device] += variable.shape.num_elements() * variable.dtype.size
     parent.send([num_bytes[name] for name in names])
     parent.recv()
-    for step in range(1, 1 + NUM_HELD_STEPS):
+    for step in range(NUM_FREE_STEPS, NUM_FREE_STEPS + NUM_HELD_STEPS):
         program.train_step(batch, step)['loss'].numpy()
 
 

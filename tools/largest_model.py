@@ -85,14 +85,16 @@ def small_families() -> dict[str, Family]:
         return params
 
     def amoebanet(size: int, num_cells: int) -> Experiment.Params:
-        params = imagenet.amoebanet_d(6, 12 + 4 * size, num_cells, 1)
+        params = imagenet.amoebanet_d(9, 12 + 4 * size, num_cells, 1)
         params.override('task.model.layers[1].num_classes', '10')
+        params.override('train_input.name', 'cifar10')
         params.override('train_input.transform.size', '64')
+        params.eval_inputs = {}
         return params
 
     return {
         'transformer': Family(transformer, 4, 8, lambda size, k: f'L={size}', {}),
-        'amoebanet_d': Family(amoebanet, 16, 8, lambda size, k: f'(6, {12 + 4 * size})', {}),
+        'amoebanet_d': Family(amoebanet, 16, 8, lambda size, k: f'(9, {12 + 4 * size})', {}),
     }
 
 
