@@ -22,6 +22,7 @@ from lingpipe.api.watching import Watch
 from lingpipe.checkpoint import side_files
 from lingpipe.checkpoint.chosen_step import NEWEST
 from lingpipe.checkpoint.facts import Metadata
+from lingpipe.commands.recovery import has_started_again
 from lingpipe.export import check_path, export
 from lingpipe.hyperparams.keras_words import method_of, place_of, place_of_examples
 from lingpipe.layers.nested import Nested
@@ -77,8 +78,11 @@ class Run(OpenRun):
         if steps is not None and steps < 0:
             raise ValueError(f'steps={steps} is below 0; use 0 or more.')
         with side_files.warnings_into(self._log_path):
+            # The plan of a run that has lost a worker is in its log; the forecast takes time.
+            is_resumed = has_started_again() and newest_checkpoint.newest_step(self.logdir)
+            has_shown_plan = self._network is not None or bool(is_resumed)
             options = LoopOptions(has_evaluation=evaluate, has_timeline=timeline,
-                                  has_overview=self._network is None,
+                                  has_overview=not has_shown_plan,
                                   allow_change=self._options.allow_change)
             if not self._options.devices:   # No worker is waited for: the loop looks at signals.
                 outcome = self.at_site(lambda site: self._train(site, steps, options))

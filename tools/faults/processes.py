@@ -64,7 +64,7 @@ def memory(run: DisturbedRun, chance: random.Random) -> str:
         before = resource.prlimit(pid, resource.RLIMIT_AS)
         limit = pages * resource.getpagesize() + _SPARE_BYTES
         resource.prlimit(pid, resource.RLIMIT_AS, (limit, before[1]))
-        with run.expecting('(?i)memory'):
+        with run.expecting("(?i)memory|can't start new thread"):   # a thread needs a stack
             run.wait(seconds)
         resource.prlimit(pid, resource.RLIMIT_AS, before)
     return f'{name} for {seconds:.1f} s'

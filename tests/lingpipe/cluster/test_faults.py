@@ -65,6 +65,7 @@ def test_killed_worker_is_waited_for(tmp_path, undisturbed):
                      log) or re.search(r'the connection to a worker broke .*; the last checkpoint '
                                        r'is of step \d+: the trainer starts again from there',
                                        log), log
+    assert log.count('predicted bubble') == 1   # The forecast is not made and shown again.
     assert_undisturbed(one.logdir, undisturbed)
 
 
