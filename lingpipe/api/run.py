@@ -24,6 +24,7 @@ from lingpipe.checkpoint.chosen_step import NEWEST
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.commands.recovery import has_started_again
 from lingpipe.export import check_path, export
+from lingpipe.hyperparams.errors import show
 from lingpipe.hyperparams.keras_words import method_of, place_of, place_of_examples
 from lingpipe.layers.nested import Nested
 from lingpipe.process.stop_signals import StopSignals
@@ -228,6 +229,10 @@ class Run(OpenRun):
         """
         if isinstance(prompts, str):
             raise ValueError('prompts is one text; give a list of them, or use run.stream(prompt).')
+        for prompt in prompts:
+            if not isinstance(prompt, str):
+                raise ValueError(f'prompts has {show(prompt)}, but must be a list of texts; give '
+                                 'strings.')
         texts = [''] * len(prompts)
         for number, text, _ in self._generated(prompts, checkpoint, fields):
             texts[number] += text

@@ -75,6 +75,8 @@ def test_keras_arguments_of_train_are_refused(run: Run) -> None:
         run.evaluate(x=[1], y=[2])
     with pytest.raises(ValueError, match=r"'x' is of Python objects \(generator\), but the netw"):
         run.predict(one for one in [1])
+    with pytest.raises(ValueError, match='prompts has 3, but must be a list of texts'):
+        run.generate([3])   # type: ignore[list-item]
     with pytest.raises(AttributeError, match=r"has no fit; Keras' fit is train\(steps=...\)"):
         run.fit()
     with pytest.raises(AttributeError, match="'Run' object has no attribute 'nothing'"):
