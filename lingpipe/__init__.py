@@ -54,7 +54,7 @@ if TYPE_CHECKING:   # What `__getattr__` does, for type checkers and editors.
     from lingpipe.learning.learner import Learner as Learner
     from lingpipe.pipeline.execution.program import Program as Program
     from lingpipe.pipeline.planning.pipeline_params import PipelineParams as PipelineParams
-    from lingpipe.pipeline.planning.plan import make_plan as make_plan
+    from lingpipe.pipeline.planning.planner import make_plan as make_plan
     from lingpipe.training import hooks as hooks
     from lingpipe.training.experiment import Experiment as Experiment
     from lingpipe.training.initialize_from import InitializeFrom as InitializeFrom

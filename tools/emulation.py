@@ -17,7 +17,7 @@ from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.execution.measured_costs import cpu_devices, layer_seconds
 from lingpipe.pipeline.execution.measured_hardware import memory_bytes_per_s
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import make_plan
+from lingpipe.pipeline.planning.planner import make_plan
 from lingpipe.tools import stacks
 
 

@@ -156,7 +156,7 @@ def _plans(name: str) -> Callable[[int], Plan]:
     FLOPs and bytes of larger micro-batches are multiples.
     """
     from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-    from lingpipe.pipeline.planning.plan import make_plan
+    from lingpipe.pipeline.planning.planner import make_plan
     from lingpipe.training import registry
     params = registry.get(name)
     params.train_input.batch_size = 1

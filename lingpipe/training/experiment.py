@@ -21,7 +21,8 @@ from lingpipe.input import Input
 from lingpipe.input.first_batch import check_keys
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import Plan, make_plan
+from lingpipe.pipeline.planning.plan import Plan
+from lingpipe.pipeline.planning.planner import make_plan
 from lingpipe.training.hooks.hook import Hook
 from lingpipe.training.initialize_from import InitializeFrom
 from lingpipe.training.problem import Problem, with_keras_shapes

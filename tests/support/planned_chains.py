@@ -9,7 +9,7 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.cost import Cost
 from lingpipe.pipeline.planning.dataflow import wire
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import make_plan
+from lingpipe.pipeline.planning.planner import make_plan
 from tests.support.toy_layers import Add
 
 SPEC = {'image': tf.TensorSpec([16, 8]), 'labels': tf.TensorSpec([16], tf.int32),

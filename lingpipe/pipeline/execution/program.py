@@ -25,7 +25,7 @@ from lingpipe.pipeline.execution.program_steps import ProgramSteps
 from lingpipe.pipeline.execution.traffic import Traffic, step_traffic
 from lingpipe.pipeline.planning.micro_batches import check_state
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import make_plan, plan_like
+from lingpipe.pipeline.planning.planner import make_plan, plan_like
 from lingpipe.pipeline.replication.collectives import check_replicated
 from lingpipe.pipeline.replication.equal_replicas import check_equal
 from lingpipe.pipeline.replication.sharded_variables import placed_replicas

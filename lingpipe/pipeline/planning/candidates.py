@@ -17,6 +17,7 @@ shared among all choices that have micro-batches of that size.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +30,8 @@ from lingpipe.pipeline.planning.kept_tensors import CellGraph
 from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
 from lingpipe.pipeline.planning.memory import Memory
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import Plan, plan_priced
+from lingpipe.pipeline.planning.plan import Plan
+from lingpipe.pipeline.planning.planner import fastest_plan
 from lingpipe.pipeline.planning.priced_network import PricedNetwork, cell_graphs, memory_of
 from lingpipe.pipeline.planning.search_space import Choice
 from lingpipe.pipeline.planning.step_forecast import forecast_step
@@ -44,6 +46,8 @@ from lingpipe.pipeline.planning.subject import Subject
 # than a tenth in 1 of 640 limited plans with one cell a device (0.88 at least), and in 20 of 251
 # with several (0.79). Networks with over 2,000 partitions have smaller layers to move.
 _MOVED = 0.9
+
+_REMEMBERED = 128   # plans
 
 
 class _Entry(NamedTuple):
@@ -64,6 +68,8 @@ class Candidates:
         self._memory_of: dict[tuple[int, int], Memory] = {}
         self._graphs_of: dict[tuple[int, LayerTimes], Callable[[range], CellGraph]] = {}
         self._unlimited: dict[Choice, Candidate] = {}   # of recompute='none'
+        # Plans of 'cell' and 'layer' are asked for again by those of 'fit'.
+        self._plan = functools.lru_cache(maxsize=_REMEMBERED)(self._make_plan)
 
     def fastest(self, choices: Iterable[Choice]) -> Iterator[Candidate]:
         """Yields the candidates that fit, the fastest first; of equals those of earlier choices."""
@@ -100,7 +106,7 @@ class Candidates:
             if limit is None or candidate.peak_bytes <= limit:
                 return entry._replace(
                     step_s=candidate.step_s, stage='fitting', candidate=candidate)
-            bound_s = self._bounds.within(limit, candidate)
+            bound_s = self._bounds.within(choice, limit, candidate.plan.forecast.memory)
             moved_s = self._if_cuts_move(choice, candidate.step_s)
             return None if math.isinf(bound_s) else entry._replace(
                 step_s=max(entry.step_s, moved_s, bound_s), stage='timed')
@@ -130,9 +136,8 @@ class Candidates:
         """
         if limit is None and choice.recompute == 'fit':
             return self._unlimited_fit(choice)
-        try:
-            plan = self._plan(choice, self._costs.params_of(choice, limit))
-        except ValueError:   # The experiment forbids it, or it does not fit.
+        plan = self._plan(choice, limit)
+        if plan is None:
             return None
         candidate = self._timed(choice, plan)
         if limit is None and choice.recompute == 'none':
@@ -149,17 +154,39 @@ class Candidates:
         step = dataclasses.replace(candidate.step, plan=plan)
         return dataclasses.replace(candidate, choice=choice, plan=plan, step=step)
 
-    def _plan(self, choice: Choice, params: PipelineParams) -> Plan:
-        """The plan of a choice with these Params; raises ValueError if it does not fit."""
-        elements, key = self._costs.elements(choice), (choice.num_parts, choice.num_replicas)
-        if key not in self._memory_of:
-            self._memory_of[key] = memory_of(elements, params, self.subject.slot_bytes)
-        memory, times = self._memory_of[key], layer_times(elements, params)
+    def _make_plan(self, choice: Choice, limit: float | None) -> Plan | None:
+        """The plan of a choice whose devices hold no more than `limit` bytes, if there is one."""
+        try:
+            params = self._costs.params_of(choice, limit)
+        except ValueError:   # The experiment forbids it.
+            return None
+        if limit is not None and math.isinf(
+                self._bounds.within(choice, limit, self._memory(choice, params))):
+            return None
+        in_mode = None
+        if choice.recompute == 'fit':
+            def in_mode(mode: str) -> Plan | None:
+                return self._plan(choice._replace(recompute=mode), limit)
+        return self._plan_of_params(choice, params, in_mode)
+
+    def _plan_of_params(self, choice: Choice, params: PipelineParams,
+                        in_mode: Callable[[str], Plan | None] | None = None) -> Plan | None:
+        """The plan of Params that a choice leads to; see `fastest_plan`."""
+        elements, memory = self._costs.elements(choice), self._memory(choice, params)
+        times = layer_times(elements, params)
         if (choice.num_parts, times) not in self._graphs_of:
             self._graphs_of[choice.num_parts, times] = cell_graphs(elements, times, memory)
         priced = PricedNetwork(params, elements, times, memory,
                                self._graphs_of[choice.num_parts, times])
-        return plan_priced(priced, self.subject.devices_for(params))
+        return fastest_plan(priced, self.subject.devices_for(params), in_mode)
+
+    def _memory(self, choice: Choice, params: PipelineParams) -> Memory:
+        """What cells hold in the micro-batches of a choice, whose Params these are."""
+        key = choice.num_parts, choice.num_replicas
+        if key not in self._memory_of:
+            self._memory_of[key] = memory_of(self._costs.elements(choice), params,
+                                             self.subject.slot_bytes)
+        return self._memory_of[key]
 
     def params_to_run(self, candidate: Candidate) -> PipelineParams:
         """The experiment's Params with those values that give exactly the candidate's plan.
@@ -183,10 +210,10 @@ class Candidates:
     def _gives(self, params: PipelineParams, candidate: Candidate) -> bool:
         """Whether Params make the same plan, apart from its seconds."""
         try:
-            plan = self._plan(candidate.choice, params.validate())
-        except ValueError:   # Seconds of another number of layers, or they do not fit so.
+            plan = self._plan_of_params(candidate.choice, params.validate())
+        except ValueError:   # Seconds of another number of layers.
             return False
-        return (plan.schedule.devices == candidate.plan.schedule.devices
+        return (plan is not None and plan.schedule.devices == candidate.plan.schedule.devices
                 and plan.forecast.footprints == candidate.plan.forecast.footprints)
 
     def least_limit(self, choices: Iterable[Choice]) -> tuple[float, Choice] | None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lingpipe.pipeline.planning.candidate import Candidate
 from lingpipe.pipeline.planning.choice_costs import ChoiceCosts
 from lingpipe.pipeline.planning.layer_times import layer_times
 from lingpipe.pipeline.planning.layout import Layout, layout_of, num_devices_for
 from lingpipe.pipeline.planning.limited_bound import LimitedBound
 from lingpipe.pipeline.planning.links import sent_share
+from lingpipe.pipeline.planning.memory import Memory
 from lingpipe.pipeline.planning.partition import Partition, choose_partition
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.schedules import UNSPLIT
@@ -29,6 +29,7 @@ class ChoiceBounds:
         self._costs = costs
         self._subject = costs.subject
         self._partition_of: dict[tuple[int, int, Any], Partition] = {}
+        self._within: dict[tuple[Choice, float], float] = {}
 
     def of_choice(self, choice: Choice) -> float:
         """Seconds that no plan of the choice is faster than.
@@ -58,17 +59,25 @@ class ChoiceBounds:
                 + _BELOW * update_s
                 + _BELOW * sent_share(choice.num_replicas) * gradient_bytes / fastest)
 
-    def within(self, limit: float, unlimited: Candidate) -> float:
+    def within(self, choice: Choice, limit: float, memory: Memory) -> float:
         """As `of_choice`, for plans that may fit; infinity if there is none.
 
         Args:
+          choice: any.
           limit: bytes of a device.
-          unlimited: the candidate if memory does not matter.
+          memory: what cells hold in the micro-batches of the choice.
+
+        Raises:
+          ValueError: the experiment forbids the choice.
         """
-        choice, plan = unlimited.choice, unlimited.plan
-        bound = self._limited_bound(choice, plan.params, layout_of(plan.placement.places[0]))
-        slots_s = bound.slots_s_within(limit, plan.forecast.memory)
-        return _BELOW * slots_s + self._besides_slots(choice, max(bound.layout) + 1)
+        key = choice, limit
+        if key not in self._within:
+            params = self._costs.params_of(choice, None)
+            bound = self._limited_bound(choice, params, layout_of(self._layout(choice, params)))
+            slots_s = bound.slots_s_within(limit, memory)
+            self._within[key] = _BELOW * slots_s + self._besides_slots(
+                choice, max(bound.layout) + 1)
+        return self._within[key]
 
     def of_few_partitions(self, choice: Choice) -> float | None:
         """As `of_choice`, but closer; None if the partitions are too many to judge each of them.

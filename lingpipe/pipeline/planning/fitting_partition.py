@@ -12,7 +12,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NoReturn
 
 from lingpipe.pipeline.planning import partitioner
 from lingpipe.pipeline.planning.forecast import Forecast
@@ -48,8 +47,10 @@ class Trials:
 
 
 def fitting_partition(fullest: Forecast, placement: Placement, params: PipelineParams,
-                      limit: float, trials: Trials) -> Partition:
+                      limit: float, trials: Trials) -> Partition | None:
     """Returns the best partition that was found whose devices hold no more than `limit` bytes.
+
+    It is None if none was found.
 
     Args:
       fullest: of the partition that is best without a limit, whose devices hold more.
@@ -57,31 +58,37 @@ def fitting_partition(fullest: Forecast, placement: Placement, params: PipelineP
       params: K, M, the schedule and the rule of the partitioner.
       limit: bytes.
       trials: what comes of any partition.
-
-    Raises:
-      ValueError: none was found.
     """
     search = _Search(fullest, placement, params, limit, trials)
     if search.is_exact:
-        partition = search.among_equal_parts()
-    elif search.num_partitions > MAX_TRIED:
-        partition = search.among_equal_parts() or search.among_weighted_parts()
-        # A partition in which every cell may choose is slow to work out. Where all may, those for
-        # which all recompute by layers, with fewest bytes, have been searched before.
-        if partition is None and set(params.modes) != {'fit'}:
-            partition = search.descended()
-    else:
-        partition = search.fastest_of_all()
-    if partition is None:
-        raise ValueError(search.why_none_fits())
+        return search.among_equal_parts()
+    if search.num_partitions <= MAX_TRIED:
+        return search.fastest_of_all()
+    partition = search.among_equal_parts() or search.among_weighted_parts()
+    # A partition in which every cell may choose is slow to work out. Where all may, those for
+    # which all recompute by layers, with fewest bytes, have been searched before.
+    if partition is None and set(params.modes) != {'fit'}:
+        partition = search.descended()
     return partition
 
 
-def refuse_partition_by_hand(layers_per_cell: Sequence[int], peak_bytes: Mapping[Place, float],
-                             placement: Placement, limit: float) -> NoReturn:
-    """Raises ValueError: the devices of a partition that is given hold more than `limit` bytes."""
+def why_none_fits(fullest: Forecast, peak_bytes: Mapping[Place, float], placement: Placement,
+                  params: PipelineParams, limit: float) -> str:
+    """Returns the sentence of the error if no partition was found: what needs how much.
+
+    Args:
+      fullest, placement, params, limit: as of `fitting_partition`.
+      peak_bytes: what the devices hold in the partition of `fullest`.
+    """
+    trials = Trials(peak_bytes=lambda partition: peak_bytes, step_s=lambda partition: math.inf)
+    return _Search(fullest, placement, params, limit, trials).why_none_fits()
+
+
+def why_not_by_hand(layers_per_cell: Sequence[int], peak_bytes: Mapping[Place, float],
+                    placement: Placement, limit: float) -> str:
+    """Returns the sentence of the error if a partition that is given does not fit."""
     place = max(peak_bytes, key=lambda place: peak_bytes[place])
-    raise ValueError(
+    return (
         f'layers_per_cell={list(layers_per_cell)} needs {peak_bytes[place]:,.0f} bytes on '
         f'{placement.device_at(place)}, which is more than device_bytes={limit:,.0f}; leave '
         'layers_per_cell empty, use recomputation, smaller micro-batches or larger devices.')

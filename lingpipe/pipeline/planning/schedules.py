@@ -63,7 +63,7 @@ def make_schedule(name: str, num_cells: int, num_micro_batches: int,
             layout = layout_for(name, num_cells, num_devices_for(name, num_cells))
         schedule = _on_devices(name, tuple(layout), num_micro_batches)
     elif name in _ONE_CELL_A_DEVICE:
-        schedule = _ONE_CELL_A_DEVICE[name](num_cells, num_micro_batches)
+        schedule = _apart(name, num_cells, num_micro_batches)
     else:
         names = [*TRAINING, 'forward']
         nearest = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)[0]
@@ -80,6 +80,11 @@ def suits(name: str, layout: Layout) -> bool:
     if name == 'interleaved':
         return layout == in_turn(num_cells, num_devices)
     return num_devices == (num_cells + 1) // 2 and layout == zigzag(num_cells, num_devices)
+
+
+@functools.lru_cache(maxsize=32)
+def _apart(name: str, num_cells: int, num_micro_batches: int) -> Schedule:
+    return _ONE_CELL_A_DEVICE[name](num_cells, num_micro_batches)
 
 
 @functools.lru_cache(maxsize=32)
@@ -114,7 +119,11 @@ def with_backward_cells(schedule: Schedule, cells: Collection[int]) -> Schedule:
     check_backward_cells(backward_cells, schedule.num_cells)
     if backward_cells == schedule.backward_cells:
         return schedule
+    return _without_other_backwards(schedule, backward_cells)
 
+
+@functools.lru_cache(maxsize=32)
+def _without_other_backwards(schedule: Schedule, backward_cells: frozenset[int]) -> Schedule:
     devices = tuple(tuple(slot for slot in slots if slot.kind == 'F' or slot.cell in backward_cells)
                     for slots in schedule.devices)
     return replace(schedule, devices=devices, backward_cells=backward_cells)

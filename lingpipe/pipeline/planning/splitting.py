@@ -3,9 +3,13 @@
 What B hands over to W goes through memory, so a backward is split only where that helps: where its
 W fills a gap, or where another device would wait for the gradients of the inputs. Elsewhere B and W
 become one, which changes no order of sums and holds no more.
+
+What becomes whole does not depend on times, so schedules that were made are remembered: the planner
+asks for the same ones for many partitions, and each remembers its turns (dependencies.py).
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -23,6 +27,7 @@ Delay = Callable[[int, int], float]
 # How many of the first and of the last micro-batches may suffice, those with fewest W first.
 ENDS_TRIED = ((0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
 MOST_SLOTS_TRIED = 400
+_REMEMBERED = 64   # schedules of each kind
 
 
 def split_where_it_helps(schedule: Schedule, times: CellTimes, edges: Edges,
@@ -58,12 +63,14 @@ def split_where_it_helps(schedule: Schedule, times: CellTimes, edges: Edges,
     return _whole_where_w_follows(schedule, times, edges, delay)
 
 
+@functools.lru_cache(maxsize=_REMEMBERED)
 def whole_everywhere(schedule: Schedule) -> Schedule:
     """The schedule without W: each backward is whole, where its B is."""
     return replace(schedule, devices=tuple(
         tuple(slot for slot in slots if slot.kind != 'W') for slots in schedule.devices))
 
 
+@functools.lru_cache(maxsize=_REMEMBERED)
 def _whole_at_b(schedule: Schedule, cell: int) -> Schedule:
     """The schedule with all backwards of a cell whole, each where its B is."""
     return replace(schedule, devices=tuple(
@@ -71,6 +78,7 @@ def _whole_at_b(schedule: Schedule, cell: int) -> Schedule:
         for slots in schedule.devices))
 
 
+@functools.lru_cache(maxsize=_REMEMBERED)
 def _whole_at_w(schedule: Schedule, cell: int) -> Schedule:
     """The schedule with all backwards of a cell whole, those with a W where that is."""
     def whole(slots: tuple[Slot, ...]) -> Iterator[Slot]:
@@ -100,6 +108,7 @@ def _whole_in_the_middle(schedule: Schedule, times: CellTimes, edges: Edges,
     return schedule
 
 
+@functools.lru_cache(maxsize=_REMEMBERED)
 def _whole_in(schedule: Schedule, micro_batches: range) -> Schedule | None:
     """The schedule without the W of some micro-batches, each of whose backwards is where its B is.
 

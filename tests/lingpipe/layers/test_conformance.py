@@ -23,7 +23,7 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
 from lingpipe.layers.nested import flatten, map_leaves
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import make_plan
+from lingpipe.pipeline.planning.planner import make_plan
 from tests.support import traced
 
 IMAGE = {'x': ((2, 7, 6, 4), 'float')}

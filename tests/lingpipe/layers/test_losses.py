@@ -18,7 +18,7 @@ from lingpipe.layers.context import Context, Emissions
 from lingpipe.layers.losses import Loss
 from lingpipe.layers.nested import NestedMap
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import make_plan
+from lingpipe.pipeline.planning.planner import make_plan
 
 LOGITS = np.random.default_rng(0).normal(size=[4, 7]).astype(np.float32)
 LABELS = np.array([1, 6, 0, 3])

@@ -15,7 +15,8 @@ from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.dataflow import BATCH, Element, wire
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import Plan, make_plan
+from lingpipe.pipeline.planning.plan import Plan
+from lingpipe.pipeline.planning.planner import make_plan
 from lingpipe.tasks.image.amoebanet import AmoebaNet
 from lingpipe.tasks.image.block_tables import ARCHITECTURES
 from lingpipe.tasks.image.blocks import FactorizedReduction, Norm, RampedDropPath

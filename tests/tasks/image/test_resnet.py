@@ -18,7 +18,7 @@ from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.dataflow import BATCH, wire
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import make_plan
+from lingpipe.pipeline.planning.planner import make_plan
 from lingpipe.tasks.image.blocks import Norm
 from lingpipe.tasks.image.classifier import classifier
 from lingpipe.tasks.image.resnet import ResidualSum, ResNet

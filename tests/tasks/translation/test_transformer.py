@@ -16,7 +16,7 @@ from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.dataflow import BATCH, wire
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import make_plan
+from lingpipe.pipeline.planning.planner import make_plan
 from lingpipe.tasks.translation.transformer import Transformer
 from lingpipe.tasks.translation.translator import translation_learner, translator
 from lingpipe.training import registry

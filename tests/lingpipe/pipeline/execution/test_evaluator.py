@@ -15,7 +15,7 @@ from lingpipe.pipeline.execution.evaluator import Evaluator
 from lingpipe.pipeline.execution.placed_network import PlacedNetwork
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.plan import make_plan
+from lingpipe.pipeline.planning.planner import make_plan
 
 B, M, D = 8, 4, 3
 TOLERANCE = 1e-5

@@ -9,7 +9,7 @@ import pytest
 
 from lingpipe.pipeline.planning.candidates import Candidates
 from lingpipe.pipeline.planning.hardware import Hardware
-from lingpipe.pipeline.planning.plan import make_plan
+from lingpipe.pipeline.planning.planner import make_plan
 from tests.support.planned_chains import CHAIN, SPEC, dense, made
 from tests.support.random_candidates import (
     BATCH_SIZE,

@@ -27,6 +27,7 @@ def test_nothing_fits_a_byte():
     subject = subject_of(made(*CHAIN), num_cells=2, num_micro_batches=4)
     choice = Choice.of(subject.params)
     bounds, unlimited = ChoiceBounds(ChoiceCosts(subject)), Candidates(subject).of(choice, None)
-    assert math.isinf(bounds.within(1.0, unlimited))
-    assert bounds.of_choice(choice) <= bounds.within(unlimited.peak_bytes, unlimited)
-    assert bounds.within(unlimited.peak_bytes, unlimited) <= unlimited.step_s
+    memory = unlimited.plan.forecast.memory
+    assert math.isinf(bounds.within(choice, 1.0, memory))
+    enough_s = bounds.within(choice, unlimited.peak_bytes, memory)
+    assert bounds.of_choice(choice) <= enough_s <= unlimited.step_s
