@@ -4,11 +4,11 @@ There are hundreds of choices, and a plan of each in turn would take minutes. So
 queue, and each is worked out only as far as it takes to know that others are better:
 
     bound      the work divided among the devices; no plan of the choice is faster
-    cut        the same for the partition that is best without links; with it, devices also wait
-               for their first micro-batch
-    timed      its plan, if memory does not matter, through the simulator; if that does not fit,
-               also what holds for any partition that may (limited_bound.py)
-    fitting    its plan on devices whose memory has a limit; the same, if that fits
+    free       if memory does not matter: the same for the cuts that are best without links, where
+               devices also wait for their first micro-batch
+    within     if it does: the same for any partition that may fit (limited_bound.py)
+    limited    the same again, closer where devices have their cells in a V
+    fitting    its plan, through the simulator
 
 Whatever is first in the queue goes on to its next stage, and a candidate that comes first when it
 fits is better than all that are left. Wiring, prices and traces are those of a micro-batch, and
@@ -36,16 +36,6 @@ from lingpipe.pipeline.planning.priced_network import PricedNetwork, cell_graphs
 from lingpipe.pipeline.planning.search_space import Choice
 from lingpipe.pipeline.planning.step_forecast import forecast_step
 from lingpipe.pipeline.planning.subject import Subject
-
-# Cuts are chosen for the slowest cell. Where a limit moves them, the step may even become faster,
-# above all where devices have several cells: there a limited plan is the fastest of all partitions,
-# if they are few, while the unlimited one has the best cut for the slowest cell. So with few
-# partitions nothing is concluded from it, only from what is proven for all of them. With many, that
-# alone had many choices worked out in vain, and a margin of a tenth stays an estimate. Chains of 4
-# to 8 layers whose partitions were searched as if they were many (2026-11-22) became faster by more
-# than a tenth in 1 of 640 limited plans with one cell a device (0.88 at least), and in 20 of 251
-# with several (0.79). Networks with over 2,000 partitions have smaller layers to move.
-_MOVED = 0.9
 
 _REMEMBERED = 128   # plans
 
@@ -93,39 +83,34 @@ class Candidates:
         """The next stage of a choice; None if none of its plans fits."""
         limit = self.subject.limit
         if entry.stage == 'bound':
-            bound_s = self._bounds.when_cut(choice)
-            if bound_s is None:
-                return None
-            if limit is not None:
-                bound_s = self._if_cuts_move(choice, bound_s)
-            return entry._replace(step_s=max(entry.step_s, bound_s), stage='cut')
-        if entry.stage == 'cut':
-            candidate = self.of(choice, None)
-            if candidate is None:
-                return None
-            if limit is None or candidate.peak_bytes <= limit:
-                return entry._replace(
-                    step_s=candidate.step_s, stage='fitting', candidate=candidate)
-            bound_s = self._bounds.within(choice, limit, candidate.plan.forecast.memory)
-            moved_s = self._if_cuts_move(choice, candidate.step_s)
+            bound_s, is_free = self._bound_s(choice)
             return None if math.isinf(bound_s) else entry._replace(
-                step_s=max(entry.step_s, moved_s, bound_s), stage='timed')
+                step_s=max(entry.step_s, bound_s), stage='free' if is_free else 'within')
+        if entry.stage == 'within':
+            assert limit is not None
+            bound_s = self._bounds.in_v(choice, limit, self._memory(choice))
+            return None if math.isinf(bound_s) else entry._replace(
+                step_s=max(entry.step_s, bound_s), stage='limited')
 
-        candidate = self.of(choice, limit)
+        candidate = self.of(choice, None if entry.stage == 'free' else limit)
+        if limit is not None and candidate is not None and candidate.peak_bytes > limit:
+            candidate = self.of(choice, limit)
         return None if candidate is None else entry._replace(
             step_s=candidate.step_s, stage='fitting', candidate=candidate)
 
-    def _if_cuts_move(self, choice: Choice, step_s: float) -> float:
-        """The seconds that no plan is faster than, if a limit may move its cuts.
+    def _bound_s(self, choice: Choice) -> tuple[float, bool]:
+        """Seconds that no plan of a choice is faster than, and whether memory does not matter.
 
-        It is proven for few partitions; for many it is an estimate.
-
-        Args:
-          choice: of a plan that is possible.
-          step_s: how long the plan takes at least with the cuts that are best without a limit.
+        They are infinite if no plan fits.
         """
-        bound_s = self._bounds.of_few_partitions(choice)
-        return _MOVED * step_s if bound_s is None else bound_s
+        limit = self.subject.limit
+        try:
+            if limit is None or self._bounds.keeps_cuts(choice, limit, self._memory(choice)):
+                bound_s = self._bounds.when_cut(choice)
+                return math.inf if bound_s is None else bound_s, True
+            return self._bounds.within(choice, limit, self._memory(choice)), False
+        except ValueError:   # The experiment forbids it.
+            return math.inf, False
 
     def of(self, choice: Choice, limit: float | None) -> Candidate | None:
         """The candidate of a choice whose devices hold no more than `limit` bytes, if there is one.
@@ -160,9 +145,11 @@ class Candidates:
             params = self._costs.params_of(choice, limit)
         except ValueError:   # The experiment forbids it.
             return None
-        if limit is not None and math.isinf(
-                self._bounds.within(choice, limit, self._memory(choice, params))):
-            return None
+        if limit is not None:
+            memory = self._memory(choice)
+            if (math.isinf(self._bounds.within(choice, limit, memory))
+                    or math.isinf(self._bounds.in_v(choice, limit, memory))):
+                return None
         in_mode = None
         if choice.recompute == 'fit':
             def in_mode(mode: str) -> Plan | None:
@@ -172,7 +159,7 @@ class Candidates:
     def _plan_of_params(self, choice: Choice, params: PipelineParams,
                         in_mode: Callable[[str], Plan | None] | None = None) -> Plan | None:
         """The plan of Params that a choice leads to; see `fastest_plan`."""
-        elements, memory = self._costs.elements(choice), self._memory(choice, params)
+        elements, memory = self._costs.elements(choice), self._memory(choice)
         times = layer_times(elements, params)
         if (choice.num_parts, times) not in self._graphs_of:
             self._graphs_of[choice.num_parts, times] = cell_graphs(elements, times, memory)
@@ -180,12 +167,17 @@ class Candidates:
                                self._graphs_of[choice.num_parts, times])
         return fastest_plan(priced, self.subject.devices_for(params), in_mode)
 
-    def _memory(self, choice: Choice, params: PipelineParams) -> Memory:
-        """What cells hold in the micro-batches of a choice, whose Params these are."""
+    def _memory(self, choice: Choice) -> Memory:
+        """What cells hold in the micro-batches of a choice.
+
+        Raises:
+          ValueError: the experiment forbids it.
+        """
         key = choice.num_parts, choice.num_replicas
         if key not in self._memory_of:
-            self._memory_of[key] = memory_of(self._costs.elements(choice), params,
-                                             self.subject.slot_bytes)
+            self._memory_of[key] = memory_of(
+                self._costs.elements(choice), self._costs.params_of(choice, None),
+                self.subject.slot_bytes)
         return self._memory_of[key]
 
     def params_to_run(self, candidate: Candidate) -> PipelineParams:

@@ -4,10 +4,12 @@ R replicas, K cells, M micro-batches.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from lingpipe.pipeline.planning.choice_costs import ChoiceCosts
+from lingpipe.pipeline.planning.device_bytes import DeviceBytes
 from lingpipe.pipeline.planning.layer_times import layer_times
 from lingpipe.pipeline.planning.layout import Layout, layout_of, num_devices_for
 from lingpipe.pipeline.planning.limited_bound import LimitedBound
@@ -30,6 +32,7 @@ class ChoiceBounds:
         self._subject = costs.subject
         self._partition_of: dict[tuple[int, int, Any], Partition] = {}
         self._within: dict[tuple[Choice, float], float] = {}
+        self._in_v: dict[tuple[Choice, float], float] = {}
 
     def of_choice(self, choice: Choice) -> float:
         """Seconds that no plan of the choice is faster than.
@@ -72,29 +75,61 @@ class ChoiceBounds:
         """
         key = choice, limit
         if key not in self._within:
-            params = self._costs.params_of(choice, None)
-            bound = self._limited_bound(choice, params, layout_of(self._layout(choice, params)))
-            slots_s = bound.slots_s_within(limit, memory)
-            self._within[key] = _BELOW * slots_s + self._besides_slots(
-                choice, max(bound.layout) + 1)
+            bound = self._limited_bound(choice)
+            self._within[key] = self._step_s(choice, bound, bound.slots_s_within(limit, memory))
         return self._within[key]
 
-    def of_few_partitions(self, choice: Choice) -> float | None:
-        """As `of_choice`, but closer; None if the partitions are too many to judge each of them.
+    def keeps_cuts(self, choice: Choice, limit: float, memory: Memory) -> bool:
+        """Whether it is known that the cuts that are best without a limit keep it.
+
+        Args:
+          choice, limit, memory: as of `within`.
 
         Raises:
           ValueError: the experiment forbids the choice.
         """
         params = self._costs.params_of(choice, None)
-        bound = self._limited_bound(choice, params, layout_of(self._layout(choice, params)))
-        if not bound.has_few_partitions:
-            return None
-        return _BELOW * bound.slots_s() + self._besides_slots(choice, max(bound.layout) + 1)
+        bound = self._limited_bound(choice)
+        if bound.schedule is None or max(map(bound.layout.count, bound.layout)) > 2:
+            return False
+        partition = self._partition(choice, params)
+        modes = ['none' if mode == 'fit' else mode for mode in params.modes]
+        gives_gradients = [memory.of_span(span, mode).gives_gradients for span, mode in
+                           zip(partition.spans, modes, strict=True)]
+        if (len(partition.backward_cells) < choice.num_cells
+                or gives_gradients != [k > 0 for k in range(choice.num_cells)]):
+            return False
+        of_devices = DeviceBytes(memory, modes, bound.starts, bound.schedule, 'exact')
+        return max(of_devices.peaks(partition.spans)) <= limit
 
-    def _limited_bound(self, choice: Choice, params: PipelineParams,
-                       layout: Layout) -> LimitedBound:
+    def in_v(self, choice: Choice, limit: float, memory: Memory) -> float:
+        """As `within`, but closer where devices have their cells in a V; elsewhere 0.
+
+        What cells of 'fit' hold is not known before they choose, but they fall back to 'cell' and
+        'layer'. Where no partition has room for either, 'fit' counts as impossible too.
+        """
+        key = choice, limit
+        if key not in self._in_v:
+            self._in_v[key] = self._find_in_v(choice, limit, memory)
+        return self._in_v[key]
+
+    def _find_in_v(self, choice: Choice, limit: float, memory: Memory) -> float:
+        bound = self._limited_bound(choice)
+        if not bound.is_in_v:
+            return 0.0
+        if choice.recompute == 'fit':
+            uniform = [choice._replace(recompute=mode) for mode in ('cell', 'layer')]
+            if all(math.isinf(self.in_v(one, limit, memory)) for one in uniform):
+                return math.inf
+        return self._step_s(choice, bound, bound.slots_s_in_v(limit, memory))
+
+    def _step_s(self, choice: Choice, bound: LimitedBound, slots_s: float) -> float:
+        return _BELOW * slots_s + self._besides_slots(choice, max(bound.layout) + 1)
+
+    def _limited_bound(self, choice: Choice) -> LimitedBound:
+        params = self._costs.params_of(choice, None)
         return LimitedBound(self._costs.elements(choice), self._costs.seconds(choice), params,
-                            layout)
+                            layout_of(self._layout(choice, params)))
 
     def when_cut(self, choice: Choice) -> float | None:
         """As `of_choice`, for the partition that is best without links; None if there is none."""

@@ -2,8 +2,10 @@
 
 If no device has different cells, what a cell may hold is known, and the partitioner finds the best
 partition among those that fit. If different cells share a device, only their sum is limited. Then
-all partitions are tried if they are few. If they are many, the devices' bytes are divided among
-their cells in two ways, and if neither leads to a partition, cuts are moved until one fits.
+all partitions are tried if they are few. If they are many, and the order of slots is known on
+devices that have one cell or two in a V, dynamic programming over both cells finds what fits. Else
+the devices' bytes are divided among their cells in two ways, and if neither leads to a partition,
+cuts are moved until one fits.
 """
 from __future__ import annotations
 
@@ -13,19 +15,23 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from lingpipe.pipeline.planning import partitioner
+from lingpipe.pipeline.planning.device_bytes import DeviceBytes, Rows
 from lingpipe.pipeline.planning.forecast import Forecast
 from lingpipe.pipeline.planning.layout import layout_of
 from lingpipe.pipeline.planning.least_peaks import least_peaks
 from lingpipe.pipeline.planning.memory import Footprint
-from lingpipe.pipeline.planning.memory_limit import Needs
+from lingpipe.pipeline.planning.memory_limit import Needs, as_bits
 from lingpipe.pipeline.planning.partition import Partition, costs_of_cells
 from lingpipe.pipeline.planning.peaks import most_live
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.placement import Place, Placement
 from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedules import SEVERAL_CELLS_A_DEVICE, make_schedule
-from lingpipe.pipeline.planning.units import Units, units_of
+from lingpipe.pipeline.planning.units import Units, spans_of, units_of
+from lingpipe.pipeline.planning.zigzag_partition import balanced_devices, is_v
 
 MAX_TRIED = 2_000  # partitions of cells that share devices
 
@@ -64,6 +70,8 @@ def fitting_partition(fullest: Forecast, placement: Placement, params: PipelineP
         return search.among_equal_parts()
     if search.num_partitions <= MAX_TRIED:
         return search.fastest_of_all()
+    if search.has_known_bytes:
+        return search.by_known_bytes()
     partition = search.among_equal_parts() or search.among_weighted_parts()
     # A partition in which every cell may choose is slow to work out. Where all may, those for
     # which all recompute by layers, with fewest bytes, have been searched before.
@@ -147,6 +155,54 @@ class _Search:
         weights = [footprint.fixed + live * footprint.held + footprint.working
                    for footprint, live in zip(self.fullest.footprints, self.live, strict=True)]
         return self._among(weights)
+
+    @property
+    def has_known_bytes(self) -> bool:
+        """Whether what a device holds follows from its cells, of which it has one or two in a V."""
+        homes = layout_of(self.placement.places[0])
+        is_one_replica_each = all(len(set(cells)) == len(cells)
+                                  for cells in self.placement.cells_of_place.values())
+        return (self._known_order is not None and 'fit' not in self.params.modes
+                and is_one_replica_each and (len(set(homes)) == len(homes) or is_v(homes)))
+
+    def by_known_bytes(self) -> Partition | None:
+        """The fastest that was found if the order of slots tells what a device holds.
+
+        No partition fits unless one does by what devices hold at least. The best of those may hold
+        more, depending on which backwards are split. If they are split as in the named schedule,
+        what fits is known.
+        """
+        at_least = self._balanced('least')
+        if at_least is None:
+            return None
+        if self.trials.fits(at_least, self.limit):
+            found = [at_least]
+        else:
+            found = [partition for partition in [
+                self._balanced('exact'), self.among_equal_parts(), self.among_weighted_parts()]
+                if partition is not None and self.trials.fits(partition, self.limit)]
+        return min(found, key=self.trials.step_s, default=None)
+
+    def _balanced(self, rows: Rows) -> Partition | None:
+        """The partition with the fastest slowest device, of those with no more bytes by `rows`."""
+        homes = layout_of(self.placement.places[0])
+        of_devices = DeviceBytes(self.fullest.memory, self.params.modes, self.units.starts,
+                                 self.schedule, rows)
+        costs = costs_of_cells(self.units, self.fullest.times, self.params)
+        if len(set(homes)) < len(homes):
+            of_spans = [spans_of(of_cell) for of_cell in costs]
+            spans = balanced_devices(homes, of_spans, lambda device, left, right: of_devices.needs(
+                device, left, right) <= self.limit)
+            return None if spans is None else self._partition(spans)
+
+        def stops(k: int, start: int) -> int:
+            ends = np.arange(start + 1, len(self.units) + 1)
+            needs = of_devices.needs(k, (np.full_like(ends, start), ends), None)
+            return as_bits(needs[:, 0, 0] <= self.limit) << (start + 1)
+
+        cells = partitioner.partition_among(costs, functools.cache(stops),
+                                            rule=self.params.partition)
+        return None if cells is None else self._partition(cells)
 
     def _among(self, weights: Sequence[float]) -> Partition | None:
         """The best whose cells each keep to a part of their device, if it fits.

@@ -31,7 +31,7 @@ def least_peaks(schedule: Schedule, footprints: Sequence[Footprint]) -> list[flo
       footprints: [K]; that of a cell without backward has 0 for `held` and `working`.
     """
     least = []
-    for cells, live, running in _moments(schedule):
+    for cells, live, running in moments(schedule):
         held = np.array([footprints[k].held for k in cells])
         working = np.array([footprints[k].working for k in cells])
         is_awaited = np.array([footprints[k].gives_gradients for k in cells])
@@ -43,7 +43,7 @@ def least_peaks(schedule: Schedule, footprints: Sequence[Footprint]) -> list[flo
 
 
 @functools.lru_cache(maxsize=32)
-def _moments(schedule: Schedule) -> list[_Moments]:
+def moments(schedule: Schedule) -> list[_Moments]:
     """For each device, the moments at which it may hold most."""
     moments = []
     for slots in schedule.devices:
@@ -59,11 +59,11 @@ def _moments(schedule: Schedule) -> list[_Moments]:
             rows[(*live, *running)] = None
             live[k] -= slot.kind == 'B'
         table = np.array(list(rows))
-        table = table[[not _is_below_another(row, table) for row in table]]
+        table = table[[not is_below_another(row, table) for row in table]]
         moments.append((cells, table[:, :len(cells)], table[:, len(cells):]))
     return moments
 
 
-def _is_below_another(row: np.ndarray, table: np.ndarray) -> bool:
+def is_below_another(row: np.ndarray, table: np.ndarray) -> bool:
     """Whether another row has as much in every column; all rows are different."""
     return int((table >= row).all(axis=1).sum()) > 1

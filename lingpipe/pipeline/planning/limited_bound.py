@@ -28,13 +28,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from lingpipe.pipeline.planning.dataflow import BATCH, Element
+from lingpipe.pipeline.planning.device_bytes import DeviceBytes
 from lingpipe.pipeline.planning.fitting_partition import MAX_TRIED
 from lingpipe.pipeline.planning.layout import Layout
-from lingpipe.pipeline.planning.memory import Memory
+from lingpipe.pipeline.planning.memory import FIELDS, Memory
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.schedule import Schedule
 from lingpipe.pipeline.planning.schedules import SEVERAL_CELLS_A_DEVICE, make_schedule
 from lingpipe.pipeline.planning.units import units_of
+from lingpipe.pipeline.planning.zigzag_partition import Spans, is_v, slowest_device
 
 _UNSPLIT = ('gpipe', '1f1b', 'interleaved')   # Their W run with their B.
 
@@ -64,9 +66,7 @@ class LimitedBound:
         Returns:
           Seconds; infinity if no partition fits.
         """
-        tables = {mode: _Table(memory, mode, self._starts, limit)
-                  for mode in dict.fromkeys(one for mode in self.params.modes
-                                            for one in _modes_of(mode))}
+        tables = self._tables(memory)
         if self._has_one_cell_each:
             needs = [self._need_alone(k, tables) for k in range(self._num_cells)]
             return self._least_s([np.where(need <= limit, 0.0, np.inf) for need in needs])
@@ -77,16 +77,40 @@ class LimitedBound:
         fits = _least(together, np.add) <= limit * self._num_devices
         return self._least_s(self._every_span) if fits else math.inf
 
-    def slots_s(self) -> float:
-        """Seconds that the slots take at least, in any partition, if memory does not matter."""
-        if self._has_one_cell_each or not self.has_few_partitions:
-            return self._least_s(self._every_span)
-        return self._least_s_of_each(np.ones(len(self._cuts), bool))
+    def slots_s_in_v(self, limit: float, memory: Memory) -> float:
+        """As `slots_s_within`, but closer, for devices that have their cells in a V."""
+        tables = self._tables(memory)
+        together = [self._need_together(k, tables) for k in range(self._num_cells)]
+        cells_of = [[k for k, home in enumerate(self.layout) if home == device]
+                    for device in range(self._num_devices)]
+        at_least = None
+        if self.schedule is not None and 'fit' not in self.params.modes:
+            at_least = DeviceBytes(memory, self.params.modes, self.starts, self.schedule, 'least')
+
+        def fits(device: int, left: Spans, right: Spans | None) -> np.ndarray:
+            if at_least is not None:
+                return at_least.needs(device, left, right) <= limit
+            needs = together[cells_of[device][0]][left][:, None, None]
+            if right is not None:
+                needs = needs + together[cells_of[device][1]][right]
+            return np.asarray(needs <= limit)
+
+        return slowest_device(self.layout, [self._cell_s(k) for k in range(self._num_cells)], fits)
+
+    def _tables(self, memory: Memory) -> dict[str, _Table]:
+        """The bytes of spans in each mode that a cell may take."""
+        modes = dict.fromkeys(one for mode in self.params.modes for one in _modes_of(mode))
+        return {mode: _Table(memory, mode, self.starts) for mode in modes}
+
+    @property
+    def is_in_v(self) -> bool:
+        """Whether devices have their cells in a V, in too many partitions to judge each."""
+        return is_v(self.layout) and not self.has_few_partitions
 
     @property
     def has_few_partitions(self) -> bool:
         """Whether each partition can be judged by itself."""
-        return math.comb(len(self._starts) - 2, self._num_cells - 1) <= MAX_TRIED
+        return math.comb(len(self.starts) - 2, self._num_cells - 1) <= MAX_TRIED
 
     @property
     def _num_cells(self) -> int:
@@ -101,13 +125,14 @@ class LimitedBound:
         return self._num_devices == self._num_cells
 
     @functools.cached_property
-    def _starts(self) -> Sequence[int]:
+    def starts(self) -> Sequence[int]:
+        """The layer where each unit begins, and the number of layers."""
         return units_of(self.elements).starts
 
     @functools.cached_property
     def _every_span(self) -> list[np.ndarray]:
         """[K] zeros for every span of units, as bounds that allow all."""
-        size = len(self._starts)
+        size = len(self.starts)
         return [np.zeros((size, size))] * self._num_cells
 
     def _least_s(self, extra_s: Sequence[np.ndarray]) -> float:
@@ -136,7 +161,7 @@ class LimitedBound:
     @property
     def _cuts(self) -> np.ndarray:
         """[partitions, K + 1] the first unit of each cell, and the number of units."""
-        return _all_cuts(len(self._starts) - 1, self._num_cells)
+        return _all_cuts(len(self.starts) - 1, self._num_cells)
 
     def _cell_s(self, k: int) -> np.ndarray:
         """[units + 1, units + 1] what cell k adds to its device's time, by its first unit and end.
@@ -144,9 +169,9 @@ class LimitedBound:
         It is the load of all micro-batches. The first cell of a device waits for its inputs too.
         """
         mode, is_last = self.params.modes[k], k == self._num_cells - 1
-        load = _spans(self._load_sums(mode, is_last), self._starts)
+        load = _spans(self._load_sums(mode, is_last), self.starts)
         if mode == 'layer' and not is_last:   # The last layer runs again with the cell only.
-            load -= np.array([0.0, *self._repeated_s])[np.asarray(self._starts)][None, :]
+            load -= np.array([0.0, *self._repeated_s])[np.asarray(self.starts)][None, :]
         seconds = self.params.num_micro_batches * load
         if self.layout.index(self.layout[k]) == k:
             seconds = seconds + self._ramp_s[:, None]
@@ -176,7 +201,7 @@ class LimitedBound:
                 arrives[i] = max(arrives[i], arrives[j] + forward)
                 leaves[i] = max(leaves[i],
                                 leaves[j] + backward * self.elements[j].has_backward)
-        starts = np.asarray(self._starts[:-1])
+        starts = np.asarray(self.starts[:-1])
         if not self._has_one_cell_each:   # The inputs of a later cell may come first.
             earliest = np.minimum.accumulate(arrives[::-1])[::-1]
             return np.array([*earliest[starts], 0.0])
@@ -200,8 +225,8 @@ class LimitedBound:
         """[units + 1, units + 1] bytes that cell k adds to its device, when most is live."""
         mode = self.params.modes[k]
         if mode == 'fit':
-            return tables['none'].fixed
-        return tables[mode].fixed + self._live_together[k] * tables[mode].held
+            return np.asarray(tables['none'].fixed)
+        return np.asarray(tables[mode].fixed + self._live_together[k] * tables[mode].held)
 
     @functools.cached_property
     def _live(self) -> list[int]:
@@ -211,11 +236,11 @@ class LimitedBound:
     @functools.cached_property
     def _live_together(self) -> list[int]:
         """[K] those that are live at one time on each device."""
-        schedule = self._schedule
+        schedule = self.schedule
         return [0] * self._num_cells if schedule is None else list(live_at_once(schedule))
 
     @property
-    def _schedule(self) -> Schedule | None:
+    def schedule(self) -> Schedule | None:
         """The order of F and B, if it is known."""
         name = self.params.schedule
         if name == 'text':
@@ -266,26 +291,14 @@ def _modes_of(mode: str) -> tuple[str, ...]:
 class _Table:
     """[units + 1, units + 1] the bytes of every span of units, by its first and its end.
 
-    Spans whose weights alone need more than the limit are infinite. Bytes that are held for each
-    micro-batch are 0 in spans without backward, of which none is live.
+    Bytes that are held for each micro-batch are 0 in spans without backward, of which none is live.
     """
 
-    def __init__(self, memory: Memory, mode: str, starts: Sequence[int], limit: float):
-        size = len(starts)
-        columns = np.zeros((4, size, size))
-        columns[0] = np.inf
-        for unit, start in enumerate(starts[:-1]):
-            has_backward = False
-            for end in range(unit + 1, size):
-                layers = range(starts[end - 1], starts[end])
-                has_backward |= any(memory.elements[i].has_backward for i in layers)
-                footprint = memory.of_span(range(start, starts[end]), mode)
-                columns[:, unit, end] = (footprint.fixed, footprint.held * has_backward,
-                                         footprint.working, footprint.received)
-                if footprint.fixed > limit:
-                    columns[0, unit, end] = np.inf
-                    break
-        self.fixed, self.held, self.working, self.received = columns
+    def __init__(self, memory: Memory, mode: str, starts: Sequence[int]):
+        table = memory.table(mode, starts)
+        columns = dict(zip(FIELDS, table[:-1], strict=True))
+        self.fixed, self.held = columns['fixed'], columns['held'] * table[-1]
+        self.working, self.received = columns['working'], columns['received']
 
 
 def _spans(sums: np.ndarray, starts: Sequence[int]) -> np.ndarray:

@@ -29,6 +29,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from lingpipe.pipeline.planning.growing_cell import Activations, FixedBytes
 from lingpipe.pipeline.planning.layer_bytes import LayerBytes, Leaves, layer_bytes
 
@@ -54,6 +56,9 @@ class Footprint(NamedTuple):
     handed: float = 0
     gradients: float = 0
     gives_gradients: bool = True
+
+
+FIELDS = tuple(Footprint.__annotations__)
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,31 @@ class Memory:
             known.append(next(others))
         return known[len(span) - 1]
 
+    def table(self, mode: str, starts: Sequence[int]) -> np.ndarray:
+        """The bytes of every span of units, by its first unit and its end, float [9, U + 1, U + 1].
+
+        They are those of Footprint in their order, and whether a layer of the span has a backward.
+        Where there is no span, they are 0, but `fixed` is infinite.
+
+        Args:
+          mode: as of `of_span`.
+          starts: the layer where each unit begins, and the number of layers.
+        """
+        key = mode, tuple(starts)
+        if key not in self._tables:
+            size = len(starts)
+            table = np.zeros((len(FIELDS) + 1, size, size))
+            table[0] = np.inf
+            for unit, start in enumerate(starts[:-1]):
+                has_backward = False
+                for end in range(unit + 1, size):
+                    layers = self.elements[starts[end - 1]:starts[end]]
+                    has_backward |= any(element.has_backward for element in layers)
+                    footprint = self.of_span(range(start, starts[end]), mode)
+                    table[:, unit, end] = (*footprint, has_backward)
+            self._tables[key] = table
+        return self._tables[key]
+
     def growing(self, start: int, mode: str = 'none') -> Iterator[Footprint]:
         """The footprints of cells that begin at layer `start` and hold one layer, two and so on.
 
@@ -109,6 +139,11 @@ class Memory:
     @functools.cached_property
     def _grown(self) -> dict[tuple[int, str], tuple[list[Footprint], Iterator[Footprint]]]:
         """(first layer, mode) -> the footprints of cells that were asked for, and those to come."""
+        return {}
+
+    @functools.cached_property
+    def _tables(self) -> dict[tuple[str, tuple[int, ...]], np.ndarray]:
+        """(mode, starts of units) -> the tables that were asked for."""
         return {}
 
     @functools.cached_property

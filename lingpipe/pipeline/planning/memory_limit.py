@@ -53,8 +53,7 @@ class Needs:
 
         The result is a set of units as bits; see `partitioner.partition_among`.
         """
-        fits = np.packbits(self.of(k, start) <= limit, bitorder='little')
-        return int.from_bytes(fits.tobytes(), 'little') << (start + 1)
+        return as_bits(self.of(k, start) <= limit) << (start + 1)
 
     def least(self) -> float:
         """The fewest bytes a device can have so that a partition fits, with one cell a device."""
@@ -75,6 +74,11 @@ class Needs:
             return min((float(needs[0]) for needs in of_cells if len(needs)), default=float('inf'))
 
         return max((least_need(unit), unit) for unit in range(self.num_units))
+
+
+def as_bits(flags: np.ndarray) -> int:
+    """The integer whose bits, the lowest first, are flags."""
+    return int.from_bytes(np.packbits(flags, bitorder='little').tobytes(), 'little')
 
 
 def _modes_of(mode: str) -> tuple[str, ...]:

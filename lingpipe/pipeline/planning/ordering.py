@@ -13,6 +13,7 @@ in bytes: the order of F and B must not depend on times under a limit (least_pea
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
@@ -106,7 +107,7 @@ def _ordered_within(work: Workload, limit: Limit | None) -> Schedule:
         # Fewer W may let an order keep the limit that breaks it with all of them.
         found += [order_by_name(name, work, limit) for name in TRAINING]
     found += [_listed(work, policy) for policy in _policies(work, limit)]
-    found = list(dict.fromkeys(dataclasses.replace(schedule, name='auto') for schedule in found))
+    found = list(dict.fromkeys(map(_as_auto, found)))
     if limit is not None:
         # Fewer W may hold less, so what breaks the limit is judged without them.
         found = [_split_where_it_helps(schedule, work, limit) if limit.excess_of(schedule)
@@ -120,6 +121,11 @@ def _ordered_within(work: Workload, limit: Limit | None) -> Schedule:
     found += [schedule for schedule in repeated
               if schedule not in found and (limit is None or limit.excess_of(schedule) == 0)]
     return min(_fastest(found, work, AS_GOOD), key=_traffic)
+
+
+@functools.lru_cache(maxsize=64)
+def _as_auto(schedule: Schedule) -> Schedule:
+    return dataclasses.replace(schedule, name='auto')
 
 
 def step_s(schedule: Schedule, work: Workload) -> float:

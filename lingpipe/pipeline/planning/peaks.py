@@ -31,7 +31,7 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
       Bytes, for each list of schedule.devices.
     """
     counted = set(range(schedule.num_cells) if cells is None else cells)
-    changes: dict[tuple[str, int], _Change] = {}   # (compiled task, cell) -> that of its slots
+    changes: dict[tuple[str, int], Change] = {}   # (compiled task, cell) -> that of its slots
     peaks_of_places = []
     for device, listed in enumerate(schedule.devices):
         cells_of_list = schedule.cells_of_lists[device]
@@ -46,7 +46,7 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
         peak = live = received = 0.0
         for i, (slot, task) in enumerate(slots):
             if task not in changes:
-                changes[task] = _change(slot, schedule, footprints[slot.cell])
+                changes[task] = change(slot, schedule, footprints[slot.cell])
             before, during, after = changes[task]
             live += before
             if live + during + received > peak:
@@ -58,19 +58,19 @@ def peaks(schedule: Schedule, footprints: Sequence[Footprint],
     return peaks_of_places
 
 
-class _Change(NamedTuple):
+class Change(NamedTuple):
     """The bytes that a slot takes when it begins, takes besides while it runs, and gives back."""
     before: float
     during: float
     after: float
 
 
-def _change(slot: Slot, schedule: Schedule, footprint: Footprint) -> _Change:
+def change(slot: Slot, schedule: Schedule, footprint: Footprint) -> Change:
     before = footprint.held * _begins(slot, schedule)
     if slot.kind == 'R':
-        return _Change(footprint.working, 0, 0)
+        return Change(footprint.working, 0, 0)
     if slot.kind == 'F':
-        return _Change(before, 0, -footprint.held * (slot.cell not in schedule.backward_cells))
+        return Change(before, 0, -footprint.held * (slot.cell not in schedule.backward_cells))
 
     is_last = slot.cell == schedule.num_cells - 1
     working = 0 if schedule.is_recomputed_early(slot) else footprint.working
@@ -81,12 +81,12 @@ def _change(slot: Slot, schedule: Schedule, footprint: Footprint) -> _Change:
 
     if slot.kind == 'W':
         works_here = not footprint.gives_gradients and not is_last
-        return _Change(0, working if works_here else 0, -handed)
+        return Change(0, working if works_here else 0, -handed)
     if not schedule.is_split(slot):
-        return _Change(before, working, -live)
+        return Change(before, working, -live)
     if footprint.gives_gradients:
-        return _Change(before, working + footprint.gradients, handed - live)
-    return _Change(before, working if is_last else 0, handed - live)
+        return Change(before, working + footprint.gradients, handed - live)
+    return Change(before, working if is_last else 0, handed - live)
 
 
 def peaks_of_devices(schedule: Schedule, placement: Placement, footprints: Sequence[Footprint],

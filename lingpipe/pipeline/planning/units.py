@@ -5,6 +5,8 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
+
 from lingpipe.pipeline.planning.dataflow import Element
 
 
@@ -34,3 +36,14 @@ def units_of(elements: Sequence[Element]) -> Units:
     starts = [i for i, element in enumerate(elements)
               if i == 0 or element.unit != elements[i - 1].unit]
     return Units((*starts, len(elements)))
+
+
+def spans_of(amounts: Sequence[float]) -> np.ndarray:
+    """The sums of amounts of units, [U], over every span, by its first and its end [U + 1, U + 1].
+
+    They are infinite where there is no span.
+    """
+    sums = np.concatenate([[0.0], np.cumsum(amounts)])
+    spans = sums[None, :] - sums[:, None]
+    spans[np.tril_indices(len(sums))] = np.inf
+    return np.asarray(spans)

@@ -1,5 +1,7 @@
 """Validation: proves that a schedule can run, whoever made it."""
 
+import functools
+
 from lingpipe.pipeline.planning.dependencies import Edges, refuse_deadlock, unexpected
 from lingpipe.pipeline.planning.schedule import (
     Schedule,
@@ -20,6 +22,13 @@ def validate(schedule: Schedule, edges: Edges | None = None) -> None:
       ValueError: names the first slot that is missing, doubled, unexpected, on another device than
         its cell, out of order or stuck.
     """
+    _validate_slots(schedule)
+    refuse_deadlock(schedule, edges)
+
+
+@functools.lru_cache(maxsize=64)
+def _validate_slots(schedule: Schedule) -> None:
+    """Proves what does not depend on edges; once for a schedule that is asked about again."""
     check_sizes(schedule.num_cells, schedule.num_micro_batches)
     check_backward_cells(schedule.backward_cells, schedule.num_cells)
     last = schedule.num_cells - 1
@@ -28,7 +37,6 @@ def validate(schedule: Schedule, edges: Edges | None = None) -> None:
                          'add it.')
     _check_complete(schedule)
     _check_ascending(schedule)
-    refuse_deadlock(schedule, edges)
 
 
 def _check_complete(schedule: Schedule) -> None:

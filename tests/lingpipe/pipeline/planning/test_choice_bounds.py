@@ -20,7 +20,9 @@ def test_no_plan_is_faster_than_the_bounds_of_its_choice():
         candidate = candidates.of(choice, None)
         assert 0 < bounds.of_choice(choice) <= candidate.step_s, choice
         assert 0 < bounds.when_cut(choice) <= candidate.step_s, choice
-        assert 0 < bounds.of_few_partitions(choice) <= candidate.step_s, choice
+        limit, memory = candidate.peak_bytes, candidate.plan.forecast.memory
+        assert 0 < bounds.within(choice, limit, memory) <= candidate.step_s, choice
+        assert bounds.in_v(choice, limit, memory) <= candidate.step_s, choice
 
 
 def test_nothing_fits_a_byte():

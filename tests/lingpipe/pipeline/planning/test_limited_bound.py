@@ -10,16 +10,20 @@ from lingpipe.pipeline.planning.layout import layout_of
 from lingpipe.pipeline.planning.limited_bound import LimitedBound, live_at_once
 from lingpipe.pipeline.planning.peaks import most_live
 from lingpipe.pipeline.planning.schedules import TRAINING, make_schedule
+from lingpipe.pipeline.planning.zigzag_partition import is_v
 from tests.support.planned_chains import CHAIN, dense, plan_of
 
 LONG_CHAIN = (*CHAIN, dense('d', 8, 4), dense('e', 4, 16), dense('f', 16, 8))
 
 
-def bound_of(plan, limit):
+def limited_bound(plan):
     times = layer_times(plan.elements, plan.params)
-    bound = LimitedBound(plan.elements, list(zip(times.forward, times.backward, strict=True)),
-                         plan.params, layout_of(plan.placement.places[0]))
-    return bound.slots_s_within(limit, plan.forecast.memory)
+    return LimitedBound(plan.elements, list(zip(times.forward, times.backward, strict=True)),
+                        plan.params, layout_of(plan.placement.places[0]))
+
+
+def bound_of(plan, limit):
+    return limited_bound(plan).slots_s_within(limit, plan.forecast.memory)
 
 
 @pytest.mark.parametrize('recompute', ['none', 'cell', 'layer', 'fit'])
@@ -34,7 +38,11 @@ def test_no_partition_is_faster_or_needs_less(schedule, recompute):
                         recompute=recompute, layers_per_cell=counts)
         plan = plan_of(*LONG_CHAIN, **settings)
         limit = max(plan.peak_bytes().values())
-        assert bound_of(plan, limit) <= plan.simulate_times().step_s * (1 + 1e-9)
+        most_s = plan.simulate_times().step_s * (1 + 1e-9)
+        bound = limited_bound(plan)
+        assert bound.slots_s_within(limit, plan.forecast.memory) <= most_s
+        if is_v(bound.layout):
+            assert bound.slots_s_in_v(limit, plan.forecast.memory) <= most_s
 
 
 def test_a_limit_below_what_the_weights_need_fits_nothing():
