@@ -125,5 +125,5 @@ class Input(ExampleSource):
         return self.dataset()
 
     def specs(self) -> list[dict[str, Nested]]:
-        """The spec of every shape that batches may have, the largest first; most have one."""
+        """The spec of every shape of the batches, the largest first; most inputs have one."""
         return [self.spec()]
