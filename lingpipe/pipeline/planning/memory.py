@@ -16,7 +16,8 @@ these numbers, peaks.py follows them through a schedule, and inspection prints t
     received  from a cell's last backward on: the gradients of other replicas and the sums of all
 
 Not counted are the temporaries of single ops, gradients of values on their way between layers,
-values that have been sent and not yet been read, and the framework itself.
+values that have been sent and not yet been read, and the framework itself. Nor are those of the
+update, which is made weight by weight: 1 (SGD) to 5 (RMSProp) tensors of the weight's size.
 
 All numbers are integers, so that sums in any order agree and a limit is kept to the byte. There is
 no closed formula for a span of layers: residuals that two of its layers share count once, and what
