@@ -31,29 +31,23 @@ class NoAccumulators:
         return [tf.convert_to_tensor(gradient).op]
 
 
-def held_bytes(cells: Sequence[Cell], recomputation: Recomputation | None = None) -> list[int]:
-    """Returns [K] the bytes that each cell's backward task takes over for one micro-batch.
+def held_and_handed_bytes(cells: Sequence[Cell],
+                          recomputation: Recomputation) -> tuple[list[int], list[int]]:
+    """Returns what backwards take over for one micro-batch, [K] and [K] bytes; 0 without backward.
 
-    Nothing is recomputed by default. A cell without a backward has 0.
+    The first are those of B if it is whole, the second those of W if it is split. The last cell's
+    forward is not a part of its backward.
     """
-    return [trace.tasks['B'].held_bytes if 'B' in trace.tasks else 0
-            for trace in _traces(cells, ['F', 'B'], recomputation)]
+    traces = _traces(cells, recomputation)
+    held = [trace.tasks['B'].held_bytes if 'B' in trace.tasks else 0 for trace in traces]
+    tasks = [trace.tasks.get('W') for trace in traces]
+    return held, [
+        task.held_bytes + sum(value.leaf_bytes[i] for value, i in task.gradients_in) if task else 0
+        for task in tasks]
 
 
-def bytes_read_by_w(cells: Sequence[Cell],
-                    recomputation: Recomputation | None = None) -> list[int]:
-    """Returns [K] the bytes that W takes of a micro-batch if all backwards are split.
-
-    The last cell's forward is not a part of its backward. A cell without a backward has 0.
-    """
-    tasks = [trace.tasks.get('W') for trace in _traces(cells, ['F', 'B_split', 'W'], recomputation)]
-    return [task.held_bytes + sum(value.leaf_bytes[i] for value, i in task.gradients_in)
-            if task else 0 for task in tasks]
-
-
-def _traces(cells: Sequence[Cell], kinds: Sequence[str],
-            recomputation: Recomputation | None) -> list[CellTrace]:
-    """[K] the traces, with tasks of these kinds where there is a backward."""
+def _traces(cells: Sequence[Cell], recomputation: Recomputation) -> list[CellTrace]:
+    """[K] the traces, with tasks of all kinds where there is a backward."""
     available: set[Leaf] = set()
     traces = []
     for cell in reversed(cells):
@@ -67,7 +61,7 @@ def _traces(cells: Sequence[Cell], kinds: Sequence[str],
         gradients_in = [leaf
                         for leaf in leaves_of([*cell.inputs, *cell.outputs]) if leaf in available]
         forward = trace_forward(cell, read, TracingOptions(True, 0, recomputation))
-        traces.append(trace_cell(forward, NoAccumulators(), gradients_in,
-                                 kinds if cell.has_backward else ['F']))
+        kinds = ['F', 'B', 'B_split', 'W'] if cell.has_backward else ['F']
+        traces.append(trace_cell(forward, NoAccumulators(), gradients_in, kinds))
         available.update(traces[-1].gradients_out)
     return traces[::-1]

@@ -4,7 +4,7 @@ import pytest
 
 from lingpipe.training import registry
 from tests.support.planned_chains import CHAIN, IMAGE, WIDE, Tied, dense, plan_of
-from tests.support.traced import bytes_read_by_w, held_bytes
+from tests.support.traced import held_and_handed_bytes
 
 
 def test_a_product_keeps_its_input_and_a_rectifier_its_output_once():
@@ -67,40 +67,43 @@ def test_replicas_that_share_a_device_add_up_and_others_receive_gradients():
                                              alone.forecast.footprints[0].fixed + gradients),)
 
 
+def plan_of_experiment(name, num_cells, **pipeline):
+    params = registry.get(name)
+    params.pipeline.set(num_cells=num_cells, num_replicas=1, sum_groups=1, layers_per_cell=(),
+                        devices=(), **pipeline)
+    return params.instantiate().make_plan()
+
+
+def assert_w_reads_what_is_handed_over(plan, handed):
+    forecast = [footprint.handed for footprint in plan.forecast.footprints[1:]]
+    assert forecast == pytest.approx(handed[1:], rel=0.02)
+
+
 @pytest.mark.parametrize(('name', 'num_cells'), [
     ('image.digits.Dense', 2), ('image.digits.AmoebaNet', 3)])
 def test_cells_of_an_experiment_hold_what_their_tasks_take_over(name, num_cells):
-    params = registry.get(name)
-    params.pipeline.set(num_cells=num_cells, recompute='none', num_replicas=1, sum_groups=1,
-                        layers_per_cell=(), devices=())
-    plan = params.instantiate().make_plan()
-    assert ([plan.forecast.footprints[k].held for k in range(num_cells)]
-            == pytest.approx(held_bytes(plan.cells), rel=0.02))
+    plan = plan_of_experiment(name, num_cells, recompute='none')
+    held, handed = held_and_handed_bytes(plan.cells, plan.forecast.recomputation)
+    assert [footprint.held for footprint in plan.forecast.footprints] == pytest.approx(
+        held, rel=0.02)
+    assert_w_reads_what_is_handed_over(plan, handed)
+
+
+def test_w_reads_what_the_forecast_hands_over_if_cells_are_recomputed():
+    plan = plan_of_experiment('image.digits.AmoebaNet', 3, recompute='cell')
+    _, handed = held_and_handed_bytes(plan.cells, plan.forecast.recomputation)
+    assert_w_reads_what_is_handed_over(plan, handed)
 
 
 @pytest.mark.parametrize('share', [0.8, 0.3])
 def test_cells_hold_what_they_keep_under_a_limit(share):
     def plan(**pipeline):
-        params = registry.get('image.digits.AmoebaNet')
-        params.pipeline.set(num_cells=3, num_replicas=1, sum_groups=1, layers_per_cell=(),
-                            devices=(), **pipeline)
-        return params.instantiate().make_plan()
+        return plan_of_experiment('image.digits.AmoebaNet', 3, **pipeline)
 
     most, least = (max(plan(recompute=mode).peak_bytes().values()) for mode in ('none', 'cell'))
     fitted = plan(recompute='fit', device_bytes=least + share * (most - least))
     recomputation = fitted.forecast.recomputation
     assert 'fit' in recomputation.modes
-    assert ([footprint.held for footprint in fitted.forecast.footprints]
-            == held_bytes(fitted.cells, recomputation))
-
-
-@pytest.mark.parametrize('recompute', ['none', 'cell', 'fit'])
-def test_w_reads_what_the_forecast_hands_over(recompute):
-    params = registry.get('image.digits.AmoebaNet')
-    params.pipeline.set(num_cells=3, recompute=recompute, num_replicas=1, sum_groups=1,
-                        layers_per_cell=(), devices=(),
-                        device_bytes=10e6 if recompute == 'fit' else None)
-    plan = params.instantiate().make_plan()
-    forecast = [footprint.handed for footprint in plan.forecast.footprints[1:]]
-    found = bytes_read_by_w(plan.cells, plan.forecast.recomputation)
-    assert forecast == pytest.approx(found[1:], rel=0.02)
+    held, handed = held_and_handed_bytes(fitted.cells, recomputation)
+    assert [footprint.held for footprint in fitted.forecast.footprints] == held
+    assert_w_reads_what_is_handed_over(fitted, handed)
