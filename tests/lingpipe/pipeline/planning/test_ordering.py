@@ -45,12 +45,15 @@ def random_work(rng):
                     lambda sender, receiver: transfer_s)
 
 
-def random_limit(rng, work):
-    """A limit that some schedules keep and others do not, and the bytes of the cells."""
+def random_limit(rng, work, by_name):
+    """A limit that some schedules keep and others do not, and the bytes of the cells.
+
+    by_name: the schedules without a limit.
+    """
     cells = range(work.num_cells)
     footprints = [Footprint(fixed=rng.randint(0, 50), held=held, working=rng.randint(0, 10),
                             handed=held) for held in (rng.randint(1, 20) for _ in cells)]
-    peaks_by_name = [max(peaks(order_by_name(name, work), footprints)) for name in TRAINING]
+    peaks_by_name = [max(peaks(schedule, footprints)) for schedule in by_name]
     device_bytes = rng.uniform(min(peaks_by_name), max(peaks_by_name))
 
     def excess_of(schedule):
@@ -67,12 +70,13 @@ def check_random_plans(seed, number):
     rng = random.Random(seed)
     for _ in range(number):
         work = random_work(rng)
-        limit = random_limit(rng, work) if rng.random() < 0.5 else None
+        by_name = [order_by_name(name, work) for name in TRAINING]
+        limit = random_limit(rng, work, by_name) if rng.random() < 0.5 else None
         chosen = order_automatically(work, limit)
         validate(chosen, work.edges)
 
-        by_name = [order_by_name(name, work, limit) for name in TRAINING]
         if limit is not None:
+            by_name = [order_by_name(name, work, limit) for name in TRAINING]
             least_excess = min(map(limit.excess_of, by_name))
             assert limit.excess_of(chosen) <= least_excess
             by_name = [schedule for schedule in by_name if limit.excess_of(schedule) == 0]
@@ -86,7 +90,7 @@ def test_auto_is_not_beaten_and_keeps_the_limit_in_random_plans():
 
 @pytest.mark.slow
 def test_auto_is_not_beaten_and_keeps_the_limit_in_a_thousand_random_plans():
-    check_random_plans(seed=1, number=1000)
+    check_random_plans(seed=1, number=900)   # and the 100 above
 
 
 def equal_cells(num_cells, num_devices, num_micro_batches, split_s=0.0):
