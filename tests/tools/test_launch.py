@@ -78,12 +78,13 @@ def test_restarts_of_trainers_are_bounded():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('tool, own', [
-    (launch_slurm, ['--nodes=2', '--gpu_type=a100', '--gpus_per_node=1']),
-    (launch_kubernetes, ['--workers=2', '--gpus=1', '--image=x', '--claim=y'])])
-def test_a_dry_run_trains_here_with_the_commands_of_the_job(tool, own, capfd):
+@pytest.mark.parametrize('tool, own, num_cells', [
+    (launch_slurm, ['--nodes=2', '--gpu_type=a100', '--gpus_per_node=1'], 2),
+    (launch_kubernetes, ['--workers=1', '--gpus=1', '--image=x', '--claim=y'], 1)])
+def test_a_dry_run_trains_here_with_the_commands_of_the_job(tool, own, num_cells, capfd):
     with pytest.raises(SystemExit) as ended:
-        tool.main([*own, '--dry_run', '--', TINY, '--logdir=/not/here'])
+        tool.main([*own, '--dry_run', '--', TINY, '--logdir=/not/here',
+                   f'--set=pipeline.num_cells={num_cells}'])
     assert ended.value.code == 0
     assert 'done after 2 steps' in capfd.readouterr().out
 
