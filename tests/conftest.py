@@ -1,9 +1,12 @@
 """Settings of all tests, made before TensorFlow starts.
 
-They are four logical CPU devices, one thread for each op, and quiet logs.
+They are four logical CPU devices, one thread for each op, quiet logs, and compiled modules that are
+kept.
 """
 import gc
+import os
 import random
+import sys
 
 import pytest
 
@@ -19,6 +22,11 @@ def pytest_configure(config: pytest.Config) -> None:
     hands_out = config.getoption('numprocesses', None) and not hasattr(config, 'workerinput')
     if hands_out:
         return
+
+    # Some containers set PYTHONDONTWRITEBYTECODE. Each process of a test would compile all modules,
+    # and pytest would rewrite the assertions of all tests in each run.
+    sys.dont_write_bytecode = False
+    os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
 
     tensorflow_import.quiet(is_own_process=True)
     from lingpipe import cluster
