@@ -86,7 +86,7 @@ _NAMES = {
     'lingpipe.learning.learner': ('Learner',),
     'lingpipe.pipeline.execution.program': ('Program',),
     'lingpipe.pipeline.planning.pipeline_params': ('PipelineParams',),
-    'lingpipe.pipeline.planning.plan': ('make_plan',),
+    'lingpipe.pipeline.planning.planner': ('make_plan',),
     'lingpipe.training.experiment': ('Experiment',),
     'lingpipe.training.initialize_from': ('InitializeFrom',),
     'lingpipe.training.problem': ('Problem',),
