@@ -11,15 +11,16 @@ TensorFlow servers, which hold the weights of their cells and run their tasks.
     services.py        the calls that the controller makes to workers
     server.py          the worker's side
     address_filter.py  at which addresses of this machine a server is reached
+    user_filter.py     which users of this machine a server lets in
     watchdog.py        a time limit for steps
 
 Threads, logical CPUs and Grappler are set in process/tensorflow_settings.py.
 
 TensorFlow's gRPC has neither passwords nor encryption: anyone who reaches the port of a worker or
 of a controller can run any op there, and ops can read and write files. Servers therefore listen at
-loopback unless they are told otherwise. With several machines, use a network of their own (a VLAN,
-a VPN, or a Kubernetes NetworkPolicy, which lingpipe.tools.launch_kubernetes writes), or a firewall
-that admits only these machines.
+loopback unless they are told otherwise, and let in no other user of the same machine. With several
+machines, use a network of their own (a VLAN, a VPN, or a Kubernetes NetworkPolicy, which
+lingpipe.tools.launch_kubernetes writes), or a firewall that admits only these machines.
 """
 from lingpipe.process.tensorflow_settings import (
     HOME,

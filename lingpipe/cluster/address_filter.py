@@ -1,5 +1,7 @@
 """Address filter: lets others reach TensorFlow's server at some addresses of this machine only.
 
+Of the users of this machine, it lets only root and the user of the process in (user_filter.py).
+
 The obvious way is to bind the server's socket to these addresses. But TensorFlow's server listens
 at every address of the machine, whatever it is told, and serves everyone who connects from that
 moment on. Anything that is done to its socket afterwards comes too late: a filter that was attached
@@ -13,10 +15,12 @@ gets a new connection (SO_ATTACH_REUSEPORT_CBPF):
     to an IPv4 address that is allowed     socket 1 of the group: TensorFlow's
     to any other address                   socket 0 of the group: the guard's, which accepts none
 
-The program is attached before TensorFlow's socket exists, and none of this needs privileges:
+The program is attached before TensorFlow's socket exists, and none of this needs privileges. Until
+`check`, it sends every connection to socket 0, so that TensorFlow's socket gets the filter of
+user_filter.py before its first connection:
 
     socket 0, the guard's     bind, program, fill --------------------- check ----- end
-    socket 1, TensorFlow's                          bind, listen ------------------ end
+    socket 1, TensorFlow's                          bind, listen ------ filter ---- end
     socket 2, the guard's                                               bind ------ end
 
 Two things keep socket 0 from making connections that nobody serves. It drops packets that have come
@@ -42,6 +46,7 @@ import struct
 import sys
 from typing import NamedTuple
 
+from lingpipe.cluster import user_filter
 from lingpipe.cluster.ports import check_free, family_of_all_addresses
 
 # Options of sockets that Python has no names for.
@@ -69,12 +74,17 @@ def check_system(host: str) -> None:
         raise OSError(_CANNOT.format('only Linux can'))
     with _guarding_socket(0) as sock:
         _attach(sock, _program(allowed))
+    try:
+        user_filter.check_system()
+    except OSError as error:
+        raise OSError(_CANNOT.format(f'this system cannot ({error})')) from error
 
 
 class Guard:
     """Holds TensorFlow's server to some addresses, for as long as this process lives.
 
-    Make it before the server opens its port, and call `check` when the server has.
+    Make it before the server opens its port, and call `check` when the server has. Connections come
+    through from then on.
     """
 
     def __init__(self, port: int, host: str):
@@ -90,8 +100,8 @@ class Guard:
         self._port = port
         # Plain file descriptors, which no garbage collector closes.
         self._descriptors: list[int] = []
-        allowed = _addresses(host)
-        if not allowed:
+        self._allowed = _addresses(host)
+        if not self._allowed:
             return
         check_system(host)
 
@@ -99,13 +109,13 @@ class Guard:
         check_free('', port)
 
         with _guarding_socket(port) as sock:
-            _attach(sock, _program(allowed))
+            _attach(sock, _program([]))
             _fill_queue(port)
             self._descriptors.append(sock.detach())
         os.environ[_REUSE_PORT] = '1'
 
     def check(self) -> None:
-        """Checks that the server's socket is in the group, and adds the guard's second socket.
+        """Checks that the server's socket is in the group, and lets connections come through to it.
 
         Raises:
           OSError: this process listens at the port with a socket that is not in the guard's group.
@@ -114,12 +124,13 @@ class Guard:
             return
 
         guard = _listener(self._descriptors[0])
-        others = [_listener(int(name)) for name in os.listdir('/proc/self/fd')
-                  if int(name) not in self._descriptors]
-        servers = [other for other in others if other and other.port == self._port]
-        if not servers or any(server != guard for server in servers):
+        others = {int(name): _listener(int(name)) for name in os.listdir('/proc/self/fd')
+                  if int(name) not in self._descriptors}
+        servers = {number: other for number, other in others.items()
+                   if other and other.port == self._port}
+        if not servers or any(server != guard for server in servers.values()):
             raise OSError(_CANNOT.format(
-                f'this system cannot ({servers} listen where {guard} was to)'))
+                f'this system cannot ({list(servers.values())} listen where {guard} was to)'))
 
         # Linux closes files by ascending or by descending number. With a high number for the second
         # socket, TensorFlow's socket is between the guard's two sockets in both orders.
@@ -127,6 +138,11 @@ class Guard:
             max_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             least = min(_HIGH_NUMBER, max_files - 1)
             self._descriptors.append(fcntl.fcntl(sock, fcntl.F_DUPFD_CLOEXEC, least))
+
+            for number in servers:
+                user_filter.hold(number)
+            user_filter.start(self._port)
+            _attach(sock, _program(self._allowed))
 
 
 def _addresses(host: str) -> list[str]:

@@ -1,0 +1,192 @@
+"""User filter: other users of this machine cannot send anything to TensorFlow's server.
+
+An address does not keep them out: everyone on a machine reaches its loopback. A Unix socket tells
+who connects, but TensorFlow's server has TCP only, and gRPC accepts connections by itself. So every
+connection starts with a filter that lets no byte of the client in, only TCP's headers. A thread
+looks for new connections. Linux says whose the other end is, if that is on this machine:
+
+    this user, root, or another machine    the filter is taken off, and the client's TCP sends its
+                                           first bytes again, 0.2 s after the first time
+    another user                           the connection is shut down, and a line names the user
+
+A connection gets the filter from the socket that listens (SO_ATTACH_FILTER, socket(7)), and nobody
+can connect before that socket has it; address_filter.py sees to that. None of this needs
+privileges.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pwd
+import socket
+import stat
+import struct
+import sys
+import threading
+import time
+
+from lingpipe.process import closed_pipe
+
+# Options of sockets that Python has no names for (asm-generic/socket.h).
+_SO_ATTACH_FILTER = 26
+_SO_GET_FILTER = 26
+_SO_DETACH_FILTER = 27
+
+_HEADERS_ONLY = struct.pack('HBBI', 0x06, 0, 0, 1)   # "return 1": Linux never cuts off the header
+_ESTABLISHED, _LISTENS = '01', '0A'                  # in /proc/net/tcp (net/tcp_states.h)
+_LOOK_EVERY_S = 0.1   # before TCP sends again what was dropped
+_ROOT = 0
+
+
+def check_system() -> None:
+    """Raises OSError if this system does not say whose a TCP socket is."""
+    with socket.create_server(('', 0)) as sock:
+        if _owner(sock.getsockname(), ('0.0.0.0', 0), _LISTENS) != os.geteuid():
+            raise OSError('/proc/net/tcp does not list the sockets of this process')
+
+
+def hold(descriptor: int) -> None:
+    """Makes the connections of a socket that listens start without the bytes of their clients."""
+    program = ctypes.create_string_buffer(_HEADERS_ONLY, len(_HEADERS_ONLY))
+    with socket.socket(fileno=os.dup(descriptor)) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER,
+                        struct.pack('HL', 1, ctypes.addressof(program)))
+
+
+def start(port: int) -> None:
+    """Starts the thread that lets in or shuts down the held connections of this process's port."""
+    threading.Thread(target=_look_for_ever, args=(port,), name='user filter', daemon=True).start()
+
+
+def _look_for_ever(port: int) -> None:
+    """Decides about new connections, and names each user whose connection is shut down, once."""
+    decided: set[int] = set()
+    named: set[str] = set()
+    while True:
+        numbers = _sockets()
+        decided &= numbers.keys()
+        for inode in numbers.keys() - decided:
+            with contextlib.suppress(OSError):   # it is looked at again, unless it has ended
+                user = _decide(numbers[inode], port)
+                decided.add(inode)
+                if user and user not in named:
+                    named.add(user)
+                    closed_pipe.say(f'port {port}: shut down a connection of {user} of this machine'
+                                    '; only root and the user of this process are let in',
+                                    sys.stderr)
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _sockets() -> dict[int, int]:
+    """Returns the file descriptors of this process that are sockets, by inode."""
+    numbers = {}
+    for name in os.listdir('/proc/self/fd'):
+        try:
+            status = os.fstat(int(name))
+        except OSError:   # it has been closed meanwhile
+            continue
+        if stat.S_ISSOCK(status.st_mode):
+            numbers[status.st_ino] = int(name)
+    return numbers
+
+
+def stranger(sock: socket.socket) -> str:
+    """Names the user at the other end of a connection, if that must not be let in.
+
+    Returns '' for root, the user of this process, and another machine.
+
+    Raises:
+      OSError: the connection has ended.
+    """
+    peer, own = sock.getpeername()[:2], sock.getsockname()[:2]
+    if not _is_here(_version_4(peer[0])):
+        return ''
+    user = _owner(peer, own, _ESTABLISHED)
+    return '' if user in (os.geteuid(), _ROOT) else _name(user)
+
+
+def _decide(descriptor: int, port: int) -> str:
+    """Lets a held connection in or shuts it down; returns whose it is if that is a stranger's.
+
+    Raises:
+      OSError: the connection has ended.
+    """
+    # Its copy stays the same socket, even if the number gets another meaning.
+    with socket.socket(fileno=os.dup(descriptor)) as sock:
+        if not _is_held(sock, port):
+            return ''
+
+        user = stranger(sock)
+        if not user:
+            sock.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+            return ''
+        has_ended = _state(sock) != _ESTABLISHED
+        sock.shutdown(socket.SHUT_RDWR)
+        return '' if has_ended else user
+
+
+def _is_held(sock: socket.socket, port: int) -> bool:
+    """Whether a socket is a connection to the port, and still has the filter."""
+    if sock.family not in (socket.AF_INET, socket.AF_INET6) or sock.type != socket.SOCK_STREAM:
+        return False
+    return (sock.getsockname()[1] == port
+            and not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            and bool(sock.getsockopt(socket.SOL_SOCKET, _SO_GET_FILTER, len(_HEADERS_ONLY))))
+
+
+def _state(sock: socket.socket) -> str:
+    """Returns the state of a TCP socket as /proc/net/tcp has it."""
+    return f'{sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]:02X}'
+
+
+def _is_here(address: str) -> bool:
+    """Whether an IPv4 address is one of this machine."""
+    if address.startswith('127.'):
+        return True
+    # Connecting a UDP socket sends nothing. It gets the address from which the packets would leave.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect((address, 9))
+        return bool(sock.getsockname()[0] == address)
+
+
+def _owner(local: tuple[str, int], remote: tuple[str, int], state: str) -> int | None:
+    """Returns the user id of a TCP socket of this machine, which no one has closed yet.
+
+    Returns None if there is no such socket. A socket that was closed while it still sends has no
+    inode; Linux shows it as root's.
+    """
+    for path, family in (('/proc/net/tcp', socket.AF_INET), ('/proc/net/tcp6', socket.AF_INET6)):
+        wanted = [_written(*local, family), _written(*remote, family), state]
+        try:
+            with open(path, encoding='ascii') as file:
+                rows = [line.split() for line in file]
+        except FileNotFoundError:   # no IPv6
+            continue
+        for row in rows:
+            if row[1:4] == wanted and row[9] != '0':
+                return int(row[7])
+    return None
+
+
+def _written(address: str, port: int, family: socket.AddressFamily) -> str:
+    """Writes an IPv4 address and a port as /proc/net/tcp or /proc/net/tcp6 does."""
+    number = _version_4(address)
+    packed = (socket.inet_aton(number) if family == socket.AF_INET
+              else socket.inet_pton(family, f'::ffff:{number}'))
+    words = struct.unpack(f'={len(packed) // 4}I', packed)
+    return ''.join(f'{word:08X}' for word in words) + f':{port:04X}'
+
+
+def _version_4(address: str) -> str:
+    """Returns 127.0.0.1 for ::ffff:127.0.0.1, as a socket of IPv6 calls it."""
+    return address.removeprefix('::ffff:')
+
+
+def _name(user: int | None) -> str:
+    if user is None:
+        return 'an unknown user'
+    try:
+        return f'user {pwd.getpwuid(user).pw_name}'
+    except KeyError:
+        return f'user {user}'

@@ -1,0 +1,68 @@
+"""User filter: another user of this machine reaches the port, but nothing is read from it."""
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from lingpipe.cluster import address_filter, ports
+
+pytestmark = pytest.mark.skipif(sys.platform != 'linux', reason='filters of sockets of Linux')
+NOBODY = 65534
+SENDS = 'exec 3<>/dev/tcp/127.0.0.1/{}; echo hello >&3; cat <&3'   # cat ends with the connection
+SENDS_AND_CLOSES = 'echo hello >/dev/tcp/127.0.0.1/{}'
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A socket that listens in a guard's group, as TensorFlow's does."""
+    monkeypatch.setenv('TF_GRPC_REUSE_PORT', '')
+    port = ports.free_port()
+    guard = address_filter.Guard(port, '127.0.0.1')
+    with socket.create_server(('', port), family=socket.AF_INET6, dualstack_ipv6=True,
+                              reuse_port=True) as sock:
+        sock.settimeout(60.)
+        guard.check()
+        yield sock
+
+
+def received(server: socket.socket, program: str, user: int) -> bytes:
+    """Runs a program of bash as a user, and returns what the server reads from it."""
+    port = server.getsockname()[1]
+    with subprocess.Popen(['/bin/bash', '-c', program.format(port)], user=user, cwd='/') as client:
+        with server.accept()[0] as sock:
+            sock.settimeout(60.)
+            data = sock.recv(100)
+        client.wait(60)
+    return data
+
+
+def test_this_user_is_let_in(server):
+    assert received(server, SENDS, os.geteuid()) == b'hello\n'
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root can become another user')
+@pytest.mark.parametrize('program', [SENDS, SENDS_AND_CLOSES])
+def test_another_user_is_shut_out(server, program, capfd):
+    assert received(server, program, NOBODY) == b''
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root can become another user')
+def test_user_who_is_shut_out_is_named(server, capfd):
+    received(server, SENDS, NOBODY)
+    received(server, SENDS, os.geteuid())   # the line was printed before this one was let in
+    assert capfd.readouterr().err == (
+        f'port {server.getsockname()[1]}: shut down a connection of user nobody of this machine; '
+        'only root and the user of this process are let in\n')
+
+
+def test_system_that_does_not_tell_owners_says_so(monkeypatch):
+    monkeypatch.setattr(os, 'geteuid', lambda: NOBODY + 1)
+    with pytest.raises(OSError, match=r'^TensorFlow listens at all addresses, and this system '
+                                      r'cannot \(/proc/net/tcp does not list the sockets of this '
+                                      r'process\) hold it to one; use 0\.0\.0\.0 behind a '
+                                      r'firewall\.$'):
+        address_filter.check_system('127.0.0.1')
