@@ -30,8 +30,8 @@ class FactoredAdafactor(keras.optimizers.Adafactor):  # type: ignore[misc]  # Ke
         U      = U / max(1, rms(U) / clip_threshold)
         W      = W - alpha U
 
-    With momentum, an average of the updates is subtracted, as in section 7.2 of the paper:
-    M = beta_1 M + (1 - beta_1) alpha U. A weight of rank 0 or 1 has a whole slot V.
+    With momentum, an average of the updates is subtracted, as in the authors' implementation (in
+    Tensor2Tensor): M = beta_1 M + (1 - beta_1) alpha U. A weight of rank 0 or 1 has a whole slot V.
     """
 
     def __init__(self, *, beta_1: float = 0., bounds_rate: bool = True,
