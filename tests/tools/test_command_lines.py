@@ -30,6 +30,7 @@ from lingpipe.tools import (
     plot_partition,
     repeat,
     score_translations,
+    secure_links,
     show_partition,
     show_schedule,
     train_vocabulary,
@@ -41,8 +42,8 @@ ALL = [
     bench_checkpoint, bench_decoder, bench_generation, bench_link, bench_pipeline, bench_scale,
     bench_text, build_corpus, check_devices, compare_checkpoints, compare_keras, compare_params,
     get_mediawiki, largest_model, launch_kubernetes, launch_local, launch_slurm, paper_tables,
-    plot_partition, repeat, score_translations, show_partition, show_schedule, train_vocabulary,
-    try_faults]
+    plot_partition, repeat, score_translations, secure_links, show_partition, show_schedule,
+    train_vocabulary, try_faults]
 DENSE = '--model=image.digits.Dense'
 TRAINER = ['--', '--model=x', '--logdir=y']
 
@@ -122,6 +123,11 @@ def mistake_of(capsys, tool, *flags):
      '--logdir=/dev/null/x cannot be a folder: /dev/null is a file'),
     (try_faults, ['--kinds=kill'], "--logdir='' is no folder; name one"),
     (launch_local, ['--workers=0', *TRAINER], '--workers=0 is below 1; use 1 to 1024'),
+    (secure_links, [], 'there is nothing to do; give --hosts and --output, or --run'),
+    (secure_links, ['--hosts=a,b'], "--output='' is no folder; name one"),
+    (secure_links, ['--hosts=a,a', '--output=x'], '--hosts=a,a has a host twice, or fewer than'),
+    (secure_links, ['--hosts=a,b', '--output=x', '--outer_port=65534'],
+     '2 hosts need as many ports and one more, and ports end at 65535; choose smaller ones.'),
     (launch_slurm, ['--port=99999', *TRAINER], '--port=99999 is above 65534; use 1 to 65534'),
     (launch_kubernetes, ['--image=a', '--claim=b', '--gpus=-1', *TRAINER],
      '--gpus=-1 is below 0; use 0 to 1024'),

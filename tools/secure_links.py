@@ -1,0 +1,242 @@
+"""Writes and runs links between machines that strangers on the network can neither read nor use.
+
+    python -m lingpipe.tools.secure_links --hosts=10.0.0.5,10.0.0.6 --output=links
+
+makes a folder for every host, and prints what to start there. The links of a host are run by
+
+    python -m lingpipe.tools.secure_links --run=links/10.0.0.5
+
+Workers and trainer listen on loopback, each at another port. Every host reaches all of them on its
+own loopback, at the same addresses:
+
+    host A                                              host B
+    trainer -- 127.0.0.1:2223 -- stunnel == network == stunnel -- 127.0.0.1:2223 -- worker of B
+
+stunnel encrypts with TLS 1.3. Both of its ends show a certificate that --output has made for these
+hosts only; nobody else can connect. Whoever can read the folder of a host can join, so copy it to
+that host alone.
+
+stunnel cannot tell which user connects to it. So this tool accepts the connections on loopback,
+closes those of other users, and starts an stunnel for each of the rest, as inetd would.
+"""
+from __future__ import annotations
+
+import os
+import pathlib
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from lingpipe.cluster import ports, server, user_filter
+from lingpipe.process import closed_pipe
+from lingpipe.tools import parser
+from lingpipe.tools.command_line import check_folder, command
+
+# Settings of stunnel that both ends share. Its limits would cut links that have nothing to send.
+_BOTH = '''foreground = yes
+pid =
+syslog = no
+debug = warning
+sslVersionMin = TLSv1.3
+CAfile = ca.pem
+cert = cert.pem
+key = key.pem
+verifyChain = yes
+TIMEOUTidle = 2000000000
+socket = l:TCP_NODELAY=1
+socket = r:TCP_NODELAY=1
+'''
+_PROGRAMS = {'stunnel': 'stunnel (Debian: stunnel4)', 'openssl': 'openssl'}
+_LOOK_EVERY_S = 1.
+
+
+def missing(program: str) -> str:
+    """Returns why a program cannot be run here, or ''."""
+    if shutil.which(program):
+        return ''
+    return f'the command {program} is missing; install the package {_PROGRAMS[program]}'
+
+
+def make(hosts: Sequence[str], folder: pathlib.Path, port: int, outer_port: int, days: int) -> str:
+    """Writes the folder of each host, with the configuration of stunnel and new keys.
+
+    Args:
+      hosts: names or addresses at which the hosts reach each other. The trainer is on the first.
+      folder: gets a folder for every host; no file of them may be there yet.
+      port: of the first worker on loopback; the others and the trainer follow.
+      outer_port: of the first worker's link in the network; the others follow.
+      days: how long the keys are valid.
+
+    Returns:
+      What to start on which host.
+
+    Raises:
+      ValueError: a host is no name or number, or is there twice.
+      OSError: openssl is missing or fails, or a folder is there.
+    """
+    _check(hosts, port, outer_port)
+    owners = [*hosts, hosts[0]]   # of each link's end: the workers and the trainer
+    before = os.umask(0o077)
+    try:
+        for host in hosts:
+            (folder / host).mkdir(parents=True)
+        _make_keys(hosts, folder, days)
+        for host in hosts:
+            here = [f'[{port + i}]\naccept = {host}:{outer_port + i}\n'
+                    f'connect = 127.0.0.1:{port + i}\n'
+                    for i, owner in enumerate(owners) if owner == host]
+            (folder / host / 'here.conf').write_text(_BOTH + ''.join(here), encoding='utf-8')
+            for i, owner in enumerate(owners):
+                if owner != host:
+                    to = (f'{_BOTH}client = yes\ncheckHost = {owner}\n'
+                          f'connect = {owner}:{outer_port + i}\n')
+                    (folder / host / f'to-{port + i}.conf').write_text(to, encoding='utf-8')
+    finally:
+        os.umask(before)
+    return _advice(hosts, folder, port)
+
+
+def _check(hosts: Sequence[str], port: int, outer_port: int) -> None:
+    """Raises ValueError for hosts that cannot be linked."""
+    for host in hosts:
+        ports.split_address(f'{host}:{port}')
+    if len(set(hosts)) < max(2, len(hosts)):
+        raise ValueError(f'--hosts={",".join(hosts)} has a host twice, or fewer than two; name '
+                         'every host once, with commas between.')
+    if max(port, outer_port) + len(hosts) > 65535:
+        raise ValueError(f'{len(hosts)} hosts need as many ports and one more, and ports end at '
+                         '65535; choose smaller ones.')
+
+
+def _make_keys(hosts: Sequence[str], folder: pathlib.Path, days: int) -> None:
+    """Makes an authority of this run, whose key is forgotten, and a key for every host."""
+    if missing('openssl'):
+        raise OSError(f'{missing("openssl")}.')
+    new_key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
+    with tempfile.TemporaryDirectory() as authority:
+        _openssl(authority, 'req', '-x509', *new_key, '-subj', '/CN=lingpipe links', '-days',
+                 str(days), '-keyout', 'ca.key', '-out', 'ca.pem')
+        for host in hosts:
+            home = (folder / host).absolute()
+            _openssl(authority, 'req', *new_key, '-subj', f'/CN={host}', '-keyout',
+                     f'{home}/key.pem', '-out', 'request.pem')
+            _openssl(authority, 'x509', '-req', '-in', 'request.pem', '-CA', 'ca.pem', '-CAkey',
+                     'ca.key', '-CAcreateserial', '-days', str(days), '-out', f'{home}/cert.pem')
+            shutil.copyfile(f'{authority}/ca.pem', home / 'ca.pem')
+
+
+def _openssl(folder: str, *words: str) -> None:
+    """Runs the command openssl; raises OSError if it fails."""
+    done = subprocess.run(['openssl', *words], cwd=folder, capture_output=True, text=True,
+                          check=False)
+    if done.returncode:
+        raise OSError(f'openssl {words[0]} failed: {done.stderr.strip()}')
+
+
+def _advice(hosts: Sequence[str], folder: pathlib.Path, port: int) -> str:
+    """Says what to start on which host."""
+    lines = []
+    for i, host in enumerate(hosts):
+        lines += [f'On {host}, with a copy of {folder / host}:',
+                  f'  python -m lingpipe.tools.secure_links --run={folder / host} &',
+                  f'  python -m lingpipe.trainer --mode=worker --address=127.0.0.1:{port + i}']
+    devices = ','.join(f'127.0.0.1:{port + i}' for i in range(len(hosts)))
+    lines += [f'And on {hosts[0]}, with the flags of the run:',
+              f'  python -m lingpipe.trainer --devices={devices} '
+              f'--address=127.0.0.1:{port + len(hosts)}']
+    return '\n'.join(lines)
+
+
+def run(folder: pathlib.Path) -> None:
+    """Runs the links of a host until SIGTERM or Ctrl-C, and ends all of their connections.
+
+    Raises:
+      OSError: stunnel is missing or ends, a port is taken, or the folder is not one of `make`.
+    """
+    if missing('stunnel'):
+        raise OSError(f'{missing("stunnel")}.')
+    if not (folder / 'here.conf').exists():
+        raise OSError(f'--run={folder} has no here.conf; name the folder of this host, which '
+                      '--output has made.')
+    user_filter.check_system()
+    listeners = {socket.create_server(('127.0.0.1', int(path.stem.removeprefix('to-')))): path.name
+                 for path in sorted(folder.glob('to-*.conf'))}
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    stunnel = _stunnel(folder, 'here.conf')
+    connections: list[subprocess.Popen[bytes]] = []
+    try:
+        closed_pipe.say(f'links of {folder} are up', sys.stdout)
+        while True:
+            ready, _, _ = select.select(list(listeners), [], [], _LOOK_EVERY_S)
+            for listener in ready:
+                connections += _connected(listener, folder, listeners[listener])
+            connections = [one for one in connections if one.poll() is None]
+            if stunnel.poll() is not None:
+                raise OSError(f'stunnel has ended with exit code {stunnel.returncode}; it has said '
+                              'why.')
+    finally:
+        for process in (stunnel, *connections):
+            process.kill()
+            process.wait()
+        for listener in listeners:
+            listener.close()
+
+
+def _connected(listener: socket.socket, folder: pathlib.Path, configuration: str
+               ) -> list[subprocess.Popen[bytes]]:
+    """Accepts a connection; returns the stunnel that serves it, unless it is a stranger's."""
+    try:
+        connection, _ = listener.accept()
+        with connection:
+            user = user_filter.stranger(connection)
+            if not user:
+                return [_stunnel(folder, configuration, connection)]
+    except OSError:   # the connection has ended meanwhile
+        return []
+    closed_pipe.say(f'{configuration}: closed a connection of {user} of this machine', sys.stderr)
+    return []
+
+
+def _stunnel(folder: pathlib.Path, configuration: str, connection: socket.socket | None = None
+             ) -> subprocess.Popen[bytes]:
+    """Starts stunnel, for one connection or for all that come; it ends with this process."""
+    parent = os.getpid()
+    end = connection.fileno() if connection else subprocess.DEVNULL
+    return subprocess.Popen(['stunnel', configuration], cwd=folder, stdin=end, stdout=end,
+                            preexec_fn=lambda: server.end_with_parent(parent, signal.SIGKILL))
+
+
+@command
+def main(argv: list[str] | None = None) -> None:
+    """Parses the flags, and makes links or runs those of a host."""
+    p = parser('secure_links', __doc__)
+    p.add_argument('--hosts', default='',
+                   help='names or addresses of the hosts, with commas; the trainer is on the first')
+    p.add_argument('--output', default='', help='a folder; gets a folder for every host')
+    p.add_number('--port', 2222, 'of the first worker on loopback; the others and the trainer '
+                 'follow', least=1, most=65535)
+    p.add_number('--outer_port', 2322, "of the first worker's link in the network; the others "
+                 'follow', least=1, most=65535)
+    p.add_number('--days', 365, 'how long the keys are valid', least=1, most=36500)
+    p.add_argument('--run', default='', help='the folder of this host; runs its links')
+    args = p.parse_args(argv)
+    if args.run:
+        if args.hosts or args.output:
+            p.error('--run takes what --hosts and --output have made; give either these or --run')
+        run(pathlib.Path(args.run))
+    else:
+        if not args.hosts:
+            p.error('there is nothing to do; give --hosts and --output, or --run')
+        check_folder('--output', args.output)
+        print(make(args.hosts.split(','), pathlib.Path(args.output), args.port, args.outer_port,
+                   args.days))
+
+
+if __name__ == '__main__':
+    main()
