@@ -80,6 +80,8 @@ def make(hosts: Sequence[str], folder: pathlib.Path, port: int, outer_port: int,
       OSError: openssl is missing or fails, or a folder is there.
     """
     _check(hosts, port, outer_port)
+    if missing('openssl'):
+        raise OSError(f'{missing("openssl")}.')
     owners = [*hosts, hosts[0]]   # of each link's end: the workers and the trainer
     before = os.umask(0o077)
     try:
@@ -115,8 +117,6 @@ def _check(hosts: Sequence[str], port: int, outer_port: int) -> None:
 
 def _make_keys(hosts: Sequence[str], folder: pathlib.Path, days: int) -> None:
     """Makes an authority of this run, whose key is forgotten, and a key for every host."""
-    if missing('openssl'):
-        raise OSError(f'{missing("openssl")}.')
     new_key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
     with tempfile.TemporaryDirectory() as authority:
         _openssl(authority, 'req', '-x509', *new_key, '-subj', '/CN=lingpipe links', '-days',
