@@ -211,27 +211,21 @@ class Candidates:
     def least_limit(self, choices: Iterable[Choice]) -> tuple[float, Choice] | None:
         """The fewest bytes of a device with which a choice fits, and the first such choice.
 
-        Plans with 'fit' take long to find and mostly need no less than those with 'layer', to which
-        they fall back. So where both are choices, 'fit' is tried only in place of the best others.
+        Each choice is tried only below the best so far. So the first ones are those that mostly
+        need little and are tried quickly: many cells and micro-batches, without 'fit' and 'auto'.
         """
+        def cost_of_trying(choice: Choice) -> tuple[bool, bool, int, int, int]:
+            return (choice.recompute == 'fit', choice.schedule == 'auto', choice.num_replicas,
+                    -choice.num_cells, -choice.num_micro_batches)
+
         least: tuple[float, Choice] | None = None
-        listed = list(choices)
-        others = [choice for choice in listed if choice.recompute != 'fit'
-                  or choice._replace(recompute='layer') not in listed]
-        for choice in others:
+        for choice in sorted(choices, key=cost_of_trying):
             limit = least[0] - 1 if least else None
             if not self._costs.is_possible(choice) or self._costs.is_too_big(choice, limit):
                 continue
             candidate = self.of(choice, limit)
             if candidate is not None:
                 least = self._least_peak(choice, candidate.peak_bytes), choice
-        if least is None:
-            return None
-
-        fitted = least[1]._replace(recompute='fit')
-        candidate = self.of(fitted, least[0] - 1) if fitted in listed else None
-        if candidate is not None:
-            least = self._least_peak(fitted, candidate.peak_bytes), fitted
         return least
 
     def _least_peak(self, choice: Choice, peak_bytes: float) -> float:
