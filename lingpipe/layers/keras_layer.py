@@ -109,9 +109,10 @@ class KerasLayer(Layer):
         drops_mask: bool = field(False, 'Whether the output has no mask, though that of the '
                                         'input, or one that Keras makes, is lost.')
         keeps_gradient_rows: bool = field(
-            True, 'Whether the optimizer gets the gradients of an embedding row by row, as in '
-                  'Keras, where most square each row, and not the sum of an id\'s rows. They take '
-                  'the memory of an output for every micro-batch, in place of that of the table.')
+            True, 'Whether the optimizer gets the gradients of an embedding, or of what a layer of '
+                  'your own gathers, row by row, as in Keras, where most square each row, and not '
+                  'the sum of an id\'s rows. They take the memory of an output for every '
+                  'micro-batch, in place of that of the table.')
         averages_state: bool = field(False, 'Whether floating-point state that depends on the '
                                             'examples becomes its mean over the micro-batches: '
                                             'right for moving averages of means.')
@@ -216,9 +217,9 @@ class KerasLayer(Layer):
         self.has_embedding = any(
             isinstance(layer, keras.layers.Embedding) and layer.trainable_weights
             for layer in layers)
-        self.keeps_gradient_rows = self.has_embedding and p.keeps_gradient_rows
-        self.counts_copies = (has_code_of_users(p.class_name, p.config)
-                              or has_activity_regularizer)
+        is_of_users = has_code_of_users(p.class_name, p.config)
+        self.keeps_gradient_rows = p.keeps_gradient_rows and (self.has_embedding or is_of_users)
+        self.counts_copies = is_of_users or has_activity_regularizer
 
     def _spec(self, name: str) -> keras.KerasTensor:
         """The symbolic examples of a tensor. Raises ValueError if its shape is not given."""

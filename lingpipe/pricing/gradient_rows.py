@@ -18,12 +18,22 @@ def gradient_rows(layer: Layer, inputs: Mapping[str, Nested],
       layer: the layer.
       inputs: argument of fprop -> nested tf.TensorSpec.
       trained: the paths of the weights whose gradients are wanted.
+
+    Raises:
+      ValueError: how many rows there are is not known before the layer runs.
     """
     traced = trace(layer, **inputs)
     outputs = [leaf for leaf in leaves(traced.outputs) if leaf.dtype.is_floating]
     with traced.graph.as_default():
         gradients = tf.gradients([*outputs, *traced.emissions.losses.values()],
                                  [traced.weights[path] for path in trained])
-    return {path: gradient.values.shape[0]
+    rows = {path: gradient.values.shape[0]
             for path, gradient in zip(trained, gradients, strict=True)
             if isinstance(gradient, tf.IndexedSlices)}
+    for path, num_rows in rows.items():
+        if num_rows is None:
+            raise ValueError(
+                f'{path}: how many rows of it {layer.path} reads is not known before it runs, so '
+                'that their gradients have no place of their own; set keeps_gradient_rows=False '
+                'of the layer, and rows that are read several times learn from sums.')
+    return rows

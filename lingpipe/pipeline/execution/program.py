@@ -23,6 +23,7 @@ from lingpipe.pipeline.execution.placed_network import PlacedNetwork
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program_steps import ProgramSteps
 from lingpipe.pipeline.execution.traffic import Traffic, step_traffic
+from lingpipe.pipeline.planning.dataflow import check_gradient_rows
 from lingpipe.pipeline.planning.micro_batches import check_state
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.planner import make_plan, plan_like
@@ -75,6 +76,7 @@ class Program(ProgramSteps):
         self.batch_spec = specs[0]
         plan = make_plan(network, specs[0], params, devices, learner.is_frozen, learner.slot_bytes)
         plans = [plan, *(plan_like(plan, network, spec, learner.is_frozen) for spec in specs[1:])]
+        check_gradient_rows(plan.elements, learner.params.accumulate)
         replicas = placed_replicas(plan, network, learner, seed)
         self.placed = replicas[0]
         self._predictors: dict[tuple[str, ...], Predictor] = {}   # by outputs

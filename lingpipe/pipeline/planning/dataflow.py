@@ -203,6 +203,15 @@ def _price(layer: Layer, reads: Mapping[str, Value]) -> Cost:
         raise ValueError(f'{sentence(error)} (while pricing {layer.path} for {specs})') from error
 
 
+def check_gradient_rows(elements: Sequence[Element], accumulate: int) -> None:
+    """Raises ValueError if rows of gradients would be kept that Keras adds up."""
+    kept = next((path for element in elements for path in element.gradient_rows), None)
+    if kept and accumulate > 1:
+        raise ValueError(f'the gradients of the rows of {kept} are kept apart, but the learner '
+                         f'accumulates {accumulate} mini-batches, whose gradients Keras adds up; '
+                         'set keeps_gradient_rows=False of the layer.')
+
+
 def _gradient_rows(layer: Layer, reads: Mapping[str, Value],
                    trained: Sequence[Weight], num_parts: int) -> dict[str, int]:
     if not layer.keeps_gradient_rows or not trained:

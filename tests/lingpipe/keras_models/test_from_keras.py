@@ -190,6 +190,30 @@ def test_ids_that_occur_often_learn_what_they_learn_in_keras(values: dict[str, A
             np.testing.assert_array_equal(replicas[path], value)
 
 
+def test_rows_that_a_layer_of_ones_own_gathers_learn_what_they_learn_in_keras() -> None:
+    @keras.saving.register_keras_serializable('tests')
+    class Gathered(keras.layers.Layer):
+        def build(self, shape: Any) -> None:
+            self.table = self.add_weight(shape=(9, 3), name='table')
+
+        def call(self, ids: Any) -> Any:
+            return keras.ops.take(self.table, ids, axis=0)
+
+    tokens = keras.Input((4,), name='tokens', dtype='int32')
+    model = keras.Model([tokens], Gathered(name='words')(tokens))
+    model.compile(keras.optimizers.Adagrad(RATE), 'mse')
+    batches = [{'tokens': batch['tokens'], 'labels': np.ones([8, 4, 3], np.float32)}
+               for batch in sentences()]
+    check_learning(model, batches)
+
+    params = lp.from_keras(model)
+    learner = lp.learner_from_keras(model).set(accumulate=2).instantiate()
+    spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batches[0].items()}
+    with pytest.raises(ValueError, match='the gradients of the rows of model/words/table are kept '
+                                         'apart, but the learner accumulates 2 mini-batches'):
+        lp.Program(params.instantiate('model'), spec, lp.PipelineParams(), learner)
+
+
 def test_an_embedding_that_would_learn_otherwise_than_in_keras_is_said_or_refused() -> None:
     ids = keras.Input((4,), dtype='int32')
     network = lp.from_keras(keras.Model(ids, keras.layers.Embedding(5, 3, name='words')(ids)))
@@ -453,6 +477,8 @@ def test_an_optimizer_without_an_equal_is_refused() -> None:
     for optimizer, sentence in (
             (sgd(clipvalue=1.), 'SGD has clipvalue=1.0, which no Learner has; compile with global'),
             (without_biases, 'SGD excludes weights from its weight decay'),
+            (keras.optimizers.Muon(weight_decay=0.1),
+             'Muon has weight_decay=0.1 and adam_weight_decay=0.004, and a Learner has one'),
             (sgd(_tenth), 'the learning rate is a Python function'),
             (sgd(decay, gradient_accumulation_steps=2), 'Keras counts mini-batches for it, and a'),
             (keras.optimizers.LossScaleOptimizer(sgd()), 'Keras scales the loss of this model'),

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import keras
+import pytest
 import tensorflow as tf
 
 from lingpipe import layers
@@ -23,6 +24,21 @@ def test_a_table_that_is_only_looked_up_has_a_row_for_each_id():
     assert gradient_rows(table, {'x': IDS}, [path]) == {path: 12}
     regularized = embedding(embeddings_regularizer='l2').instantiate('model/table')
     assert gradient_rows(regularized, {'x': IDS}, [path]) == {}
+
+
+def test_a_number_of_rows_that_is_not_known_is_refused():
+    @keras.saving.register_keras_serializable('tests')
+    class Some(keras.layers.Embedding):
+        """Reads rows of the ids above 0 alone."""
+
+        def call(self, ids):
+            return tf.reduce_sum(super().call(tf.boolean_mask(ids, ids > 0)), 0) + tf.zeros([2, 4])
+
+    some = layers.KerasLayer.Params(layer=Some(11, 4), name='table', reads={'x': 'ids'},
+                                    input_shape=(6,), input_dtype='int32')
+    path = 'model/table/embeddings'
+    with pytest.raises(ValueError, match=f'{path}: how many rows of it model/table reads is not'):
+        gradient_rows(some.instantiate('model/table'), {'x': IDS}, [path])
 
 
 def test_the_rows_of_all_micro_batches_count_in_place_of_the_table():
