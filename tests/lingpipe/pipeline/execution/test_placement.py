@@ -102,7 +102,10 @@ def test_a_copy_of_variables_stays_where_they_are(found):
 
 
 def test_each_position_of_decoding_sends_ids_and_one_activation(found):
-    """Encoder outputs, mask, limits and the tied weight [13, 16] go to the last cell once."""
+    """Encoder outputs, mask, limits and the tied weight [13, 16] go to the last cell once.
+
+    Where sentences begin goes from there to the first cell, and to the host.
+    """
     case = found['decoding']
     inside = [(dtype, receiver[-1])
               for tensor, dtype, receiver in case['of_unknown_size']
@@ -111,5 +114,5 @@ def test_each_position_of_decoding_sends_ids_and_one_activation(found):
             for tensor, dtype, receiver in case['of_unknown_size'] if 'while' not in tensor]
     # Inside the loop cross x, the ids, their places in the beam, and the position.
     assert sorted(inside) == [('float32', '1'), *[('int32', '0')] * 3]
-    assert sorted(once) == [('bool', '1'), ('float32', '1'), ('int32', '1')]
+    assert sorted(once) == [('bool', '1'), ('float32', '1'), *[('int32', '0')] * 2, ('int32', '1')]
     assert case['num_bytes'] == 13 * 16 * FLOAT and case['num_scalars'] == 1   # whether to go on
