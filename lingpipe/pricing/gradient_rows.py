@@ -11,19 +11,21 @@ from lingpipe.pricing.graph import trace
 
 
 def gradient_rows(layer: Layer, inputs: Mapping[str, Nested],
-                  trained: Collection[str]) -> dict[str, int]:
+                  trained: Collection[str], written: Collection[str]) -> dict[str, int]:
     """Returns path of a weight -> how many rows its gradient has, if it is tf.IndexedSlices.
 
     Args:
       layer: the layer.
       inputs: argument of fprop -> nested tf.TensorSpec.
       trained: the paths of the weights whose gradients are wanted.
+      written: the names of the values that it writes and that have gradients.
 
     Raises:
       ValueError: how many rows there are is not known before the layer runs.
     """
     traced = trace(layer, **inputs)
-    outputs = [leaf for leaf in leaves(traced.outputs) if leaf.dtype.is_floating]
+    values = layer.written(traced.outputs)
+    outputs = [leaf for name in written for leaf in leaves(values[name]) if leaf.dtype.is_floating]
     with traced.graph.as_default():
         gradients = tf.gradients([*outputs, *traced.emissions.losses.values()],
                                  [traced.weights[path] for path in trained])

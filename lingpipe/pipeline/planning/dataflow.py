@@ -150,11 +150,11 @@ def wire(network: Sequential, batch_spec: Mapping[str, Nested],
         needs_gradient = bool(trained) or any(value.needs_gradient for value in reads.values())
         writes = {name: Value(name, index, spec, needs_gradient)
                   for name, spec in layer.written(cost.outputs).items()}
-        elements.append(Element(index, layer, reads, writes, cost, trained,
-                                _gradient_rows(layer, reads, trained, num_parts),
-                                needs_gradient, unit))
+        elements.append(Element(index, layer, reads, writes, cost, trained, {}, needs_gradient,
+                                unit))
         values = after(layer, layer.reads(), values, writes)
-    return _with_readers(elements)
+    return tuple(dataclasses.replace(element, gradient_rows=_gradient_rows(element, num_parts))
+                 for element in _with_readers(elements))
 
 
 def num_examples(elements: Sequence[Element]) -> int:
@@ -212,12 +212,13 @@ def check_gradient_rows(elements: Sequence[Element], accumulate: int) -> None:
                          'set keeps_gradient_rows=False of the layer.')
 
 
-def _gradient_rows(layer: Layer, reads: Mapping[str, Value],
-                   trained: Sequence[Weight], num_parts: int) -> dict[str, int]:
-    if not layer.keeps_gradient_rows or not trained:
+def _gradient_rows(element: Element, num_parts: int) -> dict[str, int]:
+    if not element.layer.keeps_gradient_rows or not element.trained:
         return {}
-    specs = {argument: value.spec for argument, value in reads.items()}
-    rows = gradient_rows(layer, specs, [weight.path for weight in trained])
+    specs = {argument: value.spec for argument, value in element.reads.items()}
+    are_read = [name for name, value in element.writes.items() if value.readers]
+    rows = gradient_rows(element.layer, specs, [weight.path for weight in element.trained],
+                         are_read or list(element.writes))
     return {path: num_parts * num_rows for path, num_rows in rows.items()}
 
 
