@@ -91,12 +91,12 @@ def check_path(path: str, format: str) -> str:
     writer = _WRITERS[format]
     for package in writer.packages:
         _import(package, format)
+    if writer.suffix and os.path.isdir(path):
+        raise OSError(f'{path} cannot be written: it is a directory; {_REMEDY}.')
     path = path if path.endswith(writer.suffix) else path + writer.suffix
     check_writable(path, _REMEDY)
     if not writer.suffix:
         check_replaceable(path, _REMEDY)
-    elif os.path.isdir(path):
-        raise OSError(f'{path} cannot be written: it is a directory; {_REMEDY}.')
     return path
 
 

@@ -173,8 +173,8 @@ class Problem(Configurable):
           lines: without their ends.
           facts: what `facts` gave when these were trained; {} if the checkpoint has none.
         """
-        raise ValueError(f'{type(self).__name__} makes no text of text; --mode=decode is for tasks '
-                         f'that have decode(), as translation.')
+        raise ValueError(f'{type(self).__name__} has no decode(), so that it cannot answer lines '
+                         'of text; use --mode=predict, or give the task a decode().')
 
     def decode_by_pieces(self, program: Program, lines: Sequence[str],
                          facts: Metadata) -> Iterator[Piece]:

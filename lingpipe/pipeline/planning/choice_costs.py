@@ -76,8 +76,8 @@ class ChoiceCosts:
         num_parts = choice.num_parts
         if num_parts not in self._elements_of:
             subject = self.subject
-            params = subject.params.copy().set(
-                num_replicas=1, num_micro_batches=num_parts)
+            params = subject.params.copy().set(   # As they are given, since errors name them.
+                num_replicas=choice.num_replicas, num_micro_batches=choice.num_micro_batches)
             self._elements_of[num_parts] = wire_parts(
                 subject.network, subject.batch_spec, params, subject.is_frozen)
         return self._elements_of[num_parts]

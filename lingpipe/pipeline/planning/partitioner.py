@@ -263,6 +263,8 @@ def _check(costs: Sequence[float], num_cells: int, rule: str) -> None:
     num_layers = len(costs)
     if rule not in RULES:
         raise ValueError(f"rule={rule!r} is not a rule; use 'bottleneck' or 'variance'.")
+    if not num_layers:
+        raise ValueError('the network has no layers, and a cell cannot be empty; give it some.')
     if num_cells < 1:
         raise ValueError(f'num_cells={num_cells} is not a number of cells; use 1 to {num_layers}, '
                          'the number of layers.')

@@ -181,6 +181,7 @@ def test_an_export_that_fails_leaves_what_was_there(program, predictor, tmp_path
     ('', 'npz', 'the path to export to is empty; name a file or a directory.'),
     ('/proc/nowhere/w', 'npz', '/proc/nowhere/w.npz cannot be written: No such file or directory; '
                                'choose another path to export to.'),
+    ('/proc', 'npz', '/proc cannot be written: it is a directory; choose another path'),
 ])
 def test_exports_that_cannot_be_written_are_refused(program, predictor, path, format, sentence):
     with pytest.raises((ValueError, OSError), match=re.escape(sentence)):
