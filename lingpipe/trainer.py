@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from lingpipe.commands import early_start
-from lingpipe.commands.flags import define_flags, options_of
+from lingpipe.commands.flags import check_mode, define_flags, error_text, options_of
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.hyperparams.keras_words import place_of
 from lingpipe.process import closed_pipe, tensorflow_import
@@ -59,11 +59,12 @@ def main(argv: Sequence[str]) -> int:
         if rest:
             raise flags.Error(f'{rest[0]!r} is no flag; write --model=NAME --logdir=DIR, and --set '
                               f'path=value for each override')
+        check_mode(values)
     except flags.Error as error:
-        flag = re.search("flag '(\\w+)'", str(error))
+        text = error_text(error)
+        flag = re.search("flag '(\\w+)'", text)
         place = place_of(flag[1]) if flag else ''
-        print(f'trainer: {" ".join(str(error).split())}; {place or "--help lists all flags."}',
-              file=sys.stderr)
+        print(f'trainer: {text}; {place or "--help lists all flags."}', file=sys.stderr)
         return 2
     if values.help:
         lines = values.get_help().splitlines(keepends=True)
@@ -103,7 +104,10 @@ def _is_raised_here(error: BaseException) -> bool:
     lingpipe.tasks.
     """
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    package, _, module = str(frame.f_globals.get('__name__', '')).partition('.')
+    name = str(frame.f_globals.get('__name__', ''))
+    if name == '__main__':   # It is this file, by python -m; or a user's script.
+        name = getattr(frame.f_globals.get('__spec__'), 'name', '')
+    package, _, module = name.partition('.')
     return package == 'lingpipe' and module.partition('.')[0] not in ('params', 'tasks')
 
 
@@ -114,9 +118,6 @@ def run(options: RunOptions) -> int:
     """
     if not options.model and options.mode != 'worker':
         raise ValueError('--model is missing; --list shows all experiments.')
-    if options.has_watch and options.mode != 'eval':
-        raise ValueError(f'--watch is for --mode=eval, and this is --mode={options.mode}; write '
-                         '--mode=eval in a process beside the run.')
     from lingpipe.commands.experiment_params import chosen, read_params
     if options.mode == 'worker':
         from lingpipe.commands.serve import serve

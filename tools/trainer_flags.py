@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from absl import flags as absl_flags
 
 from lingpipe.cluster import server
-from lingpipe.commands.flags import define_flags
+from lingpipe.commands.flags import check_mode, define_flags, error_text
 
 MODES = ('train_and_eval', 'train', 'eval', 'decode')   # these end when their work is done
 
@@ -47,8 +47,10 @@ def parsed(flags: Sequence[str]) -> absl_flags.FlagValues:
     values = define_flags()
     try:
         rest = values(['trainer', *flags])[1:]
+        check_mode(values)
     except absl_flags.Error as error:
-        raise ValueError(f"the trainer's flags after --: {error}; correct them.") from error
+        raise ValueError(f"the trainer's flags after --: {error_text(error)}; correct them."
+                         ) from error
     if rest:
         raise ValueError(f'{rest[0]!r} after -- is no flag of the trainer; write --model=NAME '
                          '--logdir=DIR.')

@@ -2,11 +2,21 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from absl import flags
 
 from lingpipe.commands.run_options import MODES, RunOptions
+
+# Flags that only some modes read. Another mode would pass over them without a word.
+_MODES_OF_FLAGS = {
+    'watch': ('eval',),
+    'json': ('plan',),
+    'timeline': ('train_and_eval', 'train'),
+    'decode_input': ('decode',), 'decode_output': ('decode',), 'decode_line_limit': ('decode',),
+    'predict_input': ('predict',), 'predict_output': ('predict',),
+    'export_path': ('export',), 'format': ('export',)}
 
 
 def define_flags() -> flags.FlagValues:
@@ -122,6 +132,21 @@ def _define_flags_of_outputs(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         'format', 'saved_model', 'For --mode=export: saved_model, keras, npz, safetensors or onnx.',
         flag_values=values)
+
+
+def check_mode(values: flags.FlagValues) -> None:
+    """Raises flags.Error if a flag is set that the mode does not read."""
+    for name, modes in _MODES_OF_FLAGS.items():
+        if values[name].present and values.mode not in modes and not values.help:
+            needed = ' or '.join(f'--mode={mode}' for mode in modes)
+            raise flags.Error(f'--{name} is for {needed}, and this is --mode={values.mode}; write '
+                              f'{needed}, or leave --{name} out')
+
+
+def error_text(error: flags.Error) -> str:
+    """Returns the one line that a person reads of an error of absl."""
+    line = ' '.join(str(error).split())
+    return re.sub(r"\('Non-boolean argument to boolean flag', .*\)$", 'write true or false', line)
 
 
 def options_of(values: flags.FlagValues, command_line: Sequence[str] = ()) -> RunOptions:

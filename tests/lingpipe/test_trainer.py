@@ -82,12 +82,17 @@ def test_help_prints_every_flag(capsys):
     (['--mode=fly'], r'trainer: flag --mode=fly: value should be one of '
                      r"<train_and_eval\|train\|eval\|inspect\|plan\|worker\|"
                      r"decode\|predict\|export>"),
+    (['--list=maybe'], r'trainer: flag --list=maybe: write true or false; --help lists'),
+    (['--json'], r'trainer: --json is for --mode=plan, and this is --mode=train_and_eval; write '
+                 r'--mode=plan, or leave --json out; --help lists all flags\.'),
+    (['--mode=inspect', '--timeline'], r'--timeline is for --mode=train_and_eval or --mode=train,'),
     (['model=x'], r"trainer: 'model=x' is no flag; write --model=NAME --logdir=DIR"),
     (['--mode=worker', '--hangs_after_s=0.5'], r'trainer: flag --hangs_after_s=0\.5: '),
     ([], r'trainer: --model is missing; --list shows all experiments\.'),
     ([MODEL], r'trainer: --logdir is missing; name a directory'),
     (['--model=tests.support.tiny_experiment.Tinny'],
      r"trainer: there is no experiment 'tests.support.tiny_experiment.Tinny'"),
+    (['--model=../image.Tiny'], r"trainer: there is no experiment '\.\./image\.Tiny'; "),
     ([MODEL, '--set', 'pipeline.num_cells'],
      r'trainer: --set pipeline\.num_cells has no value; write --set path=value'),
     ([MODEL, '--set', 'pipeline.num_cels=2'],
@@ -97,6 +102,8 @@ def test_help_prints_every_flag(capsys):
     ([MODEL, '--set', 'train.keep=0'], 'train.keep=0 is below 1; use 1 or more'),
     ([MODEL, '--set', 'pipeline.num_micro_batches=3', '--mode=inspect'],
      r'num_micro_batches=3 does not divide the batch of 8 examples'),
+    ([MODEL, '--set', 'pipeline.num_replicas=3', '--mode=inspect'],
+     r'num_replicas=3 does not divide the batch of 8 examples'),
     ([MODEL, '--set', 'pipeline.num_cells=9', '--mode=inspect'], r'num_cells=9'),
     ([MODEL, '--logdir=/dev/null/x'],
      r'trainer: /dev/null/x cannot be written: .*choose another logdir\.'),
@@ -113,6 +120,14 @@ def test_help_prints_every_flag(capsys):
 ])
 def test_mistake_is_one_sentence(capsys, monkeypatch, flags, error):
     assert re.search(error, error_of(capsys, monkeypatch, *flags))
+
+
+def test_a_mistake_that_the_trainer_itself_finds_needs_no_traceback():
+    """Its module is called __main__ in python -m, and was taken for a user's."""
+    process = Fork(run_module, 'lingpipe.trainer')
+    _, err = process.communicate()
+    assert (process.returncode, err) == (
+        1, 'trainer: --model is missing; --list shows all experiments.\n')
 
 
 def fprop_that_fails(self, theta, ctx, x):
@@ -329,7 +344,7 @@ def test_decode_is_refused_by_a_task_that_makes_no_text(capsys, monkeypatch, tmp
                      error_of(capsys, monkeypatch, *flags))
     (tmp_path / 'in').write_bytes(b'a\n')
     assert re.search(
-        r'Problem makes no text of text; --mode=decode is for tasks that have decode\(\)',
+        r'Problem has no decode\(\), so that it cannot answer lines of text; use --mode=predict',
         error_of(capsys, monkeypatch, *flags))
 
 
