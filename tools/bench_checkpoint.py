@@ -46,6 +46,8 @@ def main(argv: list[str] | None = None) -> None:
                    'default: a temporary directory')
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
+    if args.directory and not os.path.isdir(args.directory):
+        p.error(f'--directory={args.directory} is no folder; name one that is there')
     rows = []
     if not args.json:
         print(HEADING)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import functools
 import inspect
+import math
 import os
 import pathlib
 import sys
@@ -91,10 +92,11 @@ class Parser(argparse.ArgumentParser):
         self._bounds[flag] = Bounds(**bounds)
 
     def add_numbers(self, flag: str, default: str, help: str = '', *, count: int | None = None,
-                    **bounds: Any) -> None:
+                    is_whole: bool = False, **bounds: Any) -> None:
         """Adds a flag for numbers with commas between them, which becomes a tuple of floats.
 
-        `count` says how many numbers there must be, unless there are none.
+        `count` says how many numbers there must be, unless there are none; `is_whole`, that they
+        have no fractions.
         """
         def numbers(text: str) -> tuple[float, ...]:
             """Parses the text of the flag."""
@@ -103,10 +105,13 @@ class Parser(argparse.ArgumentParser):
                 raise argparse.ArgumentTypeError(f'{text!r} has {len(parts)} numbers, not {count}; '
                                                  'write them with commas between')
             try:
-                return tuple(map(float, parts))
+                values = tuple(map(float, parts))
             except ValueError:
                 raise argparse.ArgumentTypeError(f'{text!r} is no list of numbers; write them with '
                                                  'commas between') from None
+            if is_whole and any(value % 1 for value in values if math.isfinite(value)):
+                raise argparse.ArgumentTypeError(f'{text!r} has a fraction; write whole numbers')
+            return values
 
         self.add_argument(flag, type=numbers, default=numbers(default), help=help)
         self._bounds[flag] = Bounds(**bounds)

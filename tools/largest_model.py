@@ -315,7 +315,8 @@ def main(argv: list[str] | None = None) -> None:
     p = parser('largest_model', __doc__)
     p.add_argument('--family', choices=['amoebanet_d', 'transformer'], required=True,
                    help='which models')
-    p.add_numbers('--devices', '1,2,4,8', 'K of each row', least=1, most=MAX_CELLS)
+    p.add_numbers('--devices', '1,2,4,8', 'K of each row', is_whole=True, least=1,
+                  most=MAX_CELLS)
     p.add_number('--device_gb', 16.0, 'memory of a device, in 10^9 bytes', least=1e-3, most=1e6)
     p.add_argument('--recompute', choices=['none', 'cell', 'layer', 'fit'], default='layer',
                    help='PipelineParams.recompute of Pipeline-K')

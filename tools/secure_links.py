@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import select
 import shutil
 import signal
@@ -32,7 +33,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from lingpipe.cluster import ports, server, user_filter
+from lingpipe.cluster import server, user_filter
 from lingpipe.process import closed_pipe
 from lingpipe.tools import parser
 from lingpipe.tools.command_line import check_folder, command
@@ -51,6 +52,7 @@ TIMEOUTidle = 2000000000
 socket = l:TCP_NODELAY=1
 socket = r:TCP_NODELAY=1
 '''
+_HOST = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]{0,63}')   # openssl takes as many characters.
 _PROGRAMS = {'stunnel': 'stunnel (Debian: stunnel4)', 'openssl': 'openssl'}
 _LOOK_EVERY_S = 1.
 
@@ -79,7 +81,7 @@ def make(hosts: Sequence[str], folder: pathlib.Path, port: int, outer_port: int,
       ValueError: a host is no name or number, or is there twice.
       OSError: openssl is missing or fails, or a folder is there.
     """
-    _check(hosts, port, outer_port)
+    _check(hosts, folder, port, outer_port)
     if missing('openssl'):
         raise OSError(f'{missing("openssl")}.')
     owners = [*hosts, hosts[0]]   # of each link's end: the workers and the trainer
@@ -103,16 +105,22 @@ def make(hosts: Sequence[str], folder: pathlib.Path, port: int, outer_port: int,
     return _advice(hosts, folder, port)
 
 
-def _check(hosts: Sequence[str], port: int, outer_port: int) -> None:
-    """Raises ValueError for hosts that cannot be linked."""
+def _check(hosts: Sequence[str], folder: pathlib.Path, port: int, outer_port: int) -> None:
+    """Raises ValueError for hosts that cannot be linked, and OSError where their folders are."""
     for host in hosts:
-        ports.split_address(f'{host}:{port}')
+        if not _HOST.fullmatch(host):
+            raise ValueError(f'--hosts has {host!r}; write names or IPv4 addresses with commas '
+                             'between, each of up to 64 letters, digits, ., - and _.')
     if len(set(hosts)) < max(2, len(hosts)):
         raise ValueError(f'--hosts={",".join(hosts)} has a host twice, or fewer than two; name '
                          'every host once, with commas between.')
     if max(port, outer_port) + len(hosts) > 65535:
         raise ValueError(f'{len(hosts)} hosts need as many ports and one more, and ports end at '
                          '65535; choose smaller ones.')
+    for host in hosts:
+        if os.path.lexists(folder / host):
+            raise OSError(f'{folder / host} is there already, and keys are never replaced; name '
+                          'another --output.')
 
 
 def _make_keys(hosts: Sequence[str], folder: pathlib.Path, days: int) -> None:
