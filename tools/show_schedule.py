@@ -97,8 +97,14 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def _schedule(args: argparse.Namespace) -> Schedule:
     """The schedule of equal cells that the flags ask for."""
     if args.text:
-        with open(args.text, encoding='utf-8') as file:
-            return parse_schedule(file.read())
+        try:
+            with open(args.text, encoding='utf-8') as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, 'strerror', None) or 'it is not UTF-8'
+            raise ValueError(f'--text={args.text} cannot be read: {reason}; name a file that holds '
+                             'a schedule as text') from error
+        return parse_schedule(text)
 
     k, m = args.num_cells, args.num_micro_batches
     if args.schedule not in (*TRAINING, 'auto'):

@@ -198,7 +198,11 @@ def main(argv: list[str] | None = None) -> None:
         print_list(rows, args.json)
         return
 
-    registry.get(args.model).override_all([*SETTINGS, *args.set]).validate()
+    params = registry.get(args.model).override_all([*SETTINGS, *args.set])
+    params.validate()
+    if params.pipeline.num_cells < 2:
+        raise ValueError(f'pipeline.num_cells={params.pipeline.num_cells} leaves one of the two '
+                         'workers without a cell; use 2 or more.')
     missing = {kind.name: kind.missing() for kind in args.kinds if kind.missing()}
     args.kinds = [kind for kind in args.kinds if kind.name not in missing]
     for name, why in missing.items():

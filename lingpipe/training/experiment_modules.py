@@ -90,7 +90,7 @@ def import_module(name: str) -> None:
 
 def module_named(name: str) -> ModuleType | None:
     """The module, or None if there is none of that name."""
-    if name.startswith('.'):   # It would be relative to a package, and there is none.
+    if not name or name.startswith('.'):   # relative to a package, and there is none
         return None
     try:
         return importlib.import_module(name)
