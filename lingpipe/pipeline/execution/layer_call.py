@@ -11,6 +11,7 @@ from lingpipe.layers import nested
 from lingpipe.layers.context import Context, Emissions
 from lingpipe.layers.nested import Nested
 from lingpipe.layers.static_shapes import as_spec
+from lingpipe.learning.gradient import Gradient
 from lingpipe.pipeline.planning.cell import Leaf
 from lingpipe.pipeline.planning.dataflow import Element, Value
 from lingpipe.process.error_text import blaming
@@ -134,8 +135,7 @@ class LayerResult:
                 gradients = self.tape.gradient([*targets.values(), *losses], self.call.sources,
                                                output_gradients=seeds)
             paths = [weight.path for weight in element.trained]
-            weights = {path: gradient if path in element.gradient_rows
-                       else tf.convert_to_tensor(gradient)
+            weights = {path: _kept(gradient, path, element)
                        for path, gradient in zip(paths, gradients[:len(paths)], strict=True)
                        if gradient is not None}
             inputs = {}
@@ -155,8 +155,23 @@ class LayerGradients:
       weights: path of a weight, as used -> its gradient, as rows if Element.gradient_rows has it.
       inputs: leaf of an input -> the sum of its gradients so far, including this layer's.
     """
-    weights: Mapping[str, tf.Tensor | tf.IndexedSlices]
+    weights: Mapping[str, Gradient]
     inputs: Mapping[Leaf, tf.Tensor]
+
+
+def _kept(gradient: Gradient, path: str, element: Element) -> Gradient:
+    """The gradient of a weight, as rows if the plan has a place for them, and else dense.
+
+    Raises:
+      ValueError: it is rows that should be kept, or is none, other than the plan says.
+    """
+    is_rows = isinstance(gradient, tf.IndexedSlices)
+    if element.layer.keeps_gradient_rows and is_rows != (path in element.gradient_rows):
+        raise ValueError(f'{path}: the loss depends on fewer of the values that '
+                         f'{element.layer.path} writes than other layers read, which decides '
+                         'whether its gradient is rows; leave out the layers that read them in '
+                         'vain, or set keeps_gradient_rows=False of the layer.')
+    return gradient if path in element.gradient_rows else tf.convert_to_tensor(gradient)
 
 
 def scope_of(path: str) -> str:

@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from lingpipe import layers
+from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.dataflow import wire
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pricing import gradient_rows
+from tests.support.learners import learner
 
 IDS = tf.TensorSpec([2, 6], tf.int32)
 
@@ -26,7 +30,7 @@ def test_a_table_that_is_only_looked_up_has_a_row_for_each_id():
     assert gradient_rows(regularized, {'x': IDS}, [path], ['x']) == {}
 
 
-def test_an_output_that_nothing_reads_makes_no_gradient_dense():
+def test_an_output_that_no_loss_depends_on_makes_no_gradient_dense():
     @keras.saving.register_keras_serializable('tests')
     class Both(keras.layers.Layer):
         """Looks ids up, and scores all words."""
@@ -38,17 +42,26 @@ def test_an_output_that_nothing_reads_makes_no_gradient_dense():
             x = keras.ops.take(self.words, ids, axis=0)
             return x, keras.ops.matmul(x, keras.ops.transpose(self.words))
 
-    def rows(read: str, num_channels: int):
+    def network(read: str, *others: layers.Layer.Params):
         both = layers.KerasLayer.Params(
             layer=Both(), name='table', reads={'x': 'ids'}, input_shape=(6,),
             input_dtype='int32', writes={'x_0': 'vectors', 'x_1': 'scores'})
         loss = layers.MeanSquaredErrorLoss.Params(name='loss', reads={'x': read})
-        network = layers.Sequential.Params(name='model', layers=(both, loss)).instantiate('model')
-        return wire(network, {'ids': IDS, 'target': tf.TensorSpec([2, 6, num_channels])}
-                    )[0].gradient_rows
+        return layers.Sequential.Params(
+            name='model', layers=(both, *others, loss)).instantiate('model')
 
-    assert rows('vectors', 4) == {'model/table/words': 12}
-    assert rows('scores', 11) == {}
+    spec = {'ids': IDS, 'target': tf.TensorSpec([2, 6, 4])}
+    assert wire(network('vectors'), spec)[0].gradient_rows == {'model/table/words': 12}
+    assert wire(network('scores'), {**spec, 'target': tf.TensorSpec([2, 6, 11])}
+                )[0].gradient_rows == {}
+
+    in_vain = layers.Dense.Params(name='in_vain', input_dim=11, units=2, reads={'x': 'scores'},
+                                  writes='nothing')
+    program = Program(network('vectors', in_vain), spec, PipelineParams(), learner())
+    with pytest.raises(ValueError, match='model/table/words: the loss depends on fewer of the '
+                                         'values that model/table writes than other layers read'):
+        program.train_step({'ids': np.zeros([2, 6], np.int32),
+                            'target': np.zeros([2, 6, 4], np.float32)}, 0)
 
 
 def test_a_number_of_rows_that_is_not_known_is_refused():
