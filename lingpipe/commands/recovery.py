@@ -7,7 +7,7 @@ does at its start (train.worker_timeout_s).
 
 A stop signal ends all that. It may come while TensorFlow waits, where Python calls no handler, and
 between the two processes, where there is none. So the watchdog's thread looks for it, and it stays
-blocked from one process to the next.
+blocked, or in a pipe, from one process to the next.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lingpipe.cluster.client import LostWorkerError
 from lingpipe.cluster.watchdog import Watchdog
 from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.run_options import RunOptions
-from lingpipe.process.stop_signals import SIGNALS, StopSignals
+from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import newest_checkpoint
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.logdir_lock import Lock
@@ -130,8 +130,7 @@ class Recovery:
         if self._lock_of_logdir:
             self._lock_of_logdir.keep()
         if self._stop:
-            # What comes from now on waits for the StopSignals of the next process.
-            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+            self._stop.leave_to_next_process()
             self._end_if_stopped(at)
         os.execv(sys.executable, [sys.executable, '-m', 'lingpipe.trainer',
                                   *self._options.command_line])

@@ -11,6 +11,10 @@ from typing import Self
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
+# Environment variable: the file descriptor from which a process that has taken the place of another
+# one reads the signals that this one got last.
+_INHERITED = 'LINGPIPE_STOP_SIGNALS'
+
 _Handler = Callable[[int, FrameType | None], object] | int | None   # of signal.signal
 
 
@@ -32,11 +36,20 @@ class StopSignals:
     def name(self) -> str:
         """'SIGTERM', 'SIGINT', or '' as long as there was none."""
         if not self._name and self._pipe:
-            with contextlib.suppress(BlockingIOError):
-                numbers = os.read(self._pipe[0], 64)
-                names = [signal.Signals(number).name for number in numbers if number in SIGNALS]
-                self._name = names[0] if names else ''
+            self._name = _name_in(self._pipe[0])
         return self._name
+
+    def leave_to_next_process(self) -> None:
+        """Keeps signals from now on for the StopSignals of the process that takes this one's place.
+
+        This thread blocks them until then. Other threads may still catch them, and leave their
+        numbers in the pipe, which nobody reads in this process any more.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        pipe, self._pipe = self._pipe, None
+        if pipe:
+            os.set_inheritable(pipe[0], True)
+            os.environ[_INHERITED] = str(pipe[0])
 
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
@@ -48,6 +61,10 @@ class StopSignals:
         self._wakeup_fd_before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         self._handlers_before = {number: signal.signal(number, self._catch) for number in SIGNALS}
 
+        inherited = os.environ.pop(_INHERITED, '')
+        if inherited:
+            self._name = _name_in(int(inherited))
+            os.close(int(inherited))
         # A process that starts itself again has blocked them (commands/recovery.py).
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return self
@@ -70,3 +87,12 @@ class StopSignals:
         for number, handler in self._handlers_before.items():
             signal.signal(number, handler)
         self._handlers_before = {}
+
+
+def _name_in(pipe: int) -> str:
+    """The name of the first stop signal whose number is in a pipe; '' if there is none."""
+    with contextlib.suppress(BlockingIOError):
+        for number in os.read(pipe, 64):
+            if number in SIGNALS:
+                return signal.Signals(number).name
+    return ''
