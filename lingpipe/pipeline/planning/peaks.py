@@ -66,6 +66,7 @@ class Change(NamedTuple):
 
 
 def change(slot: Slot, schedule: Schedule, footprint: Footprint) -> Change:
+    """The change that a slot makes to the bytes of its device, given what its cell holds."""
     before = footprint.held * _begins(slot, schedule)
     if slot.kind == 'R':
         return Change(footprint.working, 0, 0)

@@ -25,7 +25,7 @@ Spans = tuple[np.ndarray, np.ndarray]
 """The first units of some cells, and the units behind their last."""
 
 Fits = Callable[[int, Spans, Spans | None], np.ndarray]
-"""Of a device and the spans of its cells, left [n] and right [p, q], whether it can hold them.
+"""Whether a device can hold cells of the spans given, left [n] and right [p, q].
 
 The result is bool [n, p, q]; [n, 1, 1] if the device has no cell on the right, or if what that
 needs does not matter.

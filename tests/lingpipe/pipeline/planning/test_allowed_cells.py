@@ -1,4 +1,4 @@
-"""Which spans of layers may be cells, by a literal example."""
+"""Allowed cells: the spans of layers that may be cells, in a literal example."""
 from __future__ import annotations
 
 from lingpipe.pipeline.planning.allowed_cells import AllowedCells, anywhere, bits
