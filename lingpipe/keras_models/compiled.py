@@ -115,19 +115,7 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
     with warnings.catch_warnings():   # Of functions, which are refused.
         warnings.simplefilter('ignore')
         arguments = optimizer.get_config()
-    for name, remedy in _NOT_HAD.items():
-        if arguments.get(name):
-            raise ValueError(f'the optimizer {type(optimizer).__name__} has {name}='
-                             f'{arguments[name]}, which no Learner has; {remedy}.')
-    if arguments.get('weight_decay') and _excludes_weights(model.optimizer):
-        raise ValueError(f'the optimizer {type(optimizer).__name__} excludes weights from its '
-                         'weight decay, which is no part of its configuration; write a Learner, '
-                         'whose decay_vectors=False excludes vectors.')
-    decay = arguments.get('weight_decay') or 0.
-    if (arguments.get('adam_weight_decay', decay) or 0.) != decay:
-        raise ValueError(f'the optimizer {type(optimizer).__name__} has weight_decay={decay} and '
-                         f'adam_weight_decay={arguments["adam_weight_decay"]}, and a Learner has '
-                         'one weight decay for all weights; compile with both equal.')
+    _refuse_arguments(optimizer, arguments)
     own = next((one for one in vars(optimizers).values()
                 if getattr(one, 'keras_class', None) is type(optimizer)), None)
     if own is None:
@@ -146,9 +134,26 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
     values = {name: arguments[name] for name in fields_of(own.Params) if name in arguments}
     return Learner.Params(
         optimizer=own.Params(**values), learning_rate=rate,
-        weight_decay=decay, decay_vectors=True,
+        weight_decay=arguments.get('weight_decay') or 0., decay_vectors=True,
         clip_norm=arguments.get('global_clipnorm'),
         accumulate=accumulate)
+
+
+def _refuse_arguments(optimizer: keras.optimizers.Optimizer, arguments: Mapping[str, Any]) -> None:
+    """Raises ValueError for arguments of an optimizer that no Learner has."""
+    for name, remedy in _NOT_HAD.items():
+        if arguments.get(name):
+            raise ValueError(f'the optimizer {type(optimizer).__name__} has {name}='
+                             f'{arguments[name]}, which no Learner has; {remedy}.')
+    if arguments.get('weight_decay') and _excludes_weights(optimizer):
+        raise ValueError(f'the optimizer {type(optimizer).__name__} excludes weights from its '
+                         'weight decay, which is no part of its configuration; write a Learner, '
+                         'whose decay_vectors=False excludes vectors.')
+    decay = arguments.get('weight_decay') or 0.
+    if (arguments.get('adam_weight_decay', decay) or 0.) != decay:
+        raise ValueError(f'the optimizer {type(optimizer).__name__} has weight_decay={decay} and '
+                         f'adam_weight_decay={arguments["adam_weight_decay"]}, and a Learner has '
+                         'one weight decay for all weights; compile with both equal.')
 
 
 def _config(model: keras.Model) -> dict[str, Any]:
