@@ -37,19 +37,21 @@ def wait_for_ops(values: Iterable[tf.Tensor]) -> None:
     A worker runs single ops in the order of the calls, but the calls return at once. Without
     waiting, the next step, which is sent another way, can overtake the ops.
     """
-    last_by_process = {process_of(value): value for value in values}
-    for value in last_by_process.values():
-        value.get_shape()   # it is known only when the op has run
+    for value in list(values):   # All ops are called before one is waited for.
+        value.get_shape()   # It is known only when the op has run.
 
 
 def device_of(value: tf.Tensor) -> str:
-    """Returns the device that has a value in its memory.
+    """Returns the device that has a value in its memory, once the op that makes it has run.
 
     Raises:
       tf.errors.UnavailableError: the worker that should have it is lost. TensorFlow raises a
         ValueError, as for a wrong argument.
     """
     try:
+        # TensorFlow waits for the device of a value with Python's lock in its hands. Then no other
+        # thread runs, and the watchdog sees nothing. For the shape it waits without the lock.
+        value.get_shape()
         return str(value.device)
     except ValueError as error:
         raise tf.errors.UnavailableError(None, None, str(error)) from error

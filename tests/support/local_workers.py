@@ -32,8 +32,7 @@ class Worker:
 
     def server(self) -> int:
         """The process id of TensorFlow's server."""
-        path = pathlib.Path(f'/proc/{self.process.pid}/task/{self.process.pid}/children')
-        return int(wait_until(lambda: path.read_text().split())[0])
+        return server_of(self.process.pid)
 
     def wait(self) -> None:
         """Waits until the worker answers."""
@@ -42,6 +41,12 @@ class Worker:
     def stop(self) -> None:
         self.process.kill()
         self.process.communicate()
+
+
+def server_of(pid: int) -> int:
+    """Returns the process id of the server of a worker."""
+    path = pathlib.Path(f'/proc/{pid}/task/{pid}/children')
+    return int(wait_until(lambda: path.read_text().split())[0])
 
 
 @contextlib.contextmanager

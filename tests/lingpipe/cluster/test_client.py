@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -128,6 +131,54 @@ def check_that_an_error_of_a_layer_is_told(*addresses: str) -> None:
         assert program.train_step(batch, 1)['is_finite']
 
 
+def check_that_other_threads_run(address: str, pid: int) -> None:
+    """Asks for the device of a value that a stopped worker has to make, in a thread."""
+    cluster.configure()
+    Connection([address])
+    with tf.device(WORKER_CPU):
+        variable = tf.Variable(1.)
+
+    def body() -> list[tf.Tensor]:
+        with tf.device(WORKER_CPU):
+            return [variable + 1., variable + 2.]
+
+    graph = tf.compat.v1.wrap_function(body, [])
+    graph()
+    begun, found = threading.Event(), []
+
+    def ask() -> None:
+        with tf.device(WORKER_CPU):
+            value = graph()[0]
+        begun.set()
+        found.append(client.device_of(value))
+
+    server = local_workers.server_of(pid)   # The connection has made it start anew.
+    os.kill(server, signal.SIGSTOP)
+    try:
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        assert begun.wait(30.)
+        time.sleep(0.5)   # It ends if the other thread waits without Python's lock.
+        assert not found
+    finally:
+        os.kill(server, signal.SIGCONT)
+    thread.join(30.)
+    assert found == [WORKER_CPU]
+
+
+def test_waiting_for_a_stopped_worker_lets_other_threads_run():
+    """The watchdog is one of them: a worker that hung at such a moment was never found."""
+    with local_workers.workers(1, hangs_after_s=1000.) as (worker,):
+        worker.wait()
+        process = Fork(check_that_other_threads_run, worker.address, worker.process.pid,
+                       env=local_workers.environment())
+        try:
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode == 0, err[-2000:]
+
+
 @pytest.mark.parametrize(('num_workers', 'devices'), [(1, 'cpu:2'), (2, '')])
 def test_an_error_of_a_layer_on_a_worker_is_told_and_not_taken_for_a_lost_worker(
         num_workers: int, devices: str) -> None:
@@ -159,6 +210,9 @@ def test_checkpoint_holds_one_step_though_the_next_is_called_at_once(
 def test_a_value_of_a_lost_worker_is_not_taken_for_a_wrong_argument():
     class Lost:
         """A tensor as TensorFlow has it when the op that should have made it has failed."""
+
+        def get_shape(self):
+            """TensorFlow may know the shape before it knows the device."""
 
         @property
         def device(self):
