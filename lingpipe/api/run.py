@@ -11,7 +11,7 @@ import dataclasses
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import tensorflow as tf
 
@@ -25,11 +25,11 @@ from lingpipe.checkpoint.facts import Metadata
 from lingpipe.commands.recovery import has_started_again
 from lingpipe.export import check_path, export
 from lingpipe.hyperparams.errors import show
-from lingpipe.hyperparams.keras_words import method_of, place_of, place_of_examples
+from lingpipe.hyperparams.keras_words import are_examples, method_of, place_of
 from lingpipe.layers.nested import Nested
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import logdir, newest_checkpoint
-from lingpipe.training.evaluation import Metrics
+from lingpipe.training.evaluation import GIVEN, Metrics
 from lingpipe.training.loop import LoopOptions, TrainLoop
 from lingpipe.training.outcome import Outcome
 from lingpipe.training.problem import Piece
@@ -70,7 +70,11 @@ class Run(OpenRun):
           OSError: the last checkpoint cannot be written, or a worker is lost.
           SystemExit: SIGTERM came, and the checkpoint is saved.
         """
-        _refuse('train', unknown, 'steps, evaluate, timeline', steps, *examples)
+        if are_examples(steps, *examples, *map(unknown.get, 'xy')):
+            raise TypeError('train() takes no examples: they come from train_input of the '
+                            "experiment, as lp.ArrayInput.of({'x': x, 'labels': y}, "
+                            'batch_size=32).')
+        _refuse('train', unknown, 'steps, evaluate, timeline')
         if not self._is_writer:
             raise ValueError(f'this run only reads {self.logdir}; start one without only_reads.')
         if self._options.checkpoint != NEWEST:
@@ -106,27 +110,48 @@ class Run(OpenRun):
         self._network = network   # After an error, a new run would begin with what is in it.
         return outcome
 
-    def evaluate(self, checkpoint: str | int | None = None, *examples: object,
+    @overload
+    def evaluate(self, x: str | int | None = None, *, checkpoint: str | int | None = None,
+                 say: Callable[[str], object] = ..., **unknown: object) -> dict[str, Metrics]: ...
+
+    @overload
+    def evaluate(self, x: Nested, y: Nested | None = None, *, sample_weight: Nested | None = None,
+                 checkpoint: str | int | None = None, say: Callable[[str], object] = ...,
+                 **unknown: object) -> Metrics: ...
+
+    def evaluate(self, x: Nested | None = None, y: Nested | None = None, *,
+                 sample_weight: Nested | None = None, checkpoint: str | int | None = None,
                  say: Callable[[str], object] = lambda line: None, **unknown: object
-                 ) -> dict[str, Metrics]:
-        """Evaluates a checkpoint; returns metrics by name for each eval input by name.
+                 ) -> dict[str, Metrics] | Metrics:
+        """Evaluates a checkpoint on every eval input or on the examples that it is given.
 
         Args:
+          x: default: every eval input. Or examples with arrays [N, ...] by name, the array itself
+            if the network takes only one, a DataFrame, or a tf.data.Dataset of batches of such or
+            of tuples (x, y) or (x, y, sample_weight). Or a checkpoint, as evaluate('best').
+          y: the labels of x, in the same way, if x does not have them by name.
+          sample_weight: what each example of x counts, [N]; default: 1.
           checkpoint: 'newest', 'best' or a step; default: as --checkpoint says, or else the newest.
-          *examples: refused, since eval_inputs have them.
           say: shows a line for each eval input, once it is evaluated.
           **unknown: refused, as those of `train`.
 
+        Returns:
+          Metrics by name for each eval input by name or, of x, metrics by name.
+
         Raises:
           TypeError: there is no such argument.
-          ValueError: there is no eval input or no such checkpoint, or they do not fit.
+          ValueError: there is no eval input or no such checkpoint, or they or x do not fit.
           OSError: a worker is lost.
         """
-        _refuse('evaluate', unknown, 'checkpoint, say', checkpoint, *examples)
-        if checkpoint in self.params.eval_inputs:
-            raise ValueError(f'{checkpoint!r} is an eval input, and evaluate() takes a checkpoint; '
-                             f'write evaluate()[{checkpoint!r}] for its metrics.')
-        return self.at_site(lambda site: self._evaluate(site, checkpoint, say))
+        _refuse('evaluate', unknown, 'x, y, sample_weight, checkpoint, say')
+        if are_examples(x, y, sample_weight):
+            return self.at_site(
+                lambda site: self._evaluate_examples(site, (x, y, sample_weight), checkpoint))
+        if x in self.params.eval_inputs:
+            raise ValueError(f'{x!r} is an eval input, and evaluate() takes examples or a '
+                             f'checkpoint; write evaluate()[{x!r}] for its metrics.')
+        return self.at_site(
+            lambda site: self._evaluate(site, x if checkpoint is None else checkpoint, say))
 
     def _evaluate(self, site: Site, checkpoint: str | int | None,
                   say: Callable[[str], object]) -> dict[str, Metrics]:
@@ -134,6 +159,17 @@ class Run(OpenRun):
         network, metadata = self.restored(site, checkpoint)
         return Evaluating(
             site, self.experiment, network.evaluations, self.logdir, say).on_all(metadata)
+
+    def _evaluate_examples(self, site: Site, examples: tuple[Nested, Nested, Nested],
+                           checkpoint: str | int | None) -> Metrics:
+        network, metadata = self.restored(site, checkpoint)
+        site.begin(f'an evaluation with the checkpoint of step {metadata["step"]}')
+        source = network.predictions.examples().input(*examples)
+        evaluations = network.evaluations.of_examples(source)
+        evaluations.check(GIVEN)
+        evaluation = evaluations.run(GIVEN)
+        assert evaluation is not None
+        return evaluation.metrics
 
     def watch(self, *, say: Callable[[str], object] = print) -> str:
         """Evaluates each new checkpoint while another process trains in the logdir.
@@ -328,10 +364,8 @@ class Run(OpenRun):
         return f'Run({self.logdir}, {state}, {self.params.pipeline.num_cells} cells)'
 
 
-def _refuse(method: str, unknown: Mapping[str, object], known: str, *values: object) -> None:
-    """Raises TypeError if a method was given arguments that it does not have, or examples."""
-    if place := place_of_examples(method, *values, *map(unknown.get, 'xy')):
-        raise TypeError(f'{method}() takes no examples: they come from {place}.')
+def _refuse(method: str, unknown: Mapping[str, object], known: str) -> None:
+    """Raises TypeError if a method was given arguments that it does not have."""
     for name in unknown:
         raise TypeError(f'{method}() has no argument {name!r}: '
                         f'{place_of(name) or f"it has {known}"}')

@@ -20,6 +20,7 @@ _PLACES = {
     'monitor': 'metric of hooks.EarlyStopping.Params(), as accuracy, with is_largest_best=True',
     'optimizer': 'task.learner.optimizer, as optimizers.Adam.Params()',
     'restore_best_weights': "not needed: evaluate('best') and checkpoint='best' take the best",
+    'return_dict': 'not needed: the metrics are a dict',
     'sample_weight': 'weight, which the input gives beside labels',
     'shuffle': 'train_input.shuffle',
     'steps_per_epoch': 'train.num_steps, which counts all updates',
@@ -50,12 +51,6 @@ _METHODS = {
     'trainable_variables': 'weights',
     'trainable_weights': 'weights',
 }
-_EXAMPLES = {   # Method of a run -> where Keras' examples, which that method is given, are here.
-    'train': "train_input of the experiment, as lp.ArrayInput.of({'x': x, 'labels': y}, "
-             'batch_size=32)',
-    'evaluate': "eval_inputs of the experiment, as {'test': lp.ArrayInput.of({'x': x, 'labels': "
-                "y}, batch_size=32, shuffle=False, num_epochs=1)}; run.predict(x) takes any x",
-}
 _OBJECTS = {   # Class of Keras or TensorFlow, among the bases of an object -> what to write.
     'Model': 'write lp.from_keras(model), the model of a task: Problem.Params(model=..., '
              'learner=lp.learner_from_keras(model))',
@@ -81,11 +76,9 @@ def method_of(name: str) -> str:
     return _METHODS.get(name, '')
 
 
-def place_of_examples(method: str, *values: object) -> str:
-    """Where examples are that a method of a run was given, as Keras' is; '' if there are none."""
-    is_given = not all(value is None or isinstance(value, (str, numbers.Number))
-                       for value in values)
-    return _EXAMPLES.get(method, '') if is_given else ''
+def are_examples(*values: object) -> bool:
+    """Whether one of the values can only be examples, as Keras' fit and evaluate take them."""
+    return not all(value is None or isinstance(value, (str, numbers.Number)) for value in values)
 
 
 def remedy_for(value: object) -> str:

@@ -19,6 +19,7 @@ has read before.
     dataset_input.py   any tf.data.Dataset
     sources.py         any object with len() and [], as Grain's; ArrayRecord files
     given.py           arrays, datasets and sources without a class
+    checked_arrays.py  arrays that a call is given, in the shapes and dtypes of a network
     example_files.py   files of examples to predict from
 """
 from lingpipe.input.arrays import ArrayInput

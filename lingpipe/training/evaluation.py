@@ -5,12 +5,14 @@ The loop and --mode=eval both evaluate by these means.
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import functools
 import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from typing import Any
 
 import tensorflow as tf
 
@@ -27,6 +29,8 @@ from lingpipe.training.reporting.run_report import TENSORBOARD
 from lingpipe.training.reporting.summaries import Summaries
 
 Metrics = dict[str, float]
+
+GIVEN = 'evaluate(x)'   # The name of the input that a call was given.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +58,17 @@ class Evaluations:
                  logdir: str):
         self.inputs = inputs
         self._program, self._problem, self._logdir = program, problem, logdir
-        self._evaluators: dict[tuple[str, int], Evaluator] = {}   # by input, size of mini-batch
+        self._evaluators: dict[Any, Evaluator] = {}   # by the spec of a mini-batch, and fetch
+        self._has_reviews = True
+
+    def of_examples(self, source: Input) -> Evaluations:
+        """The evaluations on one input, GIVEN, that is not the experiment's; it has no reviews.
+
+        Steps that were traced serve both.
+        """
+        other = copy.copy(self)
+        other.inputs, other._has_reviews = {GIVEN: source}, False
+        return other
 
     def check(self, name: str) -> None:
         """Reads one mini-batch of the eval input `name`, and computes nothing.
@@ -64,7 +78,7 @@ class Evaluations:
             read.
         """
         source = self.inputs[name]
-        with named(f'eval_inputs.{name}'):
+        with named(_title(name)):
             if len(source.specs()) > 1:
                 raise ValueError(
                     f'{type(source).__name__} gives mini-batches of {len(source.specs())} shapes, '
@@ -73,8 +87,8 @@ class Evaluations:
             if evaluator.counts_copies and source.num_real_examples(0):
                 last = (source.num_batches() or 1) - 1
                 self._evaluator(name, source.num_real_examples(last * source.params.batch_size))
-        if first_batch(f'eval_inputs.{name}', source, 0, batches, evaluator.check) is None:
-            raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
+        if first_batch(_title(name), source, 0, batches, evaluator.check) is None:
+            raise ValueError(f'{_title(name)} has no examples; correct it, or leave it out.')
 
     def check_metric(self, name: str, metric: str, field: str = 'task.best_metric') -> None:
         """Raises ValueError unless an evaluation on the eval input `name` will give `metric`.
@@ -97,7 +111,7 @@ class Evaluations:
           ValueError: it has no examples, or one that the network cannot use.
         """
         source = self.inputs[name]
-        review = self._problem.review(source)
+        review = self._review(source)
         sums: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
         for number, batch in enumerate(source.batches()):
             position = number * source.params.batch_size
@@ -110,7 +124,7 @@ class Evaluations:
             if is_stopping():
                 return None
         if not sums:
-            raise ValueError(f'eval_inputs.{name} has no examples; correct it, or leave it out.')
+            raise ValueError(f'{_title(name)} has no examples; correct it, or leave it out.')
         metrics = {metric: mean(pairs) for metric, pairs in sums.items()}
         return Evaluation({**metrics, **self._problem.derived_metrics(metrics)}, review)
 
@@ -122,8 +136,8 @@ class Evaluations:
         Raises:
           ValueError: an example of it, which is named, is one that the network cannot use.
         """
-        check = functools.partial(check_batch, f'eval_inputs.{name}', self.inputs[name], position,
-                                  batch, evaluator.check)
+        check = functools.partial(check_batch, _title(name), self.inputs[name], position, batch,
+                                  evaluator.check)
         try:
             results, fetched = evaluator.step(batch)
         except BadIdError:
@@ -136,15 +150,18 @@ class Evaluations:
     def _evaluator(self, name: str, size: int | None = None) -> Evaluator:
         """Returns the evaluator for mini-batches of `size` examples; default: whole ones."""
         source = self.inputs[name]
-        size = source.params.batch_size if size is None else size
-        if (name, size) not in self._evaluators:
-            review, spec = self._problem.review(source), source.spec()
-            if size != source.params.batch_size:
-                spec = nested.map_leaves(
-                    lambda one: tf.TensorSpec([size, *one.shape[1:]], one.dtype), spec)
-            fetch = review.fetch if review else ()
-            self._evaluators[name, size] = self._program.evaluator(spec, fetch=fetch)
-        return self._evaluators[name, size]
+        review, spec = self._review(source), source.spec()
+        if size is not None:
+            spec = nested.map_leaves(
+                lambda one: tf.TensorSpec([size, *one.shape[1:]], one.dtype), spec)
+        fetch = review.fetch if review else ()
+        key = (tuple(nested.flatten(spec)), tuple(fetch))
+        if key not in self._evaluators:
+            self._evaluators[key] = self._program.evaluator(spec, fetch=fetch)
+        return self._evaluators[key]
+
+    def _review(self, source: Input) -> Review | None:
+        return self._problem.review(source) if self._has_reviews else None
 
     def _without_copies(self, name: str, position: int,
                         batch: dict[str, Nested]) -> tuple[Evaluator, dict[str, Nested]]:
@@ -193,6 +210,11 @@ class Evaluations:
         side_files.make_way_for_file(path)
         review.save_png(path, f'{name} after step {step}')
         return Picture(review.name, path, review.text())
+
+
+def _title(name: str) -> str:
+    """What errors call an input."""
+    return name if name == GIVEN else f'eval_inputs.{name}'
 
 
 def mean(pairs: list[tuple[float, float]]) -> float:

@@ -12,6 +12,7 @@ from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.experiment import Experiment
+from lingpipe.training.given_examples import GivenExamples
 
 
 class Predictions:
@@ -38,6 +39,18 @@ class Predictions:
                                 self._experiment.train_input)
             self._predictors[names] = self._program.predictor(source.spec(), outputs=names)
         return self._predictors[names]
+
+    def examples(self) -> GivenExamples:
+        """What makes an eval input of the examples that a call is given.
+
+        Raises:
+          ValueError: the outputs, on which it depends what is a label, have no names.
+        """
+        predictor, spec = self.predictor(), self._experiment.train_input.spec()
+        reads = self._experiment.task.network.reads().values()
+        labels = [name for name in dict.fromkeys(reads)
+                  if name in spec and name not in (*predictor.input_specs, 'weight')]
+        return GivenExamples(predictor, labels, spec)
 
     def of_input(self, name: str, outputs: Sequence[str] = ()) -> dict[str, Nested]:
         """Returns the outputs of all examples of an eval input, in its order.

@@ -69,10 +69,8 @@ def test_keras_arguments_of_train_are_refused(run: Run) -> None:
     for given in np.zeros([8, 4]), tf.data.Dataset.range(3):
         with pytest.raises(TypeError, match=r'train\(\) takes no examples: they come from train_'):
             run.train(given, given)
-        with pytest.raises(TypeError, match=r'evaluate\(\) takes no examples: they come from eval'):
-            run.evaluate(given)
-    with pytest.raises(TypeError, match=r'evaluate\(\) takes no examples'):
-        run.evaluate(x=[1], y=[2])
+    with pytest.raises(TypeError, match=r"evaluate\(\) has no argument 'return_dict': Keras' retu"):
+        run.evaluate([1], [2], return_dict=True)
     with pytest.raises(ValueError, match=r"'x' is of Python objects \(generator\), but the netw"):
         run.predict(one for one in [1])
     with pytest.raises(ValueError, match='prompts has 3, but must be a list of texts'):
@@ -110,6 +108,33 @@ def test_predict_takes_a_dataset_as_keras_does_and_a_frame(run: Run) -> None:
         run.predict(examples.batch(5).repeat())
     with pytest.raises(ValueError, match='the dataset has no examples; correct it'):
         run.predict(examples.batch(5).take(0))
+
+
+def test_evaluate_takes_examples_as_keras_does(run: Run) -> None:
+    arrays = run.experiment.eval_inputs['test'].load()
+    x, y = arrays['x'], arrays['y']
+    wanted = run.evaluate()['test']
+    assert run.evaluate(x, y) == run.evaluate(x=arrays) == run.evaluate(x, {'y': y}) == wanted
+    assert run.evaluate(x.astype(np.float64), y, checkpoint=5) == run.evaluate(5)['test'] != wanted
+
+    pairs = tf.data.Dataset.from_tensor_slices((x, y))
+    assert run.evaluate(pairs.batch(5)) == wanted
+    assert run.evaluate(pairs.map(lambda x, y: {'x': x, 'y': y, 'id': 0}).batch(13)) == wanted
+    weight = np.array([1.] * 5 + [0.] * 8)
+    assert (run.evaluate(x, y, sample_weight=weight)
+            == run.evaluate(tf.data.Dataset.from_tensor_slices((x, y, weight)).batch(13))
+            == pytest.approx(run.evaluate(x[:5], y[:5])))
+
+    for given, sentence in (
+            ((x,), 'y is missing; an evaluation reads x, y: give y.'),
+            ((x, y[:3]), 'the examples have different numbers of rows: x 13, y 3; give one row'),
+            ((x, y[:, 0]), r"'y' is float32 \(13,\), but the network takes float32 \[N, 4\]"),
+            ((pairs.batch(5), y), 'x is a tf.data.Dataset, so that labels and weights must be in'),
+            ((pairs.repeat().batch(5),), 'the dataset to evaluate has no end; leave its repeat'),
+            ((pairs.take(0).batch(5),), 'has no examples'),
+            ((pairs.map(lambda x, y: x).batch(5),), 'y is missing; an evaluation reads x, y')):
+        with pytest.raises(ValueError, match=sentence):
+            run.evaluate(*given)
 
 
 def test_a_logdir_has_one_run_at_a_time(run: Run) -> None:

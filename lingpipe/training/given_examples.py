@@ -1,0 +1,137 @@
+"""Given examples: what run.evaluate(x, y) is given, as an input that an evaluation reads."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from lingpipe.input import DatasetInput, Input
+from lingpipe.input.checked_arrays import checked
+from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
+from lingpipe.pipeline.execution.predictor import Predictor
+
+_WEIGHT = 'weight'
+
+
+@dataclasses.dataclass(frozen=True)
+class GivenExamples:
+    """Makes inputs of arrays, of frames and of datasets, which are not part of an experiment.
+
+    Attributes:
+      predictor: knows which values the outputs need: x.
+      labels: the other values that the network reads: y.
+      spec: name -> nested tf.TensorSpec of a mini-batch of the experiment.
+    """
+    predictor: Predictor
+    labels: Sequence[str]
+    spec: Mapping[str, Nested]
+
+    def input(self, x: Nested, y: Nested | None = None, sample_weight: Nested | None = None
+              ) -> Input:
+        """Returns an input of the examples in their order, each of them once.
+
+        Args:
+          x: arrays [N, ...] by name, or the array itself if the outputs need only one; or a
+            DataFrame; or a tf.data.Dataset of batches of such, or of tuples (x, y) or
+            (x, y, sample_weight).
+          y: the labels in the same way, if they are not among x.
+          sample_weight: what each example counts, [N]; default: 1.
+
+        Raises:
+          ValueError: a value is missing or does not fit, or a dataset never ends.
+        """
+        if isinstance(x, tf.data.Dataset):
+            dataset = self._from_dataset(x, y, sample_weight)
+        else:
+            rows = tf.data.Dataset.from_tensor_slices(self._arrays(x, y, sample_weight))
+            dataset = rows.batch(self.predictor.batch_size)
+        given: Input = DatasetInput.of(
+            lambda: dataset, batch_size=self.predictor.batch_size, is_batched=True,
+            num_epochs=1).instantiate()
+        return given
+
+    def _arrays(self, x: Nested, y: Nested | None, sample_weight: Nested | None
+                ) -> dict[str, Nested]:
+        """Arrays of all that the network reads, by name."""
+        arrays = self.predictor.arrays(x)
+        labels = _columns(x) if y is None else self._named_labels(y)
+        self._check_all_are_in({*arrays, *labels})
+        weight = labels.get(_WEIGHT) if sample_weight is None else sample_weight
+        others = {name: labels[name] for name in self.labels}
+        others |= {} if weight is None else {_WEIGHT: weight}
+        for name, value in others.items():
+            spec = nested.map_leaves(
+                lambda one: tf.TensorSpec(one.shape[1:], one.dtype), self.spec[name])
+            arrays[name] = checked(name, value, spec)
+
+        lengths = {path: len(leaf) for path, leaf in nested.flatten(arrays)}
+        if len(set(lengths.values())) > 1:
+            listed = ', '.join(f'{path} {length}' for path, length in lengths.items())
+            raise ValueError(f'the examples have different numbers of rows: {listed}; give one row '
+                             'to every example.')
+        return arrays
+
+    def _from_dataset(self, dataset: tf.data.Dataset, y: Nested | None,
+                      sample_weight: Nested | None) -> tf.data.Dataset:
+        """The dataset with dicts of what the network reads as elements."""
+        if y is not None or sample_weight is not None:
+            raise ValueError('x is a tf.data.Dataset, so that labels and weights must be in its '
+                             'elements, (x, y) or (x, y, sample_weight); leave the arguments y and '
+                             'sample_weight out.')
+        if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise ValueError('the dataset to evaluate has no end; leave its repeat out, or use '
+                             'dataset.take(n).')
+        if isinstance(dataset.element_spec, tuple):
+            return dataset.map(self._example)
+        return dataset.map(lambda element: self._example(element))
+
+    def _example(self, x: Nested, y: Nested | None = None, sample_weight: Nested | None = None
+                 ) -> dict[str, Nested]:
+        """An element of a dataset, by name and in the dtypes of the experiment's mini-batches."""
+        inputs = sorted(self.predictor.input_specs.keys() - self.predictor.optional_inputs)
+        if not isinstance(x, Mapping) and len(inputs) != 1:
+            raise ValueError(f'the network takes {", ".join(inputs)}; give the dataset dicts with '
+                             'these names.')
+        given = dict(x) if isinstance(x, Mapping) else {inputs[0]: x}
+        given |= {} if y is None else self._named_labels(y)
+        given |= {} if sample_weight is None else {_WEIGHT: sample_weight}
+        self._check_all_are_in(given)
+        names = {*inputs, *self.labels, _WEIGHT} & given.keys()
+        return {name: nested.map_leaves(_of_like_dtype, given[name], self.spec[name])
+                for name in sorted(names)}
+
+    def _named_labels(self, y: Nested) -> dict[str, Nested]:
+        """The labels by name. Those of several outputs may have the outputs' names, as in Keras."""
+        if isinstance(y, Mapping):
+            return {f'labels_{name}' if f'labels_{name}' in self.labels else name: value
+                    for name, value in y.items()}
+        if len(self.labels) != 1:
+            raise ValueError('y is given, but beside x the network reads '
+                             f'{", ".join(self.labels) or "nothing"}; give a dict by these names.')
+        return {self.labels[0]: y}
+
+    def _check_all_are_in(self, names: Collection[str]) -> None:
+        """Raises ValueError if one of the values is missing that an evaluation reads."""
+        inputs = sorted(self.predictor.input_specs.keys() - self.predictor.optional_inputs)
+        missing = [name for name in (*inputs, *self.labels) if name not in names]
+        if missing:
+            remedy = 'give y' if missing == list(self.labels) else 'give a dict with these names'
+            raise ValueError(f'{", ".join(missing)} is missing; an evaluation reads '
+                             f'{", ".join((*inputs, *self.labels))}: {remedy}.')
+
+
+def _columns(value: Nested) -> dict[str, Nested]:
+    """What has a name in a dict or a DataFrame; nothing of an array."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return {str(name): value[name] for name in getattr(value, 'columns', ())}
+
+
+def _of_like_dtype(tensor: Any, spec: tf.TensorSpec) -> Any:
+    """The tensor in the dtype of a spec, if only the width of the numbers differs."""
+    both = (tensor.dtype, spec.dtype)
+    is_like = all(one.is_integer for one in both) or all(one.is_floating for one in both)
+    return tf.cast(tensor, spec.dtype) if is_like else tensor
