@@ -37,10 +37,14 @@ class BackwardTrace:
       gradients: leaf of an input -> the sum of its gradients so far.
       differentiated: paths of the weights, as used, that have a gradient.
       token: exists once all gradients of weights have been added.
+      waits: name of the op before which a layer does not run again -> names of the ops that add the
+        gradients of the layer after it. The graph has no such edges, since a task of one kind need
+        not have both.
     """
     gradients: Mapping[Leaf, tf.Tensor]
     differentiated: Sequence[str]
     token: tf.Tensor
+    waits: Mapping[str, Sequence[str]]
 
 
 def trace_backward(forward: ForwardTrace, sums: Sums,
@@ -54,24 +58,33 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
     """
     gradients = dict(gradients_in)
     added: list[tf.Operation] = []
+    added_last: list[tf.Operation] = []   # by the last layer that has weights
+    waits = {}
     differentiated = []
     for result in reversed(forward.results if forward.options.training else ()):
         element = result.call.element
         if not element.has_backward:
             continue
         if forward.options.mode(forward.cell) == 'layer':
-            result = result.call.repeat(
-                after=[gradients[leaf] for leaf in leaves_of(element.writes.values())
-                       if leaf in gradients])
+            # Without `waits`, TensorFlow goes on to the next layer and puts off the gradients of
+            # weights. What these read then stays in memory, for all layers at once.
+            complete = [gradients[leaf] for leaf in leaves_of(element.writes.values())
+                        if leaf in gradients]
+            with tf.control_dependencies(complete):
+                begin = tf.no_op('begin_again')
+            waits[begin.name] = [op.name for op in added_last]
+            result = result.call.repeat(after=[begin])
         found = result.backward(gradients)
         gradients.update(found.inputs)
-        for path, gradient in found.weights.items():
-            added += sums.add_gradient(path, gradient, forward.arguments.micro_batch)
-            differentiated.append(path)
+        added_here = [op for path, gradient in found.weights.items()
+                      for op in sums.add_gradient(path, gradient, forward.arguments.micro_batch)]
+        added += added_here
+        added_last = added_here or added_last
+        differentiated += found.weights
 
     wanted = {leaf: tf.identity(gradients[leaf]) for leaf in forward.cell.gradients_wanted
               if leaf in gradients}
-    return BackwardTrace(wanted, differentiated, token_after(added, 'backward_token'))
+    return BackwardTrace(wanted, differentiated, token_after(added, 'backward_token'), waits)
 
 
 def token_after(ops: Sequence[tf.Operation | tf.Tensor], name: str) -> tf.Tensor:

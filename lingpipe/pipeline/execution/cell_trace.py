@@ -84,7 +84,7 @@ def trace_cell(forward: ForwardTrace, sums: Sums, gradients_in: Sequence[Leaf] =
     inputs = Part(inputs_token, outputs=forward.outputs if is_fused else {},
                   gradients=backward.gradients)
     parts = CellParts(
-        cutter=TaskCutter(forward, arguments, Subgraphs(graph)),
+        cutter=TaskCutter(forward, arguments, Subgraphs(graph, backward.waits)),
         forward=Part(forward_token, outputs=forward.outputs),
         inputs=inputs,
         weights=Part(backward.token, differentiated=backward.differentiated),

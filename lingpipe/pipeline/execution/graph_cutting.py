@@ -6,7 +6,7 @@ nodes that are needed and imports only these.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -16,12 +16,13 @@ from lingpipe.pricing import ancestors
 class Subgraphs:
     """Functions that compute parts of one traced FuncGraph."""
 
-    def __init__(self, graph: tf.Graph):
+    def __init__(self, graph: tf.Graph, waits: Mapping[str, Sequence[str]] | None = None):
         """
         Args:
           graph: a function's graph, as a trace leaves it.
+          waits: name of an op -> names of ops that come before it in a function that has both.
         """
-        self._graph = graph
+        self._graph, self._waits = graph, waits or {}
         self._def = graph.as_graph_def()
         self._nodes = {node.name: node for node in self._def.node}
         self._captures = [(inside.name, outside) for outside, inside in graph.captures]
@@ -82,6 +83,7 @@ class Subgraphs:
                     node.input.append(read)
                 elif read[1:] in names:  # any other op lies behind a feed, and so has run
                     node.input.append(read)
+            node.input.extend(f'^{other}' for other in self._waits.get(name, ()) if other in names)
         return subgraph, used
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -49,8 +49,8 @@ class LayerCall:
                 written, emissions = self._fprop()
             return LayerResult(self, written, emissions, tape)
 
-    def repeat(self, after: list[tf.Tensor]) -> LayerResult:
-        """Runs fprop again under a tape, not before the tensors in `after` exist.
+    def repeat(self, after: Sequence[tf.Tensor | tf.Operation]) -> LayerResult:
+        """Runs fprop again under a tape, not before what is in `after`.
 
         The caller must ignore what it emits.
         """

@@ -18,6 +18,7 @@ from lingpipe.pipeline.execution.forward_trace import ForwardTrace, TracingOptio
 from lingpipe.pipeline.planning.cell import Cell, leaves_of
 from lingpipe.pipeline.planning.dataflow import wire
 from lingpipe.pipeline.planning.fitting_modes import Recomputation
+from lingpipe.pricing import ancestors
 from lingpipe.tools import stacks
 
 SPEC = {'x': tf.TensorSpec([2, 3]), 'target': tf.TensorSpec([2, 3]), 'weight': tf.TensorSpec([2])}
@@ -141,6 +142,21 @@ def test_a_backward_task_has_the_matrix_products_that_the_forecast_counts(recomp
                              recomputation=Recomputation((recompute,) * 2))
         ops = trace.tasks['B'].function.graph.get_operations()
         assert sum(op.type == 'MatMul' for op in ops) == num_products
+
+
+def test_a_layer_runs_again_once_the_gradients_of_the_next_have_been_added():
+    """If it did not wait, the sums behind the gradients of biases were put off.
+
+    What they read then stayed in memory for all layers at once.
+    """
+    cell, weights = four_layers(is_last=False)
+    trace = traced(cell, weights, recomputation=Recomputation(('layer',) * 2))[2]
+    ops = trace.tasks['B'].function.graph.get_operations()
+    num_additions_before = [
+        sum(before.type == 'AssignAddVariableOp' for before in ancestors(op.outputs, ()).values())
+        for op in ops if op.type == 'Tanh']
+    # Three layers run to make the inputs of others, and then four for their gradients.
+    assert sorted(num_additions_before) == [0, 0, 0] + [0, 2, 4, 6]
 
 
 # What a task may make once more, since it does not depend on the micro-batch or costs nothing.

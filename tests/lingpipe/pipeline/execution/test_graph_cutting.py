@@ -45,6 +45,17 @@ def test_an_op_that_only_makes_a_feed_is_left_out(graph):
     assert 'Exp' in types and 'Tanh' not in types
 
 
+def test_an_op_waits_for_another_in_a_function_that_has_both(graph):
+    exp, tanh = (output_of(graph, op_type) for op_type in ('Exp', 'Tanh'))
+    sub = output_of(graph, 'Sub')
+    subgraphs = Subgraphs(graph, {sub.op.name: [tanh.op.name]})
+    both = subgraphs.function([graph.inputs[0]], [sub])
+    assert [op.name for op in both.graph.get_operation_by_name(sub.op.name).control_inputs] == [
+        tanh.op.name]
+    alone = subgraphs.function([graph.inputs[0], exp], [sub])
+    assert not alone.graph.get_operation_by_name(sub.op.name).control_inputs
+
+
 def test_a_fetch_may_be_a_feed(graph):
     y = output_of(graph, 'Tanh')
     fetched, computed = Subgraphs(graph).function([y], [y, output_of(graph, 'Exp')])(X)
