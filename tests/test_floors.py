@@ -45,7 +45,7 @@ FLOORS = [
      'training/traced_network', 'training/announced_checkpoints'],
     ['training/loop'],
     ['training', 'training/registry', 'training/logdir', 'training/logdir_lock'],
-    ['commands/run_options'],
+    ['commands/run_options', 'commands/elastic'],
     ['commands/plan_freedom', 'commands/device_setup'],
     ['commands/chosen_plan', 'commands/recovery'],
     ['commands/experiment_params'],

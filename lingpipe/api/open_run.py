@@ -109,7 +109,8 @@ class OpenRun:
         if self._placement is None:
             try:
                 self._placement = device_setup.place(
-                    self.params, self._options, is_again=recovery.has_started_again())
+                    self.params, self._options, is_again=recovery.has_started_again(),
+                    make_experiment=lambda: self.experiment)
             except StartedTooEarlyError as error:
                 if self._is_trainer or self._options.devices:
                     raise   # The trainer starts itself again.

@@ -342,8 +342,8 @@ class Run(OpenRun):
     def plan(self) -> PlanTable:
         """The cells and their costs, as a table. No variable is made for it."""
         return self.at_site(lambda site: PlanTable(
-            self.experiment.make_plan(site.devices), self.params.train_input.batch_size,
-            self.experiment.task.remarks()))
+            self.experiment.make_plan(site.devices, site.pipeline),
+            self.params.train_input.batch_size, self.experiment.task.remarks()))
 
     def timeline(self) -> TimelinePicture:
         """The picture of the newest steps that were timed; if there are none, of the prediction.

@@ -13,6 +13,7 @@ TensorFlow servers, which hold the weights of their cells and run their tasks.
     address_filter.py  at which addresses of this machine a server is reached
     user_filter.py     which users of this machine a server lets in
     watchdog.py        a time limit for steps
+    returned.py        whether workers that were missing answer again
 
 Threads, logical CPUs and Grappler are set in process/tensorflow_settings.py.
 

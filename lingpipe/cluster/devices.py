@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -96,6 +96,31 @@ def find_all(text: str, wait_s: float, must_exist: bool = True) -> Devices:
     return Devices(named.names, named.workers, max(_cpu_indices(named.names), default=-1) + 1)
 
 
+def workers_in(text: str) -> tuple[str, ...]:
+    """Returns 'host:port' of each worker that `text` names.
+
+    Raises:
+      ValueError: the text is malformed.
+    """
+    return tuple(address for item in _items(text) for address in item.workers)
+
+
+def without(text: str, addresses: Collection[str]) -> str:
+    """Returns `text` without the workers at some addresses; '' if nothing else is named.
+
+    Raises:
+      ValueError: the text is malformed, or it names devices by the numbers of workers, which
+        would change.
+    """
+    items = _items(text)
+    if _chooses_among_workers(items):
+        raise ValueError(f'--devices={text} names devices by the numbers of their workers, which '
+                         'change without one of them; name the workers alone.')
+    return ','.join(
+        name if item.cells_a_device == 1 else f'{item.cells_a_device}*{name}'
+        for item in items for name in item.workers or (item.text,) if name not in addresses)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Named:
     """What a list names.
@@ -114,7 +139,7 @@ class _Named:
 
 def _named_by(text: str, wait_s: float, must_exist: bool) -> _Named:
     """Reads a list and asks its workers what they have."""
-    items = [_item(part.strip()) for part in text.split(',')]
+    items = _items(text)
     worker_addresses = [address for item in items for address in item.workers]
     workers = wait_for(worker_addresses, wait_s) if worker_addresses else []
     names_by_item = _names_by_item(items, dict(zip(worker_addresses, workers, strict=True)),
@@ -126,6 +151,11 @@ def _named_by(text: str, wait_s: float, must_exist: bool) -> _Named:
         _check_exist(names, workers)
     num_devices = sum(len(item_names) for _, item_names in names_by_item)
     return _Named(items, tuple(names), num_devices, tuple(worker_addresses))
+
+
+def _items(text: str) -> list[_Item]:
+    """Reads a list."""
+    return [_item(part.strip()) for part in text.split(',')]
 
 
 def _item(part: str) -> _Item:

@@ -49,6 +49,28 @@ def wait_for(addresses: Sequence[str], wait_s: float) -> list[Worker]:
             for task, address in enumerate(addresses)]
 
 
+def missing(addresses: Sequence[str], wait_s: float) -> dict[str, str]:
+    """Asks all workers until each has answered, at most for wait_s.
+
+    Returns:
+      The address of each worker that has not answered -> a few words why.
+    """
+    deadline_s = time.monotonic() + wait_s
+    why_by_address = dict.fromkeys(addresses, '')
+    while True:
+        for address in tuple(why_by_address):
+            left_s = deadline_s - time.monotonic()
+            try:
+                ask(address, timeout_s=max(0.1, min(ASK_S, left_s)))
+                del why_by_address[address]
+            except OSError as error:
+                why_by_address[address] = str(error)
+        left_s = deadline_s - time.monotonic()
+        if not why_by_address or left_s <= 0:
+            return why_by_address
+        time.sleep(min(_BETWEEN_S, left_s))
+
+
 def wait_for_worker(address: str, task: int, deadline_s: float, wait_s: float,
                     but_not: int | None = None) -> Worker:
     """Returns the worker once it answers and is not the incarnation `but_not`.

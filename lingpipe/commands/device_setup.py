@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+from collections.abc import Callable
 
 import tensorflow as tf
 from absl import logging
@@ -11,7 +12,9 @@ from absl import logging
 from lingpipe import cluster
 from lingpipe.cluster import addresses, devices
 from lingpipe.cluster.client import Connection
+from lingpipe.commands import elastic
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.process.process_name import this_process
 from lingpipe.training.experiment import Experiment
 
@@ -24,9 +27,13 @@ class Placement:
       devices: one tf.device string a cell, or a device: see PipelineParams.devices; () if the
         Params name them, or leave them to the machine.
       connection: to the workers that have these devices; None if all are of this process.
+      pipeline: what runs on them if workers are missing; None: as the Params say.
+      missing: 'host:port' of the workers without which the run goes on.
     """
     devices: tuple[str, ...]
     connection: Connection | None
+    pipeline: PipelineParams | None = None
+    missing: tuple[str, ...] = ()
 
 
 def configure(params: Experiment.Params) -> None:
@@ -86,7 +93,8 @@ def place_late(params: Experiment.Params, error: cluster.StartedTooEarlyError) -
     return Placement(names, None)
 
 
-def place(params: Experiment.Params, options: RunOptions, is_again: bool = False) -> Placement:
+def place(params: Experiment.Params, options: RunOptions, is_again: bool = False,
+          make_experiment: Callable[[], Experiment] | None = None) -> Placement:
     """Finds what --devices names, sets TensorFlow up for it, and connects to workers.
 
     Without --devices, the Params name the devices, or leave them to the machine.
@@ -96,6 +104,8 @@ def place(params: Experiment.Params, options: RunOptions, is_again: bool = False
       options: the trainer's.
       is_again: whether this process has had the workers before and lost one. It does not take them
         from whoever has them now.
+      make_experiment: makes the experiment, whose network is planned anew if workers are missing.
+        None: all workers must answer.
 
     Raises:
       ValueError: --devices names no devices, or the wrong ones.
@@ -106,19 +116,28 @@ def place(params: Experiment.Params, options: RunOptions, is_again: bool = False
         configure(params)
         return Placement((), None)
     wait_s = params.train.worker_timeout_s
-    pipeline = params.pipeline
-    available = devices.find(options.devices, pipeline.num_replicas * pipeline.num_cells, wait_s,
-                             num_devices=pipeline.num_devices)
+    name = name_for_workers(options)
+    rest = (elastic.rest_of(options.devices, params, make_experiment, name, is_again)
+            if make_experiment else None)
+    pipeline = rest.pipeline if rest else params.pipeline
+    available = devices.find(
+        rest.devices if rest else options.devices, pipeline.num_replicas * pipeline.num_cells,
+        wait_s, num_devices=pipeline.num_devices)
     cluster.configure(available.num_cpus, params.intra_op_threads)
 
     connection = None
     if available.workers:
-        name = f'{this_process()}, --logdir={os.path.abspath(options.logdir)}'
         connection = Connection(
             available.workers, listening_address(options.address), wait_s, name, is_again)
     if any('TPU' in name for name in available.names):
         _start_tpus(available.workers)
-    return Placement(available.names, connection)
+    return Placement(available.names, connection, pipeline if rest else None,
+                     rest.missing if rest else ())
+
+
+def name_for_workers(options: RunOptions) -> str:
+    """The name of this process, by which a worker knows whom it serves."""
+    return f'{this_process()}, --logdir={os.path.abspath(options.logdir)}'
 
 
 def _start_tpus(workers: tuple[str, ...]) -> None:

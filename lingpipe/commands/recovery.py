@@ -17,13 +17,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import IO, NoReturn, TypeVar
 
 import tensorflow as tf
 
 from lingpipe.cluster.client import LostWorkerError
+from lingpipe.cluster.returned import ReturnedWorkerError, ReturnedWorkers
 from lingpipe.cluster.watchdog import Watchdog
+from lingpipe.commands import device_setup
 from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.process.stop_signals import StopSignals
@@ -35,6 +38,12 @@ from lingpipe.training.site import Site
 # Environment variable 'STEP NUMBER': how often the process has started again from that step.
 _FRUITLESS = 'LINGPIPE_FRUITLESS_STARTS'
 _MAX_FRUITLESS = 10
+
+# Environment variable: when workers were taken in, by time.monotonic(), the same clock in the next
+# process. For _PAUSE times train.elastic_after_s no others are: a worker that comes and goes would
+# cost more than it does.
+_TAKEN_IN_S = 'LINGPIPE_TAKEN_IN_S'
+_PAUSE = 10
 
 T = TypeVar('T')
 
@@ -79,12 +88,18 @@ class Recovery:
             return body(Site(place().devices))
 
         watchdog = Watchdog(params.train.step_timeout_s, self._give_up, self._stop)
+        returned: ReturnedWorkers | None = None
         try:
             placement = place()
             watchdog.connection = placement.connection
-            return body(Site(placement.devices, watchdog))
+            if placement.missing and self._starts_again:
+                returned = self._returned(placement.missing, params)
+            return body(Site(placement.devices, watchdog, placement.pipeline, returned))
         except LostWorkerError as error:
             lost = error
+        except ReturnedWorkerError as error:
+            os.environ[_TAKEN_IN_S] = str(time.monotonic())
+            self.start_again(str(error))
         except tf.errors.OpError as error:
             connection = watchdog.connection
             lost_worker = connection.lost(error) if connection else None
@@ -93,9 +108,18 @@ class Recovery:
             lost = lost_worker
         finally:
             watchdog.stop()
+            if returned:
+                returned.stop()
         if not self._starts_again:
             raise OSError(self._text_for_users(str(lost))) from lost
         self.start_again(str(lost))
+
+    def _returned(self, missing: Sequence[str], params: Experiment.Params) -> ReturnedWorkers:
+        """Looks for workers that are missing, but not soon after others were taken in."""
+        taken_in_s = float(os.environ.get(_TAKEN_IN_S, '-inf'))
+        pause_s = _PAUSE * (params.train.elastic_after_s or 0.)
+        return ReturnedWorkers(missing, device_setup.name_for_workers(self._options),
+                               taken_in_s + pause_s)
 
     def _give_up(self, why: str) -> NoReturn:
         """In the watchdog's thread: starts again, or ends the process, which waits for ever."""

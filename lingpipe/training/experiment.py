@@ -89,32 +89,34 @@ class Experiment(Configurable):
         other.params.validate().freeze()
         return other
 
-    def make_program(self, devices: Sequence[str] = ()) -> Program:
+    def make_program(self, devices: Sequence[str] = (),
+                     pipeline: PipelineParams | None = None) -> Program:
         """The network on its devices, with its variables. cluster.configure comes before it.
 
         Args:
           devices: one tf.device string a cell; default: those that the Params name.
+          pipeline: what these devices run; default: as the Params say.
         """
         check_keys(self.train_input, self.task.network.reads().values())
         for source in (self.train_input, *self.eval_inputs.values()):
             self.task.check_input(source)
-        return Program(self.task.network, self.train_input.specs(), self._pipeline_on(devices),
-                       self.task.learner, self.params.seed)
+        return Program(self.task.network, self.train_input.specs(),
+                       self._pipeline_on(devices, pipeline), self.task.learner, self.params.seed)
 
-    def make_plan(self, devices: Sequence[str] = ()) -> Plan:
+    def make_plan(self, devices: Sequence[str] = (),
+                  pipeline: PipelineParams | None = None) -> Plan:
         """The plan alone: no device is looked for and no variable made, however big the network.
 
         Args:
-          devices: one tf.device string a cell; default: those that the Params name.
+          devices, pipeline: as of `make_program`.
         """
-        pipeline, learner = self._pipeline_on(devices), self.task.learner
+        pipeline, learner = self._pipeline_on(devices, pipeline), self.task.learner
         check_keys(self.train_input, self.task.network.reads().values())
-        return make_plan(
-            self.task.network, self.train_input.spec(), pipeline,
-            pipeline.devices or cluster.expected_devices(pipeline.num_devices),
-            learner.is_frozen, learner.slot_bytes)
+        return make_plan(self.task.network, self.train_input.spec(), pipeline,
+                         pipeline.devices or cluster.expected_devices(pipeline.num_devices),
+                         learner.is_frozen, learner.slot_bytes)
 
-    def _pipeline_on(self, devices: Sequence[str]) -> PipelineParams:
+    def _pipeline_on(self, devices: Sequence[str], given: PipelineParams | None) -> PipelineParams:
         """The pipeline's Params with the devices of this process; the experiment's stay as saved.
 
         Raises:
@@ -123,5 +125,6 @@ class Experiment(Configurable):
         if not devices:
             return self.params.pipeline
         placed = self.params.copy()
-        placed.pipeline.set(devices=tuple(devices), cells_per_gpu=max(map(devices.count, devices)))
+        placed.pipeline = (given or placed.pipeline).copy().set(
+            devices=tuple(devices), cells_per_gpu=max(map(devices.count, devices)))
         return placed.validate().pipeline

@@ -30,6 +30,7 @@ from typing import IO
 
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.checkpoint.room import check_room
+from lingpipe.cluster.returned import ReturnedWorkerError
 from lingpipe.input import InputMeter
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.process.stop_signals import StopSignals
@@ -241,6 +242,7 @@ class TrainLoop:
 
         batches = InputMeter(mini_batches)
         while self._counts.step < p.num_steps and not stop.name and not self._stop_reason:
+            self._leave_for_returned_worker()
             start_s = time.perf_counter()
             try:
                 results = steps.make(self._counts.step, batches)
@@ -263,6 +265,17 @@ class TrainLoop:
             if is_evaluated:
                 self._evaluations.make(step, stop)
             self._check_hooks()
+
+    def _leave_for_returned_worker(self) -> None:
+        """Raises ReturnedWorkerError if a worker answers again and this step is saved."""
+        returned, step = self._site.returned, self._counts.step
+        if returned is None or not returned.text or not self._saved.is_saved(step):
+            return
+        self._checkpoints.check(is_at_end=True)
+        if self._saved.is_saved(step):   # It is whole on the disk.
+            self._hooks.end(step, 'stopped')
+            self._report.close()
+            raise ReturnedWorkerError(returned.text)
 
     def _is_saved_on_the_way(self) -> bool:
         """Whether there will be a checkpoint before that of the last step."""

@@ -6,7 +6,9 @@ import dataclasses
 import tensorflow as tf
 
 from lingpipe.cluster.client import is_on_worker
+from lingpipe.cluster.returned import ReturnedWorkers
 from lingpipe.cluster.watchdog import Watchdog
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,9 +18,14 @@ class Site:
     Attributes:
       devices: one tf.device string a cell; () if the Params name them, or leave it to the machine.
       watchdog: is told what the run does; None if there are no workers.
+      pipeline: what the devices run if workers are missing; None: as the experiment's Params say.
+      returned: looks whether the missing workers answer again; None if the run does not take any
+        in.
     """
     devices: tuple[str, ...] = ()
     watchdog: Watchdog | None = None
+    pipeline: PipelineParams | None = None
+    returned: ReturnedWorkers | None = None
 
     def begin(self, what: str, is_bounded: bool = False) -> None:
         """Tells the watchdog, if there is one, what the run does now; see Watchdog.begin."""

@@ -32,6 +32,6 @@ def make_traced_network(experiment: Experiment, logdir: str, site: Site) -> Trac
       logdir: where the pictures of evaluations go.
       site: where the cells are.
     """
-    program = experiment.make_program(site.devices)
+    program = experiment.make_program(site.devices, site.pipeline)
     evaluations = Evaluations(program, experiment.eval_inputs, experiment.task, logdir)
     return TracedNetwork(program, evaluations, Predictions(program, experiment))

@@ -33,6 +33,11 @@ class TrainParams(Params):
     worker_timeout_s: float = field(
         300.0, 'Seconds to wait for workers that do not answer, at the start and after one was '
                'lost.', least=0, most=10**9)
+    elastic_after_s: float | None = field(
+        None, 'Seconds after which a run goes on without workers that do not answer, at the start '
+              'and after one was lost, with fewer cells or replicas but the same results. They are '
+              'taken in again at a checkpoint once they answer. None: it waits for them.',
+        least=1, most=10**6)
     best_input: str = field(
         '', 'The eval input whose best_metric says which checkpoint is best; empty: the first by '
             'name.')

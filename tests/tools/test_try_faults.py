@@ -52,10 +52,10 @@ def run(tmp_path):
 
 
 def test_each_kind_is_drawn_equally_often_and_the_seed_gives_the_order():
-    names = [kind.name for kind in kinds.drawn(kinds.KINDS, 32, random.Random(3))]
+    names = [kind.name for kind in kinds.drawn(kinds.KINDS, 33, random.Random(3))]
     assert {names.count(kind.name) for kind in kinds.KINDS} == {2, 3}
-    assert names == [kind.name for kind in kinds.drawn(kinds.KINDS, 32, random.Random(3))]
-    assert names != [kind.name for kind in kinds.drawn(kinds.KINDS, 32, random.Random(4))]
+    assert names == [kind.name for kind in kinds.drawn(kinds.KINDS, 33, random.Random(3))]
+    assert names != [kind.name for kind in kinds.drawn(kinds.KINDS, 33, random.Random(4))]
 
 
 def test_each_kind_has_a_name_of_its_own_and_a_sentence():
@@ -78,6 +78,21 @@ def test_a_process_that_is_killed_is_started_again(run, seed):
     changed = [now for now, then in zip(process_ids(run), before, strict=True) if now != then]
     assert len(changed) == 1
     run.wait_for_checkpoint(run.newest())
+
+
+def test_a_worker_that_is_away_is_not_started_again_before_the_run_has_gone_on(run, monkeypatch):
+    wait_for_checkpoint, without = run.wait_for_checkpoint, []
+
+    def waited(after):
+        wait_for_checkpoint(after)
+        without.extend(worker for worker in run.workers if worker.process.poll() is not None)
+
+    monkeypatch.setattr(run, 'wait_for_checkpoint', waited)
+    monkeypatch.setattr(random.Random, 'uniform', lambda chance, low, high: low)
+    assert re.fullmatch('worker [01], until 0.0 s after .*', processes.away(run, random.Random(0)))
+    assert len(without) == 1
+    run.look()
+    assert without[0].process.poll() is None
 
 
 def test_a_trainer_that_is_told_to_stop_is_started_again(run):

@@ -23,6 +23,7 @@ from lingpipe.training import newest_checkpoint
 NUM_WORKERS = 2
 EVERY_STEPS = 10        # steps between two checkpoints
 HANGS_AFTER_S = 10      # a worker kills its server that has not answered for so long
+ELASTIC_AFTER_S = 30    # the run goes on without a worker that has not answered for so long
 STEPS_WITHOUT_END = 10**6
 _LOOK_EVERY_S = 0.05
 _MOST_ENDINGS = 5       # of the trainer with a sentence, for one fault
@@ -30,7 +31,7 @@ _MOST_ENDINGS = 5       # of the trainer with a sentence, for one fault
 # A disturbed run and the undisturbed one have these settings; the user's come after them.
 SETTINGS = (f'pipeline.num_cells={NUM_WORKERS}', f'train.checkpoint_every_steps={EVERY_STEPS}',
             'train.summary_every_steps=100', 'train.step_timeout_s=20',
-            'train.worker_timeout_s=120')
+            'train.worker_timeout_s=120', f'train.elastic_after_s={ELASTIC_AFTER_S}')
 
 
 class NotRecoveredError(Exception):
@@ -80,6 +81,7 @@ class DisturbedRun:
         # A sentence with which the trainer may end now, and what is done then.
         self._expected: tuple[str, Callable[[], object]] | None = None
         self._most_endings = 0
+        self._away: launch_local.Worker | None = None   # nobody starts it again
 
         self._out = open(printed / 'output.txt', 'a', encoding='utf-8', buffering=1)
         self._errors = open(printed / 'errors.txt', 'ab')
@@ -185,6 +187,16 @@ class DisturbedRun:
         finally:
             self._expected = None
 
+    @contextlib.contextmanager
+    def without_worker(self, number: int) -> Iterator[None]:
+        """Within the block, a worker is killed and not started again."""
+        self._away = self.workers[number]
+        self._away.end()
+        try:
+            yield
+        finally:
+            self._away = None
+
     def look_at_workers(self) -> None:
         """Starts workers again that have ended.
 
@@ -192,6 +204,8 @@ class DisturbedRun:
           NotRecoveredError: one has ended that should not.
         """
         for worker in self.workers:
+            if worker is self._away:
+                continue
             try:
                 with contextlib.redirect_stdout(self._out):   # it says what it starts again
                     worker.look()

@@ -37,8 +37,8 @@ class Kind:
 
 
 KINDS = (
-    Kind(processes.kill), Kind(processes.stop), Kind(processes.slow), Kind(processes.memory),
-    Kind(processes.sigterm), Kind(trainers.two_trainers),
+    Kind(processes.kill), Kind(processes.away), Kind(processes.stop), Kind(processes.slow),
+    Kind(processes.memory), Kind(processes.sigterm), Kind(trainers.two_trainers),
     Kind(files.flip), Kind(files.truncate), Kind(files.swap), Kind(files.delete),
     Kind(disk.full_disk, disk.missing), Kind(clock.clock, clock.missing),
     Kind(links.cut, network.missing), Kind(links.delay, network.missing),

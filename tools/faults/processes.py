@@ -22,6 +22,16 @@ def kill(run: DisturbedRun, chance: random.Random) -> str:
     return name
 
 
+def away(run: DisturbedRun, chance: random.Random) -> str:
+    """Kills a worker that comes back only when the run has gone on without it."""
+    number = chance.randrange(len(run.workers))
+    seconds = chance.uniform(0., 20.)
+    with run.without_worker(number):
+        run.wait_for_checkpoint(run.newest())
+        run.wait(seconds)
+    return f'worker {number}, until {seconds:.1f} s after the run went on without it'
+
+
 def stop(run: DisturbedRun, chance: random.Random) -> str:
     """Stops a process for 4 or 25 seconds, or a worker's server until somebody kills it."""
     seconds = chance.choice((4, 25, None))

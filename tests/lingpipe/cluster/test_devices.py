@@ -137,6 +137,18 @@ def test_worker_that_does_not_answer_is_named_after_the_time_limit(cluster):
         devices.find('b:2222,c:1', 2, 0.3)
 
 
+@pytest.mark.parametrize('text, expected', [
+    ('a:2222,b:2222', 'a:2222'), ('2*a:2222,2*b:2222', '2*a:2222'), ('b:2222', ''),
+    ('cpu:2,2*b:2222', 'cpu:2'), ('TF_CONFIG', 'a:2222')])
+def test_a_text_without_some_workers_keeps_the_others_in_order(monkeypatch, text, expected):
+    monkeypatch.setenv('TF_CONFIG', json.dumps({'cluster': {'worker': ['a:2222', 'b:2222']}}))
+    assert devices.without(text, {'b:2222'}) == expected
+
+
+def test_workers_that_are_missing_are_named_with_the_reason(cluster):
+    assert workers.missing(['a:2222', 'c:1', 'b:2222'], 0.) == {'c:1': 'no connection'}
+
+
 def test_worker_that_accepts_and_hangs_does_not_answer():
     with socket.create_server(('127.0.0.1', 0)) as one, pytest.raises(
             OSError, match='^no (answer|connection)$'):

@@ -3,14 +3,20 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import types
 from typing import Any, NoReturn
 
 import pytest
 
+from lingpipe.cluster.returned import ReturnedWorkerError
+from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training import newest_checkpoint
+from lingpipe.training.experiment import Experiment
+from lingpipe.training.site import Site
 
 STARTS = 'LINGPIPE_FRUITLESS_STARTS'   # what one process leaves to the next
 
@@ -80,3 +86,34 @@ def test_a_stop_signal_ends_the_process_as_shells_expect(newest: dict[str, int |
     assert log.read_text() == ('SIGTERM: stopped; worker 1 is lost; there is no checkpoint yet, '
                                'and no newer one can be written: the same command goes on from '
                                'there\n')
+
+
+def test_a_worker_that_is_back_is_taken_in_and_no_other_soon_after(
+        newest: dict[str, int | None], monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    """A worker that comes and goes would cost more than it does."""
+    not_before_s = []
+
+    class Returned:
+        def __init__(self, addresses: Any, name: str, start_s: float):
+            not_before_s.append(start_s)
+
+        def stop(self) -> None:
+            pass
+
+    def body(site: Site) -> None:
+        assert site.pipeline is smaller and isinstance(site.returned, Returned)
+        raise ReturnedWorkerError('worker b:2 answers again')
+
+    monkeypatch.setattr('lingpipe.commands.recovery.ReturnedWorkers', Returned)
+    monkeypatch.setattr(time, 'monotonic', lambda: 1000.)
+    monkeypatch.setenv('LINGPIPE_TAKEN_IN_S', '-inf')
+    params, smaller = Experiment.Params(), PipelineParams()
+    params.train.elastic_after_s = 5.
+    place = Placement((), None, smaller, ('b:2',))
+    newest['step'] = 30
+    for _ in range(2):
+        with pytest.raises(Replaced):
+            Recovery(RunOptions('train', devices='a:1,b:2')).run(params, lambda: place, body)
+    assert not_before_s == [float('-inf'), 1050.]
+    assert 'worker b:2 answers again; the last checkpoint is of step 30' in capsys.readouterr().err

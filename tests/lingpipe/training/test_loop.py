@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lingpipe.checkpoint import Checkpointer, files
+from lingpipe.cluster.returned import ReturnedWorkerError
 from lingpipe.learning import learning_rates
 from lingpipe.training import registry, resumption
 from lingpipe.training.evaluation import mean
@@ -170,6 +171,16 @@ def test_slow_steps_on_workers_are_timed_and_have_the_same_bits(tmp_path, whole,
                        r'/device:CPU:0, whose tasks alone take .* and /device:CPU:1, ',
                        (tmp_path / 'train.log').read_text(), re.MULTILINE)
     assert lines == ['9']
+
+
+def test_a_worker_that_is_back_ends_the_loop_after_the_next_checkpoint(tmp_path):
+    class Returned:
+        text = 'worker b:2 answers again'
+
+    params = make_params(train__num_steps=9, train__checkpoint_every_steps=4)
+    with pytest.raises(ReturnedWorkerError, match='worker b:2 answers again'):
+        train(params, tmp_path, has_evaluation=False, site=Site(returned=Returned()))
+    assert Checkpointer(str(tmp_path / 'checkpoints')).steps() == [4]
 
 
 def test_timeline_is_made_of_a_step_with_accumulation_too(tmp_path):
