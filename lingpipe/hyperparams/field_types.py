@@ -128,28 +128,12 @@ def _fitted_to_union(value: object, members: tuple[Any, ...], where: str) -> obj
         try:
             return convert(value, tp, where)
         except ParamsError as error:
-            # That a word is no list, and no None, says less than why it is none of the rest.
-            is_list_of = typing.get_origin(tp) in (tuple, dict)
-            if tp is not NoneType and not (is_list_of and isinstance(value, (str, Word))):
+            if tp is not NoneType:  # That it is not None says less than why it is none of the rest.
                 errors.append(error)
-
-    # An error about one item of a tuple or dict says more than one about all of it.
-    of_parts = [error for error in errors if error.path != where]
-    if of_parts or len(errors) == 1:
-        raise (of_parts or errors)[0]
+    errors.sort(key=lambda error: error.path == where)  # An error about one part says the most.
+    if errors[0].path != where or len(errors) == 1:
+        raise errors[0]
     raise TypeError
-
-
-def _is_item(value: object, tp: Any) -> bool:
-    """Whether the value, which is no tuple, would fit as an item of the tuple that `tp` is."""
-    args = typing.get_args(tp)
-    if typing.get_origin(tp) is not tuple or args[1:] != (...,):
-        return False
-    try:
-        convert(value, args[0], '')
-    except ParamsError:
-        return False
-    return True
 
 
 def _rule(value: object, tp: Any) -> str:
@@ -163,8 +147,10 @@ def _rule(value: object, tp: Any) -> str:
         return f'is a class, not a value of type {name}; make an object of its Params with ()'
     if tp is str and isinstance(value, str):
         return 'holds a lone surrogate, which no text file can; remove it'
-    if _is_item(value, tp):
-        return f'is one item, not {name}; put it into brackets: [{show(value)}]'
+    if typing.get_origin(tp) is tuple and typing.get_args(tp)[1:] == (...,):
+        with contextlib.suppress(ParamsError):
+            convert(value, typing.get_args(tp)[0], '')
+            return f'is one item, not {name}; put it into brackets: [{show(value)}]'
 
     kind = type_name(type(value))
     remedy = f'give a value of type {name}'

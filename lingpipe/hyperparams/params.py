@@ -96,5 +96,5 @@ class Params(Tree):
     def __repr__(self) -> str:
         values = parts(self)
         changed = [f'{name}={show(values[name])}' for name, f in fields_of(self).items()
-                   if [*whole_text.lines(values[name])] != [*whole_text.lines(f.default)]]
+                   if whole_text.diff(f.default, values[name])]
         return shortened(f'{type(self).__qualname__}({", ".join(changed)})')

@@ -8,6 +8,7 @@ lists, dicts, quoted strings and `Word`s, and `field_types.convert` decides by t
 from __future__ import annotations
 
 import ast
+import collections
 import dataclasses
 import json
 import re
@@ -19,7 +20,7 @@ from lingpipe.hyperparams.errors import ParamsError, show
 # The atoms of a text that JSON does not read as they are: strings in either quotes, words, round
 # brackets and last commas. The quote in "it's" opens no string.
 _ATOM = re.compile(
-    r'(?P<json>"(?:[^"\\]|\\.)*")|' r"(?P<python>'(?:[^'\\]|\\.)*')|"
+    r'(?P<string>"(?:[^"\\]|\\.)*"|' r"'(?:[^'\\]|\\.)*')|"
     r'(?P<word>[^\s,:()[\]{}](?:[^,:()[\]{}]|:(?!\s))*)|[()]|,(?=\s*[)\]}])', re.DOTALL)
 _BRACKETS = {'(': '[', ')': ']', ',': ''}
 _OPENINGS = ('[', '(', '{', '"', "'")
@@ -58,12 +59,25 @@ def read(text: str, where: str, is_by_person: bool) -> Any:
       ParamsError: the text is no value, or has a key twice; the message begins with the path
         `where`.
     """
+    words: list[Word] = []
+
+    def as_json(atom: re.Match[str]) -> str:
+        """An atom in JSON. A word is its number in `words`, or a string if it is a key."""
+        if atom['string']:
+            return atom[0] if atom[0][0] == '"' else json.dumps(ast.literal_eval(atom[0]))
+        if not atom['word']:
+            return _BRACKETS[atom[0]]
+        if atom.string.startswith(':', atom.end()):
+            return json.dumps(atom[0].rstrip())
+        words.append(Word(atom[0].rstrip(), is_by_person))
+        return str(len(words) - 1)
+
     text = text.strip()
     if not text.startswith(_OPENINGS):
         return Word(text, is_by_person)
     try:
-        marked = json.loads(_ATOM.sub(_marked, text), strict=False, object_pairs_hook=_with_keys)
-        return _unmarked(marked, is_by_person)
+        return json.loads(_ATOM.sub(as_json, text), strict=False, object_pairs_hook=_entries,
+                          parse_int=lambda number: words[int(number)])
     except (ValueError, SyntaxError, RecursionError) as error:
         reason = getattr(error, 'msg', str(error))
         raise ParamsError(f'{where}: {show(text)} is not a value: {reason}; write one like '
@@ -79,27 +93,8 @@ def readings(text: str, where: str) -> Iterator[Callable[[], Any]]:
     yield lambda: Word(text.strip(), is_by_person=True)
 
 
-def _marked(atom: re.Match[str]) -> str:
-    """An atom in JSON, where a word becomes a string too: "s..." is a string and "w..." a word."""
-    text = atom[0]
-    if atom.lastgroup == 'json':
-        return f'"s{text[1:]}'
-    if atom.lastgroup == 'python':
-        return json.dumps(f's{ast.literal_eval(text)}')
-    return json.dumps(f'w{text.rstrip()}') if atom.lastgroup else _BRACKETS[text]
-
-
-def _unmarked(value: Any, is_by_person: bool) -> Any:
-    if isinstance(value, list):
-        return [_unmarked(item, is_by_person) for item in value]
-    if isinstance(value, dict):
-        return {key: _unmarked(item, is_by_person) for key, item in value.items()}
-    return value[1:] if value[0] == 's' else Word(value[1:], is_by_person)
-
-
-def _with_keys(entries: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key[1:] for key, _ in entries]
-    twice = [key for i, key in enumerate(keys) if key in keys[:i]]
-    if twice:
-        raise ValueError(f'it has the key {twice[0]!r} twice')
-    return dict(zip(keys, (value for _, value in entries), strict=True))
+def _entries(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    for key, count in collections.Counter(key for key, _ in pairs).items():
+        if count > 1:
+            raise ValueError(f'it has the key {key!r} twice')
+    return dict(pairs)

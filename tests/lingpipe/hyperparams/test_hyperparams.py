@@ -428,7 +428,8 @@ def test_a_wrong_override_names_the_whole_path(path, text, message):
     ('[1, 2] 3', 'Extra data'),
     ('[1,, 2]', 'Expecting value'),
     ('[[1], [2', "Expecting ',' delimiter"),
-    ('{a 1}', "Expecting ':' delimiter"),
+    ('{"a" 1}', "Expecting ':' delimiter"),
+    ('{a 1}', 'Expecting property name enclosed in double quotes'),
     ('{[1]: 2}', 'Expecting property name enclosed in double quotes'),
 ])
 def test_brackets_that_hold_no_value_are_refused_with_the_reason(text, reason):
