@@ -39,9 +39,9 @@ from absl import flags
 from lingpipe.commands import early_start
 from lingpipe.commands.flags import check_mode, define_flags, error_text, options_of
 from lingpipe.commands.run_options import RunOptions
-from lingpipe.hyperparams.keras_words import place_of
 from lingpipe.process import closed_pipe, tensorflow_import
 from lingpipe.process.error_text import sentence
+from lingpipe.wording.keras_words import place_of
 
 if TYPE_CHECKING:
     from lingpipe.training.experiment import Experiment

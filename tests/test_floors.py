@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # several floors. A file imports only from floors below its own, or from its own room. The longest
 # name that fits a file says where it is.
 FLOORS = [
+    ['wording'],
     ['process', 'hyperparams', 'layers/nested', 'layers/cost', 'layers/context',
      'layers/static_shapes', 'layers/weight', 'layers/layer_traits'],
     ['layers/wired_function'],
@@ -121,7 +122,7 @@ def test_nothing_is_loose_in_the_root():
 
 @pytest.mark.parametrize(
     'name',
-    ['layers/nested', 'layers/cost', 'process/error_text',
+    ['layers/nested', 'layers/cost', 'process/error_text', 'wording/values', 'wording/keras_words',
      *sorted(f'hyperparams/{p.stem}' for p in (ROOT / 'lingpipe/hyperparams').glob('*.py')),
      *sorted(f'pipeline/planning/{name}' for name in (
          'allowed_cells', 'dependencies', 'drawing', 'fitting_partition', 'forecast', 'layer_times',

@@ -24,8 +24,6 @@ from lingpipe.checkpoint.chosen_step import NEWEST
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.commands.recovery import has_started_again
 from lingpipe.export import check_path, export
-from lingpipe.hyperparams.errors import show
-from lingpipe.hyperparams.keras_words import are_examples, method_of, place_of
 from lingpipe.layers.nested import Nested
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import logdir, newest_checkpoint
@@ -34,6 +32,8 @@ from lingpipe.training.loop import LoopOptions, TrainLoop
 from lingpipe.training.outcome import Outcome
 from lingpipe.training.problem import Piece
 from lingpipe.training.site import Site
+from lingpipe.wording.keras_words import are_examples, method_of, place_of
+from lingpipe.wording.values import show
 
 
 class Run(OpenRun):

@@ -12,12 +12,12 @@ from lingpipe.api.run import Run
 from lingpipe.commands.experiment_params import chosen, with_options
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.hyperparams import fields_of
-from lingpipe.hyperparams.errors import nearest, show
-from lingpipe.hyperparams.keras_words import place_of, remedy_for
 from lingpipe.hyperparams.value_text import write
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training import registry
 from lingpipe.training.experiment import Experiment
+from lingpipe.wording.keras_words import place_of, remedy_for
+from lingpipe.wording.values import nearest, show
 
 _PLANS = ('as_set', 'auto')
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from lingpipe.hyperparams.errors import nearest
 from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.training.reporting.plan_table import (
     rendered,
@@ -19,6 +18,7 @@ from lingpipe.training.reporting.plan_table import (
     short_number,
     table_of,
 )
+from lingpipe.wording.values import nearest
 
 _MAX_WEIGHTS_SHOWN = 40
 

@@ -15,7 +15,6 @@ elsewhere. A dict in Params is read-only and sorted by key; `p['reads.x'] = ...`
 The files, each of which imports only those above it:
 
     errors.py       ParamsError
-    keras_words.py  where an argument of Keras is here
     paths.py        task.layers[17].units
     value_text.py   the text of one value
     class_names.py  package.module:Class, and which modules a text may import

@@ -12,8 +12,9 @@ import re
 import sys
 from typing import Any, ClassVar, TypeGuard
 
-from lingpipe.hyperparams.errors import ParamsError, nearest, shortened, show
+from lingpipe.hyperparams.errors import ParamsError
 from lingpipe.hyperparams.value_text import Word
+from lingpipe.wording.values import nearest, shortened, show
 
 _OWN_PACKAGE = 'lingpipe'
 _IDENTIFIERS = r'[^\W\d]\w*(?:\.[^\W\d]\w*)*'

@@ -9,10 +9,11 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union
 
 from lingpipe.hyperparams.class_names import class_like, find_class, is_params_class
-from lingpipe.hyperparams.errors import ParamsError, nearest, show
-from lingpipe.hyperparams.keras_words import remedy_for
+from lingpipe.hyperparams.errors import ParamsError
 from lingpipe.hyperparams.paths import join_path
 from lingpipe.hyperparams.value_text import Word, write
+from lingpipe.wording.keras_words import remedy_for
+from lingpipe.wording.values import nearest, show
 
 _SCALARS = (NoneType, bool, int, float, str)
 _UNIONS = (Union, UnionType)

@@ -11,10 +11,11 @@ import sys
 import typing
 from typing import Any, NamedTuple
 
-from lingpipe.hyperparams.errors import ParamsError, show
+from lingpipe.hyperparams.errors import ParamsError
 from lingpipe.hyperparams.field_types import can_hold, convert, type_name
 from lingpipe.hyperparams.paths import join_path
 from lingpipe.hyperparams.value_text import Word
+from lingpipe.wording.values import show
 
 
 class _Mark(enum.Enum):

@@ -7,11 +7,12 @@ from typing import Any, Self
 
 from lingpipe.hyperparams import text as whole_text
 from lingpipe.hyperparams.class_names import class_name
-from lingpipe.hyperparams.errors import ParamsError, shortened, show
+from lingpipe.hyperparams.errors import ParamsError
 from lingpipe.hyperparams.fields import REQUIRED
 from lingpipe.hyperparams.paths import join_path
 from lingpipe.hyperparams.tree import Tree, fields_of, parts, path_of
 from lingpipe.hyperparams.value_text import readings
+from lingpipe.wording.values import shortened, show
 
 
 # field() is no specifier here: every keyword is optional until instantiate().

@@ -15,7 +15,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lingpipe.hyperparams.errors import ParamsError, show
+from lingpipe.hyperparams.errors import ParamsError
+from lingpipe.wording.values import show
 
 # The atoms of a text that JSON does not read as they are: strings in either quotes, words, round
 # brackets and last commas. The quote in "it's" opens no string.

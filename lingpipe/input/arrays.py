@@ -9,11 +9,11 @@ import google_crc32c
 import numpy as np
 import tensorflow as tf
 
-from lingpipe.hyperparams.keras_words import remedy_for
 from lingpipe.input.base import Input
 from lingpipe.input.errors import one_sentence
 from lingpipe.input.given import GivenParams
 from lingpipe.layers.nested import Nested
+from lingpipe.wording.keras_words import remedy_for
 
 
 class ArrayInput(Input):

@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeAlias
 
-from lingpipe.hyperparams.keras_words import place_of
 from lingpipe.input.base import Input
 from lingpipe.layers.nested import Nested
+from lingpipe.wording.keras_words import place_of
 
 
 class Bad(Protocol):

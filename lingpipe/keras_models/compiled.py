@@ -10,10 +10,10 @@ import keras
 import numpy as np
 
 from lingpipe.hyperparams import fields_of
-from lingpipe.hyperparams.errors import show
 from lingpipe.keras_models.keras_loss import KerasLoss, described
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
+from lingpipe.wording.values import show
 
 _ACCURACY = {'sparse_categorical_crossentropy': 'SparseCategoricalAccuracy',
              'SparseCategoricalCrossentropy': 'SparseCategoricalAccuracy',

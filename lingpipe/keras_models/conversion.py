@@ -8,7 +8,6 @@ from typing import Any
 
 import keras
 
-from lingpipe.hyperparams.errors import show
 from lingpipe.keras_models.compiled import has_logits, losses_of
 from lingpipe.keras_models.graph import Call, Graph, Value, functional, graph_of
 from lingpipe.keras_models.keras_model import KerasModel
@@ -17,6 +16,7 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.keras_arguments import encoded
 from lingpipe.layers.keras_layer import KerasLayer
 from lingpipe.layers.sequential import Sequential
+from lingpipe.wording.values import show
 
 
 def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:

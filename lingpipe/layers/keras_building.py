@@ -18,8 +18,8 @@ import keras
 import tensorflow as tf
 from keras.src.backend.common import global_state
 
-from lingpipe.hyperparams.errors import shortened
 from lingpipe.layers.keras_arguments import KerasArguments
+from lingpipe.wording.values import shortened
 
 _VARIABLES_WITHOUT_VALUES = 'uninitialized_variables'  # Keras' name of its list of them.
 

@@ -23,8 +23,8 @@ import keras
 import tensorflow as tf
 from keras.src.models.functional import Functional
 
-from lingpipe.hyperparams.errors import show
 from lingpipe.layers.keras_building import inner_layers
+from lingpipe.wording.values import show
 
 
 def check_supported(path: str, keras_layer: keras.layers.Layer,

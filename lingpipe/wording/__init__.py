@@ -1,0 +1,5 @@
+"""The wording of errors: what the sentences of all rooms share. It knows nothing of what failed.
+
+    values.py       a value cut short, the nearest right name
+    keras_words.py  where an argument, a method or an object of Keras is here
+"""
