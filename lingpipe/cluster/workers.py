@@ -6,6 +6,7 @@ import dataclasses
 import sys
 import time
 from collections.abc import Sequence
+from concurrent import futures
 
 import tensorflow as tf
 
@@ -52,22 +53,28 @@ def wait_for(addresses: Sequence[str], wait_s: float) -> list[Worker]:
 def missing(addresses: Sequence[str], wait_s: float) -> dict[str, str]:
     """Asks all workers until each has answered, at most for wait_s.
 
+    They are asked at once, so that some that hang leave the others their time.
+
     Returns:
       The address of each worker that has not answered -> a few words why.
     """
     deadline_s = time.monotonic() + wait_s
-    why_by_address = dict.fromkeys(addresses, '')
+    with futures.ThreadPoolExecutor(max(1, len(addresses))) as pool:
+        whys = list(pool.map(lambda address: _why_silent(address, deadline_s), addresses))
+    return {address: why for address, why in zip(addresses, whys, strict=True) if why}
+
+
+def _why_silent(address: str, deadline_s: float) -> str:
+    """Asks a worker until it answers; returns '', or a few words why it has not by the deadline."""
     while True:
-        for address in tuple(why_by_address):
-            left_s = deadline_s - time.monotonic()
-            try:
-                ask(address, timeout_s=max(0.1, min(ASK_S, left_s)))
-                del why_by_address[address]
-            except OSError as error:
-                why_by_address[address] = str(error)
         left_s = deadline_s - time.monotonic()
-        if not why_by_address or left_s <= 0:
-            return why_by_address
+        try:
+            ask(address, timeout_s=max(0.1, min(ASK_S, left_s)))
+            return ''
+        except OSError as error:
+            why = str(error)
+        if left_s <= 0:
+            return why
         time.sleep(min(_BETWEEN_S, left_s))
 
 
