@@ -6,7 +6,8 @@ queue, and each is worked out only as far as it takes to know that others are be
     bound      the work divided among the devices; no plan of the choice is faster
     free       if memory does not matter: the same for the cuts that are best without links, where
                devices also wait for their first micro-batch
-    within     if it does: the same for any partition that may fit (limited_bound.py)
+    within     if it does: the same for any partition that may fit (limited_bound.py), or for the
+               few that a plan of 'fit' can have
     limited    the same again, closer where devices have their cells in a V
     fitting    its plan, through the simulator
 

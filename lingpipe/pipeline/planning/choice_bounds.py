@@ -4,11 +4,15 @@ R replicas, K cells, M micro-batches.
 """
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any
 
+from lingpipe import cluster
 from lingpipe.pipeline.planning.choice_costs import ChoiceCosts
+from lingpipe.pipeline.planning.dependencies import step_with_delays
 from lingpipe.pipeline.planning.device_bytes import DeviceBytes
 from lingpipe.pipeline.planning.layer_times import layer_times
 from lingpipe.pipeline.planning.layout import Layout, layout_of, num_devices_for
@@ -17,7 +21,8 @@ from lingpipe.pipeline.planning.links import sent_share
 from lingpipe.pipeline.planning.memory import Memory
 from lingpipe.pipeline.planning.partition import Partition, choose_partition
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.schedules import UNSPLIT
+from lingpipe.pipeline.planning.schedule import Schedule, Slot
+from lingpipe.pipeline.planning.schedules import UNSPLIT, make_schedule, with_backward_cells
 from lingpipe.pipeline.planning.search_space import Choice
 from lingpipe.pipeline.planning.update_traffic import UpdateTraffic, total_traffic
 
@@ -76,8 +81,33 @@ class ChoiceBounds:
         key = choice, limit
         if key not in self._within:
             bound = self._limited_bound(choice)
-            self._within[key] = self._step_s(choice, bound, bound.slots_s_within(limit, memory))
+            self._within[key] = max(
+                self._step_s(choice, bound, bound.slots_s_within(limit, memory)),
+                self._of_known_cuts(choice, limit, memory))
         return self._within[key]
+
+    def _of_known_cuts(self, choice: Choice, limit: float, memory: Memory) -> float:
+        """As `within`, for cells of 'fit' whose cuts are known; 0 if they are not.
+
+        The planner takes the cuts that are best without a limit, or those of a plan in which all
+        cells recompute as a whole, or by layers, if one of the three fits.
+        """
+        if choice.recompute != 'fit' or self._may_share_threads:
+            return 0.0
+        partitions = [self._partition(choice, self._costs.params_of(choice, None))]
+        for mode in ('cell', 'layer'):
+            uniform = choice._replace(recompute=mode)
+            try:
+                if self.keeps_cuts(uniform, limit, memory):
+                    partitions.append(self._partition(
+                        uniform, self._costs.params_of(uniform, None)))
+                elif not math.isinf(self.within(uniform, limit, memory)):
+                    return 0.0
+            except ValueError:   # The experiment forbids it.
+                continue
+        if len(partitions) == 1:
+            return 0.0
+        return min(self._when_cut_so(choice, partition) for partition in partitions)
 
     def keeps_cuts(self, choice: Choice, limit: float, memory: Memory) -> bool:
         """Whether it is known that the cuts that are best without a limit keep it.
@@ -90,7 +120,10 @@ class ChoiceBounds:
         """
         params = self._costs.params_of(choice, None)
         bound = self._limited_bound(choice)
-        if bound.schedule is None or max(map(bound.layout.count, bound.layout)) > 2:
+        schedule = bound.schedule
+        if choice.schedule == 'auto' and bound.has_one_cell_each:   # It takes what fits.
+            schedule = make_schedule('1f1b', choice.num_cells, choice.num_micro_batches)
+        if schedule is None or max(map(bound.layout.count, bound.layout)) > 2:
             return False
         partition = self._partition(choice, params)
         modes = ['none' if mode == 'fit' else mode for mode in params.modes]
@@ -99,7 +132,7 @@ class ChoiceBounds:
         if (len(partition.backward_cells) < choice.num_cells
                 or gives_gradients != [k > 0 for k in range(choice.num_cells)]):
             return False
-        of_devices = DeviceBytes(memory, modes, bound.starts, bound.schedule, 'exact')
+        of_devices = DeviceBytes(memory, modes, bound.starts, schedule, 'exact')
         return max(of_devices.peaks(partition.spans)) <= limit
 
     def in_v(self, choice: Choice, limit: float, memory: Memory) -> float:
@@ -138,7 +171,11 @@ class ChoiceBounds:
             partition = self._partition(choice, params)
         except ValueError:   # The experiment forbids it.
             return None
-        hardware = self._subject.hardware
+        return self._when_cut_so(choice, partition)
+
+    def _when_cut_so(self, choice: Choice, partition: Partition) -> float:
+        """As `of_choice`, for a partition that is given."""
+        params, hardware = self._costs.params_of(choice, None), self._subject.hardware
         of_device = [self._state_of_cells(choice, partition, cells)
                      for cells in self._cells_of_devices(choice, params)]
         fastest = max(hardware.link_bytes_per_s, hardware.network_bytes_per_s)
@@ -192,7 +229,39 @@ class ChoiceBounds:
             drain_s = min(ends_s[k] for k in cells) if choice.schedule in UNSPLIT else 0.0
             slowest_s = max(slowest_s, arrives_s[cells[0]] + drain_s
                             + choice.num_micro_batches * load_s)
-        return slowest_s
+        if self._may_share_threads:
+            return slowest_s
+        return max(slowest_s, self._of_order(choice, partition))
+
+    def _of_order(self, choice: Choice, partition: Partition) -> float:
+        """How long F and B take, without any W that may run later, if their order is known."""
+        schedule = self._limited_bound(choice).schedule
+        if schedule is None:
+            return 0.0
+        times = layer_times(self._costs.elements(choice), self._costs.params_of(choice, None))
+        last, repeats = choice.num_cells - 1, choice.recompute in ('cell', 'layer')
+
+        def duration_of(slot: Slot) -> float:
+            span, has_backward = partition.spans[slot.cell], partition.has_backward(slot.cell)
+            forward_s = sum(times.forward[i] for i in span)
+            if slot.kind == 'F':
+                return forward_s
+            backward_s = sum(times.backward[i] for i in span)
+            if choice.schedule not in UNSPLIT:
+                backward_s -= sum(times.weight[i] for i in span) if (
+                    partition.passes_gradient_on(slot.cell)) else backward_s
+            return backward_s + forward_s * (slot.cell == last or repeats and has_backward)
+
+        return step_with_delays(
+            _without_w(with_backward_cells(schedule, partition.backward_cells)),
+            duration_of, partition.edges, lambda sender, receiver: 0.0)
+
+    @functools.cached_property
+    def _may_share_threads(self) -> bool:
+        """Whether devices may fill each other's bubbles, so that other orders are taken."""
+        shares = self._subject.params.shares_threads
+        kinds = {cluster.place(name)[2] for name in self._subject.devices}
+        return kinds == {'CPU'} if shares is None else shares
 
     def _partition(self, choice: Choice, params: PipelineParams) -> Partition:
         """The partition of a choice if memory does not matter."""
@@ -202,3 +271,9 @@ class ChoiceBounds:
             self._partition_of[key] = choose_partition(
                 elements, layer_times(elements, params), params)
         return self._partition_of[key]
+
+
+@functools.lru_cache(maxsize=128)
+def _without_w(schedule: Schedule) -> Schedule:
+    return dataclasses.replace(schedule, devices=tuple(
+        tuple(slot for slot in slots if slot.kind != 'W') for slots in schedule.devices))

@@ -5,11 +5,11 @@ by that, since cuts are chosen for the slowest cell and not for the step. So wha
 limit must hold for every partition whose devices could fit. It is found by dynamic programming over
 spans of units of layers, without making a plan.
 
-Time. A device with one cell starts when the first micro-batch arrives there, which takes the
-forwards of what its first layer depends on. Then it runs its load M times; if no backward is split,
-the last gradient takes the backwards of those layers too. The least of the slowest cell is a bound.
-Where a device has several cells, each partition is judged by its slowest device if they are few. If
-they are many, the mean of all devices, which is no more, is a bound, and its least sum is found.
+Time. A cell starts when the first micro-batch arrives there, runs its load M times, and then others
+wait for its last gradient (waits.py); with few micro-batches nearly all of a step is such waits.
+The least of the slowest cell is a bound. Where a device has several cells, each partition is also
+judged by its slowest device if they are few. If they are many, the mean of all devices, which is no
+more, is a bound, and its least sum is found.
 
 Bytes. What is live when a forward starts follows from the order of F and B alone, which neither
 memory nor times change in a schedule by name, unless devices share their cells (shared_devices.py)
@@ -27,18 +27,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lingpipe.pipeline.planning.dataflow import BATCH, Element
+from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.device_bytes import DeviceBytes
 from lingpipe.pipeline.planning.fitting_partition import MAX_TRIED
+from lingpipe.pipeline.planning.layer_times import layer_times
 from lingpipe.pipeline.planning.layout import Layout
 from lingpipe.pipeline.planning.memory import FIELDS, Memory
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.schedule import Schedule
-from lingpipe.pipeline.planning.schedules import SEVERAL_CELLS_A_DEVICE, make_schedule
+from lingpipe.pipeline.planning.schedules import (
+    SEVERAL_CELLS_A_DEVICE,
+    UNSPLIT,
+    make_schedule,
+)
 from lingpipe.pipeline.planning.units import units_of
+from lingpipe.pipeline.planning.waits import Waits, waits
 from lingpipe.pipeline.planning.zigzag_partition import Spans, is_v, slowest_device
-
-_UNSPLIT = ('gpipe', '1f1b', 'interleaved')   # Their W run with their B.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,15 +71,17 @@ class LimitedBound:
           Seconds; infinity if no partition fits.
         """
         tables = self._tables(memory)
-        if self._has_one_cell_each:
-            needs = [self._need_alone(k, tables) for k in range(self._num_cells)]
-            return self._least_s([np.where(need <= limit, 0.0, np.inf) for need in needs])
+        alone_s = [self._alone_s(k, tables, limit) for k in range(self._num_cells)]
+        if self.has_one_cell_each:
+            return _least(alone_s, np.maximum)
 
-        together = [self._need_together(k, tables) for k in range(self._num_cells)]
         if self.has_few_partitions:
-            return self._least_s_of_each(self._of_devices(together).max(axis=0) <= limit)
-        fits = _least(together, np.add) <= limit * self._num_devices
-        return self._least_s(self._every_span) if fits else math.inf
+            return self._least_s_of_each(limit, tables, alone_s)
+        together = [self._need_together(k, tables) for k in range(self._num_cells)]
+        if _least(together, np.add) > limit * self._num_devices:
+            return math.inf
+        cells_s = [self._cell_s(k) for k in range(self._num_cells)]
+        return max(_least(alone_s, np.maximum), _least(cells_s, np.add) / self._num_devices)
 
     def slots_s_in_v(self, limit: float, memory: Memory) -> float:
         """As `slots_s_within`, but closer, for devices that have their cells in a V."""
@@ -121,7 +127,8 @@ class LimitedBound:
         return len(set(self.layout))
 
     @property
-    def _has_one_cell_each(self) -> bool:
+    def has_one_cell_each(self) -> bool:
+        """Whether no device has two cells."""
         return self._num_devices == self._num_cells
 
     @functools.cached_property
@@ -129,23 +136,15 @@ class LimitedBound:
         """The layer where each unit begins, and the number of layers."""
         return units_of(self.elements).starts
 
-    @functools.cached_property
-    def _every_span(self) -> list[np.ndarray]:
-        """[K] zeros for every span of units, as bounds that allow all."""
-        size = len(self.starts)
-        return [np.zeros((size, size))] * self._num_cells
-
-    def _least_s(self, extra_s: Sequence[np.ndarray]) -> float:
-        """The bound if a span costs a cell that much more."""
-        seconds = [self._cell_s(k) + extra_s[k] for k in range(self._num_cells)]
-        if self._has_one_cell_each:
-            return _least(seconds, np.maximum)
-        return _least(seconds, np.add) / self._num_devices
-
-    def _least_s_of_each(self, may_fit: np.ndarray) -> float:
-        """The bound if only some partitions may fit, [partitions]; infinity if none does."""
-        seconds = self._of_devices([self._cell_s(k) for k in range(self._num_cells)])
-        return float(np.where(may_fit, seconds.max(axis=0), np.inf).min())
+    def _least_s_of_each(self, limit: float, tables: dict[str, _Table],
+                         alone_s: Sequence[np.ndarray]) -> float:
+        """The bound if there are few partitions; infinity if none fits."""
+        together = [self._need_together(k, tables) for k in range(self._num_cells)]
+        seconds = np.where(self._of_devices(together).max(axis=0) <= limit, 0.0, np.inf)
+        for k, of_cell in enumerate(alone_s):
+            seconds = np.maximum(seconds, of_cell[self._cuts[:, k], self._cuts[:, k + 1]])
+        of_devices = self._of_devices([self._cell_s(k) for k in range(self._num_cells)])
+        return float(np.maximum(seconds, of_devices.max(axis=0)).min())
 
     def _of_devices(self, of_cells: Sequence[np.ndarray]) -> np.ndarray:
         """[devices, partitions] the sums over the cells of each device, in each partition.
@@ -163,19 +162,39 @@ class LimitedBound:
         """[partitions, K + 1] the first unit of each cell, and the number of units."""
         return _all_cuts(len(self.starts) - 1, self._num_cells)
 
+    def _alone_s(self, k: int, tables: dict[str, _Table], limit: float) -> np.ndarray:
+        """[units + 1, units + 1] what a step takes at least by what cell k does; see _cell_s.
+
+        It is infinite for spans that do not fit.
+        """
+        load, waits = self._load(k), self._waits
+        before, after = waits.before[:, None], waits.after[:, None]
+        if self._is_unsplit:
+            seconds = before + self.params.num_micro_batches * load + after
+        else:   # The last W may run after all that waits for the last B.
+            seconds = before + self.params.num_micro_batches * load
+            seconds = np.maximum(seconds, after + seconds
+                                 - self.params.num_micro_batches * self._weight_s)
+        return np.where(self._need_alone(k, tables) <= limit, seconds, np.inf)
+
     def _cell_s(self, k: int) -> np.ndarray:
         """[units + 1, units + 1] what cell k adds to its device's time, by its first unit and end.
 
-        It is the load of all micro-batches. The first cell of a device waits for its inputs too.
+        It is the load of all micro-batches. The first cell of a device has its waits too.
         """
+        seconds = self.params.num_micro_batches * self._load(k)
+        if self.layout.index(self.layout[k]) == k:
+            waits = self._waits.of_later_units()   # A later cell may be the first or last to run.
+            seconds = seconds + (waits.before + self._is_unsplit * waits.after)[:, None]
+        return seconds
+
+    def _load(self, k: int) -> np.ndarray:
+        """[units + 1, units + 1] seconds of cell k for one micro-batch."""
         mode, is_last = self.params.modes[k], k == self._num_cells - 1
         load = _spans(self._load_sums(mode, is_last), self.starts)
         if mode == 'layer' and not is_last:   # The last layer runs again with the cell only.
             load -= np.array([0.0, *self._repeated_s])[np.asarray(self.starts)][None, :]
-        seconds = self.params.num_micro_batches * load
-        if self.layout.index(self.layout[k]) == k:
-            seconds = seconds + self._ramp_s[:, None]
-        return seconds
+        return load
 
     def _load_sums(self, mode: str, is_last: bool) -> np.ndarray:
         """[L + 1] the seconds of the layers before each one for one micro-batch."""
@@ -190,23 +209,24 @@ class LimitedBound:
         return [forward * element.has_backward for (forward, _), element in
                 zip(self.seconds, self.elements, strict=True)]
 
+    @property
+    def _is_unsplit(self) -> bool:
+        return self.params.schedule in UNSPLIT
+
     @functools.cached_property
-    def _ramp_s(self) -> np.ndarray:
-        """[units + 1] how long a device that begins at a unit idles before and after at least."""
-        arrives, leaves = [0.0] * len(self.elements), [0.0] * len(self.elements)
-        for i, element in enumerate(self.elements):
-            makers = {value.maker for value in element.reads.values()} - {BATCH}
-            for j in makers:
-                forward, backward = self.seconds[j]
-                arrives[i] = max(arrives[i], arrives[j] + forward)
-                leaves[i] = max(leaves[i],
-                                leaves[j] + backward * self.elements[j].has_backward)
-        starts = np.asarray(self.starts[:-1])
-        if not self._has_one_cell_each:   # The inputs of a later cell may come first.
-            earliest = np.minimum.accumulate(arrives[::-1])[::-1]
-            return np.array([*earliest[starts], 0.0])
-        is_unsplit = self.params.schedule in _UNSPLIT
-        return np.array([*(np.array(arrives) + is_unsplit * np.array(leaves))[starts], 0.0])
+    def _waits(self) -> Waits:
+        forward_s, backward_s = zip(*self.seconds, strict=True)
+        weight_s = layer_times(self.elements, self.params).weight
+        of_b = [backward - weight * (not self._is_unsplit)
+                for backward, weight in zip(backward_s, weight_s, strict=True)]
+        return waits(self.elements, forward_s, of_b, self.starts)
+
+    @functools.cached_property
+    def _weight_s(self) -> np.ndarray:
+        """[units + 1, units + 1] the seconds of W for one micro-batch, where there is one."""
+        sums = np.cumsum([0.0, *layer_times(self.elements, self.params).weight])
+        of_units = sums[np.asarray(self.starts)]
+        return np.asarray(of_units[None, :] - of_units[:, None])
 
     def _need_alone(self, k: int, tables: dict[str, _Table]) -> np.ndarray:
         """[units + 1, units + 1] bytes of a device that has cell k alone."""
@@ -245,7 +265,7 @@ class LimitedBound:
         name = self.params.schedule
         if name == 'text':
             return self.params.given_schedule
-        is_known = self._has_one_cell_each or name in SEVERAL_CELLS_A_DEVICE
+        is_known = self.has_one_cell_each or name in SEVERAL_CELLS_A_DEVICE
         if name == 'auto' or not is_known:
             return None
         return _schedule_of(name, self.layout, self.params.num_micro_batches)

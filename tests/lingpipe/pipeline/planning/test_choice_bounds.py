@@ -33,3 +33,15 @@ def test_nothing_fits_a_byte():
     assert math.isinf(bounds.within(choice, 1.0, memory))
     enough_s = bounds.within(choice, unlimited.peak_bytes, memory)
     assert bounds.of_choice(choice) <= enough_s <= unlimited.step_s
+
+
+def test_a_plan_of_fit_that_fits_nearly_all_is_bound_as_closely_as_without_a_limit():
+    """Its cuts are known, so it waits as long as without a limit."""
+    subject = subject_of(made(*CHAIN), num_cells=3, num_micro_batches=2, schedule='1f1b')
+    bounds, candidates = ChoiceBounds(ChoiceCosts(subject)), Candidates(subject)
+    choice = Choice.of(subject.params)._replace(recompute='fit')
+    unlimited = candidates.of(choice, None)
+    limit, memory = unlimited.peak_bytes - 1, unlimited.plan.forecast.memory
+    bound_s = bounds.within(choice, limit, memory)
+    assert bounds.when_cut(choice) <= bound_s <= candidates.of(choice, limit).step_s
+    assert 0.99 * unlimited.step_s < bound_s
