@@ -64,7 +64,7 @@ class SavedIterators:
         try:
             os.makedirs(self._directory, exist_ok=True)
             self._batches.save(self._path(position))
-            self._prune()
+            self._prune(position)
         except tf.errors.FailedPreconditionError as error:
             self._is_used = False
             logging.warning('the iterator of %s cannot be saved (%s), so that a resumed run makes '
@@ -77,12 +77,15 @@ class SavedIterators:
     def _path(self, position: int) -> str:
         return os.path.join(self._directory, f'{position}-{self._checksum}')
 
-    def _prune(self) -> None:
-        """Removes the files of all positions but the newest."""
+    def _prune(self, newest: int) -> None:
+        """Removes the files of all positions but the newest.
+
+        Those beyond belong to checkpoints that the run has not gone on from.
+        """
         paths = glob.glob(os.path.join(glob.escape(self._directory), '*-*.*'))
         positions = {path: int(match[1]) for path in paths
                      if (match := re.match(r'(\d+)-', os.path.basename(path)))}
-        kept = sorted(set(positions.values()))[-_NUM_KEPT:]
+        kept = sorted(p for p in set(positions.values()) if p <= newest)[-_NUM_KEPT:]
         for path, position in positions.items():
             if position not in kept:
                 os.remove(path)

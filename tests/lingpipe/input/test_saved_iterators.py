@@ -55,6 +55,18 @@ def test_a_dataset_goes_on_from_its_saved_iterator(
     assert 'resumes by making 12 examples again and skipping them' in caplog.text
 
 
+def test_a_run_that_goes_on_from_an_older_checkpoint_keeps_its_iterators(
+        tmp_path: pathlib.Path) -> None:
+    """Those of the newer checkpoints, which are gone, were kept in place of its own."""
+    saved = SavedIterators(source(shuffled), str(tmp_path))
+    for position, batches_between in ((0, 4), (2, 2)):   # iterators of 8, 16; then of 6, 10
+        batches = saved.batches(position)
+        for _ in range(2):
+            numbers(batches, batches_between)
+            saved.save()
+    assert {int(path.partition('-')[0]) for path in os.listdir(tmp_path)} == {6, 10}
+
+
 def test_what_cannot_be_saved_is_skipped(
         tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     saved = SavedIterators(source(by_python), str(tmp_path))
