@@ -70,10 +70,11 @@ def write(path: str, facts: Metadata, values: Values, pacing: Pacing,
         written += one_round
 
     pacing.rest(2)
-    with tf.device(HOME), _writing():
-        tf.raw_ops.MergeV2Checkpoints(
-            checkpoint_prefixes=[f'{prefix}-{i}' for i in range(len(written))],
-            destination_prefix=os.path.join(path, 'variables'), delete_old_dirs=False)
+    if written:   # A network may have no variables.
+        with tf.device(HOME), _writing():
+            tf.raw_ops.MergeV2Checkpoints(
+                checkpoint_prefixes=[f'{prefix}-{i}' for i in range(len(written))],
+                destination_prefix=os.path.join(path, 'variables'), delete_old_dirs=False)
     shutil.rmtree(folder, ignore_errors=True)
     pacing.rest(1)
     _finish(path, facts, written)

@@ -102,6 +102,12 @@ def test_bfloat16_and_scalars_are_kept(tmp_path):
     assert variables['b'].numpy()
 
 
+def test_a_network_without_weights_has_checkpoints_too(tmp_path):
+    """TensorFlow does not join the files of no variables."""
+    Checkpointer(str(tmp_path)).save(3, {}, {'position': 30})
+    assert Checkpointer(str(tmp_path)).restore({}) == {'position': 30, 'step': 3}
+
+
 def test_the_same_step_saved_again_is_replaced(tmp_path):
     checkpointer = saved(tmp_path, 5)
     checkpointer.save(5, make_variables(6.), {})
