@@ -21,7 +21,8 @@ from lingpipe.checkpoint.parts import Kinds
 
 FORMAT = 1
 STEP_NAME = re.compile(r'step-(\d{8,})')   # of a checkpoint's directory
-_MOST_KEYS = 10   # that an error lists
+_MOST_KEYS = 10      # that an error lists
+_MOST_CHANGES = 3   # of shapes or dtypes, most often all for one reason
 
 Metadata: TypeAlias = Mapping[str, Any]   # whatever JSON can hold
 
@@ -148,15 +149,17 @@ def check_same(path: str, saved: Kinds, variables: Mapping[str, tf.Variable]) ->
         if keys:
             differences.append(f'{what} {_listed(sorted(keys))}')
 
-    common = here.keys() & saved.keys()
-    for key in sorted(common, key=lambda key: (not key.startswith('weights/'), key)):
-        if here[key] != saved[key]:
-            differences.append(f'{key} is {_kind_text(saved[key])} in it and '
-                               f'{_kind_text(here[key])} here')
+    changed = sorted((key for key in here.keys() & saved.keys() if here[key] != saved[key]),
+                     key=lambda key: (not key.startswith('weights/'), key))
+    for key in changed[:_MOST_CHANGES]:
+        differences.append(f'{key} is {_kind_text(saved[key])} in it and '
+                           f'{_kind_text(here[key])} here')
+    if len(changed) > _MOST_CHANGES:
+        differences.append(f'{len(changed) - _MOST_CHANGES} more have other shapes or dtypes')
     if differences:
         raise ValueError(f'{path} does not fit: {"; ".join(differences)}. A checkpoint restores '
                          'only into the network and the learner that wrote it: set them back, '
-                         'choose another logdir, or take the weights that fit by init rules.')
+                         'choose another logdir, or take the weights that fit by initialize_from.')
 
 
 def _listed(keys: Sequence[str]) -> str:

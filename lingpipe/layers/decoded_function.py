@@ -19,6 +19,9 @@ class DecodedFunction(WiredFunction):
     # Whether each position of fprop's result depends only on the same position of its inputs.
     is_positionwise = False
 
+    # What the user of a layer that cannot be decoded should do.
+    decoding_remedy = 'give it decode(), or is_positionwise = True if no position looks at another'
+
     # Whether decode returns the best next ids: NestedMap(log_sum, values, ids), as Logits does.
     gives_candidates = False
 
@@ -65,8 +68,7 @@ class DecodedFunction(WiredFunction):
         """
         if not self.is_positionwise:
             raise ValueError(f'{self.path}: {type(self).__name__} does not say how it is decoded '
-                             'position by position; give it decode(), or is_positionwise = True '
-                             'if no position looks at another.')
+                             f'position by position; {self.decoding_remedy}.')
         return self.fprop(theta, ctx, *args, **inputs), past
 
     @property

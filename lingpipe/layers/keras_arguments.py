@@ -45,6 +45,7 @@ class KerasArguments:
         Raises:
           ValueError: call has no such argument.
         """
+        self._is_layer = isinstance(keras_layer, keras.layers.Layer)
         self._signature = inspect.signature(keras_layer.call)
         parameters = list(self._signature.parameters)
         self.takes_mask = any(name == 'mask' or name.endswith('_mask') for name in parameters)
@@ -61,10 +62,22 @@ class KerasArguments:
         self.names = list(dict.fromkeys(_tensors_in(ordered)))
 
     def bound(self, tensors: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The positional and the named arguments of call, with these tensors."""
+        """The positional and the named arguments of call, with these tensors.
+
+        A layer of Keras takes what is no tensor by name only, as `table(x, reverse=True)`.
+        """
         decoded = {name: _decoded(value, tensors) for name, value in self._arguments.items()}
+        by_name = {name: decoded.pop(name) for name in self._constants}
         bound = inspect.BoundArguments(self._signature, decoded)  # type: ignore[arg-type]
-        return bound.args, bound.kwargs
+        return bound.args, {**bound.kwargs, **by_name}
+
+    @property
+    def _constants(self) -> list[str]:
+        """The arguments that hold no tensor and must be named."""
+        kinds = {name: one.kind for name, one in self._signature.parameters.items()}
+        return [name for name, value in self._arguments.items()
+                if self._is_layer and not _tensors_in(value)
+                and kinds[name] is inspect.Parameter.POSITIONAL_OR_KEYWORD]
 
 
 def tensor_names(reads: Sequence[str], arguments: Mapping[str, Any]) -> list[str]:

@@ -12,8 +12,8 @@ Refused are, here or where they would happen (keras_layer.py, keras_state.py):
   - layers that let examples see each other (MixUp, CutMix, an axis 0), with more than one
     micro-batch or replica;
   - Normalization without mean and variance: what `adapt` finds is not part of a configuration;
-  - variables that TensorFlow keeps (random numbers without a SeedGenerator, tables of words), and
-    metrics of a layer.
+  - variables that TensorFlow keeps (random numbers without a SeedGenerator), its tables of words,
+    and metrics of a layer.
 """
 from __future__ import annotations
 
@@ -51,6 +51,14 @@ def check_supported(path: str, keras_layer: keras.layers.Layer,
             raise ValueError(f'{path}: a Normalization without mean and variance has not been '
                              'adapted to data; give them in config, as '
                              '{"mean": [...], "variance": [...]}.')
+        if isinstance(inner, _LOOKUPS):
+            raise ValueError(f'{path}: {type(inner).__name__} looks words or ids up in a table of '
+                             'TensorFlow, which is no weight, so that no pipeline can run it; call '
+                             'it in the input, as dataset.map(lambda text, label: (layer(text), '
+                             'label)), and begin the model with its output.')
+
+
+_LOOKUPS = (keras.layers.TextVectorization, keras.layers.StringLookup, keras.layers.IntegerLookup)
 
 
 def check_is_layer(layer: object) -> None:

@@ -213,6 +213,9 @@ class KerasLayer(Layer):
 
         layers = inner_layers(self.keras_layer)
         has_activity_regularizer = any(layer.activity_regularizer is not None for layer in layers)
+        self.decoding_remedy = (
+            f'use a layer of lingpipe in place of {p.class_name}, as layers.LayerNorm, or a '
+            'subclass of KerasLayer with is_positionwise = True if no position looks at another')
         self.needs_whole_batch = any(map(mixes_examples, layers or [self.keras_layer]))
         self.has_embedding = any(
             isinstance(layer, keras.layers.Embedding) and layer.trainable_weights

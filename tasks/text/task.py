@@ -123,6 +123,9 @@ class Text(Problem):
         if not path:
             raise ValueError('task.vocabulary is empty, and the checkpoint names none; name the '
                              'file of the vocabulary that the run used.')
+        if not os.path.exists(path):
+            raise ValueError(f'the vocabulary {path} is no file; set task.vocabulary to a copy of '
+                             'the one that the run used.')
         vocabulary = Vocabulary(path)
         if facts and sha256_of(path) != facts['sha256']:
             raise ValueError(f'{path} is not the vocabulary that the run used, '

@@ -288,6 +288,20 @@ def test_other_keys_and_shapes_are_named(tmp_path):
         checkpointer.restore(variables)
 
 
+def test_of_many_other_shapes_three_are_named(tmp_path):
+    """Another vocabulary changes the shapes of its tables and of all their slots."""
+    def tables(num_ids):
+        return {f'{key}/w': tf.Variable(tf.zeros([num_ids, 1]))
+                for key in ('slots/a', 'slots/b', 'slots/c', 'weights/a', 'weights/b')}
+
+    Checkpointer(str(tmp_path)).save(1, tables(4))
+    with pytest.raises(ValueError, match=re.escape(
+            'weights/a/w is float32[4, 1] in it and float32[5, 1] here; weights/b/w is float32[4, '
+            '1] in it and float32[5, 1] here; slots/a/w is float32[4, 1] in it and float32[5, 1] '
+            'here; 2 more have other shapes or dtypes. A checkpoint restores')):
+        Checkpointer(str(tmp_path)).restore(tables(5))
+
+
 def test_a_checkpoint_that_does_not_fit_changes_nothing(tmp_path):
     checkpointer = saved(tmp_path, 1)
     variables = make_variables(9.)

@@ -190,6 +190,20 @@ def test_ids_that_occur_often_learn_what_they_learn_in_keras(values: dict[str, A
             np.testing.assert_array_equal(replicas[path], value)
 
 
+def test_a_table_that_is_the_last_layer_too_learns_what_it_learns_in_keras() -> None:
+    """Keras takes reverse=True by name only, and adds the gradients of both calls."""
+    ids = keras.Input((4,), name='ids', dtype='int32')
+    table = keras.layers.ReversibleEmbedding(7, 3)
+    x = keras.layers.Dense(3, activation='tanh')(table(ids))
+    model = keras.Model([ids], table(x, reverse=True))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss)
+    rng = np.random.default_rng(0)
+    batches = [{name: rng.integers(0, 7, [8, 4], np.int32) for name in ('ids', 'labels')}
+               for _ in range(STEPS)]
+    check_learning(model, batches)
+
+
 def test_rows_that_a_layer_of_ones_own_gathers_learn_what_they_learn_in_keras() -> None:
     @keras.saving.register_keras_serializable('tests')
     class Gathered(keras.layers.Layer):

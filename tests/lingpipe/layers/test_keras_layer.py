@@ -152,6 +152,8 @@ def serialized(layer: Any) -> Any:
      'k: Dense has a constraint of kernel, which Keras applies after each update'),
     ('TimeDistributed', {'layer': serialized(keras.layers.Dense(2, bias_constraint='non_neg'))},
      'k: TimeDistributed has a constraint of bias'),
+    ('StringLookup', {'vocabulary': ['a', 'b']},
+     'k: StringLookup looks words or ids up in a table of TensorFlow, .* call it in the input'),
     ('Normalization', {}, 'k: a Normalization without mean and variance has not been adapted to '
                           'data; give them in config'),
     ('BatchNormalization', {'synchronized': True},

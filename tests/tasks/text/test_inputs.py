@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from lingpipe.tasks.text.documents import documents
 from lingpipe.tasks.text.inputs import TextInput
+from lingpipe.tasks.text.language_model import LanguageModel
+from lingpipe.tasks.text.task import language_learner, language_problem
 from lingpipe.tasks.text.vocabulary import END, PAD, START
 
 TEXTS = [f'Document {i} says:\n    {"on and " * (i % 7)}on,\twith 「ünïcödé」.\n'
@@ -110,3 +112,16 @@ def test_without_sources_or_tokens_the_error_says_how_to_name_them(tmp_path: Pat
         params(tmp_path, files=()).instantiate().dataset()
     with pytest.raises(ValueError, match='names no file; correct files='):
         params(tmp_path, files=('/nowhere/*.txt',)).instantiate().dataset()
+
+
+def test_texts_are_continued_with_the_vocabulary_of_the_run_alone(tmp_path: Path) -> None:
+    source = params(tmp_path).instantiate()
+    model = LanguageModel.Params(vocab_size=350, num_layers=1, model_dim=8, hidden_dim=8,
+                                 num_heads=2)
+    problem = language_problem(model, language_learner(0.01, 10, 1)).instantiate()
+    facts = problem.facts(source)
+    assert problem.vocabulary(facts).pieces == source.vocabulary.pieces
+    with pytest.raises(ValueError, match='vocabulary.model is not the vocabulary that the run use'):
+        problem.vocabulary({**facts, 'sha256': 64 * '0'})
+    with pytest.raises(ValueError, match='the vocabulary gone.model is no file; set task.vocabul'):
+        problem.vocabulary({**facts, 'vocabulary': 'gone.model'})

@@ -314,6 +314,9 @@ def test_mistake_is_one_sentence(make, error):
     (layers.TransformerEncoderLayer.Params(name='encoder', model_dim=D, num_heads=2, hidden_dim=8),
      r'model/encoder: TransformerEncoderLayer does not say how it is decoded position by position; '
      r'give it decode\(\)'),
+    (layers.KerasLayer.Params(name='norm', class_name='LayerNormalization', input_shape=(S, D)),
+     'model/norm: KerasLayer does not say how .*; use a layer of lingpipe in place of '
+     r'LayerNormalization, as layers\.LayerNorm, or a subclass of KerasLayer with is_positionwise'),
     (layers.MultiHeadAttention.Params(name='attention', input_dim=D, num_heads=2),
      r'model/attention: is_causal=False, but self-attention'),
     (layers.PositionEmbedding.Params(name='position', dim=D, kind='learned', max_length=8),
