@@ -71,6 +71,15 @@ def test_only_a_notebook_lets_keras_import_matplotlib(tmp_path, is_own_process, 
     assert run(tmp_path, keras, code) == (0, err)
 
 
+@pytest.mark.parametrize('ending', ['', 'raise ImportError'])
+def test_garbage_is_not_collected_during_the_import_and_is_afterwards(tmp_path, ending):
+    code = ('from lingpipe.process import tensorflow_import\ntensorflow_import.quiet()\n'
+            'import contextlib, gc\n'
+            'with contextlib.suppress(ImportError):\n    import tensorflow\n'
+            'assert gc.isenabled()\n')
+    assert run(tmp_path, f'import gc\nassert not gc.isenabled()\n{ending}', code) == (0, '')
+
+
 @pytest.mark.parametrize('level, err',
                          [('0', 'a notice of a library\n'), ('1', 'a notice of a library\n'),
                           ('2', ''), ('3', '')])
