@@ -68,7 +68,7 @@ def rest_of(text: str, params: Experiment.Params, make_experiment: Callable[[], 
         cluster.configure(found.num_cpus, params.intra_op_threads)
         pipeline = fewer_devices.pipeline_on(make_experiment(), found.names)
     except ValueError as error:
-        logging.warning('%s; the run cannot go on without, and waits: %s', why, error)
+        logging.warning('%s; the run cannot go on without: %s', why, error)
         return None
     logging.warning('%s; the run goes on without, on %s%s', why, devices_left,
                     _changes_text(params.pipeline, pipeline))

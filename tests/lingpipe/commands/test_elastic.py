@@ -59,4 +59,4 @@ def test_a_run_that_cannot_go_on_without_says_why_and_waits(
     with caplog.at_level(logging.WARNING, 'absl'):
         assert found(dict.fromkeys(missing, 'no answer'), {}, monkeypatch, text,
                      device_bytes=device_bytes) is None
-    assert 'the run cannot go on without, and waits: ' in caplog.text and why in caplog.text
+    assert 'the run cannot go on without: ' in caplog.text and why in caplog.text
