@@ -3,29 +3,31 @@
 Keras takes 25 ms per weight to trace an optimizer. Layers that are alike, such as those of a
 Transformer and those of all replicas, therefore share one traced function, which takes the
 variables' handles as arguments.
+
+Such a function is also the branch of a condition. tf.cond would trace it into two more functions.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import TypeAlias
+from typing import Any
 
 import tensorflow as tf
 
 from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.pipeline.execution.gradients import Gradients
 
-# Takes the handles of a layer's variables, and other arguments.
-_OfHandles: TypeAlias = Callable[..., tf.Tensor]
-
 
 class AlikeLayers:
     """Traces functions of layers, and calls them for the layers that are alike."""
 
     def __init__(self) -> None:
-        self._traced_by_kind: dict[Hashable, _OfHandles] = {}
+        # Functions, and the numbers of the handles that they capture.
+        self._traced_by_kind: dict[Hashable, tuple[Any, list[int]]] = {}
+        self._zeros_by_kind: dict[Hashable, Any] = {}   # functions that return zeros
 
     def call(self, body: Callable[..., tf.Tensor], layer: TrainedLayer, gradients: Gradients,
-             reached: Collection[str], *args: tf.Tensor) -> tf.Tensor:
+             reached: Collection[str], *args: tf.Tensor,
+             only_if: tf.Tensor | None = None) -> tf.Tensor:
         """Calls body(layer, *args), traced once for all layers that are alike.
 
         Layers are alike if their weights are, and if the same ones of them have a gradient.
@@ -36,15 +38,43 @@ class AlikeLayers:
           gradients: of its replica.
           reached: paths of the weights that have a gradient.
           args: other arguments of the body.
+          only_if: a boolean; where it is false, nothing is done, and the result is zeros.
         """
         if any(len(gradients.uses[path]) > 1 for path in layer.weights):
-            return body(layer, *args)
-        handles = _handles(layer, gradients)
-        key = (body.__name__, layer.kind, tuple(path in reached for path in layer.weights),
-               tuple(len(gradients.variables_of(path)) for path in layer.weights))
-        if key not in self._traced_by_kind:
-            self._traced_by_kind[key] = _traced(body, layer, handles, args)
-        return self._traced_by_kind[key](handles, *args)
+            function = _traced(body, layer, args)
+            captured = function.captured_inputs
+        else:
+            handles = _handles(layer, gradients)
+            key = (body.__name__, layer.kind, tuple(path in reached for path in layer.weights),
+                   tuple(len(gradients.variables_of(path)) for path in layer.weights))
+            if key not in self._traced_by_kind:
+                function = _traced(body, layer, args)
+                number_of = {handle.ref(): i for i, handle in enumerate(handles)}
+                self._traced_by_kind[key] = function, [
+                    number_of[handle.ref()] for handle in function.captured_inputs]
+            function, numbers = self._traced_by_kind[key]
+            captured = [handles[i] for i in numbers]
+
+        if only_if is not None:
+            return self._called_if(only_if, function, [*args, *captured])
+        function.set_external_captures(captured)
+        result: tf.Tensor = function(*args)
+        return result
+
+    def _called_if(self, condition: tf.Tensor, function: Any,
+                   inputs: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Calls a function of one result, or returns zeros."""
+        (result,) = function.outputs
+        specs = [tf.TensorSpec(one.shape, one.dtype) for one in inputs]
+        key = (result.dtype, tuple(result.shape), *specs)
+        if key not in self._zeros_by_kind:
+            self._zeros_by_kind[key] = tf.function(
+                lambda *unused: tf.zeros(result.shape, result.dtype), autograph=False
+            ).get_concrete_function(*specs)
+        (called,) = tf.raw_ops.If(
+            cond=condition, input=inputs, Tout=[result.dtype], output_shapes=[result.shape],
+            then_branch=function, else_branch=self._zeros_by_kind[key])
+        return called
 
 
 def _handles(layer: TrainedLayer, gradients: Gradients) -> list[tf.Tensor]:
@@ -57,18 +87,8 @@ def _handles(layer: TrainedLayer, gradients: Gradients) -> list[tf.Tensor]:
             (*layer.weights.values(), *layer.variables().values(), *sums)]
 
 
-def _traced(body: Callable[..., tf.Tensor], layer: TrainedLayer, handles: Sequence[tf.Tensor],
-            args: Sequence[tf.Tensor]) -> _OfHandles:
-    """Makes body(layer, *args) a function of the variables' handles and the arguments."""
-    function = tf.function(
+def _traced(body: Callable[..., tf.Tensor], layer: TrainedLayer, args: Sequence[tf.Tensor]) -> Any:
+    """Makes body(layer, *args) a function of the arguments and of what it captures."""
+    return tf.function(
         lambda *a: body(layer, *a), autograph=False, experimental_attributes={'_noinline': True}
     ).get_concrete_function(*[tf.TensorSpec(a.shape, a.dtype) for a in args])
-    number_of = {handle.ref(): i for i, handle in enumerate(handles)}
-    order = [number_of[captured.ref()] for captured, _ in function.graph.captures]
-
-    def call(handles: Sequence[tf.Tensor], *args: tf.Tensor) -> tf.Tensor:
-        function.set_external_captures([handles[i] for i in order])
-        result: tf.Tensor = function(*args)
-        return result
-
-    return call

@@ -48,29 +48,25 @@ class CellUpdate:
         Returns:
           A tensor that exists once all is done.
         """
-        def apply(layer: LayerLearner, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
-                  learning_rate: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+        def update(layer: LayerLearner, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
+                   learning_rate: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
             gradients = {
                 path: functools.partial(self._clipped, path, inverse_weight, clip_factor, foreign)
                 for path in layer.weights if path in reached}
             done = layer.apply(gradients, learning_rate, seeds)
             assert done is not None
-            return done
-
-        def update(layer: LayerLearner, is_update: tf.Tensor, *args: tf.Tensor) -> tf.Tensor:
-            # The condition is here, where layers that are alike share it. Around all layers of a
-            # cell, it would take hundreds of variables into each of its branches.
-            return tf.cond(is_update, lambda: tf.cast(apply(layer, *args), tf.int64),
-                           lambda: tf.constant(0, tf.int64))
+            return tf.cast(done, tf.int64)
 
         done: list[tf.Tensor] = []
         for layer in self._variables.learners_of(cell):
             # The layers are updated one after the other, so that the temporaries of only one exist
             # at a time.
             with tf.control_dependencies(done[-1:]):
-                done.append(self._alike.call(update, layer, self._gradients, reached, is_update,
-                                             inverse_weight, clip_factor, learning_rate,
-                                             tf.constant(layer.seeds, tf.int64)))
+                # Each layer has a condition of its own, since a branch for all layers of a cell
+                # would take hundreds of variables.
+                done.append(self._alike.call(
+                    update, layer, self._gradients, reached, inverse_weight, clip_factor,
+                    learning_rate, tf.constant(layer.seeds, tf.int64), only_if=is_update))
         with tf.control_dependencies(done[-1:]):
             done.append(self._update_state(cell, is_update))
         with tf.control_dependencies(done[-1:]):

@@ -31,7 +31,8 @@ class SquaredNorms:
 
         The gradients are computed one after the other, so that only one is in memory at a time.
         """
-        def squares(layer: TrainedLayer, inverse_weight: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+        def squares(layer: TrainedLayer, inverse_weight: tf.Tensor,
+                    dtype: tf.DType = tf.float32) -> tf.Tensor:
             """Computes half the sum of squares of each gradient of a layer."""
             halves: list[tf.Tensor] = []
             for path in layer.weights:
@@ -45,19 +46,18 @@ class SquaredNorms:
                     halves.append(tf.cast(tf.nn.l2_loss(wide), tf.float64))
             return tf.stack(halves)
 
-        def usable_squares(layer: TrainedLayer, inverse_weight: tf.Tensor) -> tf.Tensor:
-            """Computes again in float64 what overflows, if gradients are clipped."""
-            # The condition is here, where layers that are alike share it; see CellUpdate.
-            halves = squares(layer, inverse_weight, tf.float32)
-            if not self._clips:
-                return halves
-            is_finite = tf.math.is_finite(halves)
-            return tf.cond(tf.reduce_all(is_finite), lambda: halves, lambda: tf.where(
-                is_finite, halves, squares(layer, inverse_weight, tf.float64)))
+        def squares_in_float64(layer: TrainedLayer, inverse_weight: tf.Tensor) -> tf.Tensor:
+            return squares(layer, inverse_weight, tf.float64)
 
         of_layers: list[tf.Tensor] = []
         for layer in layers:  # One after the other.
             with tf.control_dependencies(of_layers[-1:]):
-                of_layers.append(self._alike.call(usable_squares, layer, self._gradients, reached,
-                                                  inverse_weight))
+                halves = self._alike.call(squares, layer, self._gradients, reached, inverse_weight)
+            if self._clips:   # What overflows is computed again.
+                is_finite = tf.math.is_finite(halves)
+                again = self._alike.call(
+                    squares_in_float64, layer, self._gradients, reached, inverse_weight,
+                    only_if=~tf.reduce_all(is_finite))
+                halves = tf.where(is_finite, halves, again)
+            of_layers.append(halves)
         return tf.concat(of_layers, 0) if of_layers else tf.zeros([0], tf.float64)
