@@ -20,6 +20,7 @@ from lingpipe.hyperparams import REQUIRED, Configurable, field
 from lingpipe.input import Input
 from lingpipe.input.first_batch import check_keys
 from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.dataflow import check_gradient_rows
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.pipeline.planning.planner import make_plan
@@ -112,9 +113,11 @@ class Experiment(Configurable):
         """
         pipeline, learner = self._pipeline_on(devices, pipeline), self.task.learner
         check_keys(self.train_input, self.task.network.reads().values())
-        return make_plan(self.task.network, self.train_input.spec(), pipeline,
+        plan = make_plan(self.task.network, self.train_input.spec(), pipeline,
                          pipeline.devices or cluster.expected_devices(pipeline.num_devices),
                          learner.is_frozen, learner.slot_bytes)
+        check_gradient_rows(plan.elements, learner.params.accumulate)
+        return plan
 
     def _pipeline_on(self, devices: Sequence[str], given: PipelineParams | None) -> PipelineParams:
         """The pipeline's Params with the devices of this process; the experiment's stay as saved.

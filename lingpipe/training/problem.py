@@ -95,7 +95,6 @@ class Problem(Configurable):
         self.learner: Learner = p.learner.instantiate()
         self.learner.check_paths([weight.path for weight in self.network.weights()
                                   if weight.is_trainable and weight.shared_with is None])
-        self._check_gradient_rows()
 
     def remarks(self) -> list[str]:
         """Sentences about what a user of Keras would not expect; shown with the plan."""
@@ -107,16 +106,6 @@ class Problem(Configurable):
         return [f'{paths[0]}{more}: if an id occurs several times in a mini-batch, its row learns '
                 'from the sum of the gradients, as keeps_gradient_rows=False says; Keras squares '
                 'each of them by itself, and gives other weights.']
-
-    def _check_gradient_rows(self) -> None:
-        """Raises ValueError if rows of gradients would be kept that Keras adds up."""
-        kept = next((layer.path for layer in self._trained_embeddings_of_keras()
-                     if layer.keeps_gradient_rows), None)
-        accumulate = self.learner.params.accumulate
-        if kept and accumulate > 1:
-            raise ValueError(f'{kept} keeps the gradients of its rows apart, but the learner '
-                             f'accumulates {accumulate} mini-batches, whose gradients Keras adds '
-                             'up; set keeps_gradient_rows=False of the layer.')
 
     def _trained_embeddings_of_keras(self) -> list[KerasLayer]:
         return [layer for layer in self.network.elements()

@@ -232,13 +232,16 @@ def test_an_embedding_that_would_learn_otherwise_than_in_keras_is_said_or_refuse
     ids = keras.Input((4,), dtype='int32')
     network = lp.from_keras(keras.Model(ids, keras.layers.Embedding(5, 3, name='words')(ids)))
 
-    def remarks(optimizer: Any, keeps_rows: bool = False, **values: Any) -> list[str]:
+    def problem(optimizer: Any, keeps_rows: bool = False, **values: Any) -> lp.Problem:
         network.layers[0].keeps_gradient_rows = keeps_rows
         learner = lp.Learner.Params(
             optimizer=optimizer.Params(),
             learning_rate=lp.learning_rates.Constant.Params(rate=RATE), **values)
-        problem: lp.Problem = lp.Problem.Params(model=network, learner=learner).instantiate()
-        return problem.remarks()
+        made: lp.Problem = lp.Problem.Params(model=network, learner=learner).instantiate()
+        return made
+
+    def remarks(*args: Any, **values: Any) -> list[str]:
+        return problem(*args, **values).remarks()
 
     remark, = remarks(lp.optimizers.Adam)
     assert remark.startswith('model/words: if an id occurs several times in a mini-batch')
@@ -246,9 +249,12 @@ def test_an_embedding_that_would_learn_otherwise_than_in_keras_is_said_or_refuse
     assert remarks(lp.optimizers.SGD) == remarks(lp.optimizers.Lion) == []
     assert remarks(lp.optimizers.Adam, accumulate=2) == []
     assert remarks(lp.optimizers.Adam, keeps_rows=True) == []
-    with pytest.raises(ValueError, match='model/words keeps the gradients of its rows apart, but '
-                                         'the learner accumulates 2 mini-batches'):
-        remarks(lp.optimizers.Adam, keeps_rows=True, accumulate=2)
+
+    accumulating = problem(lp.optimizers.Adam, keeps_rows=True, accumulate=2)
+    batch_spec = {name: tf.TensorSpec([2, 4], tf.int32) for name in accumulating.network.reads()}
+    with pytest.raises(ValueError, match='the gradients of the rows of model/words.* are kept '
+                                         'apart, but the learner accumulates 2 mini-batches'):
+        lp.Program(accumulating.network, batch_spec, lp.PipelineParams(), accumulating.learner)
 
 
 def test_layers_compute_in_the_dtypes_of_their_policies() -> None:
