@@ -14,7 +14,7 @@ from lingpipe import cluster
 from lingpipe.pipeline.planning.choice_costs import ChoiceCosts
 from lingpipe.pipeline.planning.dependencies import step_with_delays
 from lingpipe.pipeline.planning.device_bytes import DeviceBytes
-from lingpipe.pipeline.planning.layer_times import layer_times
+from lingpipe.pipeline.planning.layer_times import layer_times, weight_share
 from lingpipe.pipeline.planning.layout import Layout, layout_of, num_devices_for
 from lingpipe.pipeline.planning.limited_bound import LimitedBound
 from lingpipe.pipeline.planning.links import sent_share
@@ -24,7 +24,9 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.schedules import UNSPLIT, make_schedule, with_backward_cells
 from lingpipe.pipeline.planning.search_space import Choice
+from lingpipe.pipeline.planning.units import units_of
 from lingpipe.pipeline.planning.update_traffic import UpdateTraffic, total_traffic
+from lingpipe.pipeline.planning.waits import waits
 
 _BELOW = 1 - 1e-9   # A bound is no more than what sums in another order give.
 
@@ -38,12 +40,14 @@ class ChoiceBounds:
         self._partition_of: dict[tuple[int, int, Any], Partition] = {}
         self._within: dict[tuple[Choice, float], float] = {}
         self._in_v: dict[tuple[Choice, float], float] = {}
+        self._path_of: dict[tuple[int, bool], float] = {}
 
     def of_choice(self, choice: Choice) -> float:
         """Seconds that no plan of the choice is faster than.
 
         With recomputation, all cells but the last repeat their forwards. No device takes longer
-        than the slowest, and the last cell's forward is no longer than it either.
+        than the slowest, and the last cell's forward is no longer than it either. A micro-batch
+        goes through the whole network and back.
         """
         num_devices = num_devices_for(choice.schedule, choice.num_cells,
                                       self._subject.params.cells_per_device)
@@ -55,7 +59,19 @@ class ChoiceBounds:
                 seconds, self._costs.elements(choice), strict=True) if element.has_backward)
             busy_s = max(busy_s, (work_s + _BELOW * repeated_s) / (num_devices + 1))
 
-        return busy_s + self._besides_slots(choice, num_devices)
+        slots_s = max(busy_s, _BELOW * self._path_s(choice))
+        return slots_s + self._besides_slots(choice, num_devices)
+
+    def _path_s(self, choice: Choice) -> float:
+        """Seconds that a micro-batch takes through the network and back, at least."""
+        key = choice.num_parts, choice.schedule in UNSPLIT
+        if key not in self._path_of:
+            elements, seconds = self._costs.elements(choice), self._costs.seconds(choice)
+            of_b = [backward * (1 - weight_share(element) * (not key[1]))
+                    for element, (_, backward) in zip(elements, seconds, strict=True)]
+            self._path_of[key] = waits(elements, [forward for forward, _ in seconds], of_b,
+                                       units_of(elements).starts).path_s
+        return self._path_of[key]
 
     def _besides_slots(self, choice: Choice, num_devices: int) -> float:
         """Seconds that a step takes besides its slots, at least."""

@@ -52,13 +52,13 @@ def layer_times(elements: Sequence[Element], params: PipelineParams) -> LayerTim
         forward_time, backward_time = _passes(element, params)
         forward.append(forward_time)
         backward.append(backward_time * element.has_backward)
-        weight.append(backward_time * _weight_share(element))
+        weight.append(backward_time * weight_share(element))
         repeated.append(forward_time * element.has_backward)
     return LayerTimes(tuple(forward), tuple(backward), tuple(weight), tuple(repeated))
 
 
-def _weight_share(element: Element) -> float:
-    """How much of a layer's backward is that of its weights."""
+def weight_share(element: Element) -> float:
+    """How much of a layer's backward is that of its weights, 0 to 1."""
     if not element.trained:
         return 0.0
     passes_gradient_on = any(value.needs_gradient for value in element.reads.values())

@@ -190,7 +190,17 @@ class LimitedBound:
 
     def _load(self, k: int) -> np.ndarray:
         """[units + 1, units + 1] seconds of cell k for one micro-batch."""
-        mode, is_last = self.params.modes[k], k == self._num_cells - 1
+        key = self.params.modes[k], k == self._num_cells - 1
+        if key not in self._loads:
+            self._loads[key] = self._make_load(*key)
+        return self._loads[key]
+
+    @functools.cached_property
+    def _loads(self) -> dict[tuple[str, bool], np.ndarray]:
+        """(mode, whether it is the last) -> the loads of such a cell."""
+        return {}
+
+    def _make_load(self, mode: str, is_last: bool) -> np.ndarray:
         load = _spans(self._load_sums(mode, is_last), self.starts)
         if mode == 'layer' and not is_last:   # The last layer runs again with the cell only.
             load -= np.array([0.0, *self._repeated_s])[np.asarray(self.starts)][None, :]

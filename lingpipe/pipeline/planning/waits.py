@@ -23,15 +23,17 @@ class Waits:
     Attributes:
       before: [U + 1] seconds from the start of a step to its first slot.
       after: [U + 1] seconds from the end of its last B to the end of the step.
+      path_s: of a micro-batch from its first forward to its last backward, wherever the cuts are.
     """
     before: np.ndarray
     after: np.ndarray
+    path_s: float
 
     def of_later_units(self) -> Waits:
         """The least that holds for cells that begin at a unit or behind it."""
         before, after = (np.minimum.accumulate(seconds[-2::-1])[::-1]
                          for seconds in (self.before, self.after))
-        return Waits(np.append(before, 0.0), np.append(after, 0.0))
+        return Waits(np.append(before, 0.0), np.append(after, 0.0), self.path_s)
 
 
 def waits(elements: Sequence[Element], forward_s: Sequence[float], backward_s: Sequence[float],
@@ -53,5 +55,9 @@ def waits(elements: Sequence[Element], forward_s: Sequence[float], backward_s: S
             before[i] = max(before[i], before[j] + forward_s[j])
             if element.has_backward and elements[j].has_backward and any(value.carries_gradient):
                 after[i] = max(after[i], after[j] + backward_s[j])
+    longest = max(waited + forward + backward * element.has_backward + waiting
+                  for element, waited, forward, backward, waiting in zip(
+                      elements, before, forward_s, backward_s, after, strict=True))
     first_layers = list(starts[:-1])
-    return Waits(*(np.append(np.array(seconds)[first_layers], 0.0) for seconds in (before, after)))
+    return Waits(*(np.append(np.array(seconds)[first_layers], 0.0) for seconds in (before, after)),
+                 path_s=longest)

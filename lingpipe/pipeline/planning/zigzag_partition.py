@@ -112,30 +112,42 @@ class _Filling:
 
     def _with_device(self, device: int, before: np.ndarray, combine: np.ufunc,
                      ceiling: float) -> tuple[np.ndarray, np.ndarray]:
-        """The least costs with one device more, and the lengths of its cells, [U + 1, U + 1, 2]."""
+        """The least costs with one device more, and the lengths of its cells, [U + 1, U + 1, 2].
+
+        Whether cells fit is asked only for those that are reached and under the ceiling.
+        """
         after = np.full(before.shape, np.inf)
         chosen = np.zeros((*before.shape, 2), np.int32)
-        right = self._right_spans[device]
-        right_s = np.zeros((1, len(before)))   # [lengths, U + 1]
+        right, right_s = self._right_spans[device], np.zeros((1, len(before)))   # [lengths, U + 1]
         if right is not None:
             right_s = self._costs[self._cells[device][1]][right]
-            right_s = right_s[:np.count_nonzero(right_s.min(axis=1) <= ceiling)]
-        for p, left, is_held in self._lefts[device]:
-            left_s = self._costs[self._cells[device][0]][left]
-            outside = np.isfinite(before[:len(left_s)]).any(axis=1) & (left_s <= ceiling)
-            if not outside.any():
+            right, right_s = _shortest(
+                np.count_nonzero(right_s.min(axis=1) <= ceiling), right, right_s)
+        is_reached = np.isfinite(before).any(axis=1)
+        for p in range(1, self._longest + 1):
+            outside = np.arange(len(before) - p)
+            left_s = self._costs[self._cells[device][0]][outside, outside + p]
+            outside = outside[is_reached[outside] & (left_s <= ceiling)]
+            left = outside, outside + p
+            if not len(outside) or not self._fits(device, left, None).any():
                 continue
+            fits = self._fits(device, left, right)
+            if right is not None:   # From the same first unit on, a longer left cell needs no less.
+                num_fitting = int(np.flatnonzero(fits.any(axis=(0, 2))).max(initial=-1)) + 1
+                fits = fits[:, :num_fitting]
+                right, right_s = _shortest(num_fitting, right, right_s)
+            left_s = left_s[outside]
             device_s = left_s[:, None, None] + right_s
             own = device_s if combine is np.maximum else (
                 left_s[:, None, None] ** 2 + right_s ** 2)
-            total = combine(before[:len(left_s), None, :], own)   # [left, lengths, U + 1]
-            total[(device_s > ceiling) | ~is_held[:, :len(right_s)]] = np.inf
+            total = combine(before[outside, None, :], own)   # [left, lengths, U + 1]
+            total[(device_s > ceiling) | ~fits] = np.inf
             for i in np.flatnonzero(np.isfinite(total).any(axis=(0, 2))):
                 q = int(i) + (right is not None)
-                of_length = total[:, i, :len(before) - q]
-                is_better = of_length < after[p:, q:]
-                after[p:, q:][is_better] = of_length[is_better]
-                chosen[p:, q:][is_better] = p, q
+                of_length, rows = total[:, i, :len(before) - q], outside + p
+                is_better = of_length < after[rows, q:]
+                after[rows, q:] = np.where(is_better, of_length, after[rows, q:])
+                chosen[rows, q:] = np.where(is_better[..., None], (p, q), chosen[rows, q:])
         return after, chosen
 
     @functools.cached_property
@@ -150,20 +162,6 @@ class _Filling:
         stops = np.broadcast_to(self._num_units - outside, (self._longest, size))
         starts = np.where(stops >= lengths, stops - lengths, stops)
         return [(starts, stops) if len(cells) == 2 else None for cells in self._cells]
-
-    @functools.cached_property
-    def _lefts(self) -> list[list[tuple[int, Spans, np.ndarray]]]:
-        """[D] the lengths that a cell on the left may have, its spans, and which may be held."""
-        of_devices = []
-        for device, right in enumerate(self._right_spans):
-            lefts = []
-            for p in range(1, self._longest + 1):
-                outside = np.arange(self._num_units + 1 - p)
-                left = outside, outside + p
-                if self._fits(device, left, None).any():
-                    lefts.append((p, left, self._fits(device, left, right)))
-            of_devices.append(lefts)
-        return of_devices
 
     @property
     def _longest(self) -> int:
@@ -180,3 +178,8 @@ class _Filling:
                 lasts.append(range(self._num_units - right, self._num_units - right + q))
             left, right = left - p, right - q
         return [*reversed(firsts), *lasts]
+
+
+def _shortest(number: int, right: Spans, right_s: np.ndarray) -> tuple[Spans, np.ndarray]:
+    """The spans of that many lengths, and what they take."""
+    return (right[0][:number], right[1][:number]), right_s[:number]

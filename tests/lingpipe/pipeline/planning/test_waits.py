@@ -21,6 +21,7 @@ def test_a_chain_waits_for_all_layers_before():
     places = np.arange(len(elements))
     assert found.before[:-1].tolist() == places.tolist()
     assert found.after[:-1].tolist() == (10.0 * places).tolist()
+    assert found.path_s == 11.0 * len(elements)
 
 
 def test_frozen_layers_are_not_waited_for_after_a_backward():
