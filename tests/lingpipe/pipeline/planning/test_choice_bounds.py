@@ -37,9 +37,9 @@ def test_nothing_fits_a_byte():
 
 def test_a_plan_of_fit_that_fits_nearly_all_is_bound_as_closely_as_without_a_limit():
     """Its cuts are known, so it waits as long as without a limit."""
-    subject = subject_of(made(*CHAIN), num_cells=3, num_micro_batches=2, schedule='1f1b')
+    subject = subject_of(made(*CHAIN), num_cells=3, num_micro_batches=2, recompute='fit')
     bounds, candidates = ChoiceBounds(ChoiceCosts(subject)), Candidates(subject)
-    choice = Choice.of(subject.params)._replace(recompute='fit')
+    choice = Choice.of(subject.params)
     unlimited = candidates.of(choice, None)
     limit, memory = unlimited.peak_bytes - 1, unlimited.plan.forecast.memory
     bound_s = bounds.within(choice, limit, memory)
