@@ -7,10 +7,10 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
-import functools
+import itertools
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -22,13 +22,14 @@ from lingpipe.input.first_batch import check_batch, first_batch, named
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.bad_ids import BadIdError
-from lingpipe.pipeline.execution.evaluator import Evaluator
+from lingpipe.pipeline.execution.evaluator import Evaluated, Evaluator
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.problem import Problem, Review
 from lingpipe.training.reporting.run_report import TENSORBOARD
 from lingpipe.training.reporting.summaries import Summaries
 
 Metrics = dict[str, float]
+Batch = dict[str, Nested]   # name -> tensor [B, ...], or a nested value of such
 
 GIVEN = 'evaluate(x)'   # The name of the input that a call was given.
 
@@ -113,14 +114,13 @@ class Evaluations:
         source = self.inputs[name]
         review = self._review(source)
         sums: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
-        for number, batch in enumerate(source.batches()):
-            position = number * source.params.batch_size
-            evaluator, batch = self._without_copies(name, position, batch)
-            results, fetched = self._step(name, position, evaluator, batch)
-            for metric, (value, weight) in results.items():
-                sums[metric].append((float(value), float(weight)))
-            if review:
-                review.see(batch, fetched)
+        for evaluator, batches in self._at_once(name):
+            for batch, (results, fetched) in zip(
+                    batches.values(), self._steps(name, evaluator, batches), strict=True):
+                for metric, (value, weight) in results.items():
+                    sums[metric].append((float(value), float(weight)))
+                if review:
+                    review.see(batch, fetched)
             if is_stopping():
                 return None
         if not sums:
@@ -128,24 +128,38 @@ class Evaluations:
         metrics = {metric: mean(pairs) for metric, pairs in sums.items()}
         return Evaluation({**metrics, **self._problem.derived_metrics(metrics)}, review)
 
-    def _step(self, name: str, position: int, evaluator: Evaluator,
-              batch: dict[str, Nested]
-              ) -> tuple[dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, Nested]]:
-        """The results and fetched values of a mini-batch; see Evaluator.step.
+    def _at_once(self, name: str) -> Iterator[tuple[Evaluator, dict[int, Batch]]]:
+        """The mini-batches that are evaluated at the same time, by position, and by what."""
+        batch_size = self.inputs[name].params.batch_size
+        evaluated = (
+            (number * batch_size, *self._without_copies(name, number * batch_size, batch))
+            for number, batch in enumerate(self.inputs[name].batches()))
+        for evaluator, alike in itertools.groupby(evaluated, key=lambda one: one[1]):
+            while batches := {position: batch for position, _, batch
+                              in itertools.islice(alike, evaluator.num_at_once)}:
+                yield evaluator, batches
+
+    def _steps(self, name: str, evaluator: Evaluator,
+               batches: Mapping[int, Batch]) -> list[Evaluated]:
+        """The results and fetched values of mini-batches by position; see Evaluator.steps.
 
         Raises:
-          ValueError: an example of it, which is named, is one that the network cannot use.
+          ValueError: an example, which is named, is one that the network cannot use.
         """
-        check = functools.partial(check_batch, _title(name), self.inputs[name], position, batch,
-                                  evaluator.check)
+        def check(position: int) -> None:
+            check_batch(_title(name), self.inputs[name], position, batches[position],
+                        evaluator.check)
+
         try:
-            results, fetched = evaluator.step(batch)
+            evaluated = evaluator.steps(list(batches.values()))
         except BadIdError:
-            check()
+            for position in batches:
+                check(position)
             raise
-        if not math.isfinite(float(results['loss'][0])):
-            check()
-        return results, fetched
+        for position, (results, _) in zip(batches, evaluated, strict=True):
+            if not math.isfinite(float(results['loss'][0])):
+                check(position)
+        return evaluated
 
     def _evaluator(self, name: str, size: int | None = None) -> Evaluator:
         """Returns the evaluator for mini-batches of `size` examples; default: whole ones."""
@@ -164,7 +178,7 @@ class Evaluations:
         return self._problem.review(source) if self._has_reviews else None
 
     def _without_copies(self, name: str, position: int,
-                        batch: dict[str, Nested]) -> tuple[Evaluator, dict[str, Nested]]:
+                        batch: Batch) -> tuple[Evaluator, Batch]:
         """Returns the evaluator for the mini-batch at a position, and what it evaluates of it.
 
         As a rule these are all: the copies that fill up the last mini-batch have weight 0, so they

@@ -60,21 +60,25 @@ def compile_pipeline(schedule: Schedule, cells: Sequence[Cell], variables: Varia
                      options: TracingOptions,
                      accumulators_of: Callable[[Cell, EmissionLayout], Accumulators],
                      gathers: Mapping[int, Gather] | None = None,
-                     templates: dict[Hashable, TracedCell] | None = None) -> CompiledPipeline:
+                     templates: dict[Hashable, TracedCell] | None = None,
+                     weights: dict[str, tf.Variable] | None = None) -> CompiledPipeline:
     """Traces all cells, the last first, since a cell must know which gradients later cells compute.
 
     Args:
       schedule: the order of slots on each device.
       cells: [K].
-      variables: the weights. Without training, their moving averages are read where they exist.
+      variables: of the replica.
       options: how cells are traced.
       accumulators_of: returns the accumulators for a cell whose emissions have a given layout.
       gathers: k -> Context.gather; None if no layer exchanges values with other replicas.
       templates: likeness -> a cell that has been traced with the same options; those that are
         traced here are added.
+      weights: path -> the variable that layers read; default: the weights themselves in training,
+        and otherwise what `variables.averaged` returns.
     """
     templates = {} if templates is None else templates
-    weights = variables.weights if options.training else variables.averaged()
+    if weights is None:
+        weights = variables.weights if options.training else variables.averaged()
     traces: list[CellTrace] = []
     accumulators: list[Accumulators] = []
     available: set[Leaf] = set()

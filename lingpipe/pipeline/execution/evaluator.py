@@ -1,10 +1,14 @@
-"""Evaluator: runs a network forward only, pipelined over the devices of its cells."""
+"""Evaluator: runs a network forward only, pipelined over the devices of its cells.
+
+Every replica runs a mini-batch of its own at the same time as the others.
+"""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -13,6 +17,7 @@ from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution import results
 from lingpipe.pipeline.execution.accumulators import Accumulators
+from lingpipe.pipeline.execution.alike_cells import TracedCell
 from lingpipe.pipeline.execution.bad_ids import BadId, find_bad_id
 from lingpipe.pipeline.execution.batch_checks import check_batch, explained
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, compile_pipeline
@@ -30,17 +35,22 @@ from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.forward_plan import make_forward_plan
 from lingpipe.pricing import trace
 
+# {name: (sum, weight)} of losses and metrics, and {name: value} of what is fetched, for a whole
+# mini-batch.
+Evaluated: TypeAlias = tuple[dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, Nested]]
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _EvaluationStep:
-    """The traced parts of an evaluation step."""
-    pipeline: CompiledPipeline
+    """The traced parts of an evaluation step, which takes a mini-batch for each pipeline."""
+    pipelines: Sequence[CompiledPipeline]
     mean_weight: MeanWeight | None
     run: Callable[..., Any]
 
-    def given(self, batch: Mapping[str, Nested]) -> ReplicaBatch:
-        """Returns what the tasks take: tensors of a graph or, eagerly, values."""
-        return _given(batch, self.pipeline, self.mean_weight)
+    def given(self, batches: Sequence[Mapping[str, Nested]]) -> list[ReplicaBatch]:
+        """Returns what the tasks take, by pipeline: tensors of a graph or, eagerly, values."""
+        return [_given(batch, pipeline, self.mean_weight)
+                for batch, pipeline in zip(batches, self.pipelines, strict=True)]
 
 
 class Evaluator:
@@ -48,7 +58,7 @@ class Evaluator:
 
     It uses the moving averages of the weights where the learner keeps them. The constructor plans
     the step, and raises an error if the network cannot run on such mini-batches. The first call of
-    `step` traces it.
+    `steps` for a number of mini-batches traces it.
     """
 
     def __init__(self, of: PlacedNetwork, batch_spec: dict[str, Nested], num_micro_batches: int = 0,
@@ -57,14 +67,21 @@ class Evaluator:
         Args:
           of: the network to evaluate.
           batch_spec: of an evaluation mini-batch, which may have another size than in training.
-          num_micro_batches: M; 0: that of training if it divides the batch, or else 1.
+          num_micro_batches: 0: R M of training, or M, if that divides the batch, or else 1.
           fetch: names of the values to return for every example. If several values have the same
             name, the last one is returned.
         """
         self._of, self._batch_spec = of, batch_spec
         self._plan = make_forward_plan(of.plan, of.network, batch_spec, num_micro_batches, fetch)
         self._is_broken = False
-        self._step: _EvaluationStep | None = None
+        self._pipelines: list[CompiledPipeline] = []   # of the first replicas, as far as needed
+        self._templates: dict[Hashable, TracedCell] = {}
+        self._steps: dict[int, _EvaluationStep] = {}   # by number of mini-batches
+
+    @property
+    def num_at_once(self) -> int:
+        """How many mini-batches `steps` takes: R."""
+        return len(self._of.replicas)
 
     @property
     def counts_copies(self) -> bool:
@@ -103,47 +120,65 @@ class Evaluator:
         return [*losses[:1 if len(losses) == 2 else None],  # a single loss is named 'loss' only
                 *(name if named.count(name) == 1 else f'{name}/{path}' for path, name in metrics)]
 
-    def step(self, batch: dict[str, Nested]) -> tuple[
-            dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, Nested]]:
-        """Runs one mini-batch.
+    def step(self, batch: dict[str, Nested]) -> Evaluated:
+        """Runs one mini-batch, on the first replica, and returns its results."""
+        return self.steps([batch])[0]
+
+    def steps(self, batches: Sequence[dict[str, Nested]]) -> list[Evaluated]:
+        """Runs up to `num_at_once` mini-batches at the same time, each on a replica of its own.
 
         Returns:
-          {name: (sum, weight)} of losses and metrics, and {name: value} of what is fetched, both
-          for the whole mini-batch.
+          The results of each, which are those of `step` to the last bit.
         """
-        batch = check_batch(batch, self._batch_spec)
-        if self._step is None:
-            self._step = self._build()
+        batches = [check_batch(batch, self._batch_spec) for batch in batches]
+        step = self._step_of(len(batches))
         if self._is_broken:
-            for accumulators in self._step.pipeline.accumulators:
-                accumulators.reset()
+            for pipeline in self._pipelines:
+                for accumulators in pipeline.accumulators:
+                    accumulators.reset()
 
         self._is_broken = True  # If the step fails, the accumulators hold partial sums.
-        with explained(self._plan.elements, batch):
-            step = self._step
+        with contextlib.ExitStack() as explanations:
+            for batch in reversed(batches):   # The innermost, that of the first, looks first.
+                explanations.enter_context(explained(self._plan.elements, batch))
             results = run_or_replay(
-                lambda: step.run(*nested.leaves(batch)), [step.pipeline],
-                lambda: [step.given(nested.map_leaves(tf.convert_to_tensor, batch))], Wire(None))
+                lambda: step.run(*(leaf for batch in batches for leaf in nested.leaves(batch))),
+                step.pipelines, lambda: step.given(
+                    [nested.map_leaves(tf.convert_to_tensor, batch) for batch in batches]),
+                Wire(None))
         self._is_broken = False
-        return results['sums'], results['outputs']
+        return [(result['sums'], result['outputs']) for result in results]
 
     def sent_bytes(self) -> Traffic:
-        """Returns the bytes that a step sends between devices; see traffic.py."""
+        """Returns the bytes that a mini-batch sends between devices; see traffic.py."""
         return forward_traffic(self._plan.cells, self._plan.num_micro_batches, HOME,
                                fetched=self._plan.fetched.values())
 
-    def _build(self) -> _EvaluationStep:
-        """Compiles the tasks of the plan, and traces the graph that calls them."""
-        options = TracingOptions(False, self._of.seed,
-                                 jit_compile=self._of.plan.params.jit_compile)
-        pipeline = compile_pipeline(self._plan.schedule, self._plan.cells, self._of.variables,
-                                    options, _no_gradients)
-        mean_weight = None
-        if asked_for(pipeline.tasks.values()):
-            mean_weight = MeanWeight(self._plan.elements, training=False)
+    def _step_of(self, num_batches: int) -> _EvaluationStep:
+        """Returns the step for a number of mini-batches, traced at first use."""
+        if num_batches not in self._steps:
+            for replica in range(len(self._pipelines), num_batches):
+                self._pipelines.append(self._pipeline(replica))
+            self._steps[num_batches] = self._build(self._pipelines[:num_batches])
+        return self._steps[num_batches]
 
-        def body(*flat: tf.Tensor) -> dict[str, Nested]:
-            """Runs one mini-batch through all cells, and returns what the layers emitted."""
+    def _pipeline(self, replica: int) -> CompiledPipeline:
+        """Compiles the tasks of the plan on the devices of a replica."""
+        of, plan = self._of, self._plan.on(self._of.plan.placement.devices[replica])
+        options = TracingOptions(False, of.seed, jit_compile=of.plan.params.jit_compile)
+        return compile_pipeline(
+            plan.schedule, plan.cells, of.replicas[replica], options, _no_gradients,
+            templates=self._templates, weights=of.evaluated_on(replica))
+
+    def _build(self, pipelines: Sequence[CompiledPipeline]) -> _EvaluationStep:
+        """Traces the graph that calls the tasks of some pipelines."""
+        mean_weight = None
+        if asked_for(pipelines[0].tasks.values()):
+            mean_weight = MeanWeight(self._plan.elements, training=False)
+        specs = nested.leaves(self._batch_spec)
+
+        def result(pipeline: CompiledPipeline, flat: Sequence[tf.Tensor]) -> dict[str, Nested]:
+            """Runs a mini-batch through all cells, and returns what the layers emitted."""
             batch = nested.pack_like(self._batch_spec, list(flat))
             added = add_tasks(pipeline, _given(batch, pipeline, mean_weight), Wire(None))
             outputs = self._outputs(added)
@@ -151,8 +186,13 @@ class Evaluator:
             with tf.device(HOME):
                 return {'sums': results.named_sums(emitted), 'outputs': outputs}
 
-        run = tf.compat.v1.wrap_function(body, nested.leaves(self._batch_spec))
-        return _EvaluationStep(pipeline, mean_weight, run)
+        def body(*flat: tf.Tensor) -> list[dict[str, Nested]]:
+            """Runs a mini-batch through each pipeline."""
+            return [result(pipeline, flat[i * len(specs):(i + 1) * len(specs)])
+                    for i, pipeline in enumerate(pipelines)]
+
+        run = tf.compat.v1.wrap_function(body, specs * len(pipelines))
+        return _EvaluationStep(pipelines, mean_weight, run)
 
     def _outputs(self, added: AddedTasks) -> dict[str, Nested]:
         """Returns the fetched values by name, for the whole mini-batch."""

@@ -56,7 +56,7 @@ class Predictor:
         Args:
           of: the network.
           batch_spec: of a mini-batch. What the outputs do not need may be missing.
-          num_micro_batches: M; 0: that of training if it divides the batch, or else 1.
+          num_micro_batches: 0: R M of training, or M, if that divides the batch, or else 1.
           outputs: names of values; (): those that the network names or, if it names none, all that
             the last layer writes that is not a loss.
 

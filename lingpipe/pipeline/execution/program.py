@@ -120,7 +120,7 @@ class Program(ProgramSteps):
 
         Args:
           batch_spec: of an evaluation mini-batch, which may have another size than in training.
-          num_micro_batches: M; 0: that of training if it divides the batch, or else 1.
+          num_micro_batches: 0: R M of training, or M, if that divides the batch, or else 1.
           fetch: names of the values to return for every example. If several values have the same
             name, the last one is returned.
         """
@@ -134,7 +134,7 @@ class Program(ProgramSteps):
 
         Args:
           batch_spec: of a mini-batch, whose size is that of the largest step.
-          num_micro_batches: M; 0: that of training if it divides the batch, or else 1.
+          num_micro_batches: 0: R M of training, or M, if that divides the batch, or else 1.
           outputs: names of values; (): those that the network names or, if it names none, all that
             the last layer writes that is not a loss.
         """
@@ -158,4 +158,4 @@ class Program(ProgramSteps):
 
     @property
     def _placed_network(self) -> PlacedNetwork:
-        return PlacedNetwork(self.network, self.placed, self.plan, self.seed)
+        return PlacedNetwork(self.network, self.replicas, self.plan, self.seed)

@@ -115,8 +115,12 @@ class Variables:
 
         This is the moving average where the learner keeps one, and the weight otherwise.
         """
-        return {**self.weights, **{path: average for one in self._all_learners()
-                                   for path, average in one.ema().items()}}
+        return {**self.weights, **self.averages()}
+
+    def averages(self) -> dict[str, tf.Variable]:
+        """path -> moving average, of the weights of which this replica knows one."""
+        return {path: average for one in self._all_learners()
+                for path, average in one.ema().items()}
 
     def evaluated(self) -> dict[str, tf.Tensor]:
         """path -> the value that evaluation uses, in the dtype of the weight."""

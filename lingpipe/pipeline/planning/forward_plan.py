@@ -19,7 +19,7 @@ from lingpipe.pipeline.planning.schedule import Schedule, check_sizes
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ForwardPlan:
-    """The partition of a training plan, on the devices of its first replica, forward only.
+    """The partition of a training plan, on the devices of one replica, forward only.
 
     Attributes:
       partition: wired for the micro-batches of the evaluation. A prediction leaves out layers that
@@ -48,6 +48,10 @@ class ForwardPlan:
         return dataclasses.replace(
             self, schedule=schedule_for(self.partition, 'forward', num_micro_batches))
 
+    def on(self, devices: Sequence[str]) -> ForwardPlan:
+        """The same plan on the devices of another replica, [K]."""
+        return dataclasses.replace(self, devices=tuple(devices))
+
     @functools.cached_property
     def cells(self) -> tuple[Cell, ...]:
         """[K]."""
@@ -56,13 +60,14 @@ class ForwardPlan:
 
 def make_forward_plan(plan: Plan, network: Sequential, batch_spec: Mapping[str, Nested],
                       num_micro_batches: int = 0, fetch: Sequence[str] = ()) -> ForwardPlan:
-    """Plans an evaluation on the devices where a network is trained.
+    """Plans an evaluation on the devices of the first replica of a network in training.
 
     Args:
       plan: of training.
       network: the one that it cuts.
       batch_spec: name -> nested tf.TensorSpec of a mini-batch; its size may differ from training's.
-      num_micro_batches: default: training's if it divides the batch, or else 1.
+      num_micro_batches: default: as many as training has in all replicas, R M, so that results do
+        not depend on R; if these do not divide the batch, M; or else 1.
       fetch: names of values to give for every example (the last value of that name).
 
     Raises:
@@ -88,7 +93,8 @@ def make_prediction_plan(plan: Plan, network: Sequential, batch_spec: Mapping[st
       network: the one that it cuts.
       batch_spec: name -> nested tf.TensorSpec of a mini-batch. What the layers do not read, such
         as labels, may be missing.
-      num_micro_batches: default: training's if it divides the batch, or else 1.
+      num_micro_batches: default: as many as training has in all replicas, R M, so that results do
+        not depend on R; if these do not divide the batch, M; or else 1.
       outputs: names of values; default: see output_names.
 
     Raises:
@@ -117,8 +123,9 @@ def make_prediction_plan(plan: Plan, network: Sequential, batch_spec: Mapping[st
 
 def _default_num_parts(plan: Plan, batch_spec: Mapping[str, Nested]) -> int:
     size = nested.leaves(batch_spec)[0].shape[0]
-    num_micro_batches = plan.params.num_micro_batches
-    return num_micro_batches if size and size % num_micro_batches == 0 else 1
+    p = plan.params
+    numbers = (p.num_replicas * p.num_micro_batches, p.num_micro_batches)
+    return next((number for number in numbers if size and size % number == 0), 1)
 
 
 def _fetched(elements: Sequence[Element], fetch: Sequence[str]) -> dict[str, Value]:

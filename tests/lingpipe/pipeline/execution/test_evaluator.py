@@ -57,7 +57,7 @@ def placed_network(*extra: Layer.Params, ema_decay: float | None = None) -> Plac
     plan = make_plan(network, spec_of(batch_of()), params, ['/device:CPU:1', '/device:CPU:2'])
     learner = Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.1),
                              ema_decay=ema_decay).instantiate()
-    return PlacedNetwork(network, Variables(network, plan.cells, learner, 0), plan, seed=0)
+    return PlacedNetwork(network, [Variables(network, plan.cells, learner, 0)], plan, seed=0)
 
 
 def evaluator_of(*extra: Layer.Params, **kwargs) -> Evaluator:
