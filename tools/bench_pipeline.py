@@ -195,7 +195,8 @@ def measured(flags: list[str]) -> dict[str, Any]:
     """Returns what this tool measures in a process of its own, without the baseline.
 
     Raises:
-      ValueError: the process failed; the message has the last line that it printed.
+      ValueError: the process failed; the message is its own sentence, or the last line that it
+        printed.
     """
     bench = [sys.executable, '-m', 'lingpipe.tools.bench_pipeline', *flags, '--no_baseline',
              '--json']
@@ -203,7 +204,9 @@ def measured(flags: list[str]) -> dict[str, Any]:
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ['it has said nothing']
         reason = lines[-1].removeprefix('bench_pipeline: ')
-        raise ValueError(f'{" ".join(bench[1:])} ended with exit code {done.returncode}: {reason}')
+        if reason == lines[-1]:   # It was killed, or Python has failed.
+            reason = f'the measurement ended with exit code {done.returncode}: {reason}'
+        raise ValueError(reason.removesuffix('; --help lists all flags.'))
     result: dict[str, Any] = json.loads(done.stdout)
     return result
 

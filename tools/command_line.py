@@ -29,6 +29,7 @@ from lingpipe.process import closed_pipe
 from lingpipe.process.error_text import notes, sentence
 
 MAX_CELLS = 1024   # of benchmarks: each cell is a device with a thread of its own
+MAX_SIZE = 2**31 - 1   # of a whole number: TensorFlow has 32 bits for most
 
 
 class Main(Protocol):
@@ -86,7 +87,7 @@ class Parser(argparse.ArgumentParser):
     def add_number(self, flag: str, default: float, help: str = '', **bounds: Any) -> None:
         """Adds a flag for an int or a float, as its default is.
 
-        `bounds` are those of hyperparams.field.
+        `bounds` are those of hyperparams.field. No int may be above MAX_SIZE.
         """
         self.add_argument(flag, type=type(default), default=default, help=help)
         self._bounds[flag] = Bounds(**bounds)
@@ -137,7 +138,10 @@ class Parser(argparse.ArgumentParser):
         values = super().parse_args(flags, namespace)
         try:
             for flag, bounds in self._bounds.items():
-                bounds.check(getattr(values, flag[2:]), None, flag)
+                value = getattr(values, flag[2:])
+                bounds.check(value, None, flag)
+                if isinstance(value, int):
+                    Bounds(most=MAX_SIZE).check(value, None, flag)
             for flag in self._outputs:
                 check_writable(flag, getattr(values, flag[2:]))
             for flag in self._folders:

@@ -26,7 +26,9 @@ def read(name: str) -> Params:
     try:
         with open(name, encoding='utf-8') as file:
             return Params.from_text(file.read())
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise ValueError(f'{name} cannot be read: {error.strerror or error}') from error
+    except ValueError as error:
         raise ValueError(f'{name} cannot be read: {error}') from error
 
 

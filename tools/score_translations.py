@@ -181,8 +181,8 @@ def read(path: str) -> list[str]:
     try:
         return read_lines(path)
     except OSError as error:
-        raise ValueError(f'{path} cannot be read: {error.__cause__}; name a file of lines in '
-                         'UTF-8.') from error
+        why = getattr(error.__cause__, 'strerror', None) or error.__cause__
+        raise ValueError(f'{path} cannot be read: {why}; name a file of lines in UTF-8.') from error
 
 
 def baselines(corpus: PreparedCorpus, code: str, sources: list[str]) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ closes those of other users, and starts an stunnel for each of the rest, as inet
 """
 from __future__ import annotations
 
+import ipaddress
 import os
 import pathlib
 import re
@@ -28,6 +29,7 @@ import select
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -54,6 +56,10 @@ socket = r:TCP_NODELAY=1
 '''
 _HOST = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]{0,63}')   # openssl takes as many characters.
 _PROGRAMS = {'stunnel': 'stunnel (Debian: stunnel4)', 'openssl': 'openssl'}
+_NUMBERS = re.compile(r'[0-9.]+')   # a host of these is an IPv4 address
+_LINES = re.compile(r'((\[[0-9]+\]|[A-Za-z]+ ?= ?.*|[;#].*|)\n)*')   # of a configuration
+_COPY_AGAIN = ('copy the folder of this host again, from the --output where it was made, or make '
+               'new links')
 _LOOK_EVERY_S = 1.
 
 
@@ -111,6 +117,9 @@ def _check(hosts: Sequence[str], folder: pathlib.Path, port: int, outer_port: in
         if not _HOST.fullmatch(host):
             raise ValueError(f'--hosts has {host!r}; write names or IPv4 addresses with commas '
                              'between, each of up to 64 letters, digits, ., - and _.')
+        if _NUMBERS.fullmatch(host) and not _is_address(host):
+            raise ValueError(f'--hosts has {host!r}, which is no IPv4 address; write four numbers '
+                             'from 0 to 255, as 10.0.0.5, or a name.')
     if len(set(hosts)) < max(2, len(hosts)):
         raise ValueError(f'--hosts={",".join(hosts)} has a host twice, or fewer than two; name '
                          'every host once, with commas between.')
@@ -121,6 +130,14 @@ def _check(hosts: Sequence[str], folder: pathlib.Path, port: int, outer_port: in
         if os.path.lexists(folder / host):
             raise OSError(f'{folder / host} is there already, and keys are never replaced; name '
                           'another --output.')
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _make_keys(hosts: Sequence[str], folder: pathlib.Path, days: int) -> None:
@@ -172,8 +189,8 @@ def run(folder: pathlib.Path) -> None:
         raise OSError(f'--run={folder} has no here.conf; name the folder of this host, which '
                       '--output has made.')
     user_filter.check_system()
-    listeners = {socket.create_server(('127.0.0.1', int(path.stem.removeprefix('to-')))): path.name
-                 for path in sorted(folder.glob('to-*.conf'))}
+    _check_keys(folder)
+    listeners = {_listener(port): name for name, port in _ports(folder).items()}
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     stunnel = _stunnel(folder, 'here.conf')
@@ -194,6 +211,42 @@ def run(folder: pathlib.Path) -> None:
             process.wait()
         for listener in listeners:
             listener.close()
+
+
+def _ports(folder: pathlib.Path) -> dict[str, int]:
+    """Returns the port on loopback of each link to another host, by the name of its configuration.
+
+    Raises:
+      OSError: a configuration is not one of `make`.
+    """
+    ports = {path.name: path.stem.removeprefix('to-') for path in sorted(folder.glob('to-*.conf'))}
+    for name, port in ports.items():
+        if not re.fullmatch('[0-9]{1,5}', port) or not 0 < int(port) < 65536:
+            raise OSError(f'{folder / name} names no port; {_COPY_AGAIN}')
+    for name in ('here.conf', *ports):
+        text = (folder / name).read_text(encoding='utf-8', errors='replace')
+        if not text.startswith('foreground = yes\n') or not _LINES.fullmatch(text):
+            raise OSError(f'{folder / name} is no configuration of links; {_COPY_AGAIN}')
+    return {name: int(port) for name, port in ports.items()}
+
+
+def _check_keys(folder: pathlib.Path) -> None:
+    """Raises OSError unless the keys of a host are whole."""
+    try:
+        context = ssl.create_default_context(cafile=str(folder / 'ca.pem'))
+        context.load_cert_chain(folder / 'cert.pem', folder / 'key.pem', password=lambda: '')
+    except OSError as error:
+        raise OSError(f'the keys in {folder} cannot be used ({error.strerror}); {_COPY_AGAIN}'
+                      ) from error
+
+
+def _listener(port: int) -> socket.socket:
+    """Returns a socket that listens at a port on loopback; raises OSError if that is taken."""
+    try:
+        return socket.create_server(('127.0.0.1', port))
+    except OSError as error:
+        raise OSError(f'the links cannot listen at 127.0.0.1:{port}: {os.strerror(error.errno)}; '
+                      'end the process that does, or make links with another --port.') from error
 
 
 def _connected(listener: socket.socket, folder: pathlib.Path, configuration: str

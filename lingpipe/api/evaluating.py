@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from absl import logging
 
 from lingpipe.checkpoint.facts import Metadata
+from lingpipe.process.error_text import reason
 from lingpipe.training.evaluation import Evaluations, Metrics, metrics_text
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.reporting.summaries import Summaries
@@ -82,4 +83,5 @@ def _optional(name: str, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        logging.warning('the files of the evaluation of %s cannot be written: %s', name, error)
+        logging.warning('the files of the evaluation of %s cannot be written: %s', name,
+                        reason(error))

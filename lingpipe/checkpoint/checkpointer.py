@@ -16,6 +16,7 @@ from lingpipe.checkpoint.directory import CheckpointDirectory, remove
 from lingpipe.checkpoint.facts import DamagedError, Metadata, check_same, facts_of, read_facts
 from lingpipe.checkpoint.pacing import Pacing
 from lingpipe.checkpoint.worker_files import WorkerFiles, hosts_of
+from lingpipe.process.error_text import reason
 
 
 class NotWholeError(ValueError):
@@ -63,8 +64,8 @@ class Checkpointer:
                 self._directory.clean_up()
                 self._best.repair()
             except OSError as error:
-                raise OSError(f'checkpoints cannot be kept in {directory}: {error}; choose a '
-                              'logdir that can be written.') from error
+                raise OSError(f'checkpoints cannot be kept in {directory}: {reason(error)}; '
+                              'choose a logdir that can be written.') from error
 
     def steps(self) -> list[int]:
         """Returns the steps that are saved, oldest first."""

@@ -48,6 +48,7 @@ from typing import NamedTuple
 
 from lingpipe.cluster import user_filter
 from lingpipe.cluster.ports import check_free, family_of_all_addresses
+from lingpipe.process.error_text import reason
 
 # Options of sockets that Python has no names for.
 _SO_ATTACH_REUSEPORT_CBPF = 51      # asm-generic/socket.h
@@ -77,7 +78,7 @@ def check_system(host: str) -> None:
     try:
         user_filter.check_system()
     except OSError as error:
-        raise OSError(_CANNOT.format(f'this system cannot ({error})')) from error
+        raise OSError(_CANNOT.format(f'this system cannot ({reason(error)})')) from error
 
 
 class Guard:
@@ -216,7 +217,7 @@ def _attach(sock: socket.socket, program: bytes) -> None:
         sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_REUSEPORT_CBPF,
                        struct.pack('HL', num_instructions, ctypes.addressof(buffer)))
     except OSError as error:
-        raise OSError(_CANNOT.format(f'this system cannot ({error})')) from error
+        raise OSError(_CANNOT.format(f'this system cannot ({reason(error)})')) from error
 
 
 def _program(allowed: list[str]) -> bytes:

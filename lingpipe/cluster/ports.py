@@ -4,6 +4,8 @@ from __future__ import annotations
 import re
 import socket
 
+from lingpipe.process.error_text import reason
+
 
 def split_address(address: str) -> tuple[str, int]:
     """Splits 'host:2222' into 'host' and 2222.
@@ -66,8 +68,8 @@ def own_address(peers: list[str]) -> str:
             sock.connect((socket.gethostbyname(split_address(peers[0])[0]), 9))
             return f'{sock.getsockname()[0]}:{free_port()}'
     except OSError as error:
-        raise ValueError(f'the host of {peers[0]} is not known here ({error}); correct it in '
-                         '--devices.') from error
+        raise ValueError(f'the host of {peers[0]} is not known here ({reason(error)}); correct it '
+                         'in --devices.') from error
 
 
 def family_of_all_addresses() -> socket.AddressFamily:

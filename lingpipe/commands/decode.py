@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from lingpipe.api.run import Run
 from lingpipe.commands.line_input import read_lines
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.process.error_text import reason
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.problem import Piece
 from lingpipe.training.site import Site
@@ -86,7 +87,7 @@ def _writing(path: str) -> Iterator[None]:
     except BrokenPipeError:   # as in decode | head
         raise
     except OSError as error:
-        raise OSError(f'{path or "standard output"} cannot be written: {error}; correct '
+        raise OSError(f'{path or "standard output"} cannot be written: {reason(error)}; correct '
                       f'--decode_output.') from error
 
 
@@ -113,4 +114,5 @@ def _check_output(path: str, new_path: str) -> None:
                 pass
             os.remove(new_path)
     except OSError as error:
-        raise OSError(f'{path} cannot be written: {error}; correct --decode_output.') from error
+        raise OSError(f'{path} cannot be written: {reason(error)}; correct '
+                      '--decode_output.') from error

@@ -5,6 +5,8 @@ import os
 import sys
 import tempfile
 
+from lingpipe.process.error_text import reason
+
 
 def read_lines(path: str, is_needed_again: bool = False,
                line_limit: int | None = None) -> list[str]:
@@ -24,7 +26,8 @@ def read_lines(path: str, is_needed_again: bool = False,
     try:
         content = _read_bytes(path, is_needed_again)
     except OSError as error:
-        raise OSError(f'{source} cannot be read: {error}; correct --decode_input.') from error
+        raise OSError(f'{source} cannot be read: {reason(error)}; correct '
+                      '--decode_input.') from error
 
     try:
         # Lines end at no other character that Unicode calls the end of a line.

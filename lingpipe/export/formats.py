@@ -25,6 +25,7 @@ from lingpipe.export.served_network import ServedNetwork
 from lingpipe.keras_models import KerasModel, to_keras
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program import Program
+from lingpipe.process.error_text import reason
 
 _REMEDY = 'choose another path to export to'
 _ONNX_OPSET = 17   # the newest that tf2onnx 1.17 was tried with; it knows up to 18
@@ -163,7 +164,7 @@ def _write_description(exported: _Exported, path: str, suffix: str) -> None:
     try:
         side_files.write_text(f'{path.removesuffix(suffix)}.json', exported.text)
     except OSError as error:
-        raise OSError(f'{path} is written, but its description is not: {error}.') from error
+        raise OSError(f'{path} is written, but its description is not: {reason(error)}.') from error
 
 
 def _import(module: str, format: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 
 from lingpipe.input.base import Input
 from lingpipe.layers.nested import Nested
+from lingpipe.process.error_text import reason
 from lingpipe.wording.keras_words import place_of
 
 
@@ -34,7 +35,7 @@ def named(name: str) -> Iterator[None]:
     except ValueError as error:
         raise ValueError(f'{name}: {error}') from error
     except OSError as error:
-        raise OSError(f'{name}: {error}') from error
+        raise OSError(f'{name}: {reason(error)}') from error
 
 
 def check_keys(source: Input, needed: Iterable[str]) -> None:

@@ -21,10 +21,18 @@ def sentence(error: BaseException) -> str:
     introduced by its type, and only the first line that says something is kept.
     """
     says_enough = isinstance(error, ValueError | ArithmeticError | OSError | ImportError)
-    text = ' '.join(str(error).split('\n')) if says_enough else _first_line(error)
+    said = reason(error) if isinstance(error, OSError) else str(error)
+    text = ' '.join(said.split('\n')) if says_enough else _first_line(error)
     is_introduced = not says_enough or isinstance(error, UnicodeError) or not text
     line = f'{type(error).__name__}: {text}' if is_introduced else text
     return line.removesuffix(': ') + notes(error)
+
+
+def reason(error: OSError) -> str:
+    """Returns why a call of the system failed, without its number: 'Permission denied: /logdir'."""
+    if not error.strerror:   # raised with a sentence for people
+        return str(error)
+    return f'{error.strerror}: {error.filename}' if error.filename else error.strerror
 
 
 def notes(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from absl import logging
 
 from lingpipe.checkpoint import side_files
+from lingpipe.process.error_text import reason
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.newest_checkpoint import newest_step
 from lingpipe.training.recorded_params import params_in, params_of_newest_checkpoint, text_of
@@ -44,7 +45,8 @@ def claim(logdir: str, params: Experiment.Params, allowed: Sequence[str] = ()) -
         os.makedirs(logdir, exist_ok=True)
         side_files.write_text(path, params.to_text())
     except OSError as error:
-        raise OSError(f'{logdir} cannot be written: {error}; choose another logdir.') from error
+        raise OSError(f'{logdir} cannot be written: {reason(error)}; choose another '
+                      'logdir.') from error
 
 
 def _is_usable_beside_checkpoints(logdir: str, path: str, stored: str | None,

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from absl import logging
 
 from lingpipe.checkpoint import side_files
+from lingpipe.process.error_text import reason
 from lingpipe.process.process_name import this_process
 
 # Environment variable: the number of the open file, for the next program of this process.
@@ -56,7 +57,8 @@ def hold(logdir: str) -> Iterator[Lock]:
     try:
         os.makedirs(logdir, exist_ok=True)
     except OSError as error:
-        raise OSError(f'{logdir} cannot be written: {error}; choose another logdir.') from error
+        raise OSError(f'{logdir} cannot be written: {reason(error)}; choose another '
+                      'logdir.') from error
     side_files.make_way_for_file(path)
     number = _kept(path)
     if number is None:

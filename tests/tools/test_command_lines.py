@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 
 import pytest
 
@@ -119,6 +120,9 @@ def mistake_of(capsys, tool, *flags):
     (compare_checkpoints, ['/nope', '/nope'], '/nope'),
     (try_faults, ['--logdir=/nope', '--kinds=kill,cat'],
      "--kinds has 'cat'; write names with commas between: kill,stop,"),
+    (try_faults, ['--logdir=/nope', '--kinds=kill,cut,kill'],
+     '--kinds has kill more than once'),
+    (bench_pipeline, ['--dim=3000000000'], '--dim=3000000000 is above 2147483647; use 2147483647'),
     (try_faults, ['--logdir=/nope', '--count=0'], '--count=0 is below 1; use 1 to 1000000'),
     (try_faults, ['--logdir=/dev/null/x'],
      '--logdir=/dev/null/x cannot be a folder: /dev/null is a file'),
@@ -130,6 +134,8 @@ def mistake_of(capsys, tool, *flags):
     (secure_links, ['--hosts=a,b'], "--output='' is no folder; name one"),
     (secure_links, ['--hosts=a,a', '--output=x'], '--hosts=a,a has a host twice, or fewer than'),
     (secure_links, ['--hosts=a,..', '--output=x'], "--hosts has '..'; write names or IPv4"),
+    (secure_links, ['--hosts=1.2.3.4,1.2.3.999', '--output=x'],
+     "--hosts has '1.2.3.999', which is no IPv4 address; write four numbers from 0 to 255"),
     (secure_links, ['--hosts=proc,b', '--output=/'], '/proc is there already, and keys are never'),
     (largest_model, ['--family=transformer', '--devices=1.5'],
      "argument --devices: '1.5' has a fraction; write whole numbers"),
@@ -160,6 +166,15 @@ def test_whatever_an_experiment_raises_is_one_sentence_and_a_flag_shows_where(ca
     with pytest.raises(SystemExit):
         show_partition.main([DENSE, '--traceback'])
     assert 'in fails' in capsys.readouterr().err
+
+
+def test_a_measurement_that_fails_says_why_and_no_more(monkeypatch):
+    """The reason once came after the whole command line of the process that measures."""
+    errors = 'a warning\nbench_pipeline: 2 cells need 2 layers; --help lists all flags.\n'
+    monkeypatch.setattr(subprocess, 'run', lambda *args, **options: subprocess.CompletedProcess(
+        args, 2, '', errors))
+    with pytest.raises(ValueError, match='^2 cells need 2 layers$'):
+        bench_pipeline.measured([])
 
 
 def test_an_error_of_a_layer_names_the_layer_and_keeps_its_lines(capsys, monkeypatch):

@@ -78,8 +78,8 @@ def test_files_are_read_as_decoding_reads_them(capsys, tmp_path):
         f'score_translations: line 2 of {tmp_path}/ours is not UTF-8; convert it, as with iconv -t '
         'UTF-8.')
     assert error_of(f'--file=de:{tmp_path}/none:{tmp_path}/theirs') == (
-        f"score_translations: {tmp_path}/none cannot be read: [Errno 2] No such file or directory: "
-        f"'{tmp_path}/none'; " 'name a file of lines in UTF-8.')
+        f"score_translations: {tmp_path}/none cannot be read: No such file or directory; name "
+        'a file of lines in UTF-8.')
     assert error_of(f'--file=dee:{tmp_path}/theirs:{tmp_path}/theirs').startswith(
         "score_translations: language 'dee' is not known; the nearest are ee (Ewe), de (German)")
 

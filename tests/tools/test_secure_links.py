@@ -90,3 +90,18 @@ def test_every_host_gets_a_folder_that_only_its_user_can_read(tmp_path):
         'And on a.example, with the flags of the run:\n'
         '  python -m lingpipe.trainer --devices=127.0.0.1:2222,127.0.0.1:2223 '
         '--address=127.0.0.1:2224')
+
+
+@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+@pytest.mark.parametrize(('name', 'text', 'sentence'), [
+    ('to-x.conf', '', 'to-x.conf names no port; copy the folder'),
+    ('here.conf', 'rubbish\n', 'here.conf is no configuration of links; copy'),
+    ('key.pem', 'rubbish\n', 'the keys in .* cannot be used .*; copy'),
+    ('ca.pem', '', 'the keys in .* cannot be used .*; copy'),
+])
+def test_a_folder_that_is_not_whole_is_refused_before_stunnel_runs(
+        tmp_path, name, text, sentence):
+    secure_links.make(['a.example', 'b.example'], tmp_path, 2222, 2322, 1)
+    (tmp_path / 'a.example' / name).write_text(text)
+    with pytest.raises(OSError, match=sentence):
+        secure_links.run(tmp_path / 'a.example')

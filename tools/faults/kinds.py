@@ -50,7 +50,7 @@ def find(names: str) -> tuple[Kind, ...]:
     """Returns the kinds of a list such as 'kill,cut'; '' means all.
 
     Raises:
-      ValueError: a name is unknown.
+      ValueError: a name is unknown, or there twice.
     """
     known = {kind.name: kind for kind in KINDS}
     wanted = names.split(',') if names else list(known)
@@ -58,6 +58,9 @@ def find(names: str) -> tuple[Kind, ...]:
         if name not in known:
             raise ValueError(f'--kinds has {name!r}; write names with commas between: '
                              f'{",".join(known)}')
+        if wanted.count(name) > 1:
+            raise ValueError(f'--kinds has {name} more than once, and each kind is drawn as often '
+                             'as the others; name it once')
     return tuple(kind for name, kind in known.items() if name in wanted)
 
 

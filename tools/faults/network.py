@@ -77,6 +77,7 @@ class Network:
         self._chance = random.Random(seed)
         self._tuns: list[int] = []
         self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name='switch', daemon=True)
         try:
             for i, name in enumerate(self._names):
                 _ip('netns', 'add', name)
@@ -87,7 +88,6 @@ class Network:
         except OSError:
             self.close()
             raise
-        self._thread = threading.Thread(target=self._run, name='switch', daemon=True)
         self._thread.start()
 
     def host(self, i: int) -> str:
@@ -101,6 +101,8 @@ class Network:
     def close(self) -> None:
         """Ends the switch, and removes the namespaces."""
         self._is_closed = True
+        if self._thread.ident is not None:   # It may not use numbers that other files get next.
+            self._thread.join()
         for tun in self._tuns:
             os.close(tun)
         for name in self._names:

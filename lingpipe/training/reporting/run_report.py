@@ -9,6 +9,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
+from lingpipe.process.error_text import reason
 from lingpipe.training.reporting.progress import Progress
 from lingpipe.training.reporting.summaries import Summaries
 
@@ -57,7 +58,7 @@ class RunReport:
             self._unwritten.discard(what)
         except OSError as error:
             if what not in self._unwritten:
-                self.say(f'step {step}: {what} cannot be written: {error}. The run goes on '
+                self.say(f'step {step}: {what} cannot be written: {reason(error)}. The run goes on '
                          f'without.')
             self._unwritten.add(what)
 

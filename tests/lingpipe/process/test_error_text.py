@@ -1,4 +1,6 @@
 """Promises about the sentence that a command prints for an exception."""
+import socket
+
 import pytest
 import tensorflow as tf
 
@@ -16,6 +18,8 @@ def gather(index):
 @pytest.mark.parametrize('call, expected', [
     (lambda: int('x'), "invalid literal for int() with base 10: 'x'"),
     (lambda: 1 / 0, 'division by zero'),
+    (lambda: open('/none/file'), 'No such file or directory: /none/file'),
+    (lambda: socket.inet_aton('x'), 'illegal IP address string passed to inet_aton'),
     (lambda: {}['units'], "KeyError: 'units'"),
     (lambda: None + 1, "TypeError: unsupported operand type(s) for +: 'NoneType' and 'int'"),
     (lambda: gather(5),
