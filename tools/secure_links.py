@@ -245,8 +245,13 @@ def _listener(port: int) -> socket.socket:
     try:
         return socket.create_server(('127.0.0.1', port))
     except OSError as error:
-        raise OSError(f'the links cannot listen at 127.0.0.1:{port}: {os.strerror(error.errno)}; '
-                      'end the process that does, or make links with another --port.') from error
+        raise OSError(f'the links cannot listen at 127.0.0.1:{port}: {_in_words(error)}; end '
+                      'the process that does, or make links with another --port.') from error
+
+
+def _in_words(error: OSError) -> str:
+    """Returns why, without the address that Python adds in parentheses."""
+    return str(error.strerror).partition(' (')[0]
 
 
 def _connected(listener: socket.socket, folder: pathlib.Path, configuration: str

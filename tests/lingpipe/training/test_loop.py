@@ -103,6 +103,24 @@ def test_training_goes_on_without_its_replicas_and_with_them_again_as_if_nothing
                         make_params(**{**turns['one'], 'pipeline__sum_groups': 1}))
 
 
+def test_narrow_slots_go_on_from_a_checkpoint_with_other_cells_and_replicas(tmp_path):
+    narrow = {'task__learner__bfloat16_slots': True}
+    replicas = {**narrow, 'pipeline__num_replicas': 2, 'pipeline__num_micro_batches': 1}
+    one = {**narrow, 'pipeline__sum_groups': 2, 'pipeline__num_micro_batches': 2,
+           'pipeline__num_cells': 3}
+    alone, _ = train(make_params(train__num_steps=4, **one), tmp_path / 'alone',
+                     has_evaluation=False)
+    for steps, turn in ((2, one), (4, {**replicas, 'pipeline__shard_slots': True})):
+        parts, _ = train(make_params(train__num_steps=steps, **turn), tmp_path / 'parts',
+                         has_evaluation=False)
+    assert_same(values_of(parts), values_of(alone))
+    assert {value.dtype.name for key, value in values_of(parts).items()
+            if key.startswith('optimizer/') and value.ndim == 2} == {'bfloat16'}
+    with pytest.raises(ValueError, match=r'bfloat16_slots \(was True, is False\) differ'):
+        check_resumable(make_params(**one), make_params(
+            **{**one, 'task__learner__bfloat16_slots': False}))
+
+
 def test_accumulated_mini_batches_resume_at_the_right_example(tmp_path):
     accumulate = {'task__learner__accumulate': 3, 'train_input__batch_size': 4}
     whole, _ = train(make_params(train__num_steps=5, **accumulate), tmp_path / 'whole',
@@ -391,7 +409,7 @@ def test_mean_weighs_mini_batches_by_their_weight():
     assert mean([(8.0, 8.0), (1.0, 2.0)]) == 0.9
 
 
-def test_replicas_on_named_devices_are_evaluated_on_those_of_the_first(tmp_path):
+def test_replicas_on_named_devices_are_evaluated_there(tmp_path):
     replicas = {'pipeline__num_replicas': 2, 'train__num_steps': 2}
     named = make_params(pipeline__devices=tuple(f'/device:CPU:{i}' for i in (3, 2, 1, 0)),
                         **replicas)
