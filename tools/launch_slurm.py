@@ -11,7 +11,9 @@ gets SIGTERM and saves, and the job is put into the queue again.
 
 TensorFlow's gRPC has no passwords: other users who reach the ports of the nodes reach the workers.
 Use nodes of your own (--exclusive, which the script asks for) on a network that only the cluster
-reaches.
+reaches. Or encrypt: with --secure_links=FOLDER, every turn of the job makes links between its nodes
+(tools.secure_links, which needs stunnel and openssl there), and removes their keys at its end.
+FOLDER is on a disk that all nodes see; whoever can read the files of its user there can join.
 """
 from __future__ import annotations
 
@@ -27,6 +29,7 @@ _NAME = r'[A-Za-z0-9][A-Za-z0-9_.-]{0,63}'
 _GPU_TYPE = r'[A-Za-z0-9_.-]{0,64}'
 _TIME = (r'[0-9]{1,8}(:[0-9]{1,2}){0,2}|'
          r'[0-9]{1,4}-[0-9]{1,2}(:[0-9]{1,2}){0,2}')   # man sbatch, --time
+_FOLDER = r'/[A-Za-z0-9._/-]+'
 _OPTION = r'--?[A-Za-z][^\x00-\x1f\x7f]*'
 
 # A backslash at the end of a line joins it with the next one.
@@ -46,11 +49,11 @@ set -uo pipefail
 
 port={port}
 workers=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "s/\\$/:$port/" | paste -sd, -)
-
-srun --overlap --ntasks-per-node=1 --kill-on-bad-exit=0 bash -c '
+{links}
+srun --overlap --ntasks-per-node=1 --kill-on-bad-exit=0 bash -c '{run_links}
   while true; do
     {worker_python} -m lingpipe.trainer --mode=worker \
---address="$SLURMD_NODENAME:'"$port"'" {worker_flags}
+--address="{worker_address}" {worker_flags}
     sleep 1
   done' &
 srun_id=$!
@@ -60,7 +63,7 @@ restarts=0
 trap 'asked=1; kill -TERM "$trainer"' TERM INT
 while true; do
   {python} -m lingpipe.trainer --devices="$workers" \
---address="$SLURMD_NODENAME:$((port + 1))" {flags} &
+--address="{trainer_address}" {flags} &
   trainer=$!
   while true; do
     wait "$trainer"
@@ -74,15 +77,54 @@ while true; do
 done
 
 kill "$srun_id" 2>/dev/null
-if [ "$asked" = 1 ] && [ "$code" = 143 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+{remove_links}if [ "$asked" = 1 ] && [ "$code" = 143 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 exit "$code"
 '''
+
+# Every node reaches all workers and the trainer on its own loopback, each at another port.
+_LINKS = '''
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd, -)
+links={folder}/$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}
+{python} -m lingpipe.tools.secure_links --hosts="$hosts" --output="$links" --port="$port" || exit 1
+workers=$(seq -s, -f "127.0.0.1:%g" "$port" "$((port + {nodes} - 1))")
+'''
+_RUN_LINKS = '''
+  place=0
+  for host in '"${{hosts//,/ }}"'; do
+    if [ "$host" = "$SLURMD_NODENAME" ]; then break; fi
+    place=$((place + 1))
+  done
+  while true; do
+    {worker_python} -m lingpipe.tools.secure_links --run="'"$links"'/$SLURMD_NODENAME"
+    sleep 1
+  done &'''
+
+
+def _parts_of_links(folder: str, nodes: int, port: int, python: str) -> dict[str, str]:
+    """Returns what the script says of links and addresses; '' as the folder means no links."""
+    if not folder:
+        return {'links': '', 'run_links': '', 'remove_links': '',
+                'worker_address': '$SLURMD_NODENAME:\'"$port"\'',
+                'trainer_address': '$SLURMD_NODENAME:$((port + 1))'}
+    if not re.fullmatch(_FOLDER, folder):
+        raise ValueError(f'--secure_links={folder!r} is no folder that all nodes see; write an '
+                         'absolute path of letters, digits, ., _, - and /.')
+    if nodes < 2:
+        raise ValueError('--secure_links are between nodes, and --nodes=1 is one; leave it out.')
+    if port + nodes > 65535:
+        raise ValueError(f'--secure_links of {nodes} nodes need as many ports and one more, and '
+                         f'ports end at 65535; choose a smaller one than --port={port}.')
+    return {'links': _LINKS.format(folder=folder, nodes=nodes, python=python),
+            'run_links': _RUN_LINKS.format(worker_python=_within_quotes(python)),
+            'remove_links': 'rm -rf "$links"\n',
+            'worker_address': '127.0.0.1:$((\'"$port"\' + place))',
+            'trainer_address': f'127.0.0.1:$((port + {nodes}))'}
 
 
 def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = '24:00:00',
            port: int = 2222, gpus_per_node: int = 0, gpu_type: str = '', worker_devices: str = '',
            python: str = 'python', max_restarts: int = 100, requeue: bool = True,
-           extra: tuple[str, ...] = ()) -> str:
+           links: str = '', extra: tuple[str, ...] = ()) -> str:
     """Returns the text of the batch script.
 
     Args:
@@ -97,10 +139,12 @@ def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = 
       python: the command, as .venv/bin/python.
       max_restarts: how often a trainer that is killed may be started again. Workers always are.
       requeue: whether a job that reaches its time limit, or loses a node, waits in the queue again.
+      links: a folder that all nodes see, for the keys of encrypted links; '': no links.
       extra: more lines of #SBATCH, without that word.
 
     Raises:
-      ValueError: sbatch would refuse the name, the time or another line, or the trainer a flag.
+      ValueError: sbatch would refuse the name, the time or another line, or the trainer a flag; or
+        there is nothing to link.
     """
     _check(name, time, gpu_type, extra)
     if gpu_type and not gpus_per_node:
@@ -113,6 +157,7 @@ def script(nodes: int, flags: list[str], *, name: str = 'lingpipe', time: str = 
                           max_restarts=max_restarts, requeue='' if requeue else 'no-',
                           worker_python=_within_quotes(shlex.quote(python)),
                           worker_flags=_within_quotes(worker_flags), flags=shlex.join(flags),
+                          **_parts_of_links(links, nodes, port, shlex.quote(python)),
                           extra=''.join(f'#SBATCH {line}\n' for line in (*lines, *extra)))
 
 
@@ -156,11 +201,14 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument('--no_requeue', action='store_true',
                    help='end with the time limit, and do not wait in the queue again')
     p.add_argument('--python', default='python', help='the command, as .venv/bin/python')
+    p.add_argument('--secure_links', default='', metavar='FOLDER',
+                   help='encrypt what nodes send each other, with keys in this shared folder')
     p.add_argument('--sbatch', action='append', default=[], metavar='OPTION',
                    help='one more option, as --sbatch=--partition=long')
     p.add_output('--output', '', 'a file; default: print')
     p.add_argument('--dry_run', action='store_true',
-                   help='run the script here, on CPUs, for two steps; write nothing')
+                   help='run the script here, on CPUs, for two steps, without links; write '
+                        'nothing')
     p.add_argument('flags', nargs='*', help="-- and the trainer's flags, without --devices")
     args = p.parse_args(argv)
     trainer_flags.check(args.flags)
@@ -173,7 +221,8 @@ def main(argv: list[str] | None = None) -> None:
         return script(args.nodes, flags, name=args.name, time=args.time, port=args.port,
                       gpus_per_node=args.gpus_per_node, gpu_type=args.gpu_type,
                       worker_devices=devices, python=python, max_restarts=args.max_restarts,
-                      requeue=not args.no_requeue, extra=tuple(args.sbatch))
+                      requeue=not args.no_requeue,
+                      links='' if args.dry_run else args.secure_links, extra=tuple(args.sbatch))
 
     if args.dry_run:
         dry_run.check(args.nodes)

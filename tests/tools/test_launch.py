@@ -158,6 +158,41 @@ def test_slurm_workers_get_their_address_and_flags(tmp_path):
                            f"{' '.join(OF_WORKERS)}\n"), made.stderr
 
 
+def test_slurm_links_every_node_to_all_workers_and_the_trainer(tmp_path):
+    # `echo` stands for Python; srun runs the command for each node in turn.
+    programs = {'scontrol': 'echo node1; echo node2',
+                'srun': 'while [ "$1" != bash ]; do shift; done\nfor node in node1 node2; do\n'
+                        'SLURMD_NODENAME=$node timeout 0.5 "$@"\ndone'}
+    for name, body in programs.items():
+        (tmp_path / name).write_text(f'#!/bin/bash\n{body}\n')
+        (tmp_path / name).chmod(0o755)
+    text = launch_slurm.script(2, FLAGS, python='echo', links=f'{tmp_path}/links')
+    text = text.replace('exit "$code"', 'wait "$srun_id"; exit "$code"').replace(
+        'kill "$srun_id"', 'true')
+    done = subprocess.run(
+        ['bash', '-c', text], capture_output=True, text=True, timeout=30,
+        env={**os.environ, 'PATH': f'{tmp_path}:{os.environ["PATH"]}', 'SLURM_JOB_ID': '7',
+             'SLURM_JOB_NODELIST': 'node[1-2]', 'SLURMD_NODENAME': 'node1'})
+    lines = {line.partition(' --model')[0] for line in done.stdout.splitlines()}
+    assert lines == {
+        f'-m lingpipe.tools.secure_links --hosts=node1,node2 --output={tmp_path}/links/7-0 '
+        '--port=2222',
+        f'-m lingpipe.tools.secure_links --run={tmp_path}/links/7-0/node1',
+        f'-m lingpipe.tools.secure_links --run={tmp_path}/links/7-0/node2',
+        '-m lingpipe.trainer --mode=worker --address=127.0.0.1:2222',
+        '-m lingpipe.trainer --mode=worker --address=127.0.0.1:2223',
+        '-m lingpipe.trainer --devices=127.0.0.1:2222,127.0.0.1:2223 --address=127.0.0.1:2224',
+    }, done.stderr
+
+
+@pytest.mark.parametrize(('nodes', 'folder', 'error'), [
+    (1, '/shared', '--secure_links are between nodes, and --nodes=1 is one'),
+    (2, 'shared', "--secure_links='shared' is no folder that all nodes see")])
+def test_slurm_links_need_two_nodes_and_a_folder(nodes, folder, error):
+    with pytest.raises(ValueError, match=error):
+        launch_slurm.script(nodes, FLAGS, links=folder)
+
+
 TRAINER = ['--', '--model=x', '--logdir=y']
 
 
