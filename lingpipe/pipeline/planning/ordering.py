@@ -33,6 +33,8 @@ from lingpipe.pipeline.planning.splitting import split_where_it_helps, whole_eve
 AS_GOOD = 1.005   # A step that is longer by no more than this factor counts as equally fast.
 PROMISING = 1.1   # Fewer W do not make a schedule faster than others by more than this factor.
 
+_REMEMBERED = 64   # schedules that are found without a limit, of each kind
+
 # Schedules that exist for what they hold, and those with which they share a layout.
 _OF_LITTLE_MEMORY = ('v_half', 'v_min')
 _IN_A_V = ('zb_v', 'v_half', 'v_min')
@@ -63,8 +65,8 @@ def order_by_name(name: str, work: Workload, limit: Limit | None = None) -> Sche
       limit: if the order without it breaks it, and a schedule leaves a choice, those that break it
         least are preferred.
     """
-    named = _order_split_everywhere(name, work, None)
-    free = _split_where_it_helps(named, work, None)
+    named = _split_everywhere_without_limit(name, work)
+    free = _without_limit(name, work)
     if limit is None:
         is_for_memory = work.num_threads is not None and name in _OF_LITTLE_MEMORY
         return _fastest_that_holds_no_more(free, named, work) if is_for_memory else free
@@ -79,7 +81,8 @@ def order_by_name(name: str, work: Workload, limit: Limit | None = None) -> Sche
 
 def _fastest_that_holds_no_more(schedule: Schedule, named: Schedule, work: Workload) -> Schedule:
     """The schedule, or one with another order in a V that holds no more than the named one."""
-    others = [whole_everywhere(_order_split_everywhere(other, work, None)) for other in _IN_A_V]
+    others = [whole_everywhere(_split_everywhere_without_limit(other, work))
+              for other in _IN_A_V]
     holding_no_more = [dataclasses.replace(other, name=schedule.name) for other in others
                        if most_held(other) <= most_held(named)]
     return min(_fastest([schedule, *holding_no_more], work, AS_GOOD), key=_traffic)
@@ -178,12 +181,26 @@ def _traffic(schedule: Schedule) -> tuple[int, int]:
 
 def _order_split_everywhere(name: str, work: Workload, limit: Limit | None) -> Schedule:
     """The schedule of a name with all the W that it has."""
-    excess_of = limit.excess_of if limit else lambda schedule: 0.0
+    if limit is None or name in SEVERAL_CELLS_A_DEVICE:
+        return _split_everywhere_without_limit(name, work)
+    apart = make_schedule(name, work.num_cells, work.num_micro_batches, work.backward_cells)
+    return together(apart, work.homes, work.times.of(apart), work.edges, limit.excess_of)
+
+
+# A plan under a limit asks for these several times.
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _split_everywhere_without_limit(name: str, work: Workload) -> Schedule:
     if name in SEVERAL_CELLS_A_DEVICE:
         return make_schedule(name, work.num_cells, work.num_micro_batches, work.backward_cells,
                              work.homes)
     apart = make_schedule(name, work.num_cells, work.num_micro_batches, work.backward_cells)
-    return together(apart, work.homes, work.times.of(apart), work.edges, excess_of)
+    return together(apart, work.homes, work.times.of(apart), work.edges, lambda schedule: 0.0)
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _without_limit(name: str, work: Workload) -> Schedule:
+    return _split_where_it_helps(_split_everywhere_without_limit(name, work), work, None)
 
 
 def _split_where_it_helps(schedule: Schedule, work: Workload, limit: Limit | None) -> Schedule:
