@@ -5,6 +5,7 @@ kept.
 """
 import gc
 import os
+import pathlib
 import random
 import sys
 
@@ -39,9 +40,31 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts slow tests first, so that no process is left with one when the others have ended."""
-    items.sort(key=lambda item: item.get_closest_marker('slow') is None)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Lets every process begin with its share of the slow tests.
+
+    With -n, each process gets equally many tests, in this order. One that has ended takes tests
+    from the end of another's, so quick ones should be left then. Most slow tests of one file either
+    wait or compute, so they stay in one process, beside others that do otherwise.
+    """
+    num_processes = getattr(config, 'workerinput', {}).get('workercount', 1)
+    slow_of_file: dict[pathlib.Path, list[pytest.Item]] = {}
+    quick = []
+    for item in items:
+        is_slow = item.get_closest_marker('slow') is not None
+        (slow_of_file.setdefault(item.path, []) if is_slow else quick).append(item)
+
+    shares: list[list[pytest.Item]] = [[] for _ in range(num_processes)]
+    for slow in sorted(slow_of_file.values(), key=len, reverse=True):
+        min(shares, key=len).extend(slow)
+
+    ordered: list[pytest.Item] = []
+    for number, share in enumerate(shares):
+        num_tests = (len(items) - len(ordered)) // (num_processes - number)
+        num_quick = max(0, num_tests - len(share))
+        ordered += share + quick[:num_quick]
+        del quick[:num_quick]
+    items[:] = ordered
 
 
 @pytest.fixture(autouse=True)

@@ -58,6 +58,7 @@ def fullest(plan):
     return max(plan.peak_bytes().values())
 
 
+@pytest.mark.slow
 def test_a_limit_is_kept_to_the_byte_and_refused_only_if_no_partition_keeps_it():
     """Compares the plans of 1,000 random networks with a search through all partitions.
 
