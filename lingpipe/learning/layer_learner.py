@@ -14,6 +14,7 @@ import tensorflow as tf
 from lingpipe.learning.averages import Averages
 from lingpipe.learning.gradient import Gradient, cast
 from lingpipe.learning.layer_optimizer import LayerOptimizer
+from lingpipe.learning.program_order import in_program_order
 from lingpipe.learning.trained_layer import TrainedLayer
 from lingpipe.learning.update_rule import UpdateRule
 
@@ -78,7 +79,8 @@ class LayerLearner(TrainedLayer):
             self._optimizer.begin_step(learning_rate)
         seeds = tf.constant(self.seeds, tf.int64) if seeds is None else seeds
         for i, path in enumerate(self.weights):
-            with tf.control_dependencies(done):
+            size = self.weights[path].shape.num_elements()
+            with tf.control_dependencies(done), in_program_order(size):
                 gradient = gradients.get(path)
                 if callable(gradient):
                     gradient = gradient()
