@@ -32,13 +32,13 @@ def inspect(params: Experiment.Params, options: RunOptions) -> str:
       ValueError: there is no plan, whatever the memory of a device.
     """
     experiment: Experiment = params.instantiate()
-    pipeline = params.pipeline
+    pipeline, learner = params.pipeline, experiment.task.learner
     names = _devices(params, options)
     hardware = device_type(options.device_type) if options.device_type else hardware_of(pipeline)
     subject = Subject(
         experiment.task.network, experiment.train_input.spec(), pipeline, names, hardware,
         _seconds_of(pipeline, hardware, options, params.train_input.batch_size),
-        experiment.task.learner.is_frozen, experiment.task.learner.slot_bytes)
+        learner.is_frozen, learner.slot_bytes, learner.update_bytes)
     candidates, choice = Candidates(subject), Choice.of(pipeline)
 
     current = candidates.of(choice, subject.limit)

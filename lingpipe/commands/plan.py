@@ -94,7 +94,8 @@ def make_search(params: Experiment.Params, options: RunOptions, allowed: Freedom
 
     hardware, seconds_of = _hardware_and_seconds(params, options, names, choices)
     subject = Subject(network, experiment.train_input.spec(), pipeline, names, hardware,
-                      seconds_of, learner.is_frozen, learner.slot_bytes)
+                      seconds_of, learner.is_frozen, learner.slot_bytes,
+                      learner.update_bytes)
     return Search(Candidates(subject), choices)
 
 

@@ -97,6 +97,20 @@ class Learner(Configurable):
         slots = self._slots_of(len(sizes), weight.dtype)
         return sum(math.prod(sizes[axis] for axis in slot.axes) * slot.dtype.size for slot in slots)
 
+    def update_bytes(self, weight: Weight | tf.Variable) -> int:
+        """Bytes of what the update of a weight that trains holds besides what it updates.
+
+        Weights are updated one after the other, so a device needs this for one weight only.
+        """
+        sizes, dtype = tuple(weight.shape), weight.dtype
+        num_tensors = self._optimizer.num_temporaries()
+        if (self.params.l2 or self.params.weight_decay) and self.decays(weight.path, len(sizes)):
+            num_tensors = max(num_tensors, 2)
+        if self.params.bfloat16_slots:
+            num_tensors = 3 + 2 * len(self._slots_of(len(sizes), dtype))
+        gradient_size = max(dtype.size, tf.float32.size)
+        return math.prod(sizes) * (gradient_size + (num_tensors - 1) * dtype.size)
+
     def is_frozen(self, path: str) -> bool:
         """Whether the weight does not train, so that its gradient need not be computed."""
         return _finds(self.params.frozen, path)

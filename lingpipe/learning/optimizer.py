@@ -66,6 +66,13 @@ class Optimizer(Configurable):
             made_class = with_rounded_slots(made_class)
         return made_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
 
+    def num_temporaries(self) -> int:
+        """Tensors of a weight's size that its update holds at once, the gradient among them.
+
+        These were measured: see "Temporaries of the update" in docs/benchmarks.md.
+        """
+        return 2
+
     def check_decay(self, weight_decay: float) -> None:
         """Raises ValueError if the optimizer does not go with the learner's weight decay."""
 

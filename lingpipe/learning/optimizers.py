@@ -39,6 +39,10 @@ class SGD(Optimizer):
                                 least=0, most=1)
         nesterov: bool = field(False, 'Whether the momentum is Nesterov\'s.')
 
+    def num_temporaries(self) -> int:
+        """As in Optimizer."""
+        return 1 + bool(self.params.momentum) * (1 + self.params.nesterov)
+
 
 class RMSProp(Optimizer):
     """Tieleman and Hinton, 2012; the optimizer of AmoebaNet.
@@ -58,6 +62,10 @@ class RMSProp(Optimizer):
                                      'square root.', above=0)
         centered: bool = field(False, 'Whether gradients are normalised by their variance, not '
                                       'their second moment.')
+
+    def num_temporaries(self) -> int:
+        """As in Optimizer."""
+        return 3
 
 
 class Adam(Optimizer):
@@ -125,6 +133,10 @@ class Lion(Optimizer):
                               above=0, most=1)
         beta_2: float = field(0.99, 'Decay of the momentum.', least=0, below=1)
 
+    def num_temporaries(self) -> int:
+        """As in Optimizer."""
+        return 3
+
 
 class Adadelta(Optimizer):
     """Zeiler, arXiv:1212.5701. Two slots."""
@@ -136,6 +148,10 @@ class Adadelta(Optimizer):
         rho: float = field(0.95, 'Decay of the averages of squared gradients and squared updates.',
                            least=0, below=1)
         epsilon: float = field(1e-7, 'Added to both averages, inside the square roots.', above=0)
+
+    def num_temporaries(self) -> int:
+        """As in Optimizer."""
+        return 3
 
 
 class Adagrad(Optimizer):
@@ -191,6 +207,10 @@ class Ftrl(Optimizer):
             0.0, 'An L2 term on the weights themselves.', least=0)
         beta: float = field(0.0, "The paper's beta.", least=0)
 
+    def num_temporaries(self) -> int:
+        """As in Optimizer."""
+        return 4
+
 
 class Lamb(Optimizer):
     """You and others, arXiv:1904.00962: Adam whose updates are as long as the weight. Two slots."""
@@ -239,6 +259,10 @@ class Muon(Optimizer):
         if shape.rank == 2 and dtype != tf.float32:
             raise ValueError(f"{path} is {dtype.name}, and Keras' Muon multiplies matrices with "
                              'float32 numbers; use float32 weights, or another optimizer.')
+
+    def num_temporaries(self) -> int:
+        """As in Optimizer."""
+        return 6
 
 
 class ScheduleFreeAdamW(Optimizer):

@@ -115,7 +115,7 @@ class Experiment(Configurable):
         check_keys(self.train_input, self.task.network.reads().values())
         plan = make_plan(self.task.network, self.train_input.spec(), pipeline,
                          pipeline.devices or cluster.expected_devices(pipeline.num_devices),
-                         learner.is_frozen, learner.slot_bytes)
+                         learner.is_frozen, learner.slot_bytes, learner.update_bytes)
         check_gradient_rows(plan.elements, learner.params.accumulate)
         return plan
 

@@ -1,19 +1,45 @@
 """Held devices refuse a training step the memory that is above their limit."""
 
+from lingpipe.learning import optimizers
 from lingpipe.tools import held_devices
 from tests.support.tiny_experiment import Tiny
 
 NUM_EXAMPLES = 1 << 18   # A value of the network has 4 MB.
+DIM = 1024               # A weight of it has 4 MB, too.
+
+
+def forecast_bytes(params):
+    return max(params.instantiate().make_plan().peak_bytes().values())
+
+
+def tiny(**fields):
+    params = Tiny.params()
+    params.train_input.set(**fields)
+    params.pipeline.set(num_cells=1, num_micro_batches=1, recompute='none')
+    return params
+
+
+def with_large_weights():
+    """Needs most while RMSProp updates a weight."""
+    params = tiny(dim=DIM, batch_size=1, num_examples=1)
+    params.task.learner.optimizer = optimizers.RMSProp.Params(momentum=0.9)
+    for layer in params.task.model.layers[:-1]:
+        layer.dim = DIM
+    return params
 
 
 def test_a_plan_trains_above_its_forecast_and_not_far_below():
-    params = Tiny.params()
-    params.train_input.set(batch_size=NUM_EXAMPLES, num_examples=NUM_EXAMPLES)
-    params.pipeline.set(num_cells=1, num_micro_batches=1, recompute='none')
-    forecast = max(params.instantiate().make_plan().peak_bytes().values())
+    params = tiny(batch_size=NUM_EXAMPLES, num_examples=NUM_EXAMPLES)
+    forecast = forecast_bytes(params)
+    large_weights = with_large_weights()
+    forecast_of_update = forecast_bytes(large_weights)
+    without_temporaries = 4 * 4 * DIM ** 2 * (1 + 1 + 2 + 1)
+    assert without_temporaries + 3 * 4 * DIM ** 2 == forecast_of_update
 
     with held_devices.held_devices(1) as devices:
+        updated = held_devices.train(large_weights, devices, 2 * forecast_of_update)
         ample = held_devices.train(params, devices, 2 * forecast)
         scarce = held_devices.train(params, devices, forecast / 2)
     assert ample.fits and forecast <= ample.peak_bytes[0] < 2 * forecast
     assert not scarce.fits and ('OOM' in scarce.why_not or 'ended' in scarce.why_not)
+    assert updated.fits and 0.98 < updated.peak_bytes[0] / forecast_of_update < 1.05

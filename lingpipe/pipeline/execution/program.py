@@ -74,7 +74,8 @@ class Program(ProgramSteps):
         self.network, self.learner, self.seed = network, learner, seed
         specs = [batch_spec] if isinstance(batch_spec, dict) else list(batch_spec)
         self.batch_spec = specs[0]
-        plan = make_plan(network, specs[0], params, devices, learner.is_frozen, learner.slot_bytes)
+        plan = make_plan(network, specs[0], params, devices, learner.is_frozen, learner.slot_bytes,
+                         learner.update_bytes)
         plans = [plan, *(plan_like(plan, network, spec, learner.is_frozen) for spec in specs[1:])]
         check_gradient_rows(plan.elements, learner.params.accumulate)
         replicas = placed_replicas(plan, network, learner, seed)

@@ -178,7 +178,7 @@ class Candidates:
         if key not in self._memory_of:
             self._memory_of[key] = memory_of(
                 self._costs.elements(choice), self._costs.params_of(choice, None),
-                self.subject.slot_bytes)
+                self.subject.slot_bytes, self.subject.update_bytes)
         return self._memory_of[key]
 
     def params_to_run(self, candidate: Candidate) -> PipelineParams:

@@ -21,7 +21,7 @@ class FixedBytes:
         self._received_share = 2 * (r - 1) / r if receives_gradients else 0.0
         self._owned: set[str] = set()
         self._copied: dict[str, int] = {}
-        self._own_bytes = self._gradient_bytes = self._slot_bytes = 0
+        self._own_bytes = self._gradient_bytes = self._slot_bytes = self._update_bytes = 0
         self._shares = SlotShares(num_replicas) if shards_slots else None
 
     def add(self, layer: LayerBytes) -> None:
@@ -34,6 +34,7 @@ class FixedBytes:
             self._shares.add(layer.slots)
             self._slot_bytes += sum(one.slot_bytes for one in layer.slots)
         self._gradient_bytes += layer.gradient_bytes
+        self._update_bytes = max(self._update_bytes, layer.update_bytes)
         self._owned |= layer.owned
         for path in layer.owned:
             self._copied.pop(path, None)
@@ -50,12 +51,12 @@ class FixedBytes:
 
     @property
     def received(self) -> int:
-        """Bytes from other replicas.
+        """Bytes from other replicas, or the temporaries of the update, which comes later.
 
         Each device sums 1/R of the gradients of the R - 1 other replicas and receives the sums of
         the rest.
         """
-        return math.ceil(self._received_share * self._gradient_bytes)
+        return max(math.ceil(self._received_share * self._gradient_bytes), self._update_bytes)
 
 
 class Activations:
@@ -71,7 +72,7 @@ class Activations:
         self._kept_input_bytes = 0  # of those of them that are residuals
         self._kept_bytes = 0        # of the other residuals
         self._repeated_bytes = 0    # of the cell's own values that recomputing its layers reads
-        self._layer_bytes = 0       # the most of those and of a layer's own residuals together
+        self._layer_bytes = 0       # the most of those, a layer's own residuals and its gradients
         self._handed = _Handed(start, leaves)
 
     def add(self, layer: LayerBytes) -> None:
@@ -103,7 +104,9 @@ class Activations:
             if makers[root] >= start and root not in self._repeated:
                 self._repeated.add(root)
                 self._repeated_bytes += num_bytes[root]
-        self._layer_bytes = max(self._layer_bytes, self._repeated_bytes + layer.repeated_bytes)
+        self._layer_bytes = max(
+            self._layer_bytes,
+            self._repeated_bytes + layer.repeated_bytes + layer.gradient_bytes)
         self._handed.add(layer, self._root)
 
     @property

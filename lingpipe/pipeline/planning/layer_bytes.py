@@ -62,10 +62,12 @@ class LayerBytes(NamedTuple):
     repeated_bytes: int            # residuals that are no inputs
     has_backward: bool
     slots: tuple[SlotBytes, ...] = ()  # the part of own_bytes that replicas can share out
+    update_bytes: int = 0          # temporaries of the update, which treats one weight at a time
 
 
 def layer_bytes(element: Element, kept: Residuals, leaves: Leaves,
-                slot_bytes: Callable[[Weight], int], shared: set[str]) -> LayerBytes:
+                slot_bytes: Callable[[Weight], int], update_bytes: Callable[[Weight], int],
+                shared: set[str]) -> LayerBytes:
     """What an element adds; shared are the paths of weights that others share."""
     weights = list(element.layer.weights())
     own = [weight for weight in weights if weight.shared_with is None]
@@ -105,4 +107,6 @@ def layer_bytes(element: Element, kept: Residuals, leaves: Leaves,
         gradients_out=read(kept.gradients),
         repeated_bytes=own_residual_bytes,
         has_backward=element.has_backward,
-        slots=slots)
+        slots=slots,
+        update_bytes=max((update_bytes(weight) for weight in element.trained
+                          if weight.shared_with is None), default=0))

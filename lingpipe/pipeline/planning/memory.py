@@ -9,15 +9,15 @@ these numbers, peaks.py follows them through a schedule, and inspection prints t
               that another cell owns
     held      for each *live* micro-batch, which is one between a cell's forward and its backward:
               what the backward takes over, residuals or, with recomputation, the cell's inputs
-    working   once, while a backward runs: what it recomputes; if an R did that before, from then
-              on until the backward ends
+    working   once, while a backward runs: what it recomputes, layer by layer with the gradients of
+              the layer's weights; if an R did that before, from then on until the backward ends
     handed    for each micro-batch between its B and its W, where the backward is split: what W
               reads, be it held, recomputed or a gradient that B has made
-    received  from a cell's last backward on: the gradients of other replicas and the sums of all
+    received  from a cell's last backward on: the gradients of other replicas and the sums of all;
+              or, where that is more, the temporaries of the update, which is made weight by weight
 
 Not counted are the temporaries of single ops, gradients of values on their way between layers,
-values that have been sent and not yet been read, and the framework itself. Nor are those of the
-update, which is made weight by weight: 1 (SGD) to 5 (RMSProp) tensors of the weight's size.
+values that have been sent and not yet been read, and the framework itself.
 
 All numbers are integers, so that sums in any order agree and a limit is kept to the byte. There is
 no closed formula for a span of layers: residuals that two of its layers share count once, and what
@@ -71,6 +71,7 @@ class Memory:
       residuals: finds what the backward of each layer takes over. It is slow, and called only when
         bytes are asked for.
       slot_bytes: weight that trains -> bytes of its optimizer slots and averages.
+      update_bytes: weight that trains -> bytes of the temporaries of its update.
       num_replicas: R.
       is_summed_in_groups: whether sums of gradients are set aside (PipelineParams.sum_groups).
       receives_gradients: whether replicas send each other all gradients at once, as with the
@@ -81,6 +82,7 @@ class Memory:
     elements: Sequence[Element]
     residuals: Callable[[], Sequence[Residuals]]
     slot_bytes: Callable[[Weight], int] = lambda weight: 0
+    update_bytes: Callable[[Weight], int] = lambda weight: 0
     num_replicas: int = 1
     is_summed_in_groups: bool = False
     receives_gradients: bool = True
@@ -165,5 +167,6 @@ class Memory:
         """What each layer adds to a cell: computed once, since thousands of cells may hold it."""
         weights = [weight for element in self.elements for weight in element.layer.weights()]
         shared = {weight.shared_with for weight in weights if weight.shared_with is not None}
-        return [layer_bytes(element, residuals, self._leaves, self.slot_bytes, shared)
+        return [layer_bytes(element, residuals, self._leaves, self.slot_bytes, self.update_bytes,
+                            shared)
                 for element, residuals in zip(self.elements, self._residuals, strict=True)]

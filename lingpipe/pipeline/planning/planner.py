@@ -40,7 +40,8 @@ from lingpipe.pipeline.planning.shared_threads import MOST_SLOTS, num_shared_thr
 
 def make_plan(network: Sequential, batch_spec: Mapping[str, Nested], params: PipelineParams,
               devices: Sequence[str], is_frozen: Callable[[str], bool] = lambda path: False,
-              slot_bytes: Callable[[Weight], int] = lambda weight: 0) -> Plan:
+              slot_bytes: Callable[[Weight], int] = lambda weight: 0,
+              update_bytes: Callable[[Weight], int] = lambda weight: 0) -> Plan:
     """Cuts a network into cells.
 
     Args:
@@ -51,13 +52,14 @@ def make_plan(network: Sequential, batch_spec: Mapping[str, Nested], params: Pip
       devices: [R K] or [R D] tf.device strings, replica after replica; see `place_cells`.
       is_frozen: whether the weight of a path does not train.
       slot_bytes: weight that trains -> bytes that the learner keeps for it: see Learner.slot_bytes.
+      update_bytes: weight that trains -> bytes that its update needs: see Learner.update_bytes.
 
     Raises:
       ValueError: M does not divide the batch, more cells than layers, a partition by hand that does
         not add up, layers that do not fit, a value that nobody writes.
     """
     params.validate()
-    priced = price(network, batch_spec, params, is_frozen, slot_bytes)
+    priced = price(network, batch_spec, params, is_frozen, slot_bytes, update_bytes)
     return plan_priced(priced, devices)
 
 
@@ -175,8 +177,9 @@ def plan_like(plan: Plan, network: Sequential, batch_spec: Mapping[str, Nested],
     Raises:
       ValueError: M does not divide the batch, or a device would hold more than its limit.
     """
-    network_of_batch = price(network, batch_spec, plan.params, is_frozen,
-                             plan.forecast.memory.slot_bytes)
+    memory = plan.forecast.memory
+    network_of_batch = price(network, batch_spec, plan.params, is_frozen, memory.slot_bytes,
+                             memory.update_bytes)
     partition = dataclasses.replace(plan.partition, elements=network_of_batch.elements)
     other = arranged(network_of_batch, plan.placement, partition)
     limit = plan.params.device_bytes

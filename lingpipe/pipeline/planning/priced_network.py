@@ -62,12 +62,12 @@ def cell_graphs(elements: tuple[Element, ...], times: LayerTimes,
 
 
 def price(network: Sequential, batch_spec: Mapping[str, Nested], params: PipelineParams,
-          is_frozen: Callable[[str], bool],
-          slot_bytes: Callable[[Weight], int]) -> PricedNetwork:
+          is_frozen: Callable[[str], bool], slot_bytes: Callable[[Weight], int],
+          update_bytes: Callable[[Weight], int]) -> PricedNetwork:
     """A network that is wired, timed and counted; arguments as of `make_plan`."""
     elements = wire_parts(network, batch_spec, params, is_frozen)
     return PricedNetwork(params, elements, layer_times(elements, params),
-                         memory_of(elements, params, slot_bytes))
+                         memory_of(elements, params, slot_bytes, update_bytes))
 
 
 def wire_parts(network: Sequential, batch_spec: Mapping[str, Nested], params: PipelineParams,
@@ -85,12 +85,14 @@ def wire_parts(network: Sequential, batch_spec: Mapping[str, Nested], params: Pi
 
 
 def memory_of(elements: tuple[Element, ...], params: PipelineParams,
-              slot_bytes: Callable[[Weight], int]) -> Memory:
+              slot_bytes: Callable[[Weight], int],
+              update_bytes: Callable[[Weight], int]) -> Memory:
     """What cells of a network that is wired would hold; arguments as of `make_plan`."""
     return Memory(
         elements,
         residuals=functools.partial(residuals_of, elements),
         slot_bytes=slot_bytes,
+        update_bytes=update_bytes,
         num_replicas=params.num_replicas,
         is_summed_in_groups=params.sum_groups > 1,
         receives_gradients=params.replica_reduction == 'add',

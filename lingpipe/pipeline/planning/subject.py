@@ -26,7 +26,7 @@ class Subject:
       devices: tf.device strings; a plan takes the first of them.
       hardware: what they can do. Its device_bytes limit a plan unless `params` have a limit.
       seconds_of: how long the layers take; None: as long as the costs of `params` say, in any unit.
-      is_frozen, slot_bytes: as of `make_plan`.
+      is_frozen, slot_bytes, update_bytes: as of `make_plan`.
     """
     network: Sequential
     batch_spec: Mapping[str, Nested]
@@ -36,6 +36,7 @@ class Subject:
     seconds_of: SecondsOf | None
     is_frozen: Callable[[str], bool] = lambda path: False
     slot_bytes: Callable[[Weight], int] = lambda weight: 0
+    update_bytes: Callable[[Weight], int] = lambda weight: 0
 
     @property
     def limit(self) -> float | None:

@@ -30,3 +30,12 @@ def test_gradients_of_other_replicas_are_received(num_replicas, receives_gradien
     fixed.add(layer(own_bytes=1000, gradient_bytes=101))
     assert fixed.total == 1000 + 2 * 101   # The sums of a group are set aside.
     assert fixed.received == received
+
+
+def test_the_update_needs_room_for_the_largest_weight_once_the_gradients_are_received():
+    fixed = FixedBytes(num_replicas=2, is_summed_in_groups=False, receives_gradients=True)
+    for update_bytes in (30, 70, 50):
+        fixed.add(layer(gradient_bytes=20, update_bytes=update_bytes))
+    assert (fixed.total, fixed.received) == (60, 70)
+    fixed.add(layer(gradient_bytes=20))
+    assert fixed.received == 80

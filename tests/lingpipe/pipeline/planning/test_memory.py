@@ -24,10 +24,9 @@ def test_recomputation_holds_what_cells_read_and_makes_the_rest_again():
         IMAGE, WIDE + WIDE)
     layer = plan_of(*CHAIN, num_cells=2, num_micro_batches=4, layers_per_cell=(3, 1),
                     recompute='layer')
-    # b runs again while its input and its output are held. c, whose result nobody reads, needs the
-    # outputs of a and b.
+    # b runs again while its input and its output are held, and its gradient is added afterwards.
     assert (layer.forecast.footprints[0].held, layer.forecast.footprints[0].working) == (
-        IMAGE, WIDE + WIDE)
+        IMAGE, WIDE + WIDE + 4 * 16 * 16)
 
 
 def test_state_is_weight_gradient_and_slots_where_it_trains_and_the_weight_alone_where_not():
