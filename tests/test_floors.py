@@ -208,6 +208,7 @@ OF_LIBRARIES = {
     ('lingpipe.layers.keras_initial_values', '_initializer'): "Keras: its initial values",
     ('lingpipe.layers.keras_call', '_keras_mask'): 'Keras: where a tensor has its mask',
     ('lingpipe.layers.keras_state', '_moments'): 'Keras: moments as BatchNormalization has them',
+    ('lingpipe.learning.program_order', '_add_control_input'): 'TensorFlow: an order of made ops',
     ('lingpipe.learning.optimizer', '_backend_update_step'): 'Keras: what Nadam keeps of a step',
     ('lingpipe.pipeline.execution.task_call', '_create_op_internal'):
         'TensorFlow: adds an op to a graph',

@@ -72,15 +72,13 @@ class LayerLearner(TrainedLayer):
         ema_decay = self._averages.decay(num_updates)
 
         # One weight after the other. Keras' own apply leaves the order to TensorFlow, which begins
-        # with the first operation of all updates and so holds the temporary tensors of all weights
-        # at once.
+        # with the first operation of all updates and holds the temporaries of all weights at once.
         done = [num_updates]
         with tf.control_dependencies(done):
             self._optimizer.begin_step(learning_rate)
         seeds = tf.constant(self.seeds, tf.int64) if seeds is None else seeds
         for i, path in enumerate(self.weights):
-            size = self.weights[path].shape.num_elements()
-            with tf.control_dependencies(done), in_program_order(size):
+            with tf.control_dependencies(done), in_program_order(self.weights[path].shape):
                 gradient = gradients.get(path)
                 if callable(gradient):
                     gradient = gradient()

@@ -13,13 +13,13 @@ import tensorflow as tf
 
 
 @contextlib.contextmanager
-def in_program_order(size: int) -> Iterator[None]:
+def in_program_order(shape: tf.TensorShape) -> Iterator[None]:
     """Orders the operations on large tensors that are traced in its block.
 
     Eagerly, nothing need be done.
 
     Args:
-      size: the number of elements from which a tensor is large.
+      shape: a tensor that has as many elements is large.
     """
     if tf.executing_eagerly():
         yield
@@ -27,6 +27,7 @@ def in_program_order(size: int) -> Iterator[None]:
     graph = tf.compat.v1.get_default_graph()
     num_before = len(graph.get_operations())
     yield
+    size = shape.num_elements()
     large = [op for op in graph.get_operations()[num_before:] if _has_large_tensor(op, size)]
     for earlier, later in zip(large, large[1:], strict=False):
         # TensorFlow has no public way to it: tf.control_dependencies must be open before `later` is

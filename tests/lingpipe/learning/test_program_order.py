@@ -10,7 +10,7 @@ from lingpipe.pricing import ancestors
 def test_large_operations_wait_for_those_before_and_small_ones_do_not():
     @tf.function(autograph=False)
     def body(large, small):
-        with in_program_order(size=6):
+        with in_program_order(tf.TensorShape([3, 2])):
             large_results = [tf.exp(large), tf.tanh(large)]
             return [*large_results, tf.exp(small), tf.sin(large)]
 
