@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import sys
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -45,6 +46,7 @@ def plan(params: Experiment.Params, options: RunOptions) -> str:
     if not options.device_type:   # Layers are timed.
         device_setup.configure(_to_time_layers(params, names))
     search = make_search(params, options, freedom(options), names)
+    _tell(f'comparing {len(search.choices):,} plans')
     fastest = itertools.islice(search.candidates.fastest(search.choices), MAX_COMPARED)
     found = list(itertools.islice(distinct(fastest), NUM_SHOWN))
     if not found:
@@ -137,8 +139,20 @@ def _hardware_and_seconds(params: Experiment.Params, options: RunOptions, names:
     hardware = measured_hardware([device, *names[1:]] if place[0] != 'worker' else [device])
     sizes = sorted({choice.num_parts for choice in choices}, reverse=True)
     timed = cpu_devices(len(names)) if place[2] == 'CPU' else [device]
-    layers = MeasuredLayers(timed, MEASURING_S / len(sizes), free_bytes(device) / len(timed))
+    layers = MeasuredLayers(timed, MEASURING_S / len(sizes), free_bytes(device) / len(timed),
+                            _tell_size)
+    _tell(f'timing the layers for up to {len(sizes)} sizes of micro-batches, {MEASURING_S:.0f} s '
+          'in all and what it takes to trace them')
     return hardware, layers
+
+
+def _tell_size(size: int) -> None:
+    _tell(f'timing the layers for micro-batches of {size} examples')
+
+
+def _tell(text: str) -> None:
+    """Says what is done, while nothing else is to be seen; the standard output has the result."""
+    print(f'plan: {text}', file=sys.stderr, flush=True)
 
 
 def _to_time_layers(params: Experiment.Params, names: Sequence[str]) -> Experiment.Params:
@@ -167,6 +181,7 @@ def _why_no_choice(space: SearchSpace, allowed: Freedom) -> str:
 def _why_none(search: Search) -> str:
     """The sentence of the error if no plan fits: the smallest limit that would, with its flags."""
     limit = search.candidates.subject.limit
+    _tell('none fits; looking for the smallest limit that any does')
     found = search.candidates.least_limit(search.choices)
     if limit is None or found is None:
         raise AssertionError('without a limit, every choice fits')

@@ -6,7 +6,7 @@ take too long is extrapolated from smaller ones.
 """
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from lingpipe.pipeline.execution.measured_costs import layer_seconds
 from lingpipe.pipeline.planning.dataflow import Element, num_examples, signature
@@ -24,13 +24,16 @@ class MeasuredLayers:
     Calls give [L] the seconds of each layer's forward and backward.
     """
 
-    def __init__(self, devices: Sequence[str], budget_s: float, free_bytes: float):
+    def __init__(self, devices: Sequence[str], budget_s: float, free_bytes: float,
+                 tell: Callable[[int], None] = lambda size: None):
         """
         Args:
           devices: tf.device strings; copies of a layer run on all of them at once.
           budget_s: about how long the layers of one size may take to be timed.
           free_bytes: what each device has for layers that are timed together.
+          tell: called with the examples of a micro-batch before its layers are timed.
         """
+        self._tell = tell
         self._devices, self._budget_s, self._free_bytes = devices, budget_s, free_bytes
         self._passes_of_size: dict[int, list[Passes]] = {}
 
@@ -42,6 +45,7 @@ class MeasuredLayers:
             passes = self._extrapolated(smaller, size)
             passes_of_kind = dict(zip(map(signature, elements), passes, strict=False))
             if not passes or MIN_RUNS * sum(map(sum, passes_of_kind.values())) < self._budget_s:
+                self._tell(size)
                 passes = self._measured(elements)
             self._passes_of_size[size] = passes
         return self._passes_of_size[size]

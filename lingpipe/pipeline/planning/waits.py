@@ -59,5 +59,5 @@ def waits(elements: Sequence[Element], forward_s: Sequence[float], backward_s: S
                   for element, waited, forward, backward, waiting in zip(
                       elements, before, forward_s, backward_s, after, strict=True))
     first_layers = list(starts[:-1])
-    return Waits(*(np.append(np.array(seconds)[first_layers], 0.0) for seconds in (before, after)),
-                 path_s=longest)
+    return Waits(np.append(np.array(before)[first_layers], 0.0),
+                 np.append(np.array(after)[first_layers], 0.0), longest)

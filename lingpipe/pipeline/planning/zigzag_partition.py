@@ -122,7 +122,7 @@ class _Filling:
         if right is not None:
             right_s = self._costs[self._cells[device][1]][right]
             right, right_s = _shortest(
-                np.count_nonzero(right_s.min(axis=1) <= ceiling), right, right_s)
+                int(np.count_nonzero(right_s.min(axis=1) <= ceiling)), right, right_s)
         is_reached = np.isfinite(before).any(axis=1)
         for p in range(1, self._longest + 1):
             outside = np.arange(len(before) - p)

@@ -53,8 +53,9 @@ def test_what_does_not_fit_together_is_timed_in_groups(timed):
 
 
 def test_a_size_that_takes_too_long_lies_on_the_line_through_two_smaller_ones(timed):
-    layers = MeasuredLayers(['CPU:0'], MIN_RUNS * 50., PLENTY)
+    told = []
+    layers = MeasuredLayers(['CPU:0'], MIN_RUNS * 50., PLENTY, told.append)
     for size in (2, 4, 64):
         passes = layers(elements(size))
-    assert len(timed) == 2
+    assert len(timed) == 2 and told == [2, 4]
     assert passes == [(64., 128.)] * 5
