@@ -108,8 +108,8 @@ class Learner(Configurable):
             num_tensors = max(num_tensors, 2)
         if self.params.bfloat16_slots:
             num_tensors = 3 + 2 * len(self._slots_of(len(sizes), dtype))
-        gradient_size = max(dtype.size, tf.float32.size)
-        return math.prod(sizes) * (gradient_size + (num_tensors - 1) * dtype.size)
+        dtype_size: int = dtype.size
+        return math.prod(sizes) * (max(dtype_size, 4) + (num_tensors - 1) * dtype_size)
 
     def is_frozen(self, path: str) -> bool:
         """Whether the weight does not train, so that its gradient need not be computed."""

@@ -39,9 +39,11 @@ class SGD(Optimizer):
                                 least=0, most=1)
         nesterov: bool = field(False, 'Whether the momentum is Nesterov\'s.')
 
+    params: Params
+
     def num_temporaries(self) -> int:
         """As in Optimizer."""
-        return 1 + bool(self.params.momentum) * (1 + self.params.nesterov)
+        return 1 + (1 + self.params.nesterov if self.params.momentum else 0)
 
 
 class RMSProp(Optimizer):

@@ -84,7 +84,7 @@ def _plan_of_most_cells(experiment: Experiment, pipeline: PipelineParams,
     # Prices are those of a micro-batch, whatever the cells.
     priced = price(network, experiment.train_input.spec(),
                    _with_cells(pipeline, numbers[0], devices), learner.is_frozen,
-                   learner.slot_bytes)
+                   learner.slot_bytes, learner.update_bytes)
     errors: list[ValueError] = []
     for number in numbers:
         params = _with_cells(pipeline, number, devices)

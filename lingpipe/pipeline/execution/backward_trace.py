@@ -60,7 +60,7 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
     added: list[tf.Operation] = []
     added_last: list[tf.Operation] = []   # by the last layer that has weights
     waits = {}
-    differentiated = []
+    differentiated: list[str] = []
     for result in reversed(forward.results if forward.options.training else ()):
         element = result.call.element
         if not element.has_backward:
