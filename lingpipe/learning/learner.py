@@ -102,7 +102,8 @@ class Learner(Configurable):
 
         Weights are updated one after the other, so a device needs this for one weight only.
         """
-        sizes, dtype = tuple(weight.shape), weight.dtype
+        sizes: tuple[int, ...] = tuple(weight.shape)
+        dtype = weight.dtype
         num_tensors = self._optimizer.num_temporaries()
         if (self.params.l2 or self.params.weight_decay) and self.decays(weight.path, len(sizes)):
             num_tensors = max(num_tensors, 2)
