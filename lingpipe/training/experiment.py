@@ -106,11 +106,7 @@ class Experiment(Configurable):
 
     def make_plan(self, devices: Sequence[str] = (),
                   pipeline: PipelineParams | None = None) -> Plan:
-        """The plan alone: no device is looked for and no variable made, however big the network.
-
-        Args:
-          devices, pipeline: as of `make_program`.
-        """
+        """The plan alone: no variable is made. The arguments are those of `make_program`."""
         pipeline, learner = self._pipeline_on(devices, pipeline), self.task.learner
         check_keys(self.train_input, self.task.network.reads().values())
         plan = make_plan(self.task.network, self.train_input.spec(), pipeline,
