@@ -119,7 +119,7 @@ def mistake_of(capsys, tool, *flags):
     (check_devices, ['--devices=1'], '--devices=1 is below 4; use 4 to 64'),
     (compare_checkpoints, ['/nope', '/nope'], '/nope'),
     (try_faults, ['--logdir=/nope', '--kinds=kill,cat'],
-     "--kinds has 'cat'; write names with commas between: kill,stop,"),
+     "--kinds has 'cat'; write names with commas between: kill,"),
     (try_faults, ['--logdir=/nope', '--kinds=kill,cut,kill'],
      '--kinds has kill more than once'),
     (bench_pipeline, ['--dim=3000000000'], '--dim=3000000000 is above 2147483647; use 2147483647'),
