@@ -129,11 +129,15 @@ def _fitted_to_union(value: object, members: tuple[Any, ...], where: str) -> obj
         try:
             return convert(value, tp, where)
         except ParamsError as error:
-            if tp is not NoneType:  # That it is not None says less than why it is none of the rest.
+            # That a word is no list, and no None, says less than why it is none of the rest.
+            is_list_of = typing.get_origin(tp) in (tuple, dict)
+            if tp is not NoneType and not (is_list_of and isinstance(value, (str, Word))):
                 errors.append(error)
-    errors.sort(key=lambda error: error.path == where)  # An error about one part says the most.
-    if errors[0].path != where or len(errors) == 1:
-        raise errors[0]
+
+    # An error about one item of a tuple or dict says more than one about all of it.
+    of_parts = [error for error in errors if error.path != where]
+    if of_parts or len(errors) == 1:
+        raise (of_parts or errors)[0]
     raise TypeError
 
 
