@@ -67,7 +67,7 @@ def make_forward_plan(plan: Plan, network: Sequential, batch_spec: Mapping[str, 
       network: the one that it cuts.
       batch_spec: name -> nested tf.TensorSpec of a mini-batch; its size may differ from training's.
       num_micro_batches: default: as many as training has in all replicas, R M, so that results do
-        not depend on R; if these do not divide the batch, M; or else 1.
+        not depend on R; if these do not divide the batch, M (of one of sum_groups); or else 1.
       fetch: names of values to give for every example (the last value of that name).
 
     Raises:
@@ -94,7 +94,7 @@ def make_prediction_plan(plan: Plan, network: Sequential, batch_spec: Mapping[st
       batch_spec: name -> nested tf.TensorSpec of a mini-batch. What the layers do not read, such
         as labels, may be missing.
       num_micro_batches: default: as many as training has in all replicas, R M, so that results do
-        not depend on R; if these do not divide the batch, M; or else 1.
+        not depend on R; if these do not divide the batch, M (of one of sum_groups); or else 1.
       outputs: names of values; default: see output_names.
 
     Raises:
@@ -124,7 +124,8 @@ def make_prediction_plan(plan: Plan, network: Sequential, batch_spec: Mapping[st
 def _default_num_parts(plan: Plan, batch_spec: Mapping[str, Nested]) -> int:
     size = nested.leaves(batch_spec)[0].shape[0]
     p = plan.params
-    numbers = (p.num_replicas * p.num_micro_batches, p.num_micro_batches)
+    # A group of sums stands for a replica: see training/fewer_devices.py.
+    numbers = (p.num_replicas * p.num_micro_batches, p.num_micro_batches // p.sum_groups)
     return next((number for number in numbers if size and size % number == 0), 1)
 
 

@@ -51,6 +51,14 @@ def test_the_number_of_micro_batches_is_given_or_trainings_if_that_divides_the_b
     assert forward_plan(num_examples, given).num_micro_batches == expected
 
 
+@pytest.mark.parametrize(('num_examples', 'expected'), [(8, 4), (6, 2), (5, 1)])
+def test_one_pipeline_in_place_of_replicas_evaluates_the_same_micro_batches(num_examples, expected):
+    """Of 6 examples, two replicas made 2 micro-batches of 3, and one in their place 1 of 6."""
+    for pipeline in ({'num_replicas': 2, 'num_micro_batches': 2},
+                     {'num_micro_batches': 4, 'sum_groups': 2}):
+        assert forward_plan(num_examples, **pipeline).num_micro_batches == expected
+
+
 def test_layers_are_wired_for_the_micro_batches_of_the_evaluation():
     plan = forward_plan(num_examples=6, num_parts=3)
     assert plan.elements[0].reads['x'].spec == tf.TensorSpec([2, 8])
