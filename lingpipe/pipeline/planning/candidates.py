@@ -213,10 +213,12 @@ class Candidates:
         """The fewest bytes of a device with which a choice fits, and the first such choice.
 
         Each choice is tried only below the best so far. So the first ones are those that mostly
-        need little and are tried quickly: many cells and micro-batches, without 'fit' and 'auto'.
+        need little and are tried quickly: 1f1b with all layers computed again, many cells and
+        micro-batches; and 'fit' and 'auto' are the last.
         """
-        def cost_of_trying(choice: Choice) -> tuple[bool, bool, int, int, int]:
+        def cost_of_trying(choice: Choice) -> tuple[int | bool, ...]:
             return (choice.recompute == 'fit', choice.schedule == 'auto', choice.num_replicas,
+                    choice.schedule != '1f1b', choice.recompute != 'layer',
                     -choice.num_cells, -choice.num_micro_batches)
 
         least: tuple[float, Choice] | None = None
