@@ -111,7 +111,8 @@ class PipelineParams(Params):
                  "half the bytes, and results that depend on where cells end.")
     jit_compile: bool = field(
         False, 'XLA compiles every task, once for every shape; on TPUs it always does. What it '
-               'fuses depends on where cells end, and so do the last bits of results.')
+               'fuses depends on where cells end, and so do the last bits of results. It draws '
+               'other random numbers in layers of Keras, such as Dropout.')
     use_graph_optimizer: bool = field(
         False, "TensorFlow's Grappler rewrites graphs for speed; its rewrites depend on where "
                'cells end, so that with it results differ in the last bits between partitions.')
