@@ -47,6 +47,7 @@ NUM_FREE_STEPS = 2
 NUM_HELD_STEPS = 2
 BUILD_LIMIT_S = 1800.
 STEPS_LIMIT_S = 600.     # of all steps that are held to the limit
+PROCESS_ENDS_S = 5.      # The error of the others comes before the end of a process by less.
 
 _processes = multiprocessing.get_context('forkserver')
 
@@ -151,9 +152,8 @@ def _held_trial(controller: Connection, worker_pids: Sequence[int], device_bytes
     answer = None
     while answer is None and time.monotonic() < end_s:
         answer = _received(controller, 0.5)
-        for k, pid in enumerate(servers):
-            if not _is_alive(pid):
-                return Trial(False, f'the process of device {k} ended at its limit')
+        if ended := _ended(servers):
+            return ended
     if answer is None:
         raise RuntimeError(f'{NUM_HELD_STEPS} steps took longer than {STEPS_LIMIT_S:.0f} s')
     assert isinstance(answer, str)
@@ -162,7 +162,18 @@ def _held_trial(controller: Connection, worker_pids: Sequence[int], device_bytes
                                      for pid, own in zip(servers, own_bytes, strict=True)))
     if 'ResourceExhausted' in answer:
         return Trial(False, answer)
+    time.sleep(PROCESS_ENDS_S)
+    if ended := _ended(servers):
+        return ended
     raise RuntimeError(answer)
+
+
+def _ended(servers: Sequence[int]) -> Trial | None:
+    """What the end of a process means; None if all go on."""
+    for k, pid in enumerate(servers):
+        if not _is_alive(pid):
+            return Trial(False, f'the process of device {k} ended at its limit')
+    return None
 
 
 def _control(params: Experiment.Params, addresses: Sequence[str], parent: Connection) -> None:
