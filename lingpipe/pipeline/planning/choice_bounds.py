@@ -258,6 +258,7 @@ class ChoiceBounds:
         last, repeats = choice.num_cells - 1, choice.recompute in ('cell', 'layer')
 
         def duration_of(slot: Slot) -> float:
+            """Seconds of an F or a B; those of the W that comes apart are not counted."""
             span, has_backward = partition.spans[slot.cell], partition.has_backward(slot.cell)
             forward_s = sum(times.forward[i] for i in span)
             if slot.kind == 'F':
