@@ -36,7 +36,7 @@ def rest_of(text: str, params: Experiment.Params, make_experiment: Callable[[], 
       text: what --devices says.
       params: the experiment's.
       make_experiment: makes the experiment, or returns it.
-      name: of this process, for workers.
+      name: what workers call this process.
       is_again: whether this process has had the workers before. It leaves a worker that serves
         another process by now to that one.
 

@@ -35,6 +35,9 @@ class Optimizer(Configurable):
     # and several rows make another update than their sum.
     squares_gradients: ClassVar[bool] = True
 
+    # What num_temporaries returns: measured, see "Temporaries of the update" in docs/benchmarks.md.
+    temporaries: ClassVar[int] = 2
+
     def make(self, has_rounded_slots: bool = False) -> keras.optimizers.Optimizer:
         """Returns a new optimizer, not built, that has no learning rate of its own.
 
@@ -67,11 +70,8 @@ class Optimizer(Configurable):
         return made_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
 
     def num_temporaries(self) -> int:
-        """Tensors of a weight's size that its update holds at once, the gradient among them.
-
-        These were measured: see "Temporaries of the update" in docs/benchmarks.md.
-        """
-        return 2
+        """Tensors of a weight's size that its update holds at once, the gradient among them."""
+        return self.temporaries
 
     def check_decay(self, weight_decay: float) -> None:
         """Raises ValueError if the optimizer does not go with the learner's weight decay."""

@@ -53,6 +53,7 @@ class RMSProp(Optimizer):
     """
 
     keras_class = keras.optimizers.RMSprop
+    temporaries = 3
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.RMSprop."""
@@ -64,10 +65,6 @@ class RMSProp(Optimizer):
                                      'square root.', above=0)
         centered: bool = field(False, 'Whether gradients are normalised by their variance, not '
                                       'their second moment.')
-
-    def num_temporaries(self) -> int:
-        """As in Optimizer."""
-        return 3
 
 
 class Adam(Optimizer):
@@ -127,6 +124,7 @@ class Lion(Optimizer):
     """Chen and others, arXiv:2302.06675. One slot."""
 
     keras_class = keras.optimizers.Lion
+    temporaries = 3
     squares_gradients = False
 
     class Params(Optimizer.Params):
@@ -135,25 +133,18 @@ class Lion(Optimizer):
                               above=0, most=1)
         beta_2: float = field(0.99, 'Decay of the momentum.', least=0, below=1)
 
-    def num_temporaries(self) -> int:
-        """As in Optimizer."""
-        return 3
-
 
 class Adadelta(Optimizer):
     """Zeiler, arXiv:1212.5701. Two slots."""
 
     keras_class = keras.optimizers.Adadelta
+    temporaries = 3
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.Adadelta."""
         rho: float = field(0.95, 'Decay of the averages of squared gradients and squared updates.',
                            least=0, below=1)
         epsilon: float = field(1e-7, 'Added to both averages, inside the square roots.', above=0)
-
-    def num_temporaries(self) -> int:
-        """As in Optimizer."""
-        return 3
 
 
 class Adagrad(Optimizer):
@@ -196,6 +187,7 @@ class Ftrl(Optimizer):
     """McMahan and others, 2013: follow the regularized leader. Two slots."""
 
     keras_class = keras.optimizers.Ftrl
+    temporaries = 4
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.Ftrl."""
@@ -208,10 +200,6 @@ class Ftrl(Optimizer):
         l2_shrinkage_regularization_strength: float = field(
             0.0, 'An L2 term on the weights themselves.', least=0)
         beta: float = field(0.0, "The paper's beta.", least=0)
-
-    def num_temporaries(self) -> int:
-        """As in Optimizer."""
-        return 4
 
 
 class Lamb(Optimizer):
@@ -234,6 +222,7 @@ class Muon(Optimizer):
     """
 
     keras_class = getattr(keras.optimizers, 'Muon', None)  # An older Keras has none.
+    temporaries = 6
 
     class Params(Optimizer.Params):
         """The arguments of keras.optimizers.Muon."""
@@ -261,10 +250,6 @@ class Muon(Optimizer):
         if shape.rank == 2 and dtype != tf.float32:
             raise ValueError(f"{path} is {dtype.name}, and Keras' Muon multiplies matrices with "
                              'float32 numbers; use float32 weights, or another optimizer.')
-
-    def num_temporaries(self) -> int:
-        """As in Optimizer."""
-        return 6
 
 
 class ScheduleFreeAdamW(Optimizer):

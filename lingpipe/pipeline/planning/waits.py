@@ -23,7 +23,7 @@ class Waits:
     Attributes:
       before: [U + 1] seconds from the start of a step to its first slot.
       after: [U + 1] seconds from the end of its last B to the end of the step.
-      path_s: of a micro-batch from its first forward to its last backward, wherever the cuts are.
+      path_s: seconds from the first forward of a micro-batch to its last backward, for any cuts.
     """
     before: np.ndarray
     after: np.ndarray
