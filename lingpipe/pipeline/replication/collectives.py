@@ -9,9 +9,9 @@ gives all devices the same bits, and the same ones again when it is repeated. Wh
 replica fails, the replicas that wait for it are cut off, and the next step works. The ring also
 works on logical GPUs of one card. NCCL has not been tried: it needs several cards.
 
-A device can be in a group only once. TensorFlow keeps the devices of a group and the shape of an
-instance for the life of the process, so group keys contain everything that may differ from one
-program to the next.
+A device can be in a group only once. TensorFlow keeps the devices of a group and the shape and
+dtype of an instance for the life of the process, so group keys contain everything that may differ
+from one program to the next.
 
 All replicas run the same tasks in the same order. So two tasks never wait for each other in a
 circle, and the sums of one micro-batch end before those of the next begin: all micro-batches may
@@ -41,19 +41,19 @@ class Group:
     cell: int
     devices: tuple[str, ...]
 
-    def sum(self, value: tf.Tensor, shapes: Sequence[Sequence[int]], index: int,
+    def sum(self, value: tf.Tensor, specs: Sequence[tf.TensorSpec], index: int,
             hint: str) -> tf.Tensor:
         """Returns the sum of all replicas' values; each replica calls this on its own device.
 
         The devices determine the order in which the values are added.
 
         Args:
-          value: a tensor of shape shapes[index].
-          shapes: of all tensors that this group sums; they share one communicator.
+          value: a tensor of the spec specs[index].
+          specs: of all tensors that this group sums; they share one communicator.
           index: of this tensor among them.
           hint: 'ring' or 'nccl'.
         """
-        return self._sum(value, f'{hint} {[list(shape) for shape in shapes]}', index, hint)
+        return self._sum(value, f'{hint} {" ".join(map(_text, specs))}', index, hint)
 
     def gatherer(self, replica: int) -> Callable[[tf.Tensor], tf.Tensor]:
         """Returns a function that stacks the tensors of all replicas, [...] -> [R, ...].
@@ -69,7 +69,7 @@ class Group:
             with tf.name_scope('replicas/'):
                 # Each replica fills a row of its own and adds zeros to the others. Such a sum is
                 # exact, and its rows are in the order of replicas, whatever order the devices have.
-                return self._sum(tf.pad(value[None], before), f'gather {value.shape}',
+                return self._sum(tf.pad(value[None], before), f'gather {_text(value)}',
                                  next(num_calls), 'ring')
 
         return gather
@@ -80,6 +80,10 @@ class Group:
         return tf.raw_ops.CollectiveReduceV2(
             input=value, group_size=len(self.devices), group_key=key, instance_key=index,
             ordering_token=[], merge_op='Add', final_op='Id', communication_hint=hint)
+
+
+def _text(spec: tf.TensorSpec | tf.Tensor) -> str:
+    return f'{spec.dtype.name} {spec.shape}'
 
 
 def check_devices(devices: Sequence[str], num_cells: int, what: str, hint: str) -> None:

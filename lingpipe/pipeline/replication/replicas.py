@@ -106,10 +106,10 @@ def _reduce_together(group: Group, variables: Sequence[tf.Variable], device: str
 
     The sums are made one after the other, since NCCL needs the same order on all devices.
     """
-    shapes = [variable.shape.as_list() for variable in variables]
+    specs = [tf.TensorSpec(variable.shape, variable.dtype) for variable in variables]
     for i, variable in enumerate(variables):
         with tf.device(device), tf.control_dependencies([after]):
             value = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
             after = tf.raw_ops.AssignVariableOp(
-                resource=variable.handle, value=group.sum(value, shapes, i, hint))
+                resource=variable.handle, value=group.sum(value, specs, i, hint))
     return after

@@ -29,13 +29,14 @@ def test_moments_are_gathered_in_the_order_of_replicas_whatever_that_of_devices(
 
 def test_a_ring_gives_every_device_the_same_bits_each_time():
     values = np.random.default_rng(0).standard_normal((4, 1003, 7)).astype(np.float32)
+    specs = [tf.TensorSpec([5]), tf.TensorSpec([1003, 7])]
 
     def run() -> list[np.ndarray]:
         made = []
         for replica, device in enumerate(CPUS):
             with tf.device(device):
                 made.append(Group(0, tuple(CPUS)).sum(
-                    tf.constant(values[replica]), [[5], [1003, 7]], 1, 'ring'))
+                    tf.constant(values[replica]), specs, 1, 'ring'))
         return made
 
     step = tf.compat.v1.wrap_function(run, [])
@@ -45,14 +46,16 @@ def test_a_ring_gives_every_device_the_same_bits_each_time():
         np.testing.assert_array_equal(other, first)
 
 
-def test_a_group_of_two_devices_adds_two_values():
+@pytest.mark.parametrize('dtype', ['float32', 'float64'])   # one after the other
+def test_a_group_of_two_devices_adds_two_values(dtype):
     devices = tuple(CPUS[1:3])
 
     def run() -> list[tf.Tensor]:
         made = []
         for value, device in zip(([1., 2., 3.], [10., 20., 30.]), devices, strict=True):
             with tf.device(device):
-                made.append(Group(0, devices).sum(tf.constant(value), [[3]], 0, 'ring'))
+                made.append(Group(0, devices).sum(
+                    tf.constant(value, dtype), [tf.TensorSpec([3], dtype)], 0, 'ring'))
         return made
 
     found = tf.compat.v1.wrap_function(run, [])()
