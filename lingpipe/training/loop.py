@@ -245,7 +245,7 @@ class TrainLoop:
             self._leave_for_returned_worker()
             start_s = time.perf_counter()
             try:
-                results = steps.make(self._counts.step, batches)
+                results, gradients = steps.make(self._counts.step, batches)
             except InputEndedError:
                 self._saved.save(self._counts, is_at_end=True)
                 raise
@@ -256,7 +256,7 @@ class TrainLoop:
                 self.program.check_replicas()
             self._report.progress.update(step, time.perf_counter() - start_s, results)
             self._summaries.write(step, results, self._counts.num_nonfinite, batches)
-            self._hooks.step(step, results)
+            self._hooks.step(step, results, gradients)
 
             is_evaluated = self._evaluations.is_due(step)
             is_due = step % p.checkpoint_every_steps == 0

@@ -6,6 +6,9 @@ import os
 import time
 from collections.abc import Iterator
 
+import numpy as np
+
+from lingpipe.layers import nested
 from lingpipe.pipeline.execution.bad_ids import BadIdError
 from lingpipe.pipeline.planning.breakdown import StepTimes
 from lingpipe.training.reporting.run_report import TENSORBOARD
@@ -42,8 +45,9 @@ class Steps:
         self._slow_search = SlowSearch(run)
         self.timeline: TimelineReport | None = None
 
-    def make(self, step: int, batches: Iterator[Batch]) -> dict[str, float]:
-        """Makes one step, and returns its numbers by name.
+    def make(self, step: int,
+             batches: Iterator[Batch]) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+        """Makes one step, and returns its numbers by name, and the gradients that hooks want.
 
         Args:
           step: number of steps before it.
@@ -59,16 +63,17 @@ class Steps:
         self._run.site.begin(f'step {number}', is_bounded)
         start_s = time.perf_counter()
         try:
-            results = self._update(step, batches, is_timed)
+            results, gradients = self._update(step, batches, is_timed)
         except BadIdError:
             self._batches.check_update(step)   # It names the example of the data.
             raise
         self._num_untimed_steps += not is_timed
         if is_bounded:
             self._slow_search.look(number, time.perf_counter() - start_s)
-        return results
+        return results, gradients
 
-    def _update(self, step: int, batches: Iterator[Batch], is_timed: bool) -> dict[str, float]:
+    def _update(self, step: int, batches: Iterator[Batch],
+                is_timed: bool) -> tuple[dict[str, float], dict[str, np.ndarray]]:
         """Makes one update from as many mini-batches as the learner accumulates."""
         program, num_batches = self._run.program, self._num_batches
         for index in range(num_batches):
@@ -84,12 +89,15 @@ class Steps:
             if index < num_batches - 1:
                 program.accumulate(batch, step, index)
 
+        call = batch, step, num_batches - 1, self._run.hooks.want_gradients(step + 1)
         if is_timed:
-            results, times = program.timed_step(batch, step, num_batches - 1)
+            results, times = program.timed_step(*call)
             self._add_times(step + 1, dataclasses.replace(times, input_s=input_s))
         else:
-            results = program.train_step(batch, step, num_batches - 1)
-        return {name: value.numpy().item() for name, value in results.items()}
+            results = program.train_step(*call)
+        results = nested.map_leaves(lambda value: value.numpy(), dict(results))
+        gradients = results.pop('gradients', {})
+        return {name: value.item() for name, value in results.items()}, gradients
 
     def _add_times(self, number: int, times: StepTimes) -> None:
         """Adds the times of a timed step, and shows what they say after the last one."""

@@ -61,7 +61,7 @@ class BuiltSteps:
         self._make_wire = make_wire
         self._compiled: dict[int, CompiledShape] = {}
         self._trained: TrainedReplicas | None = None
-        self._steps: dict[tuple[Kind, int, frozenset[str]], Step] = {}
+        self._steps: dict[tuple[Kind, int, frozenset[str], bool], Step] = {}
 
     def number_of(self, batch: Mapping[str, Nested]) -> int:
         """Returns the index of the mini-batch's shape.
@@ -106,13 +106,15 @@ class BuiltSteps:
                 rows[path] = max(num_rows, rows.get(path, 0))
         return rows
 
-    def step(self, kind: Kind, number: int, reached: frozenset[str]) -> Step:
+    def step(self, kind: Kind, number: int, reached: frozenset[str],
+             has_gradients: bool = False) -> Step:
         """Returns the step for mini-batches of a shape, built at first use; see `build_step`."""
-        if (kind, number, reached) not in self._steps:
+        key = kind, number, reached, has_gradients
+        if key not in self._steps:
             compiled, trained = self.compiled(number)
-            self._steps[kind, number, reached] = build_step(
-                kind, compiled, trained, reached, self._make_wire())
-        return self._steps[kind, number, reached]
+            self._steps[key] = build_step(
+                kind, compiled, trained, reached, self._make_wire(), has_gradients)
+        return self._steps[key]
 
 
 def _warn_of_unreached(paths: Sequence[str]) -> None:

@@ -43,20 +43,24 @@ class ProgramSteps:
         self._readiness = Readiness(replicas)
         self._reached: frozenset[str] = frozenset()  # weights, by mini-batches so far accumulated
 
-    def train_step(self, batch: dict[str, Nested], step: int,
-                   index: int = 0) -> dict[str, tf.Tensor]:
+    def train_step(self, batch: dict[str, Nested], step: int, index: int = 0,
+                   has_gradients: bool = False) -> dict[str, Nested]:
         """Runs a mini-batch and updates the weights.
 
         Args:
           batch: nested tensors that match batch_spec, or one of several.
           step: number of earlier updates, which determines seeds and the learning rate.
           index: number of mini-batches accumulated before this one for the same update.
+          has_gradients: whether it also returns 'gradients', a dict by the paths of the weights:
+            means over the examples of the update, regularised, before clipping. A weight that the
+            loss does not depend on has none. The weights get the same bits. Such steps have a graph
+            of their own, and hold all gradients a second time.
 
         Returns:
           Scalars by name: 'loss', every emitted loss and metric, 'weight' (the mini-batch's total
           weight), 'gradient_norm', 'learning_rate' and 'is_finite' (False: nothing was updated).
         """
-        return self._call('train', batch, step, index)
+        return self._call('train', batch, step, index, has_gradients)
 
     def accumulate(self, batch: dict[str, Nested], step: int, index: int) -> None:
         """Runs mini-batch `index` of an update, and adds its gradients to the accumulators.
@@ -65,14 +69,14 @@ class ProgramSteps:
         """
         self._call('accumulate', batch, step, index)
 
-    def timed_step(self, batch: dict[str, Nested], step: int,
-                   index: int = 0) -> tuple[dict[str, tf.Tensor], StepTimes]:
+    def timed_step(self, batch: dict[str, Nested], step: int, index: int = 0,
+                   has_gradients: bool = False) -> tuple[dict[str, Nested], StepTimes]:
         """Runs a train_step, and also measures when every task and the update ran.
 
         Once the step of this shape is built, `StepTimes.call_s` is the time of this call.
         """
         start_s = time.perf_counter()
-        results = dict(self._call('timed', batch, step, index))
+        results = dict(self._call('timed', batch, step, index, has_gradients))
         stamps = results.pop('stamps').numpy()
         call_s = time.perf_counter() - start_s
 
@@ -93,15 +97,15 @@ class ProgramSteps:
         """Whether a mini-batch of this shape has run before, so that this one needs no tracing."""
         return self._steps.is_compiled(self._steps.number_of(batch))
 
-    def _call(self, kind: Kind, batch: dict[str, Nested], step: int,
-              index: int) -> dict[str, tf.Tensor]:
+    def _call(self, kind: Kind, batch: dict[str, Nested], step: int, index: int,
+              has_gradients: bool = False) -> dict[str, Nested]:
         """Runs the step for the shape of a mini-batch, which is built if necessary."""
         number = self._steps.number_of(batch)
         shape = self._steps.shapes[number]
         batch = {name: batch[name] for name in shape.batch_spec}
         compiled, trained = self._steps.compiled(number)
         reached = compiled.reached | (self._reached if index else frozenset())
-        run = self._steps.step(kind, number, reached)
+        run = self._steps.step(kind, number, reached, has_gradients)
         self._readiness.prepare(trained, step, index)
 
         p = self.plan.params
@@ -114,7 +118,7 @@ class ProgramSteps:
         # Tasks that wait for those of other replicas cannot run one by one.
         pipelines = () if compiled.waits else compiled.pipelines
         with self._readiness.running(), explained(shape.plan.elements, batch):
-            results: dict[str, tf.Tensor] = run_or_replay(
+            results: dict[str, Nested] = run_or_replay(
                 lambda: run(*nested.leaves(batch), *position), pipelines, parts, self.make_wire())
         self._reached = reached
         return results

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from lingpipe.cluster import HOME
 from lingpipe.layers import nested
+from lingpipe.layers.nested import Nested
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.alike_layers import AlikeLayers
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline
@@ -63,7 +64,7 @@ def trained_replicas(plan: Plan, pipelines: Sequence[CompiledPipeline],
 
 
 def build_step(kind: Kind, shape: CompiledShape, trained: TrainedReplicas,
-               reached: frozenset[str], wire: Wire) -> Step:
+               reached: frozenset[str], wire: Wire, has_gradients: bool = False) -> Step:
     """Builds a function of the leaves of a mini-batch, the step and the first micro-batch.
 
     Args:
@@ -73,11 +74,12 @@ def build_step(kind: Kind, shape: CompiledShape, trained: TrainedReplicas,
       reached: paths of the weights that have a gradient in this mini-batch or one of those
         accumulated before it.
       wire: what carries values between a replica's devices.
+      has_gradients: whether it also returns the 'gradients' of the first replica, by path.
     """
     specs = [*nested.leaves(dict(shape.batch_spec)), tf.TensorSpec([], tf.int64),
              tf.TensorSpec([], tf.int32)]
 
-    def body(*args: tf.Tensor) -> dict[str, tf.Tensor]:
+    def body(*args: tf.Tensor) -> dict[str, Nested]:
         """Runs the tasks of all replicas, then the update unless `kind` is 'accumulate'."""
         *flat, step, first_micro_batch = args
         batch = nested.pack_like(dict(shape.batch_spec), flat)
@@ -90,7 +92,7 @@ def build_step(kind: Kind, shape: CompiledShape, trained: TrainedReplicas,
             with tf.control_dependencies([op for ops in last for op in ops]):
                 return {'done': tf.constant(True)}
 
-        results = _add_update(trained, last, step, reached, stamps)
+        results = _add_update(trained, last, step, reached, stamps, has_gradients)
         if stamps is not None:
             results['stamps'] = stamps.stacked(shape.pipelines[0])
         return results
@@ -99,19 +101,25 @@ def build_step(kind: Kind, shape: CompiledShape, trained: TrainedReplicas,
 
 
 def _add_update(trained: TrainedReplicas, last: Sequence[Sequence[tf.Operation]], step: tf.Tensor,
-                reached: frozenset[str], stamps: Stamps | None) -> dict[str, tf.Tensor]:
+                reached: frozenset[str], stamps: Stamps | None, has_gradients: bool
+                ) -> dict[str, Nested]:
     """Adds all that follows the last ops of the cells, [R, K], and returns the step's results."""
     last = _reduced(trained, last, stamps)
     foreign = [update.gradients.foreign(ops)
                for update, ops in zip(trained.updates, last, strict=True)]
-    decision = trained.updates[0].decide(last[0], foreign[0], step, reached, stamps)
+    first = trained.updates[0]
+    decision = first.decide(last[0], foreign[0], step, reached, stamps)
+    results: dict[str, Nested] = dict(decision.results)
+    if has_gradients:   # They are read before the update resets the accumulators.
+        gradients, read = first.read_gradients(decision, last[0], foreign[0], reached)
+        results['gradients'], last = gradients, [read, *last[1:]]
     updated = [update.apply(decision, ops, gradients, reached, None if r else stamps)
                for r, (update, ops, gradients) in enumerate(
                    zip(trained.updates, last, foreign, strict=True))]
     done = hand_round(trained.replicas, updated)
 
     with tf.device(HOME), tf.control_dependencies(done):   # A worker leaks for each later fetch.
-        return {name: tf.identity(value) for name, value in decision.results.items()}
+        return {name: nested.map_leaves(tf.identity, value) for name, value in results.items()}
 
 
 def _reduced(trained: TrainedReplicas, last: Sequence[Sequence[tf.Operation]],

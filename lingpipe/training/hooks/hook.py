@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import tensorflow as tf
 
 from lingpipe.hyperparams import Configurable, Params, field
@@ -20,6 +21,8 @@ class HookedRun:
       logdir: where files go.
       params: the experiment's.
       variables: weights, optimizer slots and averages, by their keys in checkpoints; to be read.
+      gradients: in on_step, those of the step by the paths of the weights, if `wants_gradients`;
+        otherwise empty. See Program.train_step.
       evaluations: returns all evaluations so far, those before the run was resumed included: dicts
         with 'step', 'input' and metrics by name.
       say: shows a line.
@@ -31,6 +34,7 @@ class HookedRun:
     evaluations: Callable[[], Sequence[Mapping[str, Any]]]
     say: Callable[[str], None]
     stop: Callable[[str], None]
+    gradients: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
 class Hook(Configurable):
@@ -49,6 +53,11 @@ class Hook(Configurable):
                      'without the hook.')
 
     params: Params
+
+    @property
+    def wants_gradients(self) -> bool:
+        """Whether on_step reads `run.gradients`, which costs these steps memory and time."""
+        return False
 
     def on_start(self, run: HookedRun, step: int) -> None:
         """Called before the first step of a process, after `step` steps of processes before it."""

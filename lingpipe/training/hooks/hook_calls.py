@@ -2,7 +2,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from lingpipe.process.error_text import sentence
 from lingpipe.training.hooks.hook import Hook, HookedRun, How
@@ -32,12 +35,17 @@ class HookCalls:
             with self._handled(hook, 'on_start', step):
                 hook.on_start(self._run, step)
 
-    def step(self, step: int, results: Mapping[str, float]) -> None:
+    def want_gradients(self, step: int) -> bool:
+        """Whether a hook whose turn it is reads the gradients of this step."""
+        return any(hook.wants_gradients for hook in self._whose_turn(step))
+
+    def step(self, step: int, results: Mapping[str, float],
+             gradients: Mapping[str, np.ndarray]) -> None:
         """Calls on_step of those whose turn it is."""
-        for hook in self._hooks[:]:
-            if step % hook.params.every_steps == 0:
-                with self._handled(hook, 'on_step', step):
-                    hook.on_step(self._run, step, dict(results))
+        run = dataclasses.replace(self._run, gradients=gradients)
+        for hook in self._whose_turn(step):
+            with self._handled(hook, 'on_step', step):
+                hook.on_step(run, step, dict(results))
 
     def evaluation(self, step: int, name: str, metrics: Mapping[str, float]) -> None:
         """Calls on_evaluation."""
@@ -57,6 +65,9 @@ class HookCalls:
             with self._handled(hook, 'on_end', step):
                 hook.on_end(self._run, how)
         self._hooks.clear()
+
+    def _whose_turn(self, step: int) -> list[Hook]:
+        return [hook for hook in self._hooks if step % hook.params.every_steps == 0]
 
     @contextlib.contextmanager
     def _handled(self, hook: Hook, method: str, step: int) -> Iterator[None]:

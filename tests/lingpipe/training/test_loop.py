@@ -55,9 +55,9 @@ def whole(tmp_path_factory):
                      has_evaluation=False)
     train_step, found = loop.program.train_step, {}
 
-    def remembered(batch, step, index):
+    def remembered(batch, step, *others):
         found[step] = values_of(loop)
-        return train_step(batch, step, index)
+        return train_step(batch, step, *others)
 
     loop.program.train_step = remembered
     assert loop.run().step == 9
@@ -376,8 +376,8 @@ def test_steps_before_a_resume_count_as_steps_of_the_run(tmp_path):
 def test_run_whose_examples_all_have_weight_0_fails_and_says_so_once_before(tmp_path):
     loop = make_loop(make_params(train__num_steps=3), tmp_path, out=(out := io.StringIO()))
     train_step = loop.program.train_step
-    loop.program.train_step = lambda batch, step, index: train_step(
-        {**batch, 'weight': np.zeros(8, np.float32)}, step, index)
+    loop.program.train_step = lambda batch, *others: train_step(
+        {**batch, 'weight': np.zeros(8, np.float32)}, *others)
     with pytest.raises(ValueError, match='no step of this run updated anything: all examples of '
                                          'step 3 have weight 0; look at the weights'):
         loop.run()
@@ -466,10 +466,10 @@ def test_signal_finishes_the_step_and_saves(tmp_path):
                      out=(out := io.StringIO()))
     train_step = loop.program.train_step
 
-    def interrupted(batch, step, index):
+    def interrupted(batch, step, *others):
         if step == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        return train_step(batch, step, index)
+        return train_step(batch, step, *others)
 
     loop.program.train_step = interrupted
     before = signal.getsignal(signal.SIGTERM)
@@ -597,12 +597,12 @@ def full_after(loop, first, last=math.inf):
     """Makes the disk full in the steps after `first` up to `last`, checkpoints included."""
     is_full, train_step = contextlib.ExitStack(), loop.program.train_step
 
-    def step_of(batch, step, index):
+    def step_of(batch, step, *others):
         if step == first:
             is_full.enter_context(full_disk())
         if step == last:
             is_full.close()
-        return train_step(batch, step, index)
+        return train_step(batch, step, *others)
     loop.program.train_step = step_of
     return is_full
 

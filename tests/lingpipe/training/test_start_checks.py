@@ -261,10 +261,10 @@ def test_checked_mini_batch_is_the_first_that_is_trained_on(tmp_path: Any) -> No
     for num_steps in (3, 5):
         loop = loop_of(make_params(num_steps=num_steps), tmp_path, has_evaluation=False)
 
-        def remembered(batch: Any, step: int, index: int,
+        def remembered(batch: Any, *others: Any,
                        train_step: Any = loop.program.train_step) -> Any:
             seen.append(batch['ids'].numpy().tolist())
-            return train_step(batch, step, index)
+            return train_step(batch, *others)
 
         loop.program.train_step = remembered
         loop.run()

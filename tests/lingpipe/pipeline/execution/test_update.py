@@ -115,6 +115,33 @@ def test_gradients_and_averages_of_bfloat16_weights_are_kept_in_float32():
     assert float(total) == pytest.approx(260 * D * average, rel=1e-2)
 
 
+@pytest.mark.parametrize(('num_cells', 'replicas'), [
+    (1, {}), (2, {}), (1, {'num_replicas': 2}), (2, {'num_replicas': 2, 'reduction': 'ring'})])
+def test_a_step_that_returns_gradients_changes_nothing_else(num_cells, replicas):
+    mini_batches = [batch_of(np.random.default_rng(seed).normal(size=[8, D]), [1, 1, 1, 0] * 2)
+                    for seed in range(2)]
+    programs = [program_of(mini_batches[0], num_cells, 2, accumulate=2, l2=0.125, clip_norm=0.25,
+                           **replicas) for _ in range(2)]
+    for step in range(2):
+        before = programs[0].weights['model/last/w'].numpy()
+        for program in programs:
+            program.accumulate(mini_batches[0], step, 0)
+        plain, (found, _) = (programs[0].train_step(mini_batches[1], step, 1),
+                             programs[1].timed_step(mini_batches[1], step, 1, has_gradients=True))
+
+        gradients = found.pop('gradients')
+        assert {key: value.numpy() for key, value in found.items()} == {
+            key: value.numpy() for key, value in plain.items()}
+        weighted = np.concatenate([batch['x'][batch['weight'] > 0] for batch in mini_batches])
+        np.testing.assert_allclose(gradients['model/last/w'],
+                                   weighted.mean(0, keepdims=True) + 0.125 * before, rtol=1e-5)
+        assert set(gradients) == set(programs[0].weights)
+
+    expected, found = map(values_of, programs)
+    for key, value in expected.items():
+        np.testing.assert_array_equal(found[key], value, err_msg=key)
+
+
 def test_a_weight_that_cannot_be_trained_is_refused():
     batch = batch_of(np.ones([4, D]))
     with pytest.raises(ValueError, match='model/first/w is complex64, and only real floating-point '

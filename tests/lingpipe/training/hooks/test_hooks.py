@@ -134,6 +134,21 @@ def test_histograms_are_of_the_variables_that_are_named(tmp_path: pathlib.Path) 
         (2, 'weights/model/dense_0/w'), (4, 'weights/model/dense_0/w')]
 
 
+def test_histograms_of_gradients_change_nothing(tmp_path: pathlib.Path) -> None:
+    without, _ = train(tmp_path / 'without')
+    of_gradients = hooks.Histograms.Params(keys=('gradients/*/w',), every_steps=3, on_error='stop')
+    loop, _ = train(tmp_path / 'with', of_gradients, hooks.CSV.Params())
+    path, = (tmp_path / 'with' / 'tensorboard' / 'histograms').iterdir()
+    tags = {(event.step, value.tag)
+            for event in tf.compat.v1.train.summary_iterator(str(path))
+            for value in event.summary.value}
+    assert tags == {(3, f'gradients/{path}') for path in loop.program.weights
+                    if path.endswith('/w')}
+    expected = values_of(without)
+    for key, value in values_of(loop).items():
+        np.testing.assert_array_equal(value, expected[key], err_msg=key)
+
+
 class Recorder(types.ModuleType):
     """In place of a package: keeps every call of its functions, and of what they return."""
 
