@@ -1,5 +1,8 @@
 """Plans of small chains of products, whose bytes and costs can be counted by hand."""
 
+import dataclasses
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from lingpipe import layers
@@ -9,7 +12,9 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.cost import Cost
 from lingpipe.pipeline.planning.dataflow import wire
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
-from lingpipe.pipeline.planning.planner import make_plan
+from lingpipe.pipeline.planning.plan import Plan
+from lingpipe.pipeline.planning.planner import plan_priced
+from lingpipe.pipeline.planning.priced_network import price
 from tests.support.toy_layers import Add
 
 SPEC = {'image': tf.TensorSpec([16, 8]), 'labels': tf.TensorSpec([16], tf.int32),
@@ -50,11 +55,27 @@ def made(*network):
 
 def plan_of(*network, devices=(), frozen=(), **pipeline):
     """The plan of layers, or of a network that `made` returned, with two slots for each weight."""
-    params = PipelineParams(**{'shares_threads': False, **pipeline})
+    return planner_of(*network, devices=devices, frozen=frozen, **pipeline)()
+
+
+def planner_of(*network, devices=(), frozen=(), **pipeline) -> Callable[..., Plan]:
+    """A function of other values of the pipeline: the plan with them.
+
+    Args:
+      network, devices, frozen, pipeline: as of `plan_of`. The network is priced for them, so what
+        is changed must not be what prices depend on.
+    """
+    params = PipelineParams(**{'shares_threads': False, **pipeline}).validate()
     devices = devices or [f'CPU:{i}' for i in range(params.num_devices)]
     network = network[0] if isinstance(network[0], Sequential) else made(*network)
-    return make_plan(network, SPEC, params, devices, lambda path: path in frozen,
-                     lambda weight: 2 * weight.size * weight.dtype.size)
+    priced = price(network, SPEC, params, lambda path: path in frozen,
+                   lambda weight: 2 * weight.size * weight.dtype.size, lambda weight: 0)
+
+    def plan(**values) -> Plan:
+        changed = params.copy().set(**values).validate() if values else params
+        return plan_priced(dataclasses.replace(priced, params=changed), devices)
+
+    return plan
 
 
 def elements_with_skip(*frozen):

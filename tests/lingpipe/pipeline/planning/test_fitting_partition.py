@@ -7,7 +7,7 @@ import pytest
 
 from lingpipe.pipeline.planning.layout import num_devices_for
 from lingpipe.pipeline.planning.schedules import TRAINING
-from tests.support.planned_chains import CHAIN, dense, made, plan_of
+from tests.support.planned_chains import CHAIN, dense, made, plan_of, planner_of
 from tests.support.toy_layers import Add
 
 # Half of them have one order for each device, without W: there a refusal is exact by itself.
@@ -69,19 +69,19 @@ def test_a_limit_is_kept_to_the_byte_and_refused_only_if_no_partition_keeps_it()
     kinds = set()
     for _ in range(1000):
         network, pipeline, devices, frozen = random_case(rng, ALL_SCHEDULES)
-        free = plan_of(network, devices=devices, frozen=frozen, **pipeline)
+        plan_with = planner_of(network, devices=devices, frozen=frozen, **pipeline)
+        free = plan_with()
         limit = (fullest(free)
                  - rng.choice([-1, 0, *[rng.random() * fullest(free) * 0.15 for _ in range(5)]]))
         try:
-            plan = plan_of(network, devices=devices, frozen=frozen, device_bytes=limit, **pipeline)
+            plan = plan_with(device_bytes=limit)
         except ValueError as error:
             assert 'device_bytes' in str(error)
             num_layers = len(free.elements)
             for cuts in itertools.combinations(range(1, num_layers), pipeline['num_cells'] - 1):
                 by_hand = tuple(b - a for a, b in itertools.pairwise((0, *cuts, num_layers)))
-                other = plan_of(network, devices=devices, frozen=frozen, layers_per_cell=by_hand,
-                                **pipeline)
-                assert fullest(other) > limit, (pipeline, devices, by_hand)
+                assert fullest(plan_with(layers_per_cell=by_hand)) > limit, (
+                    pipeline, devices, by_hand)
             counts['refused'] += 1
             continue
         assert fullest(plan) <= limit, (pipeline, devices)
@@ -135,10 +135,10 @@ def test_what_fits_is_never_slower_than_recomputation_of_cells_or_layers_and_mos
     num_faster = 0
     for _ in range(200):
         network, pipeline, devices, frozen = random_case(rng)
+        plan_with = planner_of(network, devices=devices, frozen=frozen, **pipeline)
 
         def plan(mode, limit=None):
-            shape = {**pipeline, 'recompute': mode, 'device_bytes': limit}   # noqa: B023
-            return plan_of(network, devices=devices, frozen=frozen, **shape)   # noqa: B023
+            return plan_with(recompute=mode, device_bytes=limit)   # noqa: B023
 
         free, least = plan('none'), min(fullest(plan('cell')), fullest(plan('layer')))
         limit = least + rng.random() * max(0, fullest(free) - least)

@@ -26,7 +26,10 @@ MOST_BEATEN = 1.02  # how much faster a schedule with a name may be than `auto`
 
 
 def random_work(rng):
-    """Cells of any times and skip connections, on any devices, with any links."""
+    """Cells of any times and skip connections, on any devices, with any links.
+
+    Of the 1 to 8 micro-batches there are mostly few, since a plan of many takes longer.
+    """
     num_cells = rng.randint(1, 6)
     num_devices = rng.randint(1, num_cells)
     layout = layout_of(rng.choice([
@@ -41,7 +44,8 @@ def random_work(rng):
         recompute=rng.random() < 0.3, split=rng.choice([0.0, 0.0, 0.1, 0.5]))
     transfer_s = rng.choice([0.0, 0.1, 1.0])
     backward_cells = range(rng.choice([0, 0, 0, rng.randrange(num_cells)]), num_cells)
-    return Workload(layout, rng.randint(1, 8), frozenset(backward_cells), frozenset(edges), times,
+    num_micro_batches = min(rng.randint(1, 8), rng.randint(1, 8))
+    return Workload(layout, num_micro_batches, frozenset(backward_cells), frozenset(edges), times,
                     lambda sender, receiver: transfer_s)
 
 
