@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from lingpipe.training.hooks.services import imported, kept_id
 
 _STATUS = {'done': 'FINISHED', 'stopped': 'KILLED', 'failed': 'FAILED'}   # MLflow's words
 _MAX_VALUE = 500      # Characters of a parameter that every version of the server takes.
+_MAX_NAME = 250        # Characters of a name.
 _MAX_IN_A_CALL = 100   # Parameters.
 
 
@@ -53,7 +55,7 @@ class MLflow(Hook):
             self._mlflow.start_run(run_id=run_id)
             self._has_begun = True
             return   # MLflow takes no parameter twice.
-        values = [(path, str(value)[:_MAX_VALUE])
+        values = [(_name(path), str(value)[:_MAX_VALUE])
                   for path, value in params_values(run.params).items()]
         for first in range(0, len(values), _MAX_IN_A_CALL):
             self._mlflow.log_params(dict(values[first:first + _MAX_IN_A_CALL]))
@@ -61,15 +63,20 @@ class MLflow(Hook):
     def on_step(self, run: HookedRun, step: int, results: Mapping[str, float]) -> None:
         """Sends the numbers of a step."""
         self._mlflow.log_metrics(
-            {f'train/{name}': float(value) for name, value in results.items()}, step=step)
+            {_name(f'train/{name}'): float(value) for name, value in results.items()}, step=step)
 
     def on_evaluation(self, run: HookedRun, step: int, name: str,
                       metrics: Mapping[str, float]) -> None:
         """Sends the metrics."""
         self._mlflow.log_metrics(
-            {f'{name}/{metric}': value for metric, value in metrics.items()}, step=step)
+            {_name(f'{name}/{metric}'): value for metric, value in metrics.items()}, step=step)
 
     def on_end(self, run: HookedRun, how: How) -> None:
         """Ends the run there."""
         if self._has_begun:
             self._mlflow.end_run(status=_STATUS[how])
+
+
+def _name(text: str) -> str:
+    """A name that MLflow takes: layers.0 for layers[0], and no other special characters."""
+    return re.sub(r'[^/\w.\- :]', '_', re.sub(r'\[(\d+)\]', r'.\1', text))[-_MAX_NAME:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 import csv
 import io
 import pathlib
+import re
 import sys
 import types
 from collections.abc import Mapping
@@ -195,6 +196,9 @@ def test_mlflow_gets_the_numbers_and_one_run(
     assert mlflow.calls[-1] == ('end_run', (), {'status': 'FINISHED'})
     logged = [args[0] for name, args, _ in mlflow.calls if name == 'log_params']
     assert all(len(values) <= 100 for values in logged)
+    names = [name for values in logged for name in values]
+    assert any(name.startswith('task.model.layers.0.') for name in names)
+    assert all(re.fullmatch(r'[/\w.\- :]{1,250}', name) for name in names)   # MLflow's rule
 
 
 def test_a_package_that_is_missing_is_named(
