@@ -79,6 +79,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = ordered
 
 
+@pytest.fixture
+def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measures layers in two rounds, and little memory, where a test promises nothing of times."""
+    from lingpipe.pipeline.execution import measured_costs, measured_hardware, measured_layers
+    from lingpipe.tools import emulation
+    few = functools.partial(measured_costs.layer_seconds, repeats=2)
+    monkeypatch.setattr(measured_costs, 'layer_seconds', few)
+    monkeypatch.setattr(emulation, 'layer_seconds', few)
+    monkeypatch.setattr(measured_layers, 'MAX_ROUNDS', 2)
+    monkeypatch.setattr(measured_hardware, 'PROBE_BYTES', 2**20)
+
+
 @pytest.fixture(autouse=True)
 def _same_seeds() -> None:
     """Keras draws the seeds that a test does not set from this generator."""

@@ -202,6 +202,7 @@ def test_an_output_that_was_not_there_is_not_there_after_a_mistake(capsys, tmp_p
     assert os.listdir(tmp_path) == ['kept.yaml']
 
 
+@pytest.mark.usefixtures('few_rounds')
 @pytest.mark.parametrize('tool, flags', [
     (show_schedule, ['--num_cells=2', '--num_micro_batches=2', '--png=one.png']),
     (show_partition, [DENSE, '--measure']),

@@ -30,6 +30,7 @@ def test_seconds_of_layers_are_read_from_a_file(tmp_path):
     assert params.layer_backward_seconds == (0.002, 0.004, 0.007, 0.0)
 
 
+@pytest.mark.usefixtures('few_rounds')
 def test_layers_are_timed_if_there_is_no_file(tmp_path):
     path = tmp_path / 'new.json'
     params = emulation.with_layer_seconds(str(path), NETWORK, SPEC, PipelineParams())

@@ -53,6 +53,7 @@ def test_show_partition_lists_every_layer_in_its_cell(capsys):
     assert found['layers'][0]['layer'] == 'model/dense/flatten'
 
 
+@pytest.mark.usefixtures('few_rounds')
 def test_show_partition_cuts_by_measured_seconds(capsys):
     text = printed(capsys, show_partition, '--model=image.digits.Dense', '--measure')
     assert ('--set pipeline.layer_seconds=[' in text
@@ -99,6 +100,7 @@ def test_plot_partition_has_the_sums_of_its_title(capsys, tmp_path):
         f'balance {found["balance"]:.1%} (mean cell / slowest cell), predicted bubble ')
 
 
+@pytest.mark.usefixtures('few_rounds')
 def test_plot_partition_draws_measured_seconds(capsys, tmp_path):
     found = json.loads(printed(capsys, plot_partition, '--model=image.digits.Dense', '--measure',
                                f'--output={tmp_path}/one.png', '--json'))

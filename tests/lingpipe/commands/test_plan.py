@@ -70,6 +70,7 @@ def test_with_auto_only_that_value_changes(capsys):
     assert {(plan['num_micro_batches'], plan['recompute']) for plan in found} == {(2, 'cell')}
 
 
+@pytest.mark.usefixtures('few_rounds')
 def test_layers_are_timed_without_a_device_type(capsys, monkeypatch):
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     found = plans(capsys, '--devices=cpu:2', '--set=pipeline.num_micro_batches=2',
