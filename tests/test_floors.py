@@ -26,7 +26,7 @@ FLOORS = [
     ['pipeline', 'pipeline/planning'],
     ['pipeline/execution'],
     ['pipeline/replication'],
-    ['pipeline/execution/compiled_shape'],
+    ['pipeline/execution/compiled_shape', 'pipeline/execution/trained_replicas'],
     ['pipeline/execution/training_graph'],
     ['pipeline/execution/built_steps', 'pipeline/execution/readiness'],
     ['pipeline/execution/program_steps'],

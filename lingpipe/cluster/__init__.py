@@ -1,7 +1,7 @@
 """Cluster: the devices of cells, in this process or in workers on this and other machines.
 
-One controller, which is the trainer, builds the graph of a step and reads the input. Workers are
-TensorFlow servers, which hold the weights of their cells and run their tasks.
+One controller, which is the trainer, builds the graph of a step and, unless workers do, reads the
+input. Workers are TensorFlow servers, which hold the weights of their cells and run their tasks.
 
     devices.py         what --devices says
     addresses.py       the addresses of workers, from TF_CONFIG, Slurm or Kubernetes

@@ -28,6 +28,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from typing import NoReturn
 
 import tensorflow as tf
@@ -101,13 +102,15 @@ def _parsed(devices: str) -> tuple[str, str | None, str | None]:
                      'or gpu:0-3.')
 
 
-def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float) -> NoReturn:
+def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float,
+          prepare: Callable[[], object] | None = None) -> NoReturn:
     """Serves at 'host:port' for ever; the host 0.0.0.0 means all addresses of this machine.
 
     Args:
       address: 'host:port'.
       config: made by session_config.
       hangs_after_s: a server that has not answered for so long is killed, and another is started.
+      prepare: called in the process of each server before it starts.
 
     Raises:
       ValueError: the address is malformed.
@@ -121,7 +124,7 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float) 
     closed_pipe.say(f'worker at {address}, process {os.getpid()}', sys.stdout)
     while True:
         started_s = time.monotonic()
-        server = fork_server(host, port, config)
+        server = fork_server(host, port, config, prepare)
         why = wait_for_end(server, host, port, hangs_after_s)
         closed_pipe.say(f'worker at {address}: {why}; it starts again', sys.stdout)
         if time.monotonic() - started_s < 1.:
@@ -142,8 +145,9 @@ def _wait_for_port(host: str, port: int) -> None:
             time.sleep(0.1)
 
 
-def fork_server(host: str, port: int, config: tf.compat.v1.ConfigProto) -> int:
-    """Forks a server, and returns its process id."""
+def fork_server(host: str, port: int, config: tf.compat.v1.ConfigProto,
+                prepare: Callable[[], object] | None = None) -> int:
+    """Forks a server, and returns its process id; the arguments are those of `serve`."""
     above = os.getpid()
     server = os.fork()
     if server:
@@ -151,6 +155,8 @@ def fork_server(host: str, port: int, config: tf.compat.v1.ConfigProto) -> int:
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)   # Ctrl-C is for the process above
         end_with_parent(above, signal.SIGKILL)
+        if prepare:
+            prepare()
         start(host, port, config).join()
     except BaseException as error:   # nothing of the process above may run here
         closed_pipe.say(f'worker: {error}', sys.stderr)

@@ -1,11 +1,13 @@
 """Serve: a worker serves the cells of runs that name its address; it ends with a signal."""
 from __future__ import annotations
 
+import functools
 from typing import NoReturn
 
 from lingpipe.cluster import server
 from lingpipe.commands.device_setup import listening_address
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.input import readers
 from lingpipe.training.experiment import Experiment
 
 
@@ -27,4 +29,5 @@ def serve(params: Experiment.Params | None, options: RunOptions) -> NoReturn:
     config = server.session_config(
         options.devices, params.intra_op_threads if params else 1,
         params.pipeline.use_graph_optimizer if params else False)
-    server.serve(listening_address(options.address), config, options.hangs_after_s)
+    offer = functools.partial(readers.offer_in_worker, config)
+    server.serve(listening_address(options.address), config, options.hangs_after_s, offer)

@@ -10,6 +10,9 @@ has read before.
     example_source.py  what a source is asked for: examples, by their indices
     base.py            Input: positions -> batches
     batches.py         the iterator over them
+    unread_batch.py    a mini-batch that other processes make, a position here
+    readers.py         how they make it
+    fingerprint.py     how it is noticed that they read other data
     first_batch.py     what is looked at before the first step
     meter.py           how long a run waits for its input
     errors.py          what an input's code raises, as a sentence

@@ -10,7 +10,7 @@ import tensorflow as tf
 from lingpipe.process.error_text import sentence
 
 # What TensorFlow makes of an exception of Python inside tf.numpy_function or tf.py_function.
-_FROM_PYTHON = re.compile(r'(?<![\w.])(\w+): (.*?)\n+Traceback', re.DOTALL)
+_FROM_PYTHON = re.compile(r'(?<![\w.:])([A-Z]\w*): (.*?)\n+Traceback', re.DOTALL)
 
 # Errors that the data or the code of an input can cause. Others mean lost workers, or a shutdown.
 _OF_INPUTS = (

@@ -42,6 +42,11 @@ class InputMeter(Generic[T]):
             self._num_items += 1
         return item
 
+    def add_wait(self, seconds: float) -> None:
+        """Adds what was waited elsewhere for the last item; that of the first is not counted."""
+        if self._num_items:
+            self._waited += seconds
+
     def reset(self) -> None:
         """Starts measuring from scratch."""
         if self._started is not None:

@@ -1,18 +1,19 @@
 """Steps: one update after the other, watched, and timed where a timeline is asked for."""
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Iterator
 
 import numpy as np
 
+from lingpipe.input import InputMeter
+from lingpipe.input.unread_batch import waited_s
 from lingpipe.layers import nested
 from lingpipe.pipeline.execution.bad_ids import BadIdError
 from lingpipe.pipeline.planning.breakdown import StepTimes
 from lingpipe.training.reporting.run_report import TENSORBOARD
-from lingpipe.training.reporting.timeline import WHY_THEY_DIFFER, TimelineReport, write_report
+from lingpipe.training.reporting.timeline import TimelineReport, write_report
 from lingpipe.training.run import Run
 from lingpipe.training.slow_steps import SlowSearch
 from lingpipe.training.timed_steps import TimedSteps
@@ -46,7 +47,7 @@ class Steps:
         self.timeline: TimelineReport | None = None
 
     def make(self, step: int,
-             batches: Iterator[Batch]) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+             batches: InputMeter[Batch]) -> tuple[dict[str, float], dict[str, np.ndarray]]:
         """Makes one step, and returns its numbers by name, and the gradients that hooks want.
 
         Args:
@@ -72,7 +73,7 @@ class Steps:
             self._slow_search.look(number, time.perf_counter() - start_s)
         return results, gradients
 
-    def _update(self, step: int, batches: Iterator[Batch],
+    def _update(self, step: int, batches: InputMeter[Batch],
                 is_timed: bool) -> tuple[dict[str, float], dict[str, np.ndarray]]:
         """Makes one update from as many mini-batches as the learner accumulates."""
         program, num_batches = self._run.program, self._num_batches
@@ -82,19 +83,21 @@ class Steps:
             input_s = time.perf_counter() - start_s
             if step == index == 0:
                 with self._run.report.optional(TENSORBOARD, step):
-                    images = self._run.experiment.task.images(batch)
+                    images = self._run.experiment.task.images(dict(batch))
                     self._run.report.summaries['train'].images(0, images)
             if not program.has_traced(batch):
                 self._run.site.begin(f'step {step + 1}')   # again, and without a limit
             if index < num_batches - 1:
                 program.accumulate(batch, step, index)
+                batches.add_wait(waited_s(batch))
 
         call = batch, step, num_batches - 1, self._run.hooks.want_gradients(step + 1)
         if is_timed:
             results, times = program.timed_step(*call)
-            self._add_times(step + 1, dataclasses.replace(times, input_s=input_s))
+            self._add_times(step + 1, times.with_input(input_s, waited_s(batch)))
         else:
             results = program.train_step(*call)
+        batches.add_wait(waited_s(batch))
         results = nested.map_leaves(lambda value: value.numpy(), dict(results))
         gradients = results.pop('gradients', {})
         return {name: value.item() for name, value in results.items()}, gradients
@@ -123,9 +126,4 @@ class Steps:
         report = write_report(os.path.join(self._run.logdir, 'timeline'), step,
                               self._run.program.plan, self._timed.measured)
         self.timeline = report
-        self._run.report.say(f'{report.text()}; {WHY_THEY_DIFFER}; {report.png}')
-        self._run.report.say(f'{report.step_text()}\n\n{report.breakdown.text()}\n')
-        summaries = self._run.report.summaries['train']
-        summaries.png(step, 'timeline', report.png)
-        summaries.png(step, 'breakdown', report.breakdown_png)
-        summaries.text('breakdown', report.breakdown.text(), step)
+        self._run.report.show_timeline(step, report)

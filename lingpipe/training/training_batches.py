@@ -3,15 +3,22 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lingpipe.input.first_batch import check_batch, first_batch, named
 from lingpipe.input.saved_iterators import SavedIterators
+from lingpipe.input.unread_batch import UnreadBatch, check_sendable
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.execution.reading_hosts import (
+    check_same_data,
+    reads_on_workers,
+    shape_of,
+)
 from lingpipe.training.experiment import Experiment
 
-Batch = dict[str, Nested]   # name -> tensor [B, ...], or a nested value of such
+# Name -> tensor [B, ...], or a nested value of such. It may be an UnreadBatch.
+Batch = Mapping[str, Nested]
 
 
 class TrainingBatches:
@@ -28,6 +35,8 @@ class TrainingBatches:
     def after(self, step: int) -> Iterator[Batch]:
         """The mini-batches for the steps after `step`. The first of them is checked.
 
+        They are only positions if workers read the input (pipeline.read_on_workers).
+
         Raises:
           ValueError: the input cannot be read, or the network cannot be trained on the first.
         """
@@ -35,7 +44,33 @@ class TrainingBatches:
         with named('train_input'):
             batches = self._saved.batches(position)
         first = first_batch('train_input', self._source, position, batches, self._program.check)
-        return itertools.chain([] if first is None else [first], batches)
+        if first is None:
+            return iter(())
+        if reads_on_workers(self._program.plan):
+            return self._unread(position, first)
+        return itertools.chain([first], batches)
+
+    def _unread(self, position: int, first: Batch) -> Iterator[Batch]:
+        """The mini-batches from a position on, as workers make them.
+
+        Args:
+          position: of the first.
+          first: the first, as this process makes it, with which those of the workers are compared.
+        """
+        source, plan = self._source, self._program.plan
+        with named('train_input'):
+            check_sendable(source)
+            check_same_data(UnreadBatch(source, position, made=first), plan)
+        has_shapes = len(source.specs()) > 1
+
+        def unread(number: int) -> UnreadBatch:
+            batch = UnreadBatch(source, position + number * self._batch_size,
+                                made=None if number else first)
+            batch.shape = shape_of(batch, plan) if has_shapes else 0
+            return batch
+
+        num_left = source.num_batches(position)
+        return map(unread, itertools.count() if num_left is None else range(num_left))
 
     def save(self) -> None:
         """Saves where the input is, if it is one that cannot begin at a position."""

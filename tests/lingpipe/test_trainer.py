@@ -313,7 +313,7 @@ def test_worker_has_the_patience_of_its_flag(monkeypatch):
     served = []
     monkeypatch.setattr(
         'lingpipe.cluster.server.serve',
-        lambda address, config, hangs_after_s: served.append((address, hangs_after_s)))
+        lambda address, config, hangs_after_s, _: served.append((address, hangs_after_s)))
     for flags in ([], ['--hangs_after_s=7']):
         trainer.main(['trainer', '--mode=worker', '--devices=cpu:1', '--address=127.0.0.1:1',
                       *flags])

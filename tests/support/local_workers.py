@@ -13,14 +13,18 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.cluster import ports, server
+from lingpipe.input import readers
+from tests.support import tiny_experiment
 from tests.support.forks import Fork, environment, run_module
 
-TINY = '--model=tests.support.tiny_experiment.Tiny'
+# Workers import the module, as they do if they are given this flag.
+TINY = f'--model={tiny_experiment.__name__}.Tiny'
 
 
 def serve(address: str, devices: str, hangs_after_s: float) -> None:
     """Does what --mode=worker does, with another patience."""
-    server.serve(address, server.session_config(devices), hangs_after_s)
+    config = server.session_config(devices)
+    server.serve(address, config, hangs_after_s, lambda: readers.offer_in_worker(config))
 
 
 class Worker:

@@ -5,6 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe import layers
+from lingpipe.cluster import HOME
 from lingpipe.layers import Sequential
 from lingpipe.learning import learning_rates
 from lingpipe.learning.learner import Learner
@@ -42,7 +43,7 @@ def make_pipeline(schedule: str = '1f1b') -> CompiledPipeline:
 def given(x: float = 1.) -> ReplicaBatch:
     """Returns a mini-batch of the first step, all of whose inputs are x."""
     values = {'x': tf.fill([B, 3], x), 'target': tf.zeros([B, 3])}
-    return ReplicaBatch(values, tf.constant(0, tf.int64), tf.constant(0))
+    return ReplicaBatch({HOME: values}, tf.constant(0, tf.int64), tf.constant(0))
 
 
 def sums(pipeline: CompiledPipeline) -> list[np.ndarray]:

@@ -10,17 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from absl import logging
 
+from lingpipe.input.unread_batch import UnreadBatch
 from lingpipe.layers.nested import Nested
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.batch_checks import check_batch, is_of_spec
+from lingpipe.pipeline.execution.batch_source import BatchSource, GivenBatches, ReadBatches
 from lingpipe.pipeline.execution.compiled_shape import CompiledShape, compile_shape
-from lingpipe.pipeline.execution.training_graph import (
-    Kind,
-    Step,
-    TrainedReplicas,
-    build_step,
-    trained_replicas,
-)
+from lingpipe.pipeline.execution.trained_replicas import TrainedReplicas, trained_replicas
+from lingpipe.pipeline.execution.training_graph import Kind, Step, build_step
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.plan import Plan
@@ -61,7 +58,8 @@ class BuiltSteps:
         self._make_wire = make_wire
         self._compiled: dict[int, CompiledShape] = {}
         self._trained: TrainedReplicas | None = None
-        self._steps: dict[tuple[Kind, int, frozenset[str], bool], Step] = {}
+        self._sources: dict[tuple[int, str], BatchSource] = {}
+        self._steps: dict[tuple[Kind, int, frozenset[str], bool, str], Step] = {}
 
     def number_of(self, batch: Mapping[str, Nested]) -> int:
         """Returns the index of the mini-batch's shape.
@@ -69,6 +67,8 @@ class BuiltSteps:
         Raises:
           ValueError: it has none of the shapes.
         """
+        if isinstance(batch, UnreadBatch):
+            return batch.shape
         for number, shape in enumerate(self.shapes[1:], start=1):
             if is_of_spec(batch, shape.batch_spec):
                 return number
@@ -106,14 +106,31 @@ class BuiltSteps:
                 rows[path] = max(num_rows, rows.get(path, 0))
         return rows
 
+    def source(self, number: int, batch: Mapping[str, Nested] | None = None) -> BatchSource:
+        """Returns where devices get mini-batches of a shape from.
+
+        Args:
+          number: of the shape.
+          batch: one of them; None: one that is given.
+        """
+        text = batch.source.params.to_text() if isinstance(batch, UnreadBatch) else ''
+        if (number, text) not in self._sources:
+            compiled, _ = self.compiled(number)
+            self._sources[number, text] = ReadBatches(
+                text, compiled.batch_spec, self.shapes[number].plan.replicas,
+                compiled.mean_weight.names if compiled.mean_weight else ()
+            ) if text else GivenBatches(compiled.batch_spec)
+        return self._sources[number, text]
+
     def step(self, kind: Kind, number: int, reached: frozenset[str],
-             has_gradients: bool = False) -> Step:
+             has_gradients: bool = False, source: BatchSource | None = None) -> Step:
         """Returns the step for mini-batches of a shape, built at first use; see `build_step`."""
-        key = kind, number, reached, has_gradients
+        source = source or self.source(number)
+        key = kind, number, reached, has_gradients, source.key
         if key not in self._steps:
             compiled, trained = self.compiled(number)
             self._steps[key] = build_step(
-                kind, compiled, trained, reached, self._make_wire(), has_gradients)
+                kind, compiled, trained, reached, self._make_wire(), source, has_gradients)
         return self._steps[key]
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import tensorflow as tf
 
-from lingpipe.cluster import HOME
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.alike_cells import TracedCell
+from lingpipe.pipeline.execution.batch_source import BatchesByHost
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, compile_pipeline
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.forward_trace import TracingOptions
@@ -40,25 +40,33 @@ class CompiledShape:
     reached: frozenset[str]
     waits: bool
 
-    def split(self, batch: Mapping[str, Nested], step: tf.Tensor,
+    def split(self, batches: BatchesByHost, step: tf.Tensor,
               first_micro_batch: tf.Tensor) -> list[ReplicaBatch]:
         """Splits a mini-batch into the inputs of all replicas, [R], in a graph or eagerly.
 
         Args:
-          batch: nested tensors by name.
+          batches: nested tensors by name, at every host that has the mini-batch. The first host
+            computes the mean weight.
           step: int64 scalar, the number of earlier updates.
           first_micro_batch: int32 scalar, the index of the first micro-batch among those that are
             accumulated for one update.
         """
         num_replicas = len(self.pipelines)
         num_micro_batches = self.pipelines[0].schedule.num_micro_batches
-        with tf.device(HOME):  # where the mini-batch is
+        first_host = next(iter(batches))
+        with tf.device(first_host):
             mean_weight = self.mean_weight and self.mean_weight.of(
-                dict(batch), num_replicas * num_micro_batches)
-            parts = [tf.split(tensor, num_replicas) for tensor in nested.leaves(dict(batch))]
+                dict(batches[first_host]), num_replicas * num_micro_batches)
+
+        parts: dict[str, list[list[tf.Tensor]]] = {}
+        for host, batch in batches.items():
+            with tf.device(host):
+                parts[host] = [tf.split(tensor, num_replicas)
+                               for tensor in nested.leaves(dict(batch))]
         return [
-            ReplicaBatch(nested.pack_like(dict(batch), [part[r] for part in parts]), step,
-                         first_micro_batch + r * num_micro_batches, mean_weight)
+            ReplicaBatch({host: nested.pack_like(dict(batch), [part[r] for part in parts[host]])
+                          for host, batch in batches.items()},
+                         step, first_micro_batch + r * num_micro_batches, mean_weight)
             for r in range(num_replicas)]
 
 

@@ -209,7 +209,7 @@ def _given(batch: Mapping[str, Nested], pipeline: CompiledPipeline,
            mean_weight: MeanWeight | None) -> ReplicaBatch:
     with tf.device(HOME):
         weight = mean_weight and mean_weight.of(dict(batch), pipeline.schedule.num_micro_batches)
-    return ReplicaBatch(batch, tf.constant(0, tf.int64), tf.constant(0), weight)
+    return ReplicaBatch({HOME: batch}, tf.constant(0, tf.int64), tf.constant(0), weight)
 
 
 def _no_gradients(cell: Cell, layout: EmissionLayout) -> Accumulators:

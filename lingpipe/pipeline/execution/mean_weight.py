@@ -82,6 +82,12 @@ class MeanWeight:
                 self._makers[leaf] = self._leaf_part(elements[leaf[0].maker], leaf)
                 missing += self._makers[leaf].reads
 
+    @property
+    def names(self) -> set[str]:
+        """The names of the values of the mini-batch that it is computed from."""
+        return {value.name for part in (self._loss, *self._makers.values())
+                for value, _ in part.reads if value.maker == BATCH}
+
     def of(self, batch: dict[str, Nested], num_micro_batches: int) -> tf.Tensor:
         """Computes the mean weight, a float32 scalar.
 

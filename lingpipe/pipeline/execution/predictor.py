@@ -228,7 +228,7 @@ class Predictor:
 
 def _given(batch: Mapping[str, Nested]) -> ReplicaBatch:
     with tf.device(HOME):
-        return ReplicaBatch(batch, tf.constant(0, tf.int64), tf.constant(0))
+        return ReplicaBatch({HOME: batch}, tf.constant(0, tf.int64), tf.constant(0))
 
 
 def _no_sums(cell: Cell, layout: EmissionLayout) -> Accumulators:

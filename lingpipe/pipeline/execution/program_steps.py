@@ -7,11 +7,10 @@ on K.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.bad_ids import BadId, find_bad_id
@@ -20,7 +19,6 @@ from lingpipe.pipeline.execution.built_steps import BuiltSteps, Shape
 from lingpipe.pipeline.execution.readiness import Readiness
 from lingpipe.pipeline.execution.replay import run_or_replay
 from lingpipe.pipeline.execution.stamps import stamped_work, step_times
-from lingpipe.pipeline.execution.task_values import ReplicaBatch
 from lingpipe.pipeline.execution.training_graph import Kind
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.execution.wire import Wire
@@ -43,12 +41,12 @@ class ProgramSteps:
         self._readiness = Readiness(replicas)
         self._reached: frozenset[str] = frozenset()  # weights, by mini-batches so far accumulated
 
-    def train_step(self, batch: dict[str, Nested], step: int, index: int = 0,
+    def train_step(self, batch: Mapping[str, Nested], step: int, index: int = 0,
                    has_gradients: bool = False) -> dict[str, Nested]:
         """Runs a mini-batch and updates the weights.
 
         Args:
-          batch: nested tensors that match batch_spec, or one of several.
+          batch: nested tensors that match batch_spec, or one of several; or an UnreadBatch.
           step: number of earlier updates, which determines seeds and the learning rate.
           index: number of mini-batches accumulated before this one for the same update.
           has_gradients: whether it also returns 'gradients', a dict by the paths of the weights:
@@ -62,14 +60,14 @@ class ProgramSteps:
         """
         return self._call('train', batch, step, index, has_gradients)
 
-    def accumulate(self, batch: dict[str, Nested], step: int, index: int) -> None:
+    def accumulate(self, batch: Mapping[str, Nested], step: int, index: int) -> None:
         """Runs mini-batch `index` of an update, and adds its gradients to the accumulators.
 
         The last mini-batch of the update goes to `train_step`.
         """
         self._call('accumulate', batch, step, index)
 
-    def timed_step(self, batch: dict[str, Nested], step: int, index: int = 0,
+    def timed_step(self, batch: Mapping[str, Nested], step: int, index: int = 0,
                    has_gradients: bool = False) -> tuple[dict[str, Nested], StepTimes]:
         """Runs a train_step, and also measures when every task and the update ran.
 
@@ -84,7 +82,7 @@ class ProgramSteps:
         works = stamped_work(pipeline, has_replicas=self.plan.params.num_replicas > 1)
         return results, step_times(stamps, works, pipeline.schedule, call_s)
 
-    def check(self, batch: dict[str, Nested]) -> BadId | None:
+    def check(self, batch: Mapping[str, Nested]) -> BadId | None:
         """Returns an id in the mini-batch that a layer cannot use, or None.
 
         Raises:
@@ -93,34 +91,34 @@ class ProgramSteps:
         shape = self._steps.shapes[self._steps.number_of(batch)]
         return find_bad_id(shape.plan.elements, batch)
 
-    def has_traced(self, batch: dict[str, Nested]) -> bool:
+    def has_traced(self, batch: Mapping[str, Nested]) -> bool:
         """Whether a mini-batch of this shape has run before, so that this one needs no tracing."""
         return self._steps.is_compiled(self._steps.number_of(batch))
 
-    def _call(self, kind: Kind, batch: dict[str, Nested], step: int, index: int,
+    def _call(self, kind: Kind, batch: Mapping[str, Nested], step: int, index: int,
               has_gradients: bool = False) -> dict[str, Nested]:
         """Runs the step for the shape of a mini-batch, which is built if necessary."""
         number = self._steps.number_of(batch)
-        shape = self._steps.shapes[number]
-        batch = {name: batch[name] for name in shape.batch_spec}
+        elements = self._steps.shapes[number].plan.elements
         compiled, trained = self._steps.compiled(number)
+        source = self._steps.source(number, batch)
         reached = compiled.reached | (self._reached if index else frozenset())
-        run = self._steps.step(kind, number, reached, has_gradients)
+        run = self._steps.step(kind, number, reached, has_gradients, source)
         self._readiness.prepare(trained, step, index)
 
         p = self.plan.params
-        position = (tf.constant(step, tf.int64),
-                    tf.constant(index * p.num_replicas * p.num_micro_batches, tf.int32))
-
-        def parts() -> list[ReplicaBatch]:
-            return compiled.split(nested.map_leaves(tf.convert_to_tensor, batch), *position)
+        args = (*source.args(batch), tf.constant(step, tf.int64),
+                tf.constant(index * p.num_replicas * p.num_micro_batches, tf.int32))
 
         # Tasks that wait for those of other replicas cannot run one by one.
         pipelines = () if compiled.waits else compiled.pipelines
-        with self._readiness.running(), explained(shape.plan.elements, batch):
+        with self._readiness.running(), explained(elements, batch), source.explained(batch):
             results: dict[str, Nested] = run_or_replay(
-                lambda: run(*nested.leaves(batch), *position), pipelines, parts, self.make_wire())
+                lambda: run(*args), pipelines,
+                lambda: compiled.split(source.arrived(args[:-2]).batches, *args[-2:]),
+                self.make_wire())
         self._reached = reached
+        source.note_wait(batch, results)
         return results
 
     def make_wire(self) -> Wire:

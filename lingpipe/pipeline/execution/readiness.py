@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from lingpipe.cluster.client import wait_for_ops
-from lingpipe.pipeline.execution.training_graph import TrainedReplicas
+from lingpipe.pipeline.execution.trained_replicas import TrainedReplicas
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.replication.equal_replicas import copy_first
 

@@ -2,16 +2,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import tensorflow as tf
 
 from lingpipe.cluster import HOME
 from lingpipe.layers import nested
-from lingpipe.layers.nested import Nested
+from lingpipe.pipeline.execution.batch_source import BatchesByHost
 from lingpipe.pipeline.execution.cast_weights import NarrowWeight
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
+from lingpipe.pipeline.execution.reading_hosts import source_of
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.cell import Cell, Leaf, edges_of_tasks
 from lingpipe.pipeline.planning.dataflow import BATCH, Value
@@ -24,13 +25,13 @@ class ReplicaBatch:
     """The input of one replica in a step.
 
     Attributes:
-      values: its part of the mini-batch, as nested tensors by name.
+      values: its part of the mini-batch, as nested tensors by name, at every host that has it.
       step: int64 scalar.
       first_micro_batch: int32 scalar, the index of its first micro-batch among all those that are
         accumulated for one update.
       mean_weight: Context.mean_weight; None if no task uses it.
     """
-    values: Mapping[str, Nested]
+    values: BatchesByHost
     step: tf.Tensor
     first_micro_batch: tf.Tensor
     mean_weight: tf.Tensor | None = None
@@ -58,9 +59,11 @@ class TaskValues:
         self._shared = {path: pipeline.read_shared(path) for path in shared}
         self._casts = _casts(pipeline)
 
-        # Values and, for those that a cell has written, its device. The wire does not carry the
-        # others: the parts of the mini-batch and the mean weight.
-        self._values = _split(batch.values, _values_of_batch(cells), num_micro_batches)
+        # The wire carries what cells have written, and not the parts of the mini-batch or the mean
+        # weight.
+        self._hosts: Collection[str] = batch.values.keys()
+        self._parts = _split(batch.values, cells, num_micro_batches)
+        self._values: dict[tuple[Leaf, int], tf.Tensor] = {}
         if batch.mean_weight is not None:
             self._values.update({(MEAN_WEIGHT, m): batch.mean_weight
                                  for m in range(num_micro_batches)})
@@ -77,7 +80,8 @@ class TaskValues:
         """
         _, k, m = slot
         task, device = self._pipeline.task_of(slot), self._devices[k]
-        inputs = [self._carried(self._values[leaf, m], self._makers.get((leaf, m), device), device)
+        inputs = [self._carried(self._value(leaf, m, device),
+                                self._makers.get((leaf, m), device), device)
                   for leaf in task.inputs]
         shared = [self._shared[path] for path in task.shared]
         casts = [self._casts[device, weight] for weight in task.casts]
@@ -108,7 +112,13 @@ class TaskValues:
 
     def leaf(self, leaf: Leaf, micro_batch: int) -> tf.Tensor:
         """Returns a leaf of a value that a cell has written for others, or of the mini-batch."""
-        return self._values[leaf, micro_batch]
+        return self._value(leaf, micro_batch, HOME)
+
+    def _value(self, leaf: Leaf, micro_batch: int, reader: str) -> tf.Tensor:
+        """Returns a leaf for a device that reads it, which may be where another device is."""
+        if (leaf, micro_batch) in self._values:
+            return self._values[leaf, micro_batch]
+        return self._parts[source_of(reader, self._hosts), leaf, micro_batch]
 
     def _carried(self, tensor: tf.Tensor, maker: str, reader: str) -> tf.Tensor:
         return self._wire.carried(tensor, maker, reader)
@@ -142,15 +152,17 @@ def _indices(first: tf.Tensor, devices: Sequence[str],
     return indices
 
 
-def _split(batch: Mapping[str, Nested], wanted: Iterable[Value],
-           num_micro_batches: int) -> dict[tuple[Leaf, int], tf.Tensor]:
-    """Splits a mini-batch on the device from which the parts go to their readers."""
+def _split(batches: BatchesByHost, cells: Sequence[Cell],
+           num_micro_batches: int) -> dict[tuple[str, Leaf, int], tf.Tensor]:
+    """Splits a mini-batch at the hosts from which the parts go to their readers."""
     parts = {}
-    with tf.device(HOME):
-        for value in wanted:
-            for i, tensor in enumerate(nested.leaves(batch[value.name])):
-                for m, part in enumerate(tf.split(tensor, num_micro_batches)):
-                    parts[(value, i), m] = part
+    for host, batch in batches.items():
+        readers = [cell for cell in cells if source_of(cell.device, batches) == host]
+        with tf.device(host):
+            for value in _values_of_batch(readers):
+                for i, tensor in enumerate(nested.leaves(batch[value.name])):
+                    for m, part in enumerate(tf.split(tensor, num_micro_batches)):
+                        parts[host, (value, i), m] = part
     return parts
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import tensorflow as tf
 
 from lingpipe import cluster
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
+from lingpipe.pipeline.execution.reading_hosts import reading_hosts, source_of
 from lingpipe.pipeline.planning.cell import Cell, bytes_sent
 from lingpipe.pipeline.planning.dataflow import BATCH, Value
 from lingpipe.pipeline.planning.plan import Plan
@@ -29,6 +30,7 @@ class Traffic:
 
     Attributes:
       batch: parts of the mini-batch, from the device that splits it to the devices that read them.
+        With PipelineParams.read_on_workers, these devices are of one worker.
       values: what cells write and other cells read.
       gradients: of these values.
       shared_weights: weights that are sent to cells that share another cell's.
@@ -76,8 +78,9 @@ def step_traffic(plan: Plan, accumulators: Sequence[Sequence[Accumulators]],
     m = plan.params.num_micro_batches
     traffic = norms_traffic(plan.cells) + replicas_traffic(
         plan.replicas, accumulators, plan.params.replica_reduction, calls)
+    hosts = reading_hosts(plan.replicas) if plan.params.read_on_workers else ()
     for cells, sums in zip(plan.replicas, accumulators, strict=True):
-        traffic += forward_traffic(cells, m, cluster.HOME, wire_dtype)
+        traffic += forward_traffic(cells, m, cluster.HOME, wire_dtype, hosts=hosts)
         traffic += backward_traffic(cells, m, wire_dtype)
         traffic += update_traffic(cells, sums)
     return traffic + handed_round_traffic(plan)
@@ -85,7 +88,7 @@ def step_traffic(plan: Plan, accumulators: Sequence[Sequence[Accumulators]],
 
 def forward_traffic(cells: Sequence[Cell], num_micro_batches: int, home: str,
                     wire_dtype: tf.DType | None = None,
-                    fetched: Iterable[Value] = ()) -> Traffic:
+                    fetched: Iterable[Value] = (), hosts: Collection[str] = ()) -> Traffic:
     """What the forward tasks of one replica send.
 
     Args:
@@ -94,6 +97,7 @@ def forward_traffic(cells: Sequence[Cell], num_micro_batches: int, home: str,
       home: the device that splits the mini-batch.
       wire_dtype: the dtype in which float32 values are sent to other cells; None: float32.
       fetched: values of cells that the caller asked for.
+      hosts: those that make the mini-batch themselves; see batch_source.py.
     """
     readers: dict[Value, list[str]] = {}
     shared: dict[str, tuple[int, list[str]]] = {}
@@ -110,7 +114,7 @@ def forward_traffic(cells: Sequence[Cell], num_micro_batches: int, home: str,
     makers = {value: cell.device for cell in cells for value in cell.outputs}
     m = num_micro_batches
     return Traffic(
-        batch=m * sum(value.num_bytes * _num_others(home, devices)
+        batch=m * sum(value.num_bytes * _num_sent(devices, hosts, home)
                       for value, devices in readers.items() if value.maker == BATCH),
         values=m * sum(bytes_sent(spec, wire_dtype) * _num_others(makers[value], devices)
                        for value, devices in readers.items() if value.maker != BATCH
@@ -221,6 +225,13 @@ def _owners(cells: Sequence[Cell]) -> dict[str, str]:
     """Path of a weight -> the device of the cell whose layer has it."""
     return {weight.path: cell.device for cell in cells for element in cell.elements
             for weight in element.layer.weights()}
+
+
+def _num_sent(devices: Iterable[str], hosts: Collection[str], home: str) -> int:
+    """How often a part of the mini-batch is sent to the devices that read it."""
+    pairs = {(cluster.place(source_of(device, hosts, home)), cluster.place(device))
+             for device in devices}
+    return sum(source != reader for source, reader in pairs)
 
 
 def _num_others(maker: str, readers: Iterable[str]) -> int:

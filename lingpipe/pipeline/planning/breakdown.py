@@ -78,6 +78,16 @@ class StepTimes:
     call_s: float | None = None
     input_s: float = 0.0
 
+    def with_input(self, before_s: float, inside_s: float) -> StepTimes:
+        """The same times of a step that has waited for its mini-batch.
+
+        Args:
+          before_s: seconds of waiting before the call.
+          inside_s: seconds of waiting at the start of the call, which are not counted in it.
+        """
+        call_s = None if self.call_s is None else self.call_s - inside_s
+        return dataclasses.replace(self, call_s=call_s, input_s=before_s + inside_s)
+
     @property
     def end_s(self) -> float:
         """When the last work ended, on the clock of the slots."""

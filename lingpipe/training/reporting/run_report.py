@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from lingpipe.process.error_text import reason
 from lingpipe.training.reporting.progress import Progress
 from lingpipe.training.reporting.summaries import Summaries
+from lingpipe.training.reporting.timeline import WHY_THEY_DIFFER, TimelineReport
 
 TENSORBOARD = 'TensorBoard files'
 
@@ -61,6 +62,15 @@ class RunReport:
                 self.say(f'step {step}: {what} cannot be written: {reason(error)}. The run goes on '
                          f'without.')
             self._unwritten.add(what)
+
+    def show_timeline(self, step: int, report: TimelineReport) -> None:
+        """Shows the timeline of measured steps, the last of which is `step`, and its breakdown."""
+        self.say(f'{report.text()}; {WHY_THEY_DIFFER}; {report.png}')
+        self.say(f'{report.step_text()}\n\n{report.breakdown.text()}\n')
+        summaries = self.summaries['train']
+        summaries.png(step, 'timeline', report.png)
+        summaries.png(step, 'breakdown', report.breakdown_png)
+        summaries.text('breakdown', report.breakdown.text(), step)
 
     def close(self) -> None:
         """Closes the files of the summaries."""

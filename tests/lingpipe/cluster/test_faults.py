@@ -298,7 +298,8 @@ def test_replicas_on_workers_have_the_bits_of_one_process(
              '--set=train.check_replicas_every_steps=6']
     assert trainer.main(['trainer', TINY, f'--logdir={tmp_path}/whole', *flags]) == 0
     with workers(num_workers, devices) as made:
-        one = Trainer(tmp_path / 'log', [w.address for w in made], *flags)
+        one = Trainer(tmp_path / 'log', [w.address for w in made], *flags,
+                      f'--set=pipeline.read_on_workers={"true" if devices else "false"}')
         if devices:
             one.wait_for_step(3)
             os.kill(made[1].server(), signal.SIGKILL)   # It runs all of replica 1.

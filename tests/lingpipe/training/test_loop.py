@@ -19,13 +19,14 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from lingpipe.checkpoint import Checkpointer, files
 from lingpipe.cluster.returned import ReturnedWorkerError
 from lingpipe.learning import learning_rates
-from lingpipe.training import registry, resumption
+from lingpipe.training import registry, resumption, training_batches
 from lingpipe.training.evaluation import mean
 from lingpipe.training.loop import LoopOptions, TrainLoop
 from lingpipe.training.resumption import check_resumable
 from lingpipe.training.site import THIS_PROCESS, Site
 from lingpipe.training.skipped_steps import NonFiniteError
 from lingpipe.training.slow_steps import SlowSteps
+from lingpipe.training.steps import InputEndedError
 
 
 def make_params(**overrides):
@@ -84,6 +85,17 @@ def test_resumed_training_has_the_bits_of_an_uninterrupted_one_whatever_the_cell
                                tmp_path / 'parts', has_evaluation=False)
         assert outcome.step == steps
     assert_same(values_of(parts), whole[9])
+
+
+def test_positions_in_place_of_mini_batches_have_the_same_bits_and_end(
+        tmp_path, whole, monkeypatch):
+    """This process stands for the workers that read the input."""
+    monkeypatch.setattr(training_batches, 'reads_on_workers', lambda plan: True)
+    train(make_params(train__num_steps=4), tmp_path / 'log')
+    loop, _ = train(make_params(train__num_steps=9), tmp_path / 'log')
+    assert_same(values_of(loop), whole[9])
+    with pytest.raises(InputEndedError, match=r'^train_input ends in step 6 of 10; let it repeat'):
+        train(make_params(train_input__num_epochs=1), tmp_path / 'ends', has_evaluation=False)
 
 
 def test_training_goes_on_without_its_replicas_and_with_them_again_as_if_nothing_had_changed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from lingpipe.cluster import HOME
 from lingpipe.pipeline.execution.task_values import ReplicaBatch, TaskValues, order_of_calls
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.schedule import Slot
@@ -14,7 +15,7 @@ X = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 def values_of(pipeline) -> TaskValues:
     """The values of step 7 of a replica whose first micro-batch is the tenth of the update."""
-    batch = ReplicaBatch({'x': tf.constant(X), 'target': tf.constant(-X)},
+    batch = ReplicaBatch({HOME: {'x': tf.constant(X), 'target': tf.constant(-X)}},
                          tf.constant(7, tf.int64), tf.constant(10))
     return TaskValues(pipeline, batch, Wire(None))
 

@@ -45,7 +45,8 @@ def without_zeros(seconds: Any) -> dict[str, float]:
 
 def test_parts_of_a_step_made_by_hand():
     timeline = Timeline(SPANS, SCHEDULE.device_of)
-    step = StepTimes(timeline, ARRIVALS, UPDATES, call_s=20.0, input_s=1.0)
+    step = StepTimes(timeline, ARRIVALS, UPDATES, call_s=20.75).with_input(0.25, 0.75)
+    assert step == StepTimes(timeline, ARRIVALS, UPDATES, call_s=20.0, input_s=1.0)
     breakdown = break_down(step, SCHEDULE, None, SLOT_PARTS)
     assert [without_zeros(seconds) for seconds in breakdown.devices] == [
         {'forward': 4.0, 'backward': 3.0, 'recomputation': 1.0, 'update': 2.0,
