@@ -117,6 +117,12 @@ class Fork:
                 file.close()
         return self._output
 
+    def wait(self) -> int:
+        """Waits for the end, and returns the exit code."""
+        self.communicate()
+        assert self.returncode is not None
+        return self.returncode
+
     def terminate(self) -> None:
         self._process.terminate()
 
