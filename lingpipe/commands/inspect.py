@@ -14,6 +14,7 @@ from lingpipe.pipeline.planning.candidates import Candidates
 from lingpipe.pipeline.planning.dataflow import Element, num_examples
 from lingpipe.pipeline.planning.hardware import Hardware, device_type
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.plan_search import best
 from lingpipe.pipeline.planning.search_space import Choice, SearchSpace, keeps_statistics
 from lingpipe.pipeline.planning.step_forecast import hardware_of
 from lingpipe.pipeline.planning.subject import SecondsOf, Subject
@@ -56,7 +57,8 @@ def inspect(params: Experiment.Params, options: RunOptions) -> str:
     near = [other for other in space.choices() if other.is_one_step_from(choice)]
     source = _source(pipeline, options)
     measured = measured_text(current.step_s if source else None, options.logdir)
-    verdict = Verdict(current, fits, subject.limit, next(candidates.fastest(near), None),
+    neighbours = best(candidates, near, num_wanted=1).candidates
+    verdict = Verdict(current, fits, subject.limit, neighbours[0] if neighbours else None,
                       _devices_text(names, options), source, measured)
     remarks = ''.join(f'{remark}\n' for remark in experiment.task.remarks())
     return (f'{verdict.text()}\n{overview(current.plan, params.train_input.batch_size)}'

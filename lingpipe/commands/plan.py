@@ -6,7 +6,6 @@ this machine, which takes up to a minute.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -21,10 +20,10 @@ from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.execution.measured_costs import cpu_devices
 from lingpipe.pipeline.execution.measured_hardware import free_bytes, measured_hardware
 from lingpipe.pipeline.execution.measured_layers import MeasuredLayers
-from lingpipe.pipeline.planning.candidate import distinct
 from lingpipe.pipeline.planning.candidates import Candidates
 from lingpipe.pipeline.planning.hardware import Hardware, device_type
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.plan_search import MOST_EFFORT, Found, best
 from lingpipe.pipeline.planning.search_space import FREE, Choice, SearchSpace, keeps_statistics
 from lingpipe.pipeline.planning.subject import SecondsOf, Subject
 from lingpipe.training.experiment import Experiment
@@ -32,7 +31,6 @@ from lingpipe.training.reporting import candidate_table
 from lingpipe.training.reporting.candidate_table import value_text
 
 NUM_SHOWN = 12
-MAX_COMPARED = 4 * NUM_SHOWN   # Many choices give the same plan, as most schedules do with M = 1.
 MEASURING_S = 40.0   # for layers of all sizes together; to trace them takes time besides
 
 
@@ -47,15 +45,14 @@ def plan(params: Experiment.Params, options: RunOptions) -> str:
         device_setup.configure(_to_time_layers(params, names))
     search = make_search(params, options, freedom(options), names)
     _tell(f'comparing {len(search.choices):,} plans')
-    fastest = itertools.islice(search.candidates.fastest(search.choices), MAX_COMPARED)
-    found = list(itertools.islice(distinct(fastest), NUM_SHOWN))
-    if not found:
-        raise ValueError(_why_none(search))
+    found = best(search.candidates, search.choices, NUM_SHOWN)
+    if not found.candidates:
+        raise ValueError(_why_none(search, found))
     report = candidate_table.Report(
         model=options.model, batch_size=params.train_input.batch_size, num_devices=len(names),
         hardware=search.candidates.subject.hardware, limit=search.candidates.subject.limit,
-        num_choices=len(search.choices), candidates=found,
-        params_to_run=[search.candidates.params_to_run(candidate) for candidate in found],
+        num_choices=len(search.choices), found=found,
+        params_to_run=search.candidates.params_to_run,
         params=params.pipeline)
     return report.json() if options.is_json else report.text()
 
@@ -178,16 +175,19 @@ def _why_no_choice(space: SearchSpace, allowed: Freedom) -> str:
             'leave one of them to the planner, or name more devices.')
 
 
-def _why_none(search: Search) -> str:
+def _why_none(search: Search, found: Found) -> str:
     """The sentence of the error if no plan fits: the smallest limit that would, with its flags."""
     limit = search.candidates.subject.limit
     _tell('none fits; looking for the smallest limit that any does')
-    found = search.candidates.least_limit(search.choices)
-    if limit is None or found is None:
+    smallest = search.candidates.least_limit(search.choices, MOST_EFFORT)
+    if limit is None or smallest is None:
         raise AssertionError('without a limit, every choice fits')
-    least, choice = found
+    least, choice, num_left = smallest
+    looked_at = f' that were looked at, of {len(search.choices)},' if found.num_left else ''
+    that_any_fits = 'found' if num_left else 'that any fits'
     flags = ' '.join(f'--set pipeline.{name}={value_text(value)}'
                      for name, value in choice._asdict().items())
-    return (f'none of {len(search.choices)} plans fits devices of {limit:,.0f} bytes: the smallest '
-            f'limit that any fits is pipeline.device_bytes={least:.0f}, with {flags}; name larger '
-            'devices or more of them.')
+    return (f'none of {len(search.choices) - found.num_left} plans{looked_at} fits devices of '
+            f'{limit:,.0f} bytes: the smallest limit {that_any_fits} is '
+            f'pipeline.device_bytes={least:.0f}, with {flags}; name larger devices or more of '
+            'them.')

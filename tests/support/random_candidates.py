@@ -12,6 +12,7 @@ import sys
 from lingpipe.pipeline.planning.candidates import Candidates
 from lingpipe.pipeline.planning.hardware import Hardware
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.plan_search import fastest
 from lingpipe.pipeline.planning.search_space import FREE, SearchSpace
 from lingpipe.pipeline.planning.subject import Subject
 from tests.support.planned_chains import SPEC, dense, made
@@ -89,7 +90,7 @@ def check_random(seed):
     if rng.random() < 0.7:
         subject.params.device_bytes = rng.uniform(0.5 * min(peaks), max(peaks))
 
-    first = next(Candidates(subject).fastest(choices), None)
+    first = next(fastest(Candidates(subject), choices), None)
     others = list(made_one_by_one(subject, choices))
     assert (first is None) == (not others)
     if first is not None:

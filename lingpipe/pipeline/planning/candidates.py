@@ -1,32 +1,20 @@
-"""Candidates: the plans that a network could run with on given devices, the fastest first.
+"""Candidates: the plans that a network could run with on given devices.
 
-There are hundreds of choices, and a plan of each in turn would take minutes. So they wait in a
-queue, and each is worked out only as far as it takes to know that others are better:
-
-    bound      the work divided among the devices; no plan of the choice is faster
-    free       if memory does not matter: the same for the cuts that are best without links, where
-               devices also wait for their first micro-batch
-    within     if it does: the same for any partition that may fit (limited_bound.py), or for the
-               few that a plan of 'fit' can have
-    limited    the same again, closer where devices have their cells in a V
-    fitting    its plan, through the simulator
-
-Whatever is first in the queue goes on to its next stage, and a candidate that comes first when it
-fits is better than all that are left. Wiring, prices and traces are those of a micro-batch, and
-shared among all choices that have micro-batches of that size.
+Wiring, prices and traces are those of a micro-batch, and shared among all choices that have
+micro-batches of that size. plan_search.py finds the fastest.
 """
 from __future__ import annotations
 
 import dataclasses
 import functools
-import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from lingpipe.pipeline.planning.candidate import Candidate
 from lingpipe.pipeline.planning.choice_bounds import ChoiceBounds
 from lingpipe.pipeline.planning.choice_costs import ChoiceCosts
+from lingpipe.pipeline.planning.effort import bound_effort, likely_s, plan_effort
 from lingpipe.pipeline.planning.kept_tensors import CellGraph
 from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
 from lingpipe.pipeline.planning.memory import Memory
@@ -39,14 +27,25 @@ from lingpipe.pipeline.planning.step_forecast import forecast_step
 from lingpipe.pipeline.planning.subject import Subject
 
 _REMEMBERED = 128   # plans
+_NUM_HALVINGS = 8   # About so many plans are tried to find the least peak of a choice.
 
 
-class _Entry(NamedTuple):
-    """A choice in the queue; sorted by time, and as far as that is equal, by place."""
-    step_s: float
-    place: int
-    stage: str
-    candidate: Candidate | None
+class LeastLimit(NamedTuple):
+    """The smallest limit that was found, a choice that fits it, and how many were not tried."""
+    limit: float
+    choice: Choice
+    num_left: int = 0
+
+
+def cost_of_trying(choice: Choice) -> tuple[int | bool, ...]:
+    """Sorts choices: the first mostly need little memory and are tried quickly.
+
+    That is 1f1b with all layers computed again, many cells and micro-batches. 'fit' and 'auto' are
+    the last.
+    """
+    return (choice.recompute == 'fit', choice.schedule == 'auto', choice.num_replicas,
+            choice.schedule != '1f1b', choice.recompute != 'layer',
+            -choice.num_cells, -choice.num_micro_batches)
 
 
 class Candidates:
@@ -54,6 +53,7 @@ class Candidates:
 
     def __init__(self, subject: Subject):
         self.subject = subject
+        self.num_units = len(list(subject.network.units()))
         self._costs = ChoiceCosts(subject)
         self._bounds = ChoiceBounds(self._costs)
         self._memory_of: dict[tuple[int, int], Memory] = {}
@@ -62,44 +62,27 @@ class Candidates:
         # Plans of 'cell' and 'layer' are asked for again by those of 'fit'.
         self._plan = functools.lru_cache(maxsize=_REMEMBERED)(self._make_plan)
 
-    def fastest(self, choices: Iterable[Choice]) -> Iterator[Candidate]:
-        """Yields the candidates that fit, the fastest first; of equals those of earlier choices."""
-        listed = list(choices)
-        queue = [_Entry(self._bounds.of_choice(choice), place, 'bound', None)
-                 for place, choice in enumerate(listed)
-                 if self._costs.is_possible(choice)
-                 and not self._costs.is_too_big(choice, self.subject.limit)]
-        heapq.heapify(queue)
-        while queue:
-            entry = heapq.heappop(queue)
-            if entry.stage == 'fitting':
-                assert entry.candidate is not None
-                yield entry.candidate
-                continue
-            following = self._next(entry, listed[entry.place])
-            if following is not None:
-                heapq.heappush(queue, following)
+    def is_possible(self, choice: Choice) -> bool:
+        """Whether a mini-batch can be split so, and devices have room for all that is trained."""
+        return self._costs.is_possible(choice) and not self._costs.is_too_big(
+            choice, self.subject.limit)
 
-    def _next(self, entry: _Entry, choice: Choice) -> _Entry | None:
-        """The next stage of a choice; None if none of its plans fits."""
-        limit = self.subject.limit
-        if entry.stage == 'bound':
-            bound_s, is_free = self._bound_s(choice)
-            return None if math.isinf(bound_s) else entry._replace(
-                step_s=max(entry.step_s, bound_s), stage='free' if is_free else 'within')
-        if entry.stage == 'within':
-            assert limit is not None
-            bound_s = self._bounds.in_v(choice, limit, self._memory(choice))
-            return None if math.isinf(bound_s) else entry._replace(
-                step_s=max(entry.step_s, bound_s), stage='limited')
+    def bound_s(self, choice: Choice) -> float:
+        """Seconds that no plan of a choice is faster than, found at once."""
+        return self._bounds.of_choice(choice)
 
-        candidate = self.of(choice, None if entry.stage == 'free' else limit)
-        if limit is not None and candidate is not None and candidate.peak_bytes > limit:
-            candidate = self.of(choice, limit)
-        return None if candidate is None else entry._replace(
-            step_s=candidate.step_s, stage='fitting', candidate=candidate)
+    def likely_s(self, choice: Choice) -> float:
+        """Seconds that the step of a choice is likely to take, if memory does not matter."""
+        return likely_s(choice, self.bound_s(choice), self._bounds.num_devices(choice))
 
-    def _bound_s(self, choice: Choice) -> tuple[float, bool]:
+    def family_bound_s(self, choice: Choice) -> float:
+        """As `bound_s`, whatever the schedule, for cells that fit alone; infinity if none does."""
+        try:
+            return self._bounds.of_family(choice, self.subject.limit, self._memory(choice))
+        except ValueError:   # The experiment forbids it.
+            return math.inf
+
+    def close_bound_s(self, choice: Choice) -> tuple[float, bool]:
         """Seconds that no plan of a choice is faster than, and whether memory does not matter.
 
         They are infinite if no plan fits.
@@ -112,6 +95,24 @@ class Candidates:
             return self._bounds.within(choice, limit, self._memory(choice)), False
         except ValueError:   # The experiment forbids it.
             return math.inf, False
+
+    def closest_bound_s(self, choice: Choice) -> float:
+        """As `close_bound_s`, if memory matters and devices have their cells in a V; else 0."""
+        assert self.subject.limit is not None
+        return self._bounds.in_v(choice, self.subject.limit, self._memory(choice))
+
+    def fitting(self, choice: Choice, limit_matters: bool) -> Candidate | None:
+        """The candidate of a choice whose devices keep the subject's limit, if there is one.
+
+        Args:
+          choice: any.
+          limit_matters: whether the plan without a limit may break it.
+        """
+        limit = self.subject.limit
+        candidate = self.of(choice, limit if limit_matters else None)
+        if limit is not None and candidate is not None and candidate.peak_bytes > limit:
+            candidate = self.of(choice, limit)
+        return candidate
 
     def of(self, choice: Choice, limit: float | None) -> Candidate | None:
         """The candidate of a choice whose devices hold no more than `limit` bytes, if there is one.
@@ -146,16 +147,22 @@ class Candidates:
             params = self._costs.params_of(choice, limit)
         except ValueError:   # The experiment forbids it.
             return None
-        if limit is not None:
-            memory = self._memory(choice)
-            if (math.isinf(self._bounds.within(choice, limit, memory))
-                    or math.isinf(self._bounds.in_v(choice, limit, memory))):
-                return None
+        if limit is not None and self._is_excluded(choice, limit):
+            return None
         in_mode = None
         if choice.recompute == 'fit':
             def in_mode(mode: str) -> Plan | None:
                 return self._plan(choice._replace(recompute=mode), limit)
         return self._plan_of_params(choice, params, in_mode)
+
+    def _is_excluded(self, choice: Choice, limit: float) -> bool:
+        """Whether bounds tell that no plan of a choice keeps a limit."""
+        try:
+            memory = self._memory(choice)
+            return (math.isinf(self._bounds.within(choice, limit, memory))
+                    or math.isinf(self._bounds.in_v(choice, limit, memory)))
+        except ValueError:   # The experiment forbids it.
+            return True
 
     def _plan_of_params(self, choice: Choice, params: PipelineParams,
                         in_mode: Callable[[str], Plan | None] | None = None) -> Plan | None:
@@ -209,26 +216,32 @@ class Candidates:
         return (plan is not None and plan.schedule.devices == candidate.plan.schedule.devices
                 and plan.forecast.footprints == candidate.plan.forecast.footprints)
 
-    def least_limit(self, choices: Iterable[Choice]) -> tuple[float, Choice] | None:
+    def least_limit(self, choices: Iterable[Choice],
+                    most_effort: float = math.inf) -> LeastLimit | None:
         """The fewest bytes of a device with which a choice fits, and the first such choice.
 
-        Each choice is tried only below the best so far. So the first ones are those that mostly
-        need little and are tried quickly: 1f1b with all layers computed again, many cells and
-        micro-batches; and 'fit' and 'auto' are the last.
-        """
-        def cost_of_trying(choice: Choice) -> tuple[int | bool, ...]:
-            return (choice.recompute == 'fit', choice.schedule == 'auto', choice.num_replicas,
-                    choice.schedule != '1f1b', choice.recompute != 'layer',
-                    -choice.num_cells, -choice.num_micro_batches)
+        Each choice is tried only below the best so far.
 
-        least: tuple[float, Choice] | None = None
-        for choice in sorted(choices, key=cost_of_trying):
-            limit = least[0] - 1 if least else None
+        Args:
+          choices: any.
+          most_effort: microseconds, about, after which no other choice is tried; see effort.py.
+        """
+        least: LeastLimit | None = None
+        effort, ordered = 0.0, sorted(choices, key=cost_of_trying)
+        for place, choice in enumerate(ordered):
+            limit = least.limit - 1 if least else None
             if not self._costs.is_possible(choice) or self._costs.is_too_big(choice, limit):
                 continue
+            if effort > most_effort:
+                return least and least._replace(num_left=len(ordered) - place)
+            effort += bound_effort(choice)
+            if limit is not None and self._is_excluded(choice, limit):
+                continue
+            effort += plan_effort(choice, limit is not None, self.num_units)
             candidate = self.of(choice, limit)
             if candidate is not None:
-                least = self._least_peak(choice, candidate.peak_bytes), choice
+                effort += _NUM_HALVINGS * plan_effort(choice, True, self.num_units)
+                least = LeastLimit(self._least_peak(choice, candidate.peak_bytes), choice)
         return least
 
     def _least_peak(self, choice: Choice, peak_bytes: float) -> float:

@@ -7,13 +7,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
+
+import numpy as np
 
 from lingpipe import cluster
 from lingpipe.pipeline.planning.choice_costs import ChoiceCosts
 from lingpipe.pipeline.planning.dependencies import step_with_delays
 from lingpipe.pipeline.planning.device_bytes import DeviceBytes
+from lingpipe.pipeline.planning.family_bound import FamilyBound
 from lingpipe.pipeline.planning.layer_times import layer_times, weight_share
 from lingpipe.pipeline.planning.layout import Layout, layout_of, num_devices_for
 from lingpipe.pipeline.planning.limited_bound import LimitedBound
@@ -24,10 +27,13 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.schedules import UNSPLIT, make_schedule, with_backward_cells
 from lingpipe.pipeline.planning.search_space import Choice
+from lingpipe.pipeline.planning.span_bounds import SpanSeconds, need_alone, tables_of
 from lingpipe.pipeline.planning.units import units_of
 from lingpipe.pipeline.planning.update_traffic import UpdateTraffic, total_traffic
 from lingpipe.pipeline.planning.waits import waits
 
+_REMEMBERED = 8   # bounds of choices: those of 'fit' ask for others of the same K and M
+_MOST_SPANS_IN_V = 5e5   # K U^2, with U units of layers
 _BELOW = 1 - 1e-9   # A bound is no more than what sums in another order give.
 
 
@@ -41,9 +47,11 @@ class ChoiceBounds:
         self._within: dict[tuple[Choice, float], float] = {}
         self._in_v: dict[tuple[Choice, float], float] = {}
         self._path_of: dict[tuple[int, bool], float] = {}
+        self._families: dict[Hashable, FamilyBound] = {}
+        self._limited_bound = functools.lru_cache(maxsize=_REMEMBERED)(self._make_limited_bound)
 
     def of_choice(self, choice: Choice) -> float:
-        """Seconds that no plan of the choice is faster than.
+        """Seconds that no plan of the choice is faster than, found at once.
 
         With recomputation, all cells but the last repeat their forwards. No device takes longer
         than the slowest, and the last cell's forward is no longer than it either. A micro-batch
@@ -75,13 +83,45 @@ class ChoiceBounds:
 
     def _besides_slots(self, choice: Choice, num_devices: int) -> float:
         """Seconds that a step takes besides its slots, at least."""
-        hardware, state = self._subject.hardware, self._costs.state(choice)
-        gradient_bytes = sum(layer.gradient_bytes for layer in state) / num_devices
-        update_s = total_traffic(state).update_s(hardware) / num_devices
+        hardware, state = self._subject.hardware, self._costs.total_state(choice)
+        gradient_bytes = state.gradient_bytes / num_devices
+        update_s = state.update_s(hardware) / num_devices
         fastest = max(hardware.link_bytes_per_s, hardware.network_bytes_per_s)
         return (choice.num_micro_batches * hardware.slot_s
                 + _BELOW * update_s
                 + _BELOW * sent_share(choice.num_replicas) * gradient_bytes / fastest)
+
+    def of_family(self, choice: Choice, limit: float | None, memory: Memory) -> float:
+        """As `of_choice`, for any schedule, with cells that fit alone; infinity if none does.
+
+        Args:
+          choice: any.
+          limit: bytes of a device; None: memory does not matter.
+          memory: what cells hold in the micro-batches of the choice.
+
+        Raises:
+          ValueError: the experiment forbids the choice.
+        """
+        mode = choice.recompute
+        if not isinstance(mode, str) or choice.schedule == 'text':
+            return 0.0
+        key = (choice.num_parts, choice.num_replicas, choice.schedule in UNSPLIT, mode, limit)
+        if key not in self._families:
+            self._families[key] = self._make_family(choice, limit, memory)
+        num_devices = self.num_devices(choice)
+        slots_s = self._families[key].slots_s(choice.num_cells, num_devices)
+        return _BELOW * slots_s + self._besides_slots(choice, num_devices)
+
+    def _make_family(self, choice: Choice, limit: float | None, memory: Memory) -> FamilyBound:
+        elements = self._costs.elements(choice)
+        starts = units_of(elements).starts
+        spans = SpanSeconds(elements, self._costs.seconds(choice),
+                            self._costs.params_of(choice, None), starts)
+        fits = np.ones((len(starts), len(starts)), bool)
+        if limit is not None:
+            mode = choice.recompute
+            fits = need_alone(mode, tables_of([mode], memory, starts), live=1) <= limit
+        return FamilyBound(spans, choice.recompute, fits)
 
     def within(self, choice: Choice, limit: float, memory: Memory) -> float:
         """As `of_choice`, for plans that may fit; infinity if there is none.
@@ -154,6 +194,8 @@ class ChoiceBounds:
     def in_v(self, choice: Choice, limit: float, memory: Memory) -> float:
         """As `within`, but closer where devices have their cells in a V; elsewhere 0.
 
+        It is also 0 where units are so many that to find it takes as long as a plan.
+
         What cells of 'fit' hold is not known before they choose, but they fall back to 'cell' and
         'layer'. Where no partition has room for either, 'fit' counts as impossible too.
         """
@@ -164,7 +206,7 @@ class ChoiceBounds:
 
     def _find_in_v(self, choice: Choice, limit: float, memory: Memory) -> float:
         bound = self._limited_bound(choice)
-        if not bound.is_in_v:
+        if not bound.is_in_v or choice.num_cells * len(bound.starts) ** 2 > _MOST_SPANS_IN_V:
             return 0.0
         if choice.recompute == 'fit':
             uniform = [choice._replace(recompute=mode) for mode in ('cell', 'layer')]
@@ -175,7 +217,7 @@ class ChoiceBounds:
     def _step_s(self, choice: Choice, bound: LimitedBound, slots_s: float) -> float:
         return _BELOW * slots_s + self._besides_slots(choice, max(bound.layout) + 1)
 
-    def _limited_bound(self, choice: Choice) -> LimitedBound:
+    def _make_limited_bound(self, choice: Choice) -> LimitedBound:
         params = self._costs.params_of(choice, None)
         return LimitedBound(self._costs.elements(choice), self._costs.seconds(choice), params,
                             layout_of(self._layout(choice, params)))
@@ -210,9 +252,16 @@ class ChoiceBounds:
 
     def _layout(self, choice: Choice, params: PipelineParams) -> Layout:
         """[K] the device of each cell in a replica, if `devices` names none twice."""
-        has_one_each = (len(self._subject.devices_for(params))
-                        >= choice.num_replicas * choice.num_cells)
-        return tuple(range(choice.num_cells)) if has_one_each else params.layout
+        return tuple(range(choice.num_cells)) if self._has_one_each(choice) else params.layout
+
+    def _has_one_each(self, choice: Choice) -> bool:
+        """Whether there is a device for each cell."""
+        return len(self._subject.devices) >= choice.num_replicas * choice.num_cells
+
+    def num_devices(self, choice: Choice) -> int:
+        """The devices of a replica, if `devices` names none twice."""
+        return choice.num_cells if self._has_one_each(choice) else num_devices_for(
+            choice.schedule, choice.num_cells, self._subject.params.cells_per_device)
 
     def _state_of_cells(self, choice: Choice, partition: Partition,
                         cells: Iterable[int]) -> UpdateTraffic:

@@ -30,6 +30,8 @@ class ChoiceCosts:
         self._state_of_layers: list[UpdateTraffic] = []
         self._elements_of: dict[int, tuple[Element, ...]] = {}
         self._seconds_of: dict[int, Sequence[tuple[float, float]]] = {}
+        self._work_of: dict[int, float] = {}
+        self._total_state: UpdateTraffic | None = None
 
     def params_of(self, choice: Choice, limit: float | None) -> PipelineParams:
         """The Params of a choice, with the seconds of its layers.
@@ -68,7 +70,7 @@ class ChoiceCosts:
     def is_too_big(self, choice: Choice, limit: float | None) -> bool:
         """Whether what the layers train is more than the devices of a replica hold together."""
         num_shares = choice.num_replicas if self.subject.params.shard_slots else 1
-        state_bytes = total_traffic(self.state(choice)).state_bytes_of_share(num_shares)
+        state_bytes = self.total_state(choice).state_bytes_of_share(num_shares)
         return limit is not None and state_bytes > limit * choice.num_cells
 
     def elements(self, choice: Choice) -> tuple[Element, ...]:
@@ -98,7 +100,9 @@ class ChoiceCosts:
 
     def work_s(self, num_parts: int) -> float:
         """Seconds of all forwards and backwards on one device, in so many micro-batches."""
-        return num_parts * sum(map(sum, self._seconds_of[num_parts]))
+        if num_parts not in self._work_of:
+            self._work_of[num_parts] = num_parts * sum(map(sum, self._seconds_of[num_parts]))
+        return self._work_of[num_parts]
 
     def one_device_s(self, state: Sequence[UpdateTraffic]) -> float:
         """Seconds of a step on one device that has all memory, with micro-batches of the best size.
@@ -117,6 +121,12 @@ class ChoiceCosts:
             self._state_of_layers = [update_traffic(element, slot_bytes)
                                      for element in self.elements(choice)]
         return self._state_of_layers
+
+    def total_state(self, choice: Choice) -> UpdateTraffic:
+        """What all layers train together; it is the same for all choices."""
+        if self._total_state is None:
+            self._total_state = total_traffic(self.state(choice))
+        return self._total_state
 
 
 def _rounded(seconds: float) -> float:

@@ -125,7 +125,7 @@ class _Search:
         return make_schedule(name, params.num_cells, params.num_micro_batches, layout=homes)
 
     @functools.cached_property
-    def live(self) -> list[int]:
+    def live(self) -> Sequence[int]:
         """[K] the most micro-batches of a cell with a backward that are live at once."""
         return most_live(self.schedule)
 

@@ -30,18 +30,18 @@ import numpy as np
 from lingpipe.pipeline.planning.dataflow import Element
 from lingpipe.pipeline.planning.device_bytes import DeviceBytes
 from lingpipe.pipeline.planning.fitting_partition import MAX_TRIED
-from lingpipe.pipeline.planning.layer_times import layer_times
 from lingpipe.pipeline.planning.layout import Layout
-from lingpipe.pipeline.planning.memory import FIELDS, Memory
+from lingpipe.pipeline.planning.memory import Memory
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.schedule import Schedule
-from lingpipe.pipeline.planning.schedules import (
-    SEVERAL_CELLS_A_DEVICE,
-    UNSPLIT,
-    make_schedule,
+from lingpipe.pipeline.planning.schedules import SEVERAL_CELLS_A_DEVICE, make_schedule
+from lingpipe.pipeline.planning.span_bounds import (
+    SpanBytes,
+    SpanSeconds,
+    need_alone,
+    tables_of,
 )
 from lingpipe.pipeline.planning.units import units_of
-from lingpipe.pipeline.planning.waits import Waits, waits
 from lingpipe.pipeline.planning.zigzag_partition import Spans, is_v, slowest_device
 
 
@@ -103,10 +103,9 @@ class LimitedBound:
 
         return slowest_device(self.layout, [self._cell_s(k) for k in range(self._num_cells)], fits)
 
-    def _tables(self, memory: Memory) -> dict[str, _Table]:
+    def _tables(self, memory: Memory) -> dict[str, SpanBytes]:
         """The bytes of spans in each mode that a cell may take."""
-        modes = dict.fromkeys(one for mode in self.params.modes for one in _modes_of(mode))
-        return {mode: _Table(memory, mode, self.starts) for mode in modes}
+        return tables_of(self.params.modes, memory, self.starts)
 
     @property
     def is_in_v(self) -> bool:
@@ -136,7 +135,7 @@ class LimitedBound:
         """The layer where each unit begins, and the number of layers."""
         return units_of(self.elements).starts
 
-    def _least_s_of_each(self, limit: float, tables: dict[str, _Table],
+    def _least_s_of_each(self, limit: float, tables: dict[str, SpanBytes],
                          alone_s: Sequence[np.ndarray]) -> float:
         """The bound if there are few partitions; infinity if none fits."""
         together = [self._need_together(k, tables) for k in range(self._num_cells)]
@@ -150,7 +149,7 @@ class LimitedBound:
         """[devices, partitions] the sums over the cells of each device, in each partition.
 
         Args:
-          of_cells: [K][units + 1, units + 1] what a cell adds, by its first unit and its end.
+          of_cells: [K][U + 1, U + 1] what a cell adds, by its first unit and its end.
         """
         sums = np.zeros((self._num_devices, len(self._cuts)))
         for k, of_cell in enumerate(of_cells):
@@ -162,97 +161,29 @@ class LimitedBound:
         """[partitions, K + 1] the first unit of each cell, and the number of units."""
         return _all_cuts(len(self.starts) - 1, self._num_cells)
 
-    def _alone_s(self, k: int, tables: dict[str, _Table], limit: float) -> np.ndarray:
-        """[units + 1, units + 1] what a step takes at least by what cell k does; see _cell_s.
+    def _alone_s(self, k: int, tables: dict[str, SpanBytes], limit: float) -> np.ndarray:
+        """[U + 1, U + 1] what a step takes at least by what cell k does.
 
         It is infinite for spans that do not fit.
         """
-        load, waits = self._load(k), self._waits
-        before, after = waits.before[:, None], waits.after[:, None]
-        if self._is_unsplit:
-            seconds = before + self.params.num_micro_batches * load + after
-        else:   # The last W may run after all that waits for the last B.
-            seconds = before + self.params.num_micro_batches * load
-            seconds = np.maximum(seconds, after + seconds
-                                 - self.params.num_micro_batches * self._weight_s)
+        seconds = self._spans.alone_s(self.params.modes[k], k == self._num_cells - 1)
         return np.where(self._need_alone(k, tables) <= limit, seconds, np.inf)
 
     def _cell_s(self, k: int) -> np.ndarray:
-        """[units + 1, units + 1] what cell k adds to its device's time, by its first unit and end.
-
-        It is the load of all micro-batches. The first cell of a device has its waits too.
-        """
-        seconds = self.params.num_micro_batches * self._load(k)
-        if self.layout.index(self.layout[k]) == k:
-            waits = self._waits.of_later_units()   # A later cell may be the first or last to run.
-            seconds = seconds + (waits.before + self._is_unsplit * waits.after)[:, None]
-        return seconds
-
-    def _load(self, k: int) -> np.ndarray:
-        """[units + 1, units + 1] seconds of cell k for one micro-batch."""
-        key = self.params.modes[k], k == self._num_cells - 1
-        if key not in self._loads:
-            self._loads[key] = self._make_load(*key)
-        return self._loads[key]
+        """[U + 1, U + 1] what cell k adds to its device's time, by its first unit and end."""
+        is_first = self.layout.index(self.layout[k]) == k
+        return self._spans.device_s(self.params.modes[k], k == self._num_cells - 1, is_first)
 
     @functools.cached_property
-    def _loads(self) -> dict[tuple[str, bool], np.ndarray]:
-        """(mode, whether it is the last) -> the loads of such a cell."""
-        return {}
+    def _spans(self) -> SpanSeconds:
+        return SpanSeconds(self.elements, self.seconds, self.params, self.starts)
 
-    def _make_load(self, mode: str, is_last: bool) -> np.ndarray:
-        load = _spans(self._load_sums(mode, is_last), self.starts)
-        if mode == 'layer' and not is_last:   # The last layer runs again with the cell only.
-            load -= np.array([0.0, *self._repeated_s])[np.asarray(self.starts)][None, :]
-        return load
+    def _need_alone(self, k: int, tables: dict[str, SpanBytes]) -> np.ndarray:
+        """[U + 1, U + 1] bytes of a device that has cell k alone."""
+        return need_alone(self.params.modes[k], tables, self._live[k])
 
-    def _load_sums(self, mode: str, is_last: bool) -> np.ndarray:
-        """[L + 1] the seconds of the layers before each one for one micro-batch."""
-        times = (mode == 'layer') + (mode in ('cell', 'layer') and not is_last)
-        return np.cumsum([0.0, *(forward + backward + times * repeated for
-                                 (forward, backward), repeated in
-                                 zip(self.seconds, self._repeated_s, strict=True))])
-
-    @functools.cached_property
-    def _repeated_s(self) -> list[float]:
-        """[L] what it takes to run a layer once more for its backward."""
-        return [forward * element.has_backward for (forward, _), element in
-                zip(self.seconds, self.elements, strict=True)]
-
-    @property
-    def _is_unsplit(self) -> bool:
-        return self.params.schedule in UNSPLIT
-
-    @functools.cached_property
-    def _waits(self) -> Waits:
-        forward_s, backward_s = zip(*self.seconds, strict=True)
-        weight_s = layer_times(self.elements, self.params).weight
-        of_b = [backward - weight * (not self._is_unsplit)
-                for backward, weight in zip(backward_s, weight_s, strict=True)]
-        return waits(self.elements, forward_s, of_b, self.starts)
-
-    @functools.cached_property
-    def _weight_s(self) -> np.ndarray:
-        """[units + 1, units + 1] the seconds of W for one micro-batch, where there is one."""
-        sums = np.cumsum([0.0, *layer_times(self.elements, self.params).weight])
-        of_units = sums[np.asarray(self.starts)]
-        return np.asarray(of_units[None, :] - of_units[:, None])
-
-    def _need_alone(self, k: int, tables: dict[str, _Table]) -> np.ndarray:
-        """[units + 1, units + 1] bytes of a device that has cell k alone."""
-        live = self._live[k]
-        needs = []
-        for mode in _modes_of(self.params.modes[k]):
-            table = tables[mode]
-            bytes_of_slots = np.maximum(live * table.held, table.held + table.working)
-            if self.params.modes[k] == 'fit' and mode == 'none':
-                # Whatever is kept of that, the rest is there while a backward runs.
-                bytes_of_slots = table.held
-            needs.append(table.fixed + np.maximum(bytes_of_slots, table.received))
-        return np.asarray(np.minimum.reduce(needs))
-
-    def _need_together(self, k: int, tables: dict[str, _Table]) -> np.ndarray:
-        """[units + 1, units + 1] bytes that cell k adds to its device, when most is live."""
+    def _need_together(self, k: int, tables: dict[str, SpanBytes]) -> np.ndarray:
+        """[U + 1, U + 1] bytes that cell k adds to its device, when most is live."""
         mode = self.params.modes[k]
         if mode == 'fit':
             return np.asarray(tables['none'].fixed)
@@ -313,37 +244,11 @@ def live_at_once(schedule: Schedule) -> tuple[int, ...]:
     return tuple(live_of_cell)
 
 
-def _modes_of(mode: str) -> tuple[str, ...]:
-    """The modes of which a cell may take the one that needs least."""
-    return ('none', 'cell', 'layer') if mode == 'fit' else (mode,)
-
-
-class _Table:
-    """[units + 1, units + 1] the bytes of every span of units, by its first and its end.
-
-    Bytes that are held for each micro-batch are 0 in spans without backward, of which none is live.
-    """
-
-    def __init__(self, memory: Memory, mode: str, starts: Sequence[int]):
-        table = memory.table(mode, starts)
-        columns = dict(zip(FIELDS, table[:-1], strict=True))
-        self.fixed, self.held = columns['fixed'], columns['held'] * table[-1]
-        self.working, self.received = columns['working'], columns['received']
-
-
-def _spans(sums: np.ndarray, starts: Sequence[int]) -> np.ndarray:
-    """[units + 1, units + 1] sums over spans of units, from sums over the layers before each."""
-    of_units = sums[np.asarray(starts)]
-    spans = of_units[None, :] - of_units[:, None]
-    spans[np.tril_indices(len(of_units))] = np.inf   # No cell is empty.
-    return np.asarray(spans)
-
-
 def _least(of_cells: Sequence[np.ndarray], combine: np.ufunc) -> float:
     """The least over all partitions of what its cells cost together.
 
     Args:
-      of_cells: [K][units + 1, units + 1] what a cell costs, by its first unit and its end.
+      of_cells: [K][U + 1, U + 1] what a cell costs, by its first unit and its end.
       combine: of what the cells cost, np.add or np.maximum.
     """
     best = np.full(len(of_cells[0]), np.inf)

@@ -4,6 +4,7 @@ What a cell holds and when is said at the head of memory.py.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -111,7 +112,8 @@ def peaks_of_devices(schedule: Schedule, placement: Placement, footprints: Seque
     return bytes_at
 
 
-def most_live(schedule: Schedule) -> list[int]:
+@functools.lru_cache(maxsize=128)
+def most_live(schedule: Schedule) -> tuple[int, ...]:
     """[K] the most micro-batches of each cell that are live at once."""
     live, most = [0] * schedule.num_cells, [0] * schedule.num_cells
     for slots in schedule.devices:
@@ -119,7 +121,7 @@ def most_live(schedule: Schedule) -> list[int]:
             live[slot.cell] += _begins(slot, schedule)
             most[slot.cell] = max(most[slot.cell], live[slot.cell])
             live[slot.cell] -= _ends(slot, schedule)
-    return most
+    return tuple(most)
 
 
 def _begins(slot: Slot, schedule: Schedule) -> bool:

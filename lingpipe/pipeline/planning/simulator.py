@@ -108,7 +108,7 @@ def simulate(schedule: Schedule, forward_s: Sequence[float], backward_s: Sequenc
     spans = play(schedule, times.of(schedule), edges, arrival_of)
     update = max(sum(updates[k] for k in {slot.cell for slot in slots})
                  for slots in schedule.devices)
-    return Simulation(Timeline(spans, schedule.device_of), tuple(most_live(schedule)),
+    return Simulation(Timeline(spans, schedule.device_of), most_live(schedule),
                       tuple(peaks(schedule, footprints)), update)
 
 

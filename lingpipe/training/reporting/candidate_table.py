@@ -5,13 +5,14 @@ import dataclasses
 import json
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lingpipe.hyperparams import diff
 from lingpipe.pipeline.planning.candidate import Candidate
 from lingpipe.pipeline.planning.hardware import Hardware
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.plan_search import Found
 from lingpipe.pipeline.planning.search_space import FREE
 from lingpipe.training.reporting.plan_table import rendered, table_of
 
@@ -29,8 +30,8 @@ class Report:
       hardware: what they can do.
       limit: bytes of a device; None: nobody knows.
       num_choices: how many plans it chose among.
-      candidates: the best, the fastest first.
-      params_to_run: for each candidate, the Params that give it.
+      found: the best candidates, the fastest first, and what is left.
+      params_to_run: candidate -> the Params that give it.
       params: the experiment's, without the flags.
     """
     model: str
@@ -39,8 +40,8 @@ class Report:
     hardware: Hardware
     limit: float | None
     num_choices: int
-    candidates: Sequence[Candidate]
-    params_to_run: Sequence[PipelineParams]
+    found: Found
+    params_to_run: Callable[[Candidate], PipelineParams]
     params: PipelineParams
 
     def text(self) -> str:
@@ -48,7 +49,7 @@ class Report:
         table = table_of(['', 'K', 'R', 'M', 'schedule', 'recompute', 'examples/s', 'speed-up',
                           'bubble', 'peak GB', 'share', 'limit'],
                          left={'schedule', 'recompute', 'limit'})
-        for i, candidate in enumerate(self.candidates, 1):
+        for i, candidate in enumerate(self.found.candidates, 1):
             choice = candidate.choice
             share = f'{candidate.peak_bytes / self.limit:.0%}' if self.limit else '-'
             table.add_row(
@@ -67,15 +68,25 @@ class Report:
             '',
             rendered(table).rstrip('\n'),
             '',
+            *self._left(),
             'The first, with --json all:',
             *_wrapped(self.flags(0)),
         ]
         return '\n'.join(lines) + '\n'
 
+    def _left(self) -> list[str]:
+        """The lines that say what the search has left out, if it did not come to its end."""
+        if not self.found.num_left:
+            return []
+        return [
+            f'{self.found.num_left:,} plans were left out, since to work them all out takes long;',
+            f'none of them has more than {self.batch_size / self.found.left_s:,.1f} examples/s.',
+            'To choose among fewer, set what you know, as with --set pipeline.num_cells=8.', '']
+
     def json(self) -> str:
         """One JSON object with all that is known."""
         plans = []
-        for i, candidate in enumerate(self.candidates):
+        for i, candidate in enumerate(self.found.candidates):
             plans.append({
                 **candidate.choice._asdict(),
                 'layers_per_cell': candidate.plan.partition.layers_per_cell,
@@ -92,7 +103,8 @@ class Report:
         return json.dumps({
             'model': self.model, 'batch_size': self.batch_size, 'num_devices': self.num_devices,
             'hardware': self._hardware(), 'device_bytes': self.limit,
-            'num_choices': self.num_choices, 'plans': plans}) + '\n'
+            'num_choices': self.num_choices, 'num_left': self.found.num_left,
+            'most_examples_per_s_left': self.batch_size / self.found.left_s, 'plans': plans}) + '\n'
 
     def _hardware(self) -> dict[str, Any]:
         """What devices can do; null where it takes no time, which JSON has no number for."""
@@ -101,10 +113,11 @@ class Report:
 
     def flags(self, place: int) -> list[str]:
         """The --set flags that give the plan at a place, not quoted for a shell."""
-        changed = diff(self.params, self.params_to_run[place])
+        params = self.params_to_run(self.found.candidates[place])
+        changed = diff(self.params, params)
         names = dict.fromkeys([*FREE, *(
             path.partition('[')[0] for path, _, _ in changed)])
-        return [f'--set=pipeline.{name}={value_text(getattr(self.params_to_run[place], name))}'
+        return [f'--set=pipeline.{name}={value_text(getattr(params, name))}'
                 for name in names]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from lingpipe.pipeline.planning.candidates import Candidates
 from lingpipe.pipeline.planning.hardware import Hardware
+from lingpipe.pipeline.planning.plan_search import fastest
 from lingpipe.pipeline.planning.planner import make_plan
 from lingpipe.pipeline.planning.search_space import FREE
 from tests.support.planned_chains import CHAIN, SPEC, dense, made
@@ -26,13 +27,13 @@ from tests.support.random_candidates import (
 
 
 def best(subject, **fields):
-    return next(Candidates(subject).fastest(space_of(subject, **fields).choices()), None)
+    return next(fastest(Candidates(subject), space_of(subject, **fields).choices()), None)
 
 
 def test_candidates_come_in_the_order_of_their_times_and_all_come():
     subject = subject_of(made(*CHAIN), num_devices=3)
     choices = list(space_of(subject, held=frozenset({'num_replicas', 'recompute'})).choices())
-    found = list(Candidates(subject).fastest(choices))
+    found = list(fastest(Candidates(subject), choices))
     assert [candidate.step_s for candidate in found] == sorted(c.step_s for c in found)
     assert sorted(candidate.choice for candidate in found) == sorted(choices)
 
@@ -66,7 +67,7 @@ def test_params_to_run_give_exactly_the_plan(recompute):
     subject = subject_of(network, recompute=recompute)
     candidates = Candidates(subject)
     choices = space_of(subject, held=frozenset({'recompute'})).choices()
-    for candidate in itertools.islice(candidates.fastest(choices), 12):
+    for candidate in itertools.islice(fastest(candidates, choices), 12):
         params = candidates.params_to_run(candidate)
         plan = make_plan(network, SPEC, params, subject.devices[:params.num_devices],
                          slot_bytes=slot_bytes)
@@ -78,11 +79,11 @@ def test_params_to_run_give_exactly_the_plan(recompute):
 def test_the_least_limit_fits_and_a_byte_less_does_not():
     subject = subject_of(made(*CHAIN), num_devices=2, num_micro_batches=4)
     choices = list(space_of(subject, held=frozenset({'num_micro_batches'})).choices())
-    least, choice = Candidates(subject).least_limit(choices)
+    least, choice, _ = Candidates(subject).least_limit(choices)
     for limit, fits in ((least, True), (least - 1, False)):
         limited = dataclasses.replace(
             subject, params=subject.params.copy().set(device_bytes=limit))
-        found = list(Candidates(limited).fastest(choices))
+        found = list(fastest(Candidates(limited), choices))
         assert bool(found) == fits
         assert not fits or choice in [candidate.choice for candidate in found]
 
@@ -104,7 +105,7 @@ def test_no_random_plan_fits_a_byte_less_than_the_least_limit(seed, with_fit):
     else:
         choices = [choice for choice in random_space(rng, subject).choices()
                    if choice.recompute != 'fit']
-    least, choice = Candidates(subject).least_limit(choices)
+    least, choice, _ = Candidates(subject).least_limit(choices)
     subject.params.device_bytes = least
     assert Candidates(subject).of(choice, least).peak_bytes <= least
     subject.params.device_bytes = least - 1

@@ -1,0 +1,25 @@
+"""Effort: larger choices and those under a limit take more of it."""
+from lingpipe.pipeline.planning.effort import bound_effort, likely_s, plan_effort
+from lingpipe.pipeline.planning.search_space import Choice
+
+PLAIN = Choice(4, 1, 8, '1f1b', 'none')
+
+
+def test_twice_the_slots_take_twice_the_effort():
+    twice = PLAIN._replace(num_micro_batches=16)
+    assert bound_effort(twice) == 2 * bound_effort(PLAIN)
+    assert plan_effort(twice, False, 10) == 2 * plan_effort(PLAIN, False, 10)
+
+
+def test_a_limit_fit_auto_and_devices_with_two_cells_take_more():
+    def effort(is_limited=True, **changed):
+        return plan_effort(PLAIN._replace(**changed), is_limited, num_units=10)
+
+    assert effort(is_limited=False) < effort() < effort(recompute='fit')
+    assert effort() < effort(schedule='zb_v') < effort(schedule='auto')
+
+
+def test_a_step_is_likely_to_take_as_long_as_the_schedule_waits():
+    assert likely_s(PLAIN, 8.0, num_devices=5) == 12.0
+    assert 8.0 < likely_s(PLAIN._replace(schedule='zb_v'), 8.0, num_devices=5) < 9.0
+    assert likely_s(PLAIN, 8.0, num_devices=1) == 8.0
