@@ -234,10 +234,11 @@ class _Promising:
                 return True, factor * self._likely_s[entry.place]
             return False, plan_effort(self._choices[entry.place], True, self._num_units)
 
-        entry = min(best_of_kind.values(), key=promise, default=None)
-        if entry is not None:
-            self.entries.remove(entry)
-        return entry
+        if not best_of_kind:
+            return None
+        most_promising = min(best_of_kind.values(), key=promise)
+        self.entries.remove(most_promising)
+        return most_promising
 
     def learn(self, entry: _Entry, following: _Entry | None) -> None:
         """Takes note of what came of an entry; None if it did not fit."""

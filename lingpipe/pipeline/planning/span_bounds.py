@@ -54,8 +54,8 @@ class SpanSeconds:
             return np.asarray(before + self.params.num_micro_batches * load + after)
         # The last W may run after all that waits for the last B.
         seconds = before + self.params.num_micro_batches * load
-        return np.maximum(seconds, after + seconds
-                          - self.params.num_micro_batches * self._weight_s)
+        return np.asarray(np.maximum(
+            seconds, after + seconds - self.params.num_micro_batches * self._weight_s))
 
     def device_s(self, mode: str, is_last: bool, is_first: bool) -> np.ndarray:
         """[U + 1, U + 1] what a cell adds to its device's time.
