@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe import layers
 from lingpipe.layers import CrossEntropyLoss
 from lingpipe.layers.context import Context
 from lingpipe.learning import learning_rates, optimizers
@@ -18,12 +17,12 @@ from lingpipe.pipeline.planning.dataflow import BATCH, Element, wire
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.pipeline.planning.planner import make_plan
-from lingpipe.tasks.image.amoeba_block import AmoebaBlock, State
 from lingpipe.tasks.image.amoebanet import AmoebaNet
 from lingpipe.tasks.image.block_tables import ARCHITECTURES
-from lingpipe.tasks.image.blocks import FactorizedReduction, Norm, RampedDropPath, conv_norm
+from lingpipe.tasks.image.blocks import FactorizedReduction, Norm, RampedDropPath
 from lingpipe.tasks.image.classifier import classifier, imagenet_learner
 from lingpipe.tasks.image.operations import Operation
+from tests.support.amoeba_blocks import two_blocks
 from tests.support.calls import num_calls
 
 # GPipe paper, Table 1: 82M, 318M, 542M, 1.05B, 1.8B; and (18, 256) of Table 2.
@@ -311,26 +310,10 @@ def test_granularity_changes_no_key_of_a_checkpoint():
 
 
 def trained_task(granularity: str = 'layer') -> Any:
-    """Returns the task that `train` trains: a block of each kind, since a whole network is slow.
-
-    The second block reads the first and, as the block before that, the stem.
-    """
+    """Returns the task that `train` trains."""
     learner = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9),
                              learning_rate=learning_rates.Constant.Params(rate=0.05), l2=4e-5)
-    norm = Norm(decay=0.9)
-    stem = State(name='stem', dim=4, reduction=1)
-    shared = {'is_unit': granularity == 'cell', 'batch_norm': norm, 'drop_path_rate': 0.3,
-              'drop_path_steps': 2, 'has_whole_combinations': granularity == 'combination',
-              'before_previous': stem}
-    block = AmoebaBlock.Params(name='cell', dim=4, previous=stem, is_first=True, **shared)
-    reduction = AmoebaBlock.Params(name='reduction_cell', is_reduction=True, dim=8,
-                                   previous=AmoebaBlock.output(block), **shared)
-    network = layers.Sequential.Params(name='amoebanet', layers=(
-        conv_norm(1, 4, norm, name='stem', reads={'x': 'image'}, writes='stem'), block, reduction,
-        layers.GlobalAvgPool2D.Params(name='mean', reads={'x': 'reduction_cell'}),
-        layers.Dropout.Params(name='dropout', rate=0.2),
-        layers.Dense.Params(name='dense', input_dim=AmoebaBlock.output(reduction).dim, units=10)))
-    return classifier(network, learner).instantiate()
+    return classifier(two_blocks(granularity, drop_path_steps=2), learner).instantiate()
 
 
 @functools.cache

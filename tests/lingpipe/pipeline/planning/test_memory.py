@@ -2,7 +2,9 @@
 
 import pytest
 
+from lingpipe.tasks.image.classifier import classifier
 from lingpipe.training import registry
+from tests.support.amoeba_blocks import two_blocks
 from tests.support.planned_chains import CHAIN, IMAGE, WIDE, Tied, dense, plan_of
 from tests.support.traced import held_and_handed_bytes
 
@@ -66,8 +68,11 @@ def test_replicas_that_share_a_device_add_up_and_others_receive_gradients():
                                              alone.forecast.footprints[0].fixed + gradients),)
 
 
-def plan_of_experiment(name, num_cells, **pipeline):
+def plan_of_experiment(name, num_cells, network=None, **pipeline):
+    """The plan of an experiment, or of another network in its place."""
     params = registry.get(name)
+    if network is not None:
+        params.task = classifier(network, params.task.learner)
     params.pipeline.set(num_cells=num_cells, num_replicas=1, sum_groups=1, layers_per_cell=(),
                         devices=(), **pipeline)
     return params.instantiate().make_plan()
@@ -89,7 +94,7 @@ def test_cells_of_an_experiment_hold_what_their_tasks_take_over(name, num_cells)
 
 
 def test_w_reads_what_the_forecast_hands_over_if_cells_are_recomputed():
-    plan = plan_of_experiment('image.digits.AmoebaNet', 3, recompute='cell')
+    plan = plan_of_experiment('image.digits.AmoebaNet', 3, two_blocks(), recompute='cell')
     _, handed = held_and_handed_bytes(plan.cells, plan.forecast.recomputation)
     assert_w_reads_what_is_handed_over(plan, handed)
 
@@ -97,7 +102,7 @@ def test_w_reads_what_the_forecast_hands_over_if_cells_are_recomputed():
 @pytest.mark.parametrize('share', [0.8, 0.3])
 def test_cells_hold_what_they_keep_under_a_limit(share):
     def plan(**pipeline):
-        return plan_of_experiment('image.digits.AmoebaNet', 3, **pipeline)
+        return plan_of_experiment('image.digits.AmoebaNet', 3, two_blocks(), **pipeline)
 
     most, least = (max(plan(recompute=mode).peak_bytes().values()) for mode in ('none', 'cell'))
     fitted = plan(recompute='fit', device_bytes=least + share * (most - least))
