@@ -18,8 +18,9 @@ from lingpipe.checkpoint import parts
 from lingpipe.checkpoint.facts import DamagedError, Metadata, kinds_of, write_facts
 from lingpipe.checkpoint.pacing import Pacing
 from lingpipe.checkpoint.parts import Kinds, Part
-from lingpipe.checkpoint.worker_files import WorkerError, WorkerFiles, at_once, hosts_of
+from lingpipe.checkpoint.worker_files import WorkerError, WorkerFiles, hosts_of
 from lingpipe.cluster import HOME
+from lingpipe.cluster.at_once import at_once
 from lingpipe.cluster.client import device_of, host_of, process_of, wait_for_ops
 
 # Writing.

@@ -12,20 +12,19 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
 from lingpipe.cluster import HOME
+from lingpipe.cluster.at_once import at_once
 from lingpipe.cluster.client import done_after, host_of, is_broken, is_on_worker
 from lingpipe.process import error_text
 
 _Graph = Callable[..., Any]
-_T = TypeVar('_T')
 _TEXT = tf.TensorSpec([], tf.string)
 _TEXTS = tf.TensorSpec([None], tf.string)
 
@@ -38,42 +37,6 @@ def hosts_of(variables: Mapping[str, tf.Variable]) -> dict[str, str]:
     """Returns key -> CPU of its worker, of all variables that are in the memory of workers."""
     return {key: host_of(variable.device) for key, variable in variables.items()
             if is_on_worker(variable.device)}
-
-
-def at_once(call: Callable[..., _T], arguments: Sequence[Sequence[Any]],
-            meanwhile: Callable[[], object] = lambda: None) -> list[_T]:
-    """Returns the results of calls that are made at the same time, each in a thread.
-
-    An error is raised when all calls have ended. The obvious way, ThreadPoolExecutor, would not let
-    a process end while a call waits for a worker that hangs.
-
-    Args:
-      call: a function.
-      arguments: those of each call.
-      meanwhile: what this thread does.
-    """
-    results: dict[int, _T] = {}
-    errors: list[BaseException] = []
-
-    def run(number: int) -> None:
-        """What a thread does."""
-        try:
-            results[number] = call(*arguments[number])
-        except BaseException as error:   # It is raised in the thread that waits.
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,), name='file of a worker', daemon=True)
-               for number in range(len(arguments))]
-    for thread in threads:
-        thread.start()
-    try:
-        meanwhile()
-    finally:
-        for thread in threads:
-            thread.join()
-    for error in errors:
-        raise error
-    return [results[number] for number in range(len(arguments))]
 
 
 class WorkerFiles:

@@ -8,6 +8,7 @@ input. Workers are TensorFlow servers, which hold the weights of their cells and
     ports.py           which ports of this machine are free, and how others reach them
     workers.py         what the controller asks and tells a worker
     client.py          the controller's connection to its workers
+    at_once.py         calls of several workers at the same time
     services.py        the calls that the controller makes to workers
     server.py          the worker's side
     address_filter.py  at which addresses of this machine a server is reached

@@ -13,7 +13,8 @@ below, which leaves out the fields that are not used.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,8 @@ def devices(address: str, timeout_s: float) -> list[device_attributes_pb2.Device
     Raises:
       OSError: the server does not answer in time; the message is a few words.
     """
-    return list(_call(address, 'WorkerService/GetStatus', timeout_s).device_attributes)
+    with _calls(address, timeout_s) as call:
+        return list(call('WorkerService/GetStatus').device_attributes)
 
 
 def run(address: str, make_op: Callable[[], tf.Tensor | tf.Operation], timeout_s: float
@@ -91,29 +93,37 @@ def run(address: str, make_op: Callable[[], tf.Tensor | tf.Operation], timeout_s
         op = make_op()
     request = {'fetch': [op.name]} if isinstance(op, tf.Tensor) else {'target': [op.name]}
 
-    session = _call(address, 'MasterService/CreateSession', timeout_s,
-                    graph_def=graph.as_graph_def())
-    handle = {'session_handle': session.session_handle}
-    result = _call(address, 'MasterService/RunStep', timeout_s, **handle, **request)
-    _call(address, 'MasterService/CloseSession', timeout_s, **handle)
+    with _calls(address, timeout_s) as call:
+        session = call('MasterService/CreateSession', graph_def=graph.as_graph_def())
+        handle = {'session_handle': session.session_handle}
+        result = call('MasterService/RunStep', **handle, **request)
+        call('MasterService/CloseSession', **handle)
     return tf.make_ndarray(result.tensor[0].tensor) if result.tensor else None
 
 
-def _call(address: str, method: str, timeout_s: float, **fields: Any) -> Any:
-    """Calls a method with the fields of its request, and returns the message that it answers."""
+@contextlib.contextmanager
+def _calls(address: str, timeout_s: float) -> Iterator[Callable[..., Any]]:
+    """Yields a function that calls a method of a server with the fields of its request.
+
+    It returns the message that the server answers, or raises OSError as `run` does. All calls have
+    one connection, since a server keeps each new one waiting for 0.2 s (user_filter.py).
+    """
     import grpc  # here, since the process that forks servers must not import it (server.py)
 
-    name = method.partition('/')[2]
-    request = _CLASSES[f'{name}Request'](**fields)
-    options = [('grpc.enable_http_proxy', 0),           # as TensorFlow does
-               ('grpc.use_local_subchannel_pool', 1)]   # remembers no failures of past calls
-    with grpc.insecure_channel(address, options) as channel:
-        call = channel.unary_unary(f'/tensorflow.{method}', type(request).SerializeToString,
+    def call(method: str, **fields: Any) -> Any:
+        name = method.partition('/')[2]
+        request = _CLASSES[f'{name}Request'](**fields)
+        stub = channel.unary_unary(f'/tensorflow.{method}', type(request).SerializeToString,
                                    _CLASSES[f'{name}Response'].FromString)
         try:
-            return call(request, timeout=timeout_s)
+            return stub(request, timeout=timeout_s)
         except grpc.RpcError as error:
             short = {grpc.StatusCode.DEADLINE_EXCEEDED: 'no answer',
                      grpc.StatusCode.UNAVAILABLE: 'no connection'}
             why = short.get(error.code(), f'{error.code().name}: {error.details()}')
             raise OSError(why) from error
+
+    options = [('grpc.enable_http_proxy', 0),           # as TensorFlow does
+               ('grpc.use_local_subchannel_pool', 1)]   # remembers no failures of past calls
+    with grpc.insecure_channel(address, options) as channel:
+        yield call
