@@ -21,8 +21,8 @@ Exit codes: 0 all done; 1 a mistake, or a run that failed, in one sentence on st
 143 and 130 stopped by SIGTERM and Ctrl-C, with a checkpoint saved, so that whoever started it knows
 that it is not done: the same command goes on from there; 141 nobody reads what it prints, as in
 --list | head (a run goes on).
-If a worker is lost during training, evaluation or decoding, the process starts itself again, waits
-for the worker and goes on from the last checkpoint.
+If a worker is lost during training, evaluation or decoding, the trainer waits for the worker and
+goes on from the last checkpoint, if need be by starting its process again.
 """
 from __future__ import annotations
 

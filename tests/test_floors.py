@@ -210,6 +210,8 @@ OF_LIBRARIES = {
     ('lingpipe.layers.keras_state', '_moments'): 'Keras: moments as BatchNormalization has them',
     ('lingpipe.learning.program_order', '_add_control_input'): 'TensorFlow: an order of made ops',
     ('lingpipe.learning.optimizer', '_backend_update_step'): 'Keras: what Nadam keeps of a step',
+    ('lingpipe.pipeline.execution.renewal', '_handle'): 'TensorFlow: the handle of a variable',
+    ('lingpipe.pipeline.execution.renewal', '_handle_data'): 'TensorFlow: the shape behind it',
     ('lingpipe.pipeline.execution.task_call', '_create_op_internal'):
         'TensorFlow: adds an op to a graph',
     ('lingpipe.pipeline.execution.task_call', '_set_device'): 'TensorFlow: the device of an op',

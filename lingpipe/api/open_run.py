@@ -16,6 +16,7 @@ from lingpipe.commands import device_setup, recovery
 from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.pipeline.execution.renewal import NotRenewableError
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import logdir, logdir_lock, newest_checkpoint
 from lingpipe.training.experiment import Experiment
@@ -56,6 +57,7 @@ class OpenRun:
         self._lock: Lock | None = None
         self._placement: Placement | None = None       # made when it is first needed, as is
         self._network: TracedNetwork | None = None     # this, which a failure takes away again
+        self._left: TracedNetwork | None = None        # what a use left that lost a worker
         self._is_closed = False
         self._held = contextlib.ExitStack()
         if is_writer:
@@ -70,12 +72,15 @@ class OpenRun:
         experiment: Experiment = self.params.instantiate()
         return experiment
 
-    def at_site(self, body: Callable[[Site], T], stop: StopSignals | None = None) -> T:
+    def at_site(self, body: Callable[[Site], T], stop: StopSignals | None = None,
+                may_renew: bool = False) -> T:
         """Returns what `body` makes of the devices, which are found first if need be.
 
         Args:
           body: tells the site's watchdog what it does.
           stop: what ends the waiting for workers; default: signals do what they do.
+          may_renew: whether `body` may be called again in this process if a worker is lost. It then
+            begins with the newest checkpoint.
 
         Raises:
           ValueError: the run is closed, or the devices are wrong.
@@ -83,9 +88,10 @@ class OpenRun:
         """
         if self._is_closed:
             raise ValueError(f'this run in {self.logdir} is closed; start another.')
-        return Recovery(
-            self._options, stop, self._log_path if stop else '', self._lock,
-            starts_again=self._is_trainer).run(self.params, self._placed, body)
+        recovery_of_run = Recovery(self._options, stop, self._log_path if stop else '', self._lock,
+                                   starts_again=self._is_trainer)
+        return recovery_of_run.run(
+            self.params, self._placed, body, self._placed_again if may_renew else None)
 
     def restored(self, site: Site, checkpoint: str | int | None = None
                  ) -> tuple[TracedNetwork, Metadata]:
@@ -118,6 +124,23 @@ class OpenRun:
                       else contextlib.nullcontext()):
                     self._placement = device_setup.place_late(self.params, error)
         return self._placement
+
+    def _placed_again(self) -> Placement:
+        """Connects to the same workers again, and renews the network that the last use has left.
+
+        Raises:
+          NotRenewableError: this process cannot go on with it.
+          OSError: a worker does not answer in time.
+        """
+        network, self._left = self._left, None
+        placement, step = self._placement, newest_checkpoint.newest_step(self.logdir)
+        if (network is None or placement is None or placement.connection is None or not step
+                or not device_setup.can_place_again(self.params, placement)):
+            raise NotRenewableError
+        placement.connection.connect_again(self.params.train.worker_timeout_s)
+        network.program.renew()
+        self._network = network
+        return placement
 
     def _traced(self, site: Site) -> TracedNetwork:
         if self._network is None:

@@ -22,6 +22,7 @@ from lingpipe.api.watching import Watch
 from lingpipe.checkpoint import side_files
 from lingpipe.checkpoint.chosen_step import NEWEST
 from lingpipe.checkpoint.facts import Metadata
+from lingpipe.cluster.client import LostWorkerError
 from lingpipe.commands.recovery import has_started_again
 from lingpipe.export import check_path, export
 from lingpipe.layers.nested import Nested
@@ -83,18 +84,16 @@ class Run(OpenRun):
         if steps is not None and steps < 0:
             raise ValueError(f'steps={steps} is below 0; use 0 or more.')
         with side_files.warnings_into(self._log_path):
-            # The plan of a run that has lost a worker is in its log; the forecast takes time.
-            is_resumed = has_started_again() and newest_checkpoint.newest_step(self.logdir)
-            has_shown_plan = self._network is not None or bool(is_resumed)
             options = LoopOptions(has_evaluation=evaluate, has_timeline=timeline,
-                                  has_overview=not has_shown_plan,
                                   allow_change=self._options.allow_change)
             if not self._options.devices:   # No worker is waited for: the loop looks at signals.
                 outcome = self.at_site(lambda site: self._train(site, steps, options))
             else:
                 with StopSignals() as stop:
                     options = dataclasses.replace(options, stop=stop)
-                    outcome = self.at_site(lambda site: self._train(site, steps, options), stop)
+                    outcome = self.at_site(
+                        lambda site: self._train(site, steps, options), stop,
+                        may_renew=self._is_trainer)
         if outcome.signal == 'SIGTERM' and not self._is_trainer:
             raise SystemExit(128 + signal.SIGTERM)
         return outcome
@@ -105,8 +104,17 @@ class Run(OpenRun):
             step = newest_checkpoint.newest_step(self.logdir) or 0
             experiment = experiment.lasting(step + steps)
             logdir.claim(self.logdir, experiment.params, self._options.allow_change)
+        # The plan of a run that has lost a worker is in its log; the forecast takes time.
+        is_resumed = has_started_again() and newest_checkpoint.newest_step(self.logdir)
+        has_shown_plan = self._network is not None or bool(is_resumed)
+        loop_options = dataclasses.replace(loop_options, has_overview=not has_shown_plan)
         network, self._network = self._traced(site), None
-        outcome = TrainLoop(experiment, self.logdir, loop_options, site, network).run()
+        loop = TrainLoop(experiment, self.logdir, loop_options, site, network)
+        try:
+            outcome = loop.run()
+        except (tf.errors.OpError, LostWorkerError):
+            self._left = network if loop.has_ended() else None
+            raise
         self._network = network   # After an error, a new run would begin with what is in it.
         return outcome
 

@@ -149,6 +149,17 @@ class Checkpointer:
         if error is not None:
             raise error
 
+    def abandon(self, limit_s: float) -> bool:
+        """Waits for a save in the background, whatever it comes to; returns whether it has ended.
+
+        Args:
+          limit_s: time limit. A save that waits for a worker may never end.
+        """
+        self._pacing.hurry()
+        if self._thread is not None:
+            self._thread.join(limit_s)
+        return self._thread is None or not self._thread.is_alive()
+
     def _write_in_background(self, step: int, variables: Mapping[str, tf.Variable],
                              metadata: Metadata, values: files.Values,
                              spared: Iterable[int]) -> None:

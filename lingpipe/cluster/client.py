@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from lingpipe.cluster import ports, workers
 from lingpipe.cluster.address_filter import Guard
+from lingpipe.cluster.at_once import at_once
 from lingpipe.process.process_name import this_process
 from lingpipe.process.tensorflow_settings import HOME
 
@@ -91,8 +92,6 @@ def is_broken(error: tf.errors.OpError) -> bool:
 class Connection:
     """The connection of this process to its workers.
 
-    A process can make one connection in its life, since TensorFlow cannot undo it.
-
     Attributes:
       workers: by task, as they were when the connection was made.
     """
@@ -113,43 +112,71 @@ class Connection:
             cannot listen at own_address.
           LostWorkerError: a worker answered once and then no more.
         """
-        self._name = name or this_process()
+        self._addresses, self._name = addresses, name or this_process()
         if own_address:
             # Checked first, or workers would leave their trainer for one that cannot begin.
             _check_own_address(own_address)
 
         deadline_s = time.monotonic() + wait_s
-        workers_before = workers.wait_for(addresses, wait_s)
-        for task, worker in enumerate(workers_before):
-            if is_again and (taker := self._taker(worker)):
-                raise OSError(f'worker {task}, {worker.address}, was taken by {taker}; wait for '
-                              'the end of that one or stop it, or name other workers in --devices: '
-                              'the same command goes on from the last checkpoint.')
+        self.workers = self._started_workers(deadline_s, wait_s, is_again)
+        self._own_address = own_address or ports.own_address(list(addresses))
+        host, port = ports.split_address(self._own_address)
+        guard = Guard(port, host)
+        _connect(addresses, self._own_address, deadline_s)
+        guard.check()
 
-        for worker in workers_before:
+    def connect_again(self, wait_s: float) -> None:
+        """Connects once more, to workers that all start again. What was on them is lost.
+
+        Tensors of this process, and the functions that it has traced, stay as they are.
+
+        Raises:
+          OSError: as of the constructor, if the process has had the workers before.
+          LostWorkerError: a worker answered once and then no more, or has other devices now.
+        """
+        deadline_s = time.monotonic() + wait_s
+        devices_before = [worker.devices for worker in self.workers]
+        self.workers = self._started_workers(deadline_s, wait_s, is_again=True)
+        if [worker.devices for worker in self.workers] != devices_before:
+            raise LostWorkerError('the workers have other devices than before')
+        _connect(self._addresses, self._own_address, deadline_s)
+
+    def _started_workers(self, deadline_s: float, wait_s: float, is_again: bool
+                         ) -> list[workers.Worker]:
+        """Makes all workers start again, with empty memory, and tells them whom they serve."""
+        workers_before = workers.wait_for(self._addresses, wait_s)
+        takers = at_once(self._taker, [(worker,) for worker in workers_before]) if is_again else []
+        for task, taker in enumerate(takers):
+            if taker:
+                raise OSError(f'worker {task}, {workers_before[task].address}, was taken by '
+                              f'{taker}; wait for the end of that one or stop it, or name other '
+                              'workers in --devices: the same command goes on from the last '
+                              'checkpoint.')
+
+        def start_again(task: int, worker: workers.Worker) -> workers.Worker:
             workers.end_server(worker)
-        self.workers: list[workers.Worker] = []
-        for task, worker in enumerate(workers_before):
-            self.workers.append(
-                workers.wait_for_worker(
-                    worker.address, task, deadline_s, wait_s, worker.incarnation))
+            started = workers.wait_for_worker(
+                worker.address, task, deadline_s, wait_s, worker.incarnation)
             workers.give_name(worker.address, self._name)
+            return started
 
-        own_address = own_address or ports.own_address(list(addresses))
-        _connect(addresses, own_address, max(workers.ASK_S, deadline_s - time.monotonic()))
+        return at_once(start_again, list(enumerate(workers_before)))
 
     def silent(self) -> str:
         """Describes the first worker that does not answer or has started again; '' if none."""
-        for task, worker in enumerate(self.workers):
-            try:
-                now = workers.ask(worker.address, task)
-            except OSError as error:
-                return f'worker {task}, {worker.address}, does not answer ({error})'
-            if now.incarnation != worker.incarnation:
-                if taker := self._taker(worker):
-                    return f'worker {task}, {worker.address}, was taken by {taker}'
-                return f'worker {task}, {worker.address}, has started again and lost its weights'
-        return ''
+        return next(filter(None, at_once(self._why_lost, list(enumerate(self.workers)))), '')
+
+    def _why_lost(self, task: int, worker: workers.Worker) -> str:
+        """Says that a worker does not answer or has started again; '' if neither."""
+        try:
+            now = workers.ask(worker.address, task)
+        except OSError as error:
+            return f'worker {task}, {worker.address}, does not answer ({error})'
+        if now.incarnation == worker.incarnation:
+            return ''
+        if taker := self._taker(worker):
+            return f'worker {task}, {worker.address}, was taken by {taker}'
+        return f'worker {task}, {worker.address}, has started again and lost its weights'
 
     def _taker(self, worker: workers.Worker) -> str:
         """Returns the name of another controller that the worker serves; '' if there is none."""
@@ -176,11 +203,12 @@ def _check_own_address(address: str) -> None:
                       'another --address.') from error
 
 
-def _connect(addresses: Sequence[str], own_address: str, limit_s: float) -> None:
-    """Makes this process's TensorFlow a task of a cluster.
+def _connect(addresses: Sequence[str], own_address: str, deadline_s: float) -> None:
+    """Makes this process's TensorFlow a task of a cluster; it may be one of another already.
 
     Connecting has no time limit of its own, so a thread does it.
     """
+    limit_s = max(workers.ASK_S, deadline_s - time.monotonic())
     # Without an address, TensorFlow would tell all workers that this process is at localhost.
     spec = tf.train.ClusterSpec({'worker': list(addresses), 'localhost': [own_address]})
     outcome: list[Exception | None] = []
@@ -194,8 +222,6 @@ def _connect(addresses: Sequence[str], own_address: str, limit_s: float) -> None
         except Exception as error:
             outcome.append(error)
 
-    host, port = ports.split_address(own_address)
-    guard = Guard(port, host)
     thread = threading.Thread(target=connect, name='connect', daemon=True)
     thread.start()
     thread.join(limit_s)
@@ -209,7 +235,6 @@ def _connect(addresses: Sequence[str], own_address: str, limit_s: float) -> None
             f'a worker was lost while connecting ({_first_line(error)})') from error
     if error:
         raise error
-    guard.check()
 
 
 def _first_line(error: tf.errors.OpError) -> str:

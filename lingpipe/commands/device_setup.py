@@ -11,7 +11,7 @@ from absl import logging
 
 from lingpipe import cluster
 from lingpipe.cluster import addresses, devices
-from lingpipe.cluster.client import Connection
+from lingpipe.cluster.client import Connection, is_on_worker
 from lingpipe.commands import elastic
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
@@ -133,6 +133,19 @@ def place(params: Experiment.Params, options: RunOptions, is_again: bool = False
         _start_tpus(available.workers)
     return Placement(available.names, connection, pipeline if rest else None,
                      rest.missing if rest else ())
+
+
+def can_place_again(params: Experiment.Params, placement: Placement) -> bool:
+    """Whether this process can go on with the same devices after their workers were lost.
+
+    It cannot if the run may go on with others, if a cell is in this process, or if the devices
+    remember the workers as they were, as those of collectives and TPUs do.
+    """
+    pipeline = params.pipeline
+    has_collectives = pipeline.num_replicas > 1 and (
+        pipeline.replica_reduction != 'add' or pipeline.cross_replica_batch_norm)
+    are_on_workers = all(is_on_worker(name) and 'TPU' not in name for name in placement.devices)
+    return are_on_workers and not has_collectives and params.train.elastic_after_s is None
 
 
 def name_for_workers(options: RunOptions) -> str:

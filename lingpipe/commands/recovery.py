@@ -1,9 +1,12 @@
-"""Recovery: what a process does that loses a worker: it starts itself again, with the same command.
+"""Recovery: what a process does that loses a worker: it waits for it, and goes on from the last
+checkpoint.
 
-A script or a notebook cannot start again without its user, so there an error says what was lost.
-The new process goes on from the last checkpoint. TensorFlow can neither drop a lost worker nor end
-a wait for one, so nothing less than another process helps. It waits for the worker as any process
-does at its start (train.worker_timeout_s).
+A training connects to its workers again, and keeps the graphs that it has traced, which takes a
+third of the time of a start (pipeline/execution/renewal.py). In all other cases the process starts
+itself again, with the same command. So it does if its main thread waits in TensorFlow, which cannot
+end a wait for a lost worker. A script or a notebook cannot start again without its user, so there
+an error says what was lost. Either way, the worker is waited for as at any start
+(train.worker_timeout_s).
 
 A stop signal ends all that. It may come while TensorFlow waits, where Python calls no handler, and
 between the two processes, where there is none. So the watchdog's thread looks for it, and it stays
@@ -29,6 +32,8 @@ from lingpipe.cluster.watchdog import Watchdog
 from lingpipe.commands import device_setup
 from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.pipeline.execution.renewal import NotRenewableError
+from lingpipe.process.error_text import sentence
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import newest_checkpoint
 from lingpipe.training.experiment import Experiment
@@ -71,22 +76,57 @@ class Recovery:
         self._lock = threading.Lock()
 
     def run(self, params: Experiment.Params, place: Callable[[], Placement],
-            body: Callable[[Site], T]) -> T:
+            body: Callable[[Site], T], place_again: Callable[[], Placement] | None = None) -> T:
         """Finds the devices, and returns what `body` makes of them.
 
-        If a worker is lost, another process with the same command takes the place of this one.
+        If a worker is lost, `body` is called again once the workers are back, or another process
+        with the same command takes the place of this one.
 
         Args:
           params: the experiment's.
           place: finds the devices, with TensorFlow set up for them.
           body: tells the site's watchdog what it does.
+          place_again: connects to the same devices once more, or raises NotRenewableError. None:
+            only another process can do that.
 
         Raises:
           OSError: a worker is lost, and this process does not start again.
         """
         if not self._options.devices:
             return body(Site(place().devices))
+        try:
+            return self._run_once(params, place, body)
+        except LostWorkerError as error:
+            if not self._starts_again:
+                raise OSError(self._text_for_users(str(error))) from error
+            why = str(error)   # The error itself would keep alive what has failed.
+        if place_again is None:
+            self.start_again(why)
+        return self._run_again(params, place_again, body, why)
 
+    def _run_again(self, params: Experiment.Params, place_again: Callable[[], Placement],
+                   body: Callable[[Site], T], why: str) -> T:
+        """Does what `run` does, after a worker was lost, as long as this process can."""
+        while True:
+            with self._lock:
+                at = self._begin_again(why)
+            try:
+                return self._run_once(params, place_again, body)
+            except LostWorkerError as error:
+                why = str(error)
+            except NotRenewableError:
+                self._replace_process(at)
+            except tf.errors.OpError as error:   # Another process may not have it.
+                self.start_again(sentence(error))
+
+    def _run_once(self, params: Experiment.Params, place: Callable[[], Placement],
+                  body: Callable[[Site], T]) -> T:
+        """Does what `run` does, until a worker is lost.
+
+        Raises:
+          LostWorkerError: a worker is lost, and the main thread can go on.
+          NotRenewableError: raised by `place`.
+        """
         watchdog = Watchdog(params.train.step_timeout_s, self._give_up, self._stop)
         returned: ReturnedWorkers | None = None
         try:
@@ -95,8 +135,6 @@ class Recovery:
             if placement.missing and self._starts_again:
                 returned = self._returned(placement.missing, params)
             return body(Site(placement.devices, watchdog, placement.pipeline, returned))
-        except LostWorkerError as error:
-            lost = error
         except ReturnedWorkerError as error:
             os.environ[_TAKEN_IN_S] = str(time.monotonic())
             self.start_again(str(error))
@@ -105,14 +143,11 @@ class Recovery:
             lost_worker = connection.lost(error) if connection else None
             if lost_worker is None:
                 raise
-            lost = lost_worker
+            raise lost_worker from error
         finally:
             watchdog.stop()
             if returned:
                 returned.stop()
-        if not self._starts_again:
-            raise OSError(self._text_for_users(str(lost))) from lost
-        self.start_again(str(lost))
 
     def _returned(self, missing: Sequence[str], params: Experiment.Params) -> ReturnedWorkers:
         """Looks for workers that are missing, but not soon after others were taken in."""
@@ -144,12 +179,23 @@ class Recovery:
         """
         # The watchdog and the main thread may both come here. The second waits for ever.
         self._lock.acquire()
+        self._replace_process(self._begin_again(why))
+
+    def _begin_again(self, why: str) -> str:
+        """Says that the run goes on from the last checkpoint, unless it is to end here.
+
+        Returns:
+          What happened, and which checkpoint is the last.
+        """
         step = newest_checkpoint.newest_step(self._options.logdir) or 0
         at = f'{why}; {self._newest_text()}'
         self._end_if_stopped(at)
         self._count_start(step, at)
         self._say(f'{at}: the trainer starts again from there')
+        return at
 
+    def _replace_process(self, at: str) -> NoReturn:
+        """Replaces this process by another with the same command, unless it is to end."""
         _close_files_on_exec()
         if self._lock_of_logdir:
             self._lock_of_logdir.keep()

@@ -162,6 +162,15 @@ class TrainLoop:
                     self._hooks.end(self._counts.step, 'failed')
                     raise
 
+    def has_ended(self, limit_s: float = 5.) -> bool:
+        """Whether all has ended that went on beside `run`, which has raised an error.
+
+        Args:
+          limit_s: how long to wait for that.
+        """
+        self._report.close()
+        return self._run.checkpointer.abandon(limit_s)
+
     # The start.
 
     def _timed_steps(self) -> TimedSteps:

@@ -36,7 +36,7 @@ from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.forward_trace import ForwardTrace, TracingOptions
 from lingpipe.pipeline.execution.layer_call import scope_of
 from lingpipe.pipeline.execution.mean_weight import MEAN_WEIGHT
-from lingpipe.pipeline.execution.seed_keys import eager_key
+from lingpipe.pipeline.execution.seed_keys import eager_key, origin_of
 from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import Element, Value
 
@@ -67,12 +67,14 @@ class TracedCell:
     def trace_of(self, cell: Cell, variables: Sequence[tf.Variable]) -> CellTrace:
         """The trace of another cell, with variables in the order of `self.variables`."""
         paths = self._paths_of(cell)
-        seed = self.forward.options.experiment_seed
         others = [variable.handle.ref() for variable in self.variables]
         captures = {handle: variable.handle
                     for handle, variable in zip(others, variables, strict=True)}
-        captures.update({key.ref(): eager_key(seed, paths[path], name, cell.device)
-                         for (path, name), key in self.forward.seed_keys.items()})
+        for key in {tensor.ref() for task in self.trace.tasks.values()
+                    for tensor in task.function.captured_inputs}:
+            if origin := origin_of(key.deref()):
+                captures[key] = eager_key(
+                    origin.experiment_seed, paths[origin.path], origin.name, cell.device)
 
         own, new = _values(self.forward.cell), _values(cell)
         values = dict(zip(own, new, strict=True))

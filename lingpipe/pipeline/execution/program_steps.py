@@ -17,6 +17,7 @@ from lingpipe.pipeline.execution.bad_ids import BadId, find_bad_id
 from lingpipe.pipeline.execution.batch_checks import explained
 from lingpipe.pipeline.execution.built_steps import BuiltSteps, Shape
 from lingpipe.pipeline.execution.readiness import Readiness
+from lingpipe.pipeline.execution.renewal import renew
 from lingpipe.pipeline.execution.replay import run_or_replay
 from lingpipe.pipeline.execution.stamps import stamped_work, step_times
 from lingpipe.pipeline.execution.training_graph import Kind
@@ -120,6 +121,17 @@ class ProgramSteps:
         self._reached = reached
         source.note_wait(batch, results)
         return results
+
+    def renew(self) -> None:
+        """Makes all variables once more on workers that have started again; see renewal.py.
+
+        All cells are on workers. The variables of a checkpoint must be restored next.
+
+        Raises:
+          NotRenewableError: the program cannot be used any more.
+        """
+        renew(variable for one in self.replicas for variable in one.by_key().values())
+        self._readiness.begin_again()
 
     def make_wire(self) -> Wire:
         """Makes what carries values between devices in one step; subclasses may override it."""

@@ -56,6 +56,13 @@ class Readiness:
                          (*replica.placed.by_key().values(),
                           *(v for one in replica.accumulators for v in one.variables())))
 
+    def begin_again(self) -> None:
+        """Tells that all sums are zeros, and that all ops on the variables have run.
+
+        The first replica has come from a checkpoint again.
+        """
+        self._is_broken, self._is_synchronised = False, len(self._variables) == 1
+
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Encloses a step: if it fails, the accumulators hold partial sums."""

@@ -6,9 +6,19 @@ the path of the layer. But then the graphs of cells that are alike would differ 
 """
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from lingpipe.layers.context import seed_key
+
+
+class Origin(NamedTuple):
+    """What a key was made of: the arguments of `eager_key`."""
+    experiment_seed: int
+    path: str
+    name: str
+    device: str
 
 
 class SeedKeys:
@@ -53,4 +63,11 @@ def eager_key(experiment_seed: int, path: str, name: str, device: str) -> tf.Ten
     if spec.device_type != 'CPU':
         spec = spec.replace(device_type='CPU', device_index=0)
     with tf.init_scope(), tf.device(spec.to_string()):
-        return tf.constant(seed_key(experiment_seed, path, name), tf.int64)
+        key = tf.constant(seed_key(experiment_seed, path, name), tf.int64)
+    key.lingpipe_origin = Origin(experiment_seed, path, name, device)
+    return key
+
+
+def origin_of(tensor: tf.Tensor) -> Origin | None:
+    """What `eager_key` made a tensor of; None if the tensor is no key."""
+    return getattr(tensor, 'lingpipe_origin', None)

@@ -131,6 +131,49 @@ def check_that_an_error_of_a_layer_is_told(*addresses: str) -> None:
         assert program.train_step(batch, 1)['is_finite']
 
 
+def check_that_a_program_goes_on(addresses: list[str], pid: int, directory: str) -> None:
+    """Makes two steps, with a checkpoint and the loss of a worker between them, in a process."""
+    cluster.configure(2)
+    batch = {'image': np.ones([8, 4], np.float32), 'labels': np.arange(8, dtype=np.int32) % 4,
+             'weight': np.ones(8, np.float32)}
+    spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
+    learner = Learner.Params(ema_decay=0.9, optimizer=optimizers.Adam.Params(),
+                             learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate()
+    network = Sequential.Params(name='model', layers=(
+        layers.Dense.Params(name='a', input_dim=4, units=4, reads={'x': 'image'}),
+        layers.Dropout.Params(name='b', rate=0.5),
+        layers.Dense.Params(name='c', input_dim=4, units=4),
+        layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
+
+    def program_on(*devices: str) -> Program:
+        params = PipelineParams(num_cells=2, num_micro_batches=2, devices=devices)
+        return Program(network, spec, params, learner)
+
+    quiet = program_on('/device:CPU:0', '/device:CPU:1')
+    expected = [quiet.train_step(batch, step)['loss'].numpy() for step in range(3)]
+
+    connection = Connection(addresses)
+    program = program_on(*(device for worker in connection.workers for device in worker.devices))
+    assert program.train_step(batch, 0)['loss'].numpy() == expected[0]
+    checkpointer = Checkpointer(directory)
+    checkpointer.save(1, program.variables())
+    assert program.train_step(batch, 1)['loss'].numpy() == expected[1]
+    step_graph = program.step_graph()
+
+    os.kill(local_workers.server_of(pid), signal.SIGKILL)
+    with pytest.raises(tf.errors.OpError) as failed:
+        program.train_step(batch, 2)
+    assert connection.lost(failed.value)
+    connection.connect_again(60.)
+    program.renew()
+    checkpointer.restore(program.variables())
+    for step in (1, 2):
+        assert program.train_step(batch, step)['loss'].numpy() == expected[step]
+    assert program.step_graph() is step_graph   # Nothing was traced again.
+    for key, variable in quiet.variables().items():
+        np.testing.assert_array_equal(variable.numpy(), program.variables()[key].numpy(), key)
+
+
 def check_that_other_threads_run(address: str, pid: int) -> None:
     """Asks for the device of a value that a stopped worker has to make, in a thread."""
     cluster.configure()
@@ -176,6 +219,16 @@ def test_waiting_for_a_stopped_worker_lets_other_threads_run():
             _, err = process.communicate(timeout=60)
         finally:
             process.kill()
+        assert process.returncode == 0, err[-2000:]
+
+
+def test_a_program_goes_on_with_workers_that_have_started_again(tmp_path: pathlib.Path) -> None:
+    with local_workers.workers(2, hangs_after_s=60.) as workers:
+        for worker in workers:
+            worker.wait()
+        process = Fork(check_that_a_program_goes_on, [worker.address for worker in workers],
+                       workers[1].process.pid, str(tmp_path), env=local_workers.environment())
+        _, err = process.communicate(timeout=400)
         assert process.returncode == 0, err[-2000:]
 
 

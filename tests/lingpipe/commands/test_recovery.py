@@ -5,14 +5,18 @@ import os
 import sys
 import time
 import types
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import pytest
+import tensorflow as tf
 
+from lingpipe.cluster.client import LostWorkerError
 from lingpipe.cluster.returned import ReturnedWorkerError
 from lingpipe.commands.device_setup import Placement
 from lingpipe.commands.recovery import Recovery
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.pipeline.execution.renewal import NotRenewableError
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training import newest_checkpoint
 from lingpipe.training.experiment import Experiment
@@ -117,3 +121,54 @@ def test_a_worker_that_is_back_is_taken_in_and_no_other_soon_after(
             Recovery(RunOptions('train', devices='a:1,b:2')).run(params, lambda: place, body)
     assert not_before_s == [float('-inf'), 1050.]
     assert 'worker b:2 answers again; the last checkpoint is of step 30' in capsys.readouterr().err
+
+
+def lose(times: int, then: Callable[[], str]) -> Callable[[Site], str]:
+    """Returns a body that loses a worker some times, and then does something else."""
+    left = iter(range(times))
+
+    def body(site: Site) -> str:
+        if next(left, None) is not None:
+            raise LostWorkerError('worker 1 is lost')
+        return f'{then()} on {site.devices[0]}'
+
+    return body
+
+
+def run(body: Callable[[Site], str], place_again: Callable[[], Placement] | None) -> str:
+    return Recovery(RunOptions('train', devices='a:1,b:2')).run(
+        Experiment.Params(), lambda: Placement(('first',), None), body, place_again)
+
+
+def test_what_can_be_placed_again_goes_on_in_this_process(
+        newest: dict[str, int | None], capsys: pytest.CaptureFixture[str]) -> None:
+    newest['step'] = 30
+    again = Placement(('again',), None)
+    assert run(lose(2, lambda: 'done'), lambda: again) == 'done on again'
+    assert os.environ[STARTS] == '30 2'
+    assert capsys.readouterr().err.count('step 30: the trainer starts again from there') == 2
+
+
+def test_what_cannot_be_placed_again_goes_on_in_another_process(
+        newest: dict[str, int | None], capsys: pytest.CaptureFixture[str]) -> None:
+    def place_again() -> NoReturn:
+        raise NotRenewableError
+
+    newest['step'] = 30
+    with pytest.raises(Replaced):
+        run(lose(1, lambda: 'done'), place_again)
+    assert os.environ[STARTS] == '30 1'
+    assert capsys.readouterr().err.count('step 30: the trainer starts again from there') == 1
+
+
+def test_an_error_of_tensorflow_in_a_process_that_went_on_is_left_to_another_process(
+        newest: dict[str, int | None], capsys: pytest.CaptureFixture[str]) -> None:
+    """It may be that of a value that was on the lost worker."""
+    def fail() -> NoReturn:
+        raise tf.errors.NotFoundError(None, None, 'no such handle')
+
+    with pytest.raises(tf.errors.NotFoundError):
+        run(lose(0, fail), lambda: Placement(('again',), None))
+    with pytest.raises(Replaced):
+        run(lose(1, fail), lambda: Placement(('again',), None))
+    assert 'NotFoundError: no such handle; there is no checkpoint yet' in capsys.readouterr().err
