@@ -15,7 +15,13 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from lingpipe.cluster.client import done_after, host_of, is_on_worker, wait_for_ops
+from lingpipe.cluster.client import (
+    done_after,
+    host_of,
+    is_on_worker,
+    wait_for_assignments,
+    wait_for_ops,
+)
 
 _GROUP_SIZE = 64   # variables: preparing a group takes a time that grows with its size squared
 
@@ -42,6 +48,7 @@ class Copier:
 
         handles = [self._handles(group) for group in self._groups]
         self._shelves = [self._shelf(group) for group in self._groups]
+        wait_for_assignments(shelf for shelf in self._shelves if shelf is not None)
         self._graph = tf.compat.v1.wrap_function(
             lambda: [self._copied(*one) for one in
                      zip(self._groups, handles, self._shelves, strict=True)], [])

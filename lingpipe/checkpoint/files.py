@@ -21,7 +21,13 @@ from lingpipe.checkpoint.parts import Kinds, Part
 from lingpipe.checkpoint.worker_files import WorkerError, WorkerFiles, hosts_of
 from lingpipe.cluster import HOME
 from lingpipe.cluster.at_once import at_once
-from lingpipe.cluster.client import device_of, host_of, process_of, wait_for_ops
+from lingpipe.cluster.client import (
+    device_of,
+    host_of,
+    process_of,
+    wait_for_assignments,
+    wait_for_ops,
+)
 
 # Writing.
 
@@ -189,6 +195,7 @@ def assign(path: str, kinds: Kinds, pairs: Iterable[tuple[tf.Variable, str]],
         raise DamagedError(f'metadata.json cannot be read: {error.strerror}') from error
     here = [pairs[int(number)] for number in variables if number not in hosts]
     on_workers = {number: variables[number] for number in hosts}
+    wait_for_assignments(on_workers.values())
     for one_round in parts.rounds(kinds_of(on_workers), hosts):
         calls = []
         for part in one_round:

@@ -42,6 +42,15 @@ def wait_for_ops(values: Iterable[tf.Tensor]) -> None:
         value.get_shape()   # It is known only when the op has run.
 
 
+def wait_for_assignments(variables: Iterable[tf.Variable]) -> None:
+    """Waits until workers have made what single ops have assigned to these variables so far.
+
+    A graph that assigns to them itself could otherwise be overwritten by an earlier single op.
+    """
+    wait_for_ops(tf.raw_ops.VarIsInitializedOp(resource=variable.handle) for variable in variables
+                 if is_on_worker(variable.device))
+
+
 def device_of(value: tf.Tensor) -> str:
     """Returns the device that has a value in its memory, once the op that makes it has run.
 

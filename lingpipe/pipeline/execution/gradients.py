@@ -14,6 +14,7 @@ from lingpipe.learning.gradient import Gradient, added, of_shape, scaled
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.compiled_task import CompiledTask
+from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell
 
@@ -85,6 +86,31 @@ class Gradients:
         gradient = self._learner.regularized(path, scaled(total, inverse_weight), weight)
         assert gradient is not None
         return gradient
+
+    def means(self, inverse_weight: tf.Tensor, last: Sequence[tf.Operation],
+              foreign: dict[Use, Gradient], reached: Collection[str]
+              ) -> tuple[dict[str, tf.Tensor], list[tf.Operation]]:
+        """Reads the mean gradients of all owned weights, after the last op of every device.
+
+        Returns:
+          The dense gradients by path, each on the device of its weight, and [K] the ops after which
+          all of a cell are read.
+        """
+        def of(cell: Cell, inverse_weight: tf.Tensor,
+               foreign: dict[str, Gradient]) -> dict[str, tf.Tensor]:
+            return {path: tf.convert_to_tensor(self.mean(path, inverse_weight, foreign))
+                    for layer in self._variables.trained_of(cell)
+                    for path in layer.weights if path in reached}
+
+        by_path: dict[str, tf.Tensor] = {}
+        read = []
+        for cell, op in zip(self._cells, last, strict=True):
+            with tf.device(cell.device), tf.control_dependencies([op]):
+                of_cell = placed(lambda *a, c=cell: of(c, *a))(
+                    inverse_weight, self.foreign_of(cell, foreign))
+                read.append(tf.group(op, *of_cell.values()))
+            by_path.update(of_cell)
+        return by_path, read
 
     def variables_of(self, path: str) -> list[tf.Variable]:
         """The accumulators of the gradients of an owned weight."""

@@ -50,10 +50,9 @@ class ProgramSteps:
           batch: nested tensors that match batch_spec, or one of several; or an UnreadBatch.
           step: number of earlier updates, which determines seeds and the learning rate.
           index: number of mini-batches accumulated before this one for the same update.
-          has_gradients: whether it also returns 'gradients', a dict by the paths of the weights:
-            means over the examples of the update, regularised, before clipping. A weight that the
-            loss does not depend on has none. The weights get the same bits. Such steps have a graph
-            of their own, and hold all gradients a second time.
+          has_gradients: whether it also returns 'gradients' by the paths of the weights: means,
+            regularised, before clipping. Such steps have a graph of their own, and hold all
+            gradients a second time. The weights get the same bits.
 
         Returns:
           Scalars by name: 'loss', every emitted loss and metric, 'weight' (the mini-batch's total
@@ -62,18 +61,12 @@ class ProgramSteps:
         return self._call('train', batch, step, index, has_gradients)
 
     def accumulate(self, batch: Mapping[str, Nested], step: int, index: int) -> None:
-        """Runs mini-batch `index` of an update, and adds its gradients to the accumulators.
-
-        The last mini-batch of the update goes to `train_step`.
-        """
+        """Runs mini-batch `index` of an update, the last of which goes to `train_step`."""
         self._call('accumulate', batch, step, index)
 
     def timed_step(self, batch: Mapping[str, Nested], step: int, index: int = 0,
                    has_gradients: bool = False) -> tuple[dict[str, Nested], StepTimes]:
-        """Runs a train_step, and also measures when every task and the update ran.
-
-        Once the step of this shape is built, `StepTimes.call_s` is the time of this call.
-        """
+        """Runs a train_step, and also measures when every task and the update ran."""
         start_s = time.perf_counter()
         results = dict(self._call('timed', batch, step, index, has_gradients))
         stamps = results.pop('stamps').numpy()
@@ -84,11 +77,7 @@ class ProgramSteps:
         return results, step_times(stamps, works, pipeline.schedule, call_s)
 
     def check(self, batch: Mapping[str, Nested]) -> BadId | None:
-        """Returns an id in the mini-batch that a layer cannot use, or None.
-
-        Raises:
-          ValueError: the mini-batch matches no batch_spec.
-        """
+        """Returns an id that a layer cannot use, or None; ValueError: no batch_spec matches."""
         shape = self._steps.shapes[self._steps.number_of(batch)]
         return find_bad_id(shape.plan.elements, batch)
 
@@ -123,12 +112,9 @@ class ProgramSteps:
         return results
 
     def renew(self) -> None:
-        """Makes all variables once more on workers that have started again; see renewal.py.
+        """Makes all variables once more on workers, where all cells are; see renewal.py.
 
-        All cells are on workers. The variables of a checkpoint must be restored next.
-
-        Raises:
-          NotRenewableError: the program cannot be used any more.
+        Those of a checkpoint must be restored next. A NotRenewableError is the program's end.
         """
         renew(variable for one in self.replicas for variable in one.by_key().values())
         self._readiness.begin_again()

@@ -75,7 +75,8 @@ def _add_update(trained: TrainedReplicas, last: Sequence[Sequence[tf.Operation]]
     decision = first.decide(last[0], foreign[0], step, reached, stamps)
     results: dict[str, Nested] = dict(decision.results)
     if has_gradients:   # They are read before the update resets the accumulators.
-        gradients, read = first.read_gradients(decision, last[0], foreign[0], reached)
+        gradients, read = first.gradients.means(
+            decision.inverse_weight, last[0], foreign[0], reached)
         results['gradients'], last = gradients, [read, *last[1:]]
     updated = [update.apply(decision, ops, gradients, reached, None if r else stamps)
                for r, (update, ops, gradients) in enumerate(

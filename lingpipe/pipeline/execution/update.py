@@ -105,31 +105,6 @@ class Update:
             return Decision(inverse_weight, self._learner.clip_factor(norm),
                             is_finite & (weight != 0.0), means)
 
-    def read_gradients(self, decision: Decision, last: Sequence[tf.Operation],
-                       foreign: dict[Use, Gradient], reached: Collection[str]
-                       ) -> tuple[dict[str, tf.Tensor], list[tf.Operation]]:
-        """Reads the mean gradient of every weight, regularised and not clipped.
-
-        Returns:
-          The dense gradients by path, each on the device of its weight, and [K] the ops after which
-          all of a cell are read.
-        """
-        def of(cell: Cell, inverse_weight: tf.Tensor,
-               foreign: dict[str, Gradient]) -> dict[str, tf.Tensor]:
-            return {path: tf.convert_to_tensor(self.gradients.mean(path, inverse_weight, foreign))
-                    for layer in self._variables.trained_of(cell)
-                    for path in layer.weights if path in reached}
-
-        by_path: dict[str, tf.Tensor] = {}
-        read = []
-        for cell, op in zip(self._cells, last, strict=True):
-            with tf.device(cell.device), tf.control_dependencies([op]):
-                of_cell = placed(lambda *a, c=cell: of(c, *a))(
-                    decision.inverse_weight, self.gradients.foreign_of(cell, foreign))
-                read.append(tf.group(op, *of_cell.values()))
-            by_path.update(of_cell)
-        return by_path, read
-
     def apply(self, decision: Decision, last: Sequence[tf.Operation], foreign: dict[Use, Gradient],
               reached: Collection[str], stamps: Stamps | None = None) -> list[tf.Tensor]:
         """Adds the update of all cells, and returns tensors that exist once it is done."""
