@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import gc
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -139,11 +140,8 @@ def compare(name: str, args: argparse.Namespace) -> Comparison:
     outputs = _outputs(params, batches[0])
     weights, moved, rounding, is_same = None, None, None, None
     if args.steps:
-        whole, one_cell, four_cells = (
-            _learned(params, batches, num_cells, num_micro_batches)
-            for num_cells, num_micro_batches in ((1, 1), (1, 2), (_NUM_CELLS, 2)))
-        # Bytes, since a NaN, of which BatchNorm of two numbers makes some, equals no NaN.
-        is_same = all(one_cell[path].tobytes() == four_cells[path].tobytes() for path in one_cell)
+        is_same = _is_same_for_cells(params, batches)
+        whole = _learned(params, batches, num_cells=1, num_micro_batches=1)
         weights, moved, rounding = _difference_to_keras(model, params, batches, whole)
     num_layers = sum(1 for _ in params.instantiate('model').elements()) - 1   # Without the loss.
     return Comparison(name, num_layers, float(np.abs(outputs - expected).max()),
@@ -176,6 +174,13 @@ def _outputs(params: KerasModel.Params, batch: dict[str, Any]) -> Any:
     return run(batch[params.inputs[0]]).numpy()
 
 
+def _is_same_for_cells(params: KerasModel.Params, batches: list[dict[str, Any]]) -> bool:
+    """Whether one cell and four cells give the same bits, with two micro-batches each."""
+    one, four = (_learned(params, batches, num_cells, 2) for num_cells in (1, _NUM_CELLS))
+    # Bytes, since a NaN, of which BatchNorm of two numbers makes some, equals no NaN.
+    return all(one[path].tobytes() == four[path].tobytes() for path in one)
+
+
 def _learned(params: KerasModel.Params, batches: list[dict[str, Any]], num_cells: int,
              num_micro_batches: int) -> dict[str, Any]:
     """The weights of a pipeline after a step for each mini-batch."""
@@ -183,6 +188,7 @@ def _learned(params: KerasModel.Params, batches: list[dict[str, Any]], num_cells
 
     import lingpipe as lp
 
+    gc.collect()   # Earlier programs hold themselves, and much memory.
     spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batches[0].items()}
     pipeline = lp.PipelineParams(num_cells=num_cells, num_micro_batches=num_micro_batches)
     learner = lp.learner_from_keras(params.keras_model).instantiate()
