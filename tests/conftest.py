@@ -34,22 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
     from lingpipe import cluster
     cluster.configure(num_cpu_devices=4)
     cluster.set_graph_optimizer(False)
-    forget_who_made_ops()
 
     # A traced step consists of many objects that live long: the garbage collector looks at them
     # seldom, and at imported modules never.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
-
-
-def forget_who_made_ops() -> None:
-    """Lets ops of graphs be made without the Python stack that made them.
-
-    TensorFlow shows these stacks in errors of ops, which no test reads. Since the stacks of tests
-    are deep, they took an eighth of the time of tests that build programs.
-    """
-    from tensorflow.python.framework import ops
-    ops._create_c_op = functools.partial(ops._create_c_op, extract_traceback=False)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
