@@ -111,6 +111,7 @@ def _calls(address: str, timeout_s: float) -> Iterator[Callable[..., Any]]:
     import grpc  # here, since the process that forks servers must not import it (server.py)
 
     def call(method: str, **fields: Any) -> Any:
+        """Calls a method, as 'MasterService/RunStep', and returns what the server answers."""
         name = method.partition('/')[2]
         request = _CLASSES[f'{name}Request'](**fields)
         stub = channel.unary_unary(f'/tensorflow.{method}', type(request).SerializeToString,

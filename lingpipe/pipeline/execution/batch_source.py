@@ -122,6 +122,7 @@ class ReadBatches:
         dtypes = [*(leaf.dtype for leaf in specs), tf.float64]
 
         def body(position: tf.Tensor) -> list[tf.Tensor]:
+            """Adds the op that calls the process of the host."""
             with tf.device(host):
                 *leaves, wait_s = tf.raw_ops.PyFunc(
                     input=[tf.constant(readers.READ), tf.constant(self.key), position,

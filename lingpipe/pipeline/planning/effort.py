@@ -11,7 +11,7 @@ from __future__ import annotations
 from lingpipe.pipeline.planning.schedules import SEVERAL_CELLS_A_DEVICE
 from lingpipe.pipeline.planning.search_space import Choice
 
-# How long a device waits about, as a share of what D - 1 micro-batches take there.
+# About how long a device waits, as a share of what D - 1 micro-batches take there.
 _WAITS = {'gpipe': 1.0, '1f1b': 1.0, 'v_min': 0.67, 'interleaved': 0.5, 'v_half': 0.5,
           'zb_h1': 0.34, 'auto': 0.34}
 _WAITS_ELSEWHERE = 0.1
@@ -21,7 +21,7 @@ _PLAN_A_SLOT = 20.0
 _LIMITED_A_SLOT = 150.0   # Other cuts and orders are tried.
 _OF_FIT = 2.0             # Cells choose what they keep, after plans in which they do not.
 _OF_AUTO = 5.0            # All schedules are tried, K times as long for each.
-_OF_LIMITED_AUTO = 1.0    # It is that already, but for the K times.
+_OF_LIMITED_AUTO = 1.0    # A limit has all schedules tried already; only the K times are left.
 _CUTS_A_SPAN = 1.0        # for cuts of devices that have two cells each, K U^2 times
 
 

@@ -35,11 +35,12 @@ from lingpipe.pipeline.planning.search_space import Choice
 # Many choices give the same plan, as most schedules do with M = 1.
 _COMPARED_PER_PLAN = 4
 
-# Each of three parts of a search may take so long, in microseconds of effort: to prove which plans
-# are the fastest; to work out what is promising; to find any that fits.
+# The most effort, in microseconds, that each of three parts of a search may take: to prove which
+# plans are the fastest; to work out what is promising; to find any that fits.
 MOST_EFFORT = 35e6
 
-_UNLIKELY = 1.3   # So much less promising is a schedule of which a choice did not fit.
+# If a choice does not fit, others of its schedule and mode count as this many times as slow.
+_UNLIKELY = 1.3
 
 
 @dataclasses.dataclass(frozen=True)
