@@ -36,6 +36,7 @@ _SO_DETACH_FILTER = 27
 _HEADERS_ONLY = struct.pack('HBBI', 0x06, 0, 0, 1)   # "return 1": Linux never cuts off the header
 _ESTABLISHED, _LISTENS = '01', '0A'                  # in /proc/net/tcp (net/tcp_states.h)
 _LOOK_EVERY_S = 0.1   # before TCP sends again what was dropped
+_LOOKS = 3            # a table that changes while it is read can leave out a row
 _ROOT = 0
 
 
@@ -102,7 +103,10 @@ def stranger(sock: socket.socket) -> str:
     peer, own = sock.getpeername()[:2], sock.getsockname()[:2]
     if not _is_here(_version_4(peer[0])):
         return ''
-    user = _owner(peer, own, _ESTABLISHED)
+    for _ in range(_LOOKS):
+        user = _owner(peer, own, _ESTABLISHED)
+        if user is not None:
+            break
     return '' if user in (os.geteuid(), _ROOT) else _name(user)
 
 

@@ -42,9 +42,10 @@ class Worker:
         """Waits until the worker answers."""
         wait_until(lambda: server.answers(*ports.split_address(self.address), 1.))
 
-    def stop(self) -> None:
+    def stop(self) -> str:
+        """Kills the worker, and returns its standard error."""
         self.process.kill()
-        self.process.communicate()
+        return self.process.communicate()[1]
 
 
 def server_of(pid: int) -> int:
@@ -55,10 +56,14 @@ def server_of(pid: int) -> int:
 
 @contextlib.contextmanager
 def workers(num: int, devices: str = '', hangs_after_s: float = 2.) -> Iterator[list[Worker]]:
-    """Starts some workers, which end with the block."""
+    """Starts some workers, which end with the block. An error of the block gets what they said."""
     made = [Worker(devices=devices, hangs_after_s=hangs_after_s) for _ in range(num)]
     try:
         yield made
+    except Exception as error:
+        for one in made:
+            error.add_note(f'{one.address} said: {one.stop()[-1000:]}')
+        raise
     finally:
         for one in made:
             one.stop()

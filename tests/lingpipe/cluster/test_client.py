@@ -127,7 +127,8 @@ def check_that_an_error_of_a_layer_is_told(*addresses: str) -> None:
         for _ in range(3):
             with pytest.raises(tf.errors.InvalidArgumentError, match='above 1000') as failed:
                 program.train_step(bad, 1)
-            assert connection.lost(failed.value) is None
+            lost = connection.lost(failed.value)
+            assert lost is None, f'{lost}: {failed.value.message}'
         assert program.train_step(batch, 1)['is_finite']
 
 
