@@ -2,22 +2,26 @@
 
 Workers are on ports of 127.0.0.1, and have CPU devices in place of accelerators. The logdir is a
 temporary folder. What a cluster would refuse after hours in a queue (a flag, a partition, an
-experiment that is not installed) is refused here.
+experiment that is not installed) is refused here. Pods with links have networks of their own, since
+each has the same ports on its loopback.
 """
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import pathlib
 import re
 import shlex
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from lingpipe.tools import launch_local
+from lingpipe.cluster import server
+from lingpipe.tools import launch_local, link_keys
+from lingpipe.tools.faults.network import Network, missing
 
 MOST_WORKERS = 8   # each is a process that imports TensorFlow
 STEPS = 2
@@ -72,7 +76,7 @@ def kubernetes(text: str, name: str, num_workers: int, port: int) -> int:
     Returns:
       The trainer's exit code.
     """
-    worker, trainer = (json.loads(command)[3:] for command in re.findall(r' command: (.*)', text))
+    worker, trainer = _trainer_flags(text)
     addresses = launch_local.free_addresses(num_workers + 1)
     hosts = [*(f'{name}-{i}.{name}:{port}' for i in range(num_workers)), f'$(POD_IP):{port + 1}']
 
@@ -80,7 +84,7 @@ def kubernetes(text: str, name: str, num_workers: int, port: int) -> int:
         """Returns flags with addresses of this machine, and without Kubernetes' escapes."""
         for host, address in zip(hosts, addresses, strict=True):
             flags = [flag.replace(host, address) for flag in flags]
-        return [flag.replace('$$', '$') for flag in flags]
+        return flags
 
     processes = []
     try:
@@ -93,6 +97,79 @@ def kubernetes(text: str, name: str, num_workers: int, port: int) -> int:
         for process in processes:
             process.kill()
             process.wait()
+
+
+def _trainer_flags(text: str) -> Iterator[list[str]]:
+    """Yields the flags of workers and of the trainer in a manifest, without Kubernetes' escapes."""
+    for command in re.findall(r'^ +command: (.*)', text, re.MULTILINE):
+        yield [flag.replace('$$', '$') for flag in json.loads(command)[3:]]
+
+
+def kubernetes_with_links(text: str, secrets: str, name: str, num_workers: int) -> int:
+    """Runs the commands of a manifest with links until its trainer ends.
+
+    Args:
+      text: the manifest, as launch_kubernetes writes it.
+      secrets: the Secrets that go with it.
+      name: of its objects.
+      num_workers: how many pods of workers it has.
+
+    Returns:
+      The trainer's exit code.
+
+    Raises:
+      OSError: this machine cannot give each pod a network of its own.
+    """
+    worker, trainer = _trainer_flags(text)
+    processes = []
+    with linked_pods(text, secrets, name, num_workers) as network:
+        try:
+            for i in range(num_workers):
+                processes.append(launch_local.start(worker, signal.SIGKILL,
+                                                    prefix=network.prefix(i)))
+            processes.append(launch_local.start(trainer, signal.SIGTERM,
+                                                prefix=network.prefix(num_workers)))
+            return processes[-1].wait()
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+
+
+@contextlib.contextmanager
+def linked_pods(text: str, secrets: str, name: str, num_workers: int) -> Iterator[Network]:
+    """Runs the sidecars of a manifest, each in a network of its own; the trainer's is the last.
+
+    Arguments and errors are those of `kubernetes_with_links`.
+    """
+    why_not = missing() or link_keys.missing('stunnel')
+    if why_not:
+        raise OSError(f'--dry_run gives each pod with --secure_links a network of its own, and '
+                      f'{why_not}; run it without --secure_links, or elsewhere.')
+    settings = json.loads(re.findall(r'^data: (.*)', text, re.MULTILINE)[0])
+    keys = [json.loads(files) for files in re.findall(r'^stringData: (.*)', secrets, re.MULTILINE)]
+    sidecars = [json.loads(parts)[0]['command']
+                for parts in re.findall(r'^ +initContainers: (.*)', text, re.MULTILINE)]
+    roles = [0] * num_workers + [1]
+    hosts = [*(f'{name}-{i}.{name}' for i in range(num_workers)), f'trainer.{name}']
+
+    parent = os.getpid()
+    with contextlib.ExitStack() as stack:
+        network = Network(len(roles), seed=0)
+        stack.callback(network.close)
+        for i, role in enumerate(roles):
+            folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            conf = list(settings.values())[role]
+            for j, host in enumerate(hosts):
+                conf = conf.replace(f' {host}:', f' {network.host(j)}:')
+            for file, content in {**keys[role], 'stunnel.conf': conf}.items():
+                link_keys.write(folder / file, content)
+            stunnel = subprocess.Popen(
+                [*network.prefix(i), *sidecars[role]], cwd=folder,
+                preexec_fn=lambda: server.end_with_parent(parent, signal.SIGKILL))
+            stack.callback(stunnel.wait)
+            stack.callback(stunnel.kill)
+        yield network
 
 
 def slurm(text: Callable[[str], str], num_nodes: int, port: int) -> int:

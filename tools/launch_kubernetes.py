@@ -18,18 +18,32 @@ On GKE, workers with TPUs are the hosts of one slice, as --workers=4 --tpus=4
 --tpu_type=tpu-v5-lite-podslice --tpu_topology=4x4. TPUs have never run lingpipe yet.
 
 TensorFlow's gRPC has no passwords. On clusters whose network supports them, a NetworkPolicy lets
-only the pods of this run reach each other.
+only the pods of this run reach each other. Or encrypt: with --secure_links=FOLDER, pods reach each
+other by mutual TLS only, which stunnel carries in each of them, and no process has root's rights.
+FOLDER/secrets.yaml gets the keys; whoever can read it can join. Apply it with the job:
+
+    kubectl apply -f FOLDER/secrets.yaml -f job.yaml
 """
 from __future__ import annotations
 
 import argparse
 import json
+import pathlib
 import re
 import sys
 import tempfile
 
 from lingpipe.tools import dry_run, parser, trainer_flags
-from lingpipe.tools.command_line import command, write
+from lingpipe.tools.command_line import check_folder, command, write
+from lingpipe.tools.kubernetes_network import (
+    DEFAULT_USER,
+    TRAINER,
+    WORKER,
+    OpenPorts,
+    PodLinks,
+    new_secrets,
+    write_secrets,
+)
 from lingpipe.tools.kubernetes_pod import SUBDOMAIN, WorkerPod
 
 # The name of a Service is a label of RFC 1035, and that of a claim a subdomain of RFC 1123. For a
@@ -48,7 +62,7 @@ _WAIT_S = 24 * 3600   # for pods that wait for room in the cluster, or for their
 
 # Text in braces is JSON, which is YAML.
 _FILE = '''# Written by lingpipe.tools.launch_kubernetes.
-apiVersion: v1
+{config_map}apiVersion: v1
 kind: Service
 metadata:
   name: {name}
@@ -56,7 +70,7 @@ metadata:
 spec:
   clusterIP: None
   publishNotReadyAddresses: true
-  selector: {{app: {name}, role: worker}}
+  selector: {named_pods}
   ports:
   - {{name: grpc, port: {port}}}
 ---
@@ -73,9 +87,7 @@ spec:
   - from:
     - podSelector:
         matchLabels: {{app: {name}}}
-    ports:
-    - {{protocol: TCP, port: {port}}}
-    - {{protocol: TCP, port: {trainer_port}}}
+    ports: {open_ports}
 ---
 apiVersion: apps/v1
 kind: StatefulSet
@@ -93,17 +105,16 @@ spec:
       labels: {{app: {name}, role: worker}}
     spec:
       terminationGracePeriodSeconds: 5
+      automountServiceAccountToken: false
+      {worker_pod}
       nodeSelector: {node_selector}
       tolerations: {tolerations}
       containers:
       - name: worker
         image: {image}
         command: {worker_command}
-        ports:
-        - {{name: grpc, containerPort: {port}}}
         resources: {resources}
-        volumeMounts: {worker_mounts}
-      volumes: {worker_volumes}
+        {worker_container}
 ---
 apiVersion: batch/v1
 kind: Job
@@ -122,28 +133,20 @@ spec:
     spec:
       restartPolicy: Never
       terminationGracePeriodSeconds: 120
+      automountServiceAccountToken: false
+      {trainer_pod}
       containers:
       - name: trainer
         image: {image}
         command: {trainer_command}
-        env:
-        - name: POD_IP
-          valueFrom:
-            fieldRef: {{fieldPath: status.podIP}}
-        ports:
-        - {{name: grpc, containerPort: {trainer_port}}}
-        volumeMounts:
-        - {{name: files, mountPath: {mount}}}
-      volumes:
-      - name: files
-        persistentVolumeClaim: {{claimName: {claim}}}
+        {trainer_container}
 '''
 
 
 def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: str = 'lingpipe',
              port: int = 2222, pod: WorkerPod | None = None, worker_devices: str = '',
-             max_restarts: int = 100,
-             shares_claim: bool = False) -> str:
+             max_restarts: int = 100, shares_claim: bool = False, links_image: str = '',
+             user: int = DEFAULT_USER) -> str:
     """Returns the text of the file.
 
     Args:
@@ -152,34 +155,54 @@ def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: st
       claim: of the volume with the logdir.
       flags: those of the trainer.
       name: of all objects.
-      port: of the workers; the trainer takes the next one.
+      port: of the workers; the trainer takes the next one. With links, the port of every stunnel.
       pod: what each worker asks for; by default nothing.
       worker_devices: what each worker has, if it is not everything in its pod.
       max_restarts: how often the trainer may be started again. Workers always are.
       shares_claim: whether workers mount the claim too, and write their own part of checkpoints.
+      links_image: a container image with stunnel, which encrypts; '': no links.
+      user: the id of the user of all processes, if there are links.
 
     Raises:
-      ValueError: Kubernetes would refuse a name or the image, or the trainer a flag.
+      ValueError: Kubernetes would refuse a name or an image, or the trainer a flag; or there are
+        too many workers for links.
     """
     _check(name, image, claim)
     pod = pod or WorkerPod()
+    network: OpenPorts | PodLinks = OpenPorts(name, workers, port)
+    if links_image:
+        _check_image('--links_image', links_image)
+        network = PodLinks(name, workers, port, links_image, user)
+
     python = ['python', '-m', 'lingpipe.trainer']
     worker_flags = trainer_flags.of_workers(flags, worker_devices)
-    worker = [*python, '--mode=worker', f'--address=0.0.0.0:{port}', *_escaped(worker_flags)]
-    devices = ','.join(f'{name}-{i}.{name}:{port}' for i in range(workers))
-    trainer = [*python, f'--devices={devices}', f'--address=$(POD_IP):{port + 1}',
+    worker = [*python, '--mode=worker', f'--address={network.own_address}',
+              *_escaped(worker_flags)]
+    trainer = [*python, f'--devices={network.workers}', f'--address={network.trainer}',
                f'--set=train.worker_timeout_s={_WAIT_S}', *_escaped(flags)]
     resources = {'requests': pod.limits, 'limits': pod.limits} if pod.limits else {}
-    mounts = [{'name': 'files', 'mountPath': f'/{claim}'}] if shares_claim else []
-    volumes = [{'name': 'files', 'persistentVolumeClaim': {'claimName': claim}}]
+    open_ports = [{'protocol': 'TCP', 'port': number} for number in network.open_ports]
     return _FILE.format(
-        name=name, workers=workers, image=json.dumps(image), claim=json.dumps(claim),
-        mount=json.dumps(f'/{claim}'), port=port, trainer_port=port + 1,
-        max_restarts=max_restarts, resources=json.dumps(resources),
-        worker_mounts=json.dumps(mounts),
-        worker_volumes=json.dumps(volumes if shares_claim else []),
+        name=name, workers=workers, image=json.dumps(image), port=port, max_restarts=max_restarts,
+        config_map=network.config_map, named_pods=json.dumps(network.named_pods),
+        open_ports=json.dumps(open_ports), resources=json.dumps(resources),
         node_selector=json.dumps(pod.labels_of_nodes), tolerations=json.dumps(pod.tolerated),
-        worker_command=json.dumps(worker), trainer_command=json.dumps(trainer))
+        worker_command=json.dumps(worker), trainer_command=json.dumps(trainer),
+        **_parts(network, WORKER, claim if shares_claim else ''), **_parts(network, TRAINER, claim))
+
+
+def _parts(network: OpenPorts | PodLinks, role: str, claim: str) -> dict[str, str]:
+    """Returns what a role's pods and containers have besides commands and resources, as YAML.
+
+    The claim is mounted, unless it is ''.
+    """
+    mounts = [{'name': 'files', 'mountPath': f'/{claim}'}] if claim else []
+    files = [{'name': 'files', 'persistentVolumeClaim': {'claimName': claim}}] if claim else []
+    in_pod = {**network.of_pod(role), 'volumes': [*files, *network.volumes(role)]}
+    in_container = {**network.of_container(role), 'volumeMounts': [*mounts, *network.mounts()]}
+    return {f'{role}_{place}': f'\n{" " * indent}'.join(f'{key}: {json.dumps(value)}'
+                                                       for key, value in parts.items())
+            for place, indent, parts in (('pod', 6, in_pod), ('container', 8, in_container))}
 
 
 def _escaped(flags: list[str]) -> list[str]:
@@ -195,8 +218,13 @@ def _check(name: str, image: str, claim: str) -> None:
     if not re.fullmatch(SUBDOMAIN, claim):
         raise ValueError(f'--claim={claim!r} is no name of a PersistentVolumeClaim; use small '
                          'letters, digits, - and ., a letter or digit first and last.')
+    _check_image('--image', image)
+
+
+def _check_image(flag: str, image: str) -> None:
+    """Raises ValueError for what is no reference of an image."""
     if not re.fullmatch(_IMAGE, image):
-        raise ValueError(f'--image={image!r} is no container image; write registry/name:tag, in '
+        raise ValueError(f'{flag}={image!r} is no container image; write registry/name:tag, in '
                          'small letters but for the tag.')
 
 
@@ -221,6 +249,12 @@ def _flags(argv: list[str] | None) -> argparse.Namespace:
     p.add_argument('--share_claim', action='store_true',
                    help='mount it for workers too, which then write their own part of checkpoints; '
                         'it must allow ReadWriteMany')
+    p.add_argument('--secure_links', default='', metavar='FOLDER',
+                   help='encrypt what pods send each other; the keys go to FOLDER/secrets.yaml')
+    p.add_argument('--links_image', default='',
+                   help='container image with stunnel, for --secure_links; default: --image')
+    p.add_number('--user', DEFAULT_USER, 'id of the user of all processes, for --secure_links',
+                 least=1, most=2**31 - 1)
     p.add_argument('--name', default='lingpipe', help='of all objects')
     p.add_number('--port', 2222, 'of the workers; the trainer takes the next', least=1, most=65534)
     p.add_argument('--cpu', default='', help='of each worker, as 8')
@@ -244,6 +278,11 @@ def _flags(argv: list[str] | None) -> argparse.Namespace:
                    help='run the commands here, on CPUs, for two steps; write nothing')
     p.add_argument('flags', nargs='*', help="-- and the trainer's flags, without --devices")
     args = p.parse_args(argv)
+    if args.secure_links:
+        check_folder('--secure_links', args.secure_links)
+    elif args.links_image or args.user != DEFAULT_USER:
+        p.error('--links_image and --user are for --secure_links, which is missing; give it a '
+                'folder, or leave them out')
     trainer_flags.check(args.flags)
     trainer_flags.check_worker_devices(args.worker_devices)
     return args
@@ -260,15 +299,23 @@ def main(argv: list[str] | None = None) -> None:
         """Returns the manifest for these flags of the trainer and devices of each worker."""
         return manifest(args.workers, args.image, args.claim, flags, name=args.name,
                         port=args.port, pod=pod, worker_devices=devices,
-                        max_restarts=args.max_restarts, shares_claim=args.share_claim)
+                        max_restarts=args.max_restarts, shares_claim=args.share_claim,
+                        links_image=args.secure_links and (args.links_image or args.image),
+                        user=args.user)
 
     if args.dry_run:
         dry_run.check(args.workers)
         with tempfile.TemporaryDirectory() as logdir:
             job = text([*args.flags, *dry_run.trainer_flags(logdir)],
                        dry_run.devices(args.worker_devices, args.gpus or args.tpus))
+            if args.secure_links:
+                sys.exit(dry_run.kubernetes_with_links(job, new_secrets(args.name), args.name,
+                                                       args.workers))
             sys.exit(dry_run.kubernetes(job, args.name, args.workers, args.port))
-    write(text(args.flags, args.worker_devices), args.output)
+    job = text(args.flags, args.worker_devices)
+    if args.secure_links:
+        write_secrets(args.name, pathlib.Path(args.secure_links) / 'secrets.yaml')
+    write(job, args.output)
 
 
 if __name__ == '__main__':

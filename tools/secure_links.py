@@ -26,48 +26,24 @@ import os
 import pathlib
 import re
 import select
-import shutil
 import signal
 import socket
-import ssl
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 
 from lingpipe.cluster import server, user_filter
 from lingpipe.process import closed_pipe
-from lingpipe.tools import parser
+from lingpipe.tools import link_keys, link_settings, parser
 from lingpipe.tools.command_line import check_folder, command
+from lingpipe.tools.link_settings import BOTH_ENDS, Loopback
 
-# Settings of stunnel that both ends share. Its limits would cut links that have nothing to send.
-_BOTH = '''foreground = yes
-pid =
-syslog = no
-debug = warning
-sslVersionMin = TLSv1.3
-CAfile = ca.pem
-cert = cert.pem
-key = key.pem
-verifyChain = yes
-TIMEOUTidle = 2000000000
-socket = l:TCP_NODELAY=1
-socket = r:TCP_NODELAY=1
-'''
 _HOST = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]{0,63}')   # openssl takes as many characters.
-_PROGRAMS = {'stunnel': 'stunnel (Debian: stunnel4)', 'openssl': 'openssl'}
 _NUMBERS = re.compile(r'[0-9.]+')   # a host of these is an IPv4 address
 _LINES = re.compile(r'((\[[0-9]+\]|[A-Za-z]+ ?= ?.*|[;#].*|)\n)*')   # of a configuration
 _COPY_AGAIN = ('copy the folder of this host again, from the --output where it was made, or make '
                'new links')
 _LOOK_EVERY_S = 1.
-
-
-def missing(program: str) -> str:
-    """Returns why a program cannot be run here, or ''."""
-    if shutil.which(program):
-        return ''
-    return f'the command {program} is missing; install the package {_PROGRAMS[program]}'
 
 
 def make(hosts: Sequence[str], folder: pathlib.Path, port: int, outer_port: int, days: int) -> str:
@@ -88,27 +64,18 @@ def make(hosts: Sequence[str], folder: pathlib.Path, port: int, outer_port: int,
       OSError: openssl is missing or fails, or a folder is there.
     """
     _check(hosts, folder, port, outer_port)
-    if missing('openssl'):
-        raise OSError(f'{missing("openssl")}.')
-    owners = [*hosts, hosts[0]]   # of each link's end: the workers and the trainer
-    before = os.umask(0o077)
-    try:
-        for host in hosts:
-            (folder / host).mkdir(parents=True)
-        _make_keys(hosts, folder, days)
-        for host in hosts:
-            here = [f'[{port + i}]\naccept = {host}:{outer_port + i}\n'
-                    f'connect = 127.0.0.1:{port + i}\n'
-                    for i, owner in enumerate(owners) if owner == host]
-            (folder / host / 'here.conf').write_text(_BOTH + ''.join(here), encoding='utf-8')
-            for i, owner in enumerate(owners):
-                if owner != host:
-                    to = (f'{_BOTH}client = yes\ncheckHost = {owner}\n'
-                          f'connect = {owner}:{outer_port + i}\n')
-                    (folder / host / f'to-{port + i}.conf').write_text(to, encoding='utf-8')
-    finally:
-        os.umask(before)
-    return _advice(hosts, folder, port)
+    link_keys.make(hosts, folder, days)
+    loopback = Loopback(len(hosts), port)
+    owners = [*hosts, hosts[0]]   # of each place: the workers and the trainer
+    for host in hosts:
+        here = [link_settings.inward(f'{port + i}', f'{host}:{outer_port + i}', loopback.address(i))
+                for i, owner in enumerate(owners) if owner == host]
+        link_keys.write(folder / host / 'here.conf', BOTH_ENDS + ''.join(here))
+        for i, owner in enumerate(owners):
+            if owner != host:
+                to = link_settings.outward(f'{owner}:{outer_port + i}', owner)
+                link_keys.write(folder / host / f'to-{port + i}.conf', BOTH_ENDS + to)
+    return _advice(hosts, folder, loopback)
 
 
 def _check(hosts: Sequence[str], folder: pathlib.Path, port: int, outer_port: int) -> None:
@@ -140,40 +107,16 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _make_keys(hosts: Sequence[str], folder: pathlib.Path, days: int) -> None:
-    """Makes an authority of this run, whose key is forgotten, and a key for every host."""
-    new_key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
-    with tempfile.TemporaryDirectory() as authority:
-        _openssl(authority, 'req', '-x509', *new_key, '-subj', '/CN=lingpipe links', '-days',
-                 str(days), '-keyout', 'ca.key', '-out', 'ca.pem')
-        for host in hosts:
-            home = (folder / host).absolute()
-            _openssl(authority, 'req', *new_key, '-subj', f'/CN={host}', '-keyout',
-                     f'{home}/key.pem', '-out', 'request.pem')
-            _openssl(authority, 'x509', '-req', '-in', 'request.pem', '-CA', 'ca.pem', '-CAkey',
-                     'ca.key', '-CAcreateserial', '-days', str(days), '-out', f'{home}/cert.pem')
-            shutil.copyfile(f'{authority}/ca.pem', home / 'ca.pem')
-
-
-def _openssl(folder: str, *words: str) -> None:
-    """Runs the command openssl; raises OSError if it fails."""
-    done = subprocess.run(['openssl', *words], cwd=folder, capture_output=True, text=True,
-                          check=False)
-    if done.returncode:
-        raise OSError(f'openssl {words[0]} failed: {done.stderr.strip()}')
-
-
-def _advice(hosts: Sequence[str], folder: pathlib.Path, port: int) -> str:
+def _advice(hosts: Sequence[str], folder: pathlib.Path, loopback: Loopback) -> str:
     """Says what to start on which host."""
     lines = []
     for i, host in enumerate(hosts):
         lines += [f'On {host}, with a copy of {folder / host}:',
                   f'  python -m lingpipe.tools.secure_links --run={folder / host} &',
-                  f'  python -m lingpipe.trainer --mode=worker --address=127.0.0.1:{port + i}']
-    devices = ','.join(f'127.0.0.1:{port + i}' for i in range(len(hosts)))
+                  f'  python -m lingpipe.trainer --mode=worker --address={loopback.address(i)}']
     lines += [f'And on {hosts[0]}, with the flags of the run:',
-              f'  python -m lingpipe.trainer --devices={devices} '
-              f'--address=127.0.0.1:{port + len(hosts)}']
+              f'  python -m lingpipe.trainer --devices={loopback.workers} '
+              f'--address={loopback.trainer}']
     return '\n'.join(lines)
 
 
@@ -183,8 +126,8 @@ def run(folder: pathlib.Path) -> None:
     Raises:
       OSError: stunnel is missing or ends, a port is taken, or the folder is not one of `make`.
     """
-    if missing('stunnel'):
-        raise OSError(f'{missing("stunnel")}.')
+    if link_keys.missing('stunnel'):
+        raise OSError(f'{link_keys.missing("stunnel")}.')
     if not (folder / 'here.conf').exists():
         raise OSError(f'--run={folder} has no here.conf; name the folder of this host, which '
                       '--output has made.')
@@ -231,13 +174,10 @@ def _ports(folder: pathlib.Path) -> dict[str, int]:
 
 
 def _check_keys(folder: pathlib.Path) -> None:
-    """Raises OSError unless the keys of a host are whole."""
-    try:
-        context = ssl.create_default_context(cafile=str(folder / 'ca.pem'))
-        context.load_cert_chain(folder / 'cert.pem', folder / 'key.pem', password=lambda: '')
-    except OSError as error:
-        raise OSError(f'the keys in {folder} cannot be used ({error.strerror}); {_COPY_AGAIN}'
-                      ) from error
+    """Raises OSError unless the keys of a host are whole, and of the authority beside them."""
+    why_not = link_keys.why_not(folder)
+    if why_not:
+        raise OSError(f'the keys in {folder} cannot be used ({why_not}); {_COPY_AGAIN}')
 
 
 def _listener(port: int) -> socket.socket:
@@ -289,7 +229,7 @@ def main(argv: list[str] | None = None) -> None:
                  'follow', least=1, most=65535)
     p.add_number('--outer_port', 2322, "of the first worker's link in the network; the others "
                  'follow', least=1, most=65535)
-    p.add_number('--days', 365, 'how long the keys are valid', least=1, most=36500)
+    p.add_number('--days', link_keys.DAYS, 'how long the keys are valid', least=1, most=36500)
     p.add_argument('--run', default='', help='the folder of this host; runs its links')
     args = p.parse_args(argv)
     if args.run:

@@ -86,24 +86,6 @@ def test_a_dry_run_of_slurm_trains_here_with_the_commands_of_the_job(capfd):
     assert 'done after 2 steps' in capfd.readouterr().out
 
 
-def test_a_dry_run_of_kubernetes_trains_here_with_the_commands_of_the_job(monkeypatch):
-    """Forks, which need not import TensorFlow, stand for the processes."""
-    processes = []
-
-    def start(flags, *_):
-        processes.append(Fork(run_module, 'lingpipe.trainer', *flags, env=environment()))
-        return processes[-1]
-
-    monkeypatch.setattr(launch_local, 'start', start)
-    with pytest.raises(SystemExit) as ended:
-        launch_kubernetes.main(['--workers=1', '--gpus=1', '--image=x', '--claim=y', '--dry_run',
-                                '--', TINY, '--logdir=/not/here', '--set=pipeline.num_cells=1'])
-    _, trainer = processes
-    out, err = trainer.communicate()
-    assert ended.value.code == 0, err
-    assert 'done after 2 steps' in out
-
-
 @pytest.mark.parametrize('tool, own', [
     (launch_slurm, ['--nodes=9']), (launch_kubernetes, ['--workers=9', '--image=x', '--claim=y'])])
 def test_a_dry_run_needs_few_workers(tool, own):

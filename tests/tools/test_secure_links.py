@@ -1,72 +1,45 @@
 """Links between machines: this user gets through, another user and who has no key do not."""
 from __future__ import annotations
 
-import ctypes
+import functools
 import pathlib
-import socket
-import subprocess
 
 import pytest
 
-from lingpipe.tools import secure_links
-from lingpipe.tools.faults.network import Network, missing
+from lingpipe.tools import link_keys, secure_links
+from lingpipe.tools.faults.network import Network
+from tests.support import links
 from tests.support.forks import Fork
+from tests.support.links import ANSWER, ASKS, ASKS_BY_TLS, HAS_KEY, WHY_NOT
 from tests.support.local_workers import wait_until
 
-WHY_NOT = missing() or secure_links.missing('stunnel') or secure_links.missing('openssl')
-ASKS = 'exec 3<>/dev/tcp/{}; echo question >&3; timeout 10 cat <&3'
-ASKS_BY_TLS = 'echo question | timeout 10 openssl s_client -quiet -connect {}'
-HAS_KEY = ' -cert {0}/cert.pem -key {0}/key.pem'
 NOBODY = 65534
-
-
-def enter(namespace: str) -> None:
-    """Moves this process to a network namespace, which a path names."""
-    with open(namespace) as file:
-        assert ctypes.CDLL(None).setns(file.fileno(), 0) == 0
 
 
 def run_links(namespace: str, folder: str) -> None:
     """Runs the links of a machine."""
-    enter(namespace)
+    links.enter(namespace)
     secure_links.run(pathlib.Path(folder))
-
-
-def answer(namespace: str, port: int) -> None:
-    """Answers every question at a port on the loopback of a machine."""
-    enter(namespace)
-    with socket.create_server(('127.0.0.1', port)) as server:
-        while True:
-            connection, _ = server.accept()
-            with connection:
-                if connection.recv(100) == b'question\n':
-                    connection.sendall(b'answer\n')
 
 
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 def test_only_this_user_with_a_key_gets_through_the_links_of_two_machines(tmp_path):
     network = Network(2, seed=0)
     hosts = [network.host(i) for i in range(2)]
-    namespaces = [network.prefix(i)[1].removeprefix('--net=') for i in range(2)]
+    namespaces = [links.namespace_of(network.prefix(i)) for i in range(2)]
     secure_links.make(hosts, tmp_path, port=2222, outer_port=2322, days=1)
 
     asks_with_key = ASKS_BY_TLS + HAS_KEY.format(tmp_path / hosts[0])
-
-    def reply(script: str, address: str, user: int = 0) -> bytes:
-        """Returns what machine 0 gets for its question."""
-        done = subprocess.run([*network.prefix(0), 'setpriv', f'--reuid={user}', '--clear-groups',
-                               'bash', '-c', script.format(address)],
-                              cwd='/', capture_output=True, check=False)
-        return done.stdout
+    reply = functools.partial(links.reply, network.prefix(0))
 
     forks = [Fork(run_links, namespace, str(tmp_path / host))
              for namespace, host in zip(namespaces, hosts, strict=True)]
-    forks.append(Fork(answer, namespaces[1], 2223))
+    forks.append(Fork(links.answer, namespaces[1], 2223))
     try:
-        wait_until(lambda: reply(ASKS, '127.0.0.1/2223') == b'answer\n')
+        wait_until(lambda: reply(ASKS, '127.0.0.1/2223') == ANSWER)
         assert reply(ASKS, '127.0.0.1/2223', NOBODY) == b''
         assert reply(ASKS, f'{hosts[1]}/2323') == b''
-        assert reply(asks_with_key, f'{hosts[1]}:2323') == b'answer\n'
+        assert reply(asks_with_key, f'{hosts[1]}:2323') == ANSWER
         assert reply(ASKS_BY_TLS, f'{hosts[1]}:2323') == b''
     finally:
         for fork in forks:
@@ -75,7 +48,7 @@ def test_only_this_user_with_a_key_gets_through_the_links_of_two_machines(tmp_pa
         network.close()
 
 
-@pytest.mark.skipif(bool(secure_links.missing('openssl')), reason=secure_links.missing('openssl'))
+@pytest.mark.skipif(bool(link_keys.missing('openssl')), reason=link_keys.missing('openssl'))
 def test_every_host_gets_a_folder_that_only_its_user_can_read(tmp_path):
     advice = secure_links.make(['a.example', 'b.example'], tmp_path, 2222, 2322, 1)
     files = {str(path.relative_to(tmp_path)): path for path in tmp_path.rglob('*')}
@@ -98,10 +71,14 @@ def test_every_host_gets_a_folder_that_only_its_user_can_read(tmp_path):
     ('here.conf', 'rubbish\n', 'here.conf is no configuration of links; copy'),
     ('key.pem', 'rubbish\n', 'the keys in .* cannot be used .*; copy'),
     ('ca.pem', '', 'the keys in .* cannot be used .*; copy'),
+    ('ca.pem', 'of another authority', 'used .cert.pem does not fit ca.pem: .*; copy'),
 ])
 def test_a_folder_that_is_not_whole_is_refused_before_stunnel_runs(
         tmp_path, name, text, sentence):
     secure_links.make(['a.example', 'b.example'], tmp_path, 2222, 2322, 1)
+    if text == 'of another authority':
+        link_keys.make(['a.example'], tmp_path / 'other', 1)
+        text = (tmp_path / 'other/a.example' / name).read_text()
     (tmp_path / 'a.example' / name).write_text(text)
     with pytest.raises(OSError, match=sentence):
         secure_links.run(tmp_path / 'a.example')
