@@ -12,6 +12,7 @@ import pytest
 from lingpipe import trainer
 from lingpipe.commands import device_setup
 from lingpipe.training import logdir_lock
+from tests.support.held_experiment import let_go
 from tests.support.local_workers import (
     TINY,
     Cable,
@@ -23,8 +24,8 @@ from tests.support.local_workers import (
 )
 
 pytestmark = pytest.mark.slow
-STEPS = 40
-SLOW = '--model=tests.support.slow_experiment.Slow'
+STEPS = 12
+HELD = '--model=tests.support.held_experiment.Held'
 
 
 @pytest.fixture(scope='module')
@@ -33,13 +34,22 @@ def undisturbed(tmp_path_factory):
     logdir = tmp_path_factory.mktemp('undisturbed')
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_setup, 'configure', lambda params: None)
-        assert trainer.main(['trainer', TINY, f'--logdir={logdir}', '--mode=train',
+        assert trainer.main(['trainer', HELD, f'--logdir={logdir}', '--mode=train',
                              f'--steps={STEPS}']) == 0
     return checkpoint_of(logdir, STEPS)
 
 
 def start(tmp_path, addresses, *flags):
-    return Trainer(pathlib.Path(tmp_path, 'log'), addresses, f'--steps={STEPS}', *flags)
+    """Starts a training of STEPS steps that waits near its end until it is let go."""
+    marker = pathlib.Path(tmp_path, 'marker')
+    held = f'--set=train_input.marker={marker}', f'--set=train_input.held_after={STEPS - 2}'
+    return Trainer(pathlib.Path(tmp_path, 'log'), addresses, f'--steps={STEPS}', *held, *flags,
+                   model=HELD)
+
+
+def let_training_go(tmp_path):
+    """Lets go what `start` has started and will start, once it is disturbed."""
+    let_go(pathlib.Path(tmp_path, 'marker'))
 
 
 def assert_undisturbed(logdir, undisturbed):
@@ -52,8 +62,9 @@ def assert_undisturbed(logdir, undisturbed):
 def test_killed_worker_is_waited_for(tmp_path, undisturbed):
     with workers(2) as made:
         one = start(tmp_path, [w.address for w in made])
-        one.wait_for_step(5)
+        one.wait_for_step(3)
         os.kill(made[1].server(), signal.SIGKILL)
+        let_training_go(tmp_path)
         wait_until(lambda: 'starts again from there' in one.log())
         with pytest.raises(
                 OSError, match=rf'is in use by process {one.process.pid} on '), logdir_lock.hold(
@@ -72,9 +83,10 @@ def test_killed_worker_is_waited_for(tmp_path, undisturbed):
 def test_killed_trainer_goes_on_with_workers_that_begin_anew(tmp_path, undisturbed):
     with workers(2) as made:
         one = start(tmp_path, [w.address for w in made])
-        one.wait_for_step(5)
+        one.wait_for_step(3)
         servers = [w.server() for w in made]
         one.kill()
+        let_training_go(tmp_path)
         log = start(tmp_path, [w.address for w in made]).end()
         # A server that was not replaced would keep the weights of the first trainer.
         assert not {w.server() for w in made} & set(servers)
@@ -90,8 +102,10 @@ def test_workers_serve_the_trainer_that_came_last_and_the_one_before_says_which(
     """
     with workers(2) as made:
         addresses = [w.address for w in made]
-        before = Trainer(tmp_path / 'before', addresses, '--steps=1000000')
-        before.wait_for_step(5)
+        before = Trainer(tmp_path / 'before', addresses, '--steps=1000000',
+                         '--set=train_input.seconds=0.1', model=HELD)
+        before.wait_for_step(3)
+        let_training_go(tmp_path)
         one = start(tmp_path, addresses)
         _, err = before.process.communicate(timeout=400)
         one.end()
@@ -108,9 +122,10 @@ def test_workers_serve_the_trainer_that_came_last_and_the_one_before_says_which(
 def test_hung_worker_is_found_by_the_step_time_limit(tmp_path, undisturbed):
     with workers(2, hangs_after_s=1000.) as made:   # Nothing else looks.
         one = start(tmp_path, [w.address for w in made], '--set=train.step_timeout_s=3')
-        one.wait_for_step(5)
+        one.wait_for_step(3)
         server = made[0].server()
         os.kill(server, signal.SIGSTOP)
+        let_training_go(tmp_path)
         wait_until(lambda: 'starts again from there' in one.log())
         os.kill(server, signal.SIGKILL)
         log = one.end()
@@ -125,8 +140,9 @@ def test_hung_worker_is_found_by_the_step_time_limit(tmp_path, undisturbed):
 def test_worker_ends_a_server_that_hangs(tmp_path, undisturbed):
     with workers(2) as made:
         one = start(tmp_path, [w.address for w in made])
-        one.wait_for_step(5)
+        one.wait_for_step(3)
         os.kill(made[0].server(), signal.SIGSTOP)
+        let_training_go(tmp_path)
         log = one.end()
     assert 'starts again from there' in log and 'took longer' not in log
     assert_undisturbed(one.logdir, undisturbed)
@@ -136,8 +152,9 @@ def test_cut_connection_is_made_again(tmp_path, undisturbed):
     with workers(2) as made:
         cable = Cable(made[0].address)
         one = start(tmp_path, [cable.address, made[1].address])
-        one.wait_for_step(5)
+        one.wait_for_step(3)
         cable.cut()
+        let_training_go(tmp_path)
         time.sleep(1.)
         cable.is_cut = False
         log = one.end()
@@ -149,8 +166,9 @@ def test_cut_connection_is_made_again(tmp_path, undisturbed):
 def test_sigterm_saves_what_workers_hold(tmp_path, undisturbed):
     with workers(2) as made:
         one = start(tmp_path, [w.address for w in made], '--set=train.checkpoint_every_steps=1000')
-        one.wait_for_step(5)
+        one.wait_for_step(3)
         one.process.terminate()
+        let_training_go(tmp_path)
         assert 'SIGTERM: stopped after step' in one.end(143)
         log = start(tmp_path, [w.address for w in made]).end()
     assert re.search(r'going on after step \d+', log)
@@ -166,10 +184,11 @@ def given_up(tmp_path_factory):
     with workers(2) as (left, lost):
         for worker in (left, lost):
             worker.wait()   # On a busy machine, three seconds may be too few.
-        one = start(tmp_path_factory.mktemp('given_up'), [left.address, lost.address],
-                    '--set=train.worker_timeout_s=3')
-        one.wait_for_step(5)
+        folder = tmp_path_factory.mktemp('given_up')
+        one = start(folder, [left.address, lost.address], '--set=train.worker_timeout_s=3')
+        one.wait_for_step(3)
         lost.stop()
+        let_training_go(folder)
         one.end(1)
         yield left, lost, one
 
@@ -196,8 +215,9 @@ def test_training_goes_on_with_the_worker_that_is_left(given_up, undisturbed):
 def test_sigterm_ends_the_wait_for_a_lost_worker(tmp_path, undisturbed):
     with workers(2) as made:
         one = start(tmp_path, [w.address for w in made])
-        one.wait_for_step(5)
+        one.wait_for_step(3)
         made[1].stop()   # Nobody starts it again.
+        let_training_go(tmp_path)
         wait_until(lambda: 'starts again from there' in one.log())
         one.process.terminate()
         log = one.end(143)
@@ -214,9 +234,10 @@ def test_sigterm_ends_the_wait_for_a_lost_worker(tmp_path, undisturbed):
 def test_sigterm_while_a_step_waits_for_a_hung_worker_is_not_forgotten(tmp_path):
     with workers(2, hangs_after_s=1000.) as made:   # Nothing else looks.
         one = start(tmp_path, [w.address for w in made], '--set=train.checkpoint_every_steps=1000')
-        one.wait_for_step(5)
+        one.wait_for_step(3)
         os.kill(made[0].server(), signal.SIGSTOP)
         one.process.terminate()
+        let_training_go(tmp_path)
         log = one.end(143)
     assert re.search(rf'^SIGTERM: stopped; .*: worker 0, {made[0].address}, does not answer \(no '
                      rf'answer\); there is no checkpoint yet, and '
@@ -227,18 +248,19 @@ def test_sigterm_while_a_step_waits_for_a_hung_worker_is_not_forgotten(tmp_path)
 # Evaluation and decoding.
 
 def lose_worker_at(marker, worker):
-    """Kills a worker's server once the file `marker` exists."""
+    """Kills a worker's server once the file `marker` exists, and lets go what the marker holds."""
     wait_until(marker.exists)
     os.kill(worker.server(), signal.SIGKILL)
+    let_go(marker)
 
 
 @pytest.fixture(scope='module')
 def evaluated(tmp_path_factory):
-    """The logdir of an undisturbed run of SLOW in this process, with its evaluation."""
+    """The logdir of an undisturbed run of HELD in this process, with its evaluation."""
     logdir = tmp_path_factory.mktemp('evaluated')
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_setup, 'configure', lambda params: None)
-        assert trainer.main(['trainer', SLOW, f'--logdir={logdir}', '--steps=4']) == 0
+        assert trainer.main(['trainer', HELD, f'--logdir={logdir}', '--steps=4']) == 0
     return logdir
 
 
@@ -246,7 +268,7 @@ def test_worker_lost_in_an_evaluation_of_a_training(tmp_path, evaluated):
     marker = tmp_path / 'evaluating'
     with workers(2) as made:
         one = Trainer(tmp_path / 'log', [w.address for w in made], '--steps=4',
-                      f'--set=eval_inputs.test.marker={marker}', model=SLOW, mode='train_and_eval')
+                      f'--set=eval_inputs.test.marker={marker}', model=HELD, mode='train_and_eval')
         lose_worker_at(marker, made[1])
         log = one.end()
     assert 'the last checkpoint is of step 4: the trainer starts again from there' in log
@@ -260,7 +282,7 @@ def test_worker_lost_in_mode_eval(evaluated, tmp_path):
     before = (evaluated / 'train.log').read_text()
     with workers(2) as made:
         one = Trainer(evaluated, [w.address for w in made],
-                      f'--set=eval_inputs.test.marker={marker}', model=SLOW, mode='eval')
+                      f'--set=eval_inputs.test.marker={marker}', model=HELD, mode='eval')
         lose_worker_at(marker, made[0])
         out, err = one.process.communicate(timeout=400)
     assert one.process.returncode == 0, err
@@ -272,10 +294,10 @@ def test_worker_lost_in_mode_eval(evaluated, tmp_path):
 
 def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_path, monkeypatch):
     marker = tmp_path / 'decoding'
-    lines = ''.join(f'{number}\n' for number in range(500))
+    lines = ''.join(f'{number}\n' for number in range(40))
     with workers(2) as made:
         one = Trainer(evaluated, [w.address for w in made], f'--set=task.marker={marker}',
-                      model=SLOW, mode='decode', stdin=lines)
+                      model=HELD, mode='decode', stdin=lines)
         lose_worker_at(marker, made[0])
         out, err = one.process.communicate(timeout=400)
     assert one.process.returncode == 0, err
@@ -284,8 +306,8 @@ def test_worker_lost_in_mode_decode_that_reads_standard_input(evaluated, tmp_pat
     (tmp_path / 'in').write_text(lines)   # This run is undisturbed, in this process.
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     files = [f'--decode_input={tmp_path}/in', f'--decode_output={tmp_path}/out']
-    assert trainer.main(['trainer', SLOW, f'--logdir={evaluated}', '--mode=decode', *files]) == 0
-    assert out == (tmp_path / 'out').read_text() and out.count('\n') == 500
+    assert trainer.main(['trainer', HELD, f'--logdir={evaluated}', '--mode=decode', *files]) == 0
+    assert out == (tmp_path / 'out').read_text() and out.count('\n') == 40
 
 
 # Replicas.
