@@ -22,6 +22,7 @@ import pathlib
 import tempfile
 from typing import Any
 
+from lingpipe.cluster import user_filter
 from lingpipe.tools import link_keys, link_settings
 from lingpipe.tools.link_settings import Loopback
 
@@ -52,6 +53,10 @@ data: {files}
 # its volumes only.
 _CONFINED = {'allowPrivilegeEscalation': False, 'readOnlyRootFilesystem': True,
              'capabilities': {'drop': ['ALL']}}
+
+# A pod has a network of its own, which only its containers use. Keeping other users out would need
+# a capability that containers do not have by default.
+_LETS_IN = {'name': user_filter.LET_IN, 'value': 'all'}
 
 Parts = dict[str, Any]   # of an object of Kubernetes, by name
 
@@ -108,7 +113,7 @@ class OpenPorts:
         is_trainer = role == TRAINER
         ports = [{'name': 'grpc', 'containerPort': self.port + is_trainer}]
         pod_ip = {'name': 'POD_IP', 'valueFrom': {'fieldRef': {'fieldPath': 'status.podIP'}}}
-        return {'ports': ports, **({'env': [pod_ip]} if is_trainer else {})}
+        return {'ports': ports, 'env': [_LETS_IN, pod_ip]}
 
     def mounts(self) -> list[Parts]:
         """Returns what each container mounts: nothing."""
@@ -128,8 +133,7 @@ class PodLinks:
       num_workers: how many pods of workers there are, besides the trainer's.
       port: at which every stunnel listens in the network.
       image: has the command stunnel.
-      user: the id of the user of all processes. Workers let in no other user of their machine, so
-        stunnel has the same.
+      user: the id of the user of all processes.
 
     Raises:
       ValueError: the port is root's, there are too few ports, or more workers than a ConfigMap
@@ -228,7 +232,7 @@ class PodLinks:
 
     def of_container(self, role: str) -> Parts:
         """Returns parts of the container of a role."""
-        return {'securityContext': _CONFINED, 'env': [{'name': 'HOME', 'value': _TMP}]}
+        return {'securityContext': _CONFINED, 'env': [_LETS_IN, {'name': 'HOME', 'value': _TMP}]}
 
     def mounts(self) -> list[Parts]:
         """Returns what each container mounts."""

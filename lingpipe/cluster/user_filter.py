@@ -10,8 +10,11 @@ looks for new connections. Linux says whose the other end is, if that is on this
     another user                           the connection is shut down, and a line names the user
 
 A connection gets the filter from the socket that listens (SO_ATTACH_FILTER, socket(7)), and nobody
-can connect before that socket has it; address_filter.py sees to that. None of this needs
-privileges.
+can connect before that socket has it; address_filter.py sees to that. Older kernels let every
+process attach such filters; newer ones (6.18.44 is one) want CAP_NET_ADMIN for those of TCP.
+
+Where nobody else uses the machine, or the pod, LINGPIPE_LET_IN_USERS=all in the environment does
+without the filter.
 """
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ import threading
 import time
 
 from lingpipe.process import closed_pipe
+from lingpipe.process.error_text import reason
 
 # Options of sockets that Python has no names for (asm-generic/socket.h).
 _SO_ATTACH_FILTER = 26
@@ -38,6 +42,7 @@ _ESTABLISHED, _LISTENS = '01', '0A'                  # in /proc/net/tcp (net/tcp
 _LOOK_EVERY_S = 0.1   # before TCP sends again what was dropped
 _LOOKS = 3            # a table that changes while it is read can leave out a row
 _ROOT = 0
+LET_IN = 'LINGPIPE_LET_IN_USERS'   # environment variable
 
 
 def check_system() -> None:
@@ -45,6 +50,23 @@ def check_system() -> None:
     with socket.create_server(('', 0)) as sock:
         if _owner(sock.getsockname(), ('0.0.0.0', 0), _LISTENS) != os.geteuid():
             raise OSError('/proc/net/tcp does not list the sockets of this process')
+
+
+def lets_all_in() -> bool:
+    """Whether the environment says that other users of this machine may connect."""
+    return os.environ.get(LET_IN) == 'all'
+
+
+def check_may_hold() -> None:
+    """Raises OSError if this process may not attach the filter to its sockets."""
+    with socket.create_server(('127.0.0.1', 0)) as sock:
+        try:
+            hold(sock.fileno())
+        except OSError as error:
+            raise OSError(
+                f'Linux does not let this process keep out other users of this machine '
+                f'({reason(error)}); give it the capability CAP_NET_ADMIN, or set {LET_IN}=all in '
+                'its environment where nobody else uses the machine or pod.') from error
 
 
 def hold(descriptor: int) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from lingpipe.cluster import address_filter, ports
+from lingpipe.cluster import address_filter, ports, user_filter
 
 pytestmark = pytest.mark.skipif(sys.platform != 'linux', reason='filters of sockets of Linux')
 NOBODY = 65534
@@ -17,9 +17,16 @@ SENDS_AND_CLOSES = 'echo hello >/dev/tcp/127.0.0.1/{}'
 
 
 @pytest.fixture
-def server(monkeypatch):
+def let_in() -> str:
+    """What the environment says of other users."""
+    return ''
+
+
+@pytest.fixture
+def server(monkeypatch, let_in):
     """A socket that listens in a guard's group, as TensorFlow's does."""
     monkeypatch.setenv('TF_GRPC_REUSE_PORT', '')
+    monkeypatch.setenv('LINGPIPE_LET_IN_USERS', let_in)
     port = ports.free_port()
     guard = address_filter.Guard(port, '127.0.0.1')
     with socket.create_server(('', port), family=socket.AF_INET6, dualstack_ipv6=True,
@@ -66,3 +73,25 @@ def test_system_that_does_not_tell_owners_says_so(monkeypatch):
                                       r'process\) hold it to one; use 0\.0\.0\.0 behind a '
                                       r'firewall\.$'):
         address_filter.check_system('127.0.0.1')
+
+
+def refuse(*_: object) -> None:
+    """Does what newer kernels do when a process without CAP_NET_ADMIN attaches a filter."""
+    raise PermissionError(1, 'Operation not permitted')
+
+
+def test_process_that_may_not_filter_connections_says_so_before_its_server_starts(monkeypatch):
+    """Each server of a worker ended with "Operation not permitted", and the next one started."""
+    monkeypatch.setattr(user_filter, 'hold', refuse)
+    with pytest.raises(OSError, match=r'^Linux does not let this process keep out other users of '
+                                      r'this machine \(Operation not permitted\); give it the '
+                                      r'capability CAP_NET_ADMIN, or set LINGPIPE_LET'):
+        address_filter.check_system('127.0.0.1')
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root can become another user')
+@pytest.mark.parametrize('let_in', ['all'])
+def test_all_users_are_let_in_without_filters_if_the_environment_says_so(monkeypatch, server):
+    monkeypatch.setattr(user_filter, 'hold', refuse)
+    address_filter.check_system('127.0.0.1')
+    assert received(server, SENDS, NOBODY) == b'hello\n'
