@@ -10,9 +10,10 @@ import pytest
 from lingpipe import trainer
 from lingpipe.commands import device_setup
 from lingpipe.training import newest_checkpoint
-from tests.support.local_workers import TINY, Trainer, Worker, checkpoint_of, wait_until, workers
+from tests.support.local_workers import Trainer, Worker, checkpoint_of, wait_until, workers
 
 pytestmark = pytest.mark.slow
+HELD = '--model=tests.support.held_experiment.Held'
 FLAGS = ('--set=task.learner.learning_rate.decay_steps=1000000',   # Every step changes weights.
          '--set=pipeline.num_replicas=2', '--set=pipeline.num_cells=1')
 
@@ -28,7 +29,8 @@ def test_worker_that_stays_away_is_done_without_and_taken_in_when_it_is_back(
         for worker in made:
             worker.wait()   # On a busy machine, five seconds may be too few.
         one = Trainer(tmp_path / 'log', [w.address for w in made], '--steps=1000000',
-                      '--set=train.elastic_after_s=5', *FLAGS)
+                      '--set=train.elastic_after_s=5', '--set=train_input.seconds=0.1', *FLAGS,
+                      model=HELD)   # Steps in vain while a worker is away would take time.
         one.wait_for_step(5)
         made[1].stop()
         wait_until(lambda: one.log().count('going on after') == 1)
@@ -51,7 +53,7 @@ def test_worker_that_stays_away_is_done_without_and_taken_in_when_it_is_back(
     steps = newest_checkpoint.newest_step(str(one.logdir))
     assert steps is not None
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
-    assert trainer.main(['trainer', TINY, f'--logdir={tmp_path}/whole', '--mode=train',
+    assert trainer.main(['trainer', HELD, f'--logdir={tmp_path}/whole', '--mode=train',
                          f'--steps={steps}', '--set=train.checkpoint_every_steps=1000000',
                          *FLAGS]) == 0
     found, expected = checkpoint_of(one.logdir, steps), checkpoint_of(tmp_path / 'whole', steps)
