@@ -83,11 +83,11 @@ def convert(value: object, tp: Any, where: str) -> Any:
 
 def _fitted(value: object, tp: Any, where: str) -> object:
     """`convert`, which raises ParamsError for a part of the value, or a _MISFIT for all of it."""
+    if tp in _SCALARS:
+        return _fitted_to_scalar(value, tp)
     origin, args = typing.get_origin(tp), typing.get_args(tp)
     if origin in _UNIONS:
         return _fitted_to_union(value, args, where)
-    if tp in _SCALARS:
-        return _fitted_to_scalar(value, tp)
     if origin is Literal:
         for choice in args:
             with contextlib.suppress(*_MISFIT):

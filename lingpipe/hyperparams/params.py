@@ -24,18 +24,23 @@ class Params(Tree):
 
     def validate(self) -> Self:
         """Raises ParamsError unless all REQUIRED are set and every check() passes; returns p."""
-        missing = [join_path(path_of(p), name) for _, p in self.walk()
+        if self._is_valid:
+            return self
+        trees = [tree for _, tree in self.walk()]
+        missing = [join_path(path_of(p), name) for p in trees
                    for name, value in parts(p).items() if value is REQUIRED]
         if missing:
             raise ParamsError(f'{", ".join(missing)}: REQUIRED and not set, so '
                               f'{class_name(type(self))} cannot be made; '
                               f'set {"it" if len(missing) == 1 else "them"} first', missing[0])
-        for _, p in self.walk():
+        for p in trees:
             try:
                 p.check()
             except ValueError as error:
                 where = path_of(p)
                 raise ParamsError(f'{where or type(p).__qualname__}: {error}', where) from error
+        for p in trees:
+            vars(p)['_is_valid'] = True
         return self
 
     def instantiate(self, *args: Any, **kwargs: Any) -> Any:

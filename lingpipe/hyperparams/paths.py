@@ -26,6 +26,8 @@ def split_path(path: str) -> list[Key]:
     """
     if path == '':
         return []
+    if isinstance(path, str) and _is_name(path):
+        return [path]
     if not isinstance(path, str) or not re.fullmatch(PATH_PATTERN, path):
         raise ParamsError(f'{path!r} is not a path of Params; write one like task.layers[0].units')
     steps = re.findall(rf'\w+|{_BRACKETS}', path)
@@ -36,6 +38,11 @@ def join_path(path: str, key: Key) -> str:
     """The path of what `key` names inside the value at `path`."""
     if isinstance(key, int):
         return f'{path}[{key}]'
-    if re.fullmatch(r'\w+', key):
+    if _is_name(key) or re.fullmatch(r'\w+', key):
         return f'{path}.{key}' if path else key
     return f'{path}[{json.dumps(key, ensure_ascii=False)}]'
+
+
+def _is_name(step: str) -> bool:
+    """Whether a step of a path is a name, as most are: Python sees that sooner than a pattern."""
+    return step.isascii() and step.isidentifier()

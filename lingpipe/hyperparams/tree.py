@@ -25,6 +25,7 @@ class Tree(Owned):
     """
 
     is_frozen: bool = False
+    _is_valid: bool = False  # Whether all was checked since the last write, here and below.
     _parent: Tree | None = None  # With _key, the place in the tree above, which names this one.
     _key: str = ''  # 'units', 'layers[17]', 'reads.x'
 
@@ -63,14 +64,15 @@ class Tree(Owned):
             raise unknown(self, name, path_of(self))
 
         def __setattr__(self, name: str, value: Any) -> None:
-            if name not in fields_of(self):
+            f = fields_of(self).get(name)
+            if f is None:
                 raise unknown(self, name, path_of(self))
             where = join_path(path_of(self), name)
             if self.is_frozen:
                 raise ParamsError(f'{where} cannot be set: these Params are frozen, as they belong '
                                   'to an object made from them; change a .copy() and make another',
                                   where)
-            self._store(name, fields_of(self)[name].converted(value, where), where)
+            self._store(name, f.converted(value, where), where)
 
     def set(self, **values: Any) -> Self:
         """Sets fields by name or path, `p.set(**{'learner.lr': 1})`, and returns p."""
@@ -100,6 +102,9 @@ class Tree(Owned):
             raise ParamsError("the path '' names these Params themselves and cannot be set; "
                               'name a field')
         *above, key = keys
+        if not above:
+            setattr(self, str(key), new)
+            return
         holder, where = self._at(above)
         is_entry = isinstance(holder, dict) and isinstance(key, str)
         if not is_entry and key not in parts(holder):  # An entry may be new.
@@ -128,6 +133,7 @@ class Tree(Owned):
         new = object.__new__(type(self))
         for name, value in parts(self).items():
             vars(new)[str(name)] = _with_trees(value, str(name), new._adopted)
+        vars(new)['_is_valid'] = self._is_valid
         return new
 
     __copy__ = copy
@@ -147,13 +153,18 @@ class Tree(Owned):
         """Stores a checked value. Trees in it get their place here, and those before lose it."""
         before = vars(self).get(name)
         if isinstance(value, _HOLDERS) or isinstance(before, _HOLDERS):  # Most are scalars.
-            depth = max((len(split_path(path)) for path, _ in _trees(value, where)), default=0)
+            depth = max(_depths(value, len(split_path(where))), default=0)
             if depth > _MAX_DEPTH:
                 raise ParamsError(f'{shortened(where)} holds Params nested so deep that a path has '
                                   f'{depth} steps; use at most {_MAX_DEPTH}: nest them less', where)
             _with_trees(before, '', lambda tree, _: with_path(tree, ''))
             value = _with_trees(value, name, self._adopted)
         vars(self)[name] = value
+
+        tree: Tree | None = self
+        while tree is not None and tree._is_valid:  # What is above one that is not valid is not.
+            vars(tree)['_is_valid'] = False
+            tree = tree._parent
 
     def _adopted(self, tree: Tree, key: str) -> Tree:
         """The tree in its place here, or a copy of one that has another place or is the root."""
@@ -197,7 +208,8 @@ def with_path(tree: T, path: str) -> T:
 def parts(value: object) -> dict[Key, Any]:
     """What a value is made of: fields by name, entries by key, items by index; {} for a scalar."""
     if isinstance(value, Tree):
-        return {name: vars(value)[name] for name in fields_of(value)}
+        values = vars(value)
+        return {name: values[name] for name in fields_of(value)}
     if isinstance(value, dict):
         return dict(value)
     return dict(enumerate(value)) if isinstance(value, tuple) else {}
@@ -219,16 +231,25 @@ def _trees(value: object, path: str) -> Iterator[tuple[str, Tree]]:
             yield from _trees(part, join_path(path, key))
 
 
+def _depths(value: object, depth: int) -> Iterator[int]:
+    """The number of steps of the path of each Tree in the value at a path of `depth` steps."""
+    if isinstance(value, Tree):
+        yield depth
+    for part in parts(value).values():
+        if isinstance(part, _HOLDERS):
+            yield from _depths(part, depth + 1)
+
+
 def _with_trees(value: Any, path: str, change: Callable[[Tree, str], Tree]) -> Any:
     """The value at a path with change(tree, path) for each Tree that it holds directly."""
+    if not isinstance(value, _HOLDERS):
+        return value
     if isinstance(value, Tree):
         return change(value, path)
     if isinstance(value, tuple):
         return tuple(_with_trees(v, join_path(path, i), change) for i, v in enumerate(value))
-    if isinstance(value, dict):
-        items = value.items()
-        return Entries({k: _with_trees(v, join_path(path, k), change) for k, v in items})
-    return value
+    items = value.items()
+    return Entries({k: _with_trees(v, join_path(path, k), change) for k, v in items})
 
 
 def unknown(value: object, key: Key, path: str) -> UnknownParamError:

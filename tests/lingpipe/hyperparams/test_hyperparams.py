@@ -576,6 +576,42 @@ def test_a_failed_check_is_named_by_its_path():
         Dense(Dense.Params(units=0))
 
 
+@pytest.mark.parametrize('write', [
+    lambda p: p.task.layers[1].set(units=0),
+    lambda p: p.set(**{'task.layers[1].units': 0}),
+    lambda p: p.task.set(layers=(Dense.Params(units=1), Dense.Params(units=0))),
+    lambda p: p.override('task.layers[1].units', '0'),
+])
+def test_what_was_checked_is_checked_again_after_a_write(write):
+    p = experiment().validate()
+    for one in (p.copy(), p, pickle.loads(pickle.dumps(p))):
+        write(one)
+        with refuses('task.layers[1]: units=0 makes no output; use 1 or more'):
+            one.validate()
+        one.task.layers[1].units = 1
+        one.instantiate()
+
+
+def test_params_that_do_not_change_are_checked_once():
+    """Every object once checked all of its Params, and those of all objects below it, twice."""
+    checked = []
+
+    class Counted(Configurable):
+        class Params(Configurable.Params):
+            inner: Configurable.Params | None = field(None, 'The layer below.')
+
+            def check(self):
+                checked.append(path_of(self))
+
+        def __init__(self, params):
+            super().__init__(params)
+            if self.params.inner:
+                self.params.inner.instantiate()
+
+    Counted.Params(inner=Counted.Params(inner=Counted.Params())).instantiate()
+    assert checked == ['', 'inner', 'inner.inner']
+
+
 def test_arguments_reach_the_object():
     class Loud(Configurable):
         def __init__(self, params, *args, **kwargs):
