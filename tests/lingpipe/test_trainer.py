@@ -231,7 +231,8 @@ def test_inspect_makes_no_weight_and_needs_no_device(capsys, monkeypatch):
 
 
 def test_inspect_fits_into_80_columns_and_needs_no_gpu(capsys):
-    flags = ['--mode=inspect', '--model=image.imagenet.AmoebaNetD72x512', '--devices=gpu:0-7']
+    flags = ['--mode=inspect', '--model=image.imagenet.AmoebaNetD18x256', '--devices=gpu:0-7',
+             '--set=task.model.layers[1].num_filters=1024']   # 1.9 G weights.
     assert trainer.main(['trainer', *flags]) == 0
     lines = capsys.readouterr().out.splitlines()
     end = lines.index('')

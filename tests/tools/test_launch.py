@@ -2,7 +2,9 @@
 import os
 import pathlib
 import re
+import signal
 import subprocess
+import threading
 
 import kubernetes_validate
 import pytest
@@ -11,6 +13,7 @@ import yaml
 from lingpipe.tools import launch_kubernetes, launch_local, launch_slurm, trainer_flags
 from lingpipe.tools.kubernetes_pod import WorkerPod
 from tests.support.forks import Fork, environment, run_module
+from tests.support.held_experiment import let_go
 from tests.support.local_workers import TINY, wait_until
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
@@ -318,28 +321,34 @@ def test_local_launch_ends_if_a_worker_cannot_start(monkeypatch):
 
 
 @pytest.mark.slow
-def test_local_launch_starts_again_what_is_killed_and_ends_with_the_trainer(tmp_path):
-    process = Fork(run_module, 'lingpipe.tools.launch_local', '--workers=1', '--', TINY,
-                   f'--logdir={tmp_path}/log', '--set=pipeline.num_cells=1', '--steps=30',
-                   env=environment())
-    log = tmp_path / 'log' / 'train.log'
+def test_local_launch_starts_again_what_is_killed_and_ends_with_the_trainer(
+        capsys, monkeypatch, tmp_path):
+    started, marker = [], tmp_path / 'marker'
 
-    def trainers():
-        """Returns the process ids of the children by whether they are workers."""
-        found = {True: [], False: []}
-        for pid in pathlib.Path(
-                f'/proc/{process.pid}/task/{process.pid}/children').read_text().split():
-            found['--mode=worker' in pathlib.Path(f'/proc/{pid}/cmdline').read_text()].append(
-                int(pid))
-        return found
+    def start(flags, *_):
+        """Starts a trainer process in a fork, which need not import TensorFlow."""
+        started.append(Fork(run_module, 'lingpipe.trainer', *flags, env=environment()))
+        return started[-1]
 
-    wait_until(lambda: log.exists() and 'step 3/' in log.read_text())
-    before = trainers()
-    for pid in (*before[True], *before[False]):
-        os.kill(pid, 9)
-    out, _ = process.communicate(timeout=120)
-    assert process.returncode == 0
+    def kill_all():
+        wait_until(marker.exists)   # Some steps are done.
+        for process in started[:]:
+            os.kill(process.pid, signal.SIGKILL)
+        let_go(marker)
+
+    monkeypatch.setattr(launch_local, 'start', start)
+    killer = threading.Thread(target=kill_all)
+    killer.start()
+    with pytest.raises(SystemExit) as ended:
+        launch_local.main(['--workers=1', '--', '--model=tests.support.held_experiment.Held',
+                           f'--logdir={tmp_path}/log', '--mode=train', '--steps=8',
+                           '--set=pipeline.num_cells=1', '--set=train_input.held_after=6',
+                           f'--set=train_input.marker={marker}'])
+    killer.join()
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
     assert out.count('has ended (SIGKILL) and is started again') == 2
     assert 'launch_local: the trainer has ended (SIGKILL) and is started again, 1 of' in out
-    assert 'done after 30 steps' in out
-    assert not any(pathlib.Path(f'/proc/{pid}').exists() for pid in before[True])
+    assert all(process.poll() is not None for process in started)
+    printed = [process.communicate()[0] for process in started]
+    assert len(printed) == 4 and sum('done after 8 steps' in text for text in printed) == 1

@@ -20,7 +20,7 @@ from lingpipe.tools import (
     show_partition,
     show_schedule,
 )
-from tests.support import forks
+from tests.support import forks, tiny_experiment
 from tests.support.forks import Fork, run_module
 
 
@@ -218,8 +218,8 @@ def test_compare_checkpoints_finds_the_bit_that_differs(capsys, tmp_path):
 
 def test_repeat_gives_mean_and_spread_of_runs_with_other_seeds(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(subprocess, 'run', forks.run)
-    flags = ['--model=image.digits.Dense', f'--logdir={tmp_path}', '--runs=2', '--set',
-             'train.num_steps=2', '--json']
+    flags = [f'--model={tiny_experiment.__name__}.Tiny', f'--logdir={tmp_path}', '--runs=2',
+             '--set', 'train.num_steps=2', '--json']
     found = json.loads(printed(capsys, repeat, *flags))['metrics']['test/loss']
     assert len(set(found['values'])) == 2
     assert found['mean'] == pytest.approx(sum(found['values']) / 2)

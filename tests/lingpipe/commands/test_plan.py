@@ -132,7 +132,7 @@ def test_a_run_saves_the_plan_that_it_runs_and_keeps_it(capsys, monkeypatch, tmp
 def test_a_run_asks_another_process_for_its_plan(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     monkeypatch.setattr(subprocess, 'run', forks.run)
-    flags = [MODEL, f'--logdir={tmp_path}', '--steps=1', '--devices=cpu:2', '--plan=auto',
+    flags = [MODEL, f'--logdir={tmp_path}', '--steps=1', *ON_H100, '--plan=auto',
              '--set=pipeline.num_replicas=1', '--set=pipeline.num_micro_batches=2']
     options = options_of(parsed(flags), flags)
     chosen = experiment_params.chosen(experiment_params.read_params(options), options)
