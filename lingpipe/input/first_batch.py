@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeAlias
 
 from lingpipe.input.base import Input
@@ -23,7 +23,7 @@ class Bad(Protocol):
         """Says what is wrong, and calls the example by its name."""
 
 
-Check: TypeAlias = Callable[[dict[str, Nested]], Bad | None]
+Check: TypeAlias = Callable[[Mapping[str, Nested]], Bad | None]
 """Finds what is wrong with a mini-batch, or nothing."""
 
 
@@ -54,7 +54,7 @@ def check_keys(source: Input, needed: Iterable[str]) -> None:
                              f'{", ".join(entries)}; {remedy}')
 
 
-def check_batch(name: str, source: Input, position: int, batch: dict[str, Nested],
+def check_batch(name: str, source: Input, position: int, batch: Mapping[str, Nested],
                 check: Check) -> None:
     """Raises ValueError, naming input and example, for a mini-batch that the network cannot use.
 

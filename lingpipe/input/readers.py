@@ -20,6 +20,7 @@ hyperparams/class_names.py.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import threading
 import time
@@ -41,7 +42,8 @@ from lingpipe.process.error_text import sentence
 READ, FINGERPRINT, SHAPE = b'read', b'fingerprint', b'shape'
 WORKER_TOKEN = 'pyfunc_0'
 
-_NUM_KEPT = 2   # inputs, whose data may be large
+_NUM_KEPT = 4       # inputs, whose data may be large: that of training and some of evaluations
+_MOST_SKIPPED = 64  # mini-batches that other replicas evaluate; farther away, it is faster to begin
 
 # A step that was cut off may leave a call behind, while the trainer asks why the step failed.
 _LOCK = threading.Lock()
@@ -60,7 +62,7 @@ class Reader:
         """
         self.source: Input = Input.Params.from_text(text).instantiate()
         self._batches: Batches | None = None
-        self._next_position = -1   # of self._batches
+        self._next_position = 0   # of self._batches
         self._last: tuple[int, dict[str, Nested]] | None = None
 
     def batch(self, position: int) -> dict[str, Nested]:
@@ -71,15 +73,17 @@ class Reader:
         """
         if self._last is not None and self._last[0] == position:
             return self._last[1]
-        if self._batches is None or position != self._next_position:
-            self._batches = self.source.batches(position)
-        self._last, self._next_position = None, -1   # unless all goes well
-        batch = next(self._batches, None)
+        batches, self._batches, self._last = self._batches, None, None   # unless all goes well
+        batch_size = self.source.params.batch_size
+        num_skipped, rest = divmod(position - self._next_position, batch_size)
+        if batches is None or rest or not 0 <= num_skipped <= _MOST_SKIPPED:
+            batches, num_skipped = self.source.batches(position), 0
+        batch = next(itertools.islice(batches, num_skipped, None), None)
         if batch is None:
             raise ValueError(f'{type(self.source).__name__} ends before position {position}; let '
                              'it repeat (num_epochs=none), or train fewer steps.')
-        self._last = position, batch
-        self._next_position = position + self.source.params.batch_size
+        self._batches, self._last = batches, (position, batch)
+        self._next_position = position + batch_size
         return batch
 
 

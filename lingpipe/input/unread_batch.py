@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lingpipe.input.base import Input
+from lingpipe.input.dataset_input import DatasetInput
 from lingpipe.input.given import GivenParams
 from lingpipe.layers.nested import Nested
 
@@ -53,8 +54,28 @@ def waited_s(batch: Mapping[str, Nested]) -> float:
     return batch.waited_s if isinstance(batch, UnreadBatch) else 0.
 
 
+def can_be_sent(source: Input) -> bool:
+    """Whether another process can make an input from the text of its Params."""
+    try:
+        check_sendable(source)
+    except ValueError:
+        return False
+    return True
+
+
+def has_end(source: Input) -> bool:
+    """Whether an input says how many mini-batches it has, which may count its examples.
+
+    A class that makes its own dataset does only if it counts them itself.
+    """
+    kind = type(source)
+    counts = (kind.dataset in (Input.dataset, DatasetInput.dataset)
+              or kind.num_batches is not Input.num_batches)
+    return counts and source.num_batches() is not None
+
+
 def check_sendable(source: Input) -> None:
-    """Raises ValueError if another process cannot make an input from the text of its Params."""
+    """Raises ValueError if another process cannot make train_input from the text of its Params."""
     name, remedy = type(source).__name__, 'or set pipeline.read_on_workers=False.'
     if isinstance(source.params, GivenParams):
         raise ValueError(

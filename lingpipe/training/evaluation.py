@@ -19,17 +19,20 @@ import tensorflow as tf
 from lingpipe.checkpoint import side_files
 from lingpipe.input import Input
 from lingpipe.input.first_batch import check_batch, first_batch, named
+from lingpipe.input.unread_batch import UnreadBatch, can_be_sent, has_end
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.bad_ids import BadIdError
 from lingpipe.pipeline.execution.evaluator import Evaluated, Evaluator
 from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.execution.reading_hosts import check_same_data, reads_on_workers
 from lingpipe.training.problem import Problem, Review
 from lingpipe.training.reporting.run_report import TENSORBOARD
 from lingpipe.training.reporting.summaries import Summaries
 
 Metrics = dict[str, float]
-Batch = dict[str, Nested]   # name -> tensor [B, ...], or a nested value of such
+# Name -> tensor [B, ...], or a nested value of such. It may be an UnreadBatch.
+Batch = Mapping[str, Nested]
 
 GIVEN = 'evaluate(x)'   # The name of the input that a call was given.
 
@@ -75,8 +78,8 @@ class Evaluations:
         """Reads one mini-batch of the eval input `name`, and computes nothing.
 
         Raises:
-          ValueError: the network cannot be evaluated on it, or the input is empty or cannot be
-            read.
+          ValueError: the network cannot be evaluated on it, the input is empty or cannot be read,
+            or workers that are to read it have other data.
         """
         source = self.inputs[name]
         with named(_title(name)):
@@ -88,8 +91,12 @@ class Evaluations:
             if evaluator.counts_copies and source.num_real_examples(0):
                 last = (source.num_batches() or 1) - 1
                 self._evaluator(name, source.num_real_examples(last * source.params.batch_size))
-        if first_batch(_title(name), source, 0, batches, evaluator.check) is None:
+        first = first_batch(_title(name), source, 0, batches, evaluator.check)
+        if first is None:
             raise ValueError(f'{_title(name)} has no examples; correct it, or leave it out.')
+        if self._is_read_on_workers(source):
+            with named(_title(name)):
+                check_same_data(UnreadBatch(source, 0, made=first), evaluator.reading_hosts)
 
     def check_metric(self, name: str, metric: str, field: str = 'task.best_metric') -> None:
         """Raises ValueError unless an evaluation on the eval input `name` will give `metric`.
@@ -133,11 +140,29 @@ class Evaluations:
         batch_size = self.inputs[name].params.batch_size
         evaluated = (
             (number * batch_size, *self._without_copies(name, number * batch_size, batch))
-            for number, batch in enumerate(self.inputs[name].batches()))
+            for number, batch in enumerate(self._batches(self.inputs[name])))
         for evaluator, alike in itertools.groupby(evaluated, key=lambda one: one[1]):
             while batches := {position: batch for position, _, batch
                               in itertools.islice(alike, evaluator.num_at_once)}:
                 yield evaluator, batches
+
+    def _batches(self, source: Input) -> Iterator[Batch]:
+        """The mini-batches of an eval input; only positions if workers read them.
+
+        A review looks at the examples, so that this process makes them as well.
+        """
+        if not self._is_read_on_workers(source):
+            return source.batches()
+        batch_size = source.params.batch_size
+        if self._review(source):
+            return (UnreadBatch(source, number * batch_size, made=batch)
+                    for number, batch in enumerate(source.batches()))
+        return (UnreadBatch(source, number * batch_size)
+                for number in range(source.num_batches() or 0))
+
+    def _is_read_on_workers(self, source: Input) -> bool:
+        """Whether workers make the mini-batches of an eval input: they do if they can."""
+        return reads_on_workers(self._program.plan) and can_be_sent(source) and has_end(source)
 
     def _steps(self, name: str, evaluator: Evaluator,
                batches: Mapping[int, Batch]) -> list[Evaluated]:
@@ -191,7 +216,8 @@ class Evaluations:
         size = source.num_real_examples(position)
         if size == source.params.batch_size:
             return evaluator, batch
-        return self._evaluator(name, size), nested.map_leaves(lambda tensor: tensor[:size], batch)
+        return self._evaluator(name, size), nested.map_leaves(
+            lambda tensor: tensor[:size], dict(batch))
 
     def write(self, name: str, step: int, evaluation: Evaluation, summaries: Summaries,
               optional: Callable[[str], AbstractContextManager[None]]) -> Picture | None:

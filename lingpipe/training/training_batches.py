@@ -12,6 +12,7 @@ from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.execution.reading_hosts import (
     check_same_data,
+    reading_hosts,
     reads_on_workers,
     shape_of,
 )
@@ -60,7 +61,8 @@ class TrainingBatches:
         source, plan = self._source, self._program.plan
         with named('train_input'):
             check_sendable(source)
-            check_same_data(UnreadBatch(source, position, made=first), plan)
+            check_same_data(UnreadBatch(source, position, made=first),
+                            reading_hosts(plan.replicas))
         has_shapes = len(source.specs()) > 1
 
         def unread(number: int) -> UnreadBatch:

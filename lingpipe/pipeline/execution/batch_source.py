@@ -40,9 +40,11 @@ class Arrived:
       batches: the host at which the mean weight is computed comes first.
       results: what the step returns of it, scalars by name: 'input_wait_s', float64, the longest
         that a process has waited for it, unless it was given.
+      reads: host -> the op of a graph that has read it there, unless it was given.
     """
     batches: BatchesByHost
     results: dict[str, tf.Tensor] = dataclasses.field(default_factory=dict)
+    reads: dict[str, tf.Operation] = dataclasses.field(default_factory=dict)
 
 
 class GivenBatches:
@@ -62,8 +64,12 @@ class GivenBatches:
         """Returns the arguments [n] of a step for a mini-batch."""
         return nested.leaves({name: batch[name] for name in self._spec})
 
-    def arrived(self, args: Sequence[Any]) -> Arrived:
-        """Returns the mini-batch that the arguments of a step stand for, in a graph or eagerly."""
+    def arrived(self, args: Sequence[Any],
+                earlier: Mapping[str, tf.Operation] | None = None) -> Arrived:
+        """Returns the mini-batch that the arguments of a step stand for, in a graph or eagerly.
+
+        `earlier` is for the mini-batches that are read.
+        """
         tensors = [tf.convert_to_tensor(value) for value in args]
         return Arrived({HOME: nested.pack_like(self._spec, tensors)})
 
@@ -106,15 +112,25 @@ class ReadBatches:
         assert isinstance(batch, UnreadBatch)
         return [tf.constant(batch.position, tf.int64)]
 
-    def arrived(self, args: Sequence[Any]) -> Arrived:
-        """Returns the mini-batch at a position, in a graph or eagerly."""
-        batches, waits = {}, []
+    def arrived(self, args: Sequence[Any],
+                earlier: Mapping[str, tf.Operation] | None = None) -> Arrived:
+        """Returns the mini-batch at a position, in a graph or eagerly.
+
+        Args:
+          args: the position.
+          earlier: host -> the op of the graph after which this mini-batch is read there.
+        """
+        batches, waits, reads = {}, [], dict(earlier or {})
         for host, spec in self._specs_of_host.items():
-            *leaves, wait_s = self._read(host, args[0], spec)
+            with tf.control_dependencies([reads[host]] if host in reads else []):
+                *leaves, wait_s = self._read(host, args[0], spec)
             batches[host] = nested.pack_like(spec, leaves)
             waits.append(wait_s)
+            if not tf.executing_eagerly():
+                reads[host] = wait_s.op
         with tf.device(HOME):
-            return Arrived(batches, {'input_wait_s': tf.reduce_max(tf.stack(waits))})
+            wait_s = tf.reduce_max(tf.stack(waits))
+        return Arrived(batches, {'input_wait_s': wait_s}, reads)
 
     def _read(self, host: str, position: tf.Tensor, spec: Mapping[str, Nested]) -> list[tf.Tensor]:
         """Returns the leaves of the values of a spec, and how long the process waited for them."""

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from lingpipe.cluster import HOME
+from lingpipe.input.unread_batch import UnreadBatch
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution import results
@@ -20,12 +21,14 @@ from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.alike_cells import TracedCell
 from lingpipe.pipeline.execution.bad_ids import BadId, find_bad_id
 from lingpipe.pipeline.execution.batch_checks import check_batch, explained
+from lingpipe.pipeline.execution.batch_source import BatchSource, GivenBatches, ReadBatches
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, compile_pipeline
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.forward_trace import TracingOptions
 from lingpipe.pipeline.execution.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.placed_network import PlacedNetwork
+from lingpipe.pipeline.execution.reading_hosts import reading_hosts
 from lingpipe.pipeline.execution.replay import run_or_replay
 from lingpipe.pipeline.execution.step_graph import AddedTasks, add_tasks
 from lingpipe.pipeline.execution.task_values import ReplicaBatch
@@ -42,15 +45,27 @@ Evaluated: TypeAlias = tuple[dict[str, tuple[tf.Tensor, tf.Tensor]], dict[str, N
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _EvaluationStep:
-    """The traced parts of an evaluation step, which takes a mini-batch for each pipeline."""
+    """The traced parts of an evaluation step, which takes a mini-batch for each pipeline.
+
+    Attributes:
+      pipelines: of the first replicas.
+      sources: where each gets its mini-batch from.
+      mean_weight: computes Context.mean_weight; None if no task uses it.
+      run: takes the arguments of all sources.
+    """
     pipelines: Sequence[CompiledPipeline]
+    sources: Sequence[BatchSource]
     mean_weight: MeanWeight | None
     run: Callable[..., Any]
 
-    def given(self, batches: Sequence[Mapping[str, Nested]]) -> list[ReplicaBatch]:
+    def args(self, batches: Sequence[Mapping[str, Nested]]) -> list[Any]:
+        """Returns the arguments of `run` for a mini-batch for each pipeline."""
+        return [arg for source, batch in zip(self.sources, batches, strict=True)
+                for arg in source.args(batch)]
+
+    def given(self, args: Sequence[Any]) -> list[ReplicaBatch]:
         """Returns what the tasks take, by pipeline: tensors of a graph or, eagerly, values."""
-        return [_given(batch, pipeline, self.mean_weight)
-                for batch, pipeline in zip(batches, self.pipelines, strict=True)]
+        return _given(args, self.pipelines, self.sources, self.mean_weight)
 
 
 class Evaluator:
@@ -76,7 +91,8 @@ class Evaluator:
         self._is_broken = False
         self._pipelines: list[CompiledPipeline] = []   # of the first replicas, as far as needed
         self._templates: dict[Hashable, TracedCell] = {}
-        self._steps: dict[int, _EvaluationStep] = {}   # by number of mini-batches
+        # By the number of mini-batches, and the text of the input that is read on workers, or ''.
+        self._steps: dict[tuple[int, str], _EvaluationStep] = {}
 
     @property
     def num_at_once(self) -> int:
@@ -84,12 +100,18 @@ class Evaluator:
         return len(self._of.replicas)
 
     @property
+    def reading_hosts(self) -> list[str]:
+        """The processes that make an UnreadBatch; see reading_hosts.py."""
+        return reading_hosts([self._plan.on(devices).cells
+                              for devices in self._of.plan.placement.devices])
+
+    @property
     def counts_copies(self) -> bool:
         """Whether copies that fill up a mini-batch change losses or metrics despite weight 0."""
         layers = self._of.network.layers()
         return any(layer.counts_copies or layer.needs_whole_batch for layer in layers)
 
-    def check(self, batch: dict[str, Nested]) -> BadId | None:
+    def check(self, batch: Mapping[str, Nested]) -> BadId | None:
         """Returns an id in the mini-batch that a layer cannot use, or None.
 
         Raises:
@@ -120,18 +142,27 @@ class Evaluator:
         return [*losses[:1 if len(losses) == 2 else None],  # a single loss is named 'loss' only
                 *(name if named.count(name) == 1 else f'{name}/{path}' for path, name in metrics)]
 
-    def step(self, batch: dict[str, Nested]) -> Evaluated:
+    def step(self, batch: Mapping[str, Nested]) -> Evaluated:
         """Runs one mini-batch, on the first replica, and returns its results."""
         return self.steps([batch])[0]
 
-    def steps(self, batches: Sequence[dict[str, Nested]]) -> list[Evaluated]:
+    def steps(self, batches: Sequence[Mapping[str, Nested]]) -> list[Evaluated]:
         """Runs up to `num_at_once` mini-batches at the same time, each on a replica of its own.
+
+        Args:
+          batches: nested tensors; or all of them are an UnreadBatch, of one input.
 
         Returns:
           The results of each, which are those of `step` to the last bit.
+
+        Raises:
+          ValueError: a mini-batch has another spec, or cannot be read.
         """
-        batches = [check_batch(batch, self._batch_spec) for batch in batches]
-        step = self._step_of(len(batches))
+        text = batches[0].source.params.to_text() if isinstance(batches[0], UnreadBatch) else ''
+        if not text:
+            batches = [check_batch(batch, self._batch_spec) for batch in batches]
+        step = self._step_of(len(batches), text)
+        args = step.args(batches)
         if self._is_broken:
             for pipeline in self._pipelines:
                 for accumulators in pipeline.accumulators:
@@ -139,28 +170,32 @@ class Evaluator:
 
         self._is_broken = True  # If the step fails, the accumulators hold partial sums.
         with contextlib.ExitStack() as explanations:
-            for batch in reversed(batches):   # The innermost, that of the first, looks first.
+            # The innermost, that of the first, looks first.
+            for batch, source in zip(reversed(batches), reversed(step.sources), strict=True):
                 explanations.enter_context(explained(self._plan.elements, batch))
-            results = run_or_replay(
-                lambda: step.run(*(leaf for batch in batches for leaf in nested.leaves(batch))),
-                step.pipelines, lambda: step.given(
-                    [nested.map_leaves(tf.convert_to_tensor, batch) for batch in batches]),
-                Wire(None))
+                explanations.enter_context(source.explained(batch))
+            results = run_or_replay(lambda: step.run(*args), step.pipelines,
+                                    lambda: step.given(args), Wire(None))
         self._is_broken = False
         return [(result['sums'], result['outputs']) for result in results]
 
     def sent_bytes(self) -> Traffic:
-        """Returns the bytes that a mini-batch sends between devices; see traffic.py."""
+        """Returns the bytes that a given mini-batch sends between devices; see traffic.py."""
         return forward_traffic(self._plan.cells, self._plan.num_micro_batches, HOME,
                                fetched=self._plan.fetched.values())
 
-    def _step_of(self, num_batches: int) -> _EvaluationStep:
-        """Returns the step for a number of mini-batches, traced at first use."""
-        if num_batches not in self._steps:
+    def _step_of(self, num_batches: int, text: str) -> _EvaluationStep:
+        """Returns the step for a number of mini-batches, traced at first use.
+
+        Args:
+          num_batches: one for each of the first replicas.
+          text: of the Params of their input, if workers read it, or ''.
+        """
+        if (num_batches, text) not in self._steps:
             for replica in range(len(self._pipelines), num_batches):
                 self._pipelines.append(self._pipeline(replica))
-            self._steps[num_batches] = self._build(self._pipelines[:num_batches])
-        return self._steps[num_batches]
+            self._steps[num_batches, text] = self._build(self._pipelines[:num_batches], text)
+        return self._steps[num_batches, text]
 
     def _pipeline(self, replica: int) -> CompiledPipeline:
         """Compiles the tasks of the plan on the devices of a replica."""
@@ -170,29 +205,30 @@ class Evaluator:
             plan.schedule, plan.cells, of.replicas[replica], options, _no_gradients,
             templates=self._templates, weights=of.evaluated_on(replica))
 
-    def _build(self, pipelines: Sequence[CompiledPipeline]) -> _EvaluationStep:
-        """Traces the graph that calls the tasks of some pipelines."""
+    def _build(self, pipelines: Sequence[CompiledPipeline], text: str) -> _EvaluationStep:
+        """Traces the graph that calls the tasks of some pipelines; `text` as of `_step_of`."""
         mean_weight = None
         if asked_for(pipelines[0].tasks.values()):
             mean_weight = MeanWeight(self._plan.elements, training=False)
-        specs = nested.leaves(self._batch_spec)
+        names = mean_weight.names if mean_weight else ()
+        sources: list[BatchSource] = [
+            ReadBatches(text, self._batch_spec, [pipeline.cells], names) if text
+            else GivenBatches(self._batch_spec) for pipeline in pipelines]
 
-        def result(pipeline: CompiledPipeline, flat: Sequence[tf.Tensor]) -> dict[str, Nested]:
+        def result(pipeline: CompiledPipeline, batch: ReplicaBatch) -> dict[str, Nested]:
             """Runs a mini-batch through all cells, and returns what the layers emitted."""
-            batch = nested.pack_like(self._batch_spec, list(flat))
-            added = add_tasks(pipeline, _given(batch, pipeline, mean_weight), Wire(None))
+            added = add_tasks(pipeline, batch, Wire(None))
             outputs = self._outputs(added)
             emitted = _emitted(pipeline, added)
             with tf.device(HOME):
                 return {'sums': results.named_sums(emitted), 'outputs': outputs}
 
-        def body(*flat: tf.Tensor) -> list[dict[str, Nested]]:
+        def body(*args: tf.Tensor) -> list[dict[str, Nested]]:
             """Runs a mini-batch through each pipeline."""
-            return [result(pipeline, flat[i * len(specs):(i + 1) * len(specs)])
-                    for i, pipeline in enumerate(pipelines)]
+            return list(map(result, pipelines, _given(args, pipelines, sources, mean_weight)))
 
-        run = tf.compat.v1.wrap_function(body, specs * len(pipelines))
-        return _EvaluationStep(pipelines, mean_weight, run)
+        run = tf.compat.v1.wrap_function(body, [spec for one in sources for spec in one.specs])
+        return _EvaluationStep(pipelines, sources, mean_weight, run)
 
     def _outputs(self, added: AddedTasks) -> dict[str, Nested]:
         """Returns the fetched values by name, for the whole mini-batch."""
@@ -205,11 +241,25 @@ class Evaluator:
                     for name, value in self._plan.fetched.items()}
 
 
-def _given(batch: Mapping[str, Nested], pipeline: CompiledPipeline,
-           mean_weight: MeanWeight | None) -> ReplicaBatch:
-    with tf.device(HOME):
-        weight = mean_weight and mean_weight.of(dict(batch), pipeline.schedule.num_micro_batches)
-    return ReplicaBatch({HOME: batch}, tf.constant(0, tf.int64), tf.constant(0), weight)
+def _given(args: Sequence[Any], pipelines: Sequence[CompiledPipeline],
+           sources: Sequence[BatchSource], mean_weight: MeanWeight | None) -> list[ReplicaBatch]:
+    """Returns what the tasks of each pipeline take, given the arguments of all sources.
+
+    A process that reads for several pipelines reads in the order of positions.
+    """
+    given, rest = [], list(args)
+    reads: dict[str, tf.Operation] = {}
+    for pipeline, source in zip(pipelines, sources, strict=True):
+        num_args = len(source.specs)
+        arrived = source.arrived(rest[:num_args], reads)
+        rest, reads = rest[num_args:], {**reads, **arrived.reads}
+        first_host, batch = next(iter(arrived.batches.items()))
+        with tf.device(first_host):
+            weight = mean_weight and mean_weight.of(
+                dict(batch), pipeline.schedule.num_micro_batches)
+        given.append(ReplicaBatch(
+            arrived.batches, tf.constant(0, tf.int64), tf.constant(0), weight))
+    return given
 
 
 def _no_gradients(cell: Cell, layout: EmissionLayout) -> Accumulators:

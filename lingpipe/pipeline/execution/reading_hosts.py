@@ -55,15 +55,15 @@ def names_read(cells: Iterable[Cell]) -> list[str]:
     return sorted({value.name for cell in cells for value in cell.inputs if value.maker == BATCH})
 
 
-def check_same_data(batch: UnreadBatch, plan: Plan) -> None:
+def check_same_data(batch: UnreadBatch, hosts: Iterable[str]) -> None:
     """Raises ValueError if a process cannot make a mini-batch, or makes it from other data.
 
     Args:
       batch: this process makes it too.
-      plan: says which processes make it.
+      hosts: of the processes that make it.
     """
     own = fingerprint(batch.source, batch)
-    for host in reading_hosts(plan.replicas):
+    for host in hosts:
         if host != HOME and (text := difference(own, ask(host, readers.FINGERPRINT, batch))):
             raise ValueError(
                 f'{_named(host)} reads other data than the trainer: {text}, although '

@@ -104,10 +104,10 @@ class PipelineParams(Params):
               'devices of a replica do if they are CPU devices of one process, without '
               'jit_compile.')
     read_on_workers: bool = field(
-        False, 'Whether workers read train_input themselves: each that has cells which read the '
+        False, 'Whether workers read the inputs themselves: each that has cells which read the '
                'mini-batch makes it, and the trainer sends positions only. The same results; needs '
-               'the files of train_input on these workers, at the same paths. Evaluations are '
-               'still read by the trainer.')
+               'the files of the inputs on these workers, at the same paths. Inputs of evaluations '
+               'that workers cannot make come from the trainer.')
     cells_per_gpu: int = field(
         1, 'How many cells `devices` may put on one GPU; --devices=2*gpu sets it to 2.',
         least=1)

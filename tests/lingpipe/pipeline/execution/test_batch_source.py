@@ -19,7 +19,8 @@ from lingpipe.layers.base import Layer
 from lingpipe.layers.cost import Cost
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.pipeline.execution.reading_hosts import check_same_data
+from lingpipe.pipeline.execution.reading_hosts import check_same_data, reading_hosts
+from lingpipe.training.evaluation import Evaluations
 from lingpipe.training.experiment import Experiment
 from tests.support import local_workers
 from tests.support.forks import Fork
@@ -94,12 +95,23 @@ def assert_equal(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray])
         np.testing.assert_array_equal(value, other[name], err_msg=name)
 
 
+def evaluated(program: Program, batches: Iterator[Mapping[str, Nested]]) -> dict[str, np.ndarray]:
+    """The sums of two mini-batches, which replicas run at the same time, and the last output."""
+    evaluator = program.evaluator(program.batch_spec, fetch=['x'])
+    two = [next(batches), next(batches)]
+    results = evaluator.steps(two) if evaluator.num_at_once == 2 else map(evaluator.step, two)
+    return {f'{number}/{name}': np.asarray(value)
+            for number, (sums, fetched) in enumerate(results)
+            for name, value in {**sums, **fetched}.items()}
+
+
 @pytest.mark.parametrize('num_replicas', [1, 2])
 def test_what_is_read_has_the_bits_of_what_is_given(num_replicas):
     made = experiment(num_replicas=num_replicas)
     source = made.train_input
-    assert_equal(trained(made.make_program(), source.batches()),
-                 trained(made.make_program(), unread(source)))
+    given, read = made.make_program(), made.make_program()
+    assert_equal(trained(given, source.batches()), trained(read, unread(source)))
+    assert_equal(evaluated(given, source.batches()), evaluated(read, unread(source)))
 
 
 def test_a_step_whose_mini_batch_cannot_be_read_says_so_and_the_next_runs():
@@ -118,10 +130,11 @@ def test_a_step_whose_mini_batch_cannot_be_read_says_so_and_the_next_runs():
 
 # On workers.
 
-def wide_experiment() -> Experiment:
+def wide_experiment(reads: bool) -> Experiment:
     """Examples are a hundred times as large as what cells send each other."""
     params = Tiny.params()
-    params.train_input.dim = WIDE
+    params.train_input.dim = params.eval_inputs['test'].dim = WIDE
+    params.pipeline.read_on_workers = reads
     dense, loss = params.task.model.layers[:-1], params.task.model.layers[-1]
     params.task.model.layers = (
         Narrow.Params(name='x'), *dense,
@@ -131,35 +144,44 @@ def wide_experiment() -> Experiment:
 
 
 def check_bits_and_bytes(*addresses: str) -> None:
-    """Trains both ways, in a process of its own."""
+    """Trains and evaluates both ways, in a process of its own."""
     cluster.configure()
     connection = Connection(addresses)
     devices = [device for worker in connection.workers for device in worker.devices]
-    made = wide_experiment()
-    source = made.train_input
-    found, num_sent = [], []
-    for batches in (source.batches(), unread(source)):
+    found, num_sent = [], []   # by a step and by an evaluation
+    for reads in (False, True):
+        made = wide_experiment(reads)
+        source = made.train_input
+        batches = unread(source) if reads else source.batches()
         program = made.make_program(devices)
         trained(program, batches)
+        evaluations = Evaluations(program, made.eval_inputs, made.task, '')
+        evaluations.check('test')
+        evaluations.run('test')   # traces what the second one runs
         before = sent_bytes()
         program.train_step(next(batches), 2)
-        num_sent.append(sent_bytes() - before)
-        found.append({name: value.numpy() for name, value in program.variables().items()})
+        between = sent_bytes()
+        metrics = evaluations.run('test').metrics
+        num_sent.append((between - before, sent_bytes() - between))
+        found.append({name: np.asarray(value)
+                      for name, value in {**program.variables(), **metrics}.items()})
     assert_equal(*found)
-    assert num_sent[0] > 2 * BATCH_SIZE * WIDE * 4 > 10 * num_sent[1] > 0, num_sent
+    for given, read in zip(*num_sent, strict=True):
+        assert given > 2 * BATCH_SIZE * WIDE * 4 > 10 * read > 0, num_sent
 
-    check_same_data(UnreadBatch(source, 8), program.plan)
+    hosts = reading_hosts(program.plan.replicas)
+    check_same_data(UnreadBatch(source, 8), hosts)
     other = UnreadBatch(source, 8, made=next(source.batches(16)))
     with pytest.raises(ValueError, match=r"^worker 0 reads other data than the trainer: 'x' of the "
                                          r'same mini-batch differs, although Pairs is the same; '
                                          r'give all machines the same files at the same paths, or '
                                          r'set pipeline\.read_on_workers=False\.$'):
-        check_same_data(other, program.plan)
+        check_same_data(other, hosts)
     own = Fails.Params(batch_size=BATCH_SIZE).instantiate()   # of a module that they do not know
     with pytest.raises(ValueError, match=r'^worker 0 cannot make a mini-batch of Fails: .*Fails is '
                                          r'in a module that nothing here has imported, .*; '
                                          r'with pipeline\.read_on_workers every worker needs'):
-        check_same_data(UnreadBatch(own, 0, made=next(source.batches())), program.plan)
+        check_same_data(UnreadBatch(own, 0, made=next(source.batches())), hosts)
 
 
 def sent_bytes() -> int:
