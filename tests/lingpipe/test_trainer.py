@@ -384,7 +384,7 @@ def checkpoint_of(logdir, step):
 
 @pytest.mark.slow
 def test_training_killed_ten_times_has_the_bits_of_an_uninterrupted_one(monkeypatch, tmp_path):
-    flags = [MODEL, '--mode=train', '--steps=60']
+    flags = [MODEL, '--mode=train', '--steps=60', '--set=pipeline.num_cells=1']
     killed = Fork(kill_often.main, f'{tmp_path}/killed', 10, 0, flags, env=environment())
     out, err = killed.communicate(timeout=200)
     assert killed.returncode == 0, err

@@ -44,7 +44,7 @@ def main(logdir: str, num_kills: int, seed: int, flags: list[str]) -> int:
         child, goal = start(logdir, flags), newest(logdir) + chance.randrange(6)
         deadline = time.monotonic() + 60
         while newest(logdir) < goal and time.monotonic() < deadline:
-            time.sleep(0.001)
+            time.sleep(0.005)
         time.sleep(chance.uniform(0, 0.03))
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
