@@ -79,10 +79,8 @@ class Context:
         self.mean_weight = mean_weight
         self.step = tf.cast(step, tf.int64)
         self.emissions = Emissions()
-        self._experiment_seed = experiment_seed
+        self._experiment_seed, self._micro_batch = experiment_seed, micro_batch
         self._make_seed_key = make_seed_key or self._constant_seed_key
-        # 2^20 micro-batches a step and 2^43 steps have distinct keys.
-        self._position = self.step * (1 << 20) + tf.cast(micro_batch, tf.int64)
 
     def seed(self, path: str, name: str = '') -> tf.Tensor:
         """An int64 [2] seed for tf.random.stateless_*, the same in forward and recomputation.
@@ -90,7 +88,10 @@ class Context:
         It depends on the experiment's seed, the step, the micro-batch and the layer's path, and on
         the name for a layer that draws more than once. It does not depend on the partition.
         """
-        return tf.stack([self._make_seed_key(path, name), self._position])
+        # 2^20 micro-batches a step and 2^43 steps have distinct positions. They are computed here,
+        # since most layers draw nothing.
+        position = self.step * (1 << 20) + tf.cast(self._micro_batch, tf.int64)
+        return tf.stack([self._make_seed_key(path, name), position])
 
     def _constant_seed_key(self, path: str, name: str) -> tf.Tensor:
         return tf.constant(seed_key(self._experiment_seed, path, name), tf.int64)
