@@ -30,8 +30,10 @@ from lingpipe.training.steps import InputEndedError
 
 
 def make_params(**overrides):
+    """One cell, unless a test needs more: its graphs are built in half of the time."""
     return registry.get('tests.support.tiny_experiment.Tiny').set(
-        **{name.replace('__', '.'): value for name, value in overrides.items()})
+        **{'pipeline.num_cells': 1,
+           **{name.replace('__', '.'): value for name, value in overrides.items()}})
 
 
 def make_loop(params, logdir, site=THIS_PROCESS, **options):
@@ -91,8 +93,9 @@ def test_positions_in_place_of_mini_batches_have_the_same_bits_and_end(
         tmp_path, whole, monkeypatch):
     """This process stands for the workers that read the input."""
     monkeypatch.setattr(training_batches, 'reads_on_workers', lambda plan: True)
-    train(make_params(train__num_steps=4), tmp_path / 'log')
-    loop, _ = train(make_params(train__num_steps=9), tmp_path / 'log')
+    for steps in (4, 9):
+        loop, _ = train(make_params(train__num_steps=steps, pipeline__num_cells=2),
+                        tmp_path / 'log')
     assert_same(values_of(loop), whole[9])
     with pytest.raises(InputEndedError, match=r'^train_input ends in step 6 of 10; let it repeat'):
         train(make_params(train_input__num_epochs=1), tmp_path / 'ends', has_evaluation=False)
@@ -100,7 +103,8 @@ def test_positions_in_place_of_mini_batches_have_the_same_bits_and_end(
 
 def test_training_goes_on_without_its_replicas_and_with_them_again_as_if_nothing_had_changed(
         tmp_path):
-    turns = {'replicas': {'pipeline__num_replicas': 2, 'pipeline__num_micro_batches': 1},
+    turns = {'replicas': {'pipeline__num_replicas': 2, 'pipeline__num_micro_batches': 1,
+                          'pipeline__num_cells': 2},
              'one': {'pipeline__sum_groups': 2, 'pipeline__num_micro_batches': 2,
                      'pipeline__num_cells': 3}}
     alone, _ = train(make_params(train__num_steps=6, **turns['replicas']), tmp_path / 'alone',
@@ -145,7 +149,8 @@ def test_accumulated_mini_batches_resume_at_the_right_example(tmp_path):
 
 def test_timed_step_is_a_normal_step_and_is_drawn(tmp_path, whole):
     out = io.StringIO()
-    timed, outcome = train(make_params(train__num_steps=6, train__timeline_step=4),
+    timed, outcome = train(make_params(train__num_steps=6, train__timeline_step=4,
+                                       pipeline__num_cells=2),
                            tmp_path / 'timed', has_evaluation=False, out=out)
     assert_same(values_of(timed), whole[6])
     report = outcome.timeline
@@ -194,8 +199,8 @@ def test_slow_steps_on_workers_are_timed_and_have_the_same_bits(tmp_path, whole,
             pass
 
     monkeypatch.setattr('lingpipe.training.slow_steps.SlowSteps', Slow)
-    loop, _ = train(make_params(train__num_steps=9), tmp_path, has_evaluation=False,
-                    site=Site(watchdog=Watchdog()))
+    loop, _ = train(make_params(train__num_steps=9, pipeline__num_cells=2), tmp_path,
+                    has_evaluation=False, site=Site(watchdog=Watchdog()))
     assert_same(values_of(loop), whole[9])
     lines = re.findall(r'^step (\d+): steps take 2\.0 times as long as before .* because of '
                        r'/device:CPU:0, whose tasks alone take .* and /device:CPU:1, ',
@@ -422,7 +427,7 @@ def test_mean_weighs_mini_batches_by_their_weight():
 
 
 def test_replicas_on_named_devices_are_evaluated_there(tmp_path):
-    replicas = {'pipeline__num_replicas': 2, 'train__num_steps': 2}
+    replicas = {'pipeline__num_replicas': 2, 'pipeline__num_cells': 2, 'train__num_steps': 2}
     named = make_params(pipeline__devices=tuple(f'/device:CPU:{i}' for i in (3, 2, 1, 0)),
                         **replicas)
     expected = train(make_params(**replicas), tmp_path / 'default')[1].metrics
@@ -511,7 +516,7 @@ def test_weights_are_taken_from_another_training(tmp_path):
 def ten_steps(tmp_path_factory):
     """The logdir of a run with its evaluation, and the lines that it prints."""
     logdir, out = tmp_path_factory.mktemp('ten_steps'), io.StringIO()
-    train(make_params(train__num_steps=10), logdir, out=out)
+    train(make_params(train__num_steps=10, pipeline__num_cells=2), logdir, out=out)
     return logdir, out.getvalue()
 
 
