@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.layers import CrossEntropyLoss
-from lingpipe.layers.context import Context
+from lingpipe.layers.context import Context, Emissions
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
@@ -172,32 +172,40 @@ def test_a_network_without_auxiliary_head_has_one_loss():
             if isinstance(layer, CrossEntropyLoss)] == ['model/loss']
 
 
-@pytest.mark.slow
 def test_losses_and_metrics_of_training_and_evaluation():
     """The objective is the smoothed loss plus 0.4 times the auxiliary loss of training."""
-    task = classifier(tiny(auxiliary_image_size=16), FIXED_RATE, has_top5=True).instantiate()
-    spec = image_spec(16, 8, 1)
-    program = Program(task.network, spec, PipelineParams(num_cells=2, num_micro_batches=2),
-                      task.learner)
+    network = classifier(tiny(auxiliary_image_size=16), FIXED_RATE,
+                         has_top5=True).instantiate().network
     rng = np.random.default_rng(0)
     batch = {'image': tf.constant(rng.normal(size=[8, 16, 16, 1]), tf.float32),
              'label': tf.constant(rng.integers(10, size=[8]), tf.int32), 'weight': tf.ones([8])}
-    sums, outputs = program.evaluator(spec, fetch=['x', 'auxiliary_logits']).step(batch)
-    smoothed = np.full([8, 10], 0.01) + 0.9 * np.eye(10)[batch['label']]
-    expected = -np.sum(smoothed * tf.nn.log_softmax(outputs['x']).numpy())
-    np.testing.assert_allclose(sums['loss'][0], expected, rtol=TOLERANCE)
-    assert {name: float(weight) for name, (_, weight) in sums.items()} == {
-        'loss': 8, 'accuracy': 8, 'top5': 8}
 
-    in_top5 = np.any(np.argsort(-outputs['x'].numpy(), -1)[:, :5]
-                     == batch['label'].numpy()[:, np.newaxis], -1)
-    assert float(sums['top5'][0]) == np.sum(in_top5)
+    def smoothed_loss(logits: tf.Tensor) -> float:
+        smoothed = np.full([8, 10], 0.01) + 0.9 * np.eye(10)[batch['label']]
+        return -np.sum(smoothed * tf.nn.log_softmax(logits).numpy())
 
-    found = program.train_step(batch, 0)
-    main, auxiliary = (found['loss/model/loss/loss'],
-                       found['loss/model/amoebanet/auxiliary_loss/loss'])
-    np.testing.assert_allclose(found['loss'], main + auxiliary, rtol=TOLERANCE)
-    assert auxiliary > 0.4 * 0.5 * np.log(10)
+    def run(training: bool) -> tuple[dict[str, tf.Tensor], Emissions]:
+        ctx = Context(training)
+        values = network.fprop(network.initial_theta(), ctx, **batch)
+        return values, ctx.emissions
+
+    values, found = run(training=False)
+    logits = values['x'].numpy()
+    (loss,), (weight,) = found.losses.values(), found.weights.values()
+    np.testing.assert_allclose(loss, smoothed_loss(logits), rtol=TOLERANCE)
+    metrics = {name: pair for (_, name), pair in found.metrics.items()}
+    assert float(weight) == 8
+    assert {name: float(of_metric) for name, (_, of_metric) in metrics.items()} == {
+        'accuracy': 8, 'top5': 8}
+    in_top5 = np.any(np.argsort(-logits, -1)[:, :5] == batch['label'].numpy()[:, np.newaxis], -1)
+    assert float(metrics['top5'][0]) == np.sum(in_top5)
+
+    values, found = run(training=True)
+    losses = {path: float(loss) for (path, _), loss in found.losses.items()}
+    assert losses == {
+        'model/loss': pytest.approx(smoothed_loss(values['x']), rel=TOLERANCE),
+        'model/amoebanet/auxiliary_loss': pytest.approx(
+            0.4 * smoothed_loss(values['auxiliary_logits']), rel=TOLERANCE)}
 
 
 # Drop path.

@@ -44,8 +44,7 @@ def program_of(block, num_cells: int = K, frozen: str = '', **params: Any) -> Pr
     blocks = [one.set(name=f'{one.name}_{i}') for i in range(K) for one in block()]
     network = Sequential.Params(
         name='model', layers=(*blocks, layers.MeanSquaredErrorLoss.Params(name='loss')))
-    learner = Learner.Params(optimizer=optimizers.RMSProp.Params(momentum=0.9), clip_norm=1.,
-                             frozen=frozen,
+    learner = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9), frozen=frozen,
                              learning_rate=learning_rates.Constant.Params(rate=0.01))
     spec = {name: tf.TensorSpec([BATCH, T, D]) for name in ('x', 'target')}
     span = len(blocks) // num_cells
