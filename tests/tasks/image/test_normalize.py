@@ -63,7 +63,7 @@ def test_a_network_that_begins_with_bytes_is_the_same_in_any_number_of_cells(is_
     spec = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in batch.items()}
 
     losses, weights = [], []
-    for num_cells in 1, 2, 3:
+    for num_cells in 1, 3:
         made = task.instantiate()
         program = Program(made.network, spec,
                           PipelineParams(num_cells=num_cells, num_micro_batches=2), made.learner, 0)
@@ -71,8 +71,7 @@ def test_a_network_that_begins_with_bytes_is_the_same_in_any_number_of_cells(is_
         weights.append({name: value.numpy() for name, value in program.variables().items()
                         if hasattr(value, 'numpy')})
 
-    assert losses[0] == losses[1] == losses[2] and losses[0][2] < losses[0][0]
+    assert losses[0] == losses[1] and losses[0][2] < losses[0][0]
     assert weights[0]
     for name, value in weights[0].items():
-        assert (np.array_equal(value, weights[1][name])
-                and np.array_equal(value, weights[2][name])), name
+        assert np.array_equal(value, weights[1][name]), name

@@ -103,7 +103,7 @@ def test_a_beam_finds_a_continuation_that_is_as_likely_and_it_ends_before_a_stop
 
 
 def test_text_comes_in_pieces_without_what_may_become_a_stop_text() -> None:
-    whole = texts(1)[0]
+    whole = greedy('abc')
     params = GenerationParams(max_length=20, max_new=6, stop=(whole[2:5],))
     generator = Generator(program(2), Letters(), params)   # type: ignore[arg-type]
     pieces = list(generator.pieces(['abc', 'z'], 1))

@@ -91,14 +91,16 @@ def test_one_document_does_not_see_another() -> None:
 def test_experts_and_documents_train_to_the_same_bit_in_one_cell_and_in_two() -> None:
     def weights(num_cells: int) -> dict[str, np.ndarray]:
         model = tiny(num_layers=1, num_experts=3, num_chosen=2, is_tied=True)
-        problem = language_problem(model, language_learner(0.01, 10, 1)).instantiate()
+        learner = Learner.Params(optimizer=optimizers.SGD.Params(momentum=0.9),
+                                 learning_rate=learning_rates.Constant.Params(rate=0.1))
+        problem = language_problem(model, learner).instantiate()
         program = Program(problem.network, specs(),
                           PipelineParams(num_cells=num_cells, num_micro_batches=2),
                           problem.learner,
                           devices=[f'/device:CPU:{k}' for k in range(num_cells)])
         for step in range(2):
             program.train_step(batch(step), step)
-        return {path: variable.numpy() for path, variable in program.weights.items()}
+        return {path: variable.numpy() for path, variable in program.variables().items()}
 
     one, two = weights(1), weights(2)
     for path, value in one.items():
