@@ -55,6 +55,13 @@ def test_neighbours_are_independent() -> None:
     assert abs(np.corrcoef(z[:-2], z[2:])[0, 1]) < 0.03
 
 
+def test_the_numbers_are_those_of_the_generator_of_tensorflow() -> None:
+    seed = tf.constant([-3, 1 << 40], tf.int64)
+    words = tf.random.stateless_uniform([50], seed, None, None, tf.int32, alg='philox')
+    numbers = tf.reshape(tf.bitcast(words, tf.int16), [100])
+    np.testing.assert_array_equal(drop(tf.ones([100]), 0.25, seed) != 0, numbers >= -(1 << 14))
+
+
 def test_an_odd_number_of_elements_is_no_trouble() -> None:
     assert drop(tf.ones([3, 5]), 0.5, tf.constant([1, 2], tf.int64)).shape == [3, 5]
 
