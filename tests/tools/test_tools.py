@@ -100,13 +100,6 @@ def test_plot_partition_has_the_sums_of_its_title(capsys, tmp_path):
         f'balance {found["balance"]:.1%} (mean cell / slowest cell), predicted bubble ')
 
 
-@pytest.mark.usefixtures('few_rounds')
-def test_plot_partition_draws_measured_seconds(capsys, tmp_path):
-    found = json.loads(printed(capsys, plot_partition, '--model=image.digits.Dense', '--measure',
-                               f'--output={tmp_path}/one.png', '--json'))
-    assert all(row['ms'] > 0 for row in found['layers'])
-
-
 @pytest.mark.parametrize('num_layers, num_cells', [(1, 1), (8, 3), (600, 40)])
 def test_plot_partition_has_room_for_names_and_sums(tmp_path, num_layers, num_cells):
     layers = [{'cell': i * num_cells // num_layers,

@@ -52,6 +52,12 @@ def let_training_go(tmp_path):
     let_go(pathlib.Path(tmp_path, 'marker'))
 
 
+def wait_for_start(one, number):
+    """Waits until the trainer has gone on so often, and for a step after that."""
+    wait_until(lambda: one.log().count('going on after step') >= number)
+    one.wait_for_step(int(re.findall(r'going on after step (\d+)', one.log())[-1]) + 1)
+
+
 def assert_undisturbed(logdir, undisturbed):
     found = checkpoint_of(logdir, STEPS)
     assert found.keys() == undisturbed.keys()
@@ -59,23 +65,35 @@ def assert_undisturbed(logdir, undisturbed):
         np.testing.assert_array_equal(found[name], undisturbed[name], err_msg=name)
 
 
-def test_killed_worker_is_waited_for(tmp_path, undisturbed):
+def test_workers_that_are_killed_hang_or_are_cut_off_are_waited_for(tmp_path, undisturbed):
+    """One run has all three faults, one after the other, each soon after it has gone on."""
     with workers(2) as made:
-        one = start(tmp_path, [w.address for w in made])
+        cable = Cable(made[0].address)
+        one = start(tmp_path, [cable.address, made[1].address])
         one.wait_for_step(3)
         os.kill(made[1].server(), signal.SIGKILL)
-        let_training_go(tmp_path)
         wait_until(lambda: 'starts again from there' in one.log())
         with pytest.raises(
                 OSError, match=rf'is in use by process {one.process.pid} on '), logdir_lock.hold(
                 str(one.logdir)):
             pass
+
+        wait_for_start(one, 1)
+        os.kill(made[1].server(), signal.SIGSTOP)   # The process above it finds that it hangs.
+        wait_for_start(one, 2)
+        cable.cut()
+        let_training_go(tmp_path)
+        time.sleep(1.)
+        cable.is_cut = False
         log = one.end()
+        cable.close()
+
     assert re.search(rf'worker 1, {made[1].address}, .*; the last checkpoint is of step \d+: the '
                      rf'trainer starts again from there',
                      log) or re.search(r'the connection to a worker broke .*; the last checkpoint '
                                        r'is of step \d+: the trainer starts again from there',
                                        log), log
+    assert log.count('going on after step') >= 3 and 'took longer' not in log
     assert log.count('predicted bubble') == 1   # The forecast is not made and shown again.
     assert_undisturbed(one.logdir, undisturbed)
 
@@ -134,32 +152,6 @@ def test_hung_worker_is_found_by_the_step_time_limit(tmp_path, undisturbed):
                      r'does not answer \(no answer\); the last checkpoint is of step \d+: the '
                      r'trainer starts again from there$',
                      log, re.MULTILINE), log
-    assert_undisturbed(one.logdir, undisturbed)
-
-
-def test_worker_ends_a_server_that_hangs(tmp_path, undisturbed):
-    with workers(2) as made:
-        one = start(tmp_path, [w.address for w in made])
-        one.wait_for_step(3)
-        os.kill(made[0].server(), signal.SIGSTOP)
-        let_training_go(tmp_path)
-        log = one.end()
-    assert 'starts again from there' in log and 'took longer' not in log
-    assert_undisturbed(one.logdir, undisturbed)
-
-
-def test_cut_connection_is_made_again(tmp_path, undisturbed):
-    with workers(2) as made:
-        cable = Cable(made[0].address)
-        one = start(tmp_path, [cable.address, made[1].address])
-        one.wait_for_step(3)
-        cable.cut()
-        let_training_go(tmp_path)
-        time.sleep(1.)
-        cable.is_cut = False
-        log = one.end()
-        cable.close()
-    assert 'the trainer starts again from there' in log
     assert_undisturbed(one.logdir, undisturbed)
 
 
