@@ -27,11 +27,16 @@ def let_go(marker: pathlib.Path) -> None:
     _permission(str(marker)).touch()
 
 
+def hold(marker: pathlib.Path) -> None:
+    """Holds again what was let go."""
+    _permission(str(marker)).unlink()
+
+
 def _permission(marker: str) -> pathlib.Path:
     return pathlib.Path(f'{marker}.go')
 
 
-def _hold(marker: str, number: int, held_after: int = HELD_AFTER) -> None:
+def _mark_and_wait(marker: str, number: int, held_after: int = HELD_AFTER) -> None:
     """Creates the file `marker` at the begin, and waits before the end until a test lets go."""
     if marker and number == BEGUN_AFTER:
         pathlib.Path(marker).touch()
@@ -52,7 +57,7 @@ class HeldPairs(Pairs):
     def batches(self, position: int = 0) -> Iterator[Any]:
         p = self.params
         for number, batch in enumerate(super().batches(position), position // p.batch_size):
-            _hold(p.marker, number, p.held_after)
+            _mark_and_wait(p.marker, number, p.held_after)
             time.sleep(p.seconds)
             yield batch
 
@@ -68,7 +73,7 @@ class Squares(Problem):
     def decode(self, program: Any, lines: Sequence[str], facts: Mapping[str, Any]) -> Sequence[str]:
         evaluator, found = program.evaluator(program.batch_spec), []
         for number, line in enumerate(lines):
-            _hold(self.params.marker, number)
+            _mark_and_wait(self.params.marker, number)
             batch = {name: np.full(spec.shape, 1. if name == 'weight' else float(line), np.float32)
                      for name, spec in program.batch_spec.items()}
             total, weight = evaluator.step(batch)[0]['loss']

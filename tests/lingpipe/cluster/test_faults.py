@@ -12,7 +12,7 @@ import pytest
 from lingpipe import trainer
 from lingpipe.commands import device_setup
 from lingpipe.training import logdir_lock
-from tests.support.held_experiment import let_go
+from tests.support.held_experiment import hold, let_go
 from tests.support.local_workers import (
     TINY,
     Cable,
@@ -52,10 +52,16 @@ def let_training_go(tmp_path):
     let_go(pathlib.Path(tmp_path, 'marker'))
 
 
+def hold_training(tmp_path):
+    """Lets what `start` will start wait again."""
+    hold(pathlib.Path(tmp_path, 'marker'))
+
+
 def wait_for_start(one, number):
     """Waits until the trainer has gone on so often, and for a step after that."""
     wait_until(lambda: one.log().count('going on after step') >= number)
-    one.wait_for_step(int(re.findall(r'going on after step (\d+)', one.log())[-1]) + 1)
+    last = int(re.findall(r'going on after step (\d+)', one.log())[-1])
+    one.wait_for_step(min(last + 1, STEPS - 2))
 
 
 def assert_undisturbed(logdir, undisturbed):
@@ -98,17 +104,39 @@ def test_workers_that_are_killed_hang_or_are_cut_off_are_waited_for(tmp_path, un
     assert_undisturbed(one.logdir, undisturbed)
 
 
-def test_killed_trainer_goes_on_with_workers_that_begin_anew(tmp_path, undisturbed):
+def test_a_run_goes_on_whether_its_trainer_is_stopped_or_killed_or_stopped_while_it_waits(
+        tmp_path, undisturbed):
     with workers(2) as made:
-        one = start(tmp_path, [w.address for w in made])
+        addresses = [w.address for w in made]
+        one = start(tmp_path, addresses, '--set=train.checkpoint_every_steps=1000')
         one.wait_for_step(3)
+        one.process.terminate()
+        let_training_go(tmp_path)
+        assert 'SIGTERM: stopped after step' in one.end(143)   # The workers had all weights.
+
+        hold_training(tmp_path)
+        one = start(tmp_path, addresses)
+        wait_for_start(one, 1)
         servers = [w.server() for w in made]
         one.kill()
-        let_training_go(tmp_path)
-        log = start(tmp_path, [w.address for w in made]).end()
-        # A server that was not replaced would keep the weights of the first trainer.
+
+        one = start(tmp_path, addresses)
+        wait_for_start(one, 2)
+        # A server that was not replaced would keep the weights of the trainer before.
         assert not {w.server() for w in made} & set(servers)
-    assert re.search(r'going on after step \d+', log)
+        made[1].stop()   # Nobody starts it again.
+        let_training_go(tmp_path)
+        wait_until(lambda: 'starts again from there' in one.log())
+        one.process.terminate()
+        log = one.end(143)
+        assert re.search(
+            r'^SIGTERM: stopped; (it was waiting for workers|.*); the last checkpoint is of step '
+            r'\d+, and no newer one can be written: the same command goes on from there$',
+            log, re.MULTILINE), log
+
+        made[1] = Worker(made[1].address)
+        log = start(tmp_path, addresses).end()
+    assert log.count('going on after step') == 3
     assert_undisturbed(one.logdir, undisturbed)
 
 
@@ -155,18 +183,6 @@ def test_hung_worker_is_found_by_the_step_time_limit(tmp_path, undisturbed):
     assert_undisturbed(one.logdir, undisturbed)
 
 
-def test_sigterm_saves_what_workers_hold(tmp_path, undisturbed):
-    with workers(2) as made:
-        one = start(tmp_path, [w.address for w in made], '--set=train.checkpoint_every_steps=1000')
-        one.wait_for_step(3)
-        one.process.terminate()
-        let_training_go(tmp_path)
-        assert 'SIGTERM: stopped after step' in one.end(143)
-        log = start(tmp_path, [w.address for w in made]).end()
-    assert re.search(r'going on after step \d+', log)
-    assert_undisturbed(one.logdir, undisturbed)
-
-
 @pytest.fixture(scope='module')
 def given_up(tmp_path_factory):
     """A trainer that gave up waiting for a worker which nobody started again.
@@ -203,25 +219,6 @@ def test_training_goes_on_with_the_worker_that_is_left(given_up, undisturbed):
 
 
 # Signals while a worker is lost.
-
-def test_sigterm_ends_the_wait_for_a_lost_worker(tmp_path, undisturbed):
-    with workers(2) as made:
-        one = start(tmp_path, [w.address for w in made])
-        one.wait_for_step(3)
-        made[1].stop()   # Nobody starts it again.
-        let_training_go(tmp_path)
-        wait_until(lambda: 'starts again from there' in one.log())
-        one.process.terminate()
-        log = one.end(143)
-        assert re.search(
-            r'^SIGTERM: stopped; (it was waiting for workers|.*); the last checkpoint is of step '
-            r'\d+, and no newer one can be written: the same command goes on from there$',
-            log, re.MULTILINE), log
-        made[1] = Worker(made[1].address)
-        log = start(tmp_path, [w.address for w in made]).end()
-    assert re.search(r'going on after step \d+', log)
-    assert_undisturbed(one.logdir, undisturbed)
-
 
 def test_sigterm_while_a_step_waits_for_a_hung_worker_is_not_forgotten(tmp_path):
     with workers(2, hangs_after_s=1000.) as made:   # Nothing else looks.
