@@ -31,6 +31,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from lingpipe.cluster import server
+from lingpipe.process import error_text
 from lingpipe.tools.launch_local import free_addresses
 
 if TYPE_CHECKING:
@@ -183,11 +184,11 @@ def _control(params: Experiment.Params, addresses: Sequence[str], parent: Connec
         _train(params, addresses, parent)
         parent.send('trained')
     except Exception as error:   # a layer's code is anyone's
-        text = str(error).strip() or 'no reason given'
-        line = re.search('OOM when .*', text) or re.search('.*', text)
-        assert line is not None
+        out_of_memory = re.search('OOM when .*', str(error))
+        text = (f'{type(error).__name__}: {out_of_memory[0][:200]}' if out_of_memory
+                else error_text.sentence(error))
         with contextlib.suppress(BrokenPipeError):   # The parent has ended.
-            parent.send(f'{type(error).__name__}: {line[0][:200]}')
+            parent.send(text)
 
 
 def _train(params: Experiment.Params, addresses: Sequence[str], parent: Connection) -> None:
