@@ -50,6 +50,9 @@ BUILD_LIMIT_S = 1800.
 STEPS_LIMIT_S = 600.     # of all steps that are held to the limit
 PROCESS_ENDS_S = 5.      # The error of the others comes before the end of a process by less.
 
+# The second is how TensorFlow tells dnnl_out_of_memory, an error of oneDNN.
+_OUT_OF_MEMORY = re.compile('ResourceExhausted|exception: ?Status: 1,')
+
 _processes = multiprocessing.get_context('forkserver')
 
 
@@ -161,7 +164,7 @@ def _held_trial(controller: Connection, worker_pids: Sequence[int], device_bytes
     if answer == 'trained':
         return Trial(True, '', tuple(_status_bytes(pid, 'VmHWM') - own
                                      for pid, own in zip(servers, own_bytes, strict=True)))
-    if 'ResourceExhausted' in answer:
+    if _OUT_OF_MEMORY.search(answer):
         return Trial(False, answer)
     time.sleep(PROCESS_ENDS_S)
     if ended := _ended(servers):
