@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import pathlib
 from collections.abc import Mapping, Sequence, Set
@@ -60,15 +61,20 @@ TOP = {'lingpipe': {'lingpipe'}, 'tasks': {'tasks', 'lingpipe'},
        'params': {'params', 'tasks', 'lingpipe'}, 'tools': {'tools', 'params', 'tasks', 'lingpipe'}}
 
 
+@functools.cache
+def nodes_of(path: pathlib.Path) -> tuple[ast.AST, ...]:
+    """Returns all nodes of a file's syntax tree, the module first."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding='utf-8'))))
+
+
 def imported(path: pathlib.Path) -> set[str]:
     """Returns the dotted names of all modules that a file imports at run time."""
-    tree = ast.parse(path.read_text(encoding='utf-8'))
     for_types = {id(child)
-                 for node in ast.walk(tree)
+                 for node in nodes_of(path)
                  if isinstance(node, ast.If) and 'TYPE_CHECKING' in ast.unparse(node.test)
                  for child in ast.walk(node)}
     names = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if id(node) in for_types:
             continue
         if isinstance(node, ast.Import):
@@ -156,7 +162,7 @@ def import_graph() -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for name, path in modules.items():
         graph[name] = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+        for node in nodes_of(path):
             if isinstance(node, ast.Import):
                 graph[name] |= {alias.name for alias in node.names} & modules.keys()
             elif isinstance(node, ast.ImportFrom):
@@ -230,10 +236,10 @@ def is_self(node: ast.expr) -> bool:
     return ast.unparse(node) in ('self', 'cls', 'super()')
 
 
-def members_of(tree: ast.Module) -> set[str]:
+def members_of(nodes: Sequence[ast.AST]) -> set[str]:
     """Returns the names that the classes of a file define or give to their objects."""
     names = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ClassDef):
             for statement in node.body:
                 if isinstance(statement, ast.FunctionDef):
@@ -247,19 +253,21 @@ def members_of(tree: ast.Module) -> set[str]:
     return names
 
 
-def private_names_of_others(tree: ast.Module) -> set[str]:
+def private_names_of_others(nodes: Sequence[ast.AST]) -> set[str]:
     """Returns names with an underscore that a file takes from other modules or their objects."""
     taken = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             taken |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.Attribute) and not is_self(node.value):
-            taken.add(node.attr)
-        elif (isinstance(node, ast.Call)
-                and ast.unparse(node.func) in ('getattr', 'setattr', 'hasattr')):
+        elif isinstance(node, ast.Attribute):
+            if is_private(node.attr) and not is_self(node.value):
+                taken.add(node.attr)
+        elif (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+                and node.func.id in ('getattr', 'setattr', 'hasattr')):
             taken |= {argument.value for argument in node.args[1:2]
                       if isinstance(argument, ast.Constant)}
-    return {name for name in taken if is_private(name)} - members_of(tree)
+    private = {name for name in taken if is_private(name)}
+    return private - members_of(nodes) if private else private
 
 
 def test_private_names_are_found() -> None:
@@ -274,14 +282,13 @@ class Mine:
         return (self._inherited, mine._member, mine._replace(), getattr(mine, '_text')
                 , mine.__dict__) == other._thing._member
 ''')
-    assert private_names_of_others(tree) == {'_function', '_text', '_thing'}
+    assert private_names_of_others(tuple(ast.walk(tree))) == {'_function', '_text', '_thing'}
 
 
 @pytest.mark.parametrize('path', FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_module_reaches_for_a_private_name_of_another(path: pathlib.Path) -> None:
-    tree = ast.parse(path.read_text(encoding='utf-8'))
     allowed = {name for module, name in OF_LIBRARIES if module == module_of(path)}
-    taken = private_names_of_others(tree)
+    taken = private_names_of_others(nodes_of(path))
     assert taken - allowed == set(), f'{path} takes these; give them a public name'
     assert allowed - taken == set(), 'these are no longer taken; take them from OF_LIBRARIES'
 

@@ -38,6 +38,8 @@ def private_names_of_others(source: str) -> set[str]:
     own: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
+            if not is_private(node.attr):
+                continue
             owner = ast.unparse(node.value)
             if owner == 'self' and isinstance(node.ctx, ast.Store):
                 own.add(node.attr)
