@@ -5,8 +5,10 @@ layers/sequential.py. This is the part of Layer that its place in a network need
 """
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Mapping, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lingpipe.hyperparams import Configurable, field
@@ -57,7 +59,7 @@ class WiredFunction(Configurable):
 
         These are the `optional_reads` that fprop has, unless Params.reads names them.
         """
-        parameters = inspect.signature(self.fprop).parameters
+        parameters = _parameters_of(self.fprop)
         return {name: name for name in self.optional_reads
                 if name in parameters and parameters[name].default is not inspect.Parameter.empty
                 and name not in self.params.reads}
@@ -78,7 +80,7 @@ class WiredFunction(Configurable):
         Raises:
           ValueError: Params.reads names an argument that fprop does not have.
         """
-        parameters = list(inspect.signature(self.fprop).parameters.values())[2:]  # After ctx.
+        parameters = list(_parameters_of(self.fprop).values())[2:]  # After ctx.
         known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         names = dict(self.params.reads)
         for argument in names:
@@ -115,3 +117,15 @@ class WiredFunction(Configurable):
                              f'{type(self).__name__} returns {", ".join(sorted(result))}; correct '
                              'the name in Params.writes.')
         return {name: result[key] for key, name in writes.items()}
+
+
+def _parameters_of(method: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a method, without self."""
+    if isinstance(method, types.MethodType):
+        return _parameters_of_method(method.__func__)
+    return inspect.signature(method).parameters
+
+
+@functools.lru_cache(maxsize=1024)   # Networks ask every layer several times.
+def _parameters_of_method(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(types.MethodType(function, object())).parameters
