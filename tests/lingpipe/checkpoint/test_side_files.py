@@ -20,7 +20,7 @@ DIRECTORIES = ['tensorboard', 'timeline']
 
 def run(logdir, *flags):
     return trainer.main(['trainer', '--model=tests.support.tiny_experiment.Tiny',
-                         f'--logdir={logdir}', *flags])
+                         '--set=pipeline.num_cells=1', f'--logdir={logdir}', *flags])
 
 
 @pytest.fixture(scope='module')

@@ -148,10 +148,10 @@ def test_fprop_gives_what_cost_says(architecture, size):
                    drop_path_keep=0.5).instantiate('model')
     image = tf.random.stateless_normal([3, size, size, 1], [0, 0])
     cost = network.cost(image=tf.TensorSpec(image.shape))
-    for training in (False, True):
-        logits = network.fprop(network.initial_theta(), Context(training), image=image)['x']
-        assert logits.shape == cost.outputs['x'].shape == (3, 10)
-        assert np.all(np.isfinite(logits))
+    is_training = size % 2 == 1   # No shape depends on it.
+    logits = network.fprop(network.initial_theta(), Context(is_training), image=image)['x']
+    assert logits.shape == cost.outputs['x'].shape == (3, 10)
+    assert np.all(np.isfinite(logits))
     assert cost.num_weights == network.num_weights
 
 

@@ -442,7 +442,7 @@ def test_encoder_is_sent_once_to_each_device_that_reads_it_and_its_gradient_from
         ) -> None:
     learner = Learner.Params(optimizer=optimizers.SGD.Params(),
                              learning_rate=learning_rates.Constant.Params(rate=0.1))
-    task = translator(tiny(num_decoder_layers=4), learner).instantiate()
+    task = translator(tiny(num_encoder_layers=1, num_decoder_layers=4), learner).instantiate()
     names = [layer.params.name for layer in task.network.elements()]
     starts = [0, *(names.index(f'decoder_{i}') for i in (0, 1, 3)), len(names)]
     counts = tuple(b - a for a, b in itertools.pairwise(starts))

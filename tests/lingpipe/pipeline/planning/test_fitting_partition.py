@@ -54,7 +54,6 @@ def random_case(rng, schedules=('gpipe', '1f1b')):
 
 
 def fullest(plan):
-    assert max(plan.simulate().peak_bytes) <= max(plan.peak_bytes().values())
     return max(plan.peak_bytes().values())
 
 
@@ -84,7 +83,7 @@ def test_a_limit_is_kept_to_the_byte_and_refused_only_if_no_partition_keeps_it()
                     pipeline, devices, by_hand)
             counts['refused'] += 1
             continue
-        assert fullest(plan) <= limit, (pipeline, devices)
+        assert max(plan.simulate().peak_bytes) <= fullest(plan) <= limit, (pipeline, devices)
         kinds |= {slot.kind for slot in plan.schedule.device_of}
         same = ([len(cell.elements) for cell in plan.cells]
                 == [len(cell.elements) for cell in free.cells])
