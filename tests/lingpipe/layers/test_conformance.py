@@ -278,7 +278,7 @@ def build(name: str) -> Built:
 
 @functools.cache
 def results(name: str) -> dict[str, tf.Tensor]:
-    return tf.function(build(name).call)()
+    return tf.function(build(name).call, autograph=False)()
 
 
 @functools.cache
@@ -351,7 +351,7 @@ def test_bfloat16_comes_out_of_bfloat16(name: str) -> None:
     built = build(name)
     halves = {n: tf.cast(t, tf.bfloat16)
               for n, t in built.inputs.items() if built.kinds[n] == 'float'}
-    found = tf.function(built.call)(halves)
+    found = tf.function(built.call, autograph=False)(halves)
     for path, expected in results(name).items():
         is_output = path.startswith('outputs/') and bool(halves) and name not in ALWAYS_FLOAT32
         assert found[path].dtype == (tf.bfloat16 if is_output else expected.dtype), path
@@ -364,7 +364,8 @@ def test_bfloat16_comes_out_of_bfloat16(name: str) -> None:
 def test_unknown_batch_size_runs_but_has_no_cost(name: str) -> None:
     built = build(name)
     specs = map_leaves(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), built.inputs)
-    found = tf.function(lambda inputs: built.call(inputs), input_signature=[specs])(built.inputs)
+    found = tf.function(lambda inputs: built.call(inputs), input_signature=[specs],
+                        autograph=False)(built.inputs)
     tf.nest.map_structure(np.testing.assert_array_equal, found, results(name))
     with pytest.raises(ValueError, match=r'is \[\?.*\], but every dimension must be known .*; give '
                                          r'the shape of one micro-batch'):
@@ -389,7 +390,8 @@ def test_no_op_is_stateful_forward_or_backward(name: str) -> None:
 
 def test_evaluation_is_deterministic(name: str) -> None:
     evaluate = tf.function(
-        lambda micro_batch: build(name).call(training=False, micro_batch=micro_batch))
+        lambda micro_batch: build(name).call(training=False, micro_batch=micro_batch),
+        autograph=False)
     tf.nest.map_structure(np.testing.assert_array_equal, evaluate(tf.constant(0)),
                           evaluate(tf.constant(3)))
 
