@@ -151,7 +151,8 @@ def _write_onnx(exported: _Exported, path: str) -> None:
     names = list(network.inputs)
     with replaced_file(path, _REMEDY) as new:
         convert.from_function(
-            tf.function(lambda *flat: served(**dict(zip(names, flat, strict=True)))),
+            tf.function(lambda *flat: served(**dict(zip(names, flat, strict=True))),
+                        autograph=False),
             input_signature=list(network.inputs.values()), opset=_ONNX_OPSET, output_path=new)
 
 

@@ -8,19 +8,21 @@ import tensorflow as tf
 
 from lingpipe.layers.nested import Nested, flatten
 
+_UNCONVERTED = ('lingpipe.input.', 'lingpipe.tasks.')   # packages whose code AutoGraph need not see
+
 
 def traceable(function: Callable[..., Any],
               methods: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     """The function, which AutoGraph converts only if it calls methods from other packages.
 
-    Those may use `if` and `for` on tensors. The methods of lingpipe.input do not, and the first
-    conversion in a process takes a third of a second.
+    Those may use `if` and `for` on tensors. lingpipe's inputs and those of its tasks do not, and
+    the first conversion in a process takes a third of a second.
 
     Args:
       function: what tf.data is to trace.
       methods: those of an Input that it calls.
     """
-    if any(not method.__module__.startswith('lingpipe.input.') for method in methods):
+    if any(not method.__module__.startswith(_UNCONVERTED) for method in methods):
         return function
     unconverted: Callable[..., Any] = tf.autograph.experimental.do_not_convert(function)
     return unconverted

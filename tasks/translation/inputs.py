@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.input import Input
+from lingpipe.input.dataset import traceable
 from lingpipe.tasks.translation import temperature
 from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus
 from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
@@ -151,7 +152,7 @@ class TranslationInput(Input):
                     for name, value in batch.items()}
 
         return self.fetch_ahead(tf.data.Dataset.range(number, end).map(
-            made, p.num_parallel_calls or tf.data.AUTOTUNE, deterministic=True))
+            traceable(made, []), p.num_parallel_calls or tf.data.AUTOTUNE, deterministic=True))
 
     def statistics(self) -> dict[str, Any]:
         """Returns what is used, by arithmetic alone.

@@ -38,7 +38,7 @@ def train(the_learner: Learner, num_steps: int = 5,
     """The learner of the layer, and its weights, after some updates."""
     weights = weights or make_weights()
     layer = the_learner.for_layer('model/dense', weights)
-    apply = tf.function(lambda gradients: layer.apply(gradients))
+    apply = tf.function(lambda gradients: layer.apply(gradients), autograph=False)
     for step in range(num_steps):
         apply({path: the_learner.regularized(path, tf.constant(gradient_of(path, step)),
                                              weights[path])

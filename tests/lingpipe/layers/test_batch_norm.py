@@ -24,7 +24,7 @@ def test_moments_are_numpy_s_however_far_from_zero(shape: tuple[int, ...], mean:
     layer = BatchNorm.Params(dim=3, epsilon=1e-3).instantiate()
     theta = layer.initial_theta()
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def run() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         ctx = Context(training=True)
         return (layer.fprop(theta, ctx, tf.constant(x)),

@@ -88,7 +88,7 @@ def test_memory_is_linear_in_the_length() -> None:
     """Neither pass makes a tensor of [T, T], in its loops neither."""
     layer = GroupedQueryAttention.Params(input_dim=D, num_heads=2, block_size=16).instantiate()
 
-    @tf.function
+    @tf.function(autograph=False)
     def gradients(x: tf.Tensor) -> Any:
         y = layer.fprop(layer.initial_theta(), Context(), x)
         return tf.gradients(y, x)

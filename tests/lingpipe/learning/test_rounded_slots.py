@@ -67,7 +67,7 @@ def test_adam_reaches_the_loss_that_it_reaches_with_float32():
         weights = make_weights()
         layer = learner(0.03, **values).for_layer('model/dense', weights)
 
-        @tf.function
+        @tf.function(autograph=False)
         def step():
             with tf.GradientTape() as tape:
                 outputs = inputs @ weights['model/dense/kernel'] + weights['model/dense/bias']

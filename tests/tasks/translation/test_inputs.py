@@ -168,7 +168,8 @@ def test_a_language_that_is_repeated_sees_all_its_pairs_equally_often():
     sizes = np.array([[500, 70, 30]])   # Permutations of fewer take longer.
     deck = Deck(sizes, shares(sizes[0], float('inf')), (1024,), 0, True)
     seen = collections.Counter()
-    batch = tf.function(deck.batch, input_signature=[tf.TensorSpec([], tf.int64)])
+    batch = tf.function(deck.batch, input_signature=[tf.TensorSpec([], tf.int64)],
+                        autograph=False)
     for number in range(deck.num_batches):
         one = batch(tf.constant(number, tf.int64))
         seen.update(zip(one.suit.numpy().tolist(), one.index.numpy().tolist(), strict=True))

@@ -23,7 +23,8 @@ def many(image: np.ndarray, num_seeds: int = NUM_SEEDS, **values) -> np.ndarray:
     one = transform(**values)
     seeds = tf.stack([tf.zeros([num_seeds], tf.int64), tf.range(num_seeds, dtype=tf.int64)], 1)
     return tf.function(lambda: tf.map_fn(lambda seed: one(tf.constant(image), seed), seeds,
-                                         fn_output_signature=tf.uint8))().numpy()
+                                         fn_output_signature=tf.uint8),
+                       autograph=False)().numpy()
 
 
 def windows(**values) -> np.ndarray:
@@ -31,7 +32,8 @@ def windows(**values) -> np.ndarray:
     one = transform(**values)
     seeds = tf.stack([tf.zeros([NUM_SEEDS], tf.int64), tf.range(NUM_SEEDS, dtype=tf.int64)], 1)
     return tf.function(lambda: tf.map_fn(lambda seed: one.window(375, 500, seed), seeds,
-                                         fn_output_signature=tf.int32))().numpy()
+                                         fn_output_signature=tf.int32),
+                       autograph=False)().numpy()
 
 
 def test_an_image_of_the_right_size_is_left_alone():
