@@ -54,8 +54,7 @@ data: {files}
 _CONFINED = {'allowPrivilegeEscalation': False, 'readOnlyRootFilesystem': True,
              'capabilities': {'drop': ['ALL']}}
 
-# A pod has a network of its own, which only its containers use. Keeping other users out would need
-# a capability that containers do not have by default.
+# A pod has a network of its own, which only its containers use.
 _LETS_IN = {'name': user_filter.LET_IN, 'value': 'all'}
 
 Parts = dict[str, Any]   # of an object of Kubernetes, by name

@@ -31,6 +31,7 @@ Handler = Callable[[int, FrameType | None], object] | int | None   # of signal.s
 
 _LOOK_EVERY_S = 0.1
 _PROBE_EVERY_S = 5.0
+_ANSWER_S = 3.0   # a connection may take one second (cluster/admission.py)
 
 
 def start(flags: Sequence[str], signal_at_our_end: signal.Signals, out: int | None = None,
@@ -68,7 +69,7 @@ class Worker:
         code = self.process.poll()
         if code is None and time.monotonic() > self._probed_s + _PROBE_EVERY_S:
             now_s = time.monotonic()
-            if server.answers(*ports.split_address(self.address), timeout_s=1.):
+            if server.answers(*ports.split_address(self.address), timeout_s=_ANSWER_S):
                 self._answered_s = now_s
             elif now_s - self._answered_s > self.hangs_after_s:
                 self.process.kill()

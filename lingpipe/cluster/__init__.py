@@ -13,6 +13,7 @@ input. Workers are TensorFlow servers, which hold the weights of their cells and
     server.py          the worker's side
     address_filter.py  at which addresses of this machine a server is reached
     user_filter.py     which users of this machine a server lets in
+    admission.py       the same on kernels that let few processes filter connections
     watchdog.py        a time limit for steps
     returned.py        whether workers that were missing answer again
 

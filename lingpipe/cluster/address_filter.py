@@ -1,6 +1,7 @@
 """Address filter: lets others reach TensorFlow's server at some addresses of this machine only.
 
-Of the users of this machine, it lets only root and the user of the process in (user_filter.py).
+Of the users of this machine, it lets only root and the user of the process in (user_filter.py, or
+else admission.py).
 
 The obvious way is to bind the server's socket to these addresses. But TensorFlow's server listens
 at every address of the machine, whatever it is told, and serves everyone who connects from that
@@ -44,10 +45,12 @@ import socket
 import stat
 import struct
 import sys
+from collections.abc import Collection
 from typing import NamedTuple
 
-from lingpipe.cluster import user_filter
+from lingpipe.cluster import admission, user_filter
 from lingpipe.cluster.ports import check_free, family_of_all_addresses
+from lingpipe.cluster.user_filter import Client
 from lingpipe.process.error_text import reason
 
 # Options of sockets that Python has no names for.
@@ -56,8 +59,10 @@ _IP_MINTTL = 21                     # linux/in.h
 _IPV6_MINHOPCOUNT = 73              # linux/in6.h
 
 # Instructions (linux/bpf_common.h), and where a program finds the header of IP (linux/filter.h).
-_LOAD_BYTE, _LOAD_WORD, _AND, _JUMP_IF_EQUAL, _RETURN = 0x30, 0x20, 0x54, 0x15, 0x06
+_LOAD_BYTE, _LOAD_HALF, _LOAD_WORD = 0x30, 0x28, 0x20
+_AND, _JUMP_IF_EQUAL, _RETURN = 0x54, 0x15, 0x06
 _SKF_NET_OFF = 0x100000000 - 0x100000
+_SKF_AD_IFINDEX = 0x100000000 - 0x1000 + 8   # loads the number of the interface
 
 _MOST_HOPS = 255                     # the largest number; most packets start with 64 or 128 hops
 _HIGH_NUMBER = 1000                  # of a file descriptor
@@ -67,7 +72,7 @@ _CANNOT = ('TensorFlow listens at all addresses, and {} hold it to one; use 0.0.
 
 
 def check_system(host: str) -> None:
-    """Raises OSError if the host is not known, or if this process cannot hold a server to it."""
+    """Raises OSError if the host is not known, or if this system cannot hold a server to it."""
     allowed = _addresses(host)
     if not allowed:
         return
@@ -81,7 +86,6 @@ def check_system(host: str) -> None:
         user_filter.check_system()
     except OSError as error:
         raise OSError(_CANNOT.format(f'this system cannot ({reason(error)})')) from error
-    user_filter.check_may_hold()
 
 
 class Guard:
@@ -143,11 +147,30 @@ class Guard:
             least = min(_HIGH_NUMBER, max_files - 1)
             self._descriptors.append(fcntl.fcntl(sock, fcntl.F_DUPFD_CLOEXEC, least))
 
-            if not user_filter.lets_all_in():
-                for number in servers:
-                    user_filter.hold(number)
-                user_filter.start(self._port)
+            self._let_in(sock, servers)
+
+    def _let_in(self, sock: socket.socket, servers: Collection[int]) -> None:
+        """Lets in connections of this user, of root and of other machines.
+
+        Args:
+          sock: one of the guard's sockets.
+          servers: file descriptors of TensorFlow's.
+        """
+        if user_filter.lets_all_in():
             _attach(sock, _program(self._allowed))
+        elif user_filter.may_hold():
+            for number in servers:
+                user_filter.hold(number)
+            user_filter.start(self._port)
+            _attach(sock, _program(self._allowed))
+        else:
+            _attach(sock, _program(self._allowed, ()))
+            admission.start(self._port, self._allowed, self._let_in_clients)
+
+    def _let_in_clients(self, clients: Collection[Client]) -> None:
+        """Lets in connections of other machines, and of some clients of this one."""
+        with socket.socket(fileno=os.dup(self._descriptors[0])) as sock:
+            _attach(sock, _program(self._allowed, clients))
 
 
 def _addresses(host: str) -> list[str]:
@@ -224,27 +247,57 @@ def _attach(sock: socket.socket, program: bytes) -> None:
         raise OSError(_CANNOT.format(f'this system cannot ({reason(error)})')) from error
 
 
-def _program(allowed: list[str]) -> bytes:
+def _program(allowed: list[str], clients: Collection[Client] | None = None) -> bytes:
     """Assembles the program that returns the number of the socket for a new connection.
 
     The program returns 1 for IPv4 with a destination among `allowed`, and 0 for everything else.
-    `if_true` and `if_false` say how many of the instructions after a jump are skipped.
+    With `clients`, it returns 1 for these alone if the connection comes from this machine.
     """
-    def instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-        return struct.pack('HBBI', code, if_true, if_false, value)
-
-    words = [struct.unpack('!I', socket.inet_aton(address))[0] for address in allowed]
+    words = list(map(_word, allowed))
     num_words = len(words)
     return b''.join([
         # Is it version 4 of IP?
-        instruction(_LOAD_BYTE, _SKF_NET_OFF),
-        instruction(_AND, 0xf0),
-        instruction(_JUMP_IF_EQUAL, 0x40, if_false=num_words + 1),
+        _instruction(_LOAD_BYTE, _SKF_NET_OFF),
+        _instruction(_AND, 0xf0),
+        _instruction(_JUMP_IF_EQUAL, 0x40, if_false=num_words + 1),
 
         # Is the destination one of the words?
-        instruction(_LOAD_WORD, _SKF_NET_OFF + 16),
-        *(instruction(_JUMP_IF_EQUAL, word, if_true=num_words - i) for i, word in enumerate(words)),
+        _instruction(_LOAD_WORD, _SKF_NET_OFF + 16),
+        *(_instruction(_JUMP_IF_EQUAL, word, if_true=num_words - i)
+          for i, word in enumerate(words)),
 
-        instruction(_RETURN, 0),
-        instruction(_RETURN, 1),
+        _instruction(_RETURN, 0),
+        *(_is_client(clients) if clients is not None else ()),
+        _instruction(_RETURN, 1),
     ])
+
+
+def _is_client(clients: Collection[Client]) -> list[bytes]:
+    """Assembles what returns for connections of this machine: all of them come through loopback.
+
+    The port is behind the 20 bytes of a header of IP without options.
+    """
+    program = [_instruction(_LOAD_WORD, _SKF_AD_IFINDEX),
+               _instruction(_JUMP_IF_EQUAL, socket.if_nametoindex('lo'), if_true=1),
+               _instruction(_RETURN, 1),
+               _instruction(_LOAD_BYTE, _SKF_NET_OFF),
+               _instruction(_JUMP_IF_EQUAL, 0x45, if_true=1),
+               _instruction(_RETURN, 0)]
+    for address, port in clients:
+        program += [_instruction(_LOAD_WORD, _SKF_NET_OFF + 12),
+                    _instruction(_JUMP_IF_EQUAL, _word(address), if_false=3),
+                    _instruction(_LOAD_HALF, _SKF_NET_OFF + 20),
+                    _instruction(_JUMP_IF_EQUAL, port, if_false=1),
+                    _instruction(_RETURN, 1)]
+    return [*program, _instruction(_RETURN, 0)]
+
+
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    """Assembles an instruction; a jump skips so many of those after it."""
+    return struct.pack('HBBI', code, if_true, if_false, value)
+
+
+def _word(address: str) -> int:
+    """Returns an IPv4 address as the program loads it."""
+    word: int = struct.unpack('!I', socket.inet_aton(address))[0]
+    return word

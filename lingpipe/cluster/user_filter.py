@@ -10,11 +10,11 @@ looks for new connections. Linux says whose the other end is, if that is on this
     another user                           the connection is shut down, and a line names the user
 
 A connection gets the filter from the socket that listens (SO_ATTACH_FILTER, socket(7)), and nobody
-can connect before that socket has it; address_filter.py sees to that. Older kernels let every
-process attach such filters; newer ones (6.18.44 is one) want CAP_NET_ADMIN for those of TCP.
+can connect before that socket has it; address_filter.py sees to that. None of this needs
+privileges on older kernels. On newer ones, admission.py does without filters.
 
-Where nobody else uses the machine, or the pod, LINGPIPE_LET_IN_USERS=all in the environment does
-without the filter.
+Where nobody else uses the machine or pod, LINGPIPE_LET_IN_USERS=all in the environment lets in
+everybody at once.
 """
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeAlias
 
 from lingpipe.process import closed_pipe
-from lingpipe.process.error_text import reason
 
 # Options of sockets that Python has no names for (asm-generic/socket.h).
 _SO_ATTACH_FILTER = 26
@@ -38,11 +39,14 @@ _SO_GET_FILTER = 26
 _SO_DETACH_FILTER = 27
 
 _HEADERS_ONLY = struct.pack('HBBI', 0x06, 0, 0, 1)   # "return 1": Linux never cuts off the header
-_ESTABLISHED, _LISTENS = '01', '0A'                  # in /proc/net/tcp (net/tcp_states.h)
+_ESTABLISHED, _ASKS, _LISTENS = '01', '02', '0A'     # in /proc/net/tcp (net/tcp_states.h)
 _LOOK_EVERY_S = 0.1   # before TCP sends again what was dropped
 _LOOKS = 3            # a table that changes while it is read can leave out a row
 _ROOT = 0
 LET_IN = 'LINGPIPE_LET_IN_USERS'   # environment variable
+
+Client: TypeAlias = tuple[str, int]
+"""The IPv4 address and the port of the other end of a connection."""
 
 
 def check_system() -> None:
@@ -57,16 +61,14 @@ def lets_all_in() -> bool:
     return os.environ.get(LET_IN) == 'all'
 
 
-def check_may_hold() -> None:
-    """Raises OSError if this process may not attach the filter to its sockets."""
+def may_hold() -> bool:
+    """Whether this process may attach the filter to its sockets."""
     with socket.create_server(('127.0.0.1', 0)) as sock:
         try:
             hold(sock.fileno())
-        except OSError as error:
-            raise OSError(
-                f'Linux does not let this process keep out other users of this machine '
-                f'({reason(error)}); give it the capability CAP_NET_ADMIN, or set {LET_IN}=all in '
-                'its environment where nobody else uses the machine or pod.') from error
+        except PermissionError:
+            return False
+    return True
 
 
 def hold(descriptor: int) -> None:
@@ -77,27 +79,35 @@ def hold(descriptor: int) -> None:
                         struct.pack('HL', 1, ctypes.addressof(program)))
 
 
-def start(port: int) -> None:
-    """Starts the thread that lets in or shuts down the held connections of this process's port."""
-    threading.Thread(target=_look_for_ever, args=(port,), name='user filter', daemon=True).start()
+def start(port: int, are_held: bool = True) -> None:
+    """Starts the thread that lets in or shuts down connections of this process's port.
+
+    Args:
+      port: of this process's server.
+      are_held: whether connections have the filter until they are let in.
+    """
+    threading.Thread(target=_look_for_ever, args=(port, are_held), name='user filter',
+                     daemon=True).start()
 
 
-def _look_for_ever(port: int) -> None:
+def _look_for_ever(port: int, are_held: bool) -> None:
     """Decides about new connections, and names each user whose connection is shut down, once."""
     decided: set[int] = set()
     named: set[str] = set()
+
+    def tell(user: str) -> None:
+        if user not in named:
+            named.add(user)
+            closed_pipe.say(f'port {port}: shut down a connection of {user} of this machine; only '
+                            'root and the user of this process are let in', sys.stderr)
+
     while True:
         numbers = _sockets()
         decided &= numbers.keys()
         for inode in numbers.keys() - decided:
             with contextlib.suppress(OSError):   # it is looked at again, unless it has ended
-                user = _decide(numbers[inode], port)
+                _decide(numbers[inode], port, are_held, tell)
                 decided.add(inode)
-                if user and user not in named:
-                    named.add(user)
-                    closed_pipe.say(f'port {port}: shut down a connection of {user} of this machine'
-                                    '; only root and the user of this process are let in',
-                                    sys.stderr)
         time.sleep(_LOOK_EVERY_S)
 
 
@@ -129,36 +139,64 @@ def stranger(sock: socket.socket) -> str:
         user = _owner(peer, own, _ESTABLISHED)
         if user is not None:
             break
-    return '' if user in (os.geteuid(), _ROOT) else _name(user)
+    return '' if is_let_in(user) else name(user)
 
 
-def _decide(descriptor: int, port: int) -> str:
-    """Lets a held connection in or shuts it down; returns whose it is if that is a stranger's.
+def is_let_in(user: int | None) -> bool:
+    """Whether the user of this id may connect."""
+    return user in (os.geteuid(), _ROOT)
+
+
+def users_who_ask(port: int, addresses: Collection[str]) -> dict[Client, int]:
+    """Returns the clients of this machine that ask for a connection, each with its user's id.
+
+    Args:
+      port: that they ask for.
+      addresses: those of this machine that they ask for.
+    """
+    asked_for = {_written(address, port, family) for address in addresses
+                 for family in (socket.AF_INET, socket.AF_INET6)}
+    users = {}
+    for row in _rows():
+        if row[2] in asked_for and row[3] == _ASKS and row[9] != '0':
+            written, _, client_port = row[1].partition(':')
+            # The last word of an IPv6 address is the IPv4 address.
+            address = socket.inet_ntoa(struct.pack('=I', int(written[-8:], 16)))
+            users[address, int(client_port, 16)] = int(row[7])
+    return users
+
+
+def _decide(descriptor: int, port: int, are_held: bool, tell: Callable[[str], None]) -> None:
+    """Lets a connection in, or tells whose it is and shuts it down.
 
     Raises:
       OSError: the connection has ended.
     """
     # Its copy stays the same socket, even if the number gets another meaning.
     with socket.socket(fileno=os.dup(descriptor)) as sock:
-        if not _is_held(sock, port):
-            return ''
+        if not _is_connection(sock, port) or are_held and not _is_held(sock):
+            return
 
         user = stranger(sock)
-        if not user:
+        if user:
+            if _state(sock) == _ESTABLISHED:
+                tell(user)
+            sock.shutdown(socket.SHUT_RDWR)
+        elif are_held:
             sock.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
-            return ''
-        has_ended = _state(sock) != _ESTABLISHED
-        sock.shutdown(socket.SHUT_RDWR)
-        return '' if has_ended else user
 
 
-def _is_held(sock: socket.socket, port: int) -> bool:
-    """Whether a socket is a connection to the port, and still has the filter."""
+def _is_connection(sock: socket.socket, port: int) -> bool:
+    """Whether a socket is a connection to the port."""
     if sock.family not in (socket.AF_INET, socket.AF_INET6) or sock.type != socket.SOCK_STREAM:
         return False
     return (sock.getsockname()[1] == port
-            and not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-            and bool(sock.getsockopt(socket.SOL_SOCKET, _SO_GET_FILTER, len(_HEADERS_ONLY))))
+            and not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+def _is_held(sock: socket.socket) -> bool:
+    """Whether a socket still has the filter."""
+    return bool(sock.getsockopt(socket.SOL_SOCKET, _SO_GET_FILTER, len(_HEADERS_ONLY)))
 
 
 def _state(sock: socket.socket) -> str:
@@ -182,17 +220,20 @@ def _owner(local: tuple[str, int], remote: tuple[str, int], state: str) -> int |
     Returns None if there is no such socket. A socket that was closed while it still sends has no
     inode; Linux shows it as root's.
     """
-    for path, family in (('/proc/net/tcp', socket.AF_INET), ('/proc/net/tcp6', socket.AF_INET6)):
-        wanted = [_written(*local, family), _written(*remote, family), state]
+    wanted = [[_written(*local, family), _written(*remote, family), state]
+              for family in (socket.AF_INET, socket.AF_INET6)]
+    return next((int(row[7]) for row in _rows() if row[1:4] in wanted and row[9] != '0'), None)
+
+
+def _rows() -> Iterator[list[str]]:
+    """Yields the rows of /proc/net/tcp and /proc/net/tcp6, without their headings."""
+    for path in ('/proc/net/tcp', '/proc/net/tcp6'):
         try:
             with open(path, encoding='ascii') as file:
                 rows = [line.split() for line in file]
         except FileNotFoundError:   # no IPv6
             continue
-        for row in rows:
-            if row[1:4] == wanted and row[9] != '0':
-                return int(row[7])
-    return None
+        yield from rows[1:]
 
 
 def _written(address: str, port: int, family: socket.AddressFamily) -> str:
@@ -209,7 +250,8 @@ def _version_4(address: str) -> str:
     return address.removeprefix('::ffff:')
 
 
-def _name(user: int | None) -> str:
+def name(user: int | None) -> str:
+    """Returns what messages call the user of an id."""
     if user is None:
         return 'an unknown user'
     try:

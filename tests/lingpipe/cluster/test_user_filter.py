@@ -89,16 +89,6 @@ def refuse(*_: object) -> None:
     raise PermissionError(1, 'Operation not permitted')
 
 
-def test_process_that_may_not_filter_connections_says_so_before_its_server_starts(monkeypatch):
-    """Each server of a worker ended with "Operation not permitted", and the next one started."""
-    monkeypatch.delenv(user_filter.LET_IN, raising=False)
-    monkeypatch.setattr(user_filter, 'hold', refuse)
-    with pytest.raises(OSError, match=r'^Linux does not let this process keep out other users of '
-                                      r'this machine \(Operation not permitted\); give it the '
-                                      r'capability CAP_NET_ADMIN, or set LINGPIPE_LET'):
-        address_filter.check_system('127.0.0.1')
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason='only root can become another user')
 @pytest.mark.parametrize('let_in', ['all'])
 def test_all_users_are_let_in_without_filters_if_the_environment_says_so(monkeypatch, server):
