@@ -126,7 +126,7 @@ def mistake_of(capsys, tool, *flags):
     (try_faults, ['--logdir=/nope', '--count=0'], '--count=0 is below 1; use 1 to 1000000'),
     (try_faults, ['--logdir=/dev/null/x'],
      '--logdir=/dev/null/x cannot be a folder: /dev/null is a file'),
-    (try_faults, ['--logdir=/tmp/none', '--set=pipeline.num_cells=1'],
+    (try_faults, ['--logdir=no_such_folder', '--set=pipeline.num_cells=1'],
      'pipeline.num_cells=1 leaves one of the two workers without a cell; use 2 or more.'),
     (try_faults, ['--kinds=kill'], "--logdir='' is no folder; name one"),
     (launch_local, ['--workers=0', *TRAINER], '--workers=0 is below 1; use 1 to 1024'),
