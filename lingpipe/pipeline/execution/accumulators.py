@@ -22,6 +22,7 @@ from lingpipe.layers.weight import Weight
 from lingpipe.learning.averages import accumulator_dtype
 from lingpipe.learning.gradient import Gradient
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout, Key, Merged
+from lingpipe.pipeline.planning.dataflow import Element
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -183,26 +184,33 @@ class Accumulators:
 
     def all(self) -> list[Accumulator]:
         """All sums; those of gradients come first."""
-        emitted = [one for one in (self._scalars, self._averages) if one is not None]
         rows = [Accumulator(variable, _add)
                 for rows in self._rows.values() for variable in (rows.values, rows.indices)]
-        return [*self._gradients.values(), *emitted, *self._states.values(), *rows]
+        return [*self._gradients.values(), *self._emitted(), *rows]
 
     def variables(self) -> list[tf.Variable]:
         """The variables that tasks add to, in the order of `all`."""
         return [one.variable for one in self.all()]
 
+    def by_layer(self, elements: Iterable[Element]) -> list[list[tf.Variable]]:
+        """The variables that tasks add to: of the gradients of each layer, then of emissions.
+
+        Args:
+          elements: the layers of the cell.
+        """
+        of_layers = [[variable for weight in element.trained
+                      for variable in self.of_gradient(weight.path)] for element in elements]
+        of_emissions = [one.variable for one in self._emitted()]
+        return [variables for variables in (*of_layers, of_emissions) if variables]
+
+    def _emitted(self) -> list[Accumulator]:
+        """The sums of what layers emit."""
+        summed = [one for one in (self._scalars, self._averages) if one is not None]
+        return [*summed, *self._states.values()]
+
     def reset(self) -> tf.Tensor:
         """Sets all sums to zero, one after the other; the result exists once this is done."""
-        done = tf.constant(0)
-        for variable in self.variables():
-            with tf.control_dependencies([done]):
-                # ZerosLike, since TensorFlow would fold zeros of a given shape into a constant for
-                # every weight.
-                zeroed = _assign(variable, tf.raw_ops.ZerosLike(x=_read(variable)))
-            with tf.control_dependencies([zeroed]):
-                done = tf.constant(0)
-        return done
+        return set_to_zero(self.variables())
 
 
 class _Rows:
@@ -226,6 +234,18 @@ class _Rows:
     def read(self) -> tf.IndexedSlices:
         """All rows; those of no micro-batch are zeros for row 0 of the weight."""
         return tf.IndexedSlices(self.values.read_value(), self.indices.read_value())
+
+
+def set_to_zero(variables: Iterable[tf.Variable]) -> tf.Tensor:
+    """Sets variables to zero, one after the other; the result exists once this is done."""
+    done: list[tf.Operation] = []
+    for variable in variables:
+        with tf.control_dependencies(done):
+            # ZerosLike, since TensorFlow would fold zeros of a given shape into a constant for
+            # every weight.
+            done = [_assign(variable, tf.raw_ops.ZerosLike(x=_read(variable)))]
+    with tf.control_dependencies(done):
+        return tf.constant(0)
 
 
 def _variable(spec: tf.TensorSpec, name: str) -> tf.Variable:

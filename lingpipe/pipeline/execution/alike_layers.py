@@ -5,6 +5,8 @@ Transformer and those of all replicas, therefore share one traced function, whic
 variables' handles as arguments.
 
 Such a function is also the branch of a condition. tf.cond would trace it into two more functions.
+
+The sums of layers that are alike are reset by one function, too.
 """
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from lingpipe.learning.trained_layer import TrainedLayer
+from lingpipe.pipeline.execution.accumulators import set_to_zero
 from lingpipe.pipeline.execution.gradients import Gradients
 
 
@@ -40,26 +43,53 @@ class AlikeLayers:
           args: other arguments of the body.
           only_if: a boolean; where it is false, nothing is done, and the result is zeros.
         """
+        def of_layer(*of_function: tf.Tensor) -> tf.Tensor:
+            """The body for this layer."""
+            return body(layer, *of_function)
+
         if any(len(gradients.uses[path]) > 1 for path in layer.weights):
-            function = _traced(body, layer, args)
+            function = _traced(of_layer, args)
             captured = function.captured_inputs
         else:
-            handles = _handles(layer, gradients)
             key = (body.__name__, layer.kind, tuple(path in reached for path in layer.weights),
                    tuple(len(gradients.variables_of(path)) for path in layer.weights))
-            if key not in self._traced_by_kind:
-                function = _traced(body, layer, args)
-                number_of = {handle.ref(): i for i, handle in enumerate(handles)}
-                self._traced_by_kind[key] = function, [
-                    number_of[handle.ref()] for handle in function.captured_inputs]
-            function, numbers = self._traced_by_kind[key]
-            captured = [handles[i] for i in numbers]
+            function, captured = self._shared(key, of_layer, args, _handles(layer, gradients))
 
         if only_if is not None:
             return self._called_if(only_if, function, [*args, *captured])
         function.set_external_captures(captured)
         result: tf.Tensor = function(*args)
         return result
+
+    def reset(self, sums: Sequence[tf.Variable]) -> tf.Tensor:
+        """Sets the sums of a layer to zero; the result exists once this is done.
+
+        The function is traced once for all sums of the same shapes and dtypes.
+        """
+        key = ('reset', *((variable.dtype, tuple(variable.shape)) for variable in sums))
+        function, captured = self._shared(
+            key, lambda: set_to_zero(sums), [], [variable.handle for variable in sums])
+        function.set_external_captures(captured)
+        result: tf.Tensor = function()
+        return result
+
+    def _shared(self, key: Hashable, body: Callable[..., tf.Tensor], args: Sequence[tf.Tensor],
+                handles: Sequence[tf.Tensor]) -> tuple[Any, list[tf.Tensor]]:
+        """Returns a function that was traced once, and what it captures here.
+
+        Args:
+          key: equal where the functions are.
+          body: of the function, here.
+          args: of the call.
+          handles: those of the variables that the body uses, in an order that depends on `key`.
+        """
+        if key not in self._traced_by_kind:
+            function = _traced(body, args)
+            number_of = {handle.ref(): i for i, handle in enumerate(handles)}
+            self._traced_by_kind[key] = function, [
+                number_of[handle.ref()] for handle in function.captured_inputs]
+        function, numbers = self._traced_by_kind[key]
+        return function, [handles[i] for i in numbers]
 
     def _called_if(self, condition: tf.Tensor, function: Any,
                    inputs: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -87,8 +117,8 @@ def _handles(layer: TrainedLayer, gradients: Gradients) -> list[tf.Tensor]:
             (*layer.weights.values(), *layer.variables().values(), *sums)]
 
 
-def _traced(body: Callable[..., tf.Tensor], layer: TrainedLayer, args: Sequence[tf.Tensor]) -> Any:
-    """Makes body(layer, *args) a function of the arguments and of what it captures."""
+def _traced(body: Callable[..., tf.Tensor], args: Sequence[tf.Tensor]) -> Any:
+    """Makes body(*args) a function of the arguments and of what it captures."""
     return tf.function(
-        lambda *a: body(layer, *a), autograph=False, experimental_attributes={'_noinline': True}
+        body, autograph=False, experimental_attributes={'_noinline': True}
     ).get_concrete_function(*[tf.TensorSpec(a.shape, a.dtype) for a in args])

@@ -69,8 +69,10 @@ class CellUpdate:
                     learning_rate, tf.constant(layer.seeds, tf.int64), only_if=is_update))
         with tf.control_dependencies(done[-1:]):
             done.append(self._update_state(cell, is_update))
-        with tf.control_dependencies(done[-1:]):
-            return self._accumulators[cell.index].reset()
+        for sums in self._accumulators[cell.index].by_layer(cell.elements):
+            with tf.control_dependencies(done[-1:]):
+                done.append(self._alike.reset(sums))
+        return done[-1]
 
     def _update_state(self, cell: Cell, is_update: tf.Tensor) -> tf.Tensor:
         """Updates the weights that layers set from what they emitted, or none."""

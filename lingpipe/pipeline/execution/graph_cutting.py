@@ -6,11 +6,15 @@ nodes that are needed and imports only these.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 
-from lingpipe.pricing import ancestors
+from lingpipe.pricing import ancestors, stateful_types
+
+# Ops on variables. The graph has the control dependencies that their order needs.
+_ON_VARIABLES = frozenset(['ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp',
+                           'ResourceStridedSliceAssign', 'VarIsInitializedOp'])
 
 
 class Subgraphs:
@@ -25,6 +29,7 @@ class Subgraphs:
         self._graph, self._waits = graph, waits or {}
         self._def = graph.as_graph_def()
         self._nodes = {node.name: node for node in self._def.node}
+        self._same = _equal_constants(self._def.node)
         self._captures = [(inside.name, outside) for outside, inside in graph.captures]
 
     def function(self, feeds: Sequence[tf.Tensor], fetches: Sequence[tf.Tensor],
@@ -47,7 +52,7 @@ class Subgraphs:
         needed = {name: op for name, op in before.items() if op.type != 'Placeholder'}
 
         subgraph, used = self._subgraph(needed)
-        names = [t.name for t in fetches]
+        names = [f'{self._same.get(t.op.name, t.op.name)}:{t.value_index}' for t in fetches]
 
         def body(*args: tf.Tensor) -> list[tf.Tensor]:
             """Copies the part of the graph between the feeds and the fetches."""
@@ -62,7 +67,7 @@ class Subgraphs:
             return [arguments[name] if name in arguments else next(results) for name in names]
 
         function = tf.function(body, autograph=False, jit_compile=jit_compile or None,
-                               experimental_attributes={'_noinline': True})
+                               experimental_attributes=_attributes(needed.values()))
         return function.get_concrete_function(*[tf.TensorSpec(t.shape, t.dtype) for t in feeds])
 
     def _subgraph(self, names: Collection[str]) -> tuple[tf.compat.v1.GraphDef, set[str]]:
@@ -71,7 +76,7 @@ class Subgraphs:
         subgraph.versions.CopyFrom(self._def.versions)
         subgraph.library.CopyFrom(self._def.library)
         used = set()
-        for name in names:
+        for name in dict.fromkeys(self._same.get(name, name) for name in names):
             node = subgraph.node.add()
             node.CopyFrom(self._nodes[name])
             # Drops colocation with ops that may be in another part: a task is on one device anyway.
@@ -79,12 +84,41 @@ class Subgraphs:
             del node.input[:]
             for read in self._nodes[name].input:
                 if not read.startswith('^'):
+                    read = self._same.get(read, read)
                     used.add(read if ':' in read else f'{read}:0')
                     node.input.append(read)
                 elif read[1:] in names:  # any other op lies behind a feed, and so has run
-                    node.input.append(read)
+                    node.input.append(f'^{self._same.get(read[1:], read[1:])}')
             node.input.extend(f'^{other}' for other in self._waits.get(name, ()) if other in names)
         return subgraph, used
+
+
+def _attributes(ops: Iterable[tf.Operation]) -> dict[str, bool]:
+    """Returns the attributes of a function of these ops.
+
+    It has no automatic control dependencies, nor a copy of every result that hangs on them, unless
+    it has ops that TensorFlow must run in their order: such as print, or wait for other replicas.
+    """
+    is_ordered = any(kind not in _ON_VARIABLES for op in ops for kind in stateful_types(op))
+    return {'_noinline': True, '_disable_acd': not is_ordered}
+
+
+def _equal_constants(nodes: Iterable[tf.compat.v1.NodeDef]) -> dict[str, str]:
+    """Returns name of a constant -> name of the first one that is equal, if there is one before it.
+
+    Layers that are alike make the same constants, a fifth of all ops of a Transformer.
+    """
+    first: dict[bytes, str] = {}
+    same = {}
+    for node in nodes:
+        if node.op == 'Const' and not node.input:
+            nameless = tf.compat.v1.NodeDef()
+            nameless.CopyFrom(node)
+            nameless.name = ''
+            earlier = first.setdefault(nameless.SerializeToString(deterministic=True), node.name)
+            if earlier != node.name:
+                same[node.name] = earlier
+    return same
 
 
 def _capture(outside: tf.Tensor) -> tf.Tensor:

@@ -112,7 +112,10 @@ class TaskValues:
 
     def leaf(self, leaf: Leaf, micro_batch: int) -> tf.Tensor:
         """Returns a leaf of a value that a cell has written for others, or of the mini-batch."""
-        return self._value(leaf, micro_batch, HOME)
+        value, i = leaf
+        tensor = self._value(leaf, micro_batch, HOME)
+        tensor.set_shape(value.specs[i].shape)   # TensorFlow knows those of first calls only.
+        return tensor
 
     def _value(self, leaf: Leaf, micro_batch: int, reader: str) -> tf.Tensor:
         """Returns a leaf for a device that reads it, which may be where another device is."""
