@@ -11,6 +11,7 @@ from lingpipe.learning.layer_learner import LayerLearner
 from lingpipe.pipeline.execution.accumulators import Accumulators
 from lingpipe.pipeline.execution.alike_layers import AlikeLayers
 from lingpipe.pipeline.execution.gradients import Gradients
+from lingpipe.pipeline.execution.placed import placed
 from lingpipe.pipeline.execution.state_update import update_state
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.planning.cell import Cell
@@ -85,7 +86,8 @@ class CellUpdate:
             update_state(cell, accumulators.merged(), self._variables.weights)
             return tf.constant(True)
 
-        return tf.cond(is_update, apply, lambda: tf.constant(False))
+        return placed(lambda is_update: tf.cond(is_update, apply, lambda: tf.constant(False)))(
+            is_update)
 
     def _clipped(self, path: str, inverse_weight: tf.Tensor, clip_factor: tf.Tensor,
                  foreign: Mapping[str, Gradient]) -> Gradient:

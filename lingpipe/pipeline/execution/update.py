@@ -86,7 +86,7 @@ class Update:
         for cell, op in zip(cells, last, strict=True):
             layers = self._variables.trained_of(cell)
             squares.append(call_stamped(
-                placed(lambda *a, of=layers: self._norms.of(of, reached, *a)),
+                lambda *a, of=layers: self._norms.of(of, reached, *a),
                 [inverse_weight, self.gradients.foreign_of(cell, foreign)],
                 UpdatePart('norms', cell.index), cell.device, [op], stamps))
 
@@ -118,7 +118,7 @@ class Update:
         done = []
         for cell, op in zip(self._cells, last, strict=True):
             done.append(call_stamped(
-                placed(lambda *a, c=cell: self._cell_update.of(c, reached, *a)),
+                lambda *a, c=cell: self._cell_update.of(c, reached, *a),
                 [decision.inverse_weight, decision.clip_factor,
                  decision.results['learning_rate'], decision.is_update,
                  self.gradients.foreign_of(cell, foreign)],
