@@ -89,6 +89,8 @@ def _function(path: pathlib.Path, directory: pathlib.Path) -> Function:
     graph = tf.Graph()
     if len(set(device_of.values())) > 1 or 'CollectiveReduceV2' in text:
         definition = _parsed(text)
+        for node in definition.node:   # See task_call.py: here the shapes are wanted.
+            node.attr.pop('_disable_call_shape_inference', None)
         with graph.as_default():
             tf.import_graph_def(definition, name='')
     parts = [_parsed(part.read_text())

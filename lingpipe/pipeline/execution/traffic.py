@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -79,10 +79,12 @@ def step_traffic(plan: Plan, accumulators: Sequence[Sequence[Accumulators]],
     traffic = norms_traffic(plan.cells) + replicas_traffic(
         plan.replicas, accumulators, plan.params.replica_reduction, calls)
     hosts = reading_hosts(plan.replicas) if plan.params.read_on_workers else ()
-    for cells, sums in zip(plan.replicas, accumulators, strict=True):
+    updates_in = _replica_of_weights(plan)
+    for r, (cells, sums) in enumerate(zip(plan.replicas, accumulators, strict=True)):
+        elsewhere = {path for path, replica in updates_in.items() if r not in (0, replica)}
         traffic += forward_traffic(cells, m, cluster.HOME, wire_dtype, hosts=hosts)
         traffic += backward_traffic(cells, m, wire_dtype)
-        traffic += update_traffic(cells, sums)
+        traffic += update_traffic(cells, sums, elsewhere)
     return traffic + handed_round_traffic(plan)
 
 
@@ -139,11 +141,14 @@ def backward_traffic(cells: Sequence[Cell], num_micro_batches: int,
     return Traffic(gradients=num_micro_batches * total)
 
 
-def update_traffic(cells: Sequence[Cell], accumulators: Sequence[Accumulators]) -> Traffic:
+def update_traffic(cells: Sequence[Cell], accumulators: Sequence[Accumulators],
+                   elsewhere: Collection[str] = ()) -> Traffic:
     """What the update of one replica sends, except for the norms.
 
     Args:
       cells, accumulators: [K].
+      elsewhere: the weights whose gradients only other replicas need. The first replica needs all,
+        for the norm.
     """
     owner = _owners(cells)
     return Traffic(shared_gradients=sum(
@@ -151,22 +156,29 @@ def update_traffic(cells: Sequence[Cell], accumulators: Sequence[Accumulators]) 
         * _num_others(cell.device, [owner[weight.shared_with]])
         for cell, sums in zip(cells, accumulators, strict=True)
         for element in cell.elements for weight in element.trained
-        if weight.shared_with is not None))
+        if weight.shared_with is not None and weight.shared_with not in elsewhere))
 
 
 def handed_round_traffic(plan: Plan) -> Traffic:
     """The weights that replicas which share out the slots send each other."""
-    num_replicas = len(plan.replicas)
-    if not plan.params.shard_slots or num_replicas == 1:
+    replica_of = _replica_of_weights(plan)
+    if not replica_of:
         return Traffic()
     slot_bytes = plan.forecast.memory.slot_bytes
-    replica_of = replica_of_weights(plan.cells, slot_bytes, num_replicas)
     total = 0
     for k, cell in enumerate(plan.cells):
         devices = [cells[k].device for cells in plan.replicas]
         for weight in (one for element in cell.elements for one in slots_of(element, slot_bytes)):
             total += weight.weight_bytes * _num_others(devices[replica_of[weight.path]], devices)
     return Traffic(updated_weights=total)
+
+
+def _replica_of_weights(plan: Plan) -> Mapping[str, int]:
+    """Path of a weight -> the replica that updates it, if replicas share out the slots."""
+    num_replicas = len(plan.replicas)
+    if not plan.params.shard_slots or num_replicas == 1:
+        return {}
+    return replica_of_weights(plan.cells, plan.forecast.memory.slot_bytes, num_replicas)
 
 
 def norms_traffic(cells: Sequence[Cell]) -> Traffic:
