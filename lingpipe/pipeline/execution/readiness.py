@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from lingpipe.cluster.client import wait_for_ops
+from lingpipe.cluster.client import wait_for_assignments
 from lingpipe.pipeline.execution.trained_replicas import TrainedReplicas
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.replication.equal_replicas import copy_first
@@ -52,9 +52,10 @@ class Readiness:
             self._is_synchronised = True
 
         if must_wait:
-            wait_for_ops(variable.read_value() for replica in trained.replicas for variable in
-                         (*replica.placed.by_key().values(),
-                          *(v for one in replica.accumulators for v in one.variables())))
+            wait_for_assignments(
+                variable for replica in trained.replicas for variable in
+                (*replica.placed.by_key().values(),
+                 *(v for one in replica.accumulators for v in one.variables())))
 
     def begin_again(self) -> None:
         """Tells that all sums are zeros, and that all ops on the variables have run.
