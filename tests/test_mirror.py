@@ -3,8 +3,6 @@ from __future__ import annotations
 
 import pathlib
 
-import pytest
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -19,6 +17,5 @@ def place_of_tests(module: str) -> pathlib.Path:
     return path.with_name(f'test_{path.name}')
 
 
-@pytest.mark.parametrize('module', modules())
-def test_a_module_has_a_test_file_at_its_place(module: str) -> None:
-    assert place_of_tests(module).exists(), module
+def test_every_module_has_a_test_file_at_its_place() -> None:
+    assert [module for module in modules() if not place_of_tests(module).exists()] == []
