@@ -5,14 +5,12 @@ Errors name the keys, and nothing good is deleted.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
 import resource
 import shutil
-import signal
-import subprocess
-import sys
 import time
 import zlib
 from pathlib import Path
@@ -23,6 +21,8 @@ import tensorflow as tf
 
 from lingpipe.checkpoint import Checkpointer, initialize
 from lingpipe.checkpoint.copier import Copier
+from tests.support.forks import Fork, environment
+from tests.support.local_workers import wait_until
 
 
 def make_variables(value: float = 0.) -> dict[str, tf.Variable]:
@@ -370,32 +370,26 @@ def test_a_reader_leaves_the_directory_alone(tmp_path):
     assert (tmp_path / 'tmp-step-00000002').exists()
 
 
+def save_for_ever(directory: str) -> None:
+    """Saves 4 MB again and again, and prints the step of each checkpoint that is whole."""
+    checkpointer, variable = Checkpointer(directory), tf.Variable(tf.zeros([1 << 20]))
+    for step in itertools.count(1):
+        variable.assign(tf.fill([1 << 20], float(step)))
+        checkpointer.save(step, {'w': variable})
+        print(step, flush=True)
+
+
 def test_a_kill_in_the_middle_of_saving_leaves_a_whole_checkpoint(tmp_path):
-    program = ('import sys, tensorflow as tf\n'
-               'from lingpipe.checkpoint import Checkpointer\n'
-               'checkpointer, variable = Checkpointer(sys.argv[1]), '
-               'tf.Variable(tf.zeros([1 << 20]))\n'
-               'for step in range(1, 10**6):\n'
-               '    variable.assign(tf.fill([1 << 20], float(step)))\n'
-               '    checkpointer.save(step, {"w": variable})\n'
-               '    print(step, flush=True)\n')
-
-    process = subprocess.Popen([sys.executable, '-c', program, str(tmp_path)],
-                               stdout=subprocess.PIPE, text=True,
-                               env={**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path)})
-    assert process.stdout is not None
-
-    last = 0
-    while last < 5:
-        last = int(process.stdout.readline())
+    process = Fork(save_for_ever, str(tmp_path / 'checkpoints'), env=environment())
+    reader = Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False)
+    wait_until(lambda: max(reader.steps(), default=0) >= 5)
     time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    last = int((process.stdout.read().split() or [str(last)])[-1])
-    process.wait()
-    process.stdout.close()
+    process.kill()
+    printed, _ = process.communicate()
+    last = int(printed.split()[-1])
 
     variable = tf.Variable(tf.zeros([1 << 20]))
-    restored = Checkpointer(str(tmp_path)).restore({'w': variable})
+    restored = reader.restore({'w': variable})
     assert restored is not None and restored['step'] in (last, last + 1)
     assert set(variable.numpy().tolist()) == {float(restored['step'])}
 
