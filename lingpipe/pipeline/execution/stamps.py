@@ -102,7 +102,7 @@ def call_stamped(function: Callable[..., Any], args: Sequence[Any], work: Work, 
     """Calls function(*args), which returns one tensor, on a device, with stamps if there are any.
 
     Args:
-      function: one that `placed` made.
+      function: all ops that it makes without a device are on this one.
       args: nested tensors.
       work: what the call is.
       device: a tf.device string.

@@ -56,6 +56,36 @@ def test_an_op_waits_for_another_in_a_function_that_has_both(graph):
     assert not alone.graph.get_operation_by_name(sub.op.name).control_inputs
 
 
+def test_equal_constants_become_one_even_if_fetched_or_waited_for():
+    def body(x: tf.Tensor) -> list[tf.Tensor]:
+        """Returns x + 2 + 2, after two constants that nobody reads."""
+        x = x + tf.constant(2.) + tf.constant(2.)
+        with tf.control_dependencies([tf.constant(3), tf.constant(3)]):
+            return [tf.identity(x)]
+
+    graph = tf.compat.v1.wrap_function(body, [tf.TensorSpec([2, 3])]).graph
+    constant = graph.get_operation_by_name('Const_1').outputs[0]
+    part = Subgraphs(graph).function([graph.inputs[0]], [*graph.outputs, constant])
+    constants = [tf.get_static_value(op.outputs[0]).tolist()
+                 for op in part.graph.get_operations() if op.type == 'Const']
+    assert sorted(constants) == [2., 3]
+    whole, two = part(X)
+    np.testing.assert_array_equal(whole, X + 2 + 2)
+    assert two.numpy() == 2.
+
+
+def test_what_is_printed_stays_in_order():
+    def body(x: tf.Tensor) -> tf.Tensor:
+        """Prints twice, in any order."""
+        with tf.control_dependencies([tf.print('one', x), tf.print('two', x)]):
+            return tf.identity(x)
+
+    graph = tf.compat.v1.wrap_function(body, [tf.TensorSpec([2, 3])]).graph
+    part = Subgraphs(graph).function([graph.inputs[0]], graph.outputs)
+    first, second = [op for op in part.graph.get_operations() if op.type == 'PrintV2']
+    assert first in second.control_inputs
+
+
 def test_a_fetch_may_be_a_feed(graph):
     y = output_of(graph, 'Tanh')
     fetched, computed = Subgraphs(graph).function([y], [y, output_of(graph, 'Exp')])(X)
