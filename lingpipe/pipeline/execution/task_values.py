@@ -102,6 +102,8 @@ class TaskValues:
         _, k, m = slot
         task, device = self._pipeline.task_of(slot), self._devices[k]
         num_values, num_gradients = len(task.outputs), len(task.gradients_out)
+        for (value, i), tensor in zip([*task.outputs, *task.gradients_out], results[:-1]):
+            tensor.set_shape(value.specs[i].shape)   # TensorFlow knows those of first calls only.
         for leaf, tensor in zip(task.outputs, results[:num_values], strict=True):
             self._values[leaf, m], self._makers[leaf, m] = tensor, device
         gradients = results[num_values:num_values + num_gradients]
@@ -112,10 +114,7 @@ class TaskValues:
 
     def leaf(self, leaf: Leaf, micro_batch: int) -> tf.Tensor:
         """Returns a leaf of a value that a cell has written for others, or of the mini-batch."""
-        value, i = leaf
-        tensor = self._value(leaf, micro_batch, HOME)
-        tensor.set_shape(value.specs[i].shape)   # TensorFlow knows those of first calls only.
-        return tensor
+        return self._value(leaf, micro_batch, HOME)
 
     def _value(self, leaf: Leaf, micro_batch: int, reader: str) -> tf.Tensor:
         """Returns a leaf for a device that reads it, which may be where another device is."""
