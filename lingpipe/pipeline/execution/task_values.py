@@ -102,12 +102,12 @@ class TaskValues:
         _, k, m = slot
         task, device = self._pipeline.task_of(slot), self._devices[k]
         num_values, num_gradients = len(task.outputs), len(task.gradients_out)
-        for (value, i), tensor in zip([*task.outputs, *task.gradients_out], results[:-1]):
-            tensor.set_shape(value.specs[i].shape)   # TensorFlow knows those of first calls only.
         for leaf, tensor in zip(task.outputs, results[:num_values], strict=True):
+            _set_shape(tensor, leaf)
             self._values[leaf, m], self._makers[leaf, m] = tensor, device
         gradients = results[num_values:num_values + num_gradients]
         for leaf, tensor in zip(task.gradients_out, gradients, strict=True):
+            _set_shape(tensor, leaf)
             self._gradients[leaf, m], self._adders[leaf, m] = tensor, device
         residuals = zip(task.residuals_out, results[num_values + num_gradients:-1], strict=True)
         self._residuals.setdefault((k, m), {}).update(residuals)
@@ -124,6 +124,12 @@ class TaskValues:
 
     def _carried(self, tensor: tf.Tensor, maker: str, reader: str) -> tf.Tensor:
         return self._wire.carried(tensor, maker, reader)
+
+
+def _set_shape(tensor: tf.Tensor, leaf: Leaf) -> None:
+    """Gives the result of a call its shape, which TensorFlow knows of first calls only."""
+    value, i = leaf
+    tensor.set_shape(value.specs[i].shape)
 
 
 def order_of_calls(pipeline: CompiledPipeline) -> list[Slot]:
