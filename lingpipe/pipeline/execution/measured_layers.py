@@ -94,7 +94,7 @@ def _groups(elements: dict[Hashable, Element], free_bytes: float) -> Iterator[li
 
 
 def _bytes_when_timed(element: Element) -> float:
-    """About what timing a layer takes: weights and gradients, values, residuals and temporaries."""
+    """About what timing a layer takes: weights, gradients twice, values, residuals, temporaries."""
     weight_bytes: int = sum(weight.size * weight.dtype.size for weight in element.layer.weights())
     values = [*element.reads.values(), *element.writes.values()]
-    return 3.0 * weight_bytes + 8.0 * sum(value.num_bytes for value in values)
+    return 4.0 * weight_bytes + 8.0 * sum(value.num_bytes for value in values)

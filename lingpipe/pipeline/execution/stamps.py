@@ -75,13 +75,7 @@ class Stamps:
     def end(self, work: Work, device: str, results: Sequence[tf.Tensor | tf.Operation]
             ) -> tf.Operation:
         """Adds the last stamp, and returns the op after which what follows may begin."""
-        if _host_of(device) != device:
-            with tf.device(device), tf.control_dependencies(results):
-                last = tf.cast(self._number, tf.float32)
-            with tf.device(_host_of(device)):
-                results = [tf.identity(last)]
-        with tf.device(_host_of(device)), tf.control_dependencies(results):
-            end = tf.timestamp()
+        end = stamp(device, results, self._number)
         self._stamps[work].append(end)
         return end.op
 
@@ -95,6 +89,24 @@ class Stamps:
             with tf.device(_host_of(device)):
                 of_devices.append(tf.stack([tf.stack(self._stamps[work]) for work in works]))
         return tf.concat(of_devices, 0)
+
+
+def stamp(device: str, results: Sequence[tf.Tensor | tf.Operation], number: tf.Tensor
+          ) -> tf.Tensor:
+    """Adds a timestamp that a device passes when it has the results.
+
+    Args:
+      device: a tf.device string.
+      results: made on it.
+      number: any scalar that TensorFlow does not know while it builds the graph.
+    """
+    if _host_of(device) != device:
+        with tf.device(device), tf.control_dependencies(results):
+            last = tf.cast(number, tf.float32)
+        with tf.device(_host_of(device)):
+            results = [tf.identity(last)]
+    with tf.device(_host_of(device)), tf.control_dependencies(results):
+        return tf.timestamp()
 
 
 def call_stamped(function: Callable[..., Any], args: Sequence[Any], work: Work, device: str,

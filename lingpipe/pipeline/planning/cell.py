@@ -32,17 +32,19 @@ class Cell:
     @functools.cached_property
     def inputs(self) -> list[Value]:
         """The values that it reads and does not make, the mini-batch's included."""
-        first = self.elements[0].index
         read = [value for element in self.elements for value in element.reads.values()]
-        return list(dict.fromkeys(value for value in read if value.maker < first))
+        return list(dict.fromkeys(value for value in read if value.maker not in self._indices))
 
     @functools.cached_property
     def outputs(self) -> list[Value]:
         """The values that it makes and that later cells read, or that are fetched."""
-        last = self.elements[-1].index
         written = [value for element in self.elements for value in element.writes.values()]
         return [value for value in written
-                if value in self.fetched or any(reader > last for reader in value.readers)]
+                if value in self.fetched or not self._indices.issuperset(value.readers)]
+
+    @functools.cached_property
+    def _indices(self) -> frozenset[int]:
+        return frozenset(element.index for element in self.elements)
 
     @property
     def has_backward(self) -> bool:
