@@ -57,6 +57,11 @@ class Variables:
                         if owner(weight, by_path) is weight:
                             self._make(weight, cell, seed)
 
+        # Slots come after all weights, or the temporaries of initial values would leave holes
+        # between them, of which later tensors take more than they need.
+        for cell in cells:
+            with tf.device(cell.device):
+                for element in cell.elements:
                     own = {w.path: self.weights[w.path] for w in element.trained
                            if w.shared_with is None}
                     mine = {path: weight for path, weight in own.items() if updated(path)}
