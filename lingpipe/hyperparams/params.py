@@ -10,7 +10,7 @@ from lingpipe.hyperparams.class_names import class_name
 from lingpipe.hyperparams.errors import ParamsError
 from lingpipe.hyperparams.fields import REQUIRED
 from lingpipe.hyperparams.paths import join_path
-from lingpipe.hyperparams.tree import Tree, fields_of, parts, path_of
+from lingpipe.hyperparams.tree import Tree, fields_of, parts, path_of, trees
 from lingpipe.hyperparams.value_text import readings
 from lingpipe.wording.values import shortened, show
 
@@ -26,20 +26,20 @@ class Params(Tree):
         """Raises ParamsError unless all REQUIRED are set and every check() passes; returns p."""
         if self._is_valid:
             return self
-        trees = [tree for _, tree in self.walk()]
-        missing = [join_path(path_of(p), name) for p in trees
+        nested = [tree for _, tree in trees(self)]
+        missing = [join_path(path_of(p), name) for p in nested
                    for name, value in parts(p).items() if value is REQUIRED]
         if missing:
             raise ParamsError(f'{", ".join(missing)}: REQUIRED and not set, so '
                               f'{class_name(type(self))} cannot be made; '
                               f'set {"it" if len(missing) == 1 else "them"} first', missing[0])
-        for p in trees:
+        for p in nested:
             try:
                 p.check()
             except ValueError as error:
                 where = path_of(p)
                 raise ParamsError(f'{where or type(p).__qualname__}: {error}', where) from error
-        for p in trees:
+        for p in nested:
             vars(p)['_is_valid'] = True
         return self
 

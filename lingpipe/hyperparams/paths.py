@@ -4,6 +4,7 @@
 """
 from __future__ import annotations
 
+import functools
 import json
 import re
 from typing import TypeAlias
@@ -16,6 +17,7 @@ Key: TypeAlias = str | int  # One step of a path: a field, a dict's key or a tup
 _BRACKETS = (r'\[(?:0|[1-9][0-9]{,8})\]|'
              r'\["(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*"\]')
 PATH_PATTERN = rf'\w+(?:\.\w+|{_BRACKETS})*'
+_is_name = functools.lru_cache(1000)(re.compile(r'\w+').fullmatch)  # Most steps are names.
 
 
 def split_path(path: str) -> list[Key]:
@@ -24,11 +26,9 @@ def split_path(path: str) -> list[Key]:
     Raises:
       ParamsError: the text is not a path.
     """
-    if path == '':
-        return []
     if isinstance(path, str) and _is_name(path):
         return [path]
-    if not isinstance(path, str) or not re.fullmatch(PATH_PATTERN, path):
+    if not isinstance(path, str) or not re.fullmatch(f'(?:{PATH_PATTERN})?', path):
         raise ParamsError(f'{path!r} is not a path of Params; write one like task.layers[0].units')
     steps = re.findall(rf'\w+|{_BRACKETS}', path)
     return [json.loads(step)[0] if step.startswith('[') else step for step in steps]
@@ -38,11 +38,6 @@ def join_path(path: str, key: Key) -> str:
     """The path of what `key` names inside the value at `path`."""
     if isinstance(key, int):
         return f'{path}[{key}]'
-    if _is_name(key) or re.fullmatch(r'\w+', key):
-        return f'{path}.{key}' if path else key
-    return f'{path}[{json.dumps(key, ensure_ascii=False)}]'
-
-
-def _is_name(step: str) -> bool:
-    """Whether a step of a path is a name, as most are: Python sees that sooner than a pattern."""
-    return step.isascii() and step.isidentifier()
+    if not _is_name(key):
+        return f'{path}[{json.dumps(key, ensure_ascii=False)}]'
+    return f'{path}.{key}' if path else key

@@ -1,6 +1,7 @@
 """Tree: named, typed values, checked at every write, each of which knows its path from the root."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -38,16 +39,14 @@ class Tree(Owned):
         if unnamed:
             raise ParamsError(f'{type(self).__qualname__} was given {show(unnamed[0])} without a '
                               f'name; give every value by its name: {", ".join(fields_of(self))}')
-        for name, f in fields_of(self).items():
-            vars(self)[name] = _with_trees(
-                f.default, name, lambda tree, key: self._adopted(tree.copy(), key))
+        self._fill({name: f.default for name, f in fields_of(self).items()})
         self.set(**values)
 
     # Reading and writing.
 
     def __getitem__(self, path: str) -> Any:
         """The value at a path: p['task.layers[17].units'], p['reads.x']; p[''] is p."""
-        return self._at(split_path(path))[0]
+        return self._at(split_path(path))
 
     def __setitem__(self, path: str, value: Any) -> None:
         self._set(split_path(path), value)
@@ -64,15 +63,7 @@ class Tree(Owned):
             raise unknown(self, name, path_of(self))
 
         def __setattr__(self, name: str, value: Any) -> None:
-            f = fields_of(self).get(name)
-            if f is None:
-                raise unknown(self, name, path_of(self))
-            where = join_path(path_of(self), name)
-            if self.is_frozen:
-                raise ParamsError(f'{where} cannot be set: these Params are frozen, as they belong '
-                                  'to an object made from them; change a .copy() and make another',
-                                  where)
-            self._store(name, f.converted(value, where), where)
+            self._store(name, value)
 
     def set(self, **values: Any) -> Self:
         """Sets fields by name or path, `p.set(**{'learner.lr': 1})`, and returns p."""
@@ -80,21 +71,19 @@ class Tree(Owned):
             self[path] = value
         return self
 
-    def _at(self, keys: list[Key]) -> tuple[Any, str]:
-        """What the keys name, from here down, and its path.
+    def _at(self, keys: list[Key]) -> Any:
+        """What the keys name, from here down.
 
         Raises:
           UnknownParamError: they name nothing.
         """
         value: Any = self
-        where = path_of(self)
-        for key in keys:
+        for i, key in enumerate(keys):
             values = parts(value)
             if key not in values:
-                raise unknown(value, key, where)
+                raise unknown(value, key, functools.reduce(join_path, keys[:i], path_of(self)))
             value = values[key]
-            where = join_path(where, key)
-        return value, where
+        return value
 
     def _set(self, keys: list[Key], new: Any) -> None:
         """Sets what the keys name; a tuple or dict that holds it is replaced by a changed one."""
@@ -102,25 +91,21 @@ class Tree(Owned):
             raise ParamsError("the path '' names these Params themselves and cannot be set; "
                               'name a field')
         *above, key = keys
-        if not above:
-            setattr(self, str(key), new)
-            return
-        holder, where = self._at(above)
-        is_entry = isinstance(holder, dict) and isinstance(key, str)
-        if not is_entry and key not in parts(holder):  # An entry may be new.
-            raise unknown(holder, key, where)
-
+        holder = self._at(above)
         if isinstance(holder, Tree):
-            setattr(holder, str(key), new)
+            holder._store(key, new)
+        elif isinstance(holder, dict) and isinstance(key, str):  # The entry may be new.
+            self._set(above, {**holder, key: new})
         else:
-            changed = {**parts(holder), key: new}
-            self._set(above, changed if is_entry else tuple(changed.values()))
+            self._at(keys)  # An item must be there.
+            self._set(above, tuple({**parts(holder), key: new}.values()))
 
     # The whole tree.
 
     def walk(self) -> Iterator[tuple[str, Tree]]:
         """(path, params) of these Params, whose path is '', and of all that are nested in them."""
-        return _trees(self, '')
+        for keys, tree in trees(self):
+            yield functools.reduce(join_path, keys, ''), tree
 
     def check(self) -> None:
         """For subclasses: raises ValueError if the values do not go together.
@@ -131,8 +116,7 @@ class Tree(Owned):
     def copy(self) -> Self:
         """A deep copy, not frozen, with no parent."""
         new = object.__new__(type(self))
-        for name, value in parts(self).items():
-            vars(new)[str(name)] = _with_trees(value, str(name), new._adopted)
+        new._fill(parts(self))
         vars(new)['_is_valid'] = self._is_valid
         return new
 
@@ -140,7 +124,7 @@ class Tree(Owned):
 
     def freeze(self) -> Self:
         """Refuses every later write, here and in all nested Params; returns p."""
-        for _, tree in self.walk():
+        for _, tree in trees(self):
             vars(tree)['is_frozen'] = True
         return self
 
@@ -149,17 +133,35 @@ class Tree(Owned):
 
     # Places.
 
-    def _store(self, name: str, value: Any, where: str) -> None:
-        """Stores a checked value. Trees in it get their place here, and those before lose it."""
+    def _fill(self, values: dict[str, Any]) -> None:
+        """Stores checked values, with copies of the Trees in them."""
+        def copied(tree: Tree, key: str) -> Tree:
+            return with_path(tree.copy(), key, self)
+
+        for name, value in values.items():
+            vars(self)[name] = _with_trees(value, name, copied)
+
+    def _store(self, key: Key, new: Any) -> None:
+        """Checks and stores a value. Trees in it get their place, and those before lose it."""
+        name = str(key)
+        f = fields_of(self).get(name)
+        if f is None:
+            raise unknown(self, key, path_of(self))
+        where = join_path(path_of(self), name)
+        if self.is_frozen:
+            raise ParamsError(f'{where} cannot be set: these Params are frozen, as they belong to '
+                              'an object made from them; change a .copy() and make another', where)
+        new = f.converted(new, where)
+
         before = vars(self).get(name)
-        if isinstance(value, _HOLDERS) or isinstance(before, _HOLDERS):  # Most are scalars.
-            depth = max(_depths(value, len(split_path(where))), default=0)
+        if isinstance(new, _HOLDERS) or isinstance(before, _HOLDERS):
+            depth = max((len(keys) for keys, _ in trees(new, *split_path(where))), default=0)
             if depth > _MAX_DEPTH:
                 raise ParamsError(f'{shortened(where)} holds Params nested so deep that a path has '
                                   f'{depth} steps; use at most {_MAX_DEPTH}: nest them less', where)
             _with_trees(before, '', lambda tree, _: with_path(tree, ''))
-            value = _with_trees(value, name, self._adopted)
-        vars(self)[name] = value
+            new = _with_trees(new, name, self._adopted)
+        vars(self)[name] = new
 
         tree: Tree | None = self
         while tree is not None and tree._is_valid:  # What is above one that is not valid is not.
@@ -173,8 +175,7 @@ class Tree(Owned):
             root = root._parent
         if tree._parent is not None or tree.is_frozen or tree is root:
             tree = tree.copy()
-        vars(tree).update(_parent=self, _key=key)
-        return tree
+        return with_path(tree, key, self)
 
 
 _HOLDERS = (Tree, tuple, dict)  # The types of values that may hold a Tree.
@@ -197,22 +198,22 @@ def path_of(tree: Tree) -> str:
     return '.'.join(filter(None, [above, tree._key]))
 
 
-def with_path(tree: T, path: str) -> T:
-    """The same tree, a root whose errors begin with `path` as if it were nested there."""
-    vars(tree).update(_parent=None, _key=path)
+def with_path(tree: T, path: str, parent: Tree | None = None) -> T:
+    """The same tree, in its place below a parent, or a root whose errors begin with `path`."""
+    vars(tree).update(_parent=parent, _key=path)
     return tree
 
 
 # Values: scalars, Trees, and tuples and dicts of values.
 
-def parts(value: object) -> dict[Key, Any]:
+def parts(value: object) -> dict[Any, Any]:
     """What a value is made of: fields by name, entries by key, items by index; {} for a scalar."""
     if isinstance(value, Tree):
         values = vars(value)
         return {name: values[name] for name in fields_of(value)}
-    if isinstance(value, dict):
-        return dict(value)
-    return dict(enumerate(value)) if isinstance(value, tuple) else {}
+    if isinstance(value, tuple):
+        return dict(enumerate(value))
+    return dict(value) if isinstance(value, dict) else {}
 
 
 def is_plain(value: object) -> bool:
@@ -222,34 +223,23 @@ def is_plain(value: object) -> bool:
     return not (isinstance(value, Tree) or isinstance(value, dict) and value)
 
 
-def _trees(value: object, path: str) -> Iterator[tuple[str, Tree]]:
-    """(path, tree) of all Trees in the value at a path, from the top down."""
-    if isinstance(value, Tree):
-        yield path, value
+def trees(value: object, *keys: Key) -> list[tuple[tuple[Key, ...], Tree]]:
+    """(its keys, tree) for all Trees in the value that the keys name, from the top down."""
+    found = [(keys, value)] if isinstance(value, Tree) else []
     for key, part in parts(value).items():
-        if isinstance(part, _HOLDERS):
-            yield from _trees(part, join_path(path, key))
-
-
-def _depths(value: object, depth: int) -> Iterator[int]:
-    """The number of steps of the path of each Tree in the value at a path of `depth` steps."""
-    if isinstance(value, Tree):
-        yield depth
-    for part in parts(value).values():
-        if isinstance(part, _HOLDERS):
-            yield from _depths(part, depth + 1)
+        if part and isinstance(part, _HOLDERS):  # Most are scalars, and many of those are false.
+            found += trees(part, *keys, key)
+    return found
 
 
 def _with_trees(value: Any, path: str, change: Callable[[Tree, str], Tree]) -> Any:
     """The value at a path with change(tree, path) for each Tree that it holds directly."""
-    if not isinstance(value, _HOLDERS):
+    if not value or not isinstance(value, _HOLDERS):
         return value
     if isinstance(value, Tree):
         return change(value, path)
-    if isinstance(value, tuple):
-        return tuple(_with_trees(v, join_path(path, i), change) for i, v in enumerate(value))
-    items = value.items()
-    return Entries({k: _with_trees(v, join_path(path, k), change) for k, v in items})
+    new = {k: _with_trees(v, join_path(path, k), change) for k, v in parts(value).items()}
+    return Entries(new) if isinstance(value, dict) else tuple(new.values())
 
 
 def unknown(value: object, key: Key, path: str) -> UnknownParamError:

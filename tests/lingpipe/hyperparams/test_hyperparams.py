@@ -541,6 +541,8 @@ def test_replaced_params_are_a_root_again():
     old = p.task
     p.task = Task.Params()
     assert path_of(old) == '' and path_of(old.layers[0]) == 'layers[0]'
+    layer, old.layers = old.layers[0], ()
+    assert path_of(layer) == ''
 
 
 def test_params_inside_themselves_are_a_copy():
