@@ -26,9 +26,6 @@ _MISFIT = (TypeError, KeyError, ValueError, OverflowError)  # What the functions
 class Entries(dict[str, Any]):
     """The value of a dict field: sorted by key and read-only, so that every write is checked."""
 
-    def __init__(self, items: dict[str, Any]):
-        super().__init__(sorted(items.items()))
-
     def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
         raise ParamsError('a dict in Params is read-only; set an entry by its path, '
                           "p['field.key'] = value, or assign a new dict to the field")
@@ -99,7 +96,7 @@ def _fitted(value: object, tp: Any, where: str) -> object:
         items = enumerate(list(zip(value, types, strict=True)))
         return tuple(convert(item, of, join_path(where, i)) for i, (item, of) in items)
     if origin is dict and isinstance(value, dict):
-        by_key = {_fitted_to_scalar(key, str): item for key, item in value.items()}
+        by_key = {_fitted_to_scalar(key, str): value[key] for key in sorted(value)}
         return Entries({k: convert(v, args[1], join_path(where, k)) for k, v in by_key.items()})
     if origin is None and isinstance(value, tp):
         return value

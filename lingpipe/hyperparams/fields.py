@@ -190,12 +190,13 @@ def resolved(cls: type) -> dict[str, Field]:
 def _annotated_types(cls: type) -> dict[str, Any]:
     """The types that the annotations of `cls` itself name."""
     module = sys.modules.get(cls.__module__)
-    around = [module]
+    scopes: list[object] = [vars(cls).get('owner'), module]
     for name in cls.__qualname__.split('.')[:-1]:
-        around.append(getattr(around[-1], name, None))
-    # The module's names come first: `Params` in a nested class is not that class itself.
-    scopes = [module, *reversed(around), vars(cls).get('owner')]
-    names = collections.ChainMap(*(dict(getattr(scope, '__dict__', {})) for scope in scopes))
+        scopes.append(getattr(scopes[-1], name, None))
+    names: dict[str, Any] = {}
+    # The module's names come last: `Params` in a nested class is not that class itself.
+    for scope in [*scopes, module]:
+        names |= getattr(scope, '__dict__', {})
     try:
         return inspect.get_annotations(cls, locals=names, eval_str=True)
     except (NameError, AttributeError, TypeError, SyntaxError) as error:

@@ -97,8 +97,6 @@ class Params(Tree):
             return NotImplemented
         return type(self) is type(other) and self.to_text() == other.to_text()
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         values = parts(self)
         changed = [f'{name}={show(values[name])}' for name, f in fields_of(self).items()

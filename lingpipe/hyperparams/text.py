@@ -66,9 +66,7 @@ def tree_of(text: str, cls: type[T]) -> T:
     except ParamsError as error:
         node = root
         for key in split_path(error.path):
-            if key not in node.below:
-                break
-            node = node.below[key]
+            node = node.below.get(key, node)
         raise type(error)(f'line {node.number}: {error}', error.path) from error
     except RecursionError as error:
         raise ParamsError('line 1: the Params nest too deep; nest them less') from error
@@ -76,14 +74,13 @@ def tree_of(text: str, cls: type[T]) -> T:
 
 def _parsed(text: str) -> _Node:
     """The paths of a whole text. The root's text is its class."""
-    root = _Node(1)
-    for number, line in enumerate(map(str.strip, text.split('\n')), 1):
-        if not line or line.startswith('#'):
-            continue
-        if root.text is None:
-            root.number, root.text = number, line
-            continue
-
+    written = [(number, line) for number, line in enumerate(map(str.strip, text.split('\n')), 1)
+               if line and not line.startswith('#')]
+    if not written:
+        raise ParamsError('line 1: the text is empty; its first line is a class, '
+                          'package.module:Class')
+    root = _Node(*written[0])
+    for number, line in written[1:]:
         match = re.fullmatch(rf'({PATH_PATTERN})\s*:\s*(.*)', line, re.DOTALL)
         if not match:
             raise ParamsError(f'line {number}: {show(line)} is not a line of Params; '
@@ -95,9 +92,6 @@ def _parsed(text: str) -> _Node:
             raise ParamsError(f'line {number}: {match[1]} is here a second time, after line '
                               f'{node.number}; keep one of them')
         node.number, node.text = number, match[2]
-    if root.text is None:
-        raise ParamsError('line 1: the text is empty; its first line is a class, '
-                          'package.module:Class')
     return root
 
 
