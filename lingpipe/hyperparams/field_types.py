@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn, Union
 from lingpipe.hyperparams.class_names import class_like, find_class, is_params_class
 from lingpipe.hyperparams.errors import ParamsError
 from lingpipe.hyperparams.paths import join_path
-from lingpipe.hyperparams.value_text import Word, write
+from lingpipe.hyperparams.value_text import Word, read, write
 from lingpipe.wording.keras_words import remedy_for
 from lingpipe.wording.values import nearest, show
 
@@ -91,6 +91,8 @@ def _fitted(value: object, tp: Any, where: str) -> object:
                 if _fitted_to_scalar(value, type(choice)) == choice:
                     return choice
 
+    if origin is tuple and isinstance(value, Word) and value.is_by_person and ',' in value.text:
+        value = read(f'[{value.text}]', where, is_by_person=True)  # A person's 1,2 is [1, 2].
     if origin is tuple and isinstance(value, (list, tuple)):
         types = [args[0]] * len(value) if args[1:] == (...,) else args
         items = enumerate(list(zip(value, types, strict=True)))
@@ -127,8 +129,8 @@ def _fitted_to_union(value: object, members: tuple[Any, ...], where: str) -> obj
             return convert(value, tp, where)
         except ParamsError as error:
             # That a word is no list, and no None, says less than why it is none of the rest.
-            is_list_of = typing.get_origin(tp) in (tuple, dict)
-            if tp is not NoneType and not (is_list_of and isinstance(value, (str, Word))):
+            is_list_of = typing.get_origin(tp) in (tuple, dict) and isinstance(value, (str, Word))
+            if error.path != where or tp is not NoneType and not is_list_of:
                 errors.append(error)
 
     # An error about one item of a tuple or dict says more than one about all of it.

@@ -1,6 +1,7 @@
 """Params, which describe an object."""
 from __future__ import annotations
 
+import contextlib
 import typing
 from collections.abc import Iterable
 from typing import Any, Self
@@ -11,7 +12,7 @@ from lingpipe.hyperparams.errors import ParamsError
 from lingpipe.hyperparams.fields import REQUIRED
 from lingpipe.hyperparams.paths import join_path
 from lingpipe.hyperparams.tree import Tree, fields_of, parts, path_of, trees
-from lingpipe.hyperparams.value_text import readings
+from lingpipe.hyperparams.value_text import Word, read
 from lingpipe.wording.values import shortened, show
 
 
@@ -55,15 +56,15 @@ class Params(Tree):
 
     def override(self, path: str, text: str) -> Self:
         """Sets the value at a path from a person's text, read by the field's type."""
-        errors = []
         where = '.'.join(filter(None, [path_of(self), path]))
-        for reading in readings(text, where):
-            try:
-                self[path] = reading()
+        try:
+            self[path] = read(text, where, is_by_person=True)
+        except ParamsError:
+            with contextlib.suppress(ParamsError):  # As of a string that begins with a bracket.
+                self[path] = Word(text.strip(), is_by_person=True)
                 return self
-            except ParamsError as error:
-                errors.append(error)
-        raise errors[0]
+            raise
+        return self
 
     def override_all(self, settings: Iterable[str]) -> Self:
         """`override` for each of these texts, path=value, as `--set` takes them."""

@@ -12,7 +12,6 @@ import collections
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from lingpipe.hyperparams.errors import ParamsError
@@ -83,15 +82,6 @@ def read(text: str, where: str, is_by_person: bool) -> Any:
         reason = getattr(error, 'msg', str(error))
         raise ParamsError(f'{where}: {show(text)} is not a value: {reason}; write one like '
                           '[1, 2], {"a": 1} or "text", with \\\\ for a backslash', where) from error
-
-
-def readings(text: str, where: str) -> Iterator[Callable[[], Any]]:
-    """What a person may mean: what `read` gives, a list without brackets, or one plain string."""
-    if text.lstrip().startswith(_OPENINGS):
-        yield lambda: read(text, where, is_by_person=True)
-    if ',' in text:
-        yield lambda: read(f'[{text}]', where, is_by_person=True)
-    yield lambda: Word(text.strip(), is_by_person=True)
 
 
 def _entries(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
