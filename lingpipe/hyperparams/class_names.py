@@ -8,7 +8,6 @@ of all that is in its Params.
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from typing import Any, ClassVar, TypeGuard
 
@@ -17,7 +16,6 @@ from lingpipe.hyperparams.value_text import Word
 from lingpipe.wording.values import nearest, shortened, show
 
 _OWN_PACKAGE = 'lingpipe'
-_IDENTIFIERS = r'[^\W\d]\w*(?:\.[^\W\d]\w*)*'
 
 
 class Owned:
@@ -46,15 +44,14 @@ def find_class(word: Word, where: str, expected: type[Owned] = Owned) -> type[Ow
         return ParamsError(f'{where or "the root"}: {problem}', where)
 
     name = shortened(word.text)
-    names = re.fullmatch(f'({_IDENTIFIERS}):({_IDENTIFIERS})', word.text)
-    if not names:
+    module_name, _, qualname = word.text.partition(':')
+    if not all(map(str.isidentifier, [*module_name.split('.'), *qualname.split('.')])):
         if '<locals>' in word.text:
             raise error(f'{show(word.text)} is a class in a function, which no text can name; '
                         'define it at the top of its module, or of a cell of the notebook')
         like = class_like(word.text, expected)
         raise error(f'{show(word.text)} is not the name of a class; '
                     f'write {class_name(like) if like else "package.module:Class"}')
-    module_name, qualname = names.groups()
     is_own = module_name.partition('.')[0] == _OWN_PACKAGE
     if not (word.is_by_person or is_own or module_name in sys.modules):
         raise error(f'{name} is in a module that nothing here has imported, and reading a text '

@@ -64,9 +64,8 @@ class Bounds(NamedTuple):
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             violation, rule = self._violation(value)
             if violation:
-                or_none = ', or none' if type(None) in typing.get_args(tp) else ''
-                raise ParamsError(f'{where}={show(value)} is {violation}; use {rule}{or_none}',
-                                  where)
+                rule += ', or none' if type(None) in typing.get_args(tp) else ''
+                raise ParamsError(f'{where}={show(value)} is {violation}; use {rule}', where)
 
     def _violation(self, number: float) -> tuple[str, str]:
         """What is wrong with a number, '' if nothing is, and what to use instead."""
@@ -134,25 +133,25 @@ def declared(cls: type) -> dict[str, Field]:
       ParamsError: an annotation without `field`; a name that is taken or private; no type or
         description.
     """
+    def error(name: str, problem: str) -> ParamsError:
+        return ParamsError(f'{cls.__qualname__}.{name} {problem}')
+
     own = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
     inherited = collections.ChainMap(*(vars(base).get('_declared', {}) for base in cls.__mro__))
     notes = inspect.get_annotations(cls)
     for name, note in notes.items():
         if name not in own and 'ClassVar' not in str(note):
-            raise ParamsError(f'{cls.__qualname__}.{name} is no field; '
-                              f"write {name}: {note} = field(default, 'description')")
+            raise error(name, f"is no field; write {name}: {note} = field(default, 'description')")
     for name in inherited.keys() & vars(cls).keys() - own.keys():
-        raise ParamsError(f'{cls.__qualname__}.{name} would hide an inherited field; '
-                          f'write {name} = field(...) or rename it')
+        raise error(name, f'would hide an inherited field; write {name} = field(...) or rename it')
 
     for name, new in own.items():
         delattr(cls, name)
         if name.startswith('_') or hasattr(cls, name):
-            raise ParamsError(f'{cls.__qualname__}.{name} cannot be a field: '
-                              'the name is taken or private; rename it')
+            raise error(name, 'cannot be a field: the name is taken or private; rename it')
         old = inherited.get(name, new)
         if not (new.doc or old.doc) or name not in inherited and name not in notes:
-            raise ParamsError(f'{cls.__qualname__}.{name} lacks a type or a description; '
+            raise error(name, 'lacks a type or a description; '
                               f"write {name}: type = field(default, 'description')")
         bounds = old.bounds if new.bounds == Bounds() else new.bounds
         own[name] = new._replace(doc=new.doc or old.doc, bounds=bounds)

@@ -99,7 +99,6 @@ class Params(Tree):
         return type(self) is type(other) and self.to_text() == other.to_text()
 
     def __repr__(self) -> str:
-        values = parts(self)
-        changed = [f'{name}={show(values[name])}' for name, f in fields_of(self).items()
-                   if whole_text.diff(f.default, values[name])]
+        changed = [f'{name}={show(value)}' for name, value in parts(self).items()
+                   if whole_text.diff(fields_of(self)[name].default, value)]
         return shortened(f'{type(self).__qualname__}({", ".join(changed)})')

@@ -245,9 +245,8 @@ def _with_trees(value: Any, path: str, change: Callable[[Tree, str], Tree]) -> A
 def unknown(value: object, key: Key, path: str) -> UnknownParamError:
     """The error that says what can be asked of the value at a path, of which `key` is no part."""
     if isinstance(value, Tree):
-        name = type(value).__qualname__
         remedy = place_of(key) or nearest(key, fields_of(value))
-        reason = f'{name} has no field {key!r}; {remedy}'
+        reason = f'{type(value).__qualname__} has no field {key!r}; {remedy}'
     elif isinstance(value, dict):
         reason = f'{path} is a dict; {nearest(key, value)}'
     elif isinstance(value, tuple):

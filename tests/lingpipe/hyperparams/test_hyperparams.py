@@ -396,6 +396,7 @@ def test_overrides_are_read_by_the_field_s_type(path, text, value):
 
 @pytest.mark.parametrize('path, text, message', [
     ('task.steps', 'ten', 'task.steps=ten is not of type int; give a value of type int'),
+    ('task.steps', '1,2', 'task.steps=1,2 is not of type int; give a value of type int'),
     ('task.steps', '"3"', "task.steps='3' is of type str, not int; give a value of type int"),
     ('task.is_fast', '1', 'task.is_fast=1 is not of type bool; give a value of type bool'),
     ('task.shape', '1,x', 'task.shape[1]=x is not of type float; give a value of type float'),
