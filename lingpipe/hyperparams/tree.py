@@ -72,11 +72,7 @@ class Tree(Owned):
         return self
 
     def _at(self, keys: list[Key]) -> Any:
-        """What the keys name, from here down.
-
-        Raises:
-          UnknownParamError: they name nothing.
-        """
+        """What the keys name, from here down, or an UnknownParamError."""
         value: Any = self
         for i, key in enumerate(keys):
             values = parts(value)
