@@ -4,9 +4,8 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-import typing
 from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union
+from typing import Any, Literal, NoReturn, Union, get_args, get_origin
 
 from lingpipe.hyperparams.class_names import class_like, find_class, is_params_class
 from lingpipe.hyperparams.errors import ParamsError
@@ -39,16 +38,16 @@ class Entries(dict[str, Any]):
 
 def type_name(tp: Any) -> str:
     """A type as its author would write it."""
-    if typing.get_origin(tp) in _UNIONS:
-        return ' | '.join(map(type_name, typing.get_args(tp)))
-    if typing.get_args(tp):
+    if get_origin(tp) in _UNIONS:
+        return ' | '.join(map(type_name, get_args(tp)))
+    if get_args(tp):
         return str(tp).removeprefix('typing.')
     return 'None' if tp is NoneType else getattr(tp, '__qualname__', str(tp))
 
 
 def can_hold(tp: Any) -> bool:
     """Whether a field can have this type."""
-    origin, args = typing.get_origin(tp), typing.get_args(tp)
+    origin, args = get_origin(tp), get_args(tp)
     if origin is Literal:
         return {type(arg) for arg in args} <= {NoneType, bool, int, str}
     if origin in _UNIONS or origin is tuple or origin is dict and args[0] is str:
@@ -82,7 +81,7 @@ def _fitted(value: object, tp: Any, where: str) -> object:
     """`convert`, which raises ParamsError for a part of the value, or a _MISFIT for all of it."""
     if tp in _SCALARS:
         return _fitted_to_scalar(value, tp)
-    origin, args = typing.get_origin(tp), typing.get_args(tp)
+    origin, args = get_origin(tp), get_args(tp)
     if origin in _UNIONS:
         return _fitted_to_union(value, args, where)
     if origin is Literal:
@@ -129,7 +128,7 @@ def _fitted_to_union(value: object, members: tuple[Any, ...], where: str) -> obj
             return convert(value, tp, where)
         except ParamsError as error:
             # That a word is no list, and no None, says less than why it is none of the rest.
-            is_list_of = typing.get_origin(tp) in (tuple, dict) and isinstance(value, (str, Word))
+            is_list_of = get_origin(tp) in (tuple, dict) and isinstance(value, (str, Word))
             if error.path != where or tp is not NoneType and not is_list_of:
                 errors.append(error)
 
@@ -143,17 +142,17 @@ def _fitted_to_union(value: object, members: tuple[Any, ...], where: str) -> obj
 def _rule(value: object, tp: Any) -> str:
     """The rest of an error about a value that does not fit a type."""
     name = type_name(tp)
-    if typing.get_origin(tp) is Literal:
-        choices = typing.get_args(tp)
+    if get_origin(tp) is Literal:
+        choices = get_args(tp)
         return (f'is not one of {", ".join(map(write, choices))}; '
                 f'{nearest(value, choices, "use one of")}')
     if isinstance(value, type):
         return f'is a class, not a value of type {name}; make an object of its Params with ()'
     if tp is str and isinstance(value, str):
         return 'holds a lone surrogate, which no text file can; remove it'
-    if typing.get_origin(tp) is tuple and typing.get_args(tp)[1:] == (...,):
+    if get_origin(tp) is tuple and get_args(tp)[1:] == (...,):
         with contextlib.suppress(ParamsError):
-            convert(value, typing.get_args(tp)[0], '')
+            convert(value, get_args(tp)[0], '')
             return f'is one item, not {name}; put it into brackets: [{show(value)}]'
 
     kind = type_name(type(value))

@@ -8,8 +8,7 @@ import inspect
 import math
 import operator
 import sys
-import typing
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from lingpipe.hyperparams.errors import ParamsError
 from lingpipe.hyperparams.field_types import can_hold, convert, type_name
@@ -64,7 +63,7 @@ class Bounds(NamedTuple):
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             violation, rule = self._violation(value)
             if violation:
-                rule += ', or none' if type(None) in typing.get_args(tp) else ''
+                rule += ', or none' if type(None) in get_args(tp) else ''
                 raise ParamsError(f'{where}={show(value)} is {violation}; use {rule}', where)
 
     def _violation(self, number: float) -> tuple[str, str]:
@@ -88,7 +87,7 @@ class Bounds(NamedTuple):
 
 def holds_numbers(tp: Any) -> bool:
     """Whether a value of this type may be or hold a number."""
-    return tp in (int, float) or any(map(holds_numbers, typing.get_args(tp)))
+    return tp in (int, float) or any(map(holds_numbers, get_args(tp)))
 
 
 class Field(NamedTuple):

@@ -2,9 +2,8 @@
 from __future__ import annotations
 
 import contextlib
-import typing
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any, Self, dataclass_transform
 
 from lingpipe.hyperparams import text as whole_text
 from lingpipe.hyperparams.class_names import class_name
@@ -17,7 +16,7 @@ from lingpipe.wording.values import shortened, show
 
 
 # field() is no specifier here: every keyword is optional until instantiate().
-@typing.dataclass_transform(kw_only_default=True)
+@dataclass_transform(kw_only_default=True)
 class Params(Tree):
     """Typed, named values; see the package's docstring. Subclasses declare fields with `field`."""
 
