@@ -552,6 +552,14 @@ def test_params_inside_themselves_are_a_copy():
     assert isinstance(p.extra, Experiment.Params) and p.extra is not p and p.extra.extra is None
 
 
+def test_a_copy_takes_nothing_from_the_original():
+    """When Params were put into themselves, their copy got the very object that was replaced."""
+    p = Nest.Params(inner=Nest.Params())
+    before = p.inner
+    p.inner = p
+    assert p.inner.inner is not None and p.inner.inner is not before and path_of(before) == ''
+
+
 def test_an_error_in_a_child_object_names_the_path_from_the_root():
     task = experiment().task.instantiate()
     layer = task.params.layers[1].instantiate()
