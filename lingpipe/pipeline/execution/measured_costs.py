@@ -16,6 +16,7 @@ takes less than its layers do one by one, each call of a layer is made shorter.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import os
@@ -126,40 +127,53 @@ def _timed_span(elements: Sequence[Element], device: str) -> _TimedSpan:
     with tf.device(device):
         variables = {w.shared_with or w.path: tf.Variable(w.initial_value(0))
                      for element in elements for w in element.layer.weights()}
-        position = [tf.constant(0, tf.int64), tf.constant(0)]
-    cells = [_traced([element], device, variables) for element in elements]
-    whole = len(cells)
-    cells.append(_traced(elements, device, variables))
-    order = [(i, 'F') for i in range(whole)] + [(i, 'B') for i in reversed(range(whole))]
-    passes = [(i, kind) for i, kind in order if kind in cells[i].tasks]
-
-    def body(number: tf.Tensor) -> tf.Tensor:
-        values = {leaf: value for cell in cells for leaf, value in cell.values.items()}
-        gradients = {leaf: value for cell in cells for leaf, value in cell.gradients.items()}
-        residuals: dict[tuple[int, str], tf.Tensor] = {}
-        stamps = [stamp(device, [number.op], number)]
-        for i, kind in [*passes, *((whole, kind) for kind in cells[whole].tasks)]:
-            task = cells[i].tasks[kind]
-            with tf.device(device), tf.control_dependencies(stamps[-1:]):
-                results = iter(task.function(
-                    *position, *(values[leaf] for leaf in task.inputs), *cells[i].weights[kind],
-                    *(gradients[leaf] for leaf in task.gradients_in),
-                    *(residuals[i, name] for name in task.residuals_in)))
-            # Each of these takes as many results as it has names.
-            values |= zip(task.outputs, results, strict=False)
-            gradients |= zip(task.gradients_out, results, strict=False)
-            residuals |= zip([(i, name) for name in task.residuals_out], results, strict=False)
-            stamps.append(stamp(device, list(results), number))
-        return tf.stack(stamps)
-
-    graph = tf.compat.v1.wrap_function(body, [tf.TensorSpec([], tf.float32)])
-    with tf.device(device):
         number = tf.constant(1.0)
+    layers = [_traced([element], device, variables) for element in elements]
+    whole = _traced(elements, device, variables)
+
+    order = [(i, 'F') for i in range(len(layers))] + [
+        (i, 'B') for i in reversed(range(len(layers)))]
+    passes = [(i, kind) for i, kind in order if kind in layers[i].tasks]
+    calls = [*((layers[i], kind) for i, kind in passes), *((whole, kind) for kind in whole.tasks)]
+    graph = tf.compat.v1.wrap_function(functools.partial(_stamps, calls, device),
+                                       [tf.TensorSpec([], tf.float32)])
     graph(number)
-    return _TimedSpan(whole, passes, lambda: np.diff(graph(number).numpy()))
+    return _TimedSpan(len(layers), passes, lambda: np.diff(graph(number).numpy()))
 
 
-@dataclasses.dataclass(frozen=True)
+def _stamps(calls: Sequence[tuple[_TracedCell, str]], device: str, number: tf.Tensor) -> tf.Tensor:
+    """Calls tasks one after the other, each on what those before it made.
+
+    Args:
+      calls: cells, and which task of theirs is called.
+      device: a tf.device string.
+      number: see `stamp`.
+
+    Returns:
+      [1 + calls] when the first call began and when each ended, in seconds since the epoch.
+    """
+    values = {leaf: value for cell, _ in calls for leaf, value in cell.values.items()}
+    gradients = {leaf: value for cell, _ in calls for leaf, value in cell.gradients.items()}
+    residuals: dict[tuple[_TracedCell, str], tf.Tensor] = {}
+    with tf.device(device):
+        position = [tf.constant(0, tf.int64), tf.constant(0)]
+    stamps = [stamp(device, [number.op], number)]
+    for cell, kind in calls:
+        task = cell.tasks[kind]
+        with tf.device(device), tf.control_dependencies(stamps[-1:]):
+            results = iter(task.function(
+                *position, *(values[leaf] for leaf in task.inputs), *cell.weights[kind],
+                *(gradients[leaf] for leaf in task.gradients_in),
+                *(residuals[cell, name] for name in task.residuals_in)))
+        # Each of these takes as many results as it has names.
+        values |= zip(task.outputs, results, strict=False)
+        gradients |= zip(task.gradients_out, results, strict=False)
+        residuals |= zip([(cell, name) for name in task.residuals_out], results, strict=False)
+        stamps.append(stamp(device, list(results), number))
+    return tf.stack(stamps)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class _TracedCell:
     """A cell of one or more layers, traced without recomputation.
 
@@ -167,7 +181,7 @@ class _TracedCell:
       tasks: 'F' -> the task that runs it forward, and if it has a backward, 'B' -> that. Neither
         repeats work of the other.
       values: random numbers for each leaf that it reads.
-      gradients: random numbers for each leaf that it writes and that has a gradient.
+      gradients: random numbers for each leaf that it writes for others and that has a gradient.
       weights: 'F' or 'B' -> the weights of other cells that the task takes, and narrowed ones.
     """
     tasks: Mapping[str, CompiledTask]
