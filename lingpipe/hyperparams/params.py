@@ -59,7 +59,7 @@ class Params(Tree):
         try:
             self[path] = read(text, where, is_by_person=True)
         except ParamsError:
-            with contextlib.suppress(ParamsError):  # As of a string that begins with a bracket.
+            with contextlib.suppress(ParamsError):  # A string may begin with a bracket.
                 self[path] = Word(text.strip(), is_by_person=True)
                 return self
             raise

@@ -66,7 +66,9 @@ def tree_of(text: str, cls: type[T]) -> T:
     except ParamsError as error:
         node = root
         for key in split_path(error.path):
-            node = node.below.get(key, node)
+            if key not in node.below:
+                break
+            node = node.below[key]
         raise type(error)(f'line {node.number}: {error}', error.path) from error
     except RecursionError as error:
         raise ParamsError('line 1: the Params nest too deep; nest them less') from error

@@ -10,8 +10,8 @@ them. Here, layers are timed as a step runs them, with a timestamp after each:
 Logical CPU devices share memory, caches and often cores, so all of them work at once, each on
 another span of the layers. They take turns, so that each device times each layer.
 
-Calls of short layers take as long as the layers. So each span also runs as one cell, and by what it
-takes less than its layers do one by one, each call of a layer is made shorter.
+Calling a short layer takes as long as the layer itself. So each span also runs as one cell. What
+its layers take longer one by one than together is the cost of the calls, which is subtracted.
 """
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _stamps(calls: Sequence[tuple[_TracedCell, str]], device: str, number: tf.Te
                 *position, *(values[leaf] for leaf in task.inputs), *cell.weights[kind],
                 *(gradients[leaf] for leaf in task.gradients_in),
                 *(residuals[cell, name] for name in task.residuals_in)))
-        # Each of these takes as many results as it has names.
+        # Each zip takes as many results as it has names, and leaves the rest to the next.
         values |= zip(task.outputs, results, strict=False)
         gradients |= zip(task.gradients_out, results, strict=False)
         residuals |= zip([(cell, name) for name in task.residuals_out], results, strict=False)

@@ -29,4 +29,5 @@ def test_layers_between_which_others_are_left_out_are_measured():
 def test_devices_beyond_the_number_of_layers_measure_too():
     elements = plan_of(*CHAIN).elements
     measured = layer_seconds(elements[1:2], ['CPU:0', 'CPU:1'], repeats=1, budget_s=0.)
-    assert len(measured) == 1
+    (forward, backward), = measured
+    assert forward > 0 and backward > 0
