@@ -104,7 +104,7 @@ class Learner(Configurable):
         """
         sizes: tuple[int, ...] = tuple(weight.shape)
         dtype = weight.dtype
-        num_tensors = self._optimizer.num_temporaries()
+        num_tensors = self._optimizer.num_temporaries(dtype)
         if (self.params.l2 or self.params.weight_decay) and self.decays(weight.path, len(sizes)):
             num_tensors = max(num_tensors, 2)
         if self.params.bfloat16_slots:

@@ -25,7 +25,7 @@ class Optimizer(Configurable):
 
     keras_class: ClassVar[Any] = None
 
-    # A class of lingpipe that is made in place of keras_class, and takes more arguments.
+    # A class of lingpipe that is made in place of keras_class, and takes its arguments and more.
     own_class: ClassVar[Any] = None
 
     # Slots that begin as copies of the weights, as LayerLearner.variables names them.
@@ -69,8 +69,11 @@ class Optimizer(Configurable):
             made_class = with_rounded_slots(made_class)
         return made_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
 
-    def num_temporaries(self) -> int:
-        """Tensors of a weight's size that its update holds at once, the gradient among them."""
+    def num_temporaries(self, dtype: tf.DType) -> int:
+        """Tensors of a weight's size that its update holds at once, the gradient among them.
+
+        The dtype is that of the weight.
+        """
         return self.temporaries
 
     def check_decay(self, weight_decay: float) -> None:

@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import field
 from lingpipe.learning.factored_adafactor import FactoredAdafactor
+from lingpipe.learning.fused_optimizers import FUSED_DTYPES, FusedRMSprop, FusedSGD
 from lingpipe.learning.optimizer import Optimizer
 
 
@@ -31,6 +32,7 @@ class SGD(Optimizer):
     """Gradient descent; with momentum one slot, else none."""
 
     keras_class = keras.optimizers.SGD
+    own_class = FusedSGD
     squares_gradients = False
 
     class Params(Optimizer.Params):
@@ -41,9 +43,10 @@ class SGD(Optimizer):
 
     params: Params
 
-    def num_temporaries(self) -> int:
+    def num_temporaries(self, dtype: tf.DType) -> int:
         """As in Optimizer."""
-        return 1 + (1 + self.params.nesterov if self.params.momentum else 0)
+        has_one = not self.params.momentum or dtype in FUSED_DTYPES
+        return 1 if has_one else 2 + self.params.nesterov
 
 
 class RMSProp(Optimizer):
@@ -53,6 +56,7 @@ class RMSProp(Optimizer):
     """
 
     keras_class = keras.optimizers.RMSprop
+    own_class = FusedRMSprop
     temporaries = 3
 
     class Params(Optimizer.Params):
@@ -65,6 +69,13 @@ class RMSProp(Optimizer):
                                      'square root.', above=0)
         centered: bool = field(False, 'Whether gradients are normalised by their variance, not '
                                       'their second moment.')
+
+    params: Params
+
+    def num_temporaries(self, dtype: tf.DType) -> int:
+        """As in Optimizer."""
+        is_fused = self.params.momentum and not self.params.centered and dtype in FUSED_DTYPES
+        return 1 if is_fused else self.temporaries
 
 
 class Adam(Optimizer):

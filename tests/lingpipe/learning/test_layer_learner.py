@@ -159,7 +159,7 @@ def test_weights_are_updated_one_after_the_other():
             reached.add(op.name)
             ancestors += [t.op for t in op.inputs] + list(op.control_inputs)
     assert [name for name in reached
-            if graph.get_operation_by_name(name).type == 'AssignSubVariableOp']
+            if graph.get_operation_by_name(name).type == 'ResourceApplyRMSProp']
 
 
 def test_slots_that_begin_as_the_weights_follow_weights_that_are_taken_from_elsewhere():

@@ -14,6 +14,9 @@ from tests.support.learners import TOLERANCE, learner
 
 OPTIMIZERS = [(optimizers.SGD, {}),
               (optimizers.SGD, {'momentum': 0.9, 'nesterov': True}),
+              (optimizers.SGD, {'momentum': 0.9}),
+              (optimizers.RMSProp, {}),
+              (optimizers.RMSProp, {'momentum': 0.9}),
               (optimizers.RMSProp, {'momentum': 0.9, 'centered': True}),
               (optimizers.Adam, {'amsgrad': True}),
               (optimizers.AdamW, {}),

@@ -23,7 +23,8 @@ def test_large_operations_wait_for_those_before_and_small_ones_do_not():
 
 def test_the_momentum_of_an_update_is_not_read_before_the_squares_are_stored():
     """RMSProp held five tensors of the weight's size when nothing ordered its operations."""
-    learner = Learner.Params(optimizer=optimizers.RMSProp.Params(momentum=0.5),
+    optimizer = optimizers.RMSProp.Params(momentum=0.5, centered=True)
+    learner = Learner.Params(optimizer=optimizer,
                              learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate()
     layer = learner.for_layer('layer', {'layer/w': tf.Variable(tf.zeros([2, 3]))})
     graph = tf.function(lambda gradient: layer.apply({'layer/w': gradient}), autograph=False
@@ -32,4 +33,4 @@ def test_the_momentum_of_an_update_is_not_read_before_the_squares_are_stored():
     # The last product is the momentum times 0.5.
     stored = [op for op in ancestors(products[-1].outputs, ()).values()
               if op.type == 'AssignVariableOp']
-    assert len(stored) == 1
+    assert len(stored) == 2   # those of the gradients and of their squares
