@@ -185,6 +185,7 @@ def start(host: str, port: int, config: tf.compat.v1.ConfigProto) -> tf.distribu
       OSError: the port is taken, or the system cannot hold the server to the host.
     """
     tensorflow_settings.set_malloc()
+    tensorflow_settings.use_system_names()
     guard = address_filter.Guard(port, host)
     own_host = '127.0.0.1' if host == '0.0.0.0' else host
     spec = {'worker': {0: f'{own_host}:{port}'}}   # a controller gives the task its real number

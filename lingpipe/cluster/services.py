@@ -24,6 +24,8 @@ from google.protobuf.message import Message
 from tensorflow.core.framework import device_attributes_pb2, graph_pb2
 from tensorflow.core.protobuf import named_tensor_pb2
 
+from lingpipe.process import tensorflow_settings
+
 _MESSAGES = '''
     name: "lingpipe/services.proto"  package: "lingpipe"  syntax: "proto3"
     message_type { name: "GetStatusRequest" }
@@ -108,6 +110,7 @@ def _calls(address: str, timeout_s: float) -> Iterator[Callable[..., Any]]:
     It returns the message that the server answers, or raises OSError as `run` does. All calls have
     one connection, since a server keeps each new one waiting for 0.2 s (user_filter.py).
     """
+    tensorflow_settings.use_system_names()
     import grpc  # here, since the process that forks servers must not import it (server.py)
 
     def call(method: str, **fields: Any) -> Any:

@@ -120,6 +120,15 @@ def set_malloc() -> None:
         libc.mallopt(_M_TOP_PAD, _TOP_PAD_BYTES)
 
 
+def use_system_names() -> None:
+    """Has gRPC look up the names of machines as the system does; call it before gRPC's first call.
+
+    gRPC would ask a DNS server even for a name in /etc/hosts, and wait for it in vain where nodes
+    have none, or know each other by other means. A setting in the environment stays as it is.
+    """
+    os.environ.setdefault('GRPC_DNS_RESOLVER', 'native')
+
+
 def default_devices(num_cells: int) -> list[str]:
     """Returns the first K GPUs, or else the first K logical CPU devices, as tf.device strings.
 
