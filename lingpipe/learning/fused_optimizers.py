@@ -4,11 +4,10 @@ Keras updates a weight by a dozen ops, each of which writes a tensor of the weig
 most slots a new tensor. That takes time, memory for the tensors, and more of it where TensorFlow's
 pool finds no free piece of the right size ("Bytes a weight" in docs/benchmarks.md).
 
-The formulas are those of Keras, and so are the numbers but for rounding. RMSProp's op computes
-1 - rho in the dtype of the weight: with rho = 0.999, updates are 2e-5 times their size off.
-
-Adam is left to Keras, which updates its slots in place already; TensorFlow's op would round
-1 - beta_2 in this way, with 0.999 by default.
+The formulas are those of Keras, and so are the numbers but for rounding. What TensorFlow's ops
+cannot do as exactly stays with Keras: rows of a gradient, rounded slots, narrow dtypes, and some
+values of rho (`is_exact`). Adam does too, for the same reason: 1 - beta_2 with 0.999 by default.
+Keras updates its slots in place anyway.
 """
 from __future__ import annotations
 
@@ -43,14 +42,15 @@ class FusedSGD(keras.optimizers.SGD):  # type: ignore[misc]  # Keras has no type
 
 
 class FusedRMSprop(keras.optimizers.RMSprop):  # type: ignore[misc]
-    """Tieleman and Hinton, 2012, with momentum, not centered; else it is Keras' own."""
+    """Tieleman and Hinton, 2012, with momentum, not centered; else Keras' own ops."""
 
     def update_step(self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
                     ) -> None:
         """Updates a weight and its slots; the rate is in the dtype of the weight."""
         index = self._get_variable_index(variable)
         slots = [kept[index].value for kept in (self._velocities, self._momentums) if kept]
-        if len(slots) < 2 or self.centered or not _can_fuse(gradient, [variable, *slots]):
+        if (len(slots) < 2 or self.centered or not is_exact(self.rho)
+                or not _can_fuse(gradient, [variable, *slots])):
             super().update_step(gradient, variable, learning_rate)
             return
         rho, momentum, epsilon = (tf.constant(value, variable.dtype)
@@ -58,6 +58,15 @@ class FusedRMSprop(keras.optimizers.RMSprop):  # type: ignore[misc]
         tf.raw_ops.ResourceApplyRMSProp(
             var=variable.handle, ms=slots[0].handle, mom=slots[1].handle, lr=learning_rate,
             rho=rho, momentum=momentum, epsilon=epsilon, grad=gradient)
+
+
+def is_exact(rho: float) -> bool:
+    """Whether TensorFlow's op of RMSProp gives the numbers of Keras with such a decay.
+
+    It computes v += (g^2 - v) (1 - rho) in float32. Near 1, what is left of 1 - rho is wrong in
+    its sixth digit (0.99) or fourth (0.9999). Near 0, g^2 is lost beside a much greater v.
+    """
+    return 0.5 <= rho <= 0.99
 
 
 def _can_fuse(gradient: Gradient, variables: Iterable[object]) -> bool:

@@ -97,14 +97,15 @@ class Learner(Configurable):
         slots = self._slots_of(len(sizes), weight.dtype)
         return sum(math.prod(sizes[axis] for axis in slot.axes) * slot.dtype.size for slot in slots)
 
-    def update_bytes(self, weight: Weight | tf.Variable) -> int:
+    def update_bytes(self, weight: Weight | tf.Variable, has_rows: bool = False) -> int:
         """Bytes of what the update of a weight that trains holds besides what it updates.
 
-        Weights are updated one after the other, so a device needs this for one weight only.
+        Weights are updated one after the other, so a device needs this for one weight only. With
+        `has_rows`, the optimizer is given rows of a gradient.
         """
         sizes: tuple[int, ...] = tuple(weight.shape)
         dtype = weight.dtype
-        num_tensors = self._optimizer.num_temporaries(dtype)
+        num_tensors = self._optimizer.num_temporaries(dtype, has_rows)
         if (self.params.l2 or self.params.weight_decay) and self.decays(weight.path, len(sizes)):
             num_tensors = max(num_tensors, 2)
         if self.params.bfloat16_slots:

@@ -69,10 +69,12 @@ class Optimizer(Configurable):
             made_class = with_rounded_slots(made_class)
         return made_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
 
-    def num_temporaries(self, dtype: tf.DType) -> int:
+    def num_temporaries(self, dtype: tf.DType, has_rows: bool) -> int:
         """Tensors of a weight's size that its update holds at once, the gradient among them.
 
-        The dtype is that of the weight.
+        Args:
+          dtype: that of the weight.
+          has_rows: whether the gradient is rows.
         """
         return self.temporaries
 

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import field
 from lingpipe.learning.factored_adafactor import FactoredAdafactor
-from lingpipe.learning.fused_optimizers import FUSED_DTYPES, FusedRMSprop, FusedSGD
+from lingpipe.learning.fused_optimizers import FUSED_DTYPES, FusedRMSprop, FusedSGD, is_exact
 from lingpipe.learning.optimizer import Optimizer
 
 
@@ -43,10 +43,10 @@ class SGD(Optimizer):
 
     params: Params
 
-    def num_temporaries(self, dtype: tf.DType) -> int:
+    def num_temporaries(self, dtype: tf.DType, has_rows: bool) -> int:
         """As in Optimizer."""
-        has_one = not self.params.momentum or dtype in FUSED_DTYPES
-        return 1 if has_one else 2 + self.params.nesterov
+        is_fused = dtype in FUSED_DTYPES and not has_rows
+        return 1 if is_fused or not self.params.momentum else 2 + self.params.nesterov
 
 
 class RMSProp(Optimizer):
@@ -72,9 +72,11 @@ class RMSProp(Optimizer):
 
     params: Params
 
-    def num_temporaries(self, dtype: tf.DType) -> int:
+    def num_temporaries(self, dtype: tf.DType, has_rows: bool) -> int:
         """As in Optimizer."""
-        is_fused = self.params.momentum and not self.params.centered and dtype in FUSED_DTYPES
+        p = self.params
+        is_fused = (p.momentum and not p.centered and is_exact(p.rho) and dtype in FUSED_DTYPES
+                    and not has_rows)
         return 1 if is_fused else self.temporaries
 
 

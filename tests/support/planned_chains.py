@@ -69,7 +69,8 @@ def planner_of(*network, devices=(), frozen=(), **pipeline) -> Callable[..., Pla
     devices = devices or [f'CPU:{i}' for i in range(params.num_devices)]
     network = network[0] if isinstance(network[0], Sequential) else made(*network)
     priced = price(network, SPEC, params, lambda path: path in frozen,
-                   lambda weight: 2 * weight.size * weight.dtype.size, lambda weight: 0)
+                   lambda weight: 2 * weight.size * weight.dtype.size,
+                   lambda weight, has_rows: 0)
 
     def plan(**values) -> Plan:
         changed = params.copy().set(**values).validate() if values else params

@@ -51,4 +51,4 @@ def test_an_update_holds_what_is_forecast(optimizer, num_temporaries):
     assert without_temporaries + num_temporaries * 4 * DIM ** 2 == forecast
     with held_devices.held_devices(1) as devices:
         updated = held_devices.train(params, devices, 2 * forecast)
-    assert updated.fits and 0.98 < updated.peak_bytes[0] / forecast < 1.05
+    assert updated.fits and 0.98 < updated.peak_bytes[0] / forecast < 1.02

@@ -37,9 +37,9 @@ class BackwardTrace:
       gradients: leaf of an input -> the sum of its gradients so far.
       differentiated: paths of the weights, as used, that have a gradient.
       token: exists once all gradients of weights have been added.
-      waits: name of the op before which a layer does not run again -> names of the ops that add the
-        gradients of the layer after it. The graph has no such edges, since a task of one kind need
-        not have both.
+      waits: name of an op with which a layer's backward begins, or with which the layer runs again
+        -> names of the ops that add the gradients of the layer after it. The graph has no such
+        edges, since a task of one kind need not have both.
     """
     gradients: Mapping[Leaf, tf.Tensor]
     differentiated: Sequence[str]
@@ -65,16 +65,21 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
         element = result.call.element
         if not element.has_backward:
             continue
+        # Without `waits`, TensorFlow goes on to the next layer and puts off the gradients of
+        # weights. These, or what they read, then stay in memory for several layers at once.
+        complete = [gradients[leaf] for leaf in leaves_of(element.writes.values())
+                    if leaf in gradients]
         if forward.options.mode(forward.cell) == 'layer':
-            # Without `waits`, TensorFlow goes on to the next layer and puts off the gradients of
-            # weights. What these read then stays in memory, for all layers at once.
-            complete = [gradients[leaf] for leaf in leaves_of(element.writes.values())
-                        if leaf in gradients]
             with tf.control_dependencies(complete):
                 begin = tf.no_op('begin_again')
-            waits[begin.name] = [op.name for op in added_last]
             result = result.call.repeat(after=[begin])
-        found = result.backward(gradients)
+            first = [begin]
+            found = result.backward(gradients)
+        else:
+            num_before = len(forward.graph.get_operations())
+            found = result.backward(gradients)
+            first = _readers(complete, forward.graph.get_operations()[num_before:])
+        waits.update({op.name: [one.name for one in added_last] for op in first})
         gradients.update(found.inputs)
         added_here = [op for path, gradient in found.weights.items()
                       for op in sums.add_gradient(path, gradient, forward.arguments.micro_batch)]
@@ -85,6 +90,12 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
     wanted = {leaf: tf.identity(gradients[leaf]) for leaf in forward.cell.gradients_wanted
               if leaf in gradients}
     return BackwardTrace(wanted, differentiated, token_after(added, 'backward_token'), waits)
+
+
+def _readers(tensors: Sequence[tf.Tensor], ops: Sequence[tf.Operation]) -> list[tf.Operation]:
+    """Returns those of the ops that read one of the tensors."""
+    read = {tensor.ref() for tensor in tensors}
+    return [op for op in ops if any(tensor.ref() in read for tensor in op.inputs)]
 
 
 def token_after(ops: Sequence[tf.Operation | tf.Tensor], name: str) -> tf.Tensor:

@@ -66,7 +66,7 @@ class LayerBytes(NamedTuple):
 
 
 def layer_bytes(element: Element, kept: Residuals, leaves: Leaves,
-                slot_bytes: Callable[[Weight], int], update_bytes: Callable[[Weight], int],
+                slot_bytes: Callable[[Weight], int], update_bytes: Callable[[Weight, bool], int],
                 shared: set[str]) -> LayerBytes:
     """What an element adds; shared are the paths of weights that others share."""
     weights = list(element.layer.weights())
@@ -108,5 +108,5 @@ def layer_bytes(element: Element, kept: Residuals, leaves: Leaves,
         repeated_bytes=own_residual_bytes,
         has_backward=element.has_backward,
         slots=slots,
-        update_bytes=max((update_bytes(weight) for weight in element.trained
-                          if weight.shared_with is None), default=0))
+        update_bytes=max((update_bytes(weight, weight.path in element.gradient_rows)
+                          for weight in element.trained if weight.shared_with is None), default=0))

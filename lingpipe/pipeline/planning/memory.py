@@ -71,7 +71,8 @@ class Memory:
       residuals: finds what the backward of each layer takes over. It is slow, and called only when
         bytes are asked for.
       slot_bytes: weight that trains -> bytes of its optimizer slots and averages.
-      update_bytes: weight that trains -> bytes of the temporaries of its update.
+      update_bytes: (weight that trains, whether its gradient is rows) -> bytes of the temporaries
+        of its update.
       num_replicas: R.
       is_summed_in_groups: whether sums of gradients are set aside (PipelineParams.sum_groups).
       receives_gradients: whether replicas send each other all gradients at once, as with the
@@ -82,7 +83,7 @@ class Memory:
     elements: Sequence[Element]
     residuals: Callable[[], Sequence[Residuals]]
     slot_bytes: Callable[[Weight], int] = lambda weight: 0
-    update_bytes: Callable[[Weight], int] = lambda weight: 0
+    update_bytes: Callable[[Weight, bool], int] = lambda weight, has_rows: 0
     num_replicas: int = 1
     is_summed_in_groups: bool = False
     receives_gradients: bool = True

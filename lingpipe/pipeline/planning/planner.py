@@ -41,7 +41,7 @@ from lingpipe.pipeline.planning.shared_threads import MOST_SLOTS, num_shared_thr
 def make_plan(network: Sequential, batch_spec: Mapping[str, Nested], params: PipelineParams,
               devices: Sequence[str], is_frozen: Callable[[str], bool] = lambda path: False,
               slot_bytes: Callable[[Weight], int] = lambda weight: 0,
-              update_bytes: Callable[[Weight], int] = lambda weight: 0) -> Plan:
+              update_bytes: Callable[[Weight, bool], int] = lambda weight, has_rows: 0) -> Plan:
     """Cuts a network into cells.
 
     Args:
@@ -52,7 +52,8 @@ def make_plan(network: Sequential, batch_spec: Mapping[str, Nested], params: Pip
       devices: [R K] or [R D] tf.device strings, replica after replica; see `place_cells`.
       is_frozen: whether the weight of a path does not train.
       slot_bytes: weight that trains -> bytes that the learner keeps for it: see Learner.slot_bytes.
-      update_bytes: weight that trains -> bytes that its update needs: see Learner.update_bytes.
+      update_bytes: (weight that trains, whether its gradient is rows) -> bytes that its update
+        needs: see Learner.update_bytes.
 
     Raises:
       ValueError: M does not divide the batch, more cells than layers, a partition by hand that does

@@ -63,7 +63,7 @@ def cell_graphs(elements: tuple[Element, ...], times: LayerTimes,
 
 def price(network: Sequential, batch_spec: Mapping[str, Nested], params: PipelineParams,
           is_frozen: Callable[[str], bool], slot_bytes: Callable[[Weight], int],
-          update_bytes: Callable[[Weight], int]) -> PricedNetwork:
+          update_bytes: Callable[[Weight, bool], int]) -> PricedNetwork:
     """A network that is wired, timed and counted; arguments as of `make_plan`."""
     elements = wire_parts(network, batch_spec, params, is_frozen)
     return PricedNetwork(params, elements, layer_times(elements, params),
@@ -86,7 +86,7 @@ def wire_parts(network: Sequential, batch_spec: Mapping[str, Nested], params: Pi
 
 def memory_of(elements: tuple[Element, ...], params: PipelineParams,
               slot_bytes: Callable[[Weight], int],
-              update_bytes: Callable[[Weight], int]) -> Memory:
+              update_bytes: Callable[[Weight, bool], int]) -> Memory:
     """What cells of a network that is wired would hold; arguments as of `make_plan`."""
     return Memory(
         elements,

@@ -36,7 +36,7 @@ class Subject:
     seconds_of: SecondsOf | None
     is_frozen: Callable[[str], bool] = lambda path: False
     slot_bytes: Callable[[Weight], int] = lambda weight: 0
-    update_bytes: Callable[[Weight], int] = lambda weight: 0
+    update_bytes: Callable[[Weight, bool], int] = lambda weight, has_rows: 0
 
     @property
     def limit(self) -> float | None:

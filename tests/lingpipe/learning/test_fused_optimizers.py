@@ -1,6 +1,7 @@
 """Fused optimizers update in place, in one op, and as Keras does; else Keras' own ops do it."""
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -97,3 +98,31 @@ def test_slots_in_bfloat16_and_rows_of_a_gradient_are_left_to_keras(optimizer, m
                                        tf.constant([4, 3]))})
     dense.apply({PATH: tf.constant([values[1], [0] * 3, values[0], [0] * 3])})
     np.testing.assert_allclose(rows.weights[PATH], dense.weights[PATH], atol=1e-6)
+
+
+@pytest.mark.parametrize(('rho', 'is_fused'), [
+    (0., False), (0.4, False), (0.5, True), (0.9, True), (0.99, True), (0.999, False)])
+def test_rmsprop_gives_the_numbers_of_keras_with_any_decay(rho, is_fused):
+    optimizer = optimizers.RMSProp.Params(rho=rho, momentum=0.5)
+    layer = layer_of(optimizer)
+    ops = {op.type for op in ops_of_update(layer_of(optimizer))}
+    assert ('ResourceApplyRMSProp' in ops) == is_fused
+    num_temporaries = learner(optimizer=optimizer).update_bytes(layer.weights[PATH]) / (4 * 4 * 3)
+    assert num_temporaries == (1 if is_fused else 3)
+
+    theirs = keras.optimizers.RMSprop(0.1, rho=rho, momentum=0.5)
+    weight = tf.Variable(layer.weights[PATH].numpy())
+    theirs.build([KerasWeight(weight, PATH)])
+    for step in range(20):
+        gradient = tf.constant(gradient_of(PATH, step) * 10. ** -(step % 5))
+        theirs.update_step(gradient, weight, tf.constant(0.1))
+        layer.apply({PATH: gradient})
+    np.testing.assert_allclose(layer.weights[PATH], weight, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize('optimizer', [optimizers.SGD.Params(momentum=0.9),
+                                       optimizers.RMSProp.Params(momentum=0.9)])
+def test_an_update_by_rows_is_forecast_to_hold_more(optimizer):
+    weight = layer_of(optimizer).weights[PATH]
+    the_learner = learner(optimizer=optimizer)
+    assert the_learner.update_bytes(weight, has_rows=True) > the_learner.update_bytes(weight)

@@ -145,19 +145,24 @@ def test_a_backward_task_has_the_matrix_products_that_the_forecast_counts(recomp
         assert sum(op.type == 'MatMul' for op in ops) == num_products
 
 
-def test_a_layer_runs_again_once_the_gradients_of_the_next_have_been_added():
-    """If it did not wait, the sums behind the gradients of biases were put off.
+@pytest.mark.parametrize(('recompute', 'begin', 'expected'), [
+    ('none', 'TanhGrad', [0, 2, 4, 6]),
+    ('cell', 'TanhGrad', [0, 2, 4, 6]),
+    # Three layers run to make the inputs of others, and then four for their gradients.
+    ('layer', 'Tanh', [0, 0, 0] + [0, 2, 4, 6])])
+def test_a_backward_begins_once_the_gradients_of_the_next_layer_have_been_added(
+        recompute, begin, expected):
+    """If it did not wait, gradients and sums behind them were put off.
 
-    What they read then stayed in memory for all layers at once.
+    They, or what they read, then stayed in memory for several layers at once.
     """
     cell, weights = four_layers(is_last=False)
-    trace = traced(cell, weights, recomputation=Recomputation(('layer',) * 2))[2]
+    trace = traced(cell, weights, recomputation=Recomputation((recompute,) * 2))[2]
     ops = trace.tasks['B'].function.graph.get_operations()
     num_additions_before = [
         sum(before.type == 'AssignAddVariableOp' for before in ancestors(op.outputs, ()).values())
-        for op in ops if op.type == 'Tanh']
-    # Three layers run to make the inputs of others, and then four for their gradients.
-    assert sorted(num_additions_before) == [0, 0, 0] + [0, 2, 4, 6]
+        for op in ops if op.type == begin]
+    assert sorted(num_additions_before) == expected
 
 
 # What a task may make once more, since it does not depend on the micro-batch or costs nothing.

@@ -9,7 +9,7 @@ def test_weights_are_its_own_and_a_rectifier_leaves_its_output():
     residuals = residuals_of(elements)
     leaves = Leaves(elements, residuals)
     a, b, *_ = (layer_bytes(element, kept, leaves, lambda weight: 8 * weight.size,
-                           lambda weight: 3 * weight.size, set())
+                           lambda weight, has_rows: 3 * weight.size, set())
                 for element, kept in zip(elements, residuals, strict=True))
     assert (a.own_bytes, a.gradient_bytes, a.has_backward) == (4 * 8 * 16, 0, False)
     assert (b.own_bytes, b.gradient_bytes) == (16 * 16 * (4 + 8), 16 * 16 * 4)

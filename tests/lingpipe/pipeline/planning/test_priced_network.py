@@ -10,7 +10,7 @@ from tests.support.planned_chains import CHAIN, SPEC, made
 def test_a_network_is_priced_for_a_micro_batch_and_frozen_weights_do_not_train():
     params = PipelineParams(num_micro_batches=4)
     priced = price(made(*CHAIN), SPEC, params, lambda path: path == 'model/a/w',
-                   lambda weight: 8 * weight.size, lambda weight: 12 * weight.size)
+                   lambda weight: 8 * weight.size, lambda weight, has_rows: 12 * weight.size)
     assert priced.elements[0].reads['x'].spec == tf.TensorSpec([4, 8])
     assert not priced.elements[0].trained
     assert len(priced.times.forward) == len(priced.elements)
