@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lingpipe.tools import largest_model
+from lingpipe.tools import held_devices, largest_model
 
 
 @pytest.mark.slow
@@ -43,3 +43,24 @@ def test_the_largest_size_is_found_near_any_guess(largest):
     found = largest_model.largest_near(fits, 40)
     assert found == largest
     assert len(tried) == len(set(tried)) and len(tried) < 16
+
+
+def test_a_size_that_does_not_train_with_full_cuts_is_tried_with_cuts_for_less(monkeypatch, capsys):
+    column = largest_model.Column(
+        largest_model.small_families()['transformer'], 2, 5e7, 'layer')
+    most = column.row()['size']
+    tried = []
+
+    def train(params, devices, device_bytes):
+        """Trains what is cut for less than 0.99 of the limit."""
+        share = (params.pipeline.device_bytes or 0) / device_bytes
+        tried.append((len(params.task.model.layers), round(share, 2)))
+        fits = 0 < share < 0.99
+        return held_devices.Trial(fits, '' if fits else 'too large', (4.8e7, 4e7) if fits else ())
+
+    monkeypatch.setattr(held_devices, 'train', train)
+    row = largest_model.measured_row(column, [])
+    assert [share for _, share in tried[:2]] == [1., 0.97]
+    assert 0 < row['measured_parameters'] <= row['parameters'] and most >= 1
+    assert row['measured_peak_gb'] == 0.048 and row['forecast_of_measured_gb'] <= 0.97 * 0.05
+    assert 'cut for 97% of the limit: trains' in capsys.readouterr().err
