@@ -6,8 +6,8 @@ pool finds no free piece of the right size ("Bytes a weight" in docs/benchmarks.
 
 The formulas are those of Keras, and so are the numbers but for rounding. What TensorFlow's ops
 cannot do as exactly stays with Keras: rows of a gradient, rounded slots, narrow dtypes, and some
-values of rho (`is_exact`). Adam does too, for the same reason: 1 - beta_2 with 0.999 by default.
-Keras updates its slots in place anyway.
+values of rho (`is_exact`). So does Adam, whose beta_2 is 0.999 by default; Keras updates Adam's
+slots in place anyway.
 """
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ ip link set lo up
 printf '127.0.0.1 localhost\\n127.0.0.3 node-a\\n' > {folder}/hosts
 echo 'nameserver 127.0.0.2' > {folder}/resolv.conf
 mount --bind {folder}/hosts /etc/hosts
-mount --bind {folder}/resolv.conf /etc/resolv.conf
+[ ! -e /etc/resolv.conf ] || mount --bind {folder}/resolv.conf /etc/resolv.conf
 exec {python} -c '
 import socket
 dns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
