@@ -194,7 +194,8 @@ def sent_bytes() -> int:
         with socket.socket(fileno=os.dup(int(name))) as one:
             if one.family in (socket.AF_INET, socket.AF_INET6):
                 info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-                num_bytes += struct.unpack_from('Q', info, 120)[0]   # tcpi_bytes_acked, linux/tcp.h
+                # tcpi_bytes_sent, linux/tcp.h; the last acknowledgements may come after a step.
+                num_bytes += struct.unpack_from('Q', info, 200)[0]
     return num_bytes
 
 
