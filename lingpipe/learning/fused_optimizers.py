@@ -6,12 +6,13 @@ pool finds no free piece of the right size ("Bytes a weight" in docs/benchmarks.
 
 The formulas are those of Keras, and so are the numbers but for rounding. What TensorFlow's ops
 cannot do as exactly stays with Keras: rows of a gradient, rounded slots, narrow dtypes, and some
-values of rho (`is_exact`). So does Adam, whose beta_2 is 0.999 by default; Keras updates Adam's
+values of rho. So does Adam, whose beta_2 is 0.999 by default; Keras updates Adam's
 slots in place anyway.
 """
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 import keras
 import tensorflow as tf
@@ -49,8 +50,7 @@ class FusedRMSprop(keras.optimizers.RMSprop):  # type: ignore[misc]
         """Updates a weight and its slots; the rate is in the dtype of the weight."""
         index = self._get_variable_index(variable)
         slots = [kept[index].value for kept in (self._velocities, self._momentums) if kept]
-        if (len(slots) < 2 or self.centered or not is_exact(self.rho)
-                or not _can_fuse(gradient, [variable, *slots])):
+        if not (fuses_rmsprop(self) and _can_fuse(gradient, [variable, *slots])):
             super().update_step(gradient, variable, learning_rate)
             return
         rho, momentum, epsilon = (tf.constant(value, variable.dtype)
@@ -60,13 +60,21 @@ class FusedRMSprop(keras.optimizers.RMSprop):  # type: ignore[misc]
             rho=rho, momentum=momentum, epsilon=epsilon, grad=gradient)
 
 
-def is_exact(rho: float) -> bool:
-    """Whether TensorFlow's op of RMSProp gives the numbers of Keras with such a decay.
+class RMSPropSettings(Protocol):
+    """The fields of RMSProp by which it is one op or several."""
+    rho: float
+    momentum: float
+    centered: bool
 
-    It computes v += (g^2 - v) (1 - rho) in float32. Near 1, what is left of 1 - rho is wrong in
-    its sixth digit (0.99) or fourth (0.9999). Near 0, g^2 is lost beside a much greater v.
+
+def fuses_rmsprop(settings: RMSPropSettings) -> bool:
+    """Whether TensorFlow's op of RMSProp with momentum gives the numbers of Keras.
+
+    It computes v += (g^2 - v) (1 - rho) in the dtype of the weight. In float32 and near 1, what is
+    left of 1 - rho is wrong in its sixth digit (0.99) or fourth (0.9999). Near 0, g^2 is lost
+    beside a much greater v.
     """
-    return 0.5 <= rho <= 0.99
+    return bool(settings.momentum) and not settings.centered and 0.5 <= settings.rho <= 0.99
 
 
 def _can_fuse(gradient: Gradient, variables: Iterable[object]) -> bool:

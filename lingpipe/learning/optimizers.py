@@ -24,7 +24,12 @@ import tensorflow as tf
 
 from lingpipe.hyperparams import field
 from lingpipe.learning.factored_adafactor import FactoredAdafactor
-from lingpipe.learning.fused_optimizers import FUSED_DTYPES, FusedRMSprop, FusedSGD, is_exact
+from lingpipe.learning.fused_optimizers import (
+    FUSED_DTYPES,
+    FusedRMSprop,
+    FusedSGD,
+    fuses_rmsprop,
+)
 from lingpipe.learning.optimizer import Optimizer
 
 
@@ -74,9 +79,7 @@ class RMSProp(Optimizer):
 
     def num_temporaries(self, dtype: tf.DType, has_rows: bool) -> int:
         """As in Optimizer."""
-        p = self.params
-        is_fused = (p.momentum and not p.centered and is_exact(p.rho) and dtype in FUSED_DTYPES
-                    and not has_rows)
+        is_fused = fuses_rmsprop(self.params) and dtype in FUSED_DTYPES and not has_rows
         return 1 if is_fused else self.temporaries
 
 

@@ -69,16 +69,14 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
         # weights. These, or what they read, then stay in memory for several layers at once.
         complete = [gradients[leaf] for leaf in leaves_of(element.writes.values())
                     if leaf in gradients]
+        first: list[tf.Operation] = []
         if forward.options.mode(forward.cell) == 'layer':
             with tf.control_dependencies(complete):
-                begin = tf.no_op('begin_again')
-            result = result.call.repeat(after=[begin])
-            first = [begin]
-            found = result.backward(gradients)
-        else:
-            num_before = len(forward.graph.get_operations())
-            found = result.backward(gradients)
-            first = _readers(complete, forward.graph.get_operations()[num_before:])
+                first.append(tf.no_op('begin_again'))
+            result = result.call.repeat(after=first)
+        num_before = len(forward.graph.get_operations())
+        found = result.backward(gradients)
+        first = first or _readers(complete, forward.graph.get_operations()[num_before:])
         waits.update({op.name: [one.name for one in added_last] for op in first})
         gradients.update(found.inputs)
         added_here = [op for path, gradient in found.weights.items()
