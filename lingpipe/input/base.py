@@ -33,6 +33,10 @@ class Input(ExampleSource):
           ValueError: the batch is larger than the data, an example is not of static shape, or the
             source finds something wrong.
         """
+        return self._indexed(position)
+
+    def _indexed(self, position: int, stride: int = 1) -> tf.data.Dataset:
+        """What `dataset` says; of `stride` batches, only the first is made."""
         p = self.params
         num_examples = self.checked_num_examples()
         if position < 0:
@@ -53,7 +57,7 @@ class Input(ExampleSource):
         calls = p.num_parallel_calls or tf.data.AUTOTUNE
         methods = (type(self).read, type(self).decode, type(self).preprocess)
         with one_sentence(type(self).__name__):  # The maps below trace what subclasses define.
-            dataset = tf.data.Dataset.range(position, total, p.batch_size)
+            dataset = tf.data.Dataset.range(position, total, p.batch_size * stride)
             dataset = dataset.map(traceable(examples_from, methods), calls, deterministic=True)
             if type(self).decode is Input.decode and type(self).preprocess is Input.preprocess:
                 dataset = dataset.map(traceable(with_weight, methods))
@@ -74,13 +78,28 @@ class Input(ExampleSource):
         """The dataset with Params.prefetch, in a fixed order; see `fetched_ahead`."""
         return fetched_ahead(dataset, self.params.prefetch)
 
-    def batches(self, position: int = 0) -> Batches:
-        """The batches of dataset(position). An error while one is made is a ValueError too."""
-        return Batches(self._dataset(position), type(self).__name__)
+    def batches(self, position: int = 0, stride: int = 1) -> Batches:
+        """The batches of dataset(position), or the first of each `stride` of them.
+
+        An error while one is made is a ValueError too. If the input is indexed, the batches between
+        them are not made.
+        """
+        if stride == 1:
+            dataset = self._dataset(position)
+        elif self.is_indexed:
+            dataset = self._indexed(position, stride)
+        else:
+            dataset = self._dataset(position).shard(stride, 0)
+        return Batches(dataset, type(self).__name__)
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether a position tells which examples follow: the class does not make its dataset."""
+        return type(self).dataset is Input.dataset
 
     def example_name(self, position: int) -> str:
         """What errors call the example at a position; empty if only the batch knows."""
-        if type(self).dataset is not Input.dataset:
+        if not self.is_indexed:
             return ''
         p = self.params
         index, _ = order.indices(
@@ -94,7 +113,7 @@ class Input(ExampleSource):
           ValueError: the source makes its own mini-batches, and does not say this about them.
         """
         p = self.params
-        if type(self).dataset is not Input.dataset:
+        if not self.is_indexed:
             raise ValueError(f'{type(self).__name__} makes its own mini-batches, and a layer of '
                              'the network must not see the copies that fill up the last one; give '
                              'it num_real_examples(position).')
@@ -116,7 +135,7 @@ class Input(ExampleSource):
 
         A subclass that makes its own is asked each time: what it makes may hold all of the data.
         """
-        if position or type(self).dataset is not Input.dataset:
+        if position or not self.is_indexed:
             return self.dataset(position)
         return self._from_start
 

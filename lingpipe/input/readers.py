@@ -22,6 +22,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -50,7 +51,11 @@ _LOCK = threading.Lock()
 
 
 class Reader:
-    """The mini-batches of an input. Those that follow one another are made ahead."""
+    """The mini-batches of an input. Those that follow one another are made ahead.
+
+    Where replicas evaluate mini-batches in turn, a reader is asked for each R-th. After two steps
+    of the same length it makes no others, if the input is indexed.
+    """
 
     def __init__(self, text: str):
         """
@@ -62,8 +67,10 @@ class Reader:
         """
         self.source: Input = Input.Params.from_text(text).instantiate()
         self._batches: Batches | None = None
-        self._next_position = 0   # of self._batches
-        self._last: tuple[int, dict[str, Nested]] | None = None
+        self._stride = 1    # Of so many mini-batches, self._batches holds the first.
+        self._position = 0  # of the last one that was asked for
+        self._gap = 0       # from the one before to it, in mini-batches
+        self._last: dict[str, Nested] | None = None
 
     def batch(self, position: int) -> dict[str, Nested]:
         """Returns the mini-batch at a position; the last one is kept for a second call.
@@ -71,19 +78,27 @@ class Reader:
         Raises:
           ValueError: it cannot be made, or the input ends before it.
         """
-        if self._last is not None and self._last[0] == position:
-            return self._last[1]
+        if self._last is not None and self._position == position:
+            return self._last
         batches, self._batches, self._last = self._batches, None, None   # unless all goes well
         batch_size = self.source.params.batch_size
-        num_skipped, rest = divmod(position - self._next_position, batch_size)
-        if batches is None or rest or not 0 <= num_skipped <= _MOST_SKIPPED:
-            batches, num_skipped = self.source.batches(position), 0
+        gap, rest = divmod(position - self._position, batch_size)
+        is_near = batches is not None and not rest and 0 < gap <= _MOST_SKIPPED
+        stride = self._stride
+        if is_near and gap == self._gap and self.source.is_indexed:
+            stride = gap
+        elif is_near:
+            stride = math.gcd(gap, stride)
+        if batches is None or not is_near or stride != self._stride:
+            batches, num_skipped = self.source.batches(position, stride), 0
+        else:
+            num_skipped = gap // stride - 1
         batch = next(itertools.islice(batches, num_skipped, None), None)
         if batch is None:
             raise ValueError(f'{type(self.source).__name__} ends before position {position}; let '
                              'it repeat (num_epochs=none), or train fewer steps.')
-        self._batches, self._last = batches, (position, batch)
-        self._next_position = position + batch_size
+        self._batches, self._last = batches, batch
+        self._position, self._stride, self._gap = position, stride, gap
         return batch
 
 

@@ -69,7 +69,7 @@ def has_end(source: Input) -> bool:
     A class that makes its own dataset does only if it counts them itself.
     """
     kind = type(source)
-    counts = (kind.dataset in (Input.dataset, DatasetInput.dataset)
+    counts = (source.is_indexed or kind.dataset is DatasetInput.dataset
               or kind.num_batches is not Input.num_batches)
     return counts and source.num_batches() is not None
 

@@ -80,6 +80,23 @@ def test_a_resume_may_change_the_size_of_batches():
     assert sum(batches_of(numbers(batch_size=3), 5, position=12), []) == whole[12:27]
 
 
+class OwnDataset(Noisy):
+    def dataset(self, position: int = 0) -> tf.data.Dataset:
+        return super().dataset(position)
+
+
+@pytest.mark.parametrize('stride', [1, 2, 3, 7])
+@pytest.mark.parametrize('num_epochs', [None, 1, 3])
+@pytest.mark.parametrize('source', [Noisy, OwnDataset])
+def test_each_nth_batch_is_the_same_as_among_all(source, num_epochs, stride):
+    source = numbers(source, batch_size=3, num_epochs=num_epochs)
+    for position in (0, 3, 6):
+        all_of, each_nth = source.batches(position), source.batches(position, stride)
+        every, chosen = ([batch['noise'].numpy() for batch in itertools.islice(batches, most)]
+                         for batches, most in ((all_of, 12), (each_nth, -(-12 // stride))))
+        np.testing.assert_equal(chosen, every[::stride])
+
+
 def test_every_epoch_holds_every_example_once_in_another_order():
     stream = sum(batches_of(numbers(batch_size=4), 10), [])
     epochs = [stream[i:i + 10] for i in range(0, 40, 10)]

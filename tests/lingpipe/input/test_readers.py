@@ -32,8 +32,8 @@ class TwoShapes(DatasetInput):
         return [{'x': tf.TensorSpec([2, length])} for length in (6, 3)]
 
 
-class SavedDataset(DatasetInput):
-    """Resumes by the state of tf.data."""
+class Counted(DatasetInput):
+    """The numbers from 0 to 8."""
 
     def make(self) -> tf.data.Dataset:
         return tf.data.Dataset.range(9)
@@ -54,6 +54,34 @@ def test_mini_batches_come_from_any_position_in_any_order():
                                  np.array([b'y', b'weight'], object))
         np.testing.assert_array_equal(arrays[0], expected['y'])
         assert len(arrays) == 2 and wait_s >= 0
+
+
+@pytest.mark.parametrize(('numbers', 'begun'), [
+    ((0, 1, 2, 3), [(0, 1)]),
+    ((0, 4, 8, 12, 16, 0, 4, 8, 0, 4), [(0, 1), (8, 4), (0, 4), (0, 4)]),   # one of 4 replicas
+    ((2, 5, 8, 11, 12, 13, 14), [(2, 1), (8, 3), (12, 1)]),
+    ((0, 1, 4, 5, 8, 9, 12, 13), [(0, 1)]),                                 # two of 4
+    ((0, 4, 8, 16, 22, 1), [(0, 1), (8, 4), (22, 2), (1, 2)])])
+def test_a_reader_that_is_asked_for_each_nth_makes_no_others(numbers, begun, monkeypatch):
+    reader, calls = Reader(PAIRS.to_text()), []
+    made = reader.source.batches
+    monkeypatch.setattr(reader.source, 'batches',
+                        lambda *which: calls.append(which) or made(*which))
+    for number in numbers:
+        expected = next(made(4 * number))
+        for name, found in reader.batch(4 * number).items():
+            np.testing.assert_array_equal(found, expected[name])
+    assert [(position // 4, stride) for position, stride in calls] == begun
+
+
+def test_an_input_that_makes_its_own_dataset_is_read_on_and_not_begun_again(monkeypatch):
+    reader, calls = Reader(Counted.Params(batch_size=2, num_epochs=1).to_text()), []
+    made = reader.source.batches
+    monkeypatch.setattr(reader.source, 'batches',
+                        lambda *which: calls.append(which) or made(*which))
+    found = [reader.batch(position)['x'].numpy().tolist() for position in (0, 4, 8)]
+    assert found == [[0, 1], [4, 5], [8, 8]]
+    assert calls == [(0, 1)]
 
 
 def test_an_input_that_ends_is_one_sentence():
@@ -125,8 +153,8 @@ def test_an_unread_batch_is_made_here_only_if_somebody_looks():
     (ArrayInput.of({'x': np.zeros([9, 2])}, batch_size=2),
      r'GivenArrays, whose object \(x float32\[9, 2\] \w+\) only this process has, .*; write a '
      r'class of Input that finds its data itself'),
-    (SavedDataset.Params(batch_size=2, resume='saved_iterator'),
-     r"SavedDataset with resume='saved_iterator', .*; set resume='skip', give its function an "
+    (Counted.Params(batch_size=2, resume='saved_iterator'),
+     r"Counted with resume='saved_iterator', .*; set resume='skip', give its function an "
      r'argument `position`')])
 def test_an_input_that_workers_cannot_make_is_refused(params, why):
     with pytest.raises(ValueError, match=rf'^train_input is {why}, or set '
