@@ -14,20 +14,20 @@ elsewhere. A dict in Params is read-only and sorted by key; `p['reads.x'] = ...`
 
 The files, each of which imports only those above it:
 
-    errors.py       ParamsError
-    paths.py        task.layers[17].units
+    paths.py        task.layers[17].units, and ParamsError
     value_text.py   the text of one value
     class_names.py  package.module:Class, and which modules a text may import
     field_types.py  value -> type of a field
     fields.py       field, REQUIRED, and which numbers a field accepts
     tree.py         what Params are made of: fields that hold values, each in its place
     text.py         the text of whole Params, and diff
-    params.py       Params, Configurable
+    params.py       Params
+    configurable.py Configurable
 """
 from lingpipe.hyperparams.configurable import Configurable
-from lingpipe.hyperparams.errors import ParamsError, UnknownParamError
 from lingpipe.hyperparams.fields import ABSENT, REQUIRED, field
 from lingpipe.hyperparams.params import Params
+from lingpipe.hyperparams.paths import ParamsError, UnknownParamError
 from lingpipe.hyperparams.text import diff
 from lingpipe.hyperparams.tree import fields_of, path_of
 

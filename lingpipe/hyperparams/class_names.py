@@ -11,7 +11,7 @@ import importlib
 import sys
 from typing import Any, ClassVar, TypeGuard
 
-from lingpipe.hyperparams.errors import ParamsError
+from lingpipe.hyperparams.paths import ParamsError
 from lingpipe.hyperparams.value_text import Word
 from lingpipe.wording.values import nearest, shortened, show
 

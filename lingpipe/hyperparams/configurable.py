@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from lingpipe.hyperparams import params as params_lib
-from lingpipe.hyperparams.errors import ParamsError
+from lingpipe.hyperparams.paths import ParamsError
 from lingpipe.hyperparams.tree import path_of, with_path
 from lingpipe.wording.values import show
 

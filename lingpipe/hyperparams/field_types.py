@@ -8,8 +8,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin
 
 from lingpipe.hyperparams.class_names import class_like, find_class, is_params_class
-from lingpipe.hyperparams.errors import ParamsError
-from lingpipe.hyperparams.paths import join_path
+from lingpipe.hyperparams.paths import ParamsError, join_path
 from lingpipe.hyperparams.value_text import Word, read, write
 from lingpipe.wording.keras_words import remedy_for
 from lingpipe.wording.values import nearest, show

@@ -10,9 +10,8 @@ import operator
 import sys
 from typing import Any, NamedTuple, get_args
 
-from lingpipe.hyperparams.errors import ParamsError
 from lingpipe.hyperparams.field_types import can_hold, convert, type_name
-from lingpipe.hyperparams.paths import join_path
+from lingpipe.hyperparams.paths import ParamsError, join_path
 from lingpipe.hyperparams.value_text import Word
 from lingpipe.wording.values import show
 

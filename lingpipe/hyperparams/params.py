@@ -7,9 +7,8 @@ from typing import Any, Self, dataclass_transform
 
 from lingpipe.hyperparams import text as whole_text
 from lingpipe.hyperparams.class_names import class_name
-from lingpipe.hyperparams.errors import ParamsError
 from lingpipe.hyperparams.fields import REQUIRED
-from lingpipe.hyperparams.paths import join_path
+from lingpipe.hyperparams.paths import ParamsError, join_path
 from lingpipe.hyperparams.tree import Tree, fields_of, parts, path_of, trees
 from lingpipe.hyperparams.value_text import Word, read
 from lingpipe.wording.values import shortened, show

@@ -1,4 +1,6 @@
-"""Paths of Params: names of fields, indices of tuples and keys of dicts, from the root down.
+"""Paths of Params, and the errors that name them.
+
+A path is made of names of fields, indices of tuples and keys of dicts, from the root down:
 
     name, then any of  .name  [17]  ["any key"]       task.layers[17].reads["a.b"]
 """
@@ -9,8 +11,6 @@ import json
 import re
 from typing import TypeAlias
 
-from lingpipe.hyperparams.errors import ParamsError
-
 Key: TypeAlias = str | int  # One step of a path: a field, a dict's key or a tuple's index.
 
 # An index, and a key as JSON writes it.
@@ -18,6 +18,21 @@ _BRACKETS = (r'\[(?:0|[1-9][0-9]{,8})\]|'
              r'\["(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*"\]')
 PATH_PATTERN = rf'\w+(?:\.\w+|{_BRACKETS})*'
 _is_name = functools.lru_cache(1000)(re.compile(r'\w+').fullmatch)  # Most steps are names.
+
+
+class ParamsError(ValueError):
+    """A mistake in Params or in their text; the message names the whole path from the root.
+
+    `path` is that path alone, or '' if the mistake is in no particular value.
+    """
+
+    def __init__(self, message: str, path: str = ''):
+        super().__init__(message)
+        self.path = path
+
+
+class UnknownParamError(ParamsError, AttributeError):
+    """A name that is no field, entry or item."""
 
 
 def split_path(path: str) -> list[Key]:

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from lingpipe.hyperparams.class_names import class_name, find_class
-from lingpipe.hyperparams.errors import ParamsError
 from lingpipe.hyperparams.fields import ABSENT
-from lingpipe.hyperparams.paths import PATH_PATTERN, Key, join_path, split_path
+from lingpipe.hyperparams.paths import PATH_PATTERN, Key, ParamsError, join_path, split_path
 from lingpipe.hyperparams.tree import Tree, fields_of, is_plain, parts, unknown, with_path
 from lingpipe.hyperparams.value_text import Word, read, write
 from lingpipe.wording.values import show

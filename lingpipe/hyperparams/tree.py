@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from lingpipe.hyperparams.class_names import Owned
-from lingpipe.hyperparams.errors import ParamsError, UnknownParamError
 from lingpipe.hyperparams.field_types import Entries
 from lingpipe.hyperparams.fields import Field, declared, resolved
-from lingpipe.hyperparams.paths import Key, join_path, split_path
+from lingpipe.hyperparams.paths import Key, ParamsError, UnknownParamError, join_path, split_path
 from lingpipe.wording.keras_words import place_of
 from lingpipe.wording.values import nearest, shortened, show
 

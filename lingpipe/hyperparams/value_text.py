@@ -14,7 +14,7 @@ import json
 import re
 from typing import Any
 
-from lingpipe.hyperparams.errors import ParamsError
+from lingpipe.hyperparams.paths import ParamsError
 from lingpipe.wording.values import show
 
 # The atoms of a text that JSON does not read as they are: strings in either quotes, words, round
