@@ -81,30 +81,14 @@ class Input(ExampleSource):
     def batches(self, position: int = 0, stride: int = 1) -> Batches:
         """The batches of dataset(position), or the first of each `stride` of them.
 
-        An error while one is made is a ValueError too. If the input is indexed, the batches between
-        them are not made.
+        An indexed input does not make the others. An error while one is made is a ValueError too.
         """
-        if stride == 1:
-            dataset = self._dataset(position)
-        elif self.is_indexed:
-            dataset = self._indexed(position, stride)
-        else:
-            dataset = self._dataset(position).shard(stride, 0)
-        return Batches(dataset, type(self).__name__)
+        return Batches(self._dataset(position, stride), type(self).__name__)
 
     @property
     def is_indexed(self) -> bool:
         """Whether a position tells which examples follow: the class does not make its dataset."""
         return type(self).dataset is Input.dataset
-
-    def example_name(self, position: int) -> str:
-        """What errors call the example at a position; empty if only the batch knows."""
-        if not self.is_indexed:
-            return ''
-        p = self.params
-        index, _ = order.indices(
-            tf.constant([position], tf.int64), self.num_examples(), p.seed, p.shuffle)
-        return self.name_of(int(index[0]))
 
     def num_real_examples(self, position: int) -> int:
         """How many examples the mini-batch at a position has, without copies that fill it up.
@@ -127,21 +111,18 @@ class Input(ExampleSource):
 
     @functools.cached_property
     def _spec(self) -> dict[str, Nested]:
-        spec: dict[str, Nested] = self._dataset(0).element_spec
-        return spec
+        return dict(self._dataset(0).element_spec)
 
-    def _dataset(self, position: int) -> tf.data.Dataset:
-        """Does what `dataset` does in a tenth of a second, and makes that of position 0 only once.
-
-        A subclass that makes its own is asked each time: what it makes may hold all of the data.
-        """
-        if position or not self.is_indexed:
-            return self.dataset(position)
-        return self._from_start
+    def _dataset(self, position: int, stride: int = 1) -> tf.data.Dataset:
+        """What `batches` goes over. From 0 on it is kept, unless it may hold all of the data."""
+        if not self.is_indexed:
+            own = self.dataset(position)
+            return own if stride == 1 else own.shard(stride, 0)
+        return self._indexed(position, stride) if position or stride > 1 else self._from_start
 
     @functools.cached_property
     def _from_start(self) -> tf.data.Dataset:
-        return self.dataset()
+        return self._indexed(0)
 
     def specs(self) -> list[dict[str, Nested]]:
         """The spec of every shape of the batches, the largest first; most inputs have one."""

@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeAlias
 
+import tensorflow as tf
+
+from lingpipe.input import order
 from lingpipe.input.base import Input
 from lingpipe.layers.nested import Nested
 from lingpipe.process.error_text import reason
@@ -54,6 +57,16 @@ def check_keys(source: Input, needed: Iterable[str]) -> None:
                              f'{", ".join(entries)}; {remedy}')
 
 
+def example_name(source: Input, position: int) -> str:
+    """What errors call the example at a position; empty if only the batch knows."""
+    if not source.is_indexed:
+        return ''
+    p = source.params
+    index, _ = order.indices(
+        tf.constant([position], tf.int64), source.num_examples(), p.seed, p.shuffle)
+    return source.name_of(int(index[0]))
+
+
 def check_batch(name: str, source: Input, position: int, batch: Mapping[str, Nested],
                 check: Check) -> None:
     """Raises ValueError, naming input and example, for a mini-batch that the network cannot use.
@@ -68,7 +81,7 @@ def check_batch(name: str, source: Input, position: int, batch: Mapping[str, Nes
     with named(name):
         bad = check(batch)
         if bad is not None:
-            raise ValueError(bad.sentence(source.example_name(position + bad.example)))
+            raise ValueError(bad.sentence(example_name(source, position + bad.example)))
 
 
 def first_batch(name: str, source: Input, position: int, batches: Iterator[dict[str, Nested]],

@@ -19,7 +19,7 @@ import tensorflow_datasets as tfds
 
 from lingpipe.hyperparams import field
 from lingpipe.input import ArrayInput, Feature, Input, InputMeter, RecordInput, TFDSInput, datasets
-from lingpipe.input.first_batch import check_keys
+from lingpipe.input.first_batch import check_keys, example_name
 from lingpipe.input.records import masked_crc32c
 from tests.support.calls import num_calls
 
@@ -306,10 +306,10 @@ def test_records_are_read_in_the_order_of_file_names(record_files):
 
 def test_example_is_named_by_its_place_in_the_data_whatever_the_order(record_files):
     shuffled = Numbers.Params(batch_size=4, seed=3).instantiate()
-    assert [shuffled.example_name(position) for position in range(8)] == [
+    assert [example_name(shuffled, position) for position in range(8)] == [
         f'example {number} of Numbers' for batch in batches_of(shuffled, 2) for number in batch]
     source = records(record_files / '*.tfrecord', shuffle=False, num_epochs=1)
-    assert source.example_name(3) == f'the record at byte 0 of {record_files}/b.tfrecord'
+    assert example_name(source, 3) == f'the record at byte 0 of {record_files}/b.tfrecord'
 
 
 def test_records_and_arrays_are_shuffled_alike(record_files):
