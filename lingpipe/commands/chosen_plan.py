@@ -35,7 +35,7 @@ def with_plan(params: Experiment.Params, options: RunOptions) -> Experiment.Para
         for name in (*allowed.free, *_CONSEQUENCES):
             if name not in allowed.given:
                 planned.pipeline[name] = getattr(stored.pipeline, name)
-        return planned.validate().freeze()
+        return planned.freeze()
     if options.mode in ('eval', 'decode', 'predict', 'export'):
         # They say themselves that nothing is there.
         return params
@@ -43,7 +43,7 @@ def with_plan(params: Experiment.Params, options: RunOptions) -> Experiment.Para
     flags = best_flags(options)
     logging.info('the planner chose %s', ' '.join(flags))
     return params.copy().override_all(
-        flag.removeprefix('--set=') for flag in flags).validate().freeze()
+        flag.removeprefix('--set=') for flag in flags).freeze()
 
 
 def best_flags(options: RunOptions) -> list[str]:

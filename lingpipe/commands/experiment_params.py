@@ -18,7 +18,7 @@ def with_options(params: Experiment.Params, options: RunOptions) -> Experiment.P
     params = params.copy().override_all(values_in(options.overrides))
     if options.num_steps is not None:
         params.train.num_steps = options.num_steps
-    return params.validate().freeze()
+    return params.freeze()
 
 
 def chosen(params: Experiment.Params, options: RunOptions) -> Experiment.Params:

@@ -52,7 +52,6 @@ class Configurable:
         name = type(self).__qualname__
         if not isinstance(params, type(self).Params):
             raise ParamsError(f'{name} was given {show(params)}; give it {name}.Params(...)')
-        params.validate()
         if not params.is_frozen:  # The copy keeps its name in errors.
             params = with_path(params.copy(), path_of(params)).freeze()
         self.params = params

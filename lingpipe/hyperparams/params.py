@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Self, dataclass_transform
 
 from lingpipe.hyperparams import text as whole_text
-from lingpipe.hyperparams.class_names import class_name
-from lingpipe.hyperparams.fields import REQUIRED
-from lingpipe.hyperparams.paths import ParamsError, join_path
-from lingpipe.hyperparams.tree import Tree, fields_of, parts, path_of, trees
+from lingpipe.hyperparams.paths import ParamsError
+from lingpipe.hyperparams.tree import Tree, fields_of, parts, path_of
 from lingpipe.hyperparams.value_text import Word, read
 from lingpipe.wording.values import shortened, show
 
@@ -21,34 +19,13 @@ class Params(Tree):
 
     # The object.
 
-    def validate(self) -> Self:
-        """Raises ParamsError unless all REQUIRED are set and every check() passes; returns p."""
-        if self._is_valid:
-            return self
-        nested = [tree for _, tree in trees(self)]
-        missing = [join_path(path_of(p), name) for p in nested
-                   for name, value in parts(p).items() if value is REQUIRED]
-        if missing:
-            raise ParamsError(f'{", ".join(missing)}: REQUIRED and not set, so '
-                              f'{class_name(type(self))} cannot be made; '
-                              f'set {"it" if len(missing) == 1 else "them"} first', missing[0])
-        for p in nested:
-            try:
-                p.check()
-            except ValueError as error:
-                where = path_of(p)
-                raise ParamsError(f'{where or type(p).__qualname__}: {error}', where) from error
-        for p in nested:
-            vars(p)['_is_valid'] = True
-        return self
-
     def instantiate(self, *args: Any, **kwargs: Any) -> Any:
         """The object that these Params describe: `owner(self, *args, **kwargs)`."""
         if self.owner is None:
             name = type(self).__qualname__
             raise ParamsError(f'{path_of(self) or name} makes no object: {name} belongs to no '
                               'Configurable; define it as the class Params inside one')
-        return self.owner(self.validate(), *args, **kwargs)
+        return self.owner(self, *args, **kwargs)
 
     # The text.
 

@@ -5,9 +5,9 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from lingpipe.hyperparams.class_names import Owned
+from lingpipe.hyperparams.class_names import Owned, class_name
 from lingpipe.hyperparams.field_types import Entries
-from lingpipe.hyperparams.fields import Field, declared, resolved
+from lingpipe.hyperparams.fields import REQUIRED, Field, declared, resolved
 from lingpipe.hyperparams.paths import Key, ParamsError, UnknownParamError, join_path, split_path
 from lingpipe.wording.keras_words import place_of
 from lingpipe.wording.values import nearest, shortened, show
@@ -21,11 +21,10 @@ class Tree(Owned):
     """What Params are made of: fields that may hold other Trees, which have one place each.
 
     Attributes:
-      is_frozen: whether writes are refused.
+      is_frozen: whether writes are refused. All values are valid then.
     """
 
     is_frozen: bool = False
-    _is_valid: bool = False  # Whether all was checked since the last write, here and below.
     _parent: Tree | None = None  # With _key, the place in the tree above, which names this one.
     _key: str = ''  # 'units', 'layers[17]', 'reads.x'
 
@@ -108,18 +107,36 @@ class Tree(Owned):
         It is called before an object is made.
         """
 
+    def validate(self) -> Self:
+        """Raises ParamsError unless all REQUIRED are set and every check() passes; returns p."""
+        if self.is_frozen:
+            return self
+        nested = [tree for _, tree in trees(self)]
+        missing = [join_path(path_of(p), name) for p in nested
+                   for name, value in parts(p).items() if value is REQUIRED]
+        if missing:
+            raise ParamsError(f'{", ".join(missing)}: REQUIRED and not set, so '
+                              f'{class_name(type(self))} cannot be made; '
+                              f'set {"it" if len(missing) == 1 else "them"} first', missing[0])
+        for p in nested:
+            try:
+                p.check()
+            except ValueError as error:
+                where = path_of(p)
+                raise ParamsError(f'{where or type(p).__qualname__}: {error}', where) from error
+        return self
+
     def copy(self) -> Self:
         """A deep copy, not frozen, with no parent."""
         new = object.__new__(type(self))
         new._fill(parts(self))
-        vars(new)['_is_valid'] = self._is_valid
         return new
 
     __copy__ = copy
 
     def freeze(self) -> Self:
-        """Refuses every later write, here and in all nested Params; returns p."""
-        for _, tree in trees(self):
+        """Validates, and refuses every later write, here and in all nested Params; returns p."""
+        for _, tree in trees(self.validate()):
             vars(tree)['is_frozen'] = True
         return self
 
@@ -157,11 +174,6 @@ class Tree(Owned):
             _with_trees(before, '', lambda tree, _: with_path(tree, ''))
             new = _with_trees(new, name, self._adopted)
         vars(self)[name] = new
-
-        tree: Tree | None = self
-        while tree is not None and tree._is_valid:  # What is above one that is not valid is not.
-            vars(tree)['_is_valid'] = False
-            tree = tree._parent
 
     def _adopted(self, tree: Tree, key: str) -> Tree:
         """The tree in its place here, or a copy of one that has another place or is the root."""

@@ -87,7 +87,7 @@ class Experiment(Configurable):
         other = copy.copy(self)
         other.params = self.params.copy()
         other.params.train.num_steps = num_steps
-        other.params.validate().freeze()
+        other.params.freeze()
         return other
 
     def make_program(self, devices: Sequence[str] = (),

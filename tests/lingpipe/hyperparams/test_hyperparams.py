@@ -901,8 +901,23 @@ def test_deepcopy_and_pickle_keep_values_and_frozenness(again):
     p = experiment()
     p.task.head = Dense.Params()
     assert again(p) == p and not again(p).is_frozen
-    assert again(p.freeze()).is_frozen and again(p).task.head.units is REQUIRED
+    assert again(p).task.head.units is REQUIRED
+    p.task.head.units = 3
+    assert again(p.freeze()).is_frozen and again(p) == p
     assert again(p.task) == p.task and path_of(again(p.task)) == ''
+
+
+def test_what_is_frozen_is_valid():
+    p = experiment()
+    p.task.head = Dense.Params()
+    with pytest.raises(ParamsError, match=r'^task\.head\.units: REQUIRED and not set'):
+        p.freeze()
+    assert not any(tree.is_frozen for _, tree in p.walk())
+    p.task.head.units = 0
+    with pytest.raises(ParamsError, match=r'^task\.head: units=0 makes no output'):
+        p.freeze()
+    p.task.head.units = 3
+    assert all(tree.is_frozen for _, tree in p.freeze().walk())
 
 
 def test_copies_are_independent():
