@@ -4,7 +4,7 @@
     python -m lingpipe.tools.bench_text --keras --threads=2
 
 Both begin with the same weights and learn from the same random tokens by SGD, so that the losses
-agree. (By Adam they do not: Keras squares the gradients of an id that comes twice one by one, as it
+agree. (By Adam they do not: if an id comes twice, Keras squares each of its gradients, as it
 leaves that of a table in slices, and lingpipe squares their sum.)
 Each measurement is a process of its own, since threads and peak memory are those of a process.
 """

@@ -8,7 +8,7 @@ processes there, at the places that link_settings.py gives them. A StatefulSet h
 all workers have the same settings and listen at the same port, after the places.
 
 stunnel is an init container that runs on, which Kubernetes starts before the others and ends after
-them (since 1.29). As one more container it would keep the trainer's Job from its end, and would end
+them (since 1.29). As an extra container it would keep the trainer's Job from ending, and would end
 at SIGTERM, when the trainer still has to save what workers hold.
 
 The obvious way is a service mesh such as Istio or Linkerd. Those must be installed for the whole

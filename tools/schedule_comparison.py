@@ -4,7 +4,7 @@ The speed of a machine that is shared drifts by a quarter within minutes, so tha
 run one after the other show nothing smaller. Here all programs are built in one process. In each
 round every program makes one step, in an order that is shuffled, and its time is divided by that of
 the base schedule in the same round. The base takes part a second time, with a program of its own,
-as a control: its ratio says how far from 1 a ratio is that means nothing.
+as a control: its ratio shows how far from 1 a ratio may be and still mean nothing.
 """
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLi
       **pipeline: fields of PipelineParams, as num_cells=4; 'auto' leaves one to the planner.
 
     Raises:
-      TypeError: `experiment` is none, or an option does not exist.
+      TypeError: `experiment` is not an experiment, or an option does not exist.
       ValueError: an option is wrong, or a run of another experiment is in the logdir.
       OSError: another run is in the logdir, a worker does not answer, or a file cannot be written.
     """

@@ -55,7 +55,7 @@ def wait_for(addresses: Sequence[str], wait_s: float) -> list[Worker]:
 def missing(addresses: Sequence[str], wait_s: float) -> dict[str, str]:
     """Asks all workers until each has answered, at most for wait_s.
 
-    They are asked at once, so that some that hang leave the others their time.
+    They are asked at the same time, so that one that hangs takes no time from the others.
 
     Returns:
       The address of each worker that has not answered -> a few words why.

@@ -9,7 +9,9 @@ has read before.
     order.py           position -> epoch, index, seed
     example_source.py  what a source is asked for: examples, by their indices
     base.py            Input: positions -> batches
+    dataset.py         the steps of which they are made by tf.data
     batches.py         the iterator over them
+    saved_iterators.py where such an iterator is, in files, for datasets that begin nowhere else
     unread_batch.py    a mini-batch that other processes make, a position here
     readers.py         how they make it
     fingerprint.py     how it is noticed that they read other data

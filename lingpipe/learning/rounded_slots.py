@@ -60,7 +60,7 @@ class RoundedSlot(keras.Variable):  # type: ignore[misc]  # Keras has no types.
 
 
 class RoundedSlots:
-    """What an optimizer of Keras must be, before its own class, so that its slots are rounded.
+    """A mixin that rounds the slots of a Keras optimizer; it precedes the optimizer's class.
 
     These are the slots of a weight's own shape, unless the weight itself is as narrow.
     """
@@ -130,7 +130,7 @@ def rounded(value: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
     """Rounds to bfloat16, so that the mean over the noise is the value.
 
     Args:
-      value: floating; what is infinite or no number stays so.
+      value: floating; infinities and NaN stay as they are.
       noise: uint32 of the same shape, evenly distributed below 2^16.
     """
     # The lower half of a float32 is the distance to the next bfloat16 towards 0, in 2^-16 of the

@@ -2,7 +2,8 @@
 
 Where layers are cut changes nothing. R replicas of M micro-batches give the bits of one pipeline of
 R M micro-batches that sums them in R groups. So the planner may choose fewer cells, or one replica
-in place of R. All else stays: the mini-batch, the examples of each micro-batch, the schedule.
+in place of R. All else that decides what is learned stays: the mini-batch, the examples of each
+micro-batch. How the cells recompute may change, since they are others.
 """
 from __future__ import annotations
 

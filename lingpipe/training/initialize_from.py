@@ -21,7 +21,7 @@ class InitializeFrom(Params):
         r"'weights/model/encoder/\1'); none takes nothing.")
 
     def check(self) -> None:
-        """Raises ValueError for a rule or a checkpoint that is none."""
+        """Raises ValueError for a malformed rule or checkpoint name."""
         check_name(self.checkpoint)
         for pattern, _ in self.rules:
             try:

@@ -163,7 +163,7 @@ class TrainLoop:
                     raise
 
     def has_ended(self, limit_s: float = 5.) -> bool:
-        """Whether all has ended that went on beside `run`, which has raised an error.
+        """Whether everything that ran beside `run` has ended, once `run` has raised an error.
 
         Args:
           limit_s: how long to wait for that.

@@ -117,7 +117,7 @@ class SavedState:
                              f'{error}') from error
 
     def prepare(self) -> None:
-        """Gets ready to save in the background, which would hold up the first step that does."""
+        """Prepares background saving, so that this does not hold up the first step that saves."""
         if self._is_in_background:
             self._checkpointer.prepare(self._variables)
 

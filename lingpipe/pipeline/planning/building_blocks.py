@@ -51,7 +51,7 @@ def zb_v(num_cells: int, num_micro_batches: int) -> Schedule:
 #   F0.0 ..   ..   B3.0 --   F0.1 W3.0 ..   B3.1 --   B0.0 W0.0 B0.1 W0.1 W3.1
 #   ..   F1.0 F2.0 ..   ..   B2.0 F1.1 F2.1 B1.0 W1.0 B2.1 B1.1 W1.1 W2.0 W2.1
 def v_half(num_cells: int, num_micro_batches: int) -> Schedule:
-    """Half of 1f1b's activations, with less than half of its bubble for F = B = W (V-Half)."""
+    """Half of 1f1b's activations, with at most half of its bubble for F = B = W (V-Half)."""
     return _v_schedule('v_half', num_cells, num_micro_batches)
 
 
@@ -60,7 +60,7 @@ def v_half(num_cells: int, num_micro_batches: int) -> Schedule:
 #   F0.0 ..   ..   B3.0 --   F0.1 W3.0 B0.0 W0.0 B3.1 --   W3.1 ..   B0.1 W0.1
 #   ..   F1.0 F2.0 ..   ..   B2.0 B1.0 F1.1 F2.1 W1.0 W2.0 B2.1 B1.1 W1.1 W2.1
 def v_min(num_cells: int, num_micro_batches: int) -> Schedule:
-    """A third of 1f1b's activations, with two thirds of its bubble for F = B = W (V-Min).
+    """A third of 1f1b's activations, with at most 2/3 of its bubble for F = B = W (V-Min).
 
     Where F, B and W are not about equal, it is slower than 1f1b.
     """

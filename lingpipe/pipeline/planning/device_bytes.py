@@ -35,7 +35,7 @@ class DeviceBytes:
         """
         Args:
           memory: what cells hold.
-          modes: [K] how each cell recomputes; none is 'fit'.
+          modes: [K] how each cell recomputes; 'fit' is not allowed.
           starts: the layer where each unit begins, and the number of layers.
           schedule: of cells that all have a backward.
           rows: see the head of this file.

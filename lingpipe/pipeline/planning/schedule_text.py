@@ -26,7 +26,7 @@ def parse_schedule(text: str) -> Schedule:
     says whether the schedule is complete and can run.
 
     Raises:
-      ValueError: there is no slot, or something that is none.
+      ValueError: there is no slot, or something is not a slot.
     """
     rows = [row.strip() for row in re.split(r'[\n;]', text)]
     devices = [tuple(_slots(row, number)) for number, row in enumerate(

@@ -51,8 +51,8 @@ def make_schedule(name: str, num_cells: int, num_micro_batches: int,
       num_micro_batches: M, at least 1; fewer than K is allowed.
       backward_cells: the cells that have a backward, all by default; the last always has.
         'forward' has none and does not look at it.
-      layout: which cells share a device, for those that have several cells a device; by default two
-        of them do. The others give each cell a list of its own; see shared_devices.py.
+      layout: which cells share a device, for schedules with several cells a device; by default two
+        cells do. Other schedules give each cell a list of its own; see shared_devices.py.
 
     Raises:
       ValueError: an unknown name, a size below 1, or a backward cell that does not exist.
