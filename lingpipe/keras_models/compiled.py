@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from lingpipe.hyperparams import fields_of
 from lingpipe.keras_models.keras_loss import KerasLoss, described
+from lingpipe.layers.keras_building import inner_layers
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.wording.values import show
@@ -124,12 +126,8 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
 
     rate = _rate(arguments['learning_rate'])
     accumulate = arguments.get('gradient_accumulation_steps') or 1
-    if accumulate > 1 and not isinstance(rate, learning_rates.Constant.Params):
-        raise ValueError(f'the optimizer {type(optimizer).__name__} has a schedule of the learning '
-                         f'rate and gradient_accumulation_steps={accumulate}: Keras counts '
-                         'mini-batches for it, and a Learner updates; compile without '
-                         'accumulation, with the schedule for updates, and set accumulate of the '
-                         'Learner.')
+    if accumulate > 1:
+        _refuse_accumulation(model, accumulate, rate)
 
     values = {name: arguments[name] for name in fields_of(own.Params) if name in arguments}
     return Learner.Params(
@@ -137,6 +135,32 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
         weight_decay=arguments.get('weight_decay') or 0., decay_vectors=True,
         clip_norm=arguments.get('global_clipnorm'),
         accumulate=accumulate)
+
+
+def _refuse_accumulation(model: keras.Model, accumulate: int,
+                         rate: learning_rates.Schedule.Params) -> None:
+    """Raises ValueError if mini-batches that are accumulated teach something else in Keras."""
+    norms = [layer.name for layer in inner_layers(model)
+             if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable]
+    has_mask = any(getattr(output, '_keras_mask', None) is not None
+                   for output in keras.tree.flatten(model.outputs))
+    ignored = re.search('"ignore_class": [^n]', json.dumps(_config(model).get('loss')))
+    if not isinstance(rate, learning_rates.Constant.Params):
+        what = 'a schedule of the learning rate'
+        why = 'Keras counts mini-batches for it, and a Learner updates'
+    elif norms:
+        what = f'the BatchNormalization {norms[0]!r}'
+        why = 'Keras moves its averages with every mini-batch, and a pipeline with every update'
+    elif has_mask or ignored:
+        what = 'an output with a mask' if has_mask else 'a loss with ignore_class'
+        why = ('Keras takes the mean of the means of mini-batches, and a Learner that of all that '
+               'counts')
+    else:
+        return
+    raise ValueError(f'the optimizer {type(model.optimizer).__name__} has '
+                     f'gradient_accumulation_steps={accumulate} beside {what}: {why}; compile '
+                     'without accumulation (a schedule then counts updates), and set accumulate of '
+                     'the Learner.')
 
 
 def _refuse_arguments(optimizer: keras.optimizers.Optimizer, arguments: Mapping[str, Any]) -> None:

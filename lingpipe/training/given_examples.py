@@ -57,8 +57,9 @@ class GivenExamples:
                 ) -> dict[str, Nested]:
         """Arrays of all that the network reads, by name."""
         arrays = self.predictor.arrays(x)
-        labels = _columns(x) if y is None else self._named_labels(y)
+        labels = _columns(x) | ({} if y is None else self._named_labels(y))
         self._check_all_are_in({*arrays, *labels})
+        _check_weight(sample_weight)
         weight = labels.get(_WEIGHT) if sample_weight is None else sample_weight
         others = {name: labels[name] for name in self.labels}
         others |= {} if weight is None else {_WEIGHT: weight}
@@ -85,6 +86,7 @@ class GivenExamples:
             raise ValueError('the dataset to evaluate has no end; leave its repeat out, or use '
                              'dataset.take(n).')
         if isinstance(dataset.element_spec, tuple):
+            _check_weight(dict(enumerate(dataset.element_spec)).get(2))
             return dataset.map(self._example)
         return dataset.map(lambda element: self._example(element))
 
@@ -121,6 +123,14 @@ class GivenExamples:
             remedy = 'give y' if missing == list(self.labels) else 'give a dict with these names'
             raise ValueError(f'{", ".join(missing)} is missing; an evaluation reads '
                              f'{", ".join((*inputs, *self.labels))}: {remedy}.')
+
+
+def _check_weight(sample_weight: Nested | None) -> None:
+    """Raises ValueError if each output has weights of its own, as Keras may be given."""
+    if isinstance(sample_weight, Mapping):
+        raise ValueError(f'sample_weight is a dict ({", ".join(sample_weight)}), but an example '
+                         'has one weight for all outputs; give an array [N], and what an output '
+                         'counts as loss_weights of model.compile.')
 
 
 def _columns(value: Nested) -> dict[str, Nested]:

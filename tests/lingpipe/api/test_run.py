@@ -122,6 +122,8 @@ def test_evaluate_takes_examples_as_keras_does(run: Run) -> None:
     assert run.evaluate(pairs.map(lambda x, y: {'x': x, 'y': y, 'id': 0}).batch(13)) == wanted
     weight = np.array([1.] * 5 + [0.] * 8)
     assert (run.evaluate(x, y, sample_weight=weight)
+            == run.evaluate({'x': x, 'weight': weight}, y)
+            == run.evaluate({**arrays, 'weight': weight})
             == run.evaluate(tf.data.Dataset.from_tensor_slices((x, y, weight)).batch(13))
             == pytest.approx(run.evaluate(x[:5], y[:5])))
 
@@ -130,11 +132,15 @@ def test_evaluate_takes_examples_as_keras_does(run: Run) -> None:
             ((x, y[:3]), 'the examples have different numbers of rows: x 13, y 3; give one row'),
             ((x, y[:, 0]), r"'y' is float32 \(13,\), but the network takes float32 \[N, 4\]"),
             ((pairs.batch(5), y), 'x is a tf.data.Dataset, so that labels and weights must be in'),
+            ((pairs.map(lambda x, y: (x, y, {'a': 1., 'b': 2.})).batch(5),),
+             r'sample_weight is a dict \(a, b\), but an example has one weight for all outputs; '),
             ((pairs.repeat().batch(5),), 'the dataset to evaluate has no end; leave its repeat'),
             ((pairs.take(0).batch(5),), 'has no examples'),
             ((pairs.map(lambda x, y: x).batch(5),), 'y is missing; an evaluation reads x, y')):
         with pytest.raises(ValueError, match=sentence):
             run.evaluate(*given)
+    with pytest.raises(ValueError, match=r'^sample_weight is a dict \(a\), but an example has one'):
+        run.evaluate(x, y, sample_weight={'a': weight})
 
 
 def test_a_logdir_has_one_run_at_a_time(run: Run) -> None:

@@ -487,6 +487,28 @@ def test_a_learner_is_that_of_the_optimizer(optimizer: Any, expected: lp.Learner
     assert lp.learner_from_keras(model) == expected
 
 
+@pytest.mark.parametrize(('layers', 'loss', 'what'), [
+    ([keras.layers.Dense(2), keras.layers.BatchNormalization(name='norm')], 'mse',
+     "the BatchNormalization 'norm': Keras moves its averages with every mini-batch"),
+    ([keras.layers.Masking(), keras.layers.Dense(2)], 'mse',
+     'an output with a mask: Keras takes the mean of the means of mini-batches'),
+    ([keras.layers.Dense(3, 'softmax')],
+     keras.losses.SparseCategoricalCrossentropy(ignore_class=0),
+     'a loss with ignore_class: Keras takes the mean of the means of mini-batches'),
+    ([keras.layers.BatchNormalization(trainable=False), keras.layers.Dense(3, 'softmax')],
+     keras.losses.SparseCategoricalCrossentropy(), None),
+    ([keras.layers.Masking(), keras.layers.LSTM(2)], 'mse', None)])
+def test_accumulation_that_learns_otherwise_in_keras_is_refused(layers, loss, what) -> None:
+    model = keras.Sequential([keras.Input((5, 4)), *layers])
+    model.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=2), loss)
+    if what is None:
+        assert lp.learner_from_keras(model).accumulate == 2
+        return
+    sentence = rf'beside {what}, .*; compile without .* set accumulate of the Learner\.$'
+    with pytest.raises(ValueError, match=sentence):
+        lp.learner_from_keras(model)
+
+
 def test_an_optimizer_without_an_equal_is_refused() -> None:
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match='is not compiled, so that it has no optimizer'):
