@@ -121,7 +121,7 @@ def run(options: RunOptions) -> int:
     from lingpipe.commands.experiment_params import chosen, read_params
     if options.mode == 'worker':
         from lingpipe.commands.serve import serve
-        serve(read_params(options) if options.model else None, options)
+        serve(options)
     params = read_params(options)
     if options.mode == 'plan':
         from lingpipe.commands.plan import plan

@@ -37,6 +37,7 @@ from lingpipe.cluster import address_filter, ports
 from lingpipe.process import closed_pipe, tensorflow_settings
 
 _LOOK_EVERY_S = 1.0
+_MOST_FAILURES = 5      # of servers one after another, at once, before a worker gives up
 TAKEN_FOR_S = 5.0       # how long a worker that has just been killed can hold its port
 _PR_SET_PDEATHSIG = 1    # linux/prctl.h
 
@@ -114,21 +115,26 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float,
 
     Raises:
       ValueError: the address is malformed.
-      OSError: the host is not this machine, the port is taken at this or another address of it, or
-        this system cannot hold a server to the host.
+      OSError: the host is not this machine, the port is taken at this or another address of it,
+        this system cannot hold a server to the host, or no server can start.
     """
     host, port = ports.split_address(address)
     _wait_for_port(host, port)
     address_filter.check_system(host)   # checked once, or every server would fail in turn
 
     closed_pipe.say(f'worker at {address}, process {os.getpid()}', sys.stdout)
-    while True:
+    num_failures = 0
+    while num_failures < _MOST_FAILURES:
         started_s = time.monotonic()
         server = fork_server(host, port, config, prepare)
         why = wait_for_end(server, host, port, hangs_after_s)
         closed_pipe.say(f'worker at {address}: {why}; it starts again', sys.stdout)
-        if time.monotonic() - started_s < 1.:
-            time.sleep(1.)   # a server that ends at once is not started in a busy loop
+        ends_at_once = time.monotonic() - started_s < 1.
+        num_failures = num_failures + 1 if ends_at_once and why == _how_it_ended(1) else 0
+        if ends_at_once:
+            time.sleep(1.)   # It is not started in a busy loop.
+    raise OSError(f'{num_failures} servers of the worker at {address} have failed one after the '
+                  'other as they started, and have said why above; correct that, and start again.')
 
 
 def _wait_for_port(host: str, port: int) -> None:

@@ -108,13 +108,16 @@ def own_token() -> str:
     return _token_of(answer)
 
 
-def offer_in_worker(config: tf.compat.v1.ConfigProto) -> None:
+def offer_in_worker(config: tf.compat.v1.ConfigProto,
+                    load: Callable[[], object] | None = None) -> None:
     """Lets a trainer's ops call this process, which becomes a worker's server.
 
     The process must not have started TensorFlow, and can fork no more afterwards.
 
     Args:
       config: of the server. The bits of what is read may depend on its threads and on Grappler.
+      load: imports the classes of inputs. It is called before the first answer, and may start
+        TensorFlow.
 
     Raises:
       RuntimeError: this process has given out tokens before.
@@ -122,7 +125,20 @@ def offer_in_worker(config: tf.compat.v1.ConfigProto) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(config.intra_op_parallelism_threads)
     tensorflow_settings.set_graph_optimizer(
         not config.graph_options.rewrite_options.disable_meta_optimizer)
-    token = _token_of(_answer_without_gpus)
+
+    @functools.cache
+    def prepare() -> None:
+        """Leaves the GPUs of a worker to its server. Inputs run on the CPU."""
+        tf.config.set_visible_devices([], 'GPU')
+        if load:
+            load()
+
+    def prepared_answer(*args: Any) -> Any:
+        with _LOCK:
+            prepare()
+        return answer(*args)
+
+    token = _token_of(prepared_answer)
     if token != WORKER_TOKEN:
         raise RuntimeError(f'the token is {token}, and trainers expect {WORKER_TOKEN}')
 
@@ -189,17 +205,6 @@ def _fingerprint(reader: Reader, position: int) -> dict[str, Any]:
 
 
 _REPLIES: dict[bytes, Callable[[Reader, int], Any]] = {FINGERPRINT: _fingerprint, SHAPE: _shape}
-
-
-@functools.cache
-def _hide_gpus() -> None:
-    """Leaves the GPUs of a worker to its server. Inputs run on the CPU."""
-    tf.config.set_visible_devices([], 'GPU')
-
-
-def _answer_without_gpus(*args: Any) -> Any:
-    _hide_gpus()
-    return answer(*args)
 
 
 def _token_of(function: Callable[..., Any]) -> str:

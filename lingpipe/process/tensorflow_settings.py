@@ -83,6 +83,18 @@ def configure(num_cpu_devices: int = 0, intra_op_threads: int = 1, inter_op_thre
         threading.set_inter_op_parallelism_threads(inter_op_threads or max(2, num_cpu_devices))
 
 
+def has_started() -> bool:
+    """Whether TensorFlow has started in this process, so that its settings are fixed."""
+    threading = tf.config.threading
+    num_threads = threading.get_intra_op_parallelism_threads()
+    try:
+        threading.set_intra_op_parallelism_threads(num_threads + 1)
+    except RuntimeError:
+        return True
+    threading.set_intra_op_parallelism_threads(num_threads)
+    return False
+
+
 def _make_cpu_devices(number: int) -> None:
     """Splits the CPU into logical devices, unless it is split into as many already.
 

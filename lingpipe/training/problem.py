@@ -86,6 +86,13 @@ class Problem(Configurable):
         best_is_largest: bool = field(
             False, 'Whether more of best_metric is better, as of an accuracy.')
 
+        def check(self) -> None:
+            """Raises ValueError if the worst accuracy would be the best."""
+            if 'accuracy' in self.best_metric and not self.best_is_largest:
+                raise ValueError(f'best_metric={self.best_metric!r} with best_is_largest=False '
+                                 'would keep the checkpoint with the lowest accuracy; set '
+                                 'best_is_largest=True')
+
     params: Params
 
     def __init__(self, params: Params):

@@ -23,6 +23,12 @@ class EarlyStopping(Hook):
         patience: int = field(3, 'Evaluations without a better metric.', least=1)
         min_change: float = field(0.0, 'How much better counts as better.', least=0)
 
+        def check(self) -> None:
+            """Raises ValueError if a run would stop because its accuracy rises."""
+            if 'accuracy' in self.metric and not self.is_largest_best:
+                raise ValueError(f'metric={self.metric!r} with is_largest_best=False would stop a '
+                                 'run whose accuracy rises; set is_largest_best=True')
+
     params: Params
 
     def on_start(self, run: HookedRun, step: int) -> None:

@@ -34,6 +34,15 @@ def test_best_is_the_smallest_or_the_largest(checkpointer, is_largest, best, not
     assert checkpointer.best() == best
 
 
+def test_lowest_accuracy_is_not_best():
+    problem = registry.get('tests.support.tiny_experiment.Tiny').task
+    problem.best_metric = 'top5_accuracy'
+    with pytest.raises(ValueError, match='would keep the checkpoint with the lowest accuracy; set '
+                                         'best_is_largest=True'):
+        problem.validate()
+    problem.set(best_is_largest=True).validate()
+
+
 def test_metric_that_is_not_there_is_named(checkpointer):
     with pytest.raises(ValueError, match=r"^task\.best_metric='error' is not among the metrics of "
                                          r"test: loss, top5; name one of them\.$"):

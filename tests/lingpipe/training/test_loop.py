@@ -456,7 +456,8 @@ def test_evaluation_that_a_kill_cut_short_is_made_up_for(tmp_path):
 def test_wrong_best_metric_says_which_there_are_before_the_first_step(tmp_path):
     with pytest.raises(ValueError, match=r"task\.best_metric='accuracy' is not among the metrics "
                                          r"of test: loss, error; name one of them"):
-        train(make_params(train__num_steps=2, task__best_metric='accuracy'), tmp_path)
+        train(make_params(train__num_steps=2, task__best_metric='accuracy',
+                          task__best_is_largest=True), tmp_path)
     assert Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False).steps() == []
 
 

@@ -122,6 +122,9 @@ def test_early_stopping_stops_at_the_same_step_if_it_is_resumed(tmp_path: pathli
         assert 'a hook stops the run after step 3: loss has got no better for 2 evaluations; it ' \
                'was best at step 1, where it was smallest' in out
     metric = stopping.copy().set(metric='accuracy', on_error='stop')
+    with pytest.raises(ValueError, match='would stop a run whose accuracy rises; set is_largest_b'):
+        metric.instantiate()
+    metric.is_largest_best = True
     with pytest.raises(ValueError, match="metric of EarlyStopping='accuracy' is not among the "):
         train(tmp_path / 'new', metric, num_steps=2)
 

@@ -1,0 +1,108 @@
+"""Serve: a worker has the settings of its experiment, also if making that starts TensorFlow."""
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from lingpipe.cluster import ports, server
+from lingpipe.commands import serve
+from lingpipe.commands.run_options import RunOptions
+from lingpipe.process import tensorflow_settings
+from tests.support.forks import environment
+from tests.support.local_workers import TINY
+
+OPTIONS = RunOptions(model=TINY.removeprefix('--model='), mode='worker', address='127.0.0.1:1',
+                     devices='cpu:2', overrides=['intra_op_threads=3'],
+                     command_line=('--mode=worker', TINY))
+
+KERAS_MADE = '''
+import keras
+import numpy as np
+import lingpipe as lp
+
+
+class Rows(lp.ArrayInput):
+    def load(self):
+        rows = np.random.default_rng(0).standard_normal((32, 4)).astype(np.float32)
+        return {'x': rows, 'labels': np.int32(rows[:, 0] > 0)}
+
+
+@lp.register
+class Mine:
+    """A model of Keras, which starts TensorFlow."""
+
+    @classmethod
+    def params(cls):
+        model = keras.Sequential([keras.Input((4,), name='x'), keras.layers.Dense(2)])
+        model.compile('sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return lp.Experiment.Params(
+            task=lp.Problem.Params(model=lp.from_keras(model),
+                                   learner=lp.learner_from_keras(model)),
+            train_input=Rows.Params(batch_size=8),
+            pipeline=lp.PipelineParams(read_on_workers=True),
+            train=lp.TrainParams(num_steps=3))
+'''
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
+    """The threads of an op, and whether the graph optimizer is on, of every worker that serves."""
+    monkeypatch.delenv('LINGPIPE_WORKER_SETTINGS', raising=False)
+    found: list[tuple[int, bool]] = []
+    monkeypatch.setattr(server, 'serve', lambda address, config, *_: found.append((
+        config.intra_op_parallelism_threads,
+        not config.graph_options.rewrite_options.disable_meta_optimizer)))
+    return found
+
+
+def test_a_worker_has_the_settings_of_its_experiment(monkeypatch, served) -> None:
+    monkeypatch.setattr(tensorflow_settings, 'has_started', lambda: False)
+    serve.serve(OPTIONS)
+    serve.serve(RunOptions(mode='worker', address='127.0.0.1:1', devices='cpu:2'))
+    assert served == [(3, False), (1, False)]
+
+
+def test_a_worker_whose_experiment_starts_tensorflow_starts_again_with_what_it_says(
+        monkeypatch, served) -> None:
+    class ReplacedError(Exception):
+        """What ends a process that another one replaces."""
+
+    def execv(path, command_line):
+        assert command_line == [sys.executable, '-m', 'lingpipe.trainer', '--mode=worker', TINY]
+        raise ReplacedError
+
+    monkeypatch.setattr(os, 'execv', execv)
+    monkeypatch.setattr(tensorflow_settings, 'has_started', lambda: True)
+    with pytest.raises(ReplacedError):
+        serve.serve(OPTIONS)
+    monkeypatch.setattr(serve, 'read_params', lambda _: pytest.fail('the Params are made again'))
+    serve.serve(OPTIONS)
+    assert served == [(3, False)]
+
+
+def test_a_worker_ends_if_no_server_can_start(monkeypatch) -> None:
+    """Its servers failed for ever, while the trainer waited for an answer."""
+    monkeypatch.setattr(server, 'fork_server', lambda *_: 0)
+    monkeypatch.setattr(server.time, 'sleep', lambda _: None)
+    ends = iter(['the server ended with exit code 1'] * 4 + ['a controller has come']
+                + ['the server ended with exit code 1'] * 5)
+    monkeypatch.setattr(server, 'wait_for_end', lambda *_: next(ends))
+    with pytest.raises(OSError, match=r'^5 servers of the worker at 127\.0\.0\.1:\d+ have failed'):
+        server.serve(f'127.0.0.1:{ports.free_port()}', server.session_config('cpu:1'), 60.)
+    assert list(ends) == []
+
+
+@pytest.mark.slow
+def test_workers_serve_and_read_for_an_experiment_that_is_made_of_a_keras_model(
+        tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'keras_made.py').write_text(KERAS_MADE)
+    ended = subprocess.run(
+        [sys.executable, '-m', 'lingpipe.tools.launch_local', '--workers=2', '--',
+         '--model=keras_made.Mine', '--logdir=logs', '--mode=train'],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=240)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert 'done after 3 steps' in ended.stdout
