@@ -80,7 +80,8 @@ def place_late(params: Experiment.Params, error: cluster.StartedTooEarlyError) -
     num_threads = tf.config.threading.get_intra_op_parallelism_threads()
     differences = []
     if len(set(names)) < num_devices:
-        differences.append(f'{num_devices} cells share {len(set(names))} devices')
+        number = len(set(names))
+        differences.append(f'{num_devices} cells share {number} device{"s" if number > 1 else ""}')
     if num_threads != params.intra_op_threads:
         differences.append(f'an op may use {num_threads or "all"} threads in place of '
                            f'{params.intra_op_threads}')

@@ -18,6 +18,10 @@ _OF_INPUTS = (
     tf.errors.DataLossError, tf.errors.UnimplementedError, tf.errors.FailedPreconditionError,
     tf.errors.PermissionDeniedError)
 
+# For code that takes the symbolic tensors of a graph for arrays.
+_REMEDY = ('; its methods are traced, so use operations of TensorFlow, as tf.gather(array, index), '
+           'or put Python into tf.numpy_function.')
+
 
 @contextlib.contextmanager
 def one_sentence(name: str) -> Iterator[None]:
@@ -46,5 +50,7 @@ def one_sentence(name: str) -> Iterator[None]:
             if own_error is error:
                 raise
             raise ValueError(str(own_error)) from error
+        text = ' '.join(str(own_error).split())
+        remedy = _REMEDY if 'symbolic' in text else ''
         raise ValueError(f'{name} cannot be read: its code raises {type(own_error).__name__}: '
-                         f'{" ".join(str(own_error).split())}') from error
+                         f'{text}{remedy}') from error

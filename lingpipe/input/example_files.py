@@ -55,7 +55,8 @@ def _read_npz(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Ne
             arrays = {name: file[name] for name in specs if name in file}
             names = list(file)
     except (ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise ValueError(f'{path} cannot be read: {error}; write it by numpy.savez.') from error
+        raise ValueError(f'{path} cannot be read: {_reason(error)}; write it by '
+                         'numpy.savez.') from error
     _check_names(path, names, specs, optional)
     return arrays
 
@@ -68,7 +69,14 @@ def _read_npy(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Ne
     try:
         return {needed[0]: np.load(path, allow_pickle=False)}
     except (ValueError, EOFError) as error:
-        raise ValueError(f'{path} cannot be read: {error}; write it by numpy.save.') from error
+        raise ValueError(f'{path} cannot be read: {_reason(error)}; write it by '
+                         'numpy.save.') from error
+
+
+def _reason(error: Exception) -> str:
+    """Why NumPy cannot read a file. It takes what it does not know for pickled objects."""
+    text = str(error).rstrip('.')
+    return 'it holds no arrays of numbers or strings' if 'pickle' in text else text
 
 
 def _read_csv(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Nested]:
@@ -117,6 +125,8 @@ def _read_json_lines(path: str, specs: Specs, optional: frozenset[str]) -> dict[
             for name in specs:
                 if name in example:
                     values.setdefault(name, []).append(example[name])
+    if not values:
+        raise ValueError(f'{path} has no examples; write one object a line.')
     return {name: _array(path, name, rows, specs[name]) for name, rows in values.items()}
 
 

@@ -73,7 +73,7 @@ def _is_usable_beside_checkpoints(logdir: str, path: str, stored: str | None,
         logging.warning('neither params.txt nor a checkpoint in %s tells whose experiment is '
                         'there; it goes on as this one', logdir)
     else:
-        changes = _check_resumable(logdir, params_in(path, stored), params, allowed)
+        changes = _check_resumable(logdir, params_in(path, stored, params), params, allowed)
         if changes:
             _record_changes(logdir, changes)
     return stored is not None

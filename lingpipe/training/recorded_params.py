@@ -2,9 +2,13 @@
 from __future__ import annotations
 
 import os
+import re
 
+from lingpipe.hyperparams import ParamsError
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.newest_checkpoint import checkpoints_in, newest_step
+
+_CLASS = re.compile(r'[\w.]+:[\w.]+')   # as Params name one
 
 
 def text_of(path: str) -> str | None:
@@ -18,15 +22,33 @@ def text_of(path: str) -> str | None:
         return None
 
 
-def params_in(path: str, text: str | None) -> Experiment.Params:
-    """The Params of params.txt, where nothing else tells what they are."""
+def params_in(path: str, text: str | None, params: Experiment.Params) -> Experiment.Params:
+    """The Params of params.txt, where nothing else tells what they are.
+
+    Raises:
+      ValueError: they cannot be read; or they may be those of another experiment than `params`,
+        whose classes are not here.
+    """
     try:
         if text is None:
             raise ValueError('it is no file, or its permissions forbid it')
         return Experiment.Params.from_text(text)
     except ValueError as error:
+        where = error.path if isinstance(error, ParamsError) else ''
+        there, here = _value_in(text or '', where), _value_in(params.to_text(), where)
+        if where and there != here and _CLASS.fullmatch(there):
+            raise ValueError(
+                f'{os.path.dirname(path)} holds a run of another experiment, whose {where} is '
+                f'{there}, and not {here or "unset"}; choose another logdir or, if {path} is '
+                'damaged, move it away.') from error
         raise ValueError(f'{path} cannot be read: {error}; if it is the same experiment, move that '
                          f'file away, or else choose another logdir.') from error
+
+
+def _value_in(text: str, path: str) -> str:
+    """What the text of Params says after a path; '' if it does not name the path."""
+    lines = (line.partition(' : ') for line in text.splitlines())
+    return next((value for name, _, value in lines if name == path), '')
 
 
 def recorded(logdir: str) -> Experiment.Params | None:

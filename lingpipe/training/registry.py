@@ -77,8 +77,8 @@ def params_of(cls: Any, name: str = '') -> Experiment.Params:
     try:
         params = cls.params() if isinstance(make, classmethod | staticmethod) else cls().params()
     except Exception as error:   # Experiments are anyone's code.
-        raise ValueError(f'{name}.params() fails: {sentence(error)}; correct that '
-                         f'method.') from error
+        raise ValueError(f'{name}.params() fails: {sentence(error).rstrip(".?")}; correct that '
+                         'method.') from error
     if not isinstance(params, Experiment.Params):
         raise ValueError(f'{name}.params() returns {type(params).__qualname__}, not '
                          f'Experiment.Params; return those.')
@@ -88,17 +88,19 @@ def params_of(cls: Any, name: str = '') -> Experiment.Params:
 def find(name: str) -> Any:
     """The registered class of a name; see `get`."""
     module_name, _, class_name = name.rpartition('.')
-    root = experiment_modules.ROOT
+    root, own = experiment_modules.ROOT, []
     for full in (f'{root}.{module_name}', module_name) if module_name else (root,):
         module = experiment_modules.module_named(full)
-        value = vars(module).get(class_name) if module else None
+        values = vars(module) if module else {}
+        own += [f'{module_name}.{key}' for key, other in values.items() if is_experiment(other)]
+        value = values.get(class_name)
         if is_experiment(value):
             return value
         if isinstance(value, type):
             raise ValueError(f'{full}.{class_name} {_NOT_REGISTERED}')
 
     known, broken = experiment_modules.find_all()
-    near = difflib.get_close_matches(name, known, 3, 0.5)
+    near = difflib.get_close_matches(name, dict.fromkeys([*own, *known]), 3, 0.5)
     near += [other for other in known
              if other.rpartition('.')[2] == class_name and other not in near]
     hint = 'see --list for all, or name a class that can be imported, as mypkg.exps.Foo.'

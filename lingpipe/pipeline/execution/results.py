@@ -38,12 +38,17 @@ def named_sums(emitted: Sequence[Emitted]) -> dict[str, tuple[tf.Tensor, tf.Tens
     """
     losses, weights, metrics = ({key: value for one in emitted for key, value in one[kind].items()}
                                 for kind in ('losses', 'weights', 'metrics'))
+    if not weights:
+        raise ValueError('0 layers give a loss with a weight (none); exactly one must, the main '
+                         'loss: end the network with one, as layers.CrossEntropyLoss (a layer of '
+                         'your own gives weight_sum to ctx.emit_loss). A Keras model has its loss '
+                         'if it was compiled before from_keras.')
     if len(weights) != 1:
-        layers = ', '.join(key.split('\n')[0] for key in weights) or 'none'
+        layers = ', '.join(key.split('\n')[0] for key in weights)
         raise ValueError(
             f'{len(weights)} layers give a loss with a weight ({layers}); exactly one must, the '
             f'main loss, by which all are normalised: give weight_sum to ctx.emit_loss there and '
-            f'nowhere else. A Keras model has its loss if it was compiled before from_keras.')
+            f'nowhere else.')
 
     weight, = weights.values()
     total, *rest = losses.values()

@@ -74,8 +74,8 @@ def check_state(network: Sequential, num_parts: int) -> None:
         if layer.unmerged_state:
             raise ValueError(
                 f'{layer.path}: what becomes of {", ".join(layer.unmerged_state)} depends on the '
-                f'examples, and nobody knows how to merge it over the {num_parts} parts of them '
-                'that an update has; set num_micro_batches, num_replicas and accumulate to 1 or, '
+                f'examples, and lingpipe cannot merge it over the {num_parts} micro-batches of an '
+                'update; set num_micro_batches, num_replicas and accumulate to 1 or, '
                 'in a KerasLayer with moving averages of means, averages_state=True.')
 
 

@@ -60,7 +60,9 @@ def test_records_are_read_by_the_names_of_their_features(tmp_path):
     ('a.jsonl', '{"x": [1, 2]}\n', "has no 'id'; the network takes"),
     ('a.jsonl', '{"x": [1, 2], "id": 1}\n{"x": [1], "id": 1}\n', "'x' of "),
     ('a.jsonl', 'x\n', 'is no JSON: '),
-    ('a.npz', 'nothing', 'write it by numpy.savez.'),
+    ('a.jsonl', '\n', 'has no examples; write one object a line.'),
+    ('a.npz', 'nothing', 'cannot be read: it holds no arrays of numbers or strings; write it by '
+                         'numpy.savez.'),
     ('a.npy', 'nothing', 'holds one array, but the network takes x, id'),
     ('a.tfrecord', 'nothing', 'has a broken record'),
 ])

@@ -241,6 +241,16 @@ def test_no_examples_are_refused():
         numbers(batch_size=1, num_examples=0).dataset()
 
 
+def test_python_that_is_given_a_symbolic_tensor_is_told_what_to_use():
+    class Sliced(Numbers):
+        def read(self, index: tf.Tensor) -> dict[str, Any]:
+            return {'x': np.arange(10)[index]}
+
+    with pytest.raises(ValueError, match=r'^Sliced cannot be read: its code raises .*; its methods '
+                                         r'are traced, so use .* into tf\.numpy_function\.$'):
+        numbers(Sliced, batch_size=2).spec()
+
+
 def test_examples_without_a_static_shape_are_refused():
     class Growing(Numbers):
         def preprocess(self, example: dict[str, Any], seed: tf.Tensor) -> dict[str, Any]:

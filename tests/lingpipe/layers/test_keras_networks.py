@@ -412,8 +412,8 @@ def test_state_that_depends_on_examples_needs_one_micro_batch() -> None:
     specs: list[Spec] = [('lingpipe_networks>Seen', {}), ('Dense', {'units': 2})]
     members = [*keras_layers(specs, (5,)), MSE]
     assert_equal(learned(members, rows()), expected(specs, members, rows()))
-    sentence = ('model/0: what becomes of count, mean depends on the examples, and nobody knows '
-                'how to merge it over the 2 parts')
+    sentence = ('model/0: what becomes of count, mean depends on the examples, and lingpipe '
+                'cannot merge it over the 2 micro-batches of an update')
     for split in {'num_micro_batches': 2}, {'accumulate': 2}:
         with pytest.raises(ValueError, match=sentence):
             learned(members, rows(), **split)

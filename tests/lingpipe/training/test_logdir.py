@@ -81,6 +81,18 @@ def test_damaged_params_txt_is_refused_if_nothing_else_tells_whose_it_is(tmp_pat
     assert sorted(os.listdir(tmp_path)) == ['checkpoints', 'params.txt']
 
 
+def test_a_run_whose_classes_are_not_here_is_of_another_experiment(tmp_path):
+    save(tmp_path, 1)
+    own = 'tests.support.tiny_experiment:Pairs'
+    text = make_params().to_text()
+    (tmp_path / 'params.txt').write_text(text.replace(f'train_input : {own}',
+                                                      'train_input : strange:Rows'))
+    with pytest.raises(ValueError, match=rf'^{tmp_path} holds a run of another experiment, whose '
+                                         rf'train_input is strange:Rows, and not {own}; choose '
+                                         'another logdir or, '):
+        logdir.claim(str(tmp_path), make_params())
+
+
 def test_checkpoints_that_nobody_knows_anything_of_cost_a_warning(tmp_path, caplog):
     save(tmp_path, 1)
     logdir.claim(str(tmp_path), make_params())

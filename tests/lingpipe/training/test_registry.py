@@ -84,6 +84,13 @@ def test_unknown_name_says_the_nearest(root):
         registry.get('AmoebaNet')
 
 
+def test_unknown_name_in_a_module_of_ones_own_says_the_nearest_there(root):
+    write(root, 'mine.py', GOOD.format(name='Own'))
+    with pytest.raises(ValueError,
+                       match=r"there is no experiment 'mine\.Onw'; did you mean mine\.Own\?$"):
+        registry.get('mine.Onw')
+
+
 def test_name_used_twice_is_refused(root):
     write(root, 'params/a.py', GOOD.format(name='Foo') * 2)
     with pytest.raises(ValueError,
@@ -111,6 +118,8 @@ def test_broken_module_is_reported_with_its_name_and_the_others_are_found(root):
      r'a\.Foo\.params\(\) returns int, not Experiment\.Params'),
     (('return Experiment.Params(seed=7)', "return {}['x']"),
      r"^a\.Foo\.params\(\) fails: KeyError: 'x'; correct that method\.$"),
+    (('return Experiment.Params(seed=7)', "raise ValueError('a name is wrong.')"),
+     r'^a\.Foo\.params\(\) fails: a name is wrong; correct that method\.$'),
     (('seed=7', 'sed=7'),
      r"^a\.Foo\.params\(\) fails: sed does not exist: .*; correct that method\.$"),
 ])

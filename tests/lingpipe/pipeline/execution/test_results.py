@@ -31,7 +31,8 @@ def test_metrics_of_one_name_are_told_apart_by_their_layers():
 
 
 @pytest.mark.parametrize(('weights', 'sentence'), [
-    ({}, r'0 layers give a loss with a weight \(none\); exactly one must, the main loss'),
+    ({}, r'0 layers give a loss with a weight \(none\); exactly one must, the main loss: end the '
+         r'network with one, as layers\.CrossEntropyLoss'),
     ({'m/a\nloss': 1., 'm/b\nloss': 1.}, r'2 layers give a loss with a weight \(m/a, m/b\)'),
 ])
 def test_exactly_one_loss_has_a_weight(weights, sentence):

@@ -77,8 +77,8 @@ def test_a_layer_that_needs_the_whole_mini_batch_refuses_parts(num_micro_batches
 
 
 def test_a_layer_whose_state_cannot_be_merged_refuses_parts():
-    sentence = ('net/counter: what becomes of count, mean depends on the examples, and nobody '
-                'knows how to merge it over the 4 parts of them that an update has; set '
+    sentence = ('net/counter: what becomes of count, mean depends on the examples, and lingpipe '
+                'cannot merge it over the 4 micro-batches of an update; set '
                 'num_micro_batches, num_replicas and accumulate to 1 or, in a KerasLayer with '
                 'moving averages of means, averages_state=True.')
     with pytest.raises(ValueError, match=re.escape(sentence)):
