@@ -1,4 +1,4 @@
-"""The first mini-batch of an input, looked at before a run or an evaluation begins."""
+"""Looks at mini-batches: at the first of an input before a run begins, and at one that failed."""
 from __future__ import annotations
 
 import contextlib
@@ -6,10 +6,12 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from lingpipe.input import order
 from lingpipe.input.base import Input
+from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.process.error_text import reason
 from lingpipe.wording.keras_words import place_of
@@ -82,6 +84,25 @@ def check_batch(name: str, source: Input, position: int, batch: Mapping[str, Nes
         bad = check(batch)
         if bad is not None:
             raise ValueError(bad.sentence(example_name(source, position + bad.example)))
+
+
+def nonfinite(source: Input, position: int, batch: Mapping[str, Nested]) -> str:
+    """Which example of a mini-batch holds what is nan or infinite, or ''. Weight 0 does not count.
+
+    `position` is that of the mini-batch.
+    """
+    counts = np.asarray(batch.get('weight', 1.)) != 0
+    counts = counts.reshape(len(counts), -1).any(axis=1) if counts.ndim else counts
+    for name, leaf in nested.flatten(dict(batch)):
+        values = np.asarray(leaf)
+        if values.dtype.kind == 'f':
+            is_bad = counts & ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+            if is_bad.any():
+                number = int(is_bad.argmax())
+                example = (example_name(source, position + number)
+                           or f'example {number} of the mini-batch')
+                return f'{name!r} of {example} is not finite'
+    return ''
 
 
 def first_batch(name: str, source: Input, position: int, batches: Iterator[dict[str, Nested]],

@@ -302,14 +302,15 @@ class TrainLoop:
         before, self._counts = self._counts, self._counts.after(results)
         limits = SkippedSteps(self._params.num_steps,
                               self._experiment.params.task.learner.max_nonfinite_steps)
+        found = ''
         if results['is_finite']:
             limits.check_weight(self._counts)
         else:
-            self._batches.check_update(before.step)
+            found = self._batches.check_update(before.step)
             if why := limits.nonfinite_failure(self._counts):
-                self._fail(results, why)
+                self._fail(results, '; '.join(filter(None, [why, found])))
         if text := skipped_text(before, self._counts, results):
-            self._report.say(text)
+            self._report.say('; '.join(filter(None, [text, found])))
 
     def _fail(self, results: dict[str, float], why: str) -> None:
         """Raises NonFiniteError, which says what a person can do."""

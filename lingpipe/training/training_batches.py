@@ -5,7 +5,7 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping
 
-from lingpipe.input.first_batch import check_batch, first_batch, named
+from lingpipe.input.first_batch import check_batch, first_batch, named, nonfinite
 from lingpipe.input.saved_iterators import SavedIterators
 from lingpipe.input.unread_batch import UnreadBatch, check_sendable
 from lingpipe.layers.nested import Nested
@@ -78,15 +78,21 @@ class TrainingBatches:
         """Saves where the input is, if it is one that cannot begin at a position."""
         self._saved.save()
 
-    def check_update(self, step: int) -> None:
-        """Raises ValueError if an example of an update has an id that a layer cannot use.
+    def check_update(self, step: int) -> str:
+        """Says which example of an update is not finite; '' if all are.
 
         Args:
           step: number of steps before the update.
+
+        Raises:
+          ValueError: an example has an id that a layer cannot use.
         """
+        found = ''
         position = step * self._examples_per_step
         batches = self._source.batches(position)
         for batch in itertools.islice(batches, self._batches_per_step):
             check_batch(f'train_input, in step {step + 1}', self._source, position, batch,
                         self._program.check)
+            found = found or nonfinite(self._source, position, batch)
             position += self._batch_size
+        return found

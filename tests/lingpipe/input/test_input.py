@@ -19,7 +19,7 @@ import tensorflow_datasets as tfds
 
 from lingpipe.hyperparams import field
 from lingpipe.input import ArrayInput, Feature, Input, InputMeter, RecordInput, TFDSInput, datasets
-from lingpipe.input.first_batch import check_keys, example_name
+from lingpipe.input.first_batch import check_keys, example_name, nonfinite
 from lingpipe.input.records import masked_crc32c
 from tests.support.calls import num_calls
 
@@ -320,6 +320,20 @@ def test_example_is_named_by_its_place_in_the_data_whatever_the_order(record_fil
         f'example {number} of Numbers' for batch in batches_of(shuffled, 2) for number in batch]
     source = records(record_files / '*.tfrecord', shuffle=False, num_epochs=1)
     assert example_name(source, 3) == f'the record at byte 0 of {record_files}/b.tfrecord'
+
+
+def test_the_first_example_that_is_not_finite_and_counts_is_named():
+    source = numbers(batch_size=4, shuffle=False)
+    values = np.float32([[0., 1.], [np.nan, 0.], [0., 0.], [0., np.inf]])
+    batch = {'x': np.int32([1, 2, 3, 4]), 'y': {'a': values}, 'weight': np.float32([1, 1, 1, 1])}
+    assert nonfinite(source, 4, batch) == "'y/a' of example 5 of Numbers is not finite"
+    batch['weight'] = np.float32([1, 0, 1, 1])
+    assert nonfinite(source, 4, batch) == "'y/a' of example 7 of Numbers is not finite"
+    batch['weight'] = np.float32([[1, 1], [0, 0], [1, 1], [0, 0]])   # of tokens
+    assert nonfinite(source, 4, batch) == ''
+    del batch['weight']
+    own = OwnDataset.Params(batch_size=4).instantiate()
+    assert nonfinite(own, 4, batch) == "'y/a' of example 1 of the mini-batch is not finite"
 
 
 def test_records_and_arrays_are_shuffled_alike(record_files):

@@ -279,7 +279,8 @@ def test_nan_loss_stops_the_training_and_names_the_step(tmp_path):
     loop = make_loop(params, tmp_path, has_evaluation=False)
     with pytest.raises(NonFiniteError,
                        match=r'step 5 has loss nan and gradient norm nan, and 2 steps in a row '
-                             r'were not finite\. If the input is at fault, mend it: the same '
+                             r"were not finite; 'x' of example 32 of Pairs is not finite\. "
+                             r'If the input is at fault, mend it: the same '
                              r'command then goes on from the checkpoint of step 2\.'):
         loop.run()
     assert all(np.isfinite(value).all() for value in values_of(loop).values())
@@ -294,7 +295,8 @@ def test_skipped_step_updates_nothing_but_counts_and_resumes_exactly(tmp_path):
     after, outcome = train(make_params(train__num_steps=3, **bad), tmp_path / 'after',
                            has_evaluation=False, out=out)
     assert outcome.step == 3
-    assert 'step 3 is skipped: loss nan and gradient norm nan (1 in a row)' in out.getvalue()
+    assert ('step 3 is skipped: loss nan and gradient norm nan (1 in a row); '
+            "'x' of example 20 of Pairs is not finite\n") in out.getvalue()
     assert_same(values_of(after), values_of(before))
     whole, _ = train(make_params(train__num_steps=7, **bad), tmp_path / 'whole',
                      has_evaluation=False)
@@ -368,7 +370,8 @@ def test_run_that_skips_all_of_its_steps_fails(tmp_path):
     for _ in range(2):   # nothing is saved that would make the second look done
         with pytest.raises(NonFiniteError,
                            match=r'step 3 has loss nan and gradient norm nan, and no step of this '
-                                 r'run was finite\. There is no checkpoint yet\. .*give the same '
+                                 r"run was finite; 'x' of example \d+ of Pairs is not finite\. "
+                                 r'There is no checkpoint yet\. .*give the same '
                                  r'command with --set \S+rate=0\.005 \(or'):
             make_loop(make_params(**bad), tmp_path).run()
 
