@@ -79,7 +79,7 @@ class Input(ExampleSource):
         return fetched_ahead(dataset, self.params.prefetch)
 
     def batches(self, position: int = 0, stride: int = 1) -> Batches:
-        """The batches of dataset(position), or the first of each `stride` of them.
+        """The batches of dataset(position), or every `stride`-th of them, beginning with the first.
 
         An indexed input does not make the others. An error while one is made is a ValueError too.
         """

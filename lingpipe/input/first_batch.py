@@ -87,9 +87,9 @@ def check_batch(name: str, source: Input, position: int, batch: Mapping[str, Nes
 
 
 def nonfinite(source: Input, position: int, batch: Mapping[str, Nested]) -> str:
-    """Which example of a mini-batch holds what is nan or infinite, or ''. Weight 0 does not count.
+    """Names the first example of a mini-batch with a value that is nan or infinite, or ''.
 
-    `position` is that of the mini-batch.
+    Examples of weight 0 are not looked at. `position` is that of the mini-batch.
     """
     counts = np.asarray(batch.get('weight', 1.)) != 0
     counts = counts.reshape(len(counts), -1).any(axis=1) if counts.ndim else counts

@@ -53,8 +53,8 @@ _LOCK = threading.Lock()
 class Reader:
     """The mini-batches of an input. Those that follow one another are made ahead.
 
-    Where replicas evaluate mini-batches in turn, a reader is asked for each R-th. After two steps
-    of the same length it makes no others, if the input is indexed.
+    Where R replicas evaluate mini-batches in turn, a reader is asked for every R-th. Once two gaps
+    in a row were equal, it makes no mini-batches in between, if the input is indexed.
     """
 
     def __init__(self, text: str):
@@ -67,7 +67,7 @@ class Reader:
         """
         self.source: Input = Input.Params.from_text(text).instantiate()
         self._batches: Batches | None = None
-        self._stride = 1    # Of so many mini-batches, self._batches holds the first.
+        self._stride = 1    # self._batches has every stride-th mini-batch.
         self._position = 0  # of the last one that was asked for
         self._gap = 0       # from the one before to it, in mini-batches
         self._last: dict[str, Nested] | None = None
