@@ -18,7 +18,14 @@ from lingpipe.pricing.flops import count_flops
 from lingpipe.pricing.gradient_rows import gradient_rows
 from lingpipe.pricing.graph import Trace, trace
 from lingpipe.pricing.layer_cost import price, traced_cost
-from lingpipe.pricing.ops import ancestors, narrow_casts, stateful_types
+from lingpipe.pricing.ops import (
+    REMARKS,
+    ancestors,
+    impure,
+    impure_types,
+    narrow_casts,
+    stateful_types,
+)
 from lingpipe.pricing.recipe import Made, Recipe, RecipeOp, Source
 from lingpipe.pricing.residuals import (
     Residuals,
@@ -28,7 +35,7 @@ from lingpipe.pricing.residuals import (
 )
 
 __all__ = [
-    'Made', 'Recipe', 'RecipeOp', 'Residuals', 'Source', 'Trace', 'ancestors', 'bytes_of_roots',
-    'count_flops', 'gradient_rows', 'narrow_casts', 'price', 'residual_tensors',
-    'residuals_of_layer', 'stateful_types', 'trace', 'traced_cost',
+    'REMARKS', 'Made', 'Recipe', 'RecipeOp', 'Residuals', 'Source', 'Trace', 'ancestors',
+    'bytes_of_roots', 'count_flops', 'gradient_rows', 'impure', 'impure_types', 'narrow_casts',
+    'price', 'residual_tensors', 'residuals_of_layer', 'stateful_types', 'trace', 'traced_cost',
 ]

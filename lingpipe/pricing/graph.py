@@ -9,6 +9,7 @@ import tensorflow as tf
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context, Emissions
 from lingpipe.layers.nested import Nested, flatten, leaves, map_leaves
+from lingpipe.pricing.ops import impure, impure_types
 
 FPROP = 'fprop'   # The name scope of all ops of a fprop.
 
@@ -47,8 +48,8 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
       training: that of the Context.
 
     Raises:
-      ValueError: fprop makes a variable, or returns something that is neither a tensor nor a dict
-        of tensors.
+      ValueError: fprop makes a variable or a stateful op, or returns something that is neither a
+        tensor nor a dict of tensors.
     """
     def refuse(next_creator: object, **kwargs: object) -> NoReturn:
         name = f' {kwargs["name"]!r}' if kwargs.get('name') else ''
@@ -69,6 +70,9 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
             ctx = Context(training, 0, *position)
             outputs = layer.fprop(layer.theta(weights), ctx, *positional, **by_name)
 
+    for op in graph.get_operations():
+        if impure_types(op):
+            raise impure(layer.path, op)
     for name, value in flatten(outputs):
         if not tf.is_tensor(value):
             raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} returns a value of '

@@ -14,6 +14,7 @@ LOOPS = frozenset(['While', 'StatelessWhile'])
 
 # These are declared stateful, but they are no obstacle to a pipeline.
 _HARMLESS = frozenset(['Placeholder', 'PlaceholderWithDefault'])
+REMARKS = frozenset(['PrintV2', 'Print', 'Assert'])  # They say something, and change nothing.
 
 
 def bodies(op: tf.Operation) -> list[tf.Graph]:
@@ -80,6 +81,20 @@ def stateful_types(op: tf.Operation) -> list[str]:
     inner = [op_type for body in bodies(op) for inner_op in body.get_operations()
              for op_type in stateful_types(inner_op)]
     return inner or ([] if op.type in _HARMLESS else [op.type])
+
+
+def impure_types(op: tf.Operation) -> list[str]:
+    """The types of the stateful ops that an op is or runs, without those of REMARKS."""
+    return [op_type for op_type in stateful_types(op) if op_type not in REMARKS]
+
+
+def impure(path: str, op: tf.Operation) -> ValueError:
+    """The error about an op that has `impure_types`, in the layer or cell of this path."""
+    return ValueError(
+        f'{path} makes the stateful op {impure_types(op)[0]} ({op.name}); tasks of a pipeline must '
+        'be pure functions, or recomputation and resuming would give other results: use '
+        'tf.random.stateless_* with ctx.seed(self.path), declare weights with add_weight, and emit '
+        'what is to be kept through the context.')
 
 
 def bytes_of(tensor: tf.Tensor) -> int:

@@ -3,8 +3,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from lingpipe.commands.inspect import inspect
 from lingpipe.commands.run_options import RunOptions
+from tests.lingpipe.pipeline.execution.test_stateful_ops import StatefulRandom
 from tests.support.tiny_experiment import Tiny
 
 
@@ -76,3 +79,11 @@ def test_it_says_what_the_devices_are_and_where_seconds_come_from():
     timed = first_lines(num_cells=2, layer_seconds=(0.004,) * count)
     assert timed['seconds'].startswith('measured: those of every layer are in')
     assert ' ms predicted (slots ' in timed['step']
+
+
+def test_a_layer_that_training_refuses_is_refused():
+    params = Tiny.params()
+    network = params.task.model
+    network.layers = (StatefulRandom.Params(name='rand'), *network.layers)
+    with pytest.raises(ValueError, match='rand makes the stateful op RandomUniform'):
+        inspect(params, RunOptions('inspect'))

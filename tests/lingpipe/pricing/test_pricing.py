@@ -183,3 +183,15 @@ def test_stateful_ops_are_found_at_any_depth() -> None:
     graph = tf.function(lambda x: noisy(x)).get_concrete_function(tf.TensorSpec([2])).graph
     assert sorted(stateful(graph)) == ['PrintV2', 'RandomUniform']
     assert stateful(pricing.trace(Traced(tf.exp), tf.TensorSpec([2])).graph) == []
+
+
+def test_a_stateful_op_is_refused_when_a_layer_is_traced() -> None:
+    with pytest.raises(ValueError, match=r'^traced makes the stateful op RandomUniform .*use '
+                                         r'tf.random.stateless_\* with ctx.seed'):
+        pricing.trace(Traced(lambda x: x * tf.random.uniform([])), tf.TensorSpec([2]))
+
+    def printing(x: tf.Tensor) -> tf.Tensor:
+        tf.print(x)
+        return x
+
+    assert stateful(pricing.trace(Traced(printing), tf.TensorSpec([2])).graph) == ['PrintV2']
