@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 from lingpipe.commands.chosen_plan import with_plan
-from lingpipe.commands.plan_freedom import freedom, values_in
+from lingpipe.commands.plan_freedom import freedom, remedy, values_in
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.hyperparams import ParamsError
 from lingpipe.training import registry
 from lingpipe.training.experiment import Experiment
 
@@ -14,8 +15,19 @@ def read_params(options: RunOptions) -> Experiment.Params:
 
 
 def with_options(params: Experiment.Params, options: RunOptions) -> Experiment.Params:
-    """The Params with all overrides, checked and frozen: what is saved runs."""
-    params = params.copy().override_all(values_in(options.overrides))
+    """The Params with all overrides, checked and frozen: what is saved runs.
+
+    Raises:
+      ParamsError: an override that does not fit, or values that do not go together.
+    """
+    try:
+        params = params.copy().override_all(values_in(options.overrides))
+    except ParamsError as error:
+        if not (hint := remedy(error.path)):
+            raise
+        text = str(error)
+        joint = ' ' if text.endswith('?') else '; '
+        raise ParamsError(f'{text}{joint}{hint}', error.path) from error
     if options.num_steps is not None:
         params.train.num_steps = options.num_steps
     return params.freeze()

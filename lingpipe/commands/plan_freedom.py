@@ -56,6 +56,13 @@ def is_auto(name: str, text: str) -> bool:
     return name in FREE and text.strip('\'"') == 'auto' and 'auto' not in words_of(name)
 
 
+def remedy(path: str) -> str:
+    """What else may stand in a flag for the value at a path of an experiment's Params, or ''."""
+    section, _, name = path.rpartition('.')
+    may_be_auto = section == 'pipeline' and is_auto(name, 'auto')
+    return 'auto leaves it to the planner' if may_be_auto else ''
+
+
 def _texts(overrides: Sequence[str]) -> dict[str, str]:
     """Field of the pipeline -> the last text that an override gives it."""
     matches = map(_OF_PIPELINE.fullmatch, overrides)

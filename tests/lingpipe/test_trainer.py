@@ -98,7 +98,11 @@ def test_help_prints_every_flag(capsys):
     ([MODEL, '--set', 'pipeline.num_cels=2'],
      r"pipeline\.num_cels does not exist: .*did you mean 'num_cells'\?"),
     ([MODEL, '--set', 'pipeline.num_cells=two'],
-     r'pipeline\.num_cells=two is not of type int; give a value of type int'),
+     r'pipeline\.num_cells=two is not of type int; give a value of type int; auto leaves it to the '
+     'planner$'),
+    ([MODEL, '--set', 'pipeline.recompute=celll'],
+     r"pipeline\.recompute=celll is not .* did you mean 'cell'\? auto leaves it to the planner$"),
+    ([MODEL, '--set', 'pipeline.schedule=1f1bb'], r"did you mean '1f1b'\?$"),
     ([MODEL, '--set', 'train.keep=0'], 'train.keep=0 is below 1; use 1 or more'),
     ([MODEL, '--set', 'pipeline.num_micro_batches=3', '--mode=inspect'],
      r'num_micro_batches=3 does not divide the batch of 8 examples'),
