@@ -102,14 +102,21 @@ def build(path: str, class_name: str, config: Mapping[str, Any]) -> keras.layers
     """Returns a Keras layer or operation, not built.
 
     Raises:
-      ValueError: Keras cannot make it.
+      ValueError: Keras cannot make it, or it keeps its state from one mini-batch to the next.
     """
     with tf.init_scope(), without_values():
         try:
-            return class_of(class_name).from_config(dict(config))
+            keras_layer: keras.layers.Layer = class_of(class_name).from_config(dict(config))
         except Exception as error:
             raise ValueError(f'{path}: Keras cannot build {class_name} of '
                              f'{shortened(json.dumps(config))}: {error}') from error
+    # Keras would ask for a static batch size first.
+    for inner in inner_layers(keras_layer):
+        if isinstance(inner, keras.layers.RNN) and inner.stateful:
+            raise ValueError(f'{path}: {type(inner).__name__} has stateful=True, so that it would '
+                             'begin an example where it ended another, but each example is '
+                             'computed by itself; set stateful=False.')
+    return keras_layer
 
 
 def symbolic_output(path: str, keras_layer: keras.layers.Layer, arguments: KerasArguments,

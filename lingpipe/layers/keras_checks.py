@@ -5,6 +5,7 @@ Refused are, here or where they would happen (keras_layer.py, keras_state.py):
   - outputs that are no tensors;
   - constraints of weights, and layers that assign to a weight that gradients train
     (SpectralNormalization);
+  - recurrent layers with stateful=True;
   - BatchNormalization inside a loop over time, `synchronized`, or with
     pipeline.cross_replica_batch_norm;
   - state that depends on the examples, except BatchNormalization's, with more than one micro-batch

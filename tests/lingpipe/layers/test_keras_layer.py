@@ -158,6 +158,10 @@ def serialized(layer: Any) -> Any:
                           'data; give them in config'),
     ('BatchNormalization', {'synchronized': True},
      'k: a BatchNormalization with synchronized=True takes its moments over the replicas of Keras'),
+    ('GRU', {'units': 2, 'stateful': True},
+     'k: GRU has stateful=True, .* set stateful=False'),
+    ('Bidirectional', {'layer': serialized(keras.layers.LSTM(2, stateful=True))},
+     'k: LSTM has stateful=True, .* set stateful=False'),
     ('Add', {}, 'k: Keras cannot build Add of {}')])
 def test_what_a_pipeline_cannot_run_as_keras_does_is_refused_when_it_is_built(
         class_name: str, config: Any, message: str) -> None:
