@@ -56,9 +56,11 @@ class Watch:
         self._inputs = sorted(experiment.eval_inputs)
         self._num_steps = params.train.num_steps
         self._patience_s = params.train.worker_timeout_s
-        self._checkpoints, self._log = checkpoints_in(logdir), EvaluationLog(logdir)
-        self._best = BestCheckpoint(self._checkpoints, params.task,
-                                    params.train.best_input or self._inputs[0])
+        self._checkpoints, self._log = checkpoints_in(logdir), EvaluationLog(
+            logdir, params.eval_inputs)
+        best_input = params.train.best_input or self._inputs[0]
+        self._best = BestCheckpoint(
+            self._checkpoints, params.task, best_input, self._log.data_of(best_input))
         self._passed_over: set[int] = set()   # They cannot be read.
 
     def run(self, say: Callable[[str], object]) -> None:
@@ -71,6 +73,7 @@ class Watch:
           ValueError: a checkpoint does not fit the experiment.
         """
         last_seen_s = time.monotonic()
+        self._best.restore_mark(self._log, max(self._checkpoints.steps(), default=0))
         while not self._stop.name:
             step = self._next_step()
             if step is not None:

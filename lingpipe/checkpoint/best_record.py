@@ -3,8 +3,23 @@ from __future__ import annotations
 
 import json
 import os
+from typing import NamedTuple
 
 from lingpipe.checkpoint import files, side_files
+
+
+class Best(NamedTuple):
+    """The best checkpoint.
+
+    Attributes:
+      step: of the checkpoint.
+      value: of its metric.
+      measure: says which metric of what it is; values of different measures cannot be compared.
+        '' if the file does not say it.
+    """
+    step: int
+    value: float
+    measure: str
 
 
 class BestRecord:
@@ -14,21 +29,22 @@ class BestRecord:
         self._directory = directory
         self._path = os.path.join(directory, 'best.json')
 
-    def read(self) -> tuple[int, float] | None:
-        """Returns (step, value); None if the file is not there or cannot be read."""
+    def read(self) -> Best | None:
+        """Returns the best; None if the file is not there or cannot be read."""
         try:
             with open(self._path, encoding='utf-8') as file:
                 best = json.load(file)
             step = best['step']
             value = best['value']
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            measure = best.get('measure', '')
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         is_right = type(step) is int and type(value) in (int, float) and value == value
-        return (step, float(value)) if is_right else None
+        return Best(step, float(value), str(measure)) if is_right else None
 
-    def write(self, step: int, value: float) -> None:
+    def write(self, best: Best) -> None:
         """Names the best checkpoint."""
-        side_files.write_text(self._path, json.dumps({'step': step, 'value': value}))
+        side_files.write_text(self._path, json.dumps(best._asdict()))
         files.sync(self._directory)
 
     def repair(self) -> None:

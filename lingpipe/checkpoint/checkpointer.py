@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 from lingpipe.checkpoint import files, side_files
-from lingpipe.checkpoint.best_record import BestRecord
+from lingpipe.checkpoint.best_record import Best, BestRecord
 from lingpipe.checkpoint.copier import Copier
 from lingpipe.checkpoint.directory import CheckpointDirectory, remove
 from lingpipe.checkpoint.facts import DamagedError, Metadata, check_same, facts_of, read_facts
@@ -197,29 +197,43 @@ class Checkpointer:
 
     # The best checkpoint.
 
-    def mark_best(self, step: int, value: float, higher_is_better: bool = True) -> bool:
+    def mark_best(self, step: int, value: float, higher_is_better: bool = True,
+                  measure: str = '') -> bool:
         """Keeps the checkpoint of `step` if its value is better than that of the best so far.
+
+        Args:
+          step: of the checkpoint.
+          value: of its metric.
+          higher_is_better: which of two values is the better one.
+          measure: says what the value is. A best by another measure does not count.
 
         Returns:
           Whether it is.
         """
         self.wait()
-        best = self.best()
+        best = self._best.read() if self.has_best(measure) else None
         is_number = value == value
-        if not is_number or best is not None and not _is_better(value, best[1], higher_is_better):
+        if not is_number or best is not None and not _is_better(value, best.value,
+                                                                higher_is_better):
             return False
         if step not in self.steps():
             logging.warning('step %d has the best value, %g, but its checkpoint is gone; keep more '
                             'of them', step, value)
             return False
 
-        self._best.write(step, value)
+        self._best.write(Best(step, value, measure))
         return True
+
+    def has_best(self, measure: str = '') -> bool:
+        """Whether a checkpoint is the best so far by this measure, or by one that is not known."""
+        best = self._best.read()
+        return (best is not None and best.step in self.steps()
+                and (best.measure == measure or not best.measure or not measure))
 
     def best(self) -> tuple[int, float] | None:
         """Returns (step, value) of the best checkpoint, or None."""
         best = self._best.read()
-        return best if best and best[0] in self.steps() else None
+        return (best.step, best.value) if best and best.step in self.steps() else None
 
     # Restoring.
 

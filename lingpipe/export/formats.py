@@ -157,7 +157,8 @@ def _write_onnx(exported: _Exported, path: str) -> None:
 
 
 def _arrays(exported: _Exported) -> dict[str, np.ndarray]:
-    return {path: np.ascontiguousarray(value.numpy())
+    # ascontiguousarray would make a scalar an array of one number.
+    return {path: np.asarray(value.numpy(), order='C')
             for path, value in exported.program.evaluated_weights().items()}
 
 

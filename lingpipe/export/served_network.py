@@ -32,7 +32,11 @@ class ServedNetwork:
     """
 
     def __init__(self, program: Program, predictor: Predictor):
-        """Copies the weights to the first CPU."""
+        """Copies the weights to the first CPU.
+
+        Raises:
+          ValueError: two inputs, or two outputs, would have one name.
+        """
         self._predictor, self._seed = predictor, program.seed
         values = program.evaluated_weights()
         paths = dict.fromkeys(weight.shared_with or weight.path for element in predictor.elements
@@ -43,9 +47,9 @@ class ServedNetwork:
         self.module = tf.Module(name='lingpipe')
         self.module.weights = self._weights
 
-        needed = {name: spec for name, spec in predictor.input_specs.items()
-                  if name not in predictor.optional_inputs}
-        self.inputs = signature(needed)
+        self._needed = {name: spec for name, spec in predictor.input_specs.items()
+                        if name not in predictor.optional_inputs}
+        self.inputs = signature(self._needed)
         self.outputs = signature(predictor.output_specs)
 
     def in_parts(self) -> tf.types.experimental.ConcreteFunction:
@@ -121,7 +125,7 @@ class ServedNetwork:
     def _packed(self, inputs: Mapping[str, tf.Tensor],
                 default: Callable[[tf.TensorSpec], tf.Tensor]) -> dict[str, Nested]:
         """The nested values of the mini-batch."""
-        by_path = {safe(path): path for path, _ in nested.flatten(self._predictor.input_specs)}
+        by_path = {safe(path): path for path, _ in nested.flatten(self._needed)}
         tensors = {by_path[name]: tensor for name, tensor in inputs.items()}
         flat = [tensors[path] if path in tensors else default(spec)
                 for path, spec in nested.flatten(self._predictor.input_specs)]
@@ -130,9 +134,22 @@ class ServedNetwork:
 
 
 def signature(specs: Mapping[str, Nested]) -> dict[str, tf.TensorSpec]:
-    """Flat names -> specs of any number of examples."""
-    return {safe(path): tf.TensorSpec([None, *spec.shape], spec.dtype, safe(path))
-            for path, spec in nested.flatten(dict(specs))}
+    """Flat names -> specs of any number of examples.
+
+    Raises:
+      ValueError: two values would have one name.
+    """
+    flat: dict[str, tf.TensorSpec] = {}
+    paths: dict[str, str] = {}
+    for path, spec in nested.flatten(dict(specs)):
+        name = safe(path)
+        if name in flat:
+            raise ValueError(f'the values {paths[name]!r} and {path!r} would both be {name} in the '
+                             'exported model, whose names have letters, digits and _ only; give '
+                             'one of them another name.')
+        paths[name] = path
+        flat[name] = tf.TensorSpec([None, *spec.shape], spec.dtype, name)
+    return flat
 
 
 def _flat(values: Mapping[str, Nested]) -> Tensors:

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from absl import logging
+
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.training.evaluation_log import EvaluationLog
 from lingpipe.training.problem import Problem
@@ -15,9 +17,19 @@ class BestCheckpoint:
       input_name: the eval input whose metric decides; '' if there is none.
     """
 
-    def __init__(self, checkpointer: Checkpointer, problem: Problem.Params, input_name: str):
+    def __init__(self, checkpointer: Checkpointer, problem: Problem.Params, input_name: str,
+                 data: str = ''):
+        """
+        Args:
+          checkpointer: has the checkpoints.
+          problem: says which metric is the best when.
+          input_name: see the class.
+          data: EvaluationLog.data_of that input; a best on other data does not count.
+        """
         self.input_name = input_name
         self._checkpointer, self._problem = checkpointer, problem
+        side = 'largest' if problem.best_is_largest else 'smallest'
+        self._measure = f'{side} {problem.best_metric} of {input_name} {data}'.strip()
 
     def mark(self, step: int, metrics: Mapping[str, float]) -> str:
         """Marks the checkpoint of a step if it is the best so far; returns a note on that, or ''.
@@ -31,11 +43,14 @@ class BestCheckpoint:
             raise ValueError(f'task.best_metric={metric!r} is not among the metrics of '
                              f'{self.input_name}: {", ".join(metrics)}; name one of them.')
         is_best = self._checkpointer.mark_best(
-            step, metrics[metric], self._problem.best_is_largest)
+            step, metrics[metric], self._problem.best_is_largest, self._measure)
         return f'; best {metric} so far' if is_best else ''
 
     def restore_mark(self, log: EvaluationLog, last_step: int) -> None:
-        """If best.json was lost, marks the best checkpoint by the logged evaluations.
+        """Marks the best checkpoint by the logged evaluations, unless it is marked already.
+
+        It is not if best.json was lost, or if it says which was the best by another metric or on
+        other data.
 
         Args:
           log: has the evaluations.
@@ -44,11 +59,15 @@ class BestCheckpoint:
         Raises:
           OSError: the mark cannot be written.
         """
-        if self._checkpointer.best():
+        if self._checkpointer.has_best(self._measure):
             return
+        if before := self._checkpointer.best():
+            logging.warning('another metric or other data now says which checkpoint is the best '
+                            '(%s), so the best so far, step %d, no longer counts',
+                            self._measure, before[0])
         metric = self._problem.best_metric
         steps = [step for step in self._checkpointer.steps() if step <= last_step]
         for line in log.read():
             if line['input'] == self.input_name and line['step'] in steps and metric in line:
-                self._checkpointer.mark_best(
-                    line['step'], line[metric], self._problem.best_is_largest)
+                self._checkpointer.mark_best(line['step'], line[metric],
+                                             self._problem.best_is_largest, self._measure)

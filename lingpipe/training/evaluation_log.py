@@ -1,6 +1,7 @@
 """Evaluation log: a line for every evaluation, so that a missing one is known to be missing."""
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -9,13 +10,31 @@ from typing import Any
 from absl import logging
 
 from lingpipe.checkpoint import side_files
+from lingpipe.hyperparams import Params
+
+_DATA = 'input_digest'  # The key of the digest in a line.
 
 
 class EvaluationLog:
-    """LOGDIR/evaluations.jsonl: a line for every evaluation that was completed."""
+    """LOGDIR/evaluations.jsonl: a line for every evaluation that was completed.
 
-    def __init__(self, logdir: str):
+    Each says on which data, by a digest of the Params of the eval input, which may change during a
+    run: an evaluation on other data is none of the input that now has its name.
+    """
+
+    def __init__(self, logdir: str, inputs: Mapping[str, Params] | None = None):
+        """
+        Args:
+          logdir: of the run.
+          inputs: the eval inputs by name; evaluations on other data are not read. None: on any.
+        """
         self._path = os.path.join(logdir, 'evaluations.jsonl')
+        self._data = {name: hashlib.sha256(params.to_text().encode()).hexdigest()[:16]
+                      for name, params in (inputs or {}).items()}
+
+    def data_of(self, name: str) -> str:
+        """The digest of an eval input; '' if it is not known."""
+        return self._data.get(name, '')
 
     def repair(self) -> None:
         """Removes lines that hold no evaluation from the file.
@@ -55,15 +74,20 @@ class EvaluationLog:
         """
         side_files.end_last_line(self._path)
         with open(self._path, 'ab') as file:
-            file.write((json.dumps({'step': step, 'input': name, **metrics}) + '\n').encode())
+            data = {_DATA: self._data[name]} if name in self._data else {}
+            values = {'step': step, 'input': name, **data, **metrics}
+            file.write((json.dumps(values) + '\n').encode())
 
     def read(self) -> list[dict[str, Any]]:
-        """All evaluations, oldest first; lines that hold none are skipped."""
+        """The evaluations on the data of the inputs, oldest first; other lines are skipped."""
         try:
             lines = self._lines()
         except OSError:   # `repair` has warned of it
             return []
-        return [values for line in lines if (values := _evaluation(line)) is not None]
+        evaluations = [values for line in lines if (values := _evaluation(line)) is not None]
+        return [values for values in evaluations
+                if (data := values.pop(_DATA, None)) is None
+                or data == self._data.get(values['input'], data)]
 
     def has(self, step: int, name: str) -> bool:
         """Whether that evaluation ended."""
@@ -96,12 +120,13 @@ def _wrong_lines_text(numbers: Sequence[int]) -> str:
 def _evaluation(line: bytes) -> dict[str, Any] | None:
     """The evaluation in a line of the log, or None if it holds none.
 
-    It has 'step', 'input', and numbers by name.
+    It has 'step', 'input', numbers by name, and the digest of the data if it was known.
     """
     try:
         values = json.loads(line)
         is_named = type(values['step']) is int and isinstance(values['input'], str)
-        numbers = [value for name, value in values.items() if name not in ('step', 'input')]
+        numbers = [value for name, value in values.items()
+                   if name not in ('step', 'input', _DATA)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     is_evaluation = is_named and all(type(value) in (int, float) for value in numbers)

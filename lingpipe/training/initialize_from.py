@@ -23,9 +23,16 @@ class InitializeFrom(Params):
     def check(self) -> None:
         """Raises ValueError for a malformed rule or checkpoint name."""
         check_name(self.checkpoint)
-        for pattern, _ in self.rules:
+        for pattern, replacement in self.rules:
             try:
-                re.compile(pattern)
+                compiled = re.compile(pattern)
             except re.error as error:
                 raise ValueError(f'rules: {pattern!r} is not a regular expression: {error}; '
                                  f'correct it') from error
+            try:
+                if match := re.match(f'{pattern}|', ''):  # It matches nothing, too.
+                    match.expand(replacement or '')
+            except (re.error, IndexError) as error:
+                raise ValueError(
+                    f'rules: {replacement!r} cannot replace {pattern!r}: {error}; the expression '
+                    f'has {compiled.groups} groups, which \\1 and so on stand for') from error

@@ -35,7 +35,6 @@ from lingpipe.input import InputMeter
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training.announced_checkpoints import AnnouncedCheckpoints
-from lingpipe.training.evaluation_log import EvaluationLog
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.hooks.hook import HookedRun
 from lingpipe.training.hooks.hook_calls import HookCalls
@@ -201,7 +200,7 @@ class TrainLoop:
 
     def _hooked_run(self) -> HookedRun:
         return HookedRun(self._logdir, self._experiment.params, self.program.variables(),
-                         lambda: EvaluationLog(self._logdir).read(), self._report.say,
+                         lambda: self._evaluations.logged(), self._report.say,
                          self._stop_by_hook)
 
     def _say_start(self, where_from: str) -> None:

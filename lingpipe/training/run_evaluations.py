@@ -4,6 +4,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from lingpipe.input import Input
 from lingpipe.process.stop_signals import StopSignals
@@ -38,8 +39,10 @@ class RunEvaluations:
         self._run, self._saved = run, saved
         problem = run.experiment.task
         self._evaluations = evaluations
-        self._best = BestCheckpoint(run.checkpointer, problem.params, best_input)
-        self._log = EvaluationLog(run.logdir)
+        self._log = EvaluationLog(
+            run.logdir, {name: source.params for name, source in inputs.items()})
+        self._best = BestCheckpoint(
+            run.checkpointer, problem.params, best_input, self._log.data_of(best_input))
         self._log.repair()
         self._last_metrics: dict[str, tuple[int, Metrics]] = {}   # (step, metrics), by eval input
         for source in inputs.values():
@@ -72,6 +75,10 @@ class RunEvaluations:
         """Marks the best of the checkpoints up to `step` again, if the mark was lost."""
         with self._run.report.optional('the mark of the best checkpoint', step):
             self._best.restore_mark(self._log, step)
+
+    def logged(self) -> list[dict[str, Any]]:
+        """The lines of the evaluation log, oldest first, with 'step', 'input' and metrics."""
+        return self._log.read()
 
     def metrics_after(self, step: int) -> dict[str, Metrics]:
         """The metrics after `step` by eval input, those of earlier processes included."""

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from lingpipe import layers
 from lingpipe.export import export
+from lingpipe.export.served_network import signature
 from lingpipe.keras_models import from_keras
 from lingpipe.layers import Sequential
 from lingpipe.layers.base import Layer
@@ -33,6 +34,17 @@ class Static(Layer):
     def fprop(self, theta, ctx, x):
         num_examples = int(x.shape[0])
         return tf.reshape(x, [num_examples, D]) * 2
+
+
+class Temperature(Layer):
+    """Has a weight without dimensions."""
+
+    def __init__(self, params, path=''):
+        super().__init__(params, path)
+        self.add_weight('t', [], 'ones')
+
+    def fprop(self, theta, ctx, x):
+        return x * theta.t
 
 
 def program_of(*extra: Layer.Params) -> Program:
@@ -96,6 +108,37 @@ def test_npz_has_the_averaged_weights_by_path_and_json_describes_them(program, p
     assert text['weights']['model/head/w'] == {
         'shape': [D, V], 'dtype': 'float32', 'is_trained': True}
     assert not text['weights']['model/norm/moving_mean']['is_trained']
+
+
+def test_a_scalar_weight_stays_a_scalar(tmp_path):
+    program = program_of(Temperature.Params(name='temperature'))
+    path = export(program, program.predictor(SPEC), f'{tmp_path}/weights', 'npz')
+    with np.load(path) as arrays:
+        assert arrays['model/temperature/t'].shape == ()
+        assert arrays['model/temperature/t'] == program.variables()['ema/model/temperature/t']
+
+
+def test_values_that_would_have_one_name_are_refused():
+    spec = tf.TensorSpec([D])
+    assert list(signature({'a-b': spec, 'x': {'y': spec}})) == ['a_b', 'x_y']
+    with pytest.raises(ValueError, match="the values 'a-b' and 'a_b' would both be a_b in the"):
+        signature({'a-b': spec, 'a_b': spec})
+
+
+def test_an_input_that_is_not_needed_takes_no_name_from_one_that_is(tmp_path):
+    network = Sequential.Params(name='model', layers=(
+        layers.Dense.Params(name='head', input_dim=D, units=V, reads={'x': 'an-id'},
+                            writes='logits'),
+        layers.CrossEntropyLoss.Params(name='loss', reads={
+            'x': 'logits', 'labels': 'an_id'}))).instantiate('model')
+    specs = {'an-id': tf.TensorSpec([B, D]), 'an_id': tf.TensorSpec([B], tf.int32),
+             'weight': tf.TensorSpec([B])}
+    program = Program(network, specs, PipelineParams(num_cells=1, num_micro_batches=2),
+                      Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.1)
+                                     ).instantiate())
+    path = export(program, program.predictor(specs), f'{tmp_path}/model', 'saved_model')
+    served = tf.saved_model.load(path).signatures['serving_default'](an_id=images(B))
+    np.testing.assert_array_equal(served['logits'], program.predict(images(B))['logits'])
 
 
 @pytest.mark.filterwarnings('ignore:__array__ implementation')   # of Keras, with NumPy 2

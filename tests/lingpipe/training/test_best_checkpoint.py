@@ -18,9 +18,9 @@ def checkpointer(tmp_path):
     return checkpointer
 
 
-def best_by(checkpointer, **values):
+def best_by(checkpointer, data='', **values):
     problem = registry.get('tests.support.tiny_experiment.Tiny').task.set(**values)
-    return BestCheckpoint(checkpointer, problem, 'test')
+    return BestCheckpoint(checkpointer, problem, 'test', data)
 
 
 @pytest.mark.parametrize(('is_largest', 'best', 'notes'), [
@@ -57,3 +57,32 @@ def test_lost_mark_is_made_again_of_checkpoints_that_are_whole(checkpointer, tmp
     assert checkpointer.best() == (2, 4.)
     best_by(checkpointer).restore_mark(log, last_step=3)   # There is a mark already.
     assert checkpointer.best() == (2, 4.)
+
+
+@pytest.mark.parametrize('change', [{'data': 'd2'}, {'best_metric': 'error'},
+                                    {'best_is_largest': True}])
+def test_best_by_another_metric_or_on_other_data_does_not_count(checkpointer, change, tmp_path,
+                                                                caplog):
+    log = EvaluationLog(str(tmp_path))
+    assert best_by(checkpointer, data='d1').mark(1, {'loss': 1., 'error': 0.})
+    log.add(2, 'test', {'loss': 0.5, 'error': 3.})
+    log.add(3, 'test', {'loss': 2., 'error': 4.})
+
+    changed = best_by(checkpointer, **{'data': 'd1', **change})
+    changed.restore_mark(log, last_step=3)
+    assert checkpointer.best()[0] == (3 if 'best_is_largest' in change else 2)
+    assert 'so the best so far, step 1, no longer counts' in caplog.records[0].getMessage()
+    changed.restore_mark(log, last_step=3)
+    assert len(caplog.records) == 1
+
+    assert not best_by(checkpointer, **{'data': 'd1', **change}).mark(
+        1, {'loss': 1., 'error': 3.5})
+    assert best_by(checkpointer, data='d3').mark(1, {'loss': 9., 'error': 9.})
+
+
+def test_best_that_does_not_say_by_what_counts(checkpointer, tmp_path):
+    checkpointer.mark_best(2, 1., higher_is_better=False)
+    marker = best_by(checkpointer, data='d1')
+    marker.restore_mark(EvaluationLog(str(tmp_path)), last_step=3)
+    assert not marker.mark(3, {'loss': 2.})
+    assert checkpointer.best() == (2, 1.)

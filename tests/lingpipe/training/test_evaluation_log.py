@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from lingpipe.training import registry
 from lingpipe.training.evaluation_log import EvaluationLog
 
 LINE = '{"step": 3, "input": "test", "loss": 0.5}\n'
@@ -53,3 +54,23 @@ def test_damaged_file_is_set_aside(tmp_path, caplog, text, expected):
 def test_log_that_cannot_be_read_is_empty(tmp_path):
     (tmp_path / 'evaluations.jsonl').mkdir()
     assert EvaluationLog(str(tmp_path)).read() == []
+
+
+def test_an_evaluation_on_other_data_is_none_of_the_input(tmp_path):
+    inputs = registry.get('tests.support.tiny_experiment.Tiny').eval_inputs
+    name, source = next(iter(inputs.items()))
+    before = EvaluationLog(str(tmp_path), {name: source})
+    before.add(3, name, {'loss': 0.5})
+    assert before.read() == [{'step': 3, 'input': name, 'loss': 0.5}]
+
+    other = source.copy().set(batch_size=2 * source.batch_size)
+    after = EvaluationLog(str(tmp_path), {name: other})
+    assert not after.has(3, name) and after.read() == [] and after.metrics_after(3) == {}
+    after.add(3, name, {'loss': 0.25})
+    assert after.metrics_after(3) == {name: {'loss': 0.25}}
+    assert before.metrics_after(3) == {name: {'loss': 0.5}}
+
+    # A line of an earlier version does not say on which data.
+    with open(tmp_path / 'evaluations.jsonl', 'a', encoding='utf-8') as file:
+        file.write(json.dumps({'step': 2, 'input': name, 'loss': 1.}) + '\n')
+    assert after.has(2, name) and len(EvaluationLog(str(tmp_path)).read()) == 3

@@ -42,7 +42,11 @@ def test_examples_per_step_are_those_of_all_accumulated_mini_batches():
 
 @pytest.mark.parametrize(('change', 'error'), [
     ({'eval_inputs__test__num_epochs': None}, r'eval_inputs\.test\.num_epochs is none, so that an'),
-    ({'initialize_from__rules': (('(', None),)}, r"rules: '\(' is not a regular expression")])
+    ({'initialize_from__rules': (('(', None),)}, r"rules: '\(' is not a regular expression"),
+    ({'initialize_from__rules': (('weights/(.*)', r'weights/\2'),)},
+     r"rules: 'weights/\\\\2' cannot replace 'weights/\(.*\)': .* the expression has 1 group"),
+    ({'initialize_from__rules': (('(?i)weights/(?P<a>.*)', r'weights/\g<b>'),)},
+     r'cannot replace .*: unknown group name')])
 def test_params_that_cannot_run_are_refused(change, error):
     with pytest.raises(ValueError, match=error):
         make_params(**change).validate()
