@@ -49,8 +49,8 @@ class BestCheckpoint:
     def restore_mark(self, log: EvaluationLog, last_step: int) -> None:
         """Marks the best checkpoint by the logged evaluations, unless it is marked already.
 
-        It is not if best.json was lost, or if it says which was the best by another metric or on
-        other data.
+        The mark is missing if best.json was lost. One by another metric, or on other data, does
+        not count.
 
         Args:
           log: has the evaluations.

@@ -18,8 +18,8 @@ _DATA = 'input_digest'  # The key of the digest in a line.
 class EvaluationLog:
     """LOGDIR/evaluations.jsonl: a line for every evaluation that was completed.
 
-    Each says on which data, by a digest of the Params of the eval input, which may change during a
-    run: an evaluation on other data is none of the input that now has its name.
+    A line has a digest of the Params of its eval input. These may change when a run is resumed;
+    evaluations with the Params of before are then not read.
     """
 
     def __init__(self, logdir: str, inputs: Mapping[str, Params] | None = None):

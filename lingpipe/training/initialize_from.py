@@ -30,7 +30,7 @@ class InitializeFrom(Params):
                 raise ValueError(f'rules: {pattern!r} is not a regular expression: {error}; '
                                  f'correct it') from error
             try:
-                if match := re.match(f'{pattern}|', ''):  # It matches nothing, too.
+                if match := re.match(f'{pattern}|', ''):  # It matches the empty text, too.
                     match.expand(replacement or '')
             except (re.error, IndexError) as error:
                 raise ValueError(
