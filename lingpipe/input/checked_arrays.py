@@ -1,13 +1,14 @@
 """Checked arrays: what a call is given, as arrays that a network can read."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from lingpipe.layers.nested import Nested
+from lingpipe.wording.values import show
 
 
 def checked(name: str, value: Any, spec: Nested) -> Any:
@@ -35,9 +36,12 @@ def _array(name: str, value: Any, dtype: tf.DType) -> np.ndarray:
     Raises:
       ValueError: it is of another kind, or an integer does not fit.
     """
+    if isinstance(value, list | tuple):
+        try:
+            return from_lists(value, dtype)
+        except ValueError as error:
+            raise ValueError(f'{name!r} is not {dtype.name} in every example: {error}.') from error
     wanted = np.dtype(dtype.as_numpy_dtype)
-    if isinstance(value, list | tuple) and wanted.kind in 'iufb':
-        value = np.asarray(value, wanted)
     array: np.ndarray = np.asarray(value)
     if array.dtype.kind not in _LIKE[wanted.kind]:
         is_object = array.dtype.kind == 'O'
@@ -49,6 +53,42 @@ def _array(name: str, value: Any, dtype: tf.DType) -> np.ndarray:
         raise ValueError(f'{name!r} has whole numbers that {dtype.name} cannot hold; correct them.')
     return converted
 
+
+def from_lists(rows: Sequence[Any], dtype: tf.DType) -> np.ndarray:
+    """Returns lists of Python's values as an array of a dtype.
+
+    JSON and lists hardly tell 3 from 3.0, so that a number may be written either way.
+
+    Raises:
+      ValueError: the lists are ragged, or a value is of another kind or does not fit.
+    """
+    wanted = np.dtype(dtype.as_numpy_dtype)
+    if wanted.kind == 'O':
+        array: np.ndarray = np.asarray(rows, object)
+        others = [item for item in array.flat if not isinstance(item, str | bytes)]
+        if others:
+            raise ValueError(f'{show(others[0])} is no text')
+        return array
+
+    array = np.asarray(rows)
+    if array.size and array.dtype.kind not in ('b' if wanted.kind == 'b' else _NUMBERS):
+        raise ValueError(f'it has {_kind_name(array)}')
+    with np.errstate(invalid='ignore'):  # nan is no whole number, as is said below.
+        converted = array.astype(wanted)
+    if wanted.kind in 'iu' and not np.array_equal(converted, array):
+        wrong = array[converted != array]
+        raise ValueError(f'{show(wrong[0].item())} is no whole number that {dtype.name} can hold')
+    return converted
+
+
+def _kind_name(array: np.ndarray) -> str:
+    """What is in an array that should have other values."""
+    if array.dtype.kind == 'O':
+        return 'null or other values that are no numbers'
+    return {'b': 'true or false', 'U': 'text', 'S': 'text'}.get(array.dtype.kind, 'numbers')
+
+
+_NUMBERS = 'iufcV'  # Kinds of NumPy's dtypes; 'V' is bfloat16.
 
 # Kind of a NumPy dtype -> the kinds that are converted to it; 'V' is bfloat16, 'O' strings.
 _LIKE = {'i': 'iu', 'u': 'iu', 'f': 'fV', 'V': 'fV', 'b': 'b', 'c': 'fc', 'O': 'OSU'}

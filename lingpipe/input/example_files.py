@@ -22,8 +22,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from lingpipe.input.checked_arrays import from_lists
 from lingpipe.input.records import RecordFiles, find_files
 from lingpipe.layers.nested import Nested
+from lingpipe.wording.values import show
 
 Specs = Mapping[str, tf.TensorSpec]
 
@@ -81,10 +83,11 @@ def _reason(error: Exception) -> str:
 
 def _read_csv(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Nested]:
     with open(path, encoding='utf-8-sig', newline='') as file:
-        rows = [row for row in csv.reader(file) if row]
+        reader = csv.reader(file)
+        rows = [(reader.line_num, row) for row in reader if row]
     if not rows:
         raise ValueError(f'{path} is empty; begin it with a line of names.')
-    header, lines = [name.strip() for name in rows[0]], rows[1:]
+    header, lines = [name.strip() for name in rows[0][1]], rows[1:]
     number_of = {name: number for number, name in enumerate(header)}
 
     columns: dict[str, list[int]] = {}
@@ -96,15 +99,50 @@ def _read_csv(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Ne
             raise ValueError(
                 f'{path} has no column {missing[0]!r}; the network takes {_listed(specs, optional)}'
                 f', and the columns are {", ".join(header[:8])}{", ..." * (len(header) > 8)}.')
+        if spec.shape.rank and f'{name}.{size}' in number_of:
+            raise ValueError(f'{path} has a column {name}.{size}, but {name!r} has only {size} '
+                             'numbers; remove the columns that are too many.')
+        twice = [column for column in names if header.count(column) > 1]
+        if twice:
+            raise ValueError(f'{path} has the column {twice[0]!r} twice; remove one of them.')
         if not missing:
             columns[name] = [number_of[column] for column in names]
 
-    for number, row in enumerate(lines, 2):
+    for number, row in lines:
         if len(row) != len(header):
             raise ValueError(f'line {number} of {path} has {len(row)} values, but there are '
                              f'{len(header)} columns; correct it.')
-    return {name: _array(path, name, [[row[i] for i in numbers] for row in lines], specs[name])
+    return {name: _array(path, name, _cells(path, name, numbers, lines, specs[name].dtype),
+                         specs[name])
             for name, numbers in columns.items()}
+
+
+def _cells(path: str, name: str, columns: Sequence[int],
+           lines: Sequence[tuple[int, list[str]]], dtype: tf.DType) -> list[list[Any]]:
+    """The values of some columns of a CSV file, line by line.
+
+    Raises:
+      ValueError: a text is no value of the dtype.
+    """
+    def value(text: str) -> Any:
+        if dtype == tf.string:
+            return text
+        if dtype == tf.bool:
+            return _BOOLS[text.strip().lower()]
+        return int(text) if dtype.is_integer else float(text)
+
+    values = []
+    for number, row in lines:
+        try:
+            values.append([value(row[column]) for column in columns])
+        except (ValueError, KeyError):
+            found = show([row[column] for column in columns])
+            raise ValueError(f'line {number} of {path} has {found} for {name!r}, which is '
+                             f'{dtype.name}; correct it.') from None
+    return values
+
+
+_BOOLS = {'true': True, 'false': False, '1': True, '0': False}
 
 
 def _read_json_lines(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Nested]:
@@ -180,15 +218,8 @@ def _array(path: str, name: str, rows: Sequence[Any], spec: tf.TensorSpec) -> np
     Raises:
       ValueError: a value is of another type, or an example has another shape.
     """
-    shape = [len(rows), *spec.shape]
     try:
-        if spec.dtype == tf.string:
-            array = np.array(rows, object)
-        elif spec.dtype.is_integer:
-            array = np.array(rows, np.int64 if spec.dtype != tf.uint64 else np.uint64)
-        else:
-            array = np.array(rows, spec.dtype.as_numpy_dtype)
-        return array.reshape(shape)
-    except (ValueError, OverflowError, TypeError) as error:
+        return from_lists(rows, spec.dtype).reshape([len(rows), *spec.shape])
+    except (ValueError, OverflowError) as error:
         raise ValueError(f'{name!r} of {path} is not {spec.dtype.name} {spec.shape.as_list()} in '
                          f'every example: {error}.') from error

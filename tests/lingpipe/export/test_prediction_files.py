@@ -55,7 +55,15 @@ def test_records_are_read_by_the_names_of_their_features(tmp_path):
     ('a.csv', 'x.0,id\n1,2\n', "has no column 'x.1'; the network takes x float32 [2], id int32 [],"
                                ' and the columns are x.0, id.'),
     ('a.csv', 'x.0,x.1,id\n1,2\n', 'line 2 of '),
-    ('a.csv', 'x.0,x.1,id\n1,cat,2\n', "is not float32 [2] in every example: could not convert"),
+    ('a.csv', 'x.0,x.1,id\n\n1,cat,2\n', "line 3 of "),
+    ('a.csv', 'x.0,x.1,id\n1,cat,2\n', "has ['1', 'cat'] for 'x', which is float32; correct it."),
+    ('a.csv', 'x.0,x.1,x.2,id\n1,2,3,4\n', "has a column x.2, but 'x' has only 2 numbers"),
+    ('a.csv', 'x.0,x.1,id,id\n1,2,3,4\n', "has the column 'id' twice"),
+    ('a.jsonl', '{"x": [1, 2], "id": 3.7}\n', '3.7 is no whole number that int32 can hold'),
+    ('a.jsonl', '{"x": [1, 2], "id": 3000000000}\n', 'no whole number that int32 can hold'),
+    ('a.jsonl', '{"x": [1, 2], "id": true}\n', 'it has true or false'),
+    ('a.jsonl', '{"x": [1, null], "id": 3}\n', 'it has null or other values that are no numbers'),
+    ('a.jsonl', '{"x": ["1", "2"], "id": 3}\n', 'it has text'),
     ('a.csv', '', 'is empty; begin it with a line of names.'),
     ('a.jsonl', '{"x": [1, 2]}\n', "has no 'id'; the network takes"),
     ('a.jsonl', '{"x": [1, 2], "id": 1}\n{"x": [1], "id": 1}\n', "'x' of "),
@@ -70,6 +78,27 @@ def test_files_of_another_kind_are_refused(name, text, sentence, tmp_path):
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=re.escape(sentence)):
         read_examples(f'{tmp_path}/{name}', SPECS, frozenset({'weight'}))
+
+
+@pytest.mark.parametrize('name, text', [
+    ('a.csv', 'seen,id\nFalse,1\ntrue,2\n0,3\n1,4\n'),
+    ('a.jsonl', '\n'.join(f'{{"seen": {seen}, "id": {i}.0}}' for i, seen in enumerate(
+        ['false', 'true', 'false', 'true'], 1))),
+])
+def test_bools_and_whole_numbers_are_what_is_written(name, text, tmp_path):
+    (tmp_path / name).write_text(text)
+    specs = {'seen': tf.TensorSpec([], tf.bool), 'id': tf.TensorSpec([], tf.int32)}
+    arrays = read_examples(f'{tmp_path}/{name}', specs)
+    assert arrays['seen'].tolist() == [False, True, False, True]
+    assert arrays['id'].tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize('name, text', [
+    ('a.csv', 'seen\nno\n'), ('a.jsonl', '{"seen": "no"}\n'), ('a.jsonl', '{"seen": 2}\n')])
+def test_what_is_no_bool_is_refused(name, text, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match='bool'):
+        read_examples(f'{tmp_path}/{name}', {'seen': tf.TensorSpec([], tf.bool)})
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -140,6 +140,9 @@ def test_a_network_with_one_input_takes_it_without_its_name():
      'experiment does.'),
     ({**inputs(), 'id': np.full([B], 1 << 40)},
      "'id' has whole numbers that int32 cannot hold; correct them."),
+    ({**inputs(), 'id': [0] * (B - 1) + [1.5]},
+     "'id' is not int32 in every example: 1.5 is no whole number that int32 can hold."),
+    ({**inputs(), 'id': [True] * B}, "'id' is not int32 in every example: it has true or false."),
     ({**inputs(), 'id': np.zeros([3], np.int32)},
      'the inputs have different numbers of examples: id 3, image 8; give one row to every '
      'example.'),
