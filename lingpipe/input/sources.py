@@ -177,13 +177,17 @@ def _stacked(path: str, values: Sequence[Nested], first: np.ndarray,
     """The values of some examples as one array.
 
     Raises:
-      ValueError: one of them has another shape than the first example.
+      ValueError: one of them has another shape than the first example, or a dtype that its dtype
+        cannot hold.
     """
     for index, value in zip(indices, values, strict=True):
         shape = None if value is None else value.shape
         if shape != first.shape:
             raise ValueError(f'{path!r} of example {index} has shape {shape}, but that of example '
                              f'0 has {first.shape}; give every example the same shape.')
+        if not np.can_cast(value.dtype, first.dtype, 'same_kind'):
+            raise ValueError(f'{path!r} of example {index} is {value.dtype}, but that of example 0 '
+                             f'is {first.dtype}; give every example the same dtype.')
     if first.dtype.kind in 'OSU':
         return np.array([value.item() if value.ndim == 0 else value for value in values], object)
     return np.stack(values).astype(first.dtype, copy=False)

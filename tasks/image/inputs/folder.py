@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.tasks.image.inputs.encoded import EncodedImageInput
@@ -88,13 +89,18 @@ class FolderInput(EncodedImageInput):
         p = self.params
         paths = []
         labels = []
+        others = []
         for label, name in enumerate(self._all_classes):
             folder = os.path.join(p.directory, p.split, name)
             if os.path.isdir(folder):
-                files = sorted(
-                    file for file in os.listdir(folder) if file.lower().endswith(SUFFIXES))
+                visible = sorted(file for file in os.listdir(folder) if not file.startswith('.'))
+                files = [file for file in visible if file.lower().endswith(SUFFIXES)]
+                others += [os.path.join(folder, file) for file in set(visible).difference(files)]
                 paths += [os.path.join(folder, file) for file in files]
                 labels += [label] * len(files)
+        if others:
+            logging.warning('%d files are left out, as their names do not end in %s; one of them: '
+                            '%s', len(others), ', '.join(SUFFIXES), min(others))
         if not paths:
             raise ValueError(
                 f'{os.path.join(p.directory, p.split)} holds no image in a folder of a class; put '

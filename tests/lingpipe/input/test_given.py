@@ -129,6 +129,8 @@ class Static(DatasetInput):
     (lambda: SourceInput.of(iter([1]), batch_size=1), 'which has no len() or no []'),
     (lambda: batches(SourceInput.of([{'x': X}, {'x': X[:1]}], batch_size=2, shuffle=False)),
      "'x' of example 1 has shape (1, 2), but that of example 0 has (7, 2)"),
+    (lambda: batches(SourceInput.of([{'x': 1}, {'x': 2.7}], batch_size=2, shuffle=False)),
+     "'x' of example 1 is float64, but that of example 0 is int64; give every example the same"),
 ])
 def test_what_is_no_input_is_refused(make, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):

@@ -87,6 +87,17 @@ def test_labels_agree_in_all_splits_even_if_a_class_is_in_one_only(original):
     assert folder(original, subset=Subset(classes=(1,))).class_names == ('owl',)
 
 
+def test_files_that_are_no_images_are_left_out_with_a_warning(birds, caplog):
+    (birds / 'train' / 'crow' / '._00.jpg').write_bytes(b'what a Mac leaves behind')
+    (birds / 'train' / 'crow' / 'photo.webp').write_bytes(b'another format')
+    with caplog.at_level(logging.WARNING, 'absl'):
+        assert folder(birds).num_examples() == NUM_FILES
+    readme = birds / 'train' / 'owl' / 'README.txt'
+    photo = birds / 'train' / 'crow' / 'photo.webp'
+    assert '2 files are left out, as their names do not end in .jpg, ' in caplog.text
+    assert str(min(photo, readme)) in caplog.text
+
+
 def test_a_resume_gives_the_batches_of_an_uninterrupted_run(original):
     def images(position: int, num_batches: int) -> list[np.ndarray]:
         return [b['image'].numpy() for _, b in zip(
