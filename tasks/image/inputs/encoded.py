@@ -79,6 +79,8 @@ class EncodedImageInput(Input):
             why = 'it is empty or cannot be read'
         elif not size.all():
             why = 'it has no header of an image'
+        elif _has_palette(encoded):
+            why = 'it is a BMP with a palette of colours, which is not read; make it a PNG'
         else:
             try:
                 image = decoded(encoded, window)
@@ -181,6 +183,17 @@ def decoded(encoded: bytes, window: np.ndarray | None = None) -> np.ndarray:
         return image
     top, left, height, width = window
     return decoded(encoded)[top:top + height, left:left + width]
+
+
+def _has_palette(encoded: bytes) -> bool:
+    """Whether this is a BMP whose pixels are numbers of colours: TensorFlow takes them for grey."""
+    if encoded[:2] != b'BM' or len(encoded) < 30 or encoded[28] not in (1, 4, 8):
+        return False
+    first, = struct.unpack('<I', encoded[10:14])  # The byte where the pixels begin.
+    palette = np.frombuffer(encoded[14 + encoded[14]:first][:1024], np.uint8)
+    colours = palette[:len(palette) // 4 * 4].reshape(-1, 4)[:, :3]
+    return encoded[28] < 8 or not np.array_equal(
+        colours, np.arange(len(colours))[:, np.newaxis].repeat(3, 1))
 
 
 def _is_jpeg(encoded: bytes) -> bool:

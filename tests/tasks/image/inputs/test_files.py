@@ -4,6 +4,7 @@ from __future__ import annotations
 import logging
 import re
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,29 @@ def test_all_kinds_of_broken_images_are_found(birds, content):
     source = folder(birds, split='test', max_broken_share=0.25,
                     **{**EVALUATION, 'transform': AUGMENTED})
     assert one_pass(source)['weight'].tolist() == [1., 1., 0., 1.]
+
+
+def test_a_bitmap_with_a_palette_is_broken_and_a_grey_one_is_not(birds, caplog):
+    """TensorFlow shows the numbers of a palette's colours as shades of grey."""
+    def bitmap(palette: np.ndarray) -> bytes:
+        pixels = np.arange(16, dtype=np.uint8).reshape(4, 4)[::-1].tobytes()
+        header = struct.pack('<IIIHHIIIIII', 40, 4, 4, 1, 8, 0, 16, 0, 0, 256, 0)
+        begin = struct.pack('<2sIII', b'BM', 54 + 1024 + 16, 0, 54 + 1024)
+        return begin + header + palette.astype(np.uint8).tobytes() + pixels
+
+    grey = np.arange(256)[:, np.newaxis].repeat(4, 1) * [1, 1, 1, 0]
+    folder_of_owls = birds / 'test' / 'owl'
+    for file in folder_of_owls.iterdir():
+        file.unlink()
+    (folder_of_owls / '0.bmp').write_bytes(bitmap(grey))
+    (folder_of_owls / '1.bmp').write_bytes(bitmap(grey[::-1]))
+    source = folder(birds, split='test', max_broken_share=0.25, **{
+        **EVALUATION, 'transform': Transform.Params(size=4)})
+    with caplog.at_level(logging.WARNING, 'absl'):
+        found = one_pass(source)
+    assert found['weight'].tolist() == [1., 1., 1., 0.]
+    assert found['image'][2].tolist() == [[[4 * y + x] * 3 for x in range(4)] for y in range(4)]
+    assert 'it is a BMP with a palette of colours, which is not read; make it a PNG' in caplog.text
 
 
 def test_a_file_that_went_away_is_a_broken_image(birds):
