@@ -8,6 +8,7 @@ The files:
     graph.py         the calls of layers in a model, those of nested models among them
     names.py         names of layers that do not depend on what the process has made before
     keras_model.py   KerasModel: the network, which knows its inputs and outputs
+    likeness.py      whether a configuration holds all that a layer, loss or metric is
     conversion.py    from_keras
     weights.py       to_keras
     compiled.py      what model.compile says: losses, and learner_from_keras

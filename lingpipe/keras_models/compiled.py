@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from absl import logging
 
 from lingpipe.hyperparams import fields_of
 from lingpipe.keras_models.keras_loss import KerasLoss, described
@@ -46,6 +47,11 @@ def has_logits(model: keras.Model, keras_names: Sequence[str]) -> list[bool]:
     return ['crossentropy' in text for text in texts]
 
 
+def labels_of(outputs: Sequence[str]) -> list[str]:
+    """What the losses of a model with these outputs read as labels."""
+    return [f'labels_{output}' for output in outputs] if len(outputs) > 1 else ['labels']
+
+
 def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[str],
               logits: Mapping[str, str]) -> list[KerasLoss.Params]:
     """Returns the losses of a compiled model; none for a model that has no loss.
@@ -78,9 +84,13 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
     params: list[KerasLoss.Params] = []
     has_several = sum(loss is not None for loss in losses) > 1
     for i, output in enumerate(outputs):
+        if losses[i] is None and (metrics[i] or weighted[i]):
+            raise ValueError(f'compile has metrics of the output {keras_names[i]!r}, which has no '
+                             'loss and so no labels here; leave them out, or compute them of the '
+                             'predictions.')
         if losses[i] is None:
             continue
-        reads = {'x': output, 'labels': f'labels_{output}' if len(outputs) > 1 else 'labels'}
+        reads = {'x': output, 'labels': labels_of(outputs)[i]}
         if output in logits:
             reads['logits'] = logits[output]
         own, own_weighted = (
@@ -124,6 +134,11 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
         raise ValueError(f'there is no optimizers.{type(optimizer).__name__}; compile the model '
                          'with another optimizer of Keras.')
 
+    steps = int(optimizer.iterations)
+    if steps:
+        logging.warning('the optimizer of the Keras model %r has made %d steps; the learner begins '
+                        'anew, without its slots and at step 0 of its learning rate', model.name,
+                        steps)
     rate = _rate(arguments['learning_rate'])
     accumulate = arguments.get('gradient_accumulation_steps') or 1
     if accumulate > 1:
@@ -205,6 +220,8 @@ def _rate(config: Any) -> learning_rates.Schedule.Params:
     if isinstance(config, (int, float)):
         return learning_rates.Constant.Params(rate=float(str(np.float32(config))))
     name, values = config['class_name'], config['config']
+    if config.get('module') != 'keras.optimizers.schedules':   # It may be called as one of Keras'.
+        name = config.get('registered_name') or name
     if not isinstance(values, dict) or name == '__lambda__':
         raise ValueError('the learning rate is a Python function, which no configuration can hold; '
                          'compile with a number or one of keras.optimizers.schedules, or set '

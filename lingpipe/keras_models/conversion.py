@@ -8,9 +8,10 @@ from typing import Any
 
 import keras
 
-from lingpipe.keras_models.compiled import has_logits, losses_of
-from lingpipe.keras_models.graph import Call, Graph, Value, functional, graph_of
+from lingpipe.keras_models.compiled import has_logits, labels_of, losses_of
+from lingpipe.keras_models.graph import Call, Graph, Value, functional, graph_of, keys_of
 from lingpipe.keras_models.keras_model import KerasModel
+from lingpipe.keras_models.likeness import check_alike
 from lingpipe.keras_models.names import differing, is_made_by_keras, stable_names
 from lingpipe.layers.base import Layer
 from lingpipe.layers.keras_arguments import encoded
@@ -44,7 +45,8 @@ def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:
     inputs = _input_names(inner)
     graph = graph_of(model, name, inputs)
     keras_names, outputs = _output_names(inner, inputs)
-    renamed, copies = _renaming(graph, inputs, outputs)
+    reserved = _reserved(model, inputs, outputs)
+    renamed, copies = _renaming(graph, inputs, outputs, reserved)
 
     with_logits = [
         output for output, has in zip(outputs, has_logits(model, keras_names), strict=True) if has]
@@ -65,7 +67,7 @@ def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:
 def _without_graph(model: keras.Model) -> str:
     """The error for a model whose graph is not known."""
     kind = f'{type(model).__name__} {getattr(model, "name", "")!r}'
-    if isinstance(model, keras.Sequential):
+    if isinstance(model, keras.Sequential) and not model.built:
         return (f'the model {kind} has not been built, so that its shapes are not known; give it a '
                 'keras.Input first, or call model.build(shape).')
     if isinstance(model, keras.Model):
@@ -78,6 +80,8 @@ def _without_graph(model: keras.Model) -> str:
 
 def _input_names(model: keras.Model) -> list[str]:
     """The names of the values that a model reads."""
+    if isinstance(model.input, dict):
+        return keys_of(model.input, model.inputs)
     makers = [tensor._keras_history.operation for tensor in model.inputs]
     if len(makers) == 1 and is_made_by_keras(makers[0]):
         return ['x']
@@ -90,7 +94,7 @@ def _output_names(model: keras.Model, taken: Sequence[str]) -> tuple[list[str], 
     Outputs that are a dict have the names of its keys; others those of the layers that make them.
     """
     if isinstance(model.output, dict):
-        keys = sorted(model.output)
+        keys = keys_of(model.output, model.outputs)
         return keys, [differing(key, taken) for key in keys]
     makers = [tensor._keras_history.operation for tensor in model.outputs]
     known: list[Any] = []
@@ -105,7 +109,25 @@ def _output_names(model: keras.Model, taken: Sequence[str]) -> tuple[list[str], 
     return list(model.output_names), names
 
 
-def _renaming(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]
+def _reserved(model: keras.Model, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
+    """The names that the losses of a compiled model read beside its outputs.
+
+    Raises:
+      ValueError: an input or an output has one of them.
+    """
+    if not (model.compiled and model.loss):
+        return []
+    reserved = ['weight', *labels_of(outputs)]
+    for kind, names in ('input', inputs), ('output', outputs):
+        for name in names:
+            if name in reserved:
+                raise ValueError(f'the Keras model {model.name!r} has an {kind} {name!r}, which is '
+                                 f'what its loss reads: the names {", ".join(reserved)} are those '
+                                 'of labels and of the weights of examples; rename it.')
+    return reserved
+
+
+def _renaming(graph: Graph, inputs: Sequence[str], outputs: Sequence[str], reserved: Sequence[str]
               ) -> tuple[dict[str, str], list[Layer.Params]]:
     """Value -> its name, and layers that copy a value that is an output twice, or an input."""
     written = [value for call in graph.calls() for value in call.writes]
@@ -119,7 +141,7 @@ def _renaming(graph: Graph, inputs: Sequence[str], outputs: Sequence[str]
         for value, output in zip(graph.outputs, outputs, strict=True)
         if renamed.get(value) != output]
 
-    taken = [*inputs, *outputs]
+    taken = [*inputs, *outputs, *reserved]
     for value in written:
         if value not in renamed:
             renamed[value] = differing(value, taken)
@@ -206,6 +228,7 @@ def _layer(call: Call, prefix: str, names: _Names,
             drops_mask=not getattr(operation, 'supports_masking', False))
         layer = params.instantiate(path)
         _check(call, layer)
+        check_alike(operation, layer.keras_layer)
         params.share = _share(layer, operation, path, owners)
         return params
     except Exception as error:   # A layer is anyone's code.
@@ -246,8 +269,8 @@ def _check(call: Call, layer: KerasLayer) -> None:
     for output in call.outputs:
         if not output.shape or output.shape[0] is not None:
             raise ValueError(f'it gives {tuple(output.shape)}, whose first dimension is not that '
-                             'of the examples, so that a mini-batch cannot be split; keep the '
-                             'examples apart')
+                             'of any number of examples, so that a mini-batch cannot be split; '
+                             'leave batch_size out of keras.Input, and keep the examples apart')
     for spec, output in zip(layer.output_specs, call.outputs, strict=True):
         if spec.shape != output.shape or spec.dtype != output.dtype:
             raise ValueError(f'made from its configuration it gives {spec.dtype} {spec.shape}, '

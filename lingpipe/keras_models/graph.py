@@ -17,6 +17,7 @@ import keras
 from keras.src.models.functional import Functional
 
 from lingpipe.keras_models.names import differing, stable_names
+from lingpipe.wording.values import show
 
 Tensor: TypeAlias = tuple[keras.Operation, int, int]
 """A symbolic tensor: the operation that made it, the number of the call, and of the output."""
@@ -73,7 +74,8 @@ class Graph:
 def functional(model: keras.Model) -> keras.Model | None:
     """The model whose graph is that of a Keras model; None if it has no known graph."""
     if isinstance(model, keras.Sequential):
-        model = model._functional if model.built else None
+        has_own_call = type(model).call is not keras.Sequential.call
+        model = model._functional if model.built and not has_own_call else None
     is_functional = isinstance(model, Functional) and type(model).call is Functional.call
     return model if is_functional else None
 
@@ -89,6 +91,7 @@ def graph_of(model: keras.Model, name: str, inputs: Sequence[str], prefix: str =
     """
     inner = functional(model)
     assert inner is not None
+    _check_frozen(model)
     values: dict[Tensor, str] = {_tensor(tensor): given
                                  for tensor, given in zip(inner.inputs, inputs, strict=True)}
     nodes = _in_order(inner.outputs, set(values))
@@ -116,12 +119,12 @@ def _member(node: Any, name: str, values: Mapping[Tensor, str], prefix: str) -> 
     args, kwargs = node.arguments.convert(
         lambda one: Value(values[_tensor(one)]) if isinstance(one, keras.KerasTensor) else one)
     if functional(node.operation) is not None:
-        given = _given_to_model(node.operation, [*args, *kwargs.values()][0])
+        given = _given_to_model(node.operation, _structure(name, node.operation, args, kwargs))
         return graph_of(node.operation, name, [value.name for value in given], f'{prefix}{name}/')
 
     bound = _bound(node.operation, args, kwargs)
     inputs = {values[_tensor(tensor)]: tensor for tensor in node.arguments.keras_tensors}
-    path = f'{prefix}{name}'
+    path = differing(f'{prefix}{name}', list(values.values()))   # An input may be called so.
     several = len(node.outputs) > 1
     writes = tuple(f'{path}.{i}' if several else path for i in range(len(node.outputs)))
     return Call(name, node.operation, bound, inputs, writes, tuple(node.outputs))
@@ -141,12 +144,57 @@ def _bound(operation: keras.Operation, args: Sequence[Any],
             if not (name == 'mask' and value is None)}
 
 
+def _structure(name: str, model: keras.Model, args: Sequence[Any],
+               kwargs: Mapping[str, Any]) -> Any:
+    """The tensors that a nested model is called with.
+
+    Raises:
+      ValueError: it is given more than these.
+    """
+    arguments = inspect.signature(model.call).bind(*args, **kwargs).arguments
+    structure, *_ = arguments.values()
+    others = [key for key, value in list(arguments.items())[1:]
+              if key != 'training' and any(part is not None for part in keras.tree.flatten(value))]
+    if others:
+        raise ValueError(f'the nested model {name!r} is called with {others[0]}, which its layers '
+                         'would not get here; leave it out, or call its layers one by one.')
+    return structure
+
+
+def _check_frozen(model: keras.Model) -> None:
+    """Raises ValueError for a frozen model that has a layer which is not frozen."""
+    trained = [weight.path for weight in model.weights if weight.trainable]
+    if not model.trainable and trained:
+        raise ValueError(f'the Keras model {model.name!r} has trainable=False, but its weight '
+                         f'{trained[0]} is not frozen, and Keras trains neither; set trainable of '
+                         'the model, and then of its layers, as you mean it.')
+
+
+def keys_of(structure: Mapping[str, Any], tensors: Sequence[keras.KerasTensor]) -> list[str]:
+    """The key of each of the tensors of a model in the dict that it takes or gives.
+
+    Raises:
+      ValueError: the dict holds more than tensors.
+    """
+    left = dict(structure)
+    keys: list[str] = []
+    for tensor in tensors:
+        key = next((key for key, value in left.items() if value is tensor), None)
+        if key is None:
+            raise ValueError(f'the Keras model has the inputs or outputs {show(dict(structure))}; '
+                             'give a list, or a dict with one tensor for each name.')
+        del left[key]
+        keys.append(key)
+    return keys
+
+
 def _given_to_model(model: keras.Model, structure: Any) -> list[Value]:
     """What a nested model is given, in the order of its inputs."""
     inner = functional(model)
     assert inner is not None
     if isinstance(structure, dict):
-        names = [tensor.name for tensor in inner.inputs]
+        names = (keys_of(inner.input, inner.inputs) if isinstance(inner.input, dict)
+                 else [tensor.name for tensor in inner.inputs])
         if set(names) <= set(structure):
             return [structure[name] for name in names]
     return list(keras.tree.flatten(structure))

@@ -11,11 +11,13 @@ import tensorflow as tf
 from keras.src.losses.losses import LossFunctionWrapper
 
 from lingpipe.hyperparams import REQUIRED, field
+from lingpipe.keras_models.likeness import difference, is_of_keras
 from lingpipe.layers.context import Context
 from lingpipe.layers.losses import Loss
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import dims
 from lingpipe.layers.weighting import expanded, total_weight
+from lingpipe.wording.values import show
 
 _MEANS = ('sum_over_batch_size', 'mean')
 _SPARSE = ('sparse_categorical_crossentropy', 'SparseCategoricalCrossentropy')
@@ -58,6 +60,8 @@ class KerasLoss(Loss):
     def __init__(self, params: Params, path: str = ''):
         super().__init__(params, path)
         self._loss = loss_of(self.params.loss)
+        self._is_of_keras = all(map(is_of_keras, (
+            type(self._loss), getattr(self._loss, 'fn', self._loss))))
         self._metrics = [metric_of(text) for text in self.params.metrics]
         self._weighted_metrics = [metric_of(text) for text in self.params.weighted_metrics]
 
@@ -80,7 +84,8 @@ class KerasLoss(Loss):
         prediction = tf.cast(tf.identity(x), tf.float32)
         if logits is not None and x.dtype == prediction.dtype:
             prediction._keras_logits = tf.cast(logits, tf.float32)
-        targets = tf.cast(labels, tf.float32) if labels.dtype.is_floating else labels
+        is_number = labels.dtype.is_floating or not self._is_of_keras
+        targets = tf.cast(labels, tf.float32) if is_number else labels
 
         losses = self._losses(targets, prediction)
         if not losses.shape.rank:
@@ -170,6 +175,9 @@ def loss_of(text: str) -> Any:
     loss = _made(text, keras.losses.get, 'loss')
     if not isinstance(loss, keras.losses.Loss):
         loss = LossFunctionWrapper(loss)
+    if type(loss).__call__ is not keras.losses.Loss.__call__:
+        raise ValueError(f'the Keras loss {loss.name} has a __call__ of its own, which takes the '
+                         'mean of a mini-batch; write call, which gives a loss for each example.')
     if loss.reduction not in _MEANS:
         raise ValueError(f'the Keras loss {loss.name} has reduction={loss.reduction!r}, but the '
                          "loss of a mini-batch is a mean; use 'sum_over_batch_size'.")
@@ -191,8 +199,10 @@ def metric_of(text: str) -> Any:
     config = json.loads(text)
     if isinstance(config, str):   # Keras calls a metric as compile does: 'mae'.
         metric.name = config
-    is_mean = (isinstance(metric, keras.metrics.MeanMetricWrapper)
-               and type(metric).update_state is keras.metrics.MeanMetricWrapper.update_state)
+    wrapper = keras.metrics.MeanMetricWrapper
+    is_mean = isinstance(metric, wrapper) and all(
+        getattr(type(metric), name) is getattr(wrapper, name)
+        for name in ('update_state', 'result'))
     if not is_mean:
         raise ValueError(f'the Keras metric {type(metric).__name__} is no mean over examples, as '
                          'metrics of a pipeline are; leave it out of compile, and compute it of '
@@ -209,14 +219,55 @@ def described(given: Any) -> Any:
         return {name: described(one) for name, one in given.items()}
     if isinstance(given, (list, tuple)):
         return [described(one) for one in given]
-    config = keras.saving.serialize_keras_object(given)
+    if inspect.isfunction(given):
+        _check_name(given)
+    try:
+        config = keras.saving.serialize_keras_object(given)
+    except TypeError as error:
+        raise ValueError(f'{show(given)} of compile cannot be written as a configuration: {error}; '
+                         'write a function with @keras.saving.register_keras_serializable() above '
+                         'it.') from error
     arguments = getattr(given, '_fn_kwargs', {})
     known = inspect.signature(type(given).__init__).parameters
     missing = {name: value for name, value in arguments.items()
                if name in known and name not in config['config']}
     if missing:
         config['config'].update(keras.saving.serialize_keras_object(missing))
+    if isinstance(config, dict) and isinstance(given, (keras.losses.Loss, keras.metrics.Metric)):
+        _check_remade(given, config)
     return config
+
+
+def _check_name(function: Any) -> None:
+    """Raises ValueError for a function of somebody's own that has the name of one of Keras."""
+    name = function.__name__
+    if is_of_keras(function) or keras.saving.get_registered_name(function) != name:
+        return
+    if _is_name(name, keras.losses.get) or _is_name(name, keras.metrics.get):
+        raise ValueError(f'the function {name!r} of {function.__module__} has the name of one of '
+                         'Keras, which would be taken in its place; rename it, and write '
+                         '@keras.saving.register_keras_serializable() above it.')
+
+
+def _is_name(name: str, get: Any) -> bool:
+    """Whether Keras knows a loss or metric of this name."""
+    try:
+        get(name)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def _check_remade(given: Any, config: Any) -> None:
+    """Raises ValueError if Keras makes another loss or metric of a configuration."""
+    try:
+        remade = keras.saving.deserialize_keras_object(config)
+    except (ValueError, TypeError):   # Which is said where it is made.
+        return
+    found = difference(given, remade)
+    if found:
+        raise ValueError(f'{type(given).__name__} {given.name!r} is not what its configuration '
+                         f'says: {found}; correct its get_config.')
 
 
 def _made(text: str, get: Any, what: str) -> Any:

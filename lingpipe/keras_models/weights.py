@@ -12,13 +12,13 @@ from lingpipe.layers.keras_layer import KerasLayer
 
 
 def to_keras(params: KerasModel.Params, weights: Mapping[str, np.ndarray],
-             name: str = 'model') -> keras.Model:
+             name: str = '') -> keras.Model:
     """Assigns weights to the Keras model that a network was made of, and returns the model.
 
     Args:
       params: what from_keras returned, or a copy.
       weights: path -> value, as those of a program. Further paths do not matter.
-      name: the path of the network.
+      name: the path of the network; default: the name in the Params.
 
     Raises:
       TypeError: these are no such Params or weights.
@@ -31,7 +31,7 @@ def to_keras(params: KerasModel.Params, weights: Mapping[str, np.ndarray],
     if model is None:
         raise ValueError('these Params have no Keras model: they were read from text; call '
                          'from_keras(model) again, and give to_keras the Params that it returns.')
-    pairs = list(variables_by_path(params, name))
+    pairs = list(variables_by_path(params, name or params.name))
     for path, variable in pairs:
         if path not in weights:
             raise ValueError(f'there is no weight {path}; give all weights of the network.')

@@ -106,6 +106,10 @@ def encoded(value: Any, name_of: Callable[[Any], str | None]) -> Any:
         return {'tuple': [encoded(item, name_of) for item in value]}
     if isinstance(value, dict):
         return {'dict': {key: encoded(item, name_of) for key, item in value.items()}}
+    if isinstance(value, keras.Variable) and value.trainable:
+        raise ValueError(f'it is given the weight {value.path} of another layer, which would be a '
+                         'constant here; use keras.layers.ReversibleEmbedding, or a layer class of '
+                         'your own that holds that layer')
     return {'keras': keras.saving.serialize_keras_object(value)}
 
 

@@ -109,7 +109,9 @@ def build(path: str, class_name: str, config: Mapping[str, Any]) -> keras.layers
             keras_layer: keras.layers.Layer = class_of(class_name).from_config(dict(config))
         except Exception as error:
             raise ValueError(f'{path}: Keras cannot build {class_name} of '
-                             f'{shortened(json.dumps(config))}: {error}') from error
+                             f'{shortened(json.dumps(config))}: {str(error)[:300]}; '
+                             'register classes and functions of your own with '
+                             '@keras.saving.register_keras_serializable().') from error
     # Keras would ask for a static batch size first.
     for inner in inner_layers(keras_layer):
         if isinstance(inner, keras.layers.RNN) and inner.stateful:

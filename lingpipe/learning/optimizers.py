@@ -11,11 +11,11 @@ lines and its fields:
 All of Keras' are here but two, which wrap other optimizers: the Learner itself scales, skips and
 divides gradients.
 
-An optimizer gives the numbers of `keras.Model.train_on_batch`, or is refused. If an id occurs
-several times in a mini-batch, Keras 3 on TensorFlow gives optimizers the gradient of each
-occurrence by itself, so that all but SGD and Lion add up the squares of each, and not the square of
-their sum. A KerasLayer does so too, unless its keeps_gradient_rows is False; the gradient of
-lingpipe's own Embedding is the sum, as that of any other weight.
+An optimizer gives the numbers of `keras.Model.train_on_batch`, or is refused; docs/keras.md has two
+exceptions. If an id occurs several times in a mini-batch, Keras 3 on TensorFlow gives optimizers
+the gradient of each occurrence by itself, so that all but SGD and Lion add up the squares of each,
+and not the square of their sum. A KerasLayer does so too, unless its keeps_gradient_rows is False;
+the gradient of lingpipe's own Embedding is the sum, as that of any other weight.
 """
 from __future__ import annotations
 
