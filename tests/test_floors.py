@@ -224,6 +224,7 @@ OF_LIBRARIES = {
     ('lingpipe.layers.keras_initial_values', '_initializer'): "Keras: its initial values",
     ('lingpipe.layers.keras_call', '_keras_mask'): 'Keras: where a tensor has its mask',
     ('lingpipe.layers.keras_state', '_moments'): 'Keras: moments as BatchNormalization has them',
+    ('lingpipe.learning.pool_gradients', '_update_input'): 'TensorFlow: the inputs of a made op',
     ('lingpipe.learning.program_order', '_add_control_input'): 'TensorFlow: an order of made ops',
     ('lingpipe.learning.optimizer', '_backend_update_step'): 'Keras: what Nadam keeps of a step',
     ('lingpipe.pipeline.execution.renewal', '_handle'): 'TensorFlow: the handle of a variable',

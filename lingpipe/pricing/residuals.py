@@ -19,6 +19,7 @@ import tensorflow as tf
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Emissions
 from lingpipe.layers.nested import Nested, leaves
+from lingpipe.learning.pool_gradients import pair_with_pools
 from lingpipe.pricing.graph import FPROP, Trace, trace
 from lingpipe.pricing.handed_over import HandedOver, Leaves, handed_over
 from lingpipe.pricing.ops import ancestors, bytes_of, narrow_casts, viewed
@@ -172,7 +173,9 @@ def _backward(traced: Trace, targets: Sequence[tf.Tensor], sources: Sequence[tf.
         return _Backward([None] * len(sources))
     with traced.graph.as_default():
         seeds = [tf.compat.v1.placeholder(target.dtype, target.shape) for target in targets]
+        num_before = len(traced.graph.get_operations())
         gradients = tf.gradients(targets, sources, seeds)
+        pair_with_pools(traced.graph.get_operations()[num_before:])
 
     backward = [tensor for gradient in gradients for tensor in _tensors_of(gradient)]
     inputs = leaves(traced.inputs)

@@ -12,6 +12,7 @@ from lingpipe.layers.context import Context, Emissions
 from lingpipe.layers.nested import Nested
 from lingpipe.layers.static_shapes import as_spec
 from lingpipe.learning.gradient import Gradient
+from lingpipe.learning.pool_gradients import pair_with_pools
 from lingpipe.pipeline.planning.cell import Leaf
 from lingpipe.pipeline.planning.dataflow import Element, Value
 from lingpipe.process.error_text import blaming
@@ -131,9 +132,12 @@ class LayerResult:
 
         seeds = [*(sums[leaf] for leaf in targets), *(tf.ones_like(loss) for loss in losses)]
         with tf.name_scope(scope_of(element.layer.path) + '_backward'):
+            graph = tf.compat.v1.get_default_graph()
+            num_before = len(graph.get_operations())
             with blaming(element.layer.path):
                 gradients = self.tape.gradient([*targets.values(), *losses], self.call.sources,
                                                output_gradients=seeds)
+            pair_with_pools(graph.get_operations()[num_before:])
             paths = [weight.path for weight in element.trained]
             weights = {path: _kept(gradient, path, element)
                        for path, gradient in zip(paths, gradients[:len(paths)], strict=True)
