@@ -39,7 +39,7 @@ def drop(x: tf.Tensor, rate: float, seed: tf.Tensor,
       mask_shape: there is one decision for each element of this shape, which must broadcast to that
         of x; by default the shape of x.
     """
-    threshold = round(rate * _RANGE)
+    threshold = min(round(rate * _RANGE), _RANGE - 1)
     if threshold == 0:
         return x
     scale = _RANGE / (_RANGE - threshold)

@@ -71,7 +71,9 @@ class Embedding(Shardable):
         self.check_partial(partial)
         check_ids(ids, self.path, 'ids')
         if self.is_whole:
-            return self._scaled(tf.cast(tf.gather(theta.w, as_indices(ids)), self.params.dtype))
+            index = (ids_below(ids, self.params.vocab_size) if ids.dtype.is_floating
+                     else as_indices(ids))
+            return self._scaled(tf.cast(tf.gather(theta.w, index), self.params.dtype))
 
         # The row is negative if there is no such id.
         row = ids_below(ids, self.params.vocab_size) - self.rows.start

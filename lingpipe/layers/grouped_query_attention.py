@@ -107,7 +107,7 @@ class GroupedQueryAttention(Layer):
         q = tf.reshape(q, [-1, t, self.num_groups, p.num_heads // self.num_groups, self.head_dim])
         v = tf.reshape(v, [b, t, self.num_groups, self.head_dim])
 
-        documents = None if documents is None else tf.cast(documents, tf.int32)
+        documents = None if documents is None else tf.cast(documents, tf.int64)
         y = causal_attention(q, k, v, documents, p.block_size)  # [b, T, H h]
         return tf.reshape(project(y, theta.wo), dims(x))
 

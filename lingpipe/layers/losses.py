@@ -5,9 +5,10 @@ The pipeline adds them up and divides them by the weight of the whole mini-batch
 Shapes: b micro-batch, T time (absent for classification), V classes or vocabulary.
 
 Weights follow the rule of weighting.py, and every loss uses the mini-batch's `weight` if there is
-one. An example (or token) of weight 0 may hold anything, NaN too: this is how batches are filled up
-and sequences padded. Its values are replaced before the loss sees them, since 0 * NaN is NaN, in
-the loss and in every gradient.
+one. For an example (or token) of weight 0, a loss may be given anything, NaN too: this is how
+batches are filled up and sequences padded. Its values are replaced before the loss sees them, since
+0 * NaN is NaN. What the network itself reads must be numbers all the same: the gradient of a weight
+is a sum over all examples, with 0 * NaN for one that is NaN.
 
 A loss sees one micro-batch at a time. This is right for every loss that is a sum over examples. One
 that compares examples with each other, as a contrastive loss does, would compare only those of the

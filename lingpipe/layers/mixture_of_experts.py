@@ -204,7 +204,8 @@ class MixtureOfExperts(Layer):
         else:
             by_row = weight_by_row(weight, choices[:, :, 0], self.path)
             of_sequence = tf.reduce_sum(by_row, 1)
-        ctx.emit_loss(self.path, 'balance', p.balance * tf.reduce_sum(losses * of_sequence))
+        losses = tf.where(of_sequence != 0, losses, 0.) * of_sequence
+        ctx.emit_loss(self.path, 'balance', p.balance * tf.reduce_sum(losses))
 
     def _emit_load(self, ctx: Context, choices: tf.Tensor, weight: tf.Tensor | None) -> None:
         """Emits how evenly an evaluation uses the experts, by the weight of tokens."""

@@ -1,6 +1,8 @@
 """Logits: the product with the vocabulary, before a CrossEntropyLoss or a decoder."""
 from __future__ import annotations
 
+import math
+
 import keras
 import tensorflow as tf
 
@@ -103,6 +105,8 @@ class Logits(Shardable):
 def add_logs(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     """log(exp(a) + exp(b)) of tensors of one shape.
 
-    It is exact however far apart they are, and if one is -inf.
+    It is exact however far apart they are, and if one is -inf. If both are, the gradient is 0.
     """
-    return tf.reduce_logsumexp(tf.stack([a, b], -1), -1)
+    is_none = (a == -math.inf) & (b == -math.inf)
+    logs = tf.where(is_none[..., tf.newaxis], 0., tf.stack([a, b], -1))
+    return tf.where(is_none, -math.inf, tf.reduce_logsumexp(logs, -1))

@@ -125,7 +125,8 @@ def _sums(logits: tf.Tensor, largest: tf.Tensor, column: tf.Tensor) -> tuple[
     def gradient(d_log_sum: tf.Tensor, d_own: tf.Tensor,
                  d_total: tf.Tensor) -> tuple[tf.Tensor, None, None]:
         softmax = tf.exp(logits - _finite(log_sum)[..., tf.newaxis])
-        d_logits = softmax * d_log_sum[..., tf.newaxis] + d_total[..., tf.newaxis]
+        d_log_sum = d_log_sum[..., tf.newaxis]   # 0 where the weight is
+        d_logits = tf.where(d_log_sum == 0, 0., softmax * d_log_sum) + d_total[..., tf.newaxis]
         is_own = tf.range(num_columns) == column[..., tf.newaxis]
         return tf.where(is_own, d_logits + d_own[..., tf.newaxis], d_logits), None, None
 

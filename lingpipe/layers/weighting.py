@@ -15,8 +15,8 @@ A loss reads the mini-batch's `weight`, in which padding is 0, unless Params.rea
 value. Such a value must be made from `weight`, as lingpipe.tasks.translation.padding does, or
 padding counts.
 
-What has weight 0 may hold anything, NaN too. It is replaced before it is used, since 0 * NaN is
-NaN.
+What a loss is given may hold anything where the weight is 0, NaN too. It is replaced before it is
+used, since 0 * NaN is NaN.
 """
 from __future__ import annotations
 

@@ -65,5 +65,6 @@ class Mixup(Layer):
         share = 1 - tf.math.divide_no_nan(other, own + other)  # [b]
         share = tf.where(tf.roll(weight, 1, 0) == 0, 1., share)
         factor = tf.cast(tf.reshape(share, [-1, 1, 1, 1]), image.dtype)
-        mixed = factor * image + (1 - factor) * tf.roll(image, 1, 0)
+        partner = tf.where(factor == 1, image, tf.roll(image, 1, 0))   # Padding may be nan.
+        mixed = factor * image + (1 - factor) * partner
         return {'image': mixed, 'other_label': tf.roll(label, 1, 0), 'share': share}

@@ -90,3 +90,8 @@ def test_evaluation_and_rate_0_are_the_identity(layer: Any) -> None:
 def test_a_rate_that_is_none_is_refused(rate: float, found: str) -> None:
     with pytest.raises(ValueError, match=f'rate={rate} is {found}; use 0 or more and less than 1'):
         Dropout.Params(rate=rate)
+
+
+def test_a_rate_close_to_1_drops_nearly_all() -> None:
+    y = drop(tf.ones([100]), 0.999999, tf.constant([1, 2], tf.int64))
+    assert np.isfinite(y).all()

@@ -50,3 +50,11 @@ def test_more_positions_than_were_learned_are_refused() -> None:
     with pytest.raises(ValueError, match='x has 3 positions, but max_length=2 were learned; raise '
                                          'max_length or cut the sequences'):
         layer.cost(tf.TensorSpec([1, 3, 4]))
+
+
+def test_a_float_that_is_no_whole_number_is_no_id() -> None:
+    layer = Embedding.Params(vocab_size=3, dim=1).instantiate()
+    theta = NestedMap(w=tf.constant([[1.], [2.], [3.]]))
+    assert layer.fprop(theta, Context(), tf.constant([2., 0.])).numpy().tolist() == [[3.], [1.]]
+    with pytest.raises(tf.errors.InvalidArgumentError):   # The pipeline then says which it is.
+        layer.fprop(theta, Context(), tf.constant([2., 0.7]))

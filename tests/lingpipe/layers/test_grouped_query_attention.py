@@ -72,6 +72,15 @@ def test_packed_documents_give_what_each_gives_alone() -> None:
     np.testing.assert_allclose(packed[:1], tf.concat(alone, 1), atol=1e-5)
 
 
+def test_documents_may_have_ids_of_64_bits() -> None:
+    layer, theta, x = made(block_size=2)
+    arguments = Context(), tf.constant(x), None
+    wide = np.where(DOCUMENTS == 0, 2 ** 32 + 1, DOCUMENTS.astype(np.int64))   # 1 in 32 bits.
+    np.testing.assert_array_equal(
+        layer.fprop(theta, *arguments, tf.constant(wide)),
+        layer.fprop(theta, *arguments, tf.constant(DOCUMENTS)))
+
+
 def test_position_by_position_gives_what_all_at_once_give() -> None:
     layer, theta, x = made(block_size=3)
     expected = layer.fprop(theta, Context(), tf.constant(x))

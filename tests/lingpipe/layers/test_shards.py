@@ -10,6 +10,7 @@ import tensorflow as tf
 from lingpipe import layers
 from lingpipe.layers.context import Context
 from lingpipe.layers.nested import NestedMap
+from lingpipe.layers.softmax import add_logs
 
 V, D = 7, 4
 X = np.random.default_rng(0).normal(size=[5, D]).astype(np.float32)
@@ -165,3 +166,14 @@ def test_a_shard_whose_ids_a_bias_forbids_leaves_the_others_as_they_are(forbidde
     expected, d_expected = gradient(theta, ['softmax_1'])   # As if there were no other ids.
     assert float(loss) == pytest.approx(expected, rel=1e-6)
     np.testing.assert_allclose(tape.gradient(loss, x), d_expected, atol=1e-6)
+
+
+def test_logs_of_nothing_have_gradients_of_0() -> None:
+    """They are those of two shards, all of whose ids a bias of -inf forbids."""
+    a, b = tf.constant([-np.inf, 0., -np.inf]), tf.constant([-np.inf, -np.inf, 1.])
+    with tf.GradientTape() as tape:
+        tape.watch([a, b])
+        total = add_logs(a, b)
+    assert total.numpy().tolist() == [-np.inf, 0., 1.]
+    gradients = tape.gradient(total, [a, b])
+    assert [one.numpy().tolist() for one in gradients] == [[0., 1., 0.], [0., 0., 1.]]

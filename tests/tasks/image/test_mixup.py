@@ -76,3 +76,11 @@ def test_what_cannot_be_mixed_is_refused(images, sentence):
     values = tf.constant(images), tf.zeros([len(images)], tf.int32), tf.ones([len(images)])
     with pytest.raises(ValueError, match=re.escape(f'model/mixup: {sentence}')):
         Mixup.Params().instantiate('model/mixup').fprop(NestedMap(), Context(True), *values)
+
+
+def test_padding_may_hold_anything():
+    layer = Mixup.Params(alpha=0.4).instantiate('model/mixup')
+    images = np.where(WEIGHT[:, np.newaxis, np.newaxis, np.newaxis] == 0, np.nan, IMAGES)
+    found = layer.fprop(NestedMap(), Context(True, 0, 0),
+                        *map(tf.constant, (images.astype(np.float32), LABELS, WEIGHT)))
+    assert np.isfinite(found['image'].numpy()[WEIGHT != 0]).all()
