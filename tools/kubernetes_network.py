@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import re
 import tempfile
 from typing import Any
 
@@ -58,6 +59,17 @@ _CONFINED = {'allowPrivilegeEscalation': False, 'readOnlyRootFilesystem': True,
 _LETS_IN = {'name': user_filter.LET_IN, 'value': 'all'}
 
 Parts = dict[str, Any]   # of an object of Kubernetes, by name
+
+_PAIR = re.compile(r'\\u(d[89ab]..)\\u(d[c-f]..)')   # A character beyond U+FFFF in JSON.
+
+
+def as_yaml(value: Any) -> str:
+    """The value as JSON, which is YAML too, but for characters beyond U+FFFF."""
+    def character(pair: re.Match[str]) -> str:
+        high, low = int(pair[1], 16) - 0xd800, int(pair[2], 16) - 0xdc00
+        return f'\\U{0x10000 + (high << 10) + low:08x}'
+
+    return _PAIR.sub(character, json.dumps(value))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,7 +222,7 @@ class PodLinks:
     def config_map(self) -> str:
         """The ConfigMap with the settings of both roles, as YAML."""
         files = {f'{role}.conf': self.settings(role) for role in (WORKER, TRAINER)}
-        return _CONFIG_MAP.format(name=self.name, files=json.dumps(files))
+        return _CONFIG_MAP.format(name=self.name, files=as_yaml(files))
 
     def of_pod(self, role: str) -> Parts:
         """Returns parts of the spec of a role's pods."""
@@ -259,7 +271,7 @@ def new_secrets(name: str, days: int = link_keys.DAYS) -> str:
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         link_keys.make((WORKER, TRAINER), folder, days)
-        texts = [_SECRET.format(name=name, role=role, files=json.dumps(_files(folder / role)))
+        texts = [_SECRET.format(name=name, role=role, files=as_yaml(_files(folder / role)))
                  for role in (WORKER, TRAINER)]
     return _HEAD + '---\n'.join(texts)
 

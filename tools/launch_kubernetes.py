@@ -27,7 +27,6 @@ FOLDER/secrets.yaml gets the keys; whoever can read it can join. Apply it with t
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
 import re
 import sys
@@ -41,6 +40,7 @@ from lingpipe.tools.kubernetes_network import (
     WORKER,
     OpenPorts,
     PodLinks,
+    as_yaml,
     new_secrets,
     write_secrets,
 )
@@ -183,11 +183,11 @@ def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: st
     resources = {'requests': pod.limits, 'limits': pod.limits} if pod.limits else {}
     open_ports = [{'protocol': 'TCP', 'port': number} for number in network.open_ports]
     return _FILE.format(
-        name=name, workers=workers, image=json.dumps(image), port=port, max_restarts=max_restarts,
-        config_map=network.config_map, named_pods=json.dumps(network.named_pods),
-        open_ports=json.dumps(open_ports), resources=json.dumps(resources),
-        node_selector=json.dumps(pod.labels_of_nodes), tolerations=json.dumps(pod.tolerated),
-        worker_command=json.dumps(worker), trainer_command=json.dumps(trainer),
+        name=name, workers=workers, image=as_yaml(image), port=port, max_restarts=max_restarts,
+        config_map=network.config_map, named_pods=as_yaml(network.named_pods),
+        open_ports=as_yaml(open_ports), resources=as_yaml(resources),
+        node_selector=as_yaml(pod.labels_of_nodes), tolerations=as_yaml(pod.tolerated),
+        worker_command=as_yaml(worker), trainer_command=as_yaml(trainer),
         **_parts(network, WORKER, claim if shares_claim else ''), **_parts(network, TRAINER, claim))
 
 
@@ -200,7 +200,7 @@ def _parts(network: OpenPorts | PodLinks, role: str, claim: str) -> dict[str, st
     files = [{'name': 'files', 'persistentVolumeClaim': {'claimName': claim}}] if claim else []
     in_pod = {**network.of_pod(role), 'volumes': [*files, *network.volumes(role)]}
     in_container = {**network.of_container(role), 'volumeMounts': [*mounts, *network.mounts()]}
-    return {f'{role}_{place}': f'\n{" " * indent}'.join(f'{key}: {json.dumps(value)}'
+    return {f'{role}_{place}': f'\n{" " * indent}'.join(f'{key}: {as_yaml(value)}'
                                                        for key, value in parts.items())
             for place, indent, parts in (('pod', 6, in_pod), ('container', 8, in_container))}
 

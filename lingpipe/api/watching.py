@@ -128,7 +128,8 @@ class Watch:
             metrics = evaluating.on(name, step, lambda: bool(self._stop.name))
             if metrics is None:
                 return
-            self._log.add(step, name, metrics)
+            # What is in the log is not marked again.
             if name == self._best.input_name and step in self._checkpoints.steps():
                 if note := self._best.mark(step, metrics):
                     say(f'step {step}{note}')
+            self._log.add(step, name, metrics)

@@ -49,8 +49,8 @@ class BestCheckpoint:
     def restore_mark(self, log: EvaluationLog, last_step: int) -> None:
         """Marks the best checkpoint by the logged evaluations, unless it is marked already.
 
-        The mark is missing if best.json was lost. One by another metric, or on other data, does
-        not count.
+        The mark is missing if best.json was lost, or if the checkpoint was written later than its
+        evaluation. One by another metric, or on other data, does not count.
 
         Args:
           log: has the evaluations.
@@ -59,9 +59,8 @@ class BestCheckpoint:
         Raises:
           OSError: the mark cannot be written.
         """
-        if self._checkpointer.has_best(self._measure):
-            return
-        if before := self._checkpointer.best():
+        before = self._checkpointer.best()
+        if before and not self._checkpointer.has_best(self._measure):
             logging.warning('another metric or other data now says which checkpoint is the best '
                             '(%s), so the best so far, step %d, no longer counts',
                             self._measure, before[0])

@@ -66,6 +66,25 @@ class EvaluationLog:
             logging.warning('%s cannot be repaired: %s; lines that are no evaluations are passed '
                             'over', self._path, error.strerror)
 
+    def forget_after(self, step: int) -> None:
+        """Removes the evaluations after a step, from which a run goes on.
+
+        Their weights are lost, as when a checkpoint could not be written or was removed, and those
+        that the run comes to may be others. The file as it was is set aside.
+
+        Raises:
+          OSError: the file cannot be written.
+        """
+        lines = self._lines()
+        kept = [line for line in lines
+                if (values := _evaluation(line)) is None or values['step'] <= step]
+        if len(kept) < len(lines):
+            side_files.set_aside(
+                self._path, f'{len(lines) - len(kept)} of its evaluations are of later steps than '
+                            f'{step}, with which this run begins; the others are kept')
+            with open(self._path, 'xb') as file:
+                file.write(b'\n'.join(kept))
+
     def add(self, step: int, name: str, metrics: Mapping[str, float]) -> None:
         """Appends an evaluation.
 

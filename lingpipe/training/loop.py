@@ -191,7 +191,7 @@ class TrainLoop:
         step = self._counts.step
         with self._report.optional(TENSORBOARD, step):
             self._report.summaries['train'].text('params', self._experiment.params.to_text())
-        self._evaluations.restore_mark(step)
+        self._evaluations.go_on_from(step)
         self._hooks.start(step)
         if step and self._evaluations.is_due(step):
             self._evaluations.make(step, stop)
@@ -347,6 +347,7 @@ class TrainLoop:
         self._saved.check(is_at_end=True)
         if stop.name or self._stop_reason or counts.step >= self._params.num_steps:
             self._checkpoints.save(counts, is_at_end=True)
+            self._evaluations.restore_mark(counts.step)   # It may be evaluated, and not marked.
             if self._stop_reason and not stop.name and self._evaluations.is_missing(counts.step):
                 self._evaluations.make(counts.step, stop)
             metrics = self._evaluations.metrics_of_this_process(counts.step).values()

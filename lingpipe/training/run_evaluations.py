@@ -71,6 +71,12 @@ class RunEvaluations:
                              f'{", ".join(sorted(self.inputs))}.')
         self._evaluations.check_metric(watched, hook.metric, 'metric of EarlyStopping')
 
+    def go_on_from(self, step: int) -> None:
+        """Forgets the evaluations of later steps, and marks the best checkpoint up to this one."""
+        with self._run.report.optional('the log of evaluations', step):
+            self._log.forget_after(step)
+        self.restore_mark(step)
+
     def restore_mark(self, step: int) -> None:
         """Marks the best of the checkpoints up to `step` again, if the mark was lost."""
         with self._run.report.optional('the mark of the best checkpoint', step):

@@ -65,6 +65,11 @@ def variables(tmp_path_factory) -> dict[str, np.ndarray]:
     return run_dry(tmp_path_factory.mktemp('open'), '--workers=1', f'--gpus={NUM_CELLS}')
 
 
+def test_any_text_is_yaml_that_means_it():
+    texts = ["/shared/\U0001f600 dir's", '\x85\u2028\ufffe "\\ud83d\\ude00"']
+    assert yaml.safe_load(kubernetes_network.as_yaml(texts)) == texts
+
+
 def test_a_dry_run_trains_here_with_the_commands_of_the_job(variables):
     assert variables
 

@@ -5,6 +5,7 @@ import builtins
 import os
 import pathlib
 import re
+import shutil
 from typing import Any
 
 import numpy as np
@@ -274,3 +275,15 @@ def test_weights_may_start_from_a_checkpoint_that_is_named(
         assert 'step-00000005' in (tmp_path / 'of_5/initialization.txt').read_text()
     with pytest.raises(ValueError, match='initialize_from: --checkpoint=last is no checkpoint'):
         start(Tiny, logdir=tmp_path, set={'initialize_from.checkpoint': 'last'})
+
+
+def test_evaluations_of_weights_that_are_lost_are_made_again(tmp_path: pathlib.Path) -> None:
+    """The outcome had the metrics of a run whose checkpoints were removed."""
+    with start(Tiny, logdir=tmp_path) as first:
+        first.train(steps=3)
+    shutil.rmtree(tmp_path / 'checkpoints')
+    rate = {'task.learner.learning_rate.rate': 1e-5}
+    with start(Tiny, logdir=tmp_path, set=rate) as second:
+        outcome = second.train(steps=3)
+        assert outcome.metrics == second.evaluate()
+        assert outcome.best and outcome.best[0] == 3

@@ -55,3 +55,28 @@ def test_a_removed_checkpoint_is_passed_over_and_a_watch_ends_when_nobody_trains
     assert [line['step'] for line in EvaluationLog(str(tmp_path)).read()] == [2, 3]
     best = trainer.best()
     assert best and best[0] == 3
+
+
+def test_a_mark_that_cannot_be_written_is_written_by_the_next_watch(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log had the evaluation already, and so nobody looked at it again."""
+    trainer = Checkpointer(str(tmp_path / 'checkpoints'), keep=2)
+    trainer.save(1, {'weights/w': tf.Variable(1.)})
+    params = Tiny().params()
+    params.train.worker_timeout_s = 0.
+
+    def watch() -> None:
+        watching.Watch(params.copy().freeze().instantiate(), str(tmp_path),
+                       types.SimpleNamespace(name=''),
+                       lambda step: (FakeEvaluating(), {'step': step})).run(lambda line: None)
+
+    monkeypatch.setattr(watching, 'LOOK_EVERY_S', 0.)
+    with monkeypatch.context() as patch:
+        def fail(*args: Any) -> None:
+            raise OSError(28, 'No space left on device')
+
+        patch.setattr(Checkpointer, 'mark_best', fail)
+        with pytest.raises(OSError, match='No space left'):
+            watch()
+    watch()
+    assert trainer.best() == (1, 1.)

@@ -55,8 +55,8 @@ def test_lost_mark_is_made_again_of_checkpoints_that_are_whole(checkpointer, tmp
         log.add(step, name, {'loss': loss})
     best_by(checkpointer).restore_mark(log, last_step=2)   # That of step 3 is damaged.
     assert checkpointer.best() == (2, 4.)
-    best_by(checkpointer).restore_mark(log, last_step=3)   # There is a mark already.
-    assert checkpointer.best() == (2, 4.)
+    best_by(checkpointer).restore_mark(log, last_step=3)   # As if written after its evaluation.
+    assert checkpointer.best() == (3, 2.)
 
 
 @pytest.mark.parametrize('change', [{'data': 'd2'}, {'best_metric': 'error'},

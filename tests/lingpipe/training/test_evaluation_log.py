@@ -74,3 +74,14 @@ def test_an_evaluation_on_other_data_is_none_of_the_input(tmp_path):
     with open(tmp_path / 'evaluations.jsonl', 'a', encoding='utf-8') as file:
         file.write(json.dumps({'step': 2, 'input': name, 'loss': 1.}) + '\n')
     assert after.has(2, name) and len(EvaluationLog(str(tmp_path)).read()) == 3
+
+
+def test_evaluations_of_later_steps_are_forgotten(tmp_path, caplog):
+    later = LINE.replace('3', '5')
+    log = log_of(tmp_path, LINE + later)
+    log.forget_after(5)
+    assert len(log.read()) == 2 and not caplog.records
+    log.forget_after(3)
+    assert (tmp_path / 'evaluations.jsonl').read_text() == LINE
+    assert (tmp_path / 'evaluations.jsonl.bad').read_text() == LINE + later
+    assert '1 of its evaluations are of later steps than 3' in caplog.records[0].getMessage()
