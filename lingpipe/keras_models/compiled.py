@@ -136,9 +136,9 @@ def learner_from_keras(model: keras.Model) -> Learner.Params:
 
     steps = int(optimizer.iterations)
     if steps:
-        logging.warning('the optimizer of the Keras model %r has made %d steps; the learner begins '
-                        'anew, without its slots and at step 0 of its learning rate', model.name,
-                        steps)
+        logging.warning('the optimizer of the Keras model %r has trained already (its step: %d); '
+                        'the learner begins anew, without its slots and at step 0 of its learning '
+                        'rate', model.name, steps)
     rate = _rate(arguments['learning_rate'])
     accumulate = arguments.get('gradient_accumulation_steps') or 1
     if accumulate > 1:

@@ -86,7 +86,8 @@ def _give_the_same(function: Any, other: Any) -> bool:
             result, expected = (np.asarray(one(tf.constant(x))) for one in (function, other))
     except Exception:   # They are anyone's code, and may take something else.
         return False
-    return result.shape == expected.shape and np.allclose(result, expected, 1e-6, 1e-6)
+    return result.shape == expected.shape and np.allclose(
+        result, expected, 1e-6, 1e-6, equal_nan=True)
 
 
 def is_of_keras(code: Any) -> bool:

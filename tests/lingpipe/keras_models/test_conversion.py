@@ -168,4 +168,4 @@ def test_a_learner_of_an_optimizer_that_has_trained_says_that_it_begins_anew(
     model.train_on_batch(rows(0), rows(1)[:, :2])
     with caplog.at_level('WARNING', 'absl'):
         lp.learner_from_keras(model)
-    assert 'has made 1 steps; the learner begins anew' in caplog.text
+    assert 'has trained already (its step: 1); the learner begins anew' in caplog.text
