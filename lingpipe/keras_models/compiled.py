@@ -84,11 +84,8 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
     params: list[KerasLoss.Params] = []
     has_several = sum(loss is not None for loss in losses) > 1
     for i, output in enumerate(outputs):
-        if losses[i] is None and (metrics[i] or weighted[i]):
-            raise ValueError(f'compile has metrics of the output {keras_names[i]!r}, which has no '
-                             'loss and so no labels here; leave them out, or compute them of the '
-                             'predictions.')
         if losses[i] is None:
+            _refuse_metrics(keras_names[i], metrics[i] or weighted[i])
             continue
         reads = {'x': output, 'labels': labels_of(outputs)[i]}
         if output in logits:
@@ -104,6 +101,13 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
             is_auxiliary=bool(params), is_mean_of_examples=has_several))
         params[-1].check()
     return params
+
+
+def _refuse_metrics(output: str, metrics: Any) -> None:
+    """Raises ValueError if an output without a loss has metrics."""
+    if metrics:
+        raise ValueError(f'compile has metrics of the output {output!r}, which has no loss and so '
+                         'no labels here; leave them out, or compute them of the predictions.')
 
 
 def learner_from_keras(model: keras.Model) -> Learner.Params:
