@@ -111,6 +111,14 @@ def _checksum(array: np.ndarray) -> int:
     return checksum
 
 
+def array_of(value: Any) -> np.ndarray:
+    """The value as an array. Bytes remain objects: NumPy's own strings lose NULs at their end."""
+    if isinstance(value, np.ndarray):
+        return value
+    array: np.ndarray = np.asarray(value)
+    return np.asarray(value, object) if array.dtype.kind == 'S' else array
+
+
 def _checked(value: Any, what: str) -> np.ndarray:
     """The value as an array of numbers, bools or strings, of one dimension at least.
 
@@ -118,7 +126,7 @@ def _checked(value: Any, what: str) -> np.ndarray:
       ValueError: it is no such array; the message calls it `what`.
     """
     try:
-        array: np.ndarray = np.asarray(value)
+        array = array_of(value)
     except ValueError as error:
         raise ValueError(f'{what} is no array: {error}; give every example the same '
                          'shape.') from error

@@ -73,11 +73,15 @@ def from_lists(rows: Sequence[Any], dtype: tf.DType) -> np.ndarray:
     array = np.asarray(rows)
     if array.size and array.dtype.kind not in ('b' if wanted.kind == 'b' else _NUMBERS):
         raise ValueError(f'it has {_kind_name(array)}')
-    with np.errstate(invalid='ignore'):  # nan is no whole number, as is said below.
+    with np.errstate(over='ignore', invalid='ignore'):   # What they ignore is an error below.
         converted = array.astype(wanted)
     if wanted.kind in 'iu' and not np.array_equal(converted, array):
         wrong = array[converted != array]
         raise ValueError(f'{show(wrong[0].item())} is no whole number that {dtype.name} can hold')
+    if wanted.kind == 'f' and array.dtype.kind == 'f':
+        too_large = array[np.isinf(converted) & ~np.isinf(array)]
+        if too_large.size:
+            raise ValueError(f'{show(too_large[0].item())} is larger than {dtype.name} can hold')
     return converted
 
 

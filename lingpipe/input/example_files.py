@@ -46,6 +46,8 @@ def read_examples(path: str, specs: Specs,
     read = _READERS.get(os.path.splitext(path)[1].lower(), _read_records)
     try:
         return read(path, specs, optional)
+    except UnicodeDecodeError as error:
+        raise ValueError(f'{path} is not UTF-8; convert it: iconv -f LATIN1 -t UTF-8.') from error
     except OSError as error:
         raise OSError(f'{path} cannot be read: {error.strerror or error}; correct the '
                       'path.') from error
@@ -83,8 +85,12 @@ def _reason(error: Exception) -> str:
 
 def _read_csv(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Nested]:
     with open(path, encoding='utf-8-sig', newline='') as file:
-        reader = csv.reader(file)
-        rows = [(reader.line_num, row) for row in reader if row]
+        reader = csv.reader(file, strict=True)
+        try:
+            rows = [(reader.line_num, row) for row in reader if row]
+        except csv.Error as error:
+            raise ValueError(f'line {reader.line_num} of {path} is no CSV: {error}; quote a value '
+                             'that holds commas or quotes, and double the quotes in it.') from error
     if not rows:
         raise ValueError(f'{path} is empty; begin it with a line of names.')
     header, lines = [name.strip() for name in rows[0][1]], rows[1:]
@@ -219,7 +225,11 @@ def _array(path: str, name: str, rows: Sequence[Any], spec: tf.TensorSpec) -> np
       ValueError: a value is of another type, or an example has another shape.
     """
     try:
-        return from_lists(rows, spec.dtype).reshape([len(rows), *spec.shape])
+        array = from_lists(rows, spec.dtype)
+        # Flat rows, as a CSV file has them, are in row-major order. Others have the shape itself.
+        if array.ndim != 2 and array.shape[1:] != tuple(spec.shape):
+            raise ValueError(f'the shape is {list(array.shape[1:])}')
+        return array.reshape([len(rows), *spec.shape])
     except (ValueError, OverflowError) as error:
         raise ValueError(f'{name!r} of {path} is not {spec.dtype.name} {spec.shape.as_list()} in '
                          f'every example: {error}.') from error

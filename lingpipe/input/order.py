@@ -18,20 +18,43 @@ def indices(positions: tf.Tensor, num_examples: int, seed: int,
     """(index of the example, epoch) for each position; all int64 [n]."""
     epoch, index = positions // num_examples, positions % num_examples
     if is_shuffled:
-        # The op behind tf.random.experimental.index_shuffle. That takes one seed for all, while a
-        # batch may span epochs.
-        keys = tf.fill(tf.shape(epoch), _key(seed, 'order'))
-        index = tf.raw_ops.RandomIndexShuffle(
-            index=index, seed=tf.stack([keys, epoch, tf.zeros_like(epoch)], axis=1),
-            max_index=tf.constant(num_examples - 1, tf.int64), rounds=4)
+        # Of each word of a seed, the op uses as few as 8 bits. So the third word has the bits of the
+        # epoch that are left.
+        keys = tf.fill(tf.shape(epoch), key_of(seed, 'order'))
+        index = shuffled(index, tf.fill(tf.shape(index), tf.constant(num_examples, tf.int64)),
+                         tf.stack([keys, epoch, epoch // 256], axis=1))
     return index, epoch
+
+
+def shuffled(index: tf.Tensor, number: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+    """The place of each index in a permutation of 0 to number - 1.
+
+    Args:
+      index: int64 [n].
+      number: int64 [n].
+      seeds: int64 [n, 3]; each three have a permutation of their own.
+    """
+    # For 4^k + 1 indices, of which the last is 4^k, the op gives two the same place. So another
+    # index is added; whichever gets its place takes the place that the added index got.
+    last = number - 1
+    last += tf.cast(tf.reduce_any(last[:, tf.newaxis] == _POWERS_OF_4, axis=1), tf.int64)
+    places = _permuted(index, seeds, last)
+    return tf.where(places < number, places, _permuted(last, seeds, last))
+
+
+_POWERS_OF_4 = [1 << bits for bits in range(16, 63, 2)]
+
+
+def _permuted(index: tf.Tensor, seeds: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
+    # The op behind tf.random.experimental.index_shuffle, which takes one seed for all.
+    return tf.raw_ops.RandomIndexShuffle(index=index, seed=seeds, max_index=last, rounds=4)
 
 
 def example_seeds(index: tf.Tensor, epoch: tf.Tensor, seed: int) -> tf.Tensor:
     """Seeds for tf.random.stateless_*, one for each (seed, epoch, index): int64 [n, 2]."""
-    return tf.stack([_key(seed, 'augmentation') + epoch * (1 << 32), index], axis=1)
+    return tf.stack([key_of(seed, 'augmentation') + epoch * (1 << 32), index], axis=1)
 
 
-def _key(seed: int, purpose: str) -> tf.Tensor:
+def key_of(seed: int, purpose: str) -> tf.Tensor:
     """32 bits that depend on the seed and on what they are for."""
     return tf.constant(zlib.crc32(f'{seed}/{purpose}'.encode()), tf.int64)

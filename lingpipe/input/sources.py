@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.hyperparams import field
+from lingpipe.input.arrays import array_of
 from lingpipe.input.base import Input
 from lingpipe.input.given import GivenParams
 from lingpipe.input.records import RecordInput, Records, find_files
@@ -99,7 +100,7 @@ class SourceInput(Input):
             raise ValueError(f'element {index} of {type(self._source).__name__} is '
                              f'{type(element).__name__}, but must be a dict of arrays, or a tuple '
                              f'of at most {len(self.params.names)}: set names.')
-        arrays: dict[str, Nested] = nested.map_leaves(np.asarray, element)
+        arrays: dict[str, Nested] = nested.map_leaves(array_of, element)
         return arrays
 
     @functools.cached_property
@@ -190,4 +191,19 @@ def _stacked(path: str, values: Sequence[Nested], first: np.ndarray,
                              f'is {first.dtype}; give every example the same dtype.')
     if first.dtype.kind in 'OSU':
         return np.array([value.item() if value.ndim == 0 else value for value in values], object)
-    return np.stack(values).astype(first.dtype, copy=False)
+    return np.stack([_converted(path, value, first, index)
+                     for index, value in zip(indices, values, strict=True)])
+
+
+def _converted(path: str, value: np.ndarray, first: np.ndarray, index: int) -> np.ndarray:
+    """The value in the dtype of the first example's. Raises ValueError if that cannot hold it."""
+    if value.dtype == first.dtype:
+        return value
+    with np.errstate(over='ignore', invalid='ignore'):
+        converted = value.astype(first.dtype)
+    if not (np.array_equal(converted, value) if first.dtype.kind in 'biu'
+            else np.array_equal(np.isfinite(converted), np.isfinite(value))):
+        raise ValueError(f'{path!r} of example {index} is {value.dtype} with numbers that '
+                         f'{first.dtype}, as of example 0, cannot hold; give every example the same '
+                         'dtype.')
+    return converted

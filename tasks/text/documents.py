@@ -4,7 +4,7 @@
     *.tfrecord, *.tfrecords    tf.train.Example, the text in a feature of bytes
     all others                 plain text, one document a file
 
-A plain file or JSON lines may be compressed, as NAME.gz.
+A plain file or JSON lines may be compressed by gzip.
 """
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import glob
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -68,20 +69,21 @@ def _whole(path: str, key: str) -> Iterator[str]:
 
 
 def _lines(path: str, key: str, end: str = '\n') -> Iterator[str]:
-    opened = (gzip.open(path, 'rt', encoding='utf-8') if path.endswith('.gz')
-              else open(path, encoding='utf-8'))
     number = 0
     try:
-        with opened as file:
+        with open(path, 'rb') as raw:
+            is_compressed = raw.read(2) == b'\x1f\x8b'
+        # Some programs put a byte order mark before a text, which is not part of it.
+        with (gzip.open(path, 'rt', encoding='utf-8-sig') if is_compressed
+              else open(path, encoding='utf-8-sig')) as file:
             for line in file:
                 number += 1
                 yield line.rstrip(end) if end else line
     except UnicodeDecodeError as error:
         raise ValueError(f'{path} is not UTF-8 after line {number}; convert it: iconv -f LATIN1 '
                          '-t UTF-8, or leave it out of files=.') from error
-    except gzip.BadGzipFile as error:
-        raise ValueError(f'{path} is not compressed, though its name ends in .gz; rename '
-                         'it.') from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f'{path} is damaged ({error}); fetch it again.') from error
 
 
 def _json_lines(path: str, key: str) -> Iterator[str]:
@@ -90,19 +92,34 @@ def _json_lines(path: str, key: str) -> Iterator[str]:
             continue
         try:
             value = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f'{path}, line {number} is no JSON: {error}; correct it.') from error
         if not isinstance(value, dict) or not isinstance(value.get(key), str):
             keys = ', '.join(map(repr, value)) if isinstance(value, dict) else 'no object'
             raise ValueError(f'{path}, line {number} has no text under {key!r} ({keys}); set key= '
                              'of the input.')
+        if not _is_unicode(value[key]):
+            raise ValueError(f'{path}, line {number} has half a character (a lone surrogate, \\ud800 '
+                             f'to \\udfff) under {key!r}; correct it.')
         yield value[key]
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _records(path: str, key: str) -> Iterator[str]:
     records = RecordFiles([path])
     for i in range(len(records)):
-        features = tf.train.Example.FromString(records[i]).features.feature
+        try:
+            features = tf.train.Example.FromString(records[i]).features.feature
+        except Exception as error:   # protobuf's DecodeError has no public place
+            raise ValueError(f'{path}, record {i} is no tf.train.Example ({error}); write it as '
+                             'one, or set format= of the input.') from error
         values = features[key].bytes_list.value if key in features else []
         if len(values) != 1:
             raise ValueError(f'{path}, record {i} has no text in the feature {key!r} '

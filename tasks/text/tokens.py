@@ -117,7 +117,8 @@ def tokens_of(directory: str, recipe: Recipe) -> Tokens:
     """
     if not recipe.files:
         return Tokens(directory)
-    if not os.path.exists(directory):
+    is_empty = os.path.isdir(directory) and not os.listdir(directory)
+    if is_empty or not os.path.exists(directory):
         _make(directory, recipe)
     tokens = Tokens(directory)
     tokens.check(recipe)

@@ -20,12 +20,12 @@ the deck consists of batches.
 """
 from __future__ import annotations
 
-import zlib
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from lingpipe.input import order
 from lingpipe.tasks.translation.temperature import apportioned
 
 # With fewer cards, small shares could not be told apart. It does not matter if all languages come
@@ -112,12 +112,12 @@ class Deck:
         if not self._is_shuffled:
             return index
 
-        key = tf.constant(zlib.crc32(f'{self._seed}/{purpose}'.encode()), tf.int64)
-        ones = tf.ones_like(index)
-        seeds = tf.stack(
-            [key * ones, repetition * ones, tf.cast(which, tf.int64) * ones], axis=-1)  # [n, 3]
-        return tf.raw_ops.RandomIndexShuffle(
-            index=index, seed=seeds, max_index=tf.cast(number, tf.int64) * ones - 1, rounds=4)
+        flat = tf.reshape(index, [-1])
+        ones = tf.ones_like(flat)
+        seeds = tf.stack([order.key_of(self._seed, purpose) * ones, repetition * ones,
+                          tf.cast(which, tf.int64) * ones], axis=1)
+        places = order.shuffled(flat, tf.cast(number, tf.int64) * ones, seeds)
+        return tf.reshape(places, tf.shape(index))
 
 
 def _quotas(sizes: np.ndarray, shares: np.ndarray, batch_sizes: np.ndarray) -> np.ndarray:

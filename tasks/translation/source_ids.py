@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from absl import logging
 
+from lingpipe.tasks.translation.corpus.cleaning import normalized
 from lingpipe.tasks.translation.corpus.languages import checked
 from lingpipe.tasks.translation.corpus.vocabulary import END, Vocabulary
 
@@ -35,7 +36,8 @@ def source_ids(vocabulary: Vocabulary, lines: Sequence[str], language: str,
 
     usual = [_tag(language, known, 'task.decode.language')] if language else []
     tags = [_TAG.match(line) if known else None for line in lines]
-    texts = [line[tag.end():] if tag else line for line, tag in zip(lines, tags, strict=True)]
+    texts = [normalized(line[tag.end():] if tag else line)
+             for line, tag in zip(lines, tags, strict=True)]
     sources, cut = [], []
     for i, (tag, ids) in enumerate(zip(tags, vocabulary.encode(texts), strict=True)):
         first = [_tag(tag[1], known,

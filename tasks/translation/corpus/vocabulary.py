@@ -145,6 +145,7 @@ def sample(corpus: PreparedCorpus, num_sentences: int, temperature: float, engli
 
     english = sorted(set(corpus.texts('train', 'english')))
     repeats = -(-num_english // len(english))
+    english = [english[j] for j in rng.permutation(len(english))]
     sentences += (english * repeats)[:num_english]
     return [sentences[i] for i in rng.permutation(len(sentences))]
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from lingpipe.hyperparams import field
+from lingpipe.input import order
 from lingpipe.input import ArrayInput, Feature, Input, InputMeter, RecordInput, TFDSInput, datasets
 from lingpipe.input.first_batch import check_keys, example_name, nonfinite
 from lingpipe.input.records import masked_crc32c
@@ -102,6 +103,19 @@ def test_every_epoch_holds_every_example_once_in_another_order():
     epochs = [stream[i:i + 10] for i in range(0, 40, 10)]
     assert [sorted(epoch) for epoch in epochs] == [list(range(10))] * 4
     assert len({tuple(epoch) for epoch in epochs}) == 4
+
+
+@pytest.mark.parametrize('number', [1, 2, 65_536, 65_537, 65_538, 262_145])
+def test_an_epoch_of_any_length_is_a_permutation(number):
+    index, epoch = order.indices(tf.range(number, 3 * number, dtype=tf.int64), number, 3, True)
+    assert epoch.numpy().tolist() == [1] * number + [2] * number
+    for one in np.split(index.numpy(), 2):
+        np.testing.assert_array_equal(np.sort(one), np.arange(number))
+
+
+def test_no_order_comes_again_after_256_epochs():
+    index, _ = order.indices(tf.range(1024 * 20, dtype=tf.int64), 20, 0, True)
+    assert len(np.unique(index.numpy().reshape(1024, 20), axis=0)) == 1024
 
 
 def test_another_seed_is_another_order():
