@@ -18,8 +18,8 @@ def indices(positions: tf.Tensor, num_examples: int, seed: int,
     """(index of the example, epoch) for each position; all int64 [n]."""
     epoch, index = positions // num_examples, positions % num_examples
     if is_shuffled:
-        # Of each word of a seed, the op uses as few as 8 bits. So the third word has the bits of the
-        # epoch that are left.
+        # Of each word of a seed, the op uses as few as 8 bits. So the third word has the bits of
+        # the epoch that are left.
         keys = tf.fill(tf.shape(epoch), key_of(seed, 'order'))
         index = shuffled(index, tf.fill(tf.shape(index), tf.constant(num_examples, tf.int64)),
                          tf.stack([keys, epoch, epoch // 256], axis=1))

@@ -204,6 +204,6 @@ def _converted(path: str, value: np.ndarray, first: np.ndarray, index: int) -> n
     if not (np.array_equal(converted, value) if first.dtype.kind in 'biu'
             else np.array_equal(np.isfinite(converted), np.isfinite(value))):
         raise ValueError(f'{path!r} of example {index} is {value.dtype} with numbers that '
-                         f'{first.dtype}, as of example 0, cannot hold; give every example the same '
-                         'dtype.')
+                         f'{first.dtype}, as of example 0, cannot hold; give every example the '
+                         'same dtype.')
     return converted

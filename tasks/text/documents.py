@@ -99,8 +99,8 @@ def _json_lines(path: str, key: str) -> Iterator[str]:
             raise ValueError(f'{path}, line {number} has no text under {key!r} ({keys}); set key= '
                              'of the input.')
         if not _is_unicode(value[key]):
-            raise ValueError(f'{path}, line {number} has half a character (a lone surrogate, \\ud800 '
-                             f'to \\udfff) under {key!r}; correct it.')
+            raise ValueError(f'{path}, line {number} has half a character (a lone surrogate, '
+                             f'\\ud800 to \\udfff) under {key!r}; correct it.')
         yield value[key]
 
 

@@ -149,3 +149,19 @@ def test_array_records_are_read_by_index(tmp_path):
         files=f'{tmp_path}/*.arrayrecord', features={'id': Feature.Params(dtype='int64')},
         batch_size=2, num_epochs=1, shuffle=False)
     assert [list(batch['id']) for batch in batches(params)] == [[0, 1], [2, 3], [4, 4]]
+
+
+@pytest.mark.parametrize('first, second', [
+    (np.uint8(1), np.uint16(300)), (np.float32(1), 1e39), (np.int64(1), np.uint64(2 ** 63))])
+def test_a_value_that_the_dtype_of_the_first_cannot_hold_is_refused(first, second):
+    examples = [{'x': first}, {'x': second}]
+    source = SourceInput.of(examples, batch_size=2, shuffle=False).instantiate()
+    with pytest.raises(Exception, match="'x' of example 1"):
+        next(iter(source.dataset()))
+
+
+def test_bytes_keep_the_nul_at_their_end():
+    values = [b'a\0', b'b']
+    for source in (SourceInput.of([{'x': value} for value in values], batch_size=2, shuffle=False),
+                   ArrayInput.of({'x': values}, batch_size=2, shuffle=False)):
+        assert next(iter(source.instantiate().dataset()))['x'].numpy().tolist() == values

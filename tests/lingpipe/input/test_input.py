@@ -18,8 +18,16 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from lingpipe.hyperparams import field
-from lingpipe.input import order
-from lingpipe.input import ArrayInput, Feature, Input, InputMeter, RecordInput, TFDSInput, datasets
+from lingpipe.input import (
+    ArrayInput,
+    Feature,
+    Input,
+    InputMeter,
+    RecordInput,
+    TFDSInput,
+    datasets,
+    order,
+)
 from lingpipe.input.first_batch import check_keys, example_name, nonfinite
 from lingpipe.input.records import masked_crc32c
 from tests.support.calls import num_calls

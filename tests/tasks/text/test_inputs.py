@@ -125,3 +125,19 @@ def test_texts_are_continued_with_the_vocabulary_of_the_run_alone(tmp_path: Path
         problem.vocabulary({**facts, 'sha256': 64 * '0'})
     with pytest.raises(ValueError, match='the vocabulary gone.model is no file; set task.vocabul'):
         problem.vocabulary({**facts, 'vocabulary': 'gone.model'})
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / 'a.txt').write_bytes(b'\xef\xbb\xbfone')
+    assert list(documents(str(tmp_path / 'a.txt'))) == ['one']
+
+
+def test_damaged_texts_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / 'a.txt.gz'
+    path.write_bytes(gzip.compress(b'one two three')[:-3])
+    with pytest.raises(ValueError, match='is damaged .*; fetch it again'):
+        list(documents(str(path)))
+    lines = tmp_path / 'a.jsonl'
+    lines.write_text('{"text": "\\ud800"}', encoding='utf-8')
+    with pytest.raises(ValueError, match='line 1 has half a character'):
+        list(documents(str(lines)))
