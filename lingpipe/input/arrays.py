@@ -112,7 +112,7 @@ def _checksum(array: np.ndarray) -> int:
 
 
 def array_of(value: Any) -> np.ndarray:
-    """The value as an array. Bytes remain objects: NumPy's own strings lose NULs at their end."""
+    """The value as an array. Bytes stay objects, since NumPy's own bytes lose NULs at their end."""
     if isinstance(value, np.ndarray):
         return value
     array: np.ndarray = np.asarray(value)

@@ -226,7 +226,7 @@ def _array(path: str, name: str, rows: Sequence[Any], spec: tf.TensorSpec) -> np
     """
     try:
         array = from_lists(rows, spec.dtype)
-        # Flat rows, as a CSV file has them, are in row-major order. Others have the shape itself.
+        # An example is flat, as in a CSV file, or has the shape of the spec.
         if array.ndim != 2 and array.shape[1:] != tuple(spec.shape):
             raise ValueError(f'the shape is {list(array.shape[1:])}')
         return array.reshape([len(rows), *spec.shape])

@@ -18,8 +18,8 @@ def indices(positions: tf.Tensor, num_examples: int, seed: int,
     """(index of the example, epoch) for each position; all int64 [n]."""
     epoch, index = positions // num_examples, positions % num_examples
     if is_shuffled:
-        # Of each word of a seed, the op uses as few as 8 bits. So the third word has the bits of
-        # the epoch that are left.
+        # The op uses only the last bits of each word, 8 of them for up to 65,536 examples. So the
+        # third word holds the further bits of the epoch.
         keys = tf.fill(tf.shape(epoch), key_of(seed, 'order'))
         index = shuffled(index, tf.fill(tf.shape(index), tf.constant(num_examples, tf.int64)),
                          tf.stack([keys, epoch, epoch // 256], axis=1))
@@ -27,15 +27,15 @@ def indices(positions: tf.Tensor, num_examples: int, seed: int,
 
 
 def shuffled(index: tf.Tensor, number: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-    """The place of each index in a permutation of 0 to number - 1.
+    """Returns the place of each index in a permutation of 0 to number - 1: int64 [n].
 
     Args:
-      index: int64 [n].
+      index: int64 [n], each below its number.
       number: int64 [n].
-      seeds: int64 [n, 3]; each three have a permutation of their own.
+      seeds: int64 [n, 3]; each row has a permutation of its own.
     """
-    # For 4^k + 1 indices, of which the last is 4^k, the op gives two the same place. So another
-    # index is added; whichever gets its place takes the place that the added index got.
+    # If the last index is 4^k, the op may give two indices the same place. So one more index is
+    # permuted; the index that gets its place takes the place that it got.
     last = number - 1
     last += tf.cast(tf.reduce_any(last[:, tf.newaxis] == _POWERS_OF_4, axis=1), tf.int64)
     places = _permuted(index, seeds, last)
@@ -46,7 +46,8 @@ _POWERS_OF_4 = [1 << bits for bits in range(16, 63, 2)]
 
 
 def _permuted(index: tf.Tensor, seeds: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
-    # The op behind tf.random.experimental.index_shuffle, which takes one seed for all.
+    # The op behind tf.random.experimental.index_shuffle. That takes one seed for all, while a batch
+    # may span epochs.
     return tf.raw_ops.RandomIndexShuffle(index=index, seed=seeds, max_index=last, rounds=4)
 
 

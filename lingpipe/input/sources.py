@@ -196,7 +196,7 @@ def _stacked(path: str, values: Sequence[Nested], first: np.ndarray,
 
 
 def _converted(path: str, value: np.ndarray, first: np.ndarray, index: int) -> np.ndarray:
-    """The value in the dtype of the first example's. Raises ValueError if that cannot hold it."""
+    """The value in the dtype of the first example. Raises ValueError if that cannot hold it."""
     if value.dtype == first.dtype:
         return value
     with np.errstate(over='ignore', invalid='ignore'):

@@ -98,18 +98,12 @@ def _json_lines(path: str, key: str) -> Iterator[str]:
             keys = ', '.join(map(repr, value)) if isinstance(value, dict) else 'no object'
             raise ValueError(f'{path}, line {number} has no text under {key!r} ({keys}); set key= '
                              'of the input.')
-        if not _is_unicode(value[key]):
+        try:
+            value[key].encode()
+        except UnicodeEncodeError as error:
             raise ValueError(f'{path}, line {number} has half a character (a lone surrogate, '
-                             f'\\ud800 to \\udfff) under {key!r}; correct it.')
+                             f'\\ud800 to \\udfff) under {key!r}; correct it.') from error
         yield value[key]
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _records(path: str, key: str) -> Iterator[str]:

@@ -18,17 +18,9 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from lingpipe.hyperparams import field
-from lingpipe.input import (
-    ArrayInput,
-    Feature,
-    Input,
-    InputMeter,
-    RecordInput,
-    TFDSInput,
-    datasets,
-    order,
-)
+from lingpipe.input import ArrayInput, Feature, Input, InputMeter, RecordInput, TFDSInput, datasets
 from lingpipe.input.first_batch import check_keys, example_name, nonfinite
+from lingpipe.input.order import indices
 from lingpipe.input.records import masked_crc32c
 from tests.support.calls import num_calls
 
@@ -115,14 +107,14 @@ def test_every_epoch_holds_every_example_once_in_another_order():
 
 @pytest.mark.parametrize('number', [1, 2, 65_536, 65_537, 65_538, 262_145])
 def test_an_epoch_of_any_length_is_a_permutation(number):
-    index, epoch = order.indices(tf.range(number, 3 * number, dtype=tf.int64), number, 3, True)
+    index, epoch = indices(tf.range(number, 3 * number, dtype=tf.int64), number, 3, True)
     assert epoch.numpy().tolist() == [1] * number + [2] * number
     for one in np.split(index.numpy(), 2):
         np.testing.assert_array_equal(np.sort(one), np.arange(number))
 
 
 def test_no_order_comes_again_after_256_epochs():
-    index, _ = order.indices(tf.range(1024 * 20, dtype=tf.int64), 20, 0, True)
+    index, _ = indices(tf.range(1024 * 20, dtype=tf.int64), 20, 0, True)
     assert len(np.unique(index.numpy().reshape(1024, 20), axis=0)) == 1024
 
 
