@@ -64,6 +64,8 @@ def test_records_are_read_by_the_names_of_their_features(tmp_path):
     ('a.jsonl', '{"x": [1, 2], "id": true}\n', 'it has true or false'),
     ('a.jsonl', '{"x": [1, null], "id": 3}\n', 'it has null or other values that are no numbers'),
     ('a.jsonl', '{"x": ["1", "2"], "id": 3}\n', 'it has text'),
+    ('a.csv', 'x.0,x.1,id\n1,2,"3\n4,5,6\n', 'is no CSV: unexpected end of data; quote a value'),
+    ('a.csv', 'x.0,x.1,id\n1,1e39,2\n', '1e+39 is larger than float32 can hold'),
     ('a.csv', '', 'is empty; begin it with a line of names.'),
     ('a.jsonl', '{"x": [1, 2]}\n', "has no 'id'; the network takes"),
     ('a.jsonl', '{"x": [1, 2], "id": 1}\n{"x": [1], "id": 1}\n', "'x' of "),
@@ -114,3 +116,20 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 def test_outputs_that_cannot_be_written_are_found_before_anything_is_predicted(path, sentence):
     with pytest.raises((ValueError, OSError), match=re.escape(sentence)):
         check_output(path)
+
+
+def test_a_nested_example_has_the_shape_of_the_input(tmp_path):
+    specs = {'x': tf.TensorSpec([3, 2])}
+    for rows in ([1, 2, 3, 4, 5, 6], [[1, 2], [3, 4], [5, 6]]):
+        (tmp_path / 'a.jsonl').write_text(json.dumps({'x': rows}))
+        assert read_examples(f'{tmp_path}/a.jsonl', specs)['x'].tolist() == [
+            [[1, 2], [3, 4], [5, 6]]]
+    (tmp_path / 'a.jsonl').write_text(json.dumps({'x': [[1, 2, 3], [4, 5, 6]]}))
+    with pytest.raises(ValueError, match=re.escape('the shape is [2, 3]')):
+        read_examples(f'{tmp_path}/a.jsonl', specs)
+
+
+def test_text_that_is_not_utf8_is_refused(tmp_path):
+    (tmp_path / 'a.csv').write_bytes(b'x.0,x.1,id\n1,2,\xe9\n')
+    with pytest.raises(ValueError, match='a.csv is not UTF-8; convert it'):
+        read_examples(f'{tmp_path}/a.csv', SPECS, frozenset({'weight'}))

@@ -47,6 +47,12 @@ def test_line_of_html_is_text_if_there_are_no_tags(without_tags):
         source_ids(without_tags, lines, 'de', 256)
 
 
+def test_lines_are_cleaned_as_those_of_training_are(vocabulary):
+    lines = ['nepo eht', '\u200bne\u00adpo \u2066eht\u2069 ']
+    plain, marked = source_ids(vocabulary, lines, '', 256)
+    assert marked == plain
+
+
 def test_unknown_tag_names_its_line_and_the_nearest(vocabulary):
     match = (r"^line 2 begins with <dee>, which .*: language 'dee' is not one of the vocabulary's "
              r"tags; the nearest are de \(German\)")

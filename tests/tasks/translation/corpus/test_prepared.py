@@ -132,6 +132,12 @@ def test_ids_without_their_vocabulary_count_for_nothing(tmp_path):
         corpus.ids('train', 'source')
 
 
+def test_the_english_of_a_sample_is_not_the_first_in_the_alphabet(corpus):
+    english = sorted(set(corpus.texts('train', 'english')))
+    found = set(sample(corpus, 40, 5., 0.25)) & set(english)
+    assert found - set(english[:10])
+
+
 def test_the_sample_holds_languages_by_temperature_and_no_test_sentence(corpus):
     found = sample(corpus, 200, float('inf'), 0.2)
     numbers = {code: sum(all(word.endswith(code) for word in text.split()) for text in found)
