@@ -1,7 +1,7 @@
 """Plan: finds the best plans of an experiment on given devices, and prints them.
 
 Nothing is trained. Unless --device_type says what the devices are, the layers are timed on those of
-this machine, which takes up to a minute.
+this machine. That takes up to a minute, and minutes if one pass over the layers takes many seconds.
 """
 from __future__ import annotations
 

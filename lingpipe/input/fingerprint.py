@@ -15,19 +15,26 @@ import numpy as np
 
 from lingpipe.input.base import Input
 from lingpipe.input.dataset_input import DatasetInput
+from lingpipe.input.example_source import ExampleSource
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 
 _TOLERANCE = 1e-3   # relative to the root mean square
 
 
+def known_num_examples(source: Input) -> int | None:
+    """The number of examples; None if they must be counted, or nothing tells it."""
+    if isinstance(source, DatasetInput) or type(source).num_examples is ExampleSource.num_examples:
+        return None
+    return source.num_examples()
+
+
 def fingerprint(source: Input, batch: Mapping[str, Nested]) -> dict[str, Any]:
-    """Returns the number of examples, unless they must be counted, and what is in a mini-batch.
+    """Returns the number of examples, if it is known, and what is in a mini-batch.
 
     The result can be written as JSON, which turns it into an equal value.
     """
-    is_counted = isinstance(source, DatasetInput)
-    return {'num_examples': None if is_counted else source.num_examples(),
+    return {'num_examples': known_num_examples(source),
             'leaves': {path: _of_leaf(np.asarray(leaf))
                        for path, leaf in nested.flatten(dict(batch))}}
 

@@ -119,6 +119,7 @@ class Evaluations:
           ValueError: it has no examples, or one that the network cannot use.
         """
         source = self.inputs[name]
+        self._program.make_replicas_equal()
         review = self._review(source)
         sums: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
         for evaluator, batches in self._at_once(name):

@@ -71,6 +71,7 @@ def restore(program: Program, experiment: Experiment, logdir: str,
     """
     check_has_checkpoint(logdir)
     checkpointer = checkpoints_in(logdir)
+    program.replicas_may_differ()
     metadata = checkpointer.restore(program.variables(), step_named(checkpointer, checkpoint))
     assert metadata is not None
     _warn_of_another_network(

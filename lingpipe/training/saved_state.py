@@ -11,6 +11,7 @@ from absl import logging
 from lingpipe import checkpoint
 from lingpipe.checkpoint import Checkpointer, side_files
 from lingpipe.checkpoint.facts import Metadata
+from lingpipe.input.fingerprint import known_num_examples
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training import resumption
 from lingpipe.training.experiment import Experiment
@@ -65,6 +66,7 @@ class SavedState:
           ValueError: checkpoint or weights do not fit, or the problem refuses its input.
         """
         problem, source = self._experiment.task, self._experiment.train_input
+        self._program.replicas_may_differ()
         metadata = self._checkpointer.restore(self._variables, check=self._check_metadata)
         problem.check_facts((metadata or {}).get('task', {}), source)
         if metadata is None:
@@ -76,7 +78,18 @@ class SavedState:
         self._check_position(counts.step, metadata['position'])
         self._last_saved_step = counts.step
         return Restored(
-            counts, f'going on after step {counts.step}, from {self._checkpointer.directory}')
+            counts, f'going on after step {counts.step}, from {self._checkpointer.directory}'
+                    f'{self._text_of_other_data(metadata.get("num_examples"))}')
+
+    def _text_of_other_data(self, num_examples: int | None) -> str:
+        """Says that train_input had another number of examples before; '' if it did not."""
+        now = known_num_examples(self._experiment.train_input)
+        if None in (num_examples, now) or num_examples == now:
+            return ''
+        return (f'; WARNING: train_input has {now} examples, and had {num_examples} until then, so '
+                'from here on they come in another order, some of them again before others have '
+                'come at all. If you did not mean that, put the data back and resume from this '
+                'checkpoint.')
 
     def _initialize(self, source: InitializeFrom, logdir: str) -> str:
         """Takes weights from another run; returns what a line about the run ends with."""
@@ -153,6 +166,7 @@ class SavedState:
                 'num_nonfinite': counts.num_nonfinite,
                 'num_nonfinite_in_a_row': counts.num_nonfinite_in_a_row,
                 'num_updates': counts.num_updates,
+                'num_examples': known_num_examples(self._experiment.train_input),
                 'params': self._experiment.params.to_text(),
                 **({'task': facts} if facts else {})}
 

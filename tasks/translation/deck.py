@@ -20,6 +20,7 @@ the deck consists of batches.
 """
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,10 @@ from lingpipe.tasks.translation.temperature import apportioned
 # With fewer cards, small shares could not be told apart. It does not matter if all languages come
 # as in the data.
 MIN_CARDS = 1 << 16
+
+# The batches of the rarest bucket in a deck that is made longer for it: rounding to whole batches
+# then changes its share by a sixteenth at most.
+_BATCHES_OF_RAREST = 8
 
 
 class Batch(NamedTuple):
@@ -131,6 +136,12 @@ def _quotas(sizes: np.ndarray, shares: np.ndarray, batch_sizes: np.ndarray) -> n
     wanted = sizes * (shares / np.maximum(of_language, 1))  # [U, L], with sum 1
     if not np.allclose(shares * total, of_language):
         total = max(total, MIN_CARDS)
+    # Every bucket has at least one batch. If one should have less than half a batch, it would come
+    # more than twice as often as it should, so the deck is made longer.
+    of_bucket = wanted.sum(axis=1)
+    cards_a_batch = np.max(batch_sizes[of_bucket > 0] / of_bucket[of_bucket > 0], initial=0)
+    if cards_a_batch > 2 * total:
+        total = math.ceil(_BATCHES_OF_RAREST * cards_a_batch)
 
     quotas = np.zeros(sizes.shape, np.int64)
     for u, size in enumerate(batch_sizes):

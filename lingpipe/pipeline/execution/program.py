@@ -109,6 +109,14 @@ class Program(ProgramSteps):
                             [call for pipeline in compiled.pipelines for call in pipeline.calls()],
                             self._wire_dtype)
 
+    def replicas_may_differ(self) -> None:
+        """Tells that `variables()` are set, as from a checkpoint, which sets the first replica."""
+        self._readiness.replicas_may_differ()
+
+    def make_replicas_equal(self) -> None:
+        """Prepares an evaluation on all replicas, as a training step does for itself."""
+        self._readiness.make_equal()
+
     def check_replicas(self) -> None:
         """Raises ArithmeticError unless the variables of all replicas are bitwise identical."""
         check_equal(self.replicas)

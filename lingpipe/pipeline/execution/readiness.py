@@ -57,6 +57,17 @@ class Readiness:
                 (*replica.placed.by_key().values(),
                  *(v for one in replica.accumulators for v in one.variables())))
 
+    def replicas_may_differ(self) -> None:
+        """Tells that the variables of the first replica are set, as from a checkpoint."""
+        self._is_synchronised = False
+
+    def make_equal(self) -> None:
+        """Gives all replicas the variables of the first, unless steps keep them equal."""
+        if not self._is_synchronised and len(self._variables) > 1:
+            copy_first(self._variables)
+            wait_for_assignments(
+                variable for one in self._variables for variable in one.by_key().values())
+
     def begin_again(self) -> None:
         """Tells that all sums are zeros, and that all ops on the variables have run.
 

@@ -266,6 +266,18 @@ def test_a_checkpoint_is_named(run: Run) -> None:
         run.evaluate('last')
 
 
+def test_an_earlier_checkpoint_is_evaluated_on_every_replica(tmp_path: pathlib.Path) -> None:
+    found = []
+    for num_replicas in (1, 2):
+        values = {'pipeline.num_replicas': num_replicas, 'train.num_steps': 6,
+                  'pipeline.num_micro_batches': 4 // num_replicas,
+                  'pipeline.sum_groups': 2 // num_replicas}
+        with start(Tiny, logdir=tmp_path / str(num_replicas), num_cells=1, set=values) as run:
+            run.train(evaluate=False)
+            found.append([run.evaluate(step) for step in (5, 6)])
+    assert found[0] == found[1] and found[0][0] != found[0][1]
+
+
 def test_weights_may_start_from_a_checkpoint_that_is_named(
         run: Run, tmp_path: pathlib.Path) -> None:
     of = {'initialize_from.directory': run.logdir, 'initialize_from.checkpoint': '5'}

@@ -39,8 +39,8 @@ def arrays_of(labels: dict[int, int]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def program_of(num_replicas: int, shard_slots: bool = False) -> Program:
-    """A program after one update, with moving averages, whose bits do not depend on R."""
+def program_of(num_replicas: int, shard_slots: bool = False, num_updates: int = 1) -> Program:
+    """A program after one update, or none, with moving averages, whose bits do not depend on R."""
     network = Sequential.Params(name='model', layers=(
         layers.Dense.Params(name='hidden', input_dim=D, units=D, reads={'x': 'image'}),
         layers.Dense.Params(name='out', input_dim=D, units=D),
@@ -53,7 +53,8 @@ def program_of(num_replicas: int, shard_slots: bool = False) -> Program:
     params = PipelineParams(num_cells=2, num_replicas=num_replicas, shard_slots=shard_slots,
                             num_micro_batches=4 // num_replicas)
     program = Program(network, spec, params, learner)
-    program.train_step(batch, 0)
+    for step in range(num_updates):
+        program.train_step(batch, step)
     return program
 
 
@@ -77,6 +78,17 @@ def test_metrics_and_reviews_are_the_same_to_the_last_bit_for_any_number_of_repl
     assert other.metrics == expected.metrics
     for value, expected_value in zip(other.review.seen, expected.review.seen, strict=True):
         np.testing.assert_array_equal(value, expected_value)
+
+
+@pytest.mark.parametrize('num_updates', [0, 1])
+def test_weights_that_are_set_are_evaluated_on_every_replica(num_updates):
+    """Not only on the first, to which they are assigned."""
+    one, two = (program_of(number, num_updates=num_updates) for number in (1, 2))
+    for program in (one, two):
+        program.replicas_may_differ()
+        for variable in program.variables().values():
+            variable.assign(variable + variable)
+    assert evaluation_of(two, {}).metrics == evaluation_of(one, {}).metrics
 
 
 def test_an_example_at_fault_is_named_whichever_replica_runs_it(programs):

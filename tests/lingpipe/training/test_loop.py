@@ -239,6 +239,17 @@ def test_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path, whole)
     assert_same(values_of(parts), whole[8])
 
 
+@pytest.mark.parametrize('num_examples', [40, 48])
+def test_a_run_that_goes_on_with_other_data_says_so(tmp_path, num_examples):
+    train(make_params(train__num_steps=2), tmp_path, has_evaluation=False)
+    out = io.StringIO()
+    train(make_params(train__num_steps=3, train_input__num_examples=num_examples), tmp_path,
+          has_evaluation=False, out=out, allow_change=('train_input.num_examples',))
+    assert 'going on after step 2' in out.getvalue()
+    warning = 'WARNING: train_input has 48 examples, and had 40 until then'
+    assert (warning in out.getvalue()) == (num_examples == 48)
+
+
 @pytest.mark.parametrize('change, differs', [
     ({'seed': 3}, r'seed \(was 0, is 3\)'),
     ({'train_input__batch_size': 4}, r'train_input\.batch_size \(was 8, is 4\)'),

@@ -150,6 +150,14 @@ def test_languages_come_in_their_shares(corpus, temperature, buckets):
                                atol=1e-4 if temperature > 1 else 0.02)
 
 
+@pytest.mark.parametrize('temperature', [1., 5.])
+def test_a_rare_length_comes_in_its_share(temperature):
+    sizes = np.array([[20_000, 9_000], [1, 2]])   # of batches of 64 and 32
+    deck = Deck(sizes, shares(sizes.sum(axis=0), temperature), (64, 32), 0, True)
+    expected = (sizes * (shares(sizes.sum(axis=0), temperature) / sizes.sum(axis=0))).sum(axis=1)
+    np.testing.assert_allclose(deck.quotas.sum(axis=1) / deck.quotas.sum(), expected, rtol=0.07)
+
+
 def test_languages_of_the_first_batches_are_in_their_shares_too(corpus):
     seen = np.concatenate([batch['language']
                            for batch in taken(an_input(corpus, temperature=float('inf')), 500)])
