@@ -14,14 +14,18 @@ stderr.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import inspect
 import math
 import os
 import pathlib
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from types import FrameType
 from typing import Any, NoReturn, Protocol
 
 from lingpipe.hyperparams.fields import Bounds
@@ -48,8 +52,9 @@ def command(main: Main) -> Main:
         """Runs the tool, and exits with a sentence if it fails."""
         flags = sys.argv[1:] if argv is None else argv
         try:
-            code = closed_pipe.ends_quietly(
-                lambda: main(argv) or 0)   # type: ignore[func-returns-value]
+            with _ended_by_signals():
+                code = closed_pipe.ends_quietly(
+                    lambda: main(argv) or 0)   # type: ignore[func-returns-value]
         except KeyboardInterrupt:
             print(f'{name}: stopped by Ctrl-C.', file=sys.stderr)
             code = 130
@@ -65,6 +70,29 @@ def command(main: Main) -> Main:
             raise SystemExit(code)
 
     return run
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP end the block as an error would, so that it removes what it made.
+
+    A signal that somebody ignores, as nohup does, stays ignored.
+    """
+    def end(number: int, frame: FrameType | None) -> None:
+        """Ends the process, once: a second signal would end the cleaning up."""
+        signal.signal(number, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP)
+               if is_main and signal.getsignal(number) == signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _own_flags(flags: Sequence[str]) -> Sequence[str]:

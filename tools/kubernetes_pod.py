@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping
 
@@ -82,6 +83,20 @@ class WorkerPod:
         if self.tpu_type and not re.fullmatch(_WORD, self.tpu_type):
             raise ValueError(f'--tpu_type={self.tpu_type!r} is no kind of TPU; write it as '
                              'tpu-v5-lite-podslice.')
+
+    def check_slice(self, workers: int) -> None:
+        """Raises ValueError if so many pods are not all hosts of a slice of TPUs.
+
+        A pod may also have a whole slice for itself.
+        """
+        num_chips = math.prod(map(int, self.tpu_topology.split('x'))) if self.tpus else 0
+        if num_chips in (self.tpus, workers * self.tpus):
+            return
+        remedy = (f'--workers={num_chips // self.tpus}' if num_chips % self.tpus == 0 else
+                  f'--tpus that divide {num_chips}')
+        raise ValueError(f'--workers={workers} with --tpus={self.tpus} are {workers * self.tpus} '
+                         f'chips, and --tpu_topology={self.tpu_topology} has {num_chips}; workers '
+                         f'are all hosts of one slice: use {remedy}, or another topology.')
 
     @property
     def limits(self) -> dict[str, str]:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+import posixpath
 import re
 import sys
 import tempfile
@@ -164,11 +165,12 @@ def manifest(workers: int, image: str, claim: str, flags: list[str], *, name: st
       user: the id of the user of all processes, if there are links.
 
     Raises:
-      ValueError: Kubernetes would refuse a name or an image, or the trainer a flag; or there are
-        too many workers for links.
+      ValueError: Kubernetes would refuse a name or an image, or the trainer a flag; or the pods are
+        not all hosts of a slice of TPUs, or too many for links.
     """
     _check(name, image, claim)
     pod = pod or WorkerPod()
+    pod.check_slice(workers)
     network: OpenPorts | PodLinks = OpenPorts(name, workers, port)
     if links_image:
         _check_image('--links_image', links_image)
@@ -228,6 +230,15 @@ def _check_image(flag: str, image: str) -> None:
                          'small letters but for the tag.')
 
 
+def _check_logdir(claim: str, logdir: str) -> None:
+    """Raises ValueError for a logdir that would be lost with the trainer's pod."""
+    mount = pathlib.PurePosixPath('/', claim)
+    path = pathlib.PurePosixPath(posixpath.normpath(logdir))
+    if '://' not in logdir and not path.is_relative_to(mount):
+        raise ValueError(f'--logdir={logdir} is not on the claim, which is mounted at {mount}, and '
+                         f'would be lost with its pod; write --logdir={mount}/NAME.')
+
+
 def _selector(labels: list[str]) -> dict[str, str]:
     """Returns what --node_selector says, each as KEY=VALUE."""
     selector = {}
@@ -285,6 +296,7 @@ def _flags(argv: list[str] | None) -> argparse.Namespace:
                 'folder, or leave them out')
     trainer_flags.check(args.flags)
     trainer_flags.check_worker_devices(args.worker_devices)
+    _check_logdir(args.claim, trainer_flags.parsed(args.flags).logdir)
     return args
 
 

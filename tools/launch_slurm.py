@@ -30,7 +30,14 @@ _GPU_TYPE = r'[A-Za-z0-9_.-]{0,64}'
 _TIME = (r'[0-9]{1,8}(:[0-9]{1,2}){0,2}|'
          r'[0-9]{1,4}-[0-9]{1,2}(:[0-9]{1,2}){0,2}')   # man sbatch, --time
 _FOLDER = r'/[A-Za-z0-9._/-]+'
-_OPTION = r'--?[A-Za-z][^\x00-\x1f\x7f]*'
+_OPTION = r'--?([A-Za-z][A-Za-z-]*)[^\x00-\x1f\x7f]*'
+
+# Options of sbatch that the script has already -> the flag that says their value.
+_OWN_OPTIONS = {
+    **dict.fromkeys(('job-name', 'J'), '--name'), **dict.fromkeys(('nodes', 'N'), '--nodes'),
+    **dict.fromkeys(('time', 't'), '--time'),
+    **dict.fromkeys(('requeue', 'no-requeue'), '--no_requeue'), 'gpus-per-node': '--gpus_per_node',
+    **dict.fromkeys(('ntasks', 'n', 'ntasks-per-node', 'signal'), '')}
 
 # A backslash at the end of a line joins it with the next one.
 _SCRIPT = '''#!/bin/bash
@@ -179,9 +186,16 @@ def _check(name: str, time: str, gpu_type: str, extra: tuple[str, ...]) -> None:
         raise ValueError(f'--gpu_type={gpu_type!r} is no kind of GPU; write what sinfo --format=%G '
                          'shows between the colons, as a100.')
     for option in extra:
-        if not re.fullmatch(_OPTION, option):
+        found = re.fullmatch(_OPTION, option)
+        if not found:
             raise ValueError(f'--sbatch={option!r} is no option of sbatch on one line; write it as '
                              '--sbatch=--partition=long.')
+        name = found[1] if option.startswith('--') else option[1]   # -N7 is -N 7
+        if name in _OWN_OPTIONS:
+            flag = _OWN_OPTIONS[name]
+            remedy = f'give {flag} in its place' if flag else 'leave it out'
+            raise ValueError(f'--sbatch={option} is of an option that the script sets itself; '
+                             f'{remedy}.')
 
 
 @command

@@ -135,7 +135,6 @@ def run(folder: pathlib.Path) -> None:
     _check_keys(folder)
     listeners = {_listener(port): name for name, port in _ports(folder).items()}
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     stunnel = _stunnel(folder, 'here.conf')
     connections: list[subprocess.Popen[bytes]] = []
     try:

@@ -73,7 +73,10 @@ class Watch:
           ValueError: a checkpoint does not fit the experiment.
         """
         last_seen_s = time.monotonic()
-        self._best.restore_mark(self._log, max(self._checkpoints.steps(), default=0))
+        steps = self._checkpoints.steps()
+        if not steps:
+            say(f'{self._logdir} has no checkpoint yet; the watch waits for the first')
+        self._best.restore_mark(self._log, max(steps, default=0))
         while not self._stop.name:
             step = self._next_step()
             if step is not None:

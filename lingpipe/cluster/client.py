@@ -22,8 +22,11 @@ from lingpipe.cluster.at_once import at_once
 from lingpipe.process.process_name import this_process
 from lingpipe.process.tensorflow_settings import HOME
 
-# Words in the messages of other errors that follow from a broken connection.
-_BROKEN = re.compile('poisoned|RecvFromRemote|Socket closed')
+# What the messages of errors say that follow from a broken connection, though of other types.
+_BROKEN = re.compile('poisoned|RecvFromRemote|Socket closed|'
+                     r'\A(UNAVAILABLE|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ')
+# Before each of the errors that a message lists if several devices have failed in one call.
+_ROOT = re.compile(r'^ +\(\d+\) (?=[A-Z_]+: )', re.MULTILINE)
 _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
          tf.errors.DeadlineExceededError)
 
@@ -94,8 +97,13 @@ def done_after(*ops: tf.Operation) -> tf.Tensor:
 
 
 def is_broken(error: tf.errors.OpError) -> bool:
-    """Whether an error says that a worker, or the connection to it, is gone."""
-    return isinstance(error, _LOST) or bool(_BROKEN.search(error.message))
+    """Whether an error says that a worker, or the connection to it, is gone.
+
+    An op that fails on one device cuts the others off, and either error may come first. So all
+    errors of a message must say it.
+    """
+    roots = _ROOT.split(error.message)[1:] or [error.message]
+    return isinstance(error, _LOST) or all(map(_BROKEN.search, roots))
 
 
 class Connection:

@@ -63,7 +63,7 @@ class _Item:
 
 
 def find(text: str, num_cells: int, wait_s: float, must_exist: bool = True,
-         num_devices: int | None = None) -> Devices:
+         num_devices: int | None = None, num_replicas: int = 1) -> Devices:
     """Returns the devices that `text` names for num_cells cells.
 
     Workers are asked what they have. TensorFlow need not have started in this process.
@@ -76,6 +76,7 @@ def find(text: str, num_cells: int, wait_s: float, must_exist: bool = True,
         them.
       num_devices: how many devices are enough, if the schedule wants several cells on each. Where
         fewer are named than there are cells, so many are returned.
+      num_replicas: R, for the error about too few.
 
     Raises:
       ValueError: the text is malformed, or names devices that do not exist, are too few, or have
@@ -85,7 +86,7 @@ def find(text: str, num_cells: int, wait_s: float, must_exist: bool = True,
     named = _named_by(text, wait_s, must_exist)
     num_enough = num_cells if num_devices is None else num_devices
     if len(named.names) < num_enough:
-        raise _too_few(text, named, num_cells, num_enough)
+        raise _too_few(text, named, num_cells, num_enough, num_replicas)
     names = named.names[:num_cells if len(named.names) >= num_cells else num_enough]
     return Devices(names, named.workers, max(_cpu_indices(names), default=-1) + 1)
 
@@ -301,7 +302,8 @@ def _short(name: str) -> str:
     return re.sub(r'/replica:\d+', '', name).lower()
 
 
-def _too_few(text: str, named: _Named, num_cells: int, num_enough: int) -> ValueError:
+def _too_few(text: str, named: _Named, num_cells: int, num_enough: int, num_replicas: int
+             ) -> ValueError:
     """Returns the error for too few devices, with a text that would be enough."""
     names = named.names
     listed = f' ({", ".join(names)})' if names else ''
@@ -309,10 +311,16 @@ def _too_few(text: str, named: _Named, num_cells: int, num_enough: int) -> Value
     keeps_workers = _chooses_among_workers(named.items)
     enough = ','.join(item.text if keeps_workers and item.workers
                       else f'{cells_a_device}*{item.text}' for item in named.items)
-    return ValueError(f'{num_cells} cells need {num_enough} devices, but --devices={text} names '
-                      f'{len(names)}{listed}; name more, set '
-                      f'pipeline.num_cells={max(1, len(names))}, or write {enough} for several '
-                      'cells on each.')
+    num_there = max(1, len(names))
+    settings = []
+    if num_there < num_replicas:
+        settings.append(f'pipeline.num_replicas={num_there}')
+    if num_cells > num_replicas:
+        settings.append(f'pipeline.num_cells={max(1, num_there // num_replicas)}')
+    of_replicas = f' of {num_replicas} replicas' if num_replicas > 1 else ''
+    return ValueError(f'{num_cells} cells{of_replicas} need {num_enough} devices, but '
+                      f'--devices={text} names {len(names)}{listed}; name more, set '
+                      f'{" and ".join(settings)}, or write {enough} for several cells on each.')
 
 
 def _cpu_indices(names: Sequence[str]) -> Iterator[int]:

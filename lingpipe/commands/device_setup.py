@@ -123,7 +123,7 @@ def place(params: Experiment.Params, options: RunOptions, is_again: bool = False
     pipeline = rest.pipeline if rest else params.pipeline
     available = devices.find(
         rest.devices if rest else options.devices, pipeline.num_replicas * pipeline.num_cells,
-        wait_s, num_devices=pipeline.num_devices)
+        wait_s, num_devices=pipeline.num_devices, num_replicas=pipeline.num_replicas)
     cluster.configure(available.num_cpus, params.intra_op_threads)
 
     connection = None

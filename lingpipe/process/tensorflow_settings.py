@@ -141,22 +141,22 @@ def use_system_names() -> None:
     os.environ.setdefault('GRPC_DNS_RESOLVER', 'native')
 
 
-def default_devices(num_cells: int) -> list[str]:
-    """Returns the first K GPUs, or else the first K logical CPU devices, as tf.device strings.
+def default_devices(num_devices: int) -> list[str]:
+    """Returns the first GPUs, or else the first logical CPU devices, as tf.device strings.
 
     Raises:
-      ValueError: there are fewer than K.
+      ValueError: there are fewer than num_devices.
     """
     gpus = [device.name for device in tf.config.list_logical_devices('GPU')]
-    if len(gpus) >= num_cells:
-        return gpus[:num_cells]
+    if len(gpus) >= num_devices:
+        return gpus[:num_devices]
     cpus = [device.name for device in tf.config.list_logical_devices('CPU')]
-    if len(cpus) >= num_cells:
-        return cpus[:num_cells]
-    raise ValueError(f'num_cells={num_cells} needs {num_cells} devices, but there are {len(cpus)} '
-                     f'CPU devices and {len(gpus)} GPUs; call '
-                     f'lingpipe.cluster.configure(num_cpu_devices={num_cells}) first, name the '
-                     'devices, or use fewer cells.')
+    if len(cpus) >= num_devices:
+        return cpus[:num_devices]
+    raise ValueError(f'the cells of all replicas need {num_devices} devices, but there are '
+                     f'{len(cpus)} CPU devices and {len(gpus)} GPUs; call '
+                     f'lingpipe.cluster.configure(num_cpu_devices={num_devices}) first, name the '
+                     'devices, or use fewer cells or replicas.')
 
 
 def expected_devices(num_devices: int) -> list[str]:

@@ -70,10 +70,12 @@ def check_resumable(stored: Experiment.Params, now: Experiment.Params,
     fixed = _fixed_differences(stored, now)
     changed = forbidden(fixed)
     if changed and forbidden(_fixed_differences(_with_one_replica(stored), _with_one_replica(now))):
+        paths = [path for path, _, _ in changed[:NUM_DIFFERENCES_SHOWN]]
         raise ValueError(
             f'it holds a run whose {differences_text(changed)} differ; its checkpoints would not '
             'mean the same. Set them back, or choose another logdir (initialize_from takes its '
-            f'weights along), or let them differ with --allow_change={changed[0][0]}.')
+            f'weights along), or let them differ with '
+            f'{" ".join(map("--allow_change={}".format, paths))}.')
     return [difference for difference in fixed if difference not in changed]
 
 

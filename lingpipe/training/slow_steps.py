@@ -109,9 +109,9 @@ def cause_text(before_s: float, now_s: float, measured: Sequence[StepTimes], pla
     start = (f'steps take {now_s / before_s:.1f} times as long as before ({now_s * 1e3:,.0f} ms, '
              f'not {before_s * 1e3:,.0f})')
     if not slower:
-        return (f'{start}, and no device is the cause: the tasks of the slowest take '
-                f'{max(busy_s) * 1e3:,.0f} ms; look at the links, at the machine of the trainer '
-                'and at the input')
+        return (f'{start}, and the tasks are not the cause: those of the slowest device take '
+                f'{max(busy_s) * 1e3:,.0f} ms; look at the links, at workers that stand still '
+                'between tasks, at the machine of the trainer and at the input')
 
     def text(device: int) -> str:
         """Names a device, with the time of its tasks."""

@@ -18,7 +18,7 @@ from tests.support.forks import Fork, environment, run_module
 from tests.support.links import ANSWER, ASKS, ASKS_BY_TLS, HAS_KEY, WHY_NOT
 from tests.support.local_workers import TINY, checkpoint_of, wait_until
 
-FLAGS = ['--model=image.digits.Dense', '--logdir=/training/digits']
+FLAGS = ['--model=image.digits.Dense', '--logdir=/y/digits']
 NUM_CELLS = 2
 NO_OPENSSL = link_keys.missing('openssl')
 
@@ -52,7 +52,7 @@ def run_dry(logdir: pathlib.Path, *own: str) -> dict[str, np.ndarray]:
         patch.setattr(launch_local, 'start', start)
         patch.setattr(dry_run, 'trainer_flags', lambda _: [f'--logdir={logdir}', '--steps=2'])
         launch_kubernetes.main(['--image=x', '--claim=y', '--dry_run', *own, '--', TINY,
-                                '--logdir=/not/here', f'--set=pipeline.num_cells={NUM_CELLS}'])
+                                '--logdir=/y/not/here', f'--set=pipeline.num_cells={NUM_CELLS}'])
     out, err = processes[-1].communicate()
     assert ended.value.code == 0, err
     assert 'done after 2 steps' in out

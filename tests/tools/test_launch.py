@@ -21,10 +21,10 @@ FLAGS = ['--model=image.digits.Dense', '--set', "task.x='a b'", '--logdir=/train
 OF_WORKERS = ['--model=image.digits.Dense', "--set=task.x='a b'"]
 
 
-def objects(**kwargs):
+def objects(num_workers=4, **kwargs):
     """Returns the objects of the manifest by kind."""
     made = list(yaml.safe_load_all(
-        launch_kubernetes.manifest(3, 'image:1', 'training', FLAGS, **kwargs)))
+        launch_kubernetes.manifest(num_workers, 'image:1', 'training', FLAGS, **kwargs)))
     return {one['kind']: one for one in made}
 
 
@@ -47,6 +47,27 @@ def test_kubernetes_places_workers_on_nodes_with_their_tpus():
     assert spec['nodeSelector'] == {
         'cloud.google.com/gke-tpu-accelerator': 'tpu-v5-lite-podslice',
         'cloud.google.com/gke-tpu-topology': '4x4', 'pool': 'mine'}
+
+
+def test_kubernetes_workers_are_all_hosts_of_a_slice_or_have_one_each():
+    with pytest.raises(ValueError, match='--workers=4 with --tpus=4 are 16 chips, and '
+                                         '--tpu_topology=2x4 has 8; .* use --workers=2, or'):
+        objects(pod=WorkerPod(tpus=4, tpu_type='v5', tpu_topology='2x4'))
+    with pytest.raises(ValueError, match='--tpu_topology=2x2x2 has 8; .* use --tpus that divide 8'):
+        objects(pod=WorkerPod(tpus=3, tpu_type='v5', tpu_topology='2x2x2'))
+    assert objects(pod=WorkerPod(tpus=4, tpu_type='v5', tpu_topology='2x2'))
+
+
+def test_a_logdir_outside_of_the_claim_is_refused(capsys):
+    own = ['--workers=1', '--image=x', '--claim=data', '--', '--model=image.digits.Dense']
+    for logdir in ('/training/digits', '/data/../tmp', 'data/digits', '/data2'):
+        with pytest.raises(SystemExit, match=re.escape(
+                f'--logdir={logdir} is not on the claim, which is mounted at /data, and would be '
+                'lost with its pod; write --logdir=/data/NAME.')):
+            launch_kubernetes.main([*own, f'--logdir={logdir}'])
+    for logdir in ('/data/digits', 'gs://bucket/digits'):
+        launch_kubernetes.main([*own, f'--logdir={logdir}'])
+        assert f'--logdir={logdir}' in capsys.readouterr().out
 
 
 def test_kubernetes_workers_write_checkpoints_if_they_share_the_claim():
@@ -110,7 +131,7 @@ def test_kubernetes_selectors_choose_the_pods_that_they_are_for():
 
 
 def test_kubernetes_commands_are_the_trainers():
-    found = objects()
+    found = objects(3)
     worker = found['StatefulSet']['spec']['template']['spec']['containers'][0]['command']
     assert worker == ['python', '-m', 'lingpipe.trainer', '--mode=worker', '--address=0.0.0.0:2222',
                       *OF_WORKERS]
@@ -193,7 +214,7 @@ def test_slurm_links_need_two_nodes_and_a_folder(nodes, folder, error):
         launch_slurm.script(nodes, FLAGS, links=folder)
 
 
-TRAINER = ['--', '--model=x', '--logdir=y']
+TRAINER = ['--', '--model=x', '--logdir=/y/z']
 
 
 @pytest.mark.parametrize('flags, error', [
@@ -252,6 +273,11 @@ def test_every_reference_of_an_image_is_taken(image):
     ({'time': 'tomorrow'}, "--time='tomorrow' is no limit of sbatch"),
     ({'time': '1:2:3:4'}, "--time='1:2:3:4' is no limit of sbatch"),
     ({'extra': ('--a\nrm',)}, "--sbatch='--a\\nrm' is no option of sbatch on one line"),
+    ({'extra': ('--nodes=7',)}, '--sbatch=--nodes=7 is of an option that the script sets itself; '
+                                'give --nodes in its place.'),
+    ({'extra': ('-N7',)}, '--sbatch=-N7 is of an option that the script sets itself; give --nodes'),
+    ({'extra': ('--ntasks-per-node=3',)},
+     '--sbatch=--ntasks-per-node=3 is of an option that the script sets itself; leave it out.'),
     ({'gpu_type': 'a100:4'}, "--gpu_type='a100:4' is no kind of GPU"),
     ({'gpu_type': 'a100'}, '--gpu_type=a100 without --gpus_per_node asks for no GPU'),
 ])

@@ -14,6 +14,7 @@ from lingpipe.tools import try_faults
 from lingpipe.tools.faults import files, kinds, network, processes
 from lingpipe.tools.faults.disturbed_run import EVERY_STEPS, DisturbedRun, NotRecoveredError, Place
 from lingpipe.tools.faults.network import Network
+from tests.support.local_workers import wait_until
 
 # Does what trainer and workers do that a disturbed run can see: it makes checkpoints, one every
 # 10 ms, goes on from the newest, and ends with code 143 after SIGTERM.
@@ -218,3 +219,21 @@ def test_a_logdir_that_is_in_use_is_refused(tmp_path, capsys):
         try_faults.main([f'--logdir={tmp_path}'])
     assert ended.value.code == 2
     assert 'is not empty; name a new folder' in capsys.readouterr().err
+
+
+@pytest.mark.skipif(bool(network.missing()), reason='namespaces and mounts need root')
+def test_sigterm_leaves_no_namespace_and_no_mount(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, '-m', 'lingpipe.tools.try_faults', f'--logdir={tmp_path}',
+         '--kinds=cut,full_disk'])
+    namespaces, mounts = f'lingpipe-{process.pid}-', f' {tmp_path}/disk '
+
+    def left() -> bool:
+        listed = subprocess.run(['ip', 'netns', 'list'], capture_output=True, text=True, check=True)
+        return namespaces in listed.stdout or mounts in pathlib.Path('/proc/mounts').read_text()
+
+    wait_until(lambda: pathlib.Path(tmp_path, 'disk', 'run').exists(), 120.)
+    assert left()
+    process.terminate()
+    assert process.wait(60.) == 143
+    assert not left()

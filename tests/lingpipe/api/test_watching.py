@@ -57,6 +57,19 @@ def test_a_removed_checkpoint_is_passed_over_and_a_watch_ends_when_nobody_trains
     assert best and best[0] == 3
 
 
+def test_a_watch_says_that_it_waits_for_the_first_checkpoint(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, 'LOOK_EVERY_S', 0.)
+    params = Tiny().params()
+    params.train.worker_timeout_s = 0.
+    said: list[str] = []
+    watching.Watch(params.freeze().instantiate(), str(tmp_path / 'new'),
+                   types.SimpleNamespace(name=''),
+                   lambda step: pytest.fail('nothing to restore')).run(said.append)
+    assert said[0] == f'{tmp_path}/new has no checkpoint yet; the watch waits for the first'
+    assert not (tmp_path / 'new').exists()
+
+
 def test_a_mark_that_cannot_be_written_is_written_by_the_next_watch(
         tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log had the evaluation already, and so nobody looked at it again."""

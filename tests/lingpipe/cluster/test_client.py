@@ -279,3 +279,19 @@ def test_a_value_of_a_lost_worker_is_not_taken_for_a_wrong_argument():
     with pytest.raises(tf.errors.UnavailableError, match='Socket closed') as raised:
         client.device_of(Lost())
     assert client.is_broken(raised.value)
+
+
+OP_FAILED = 'INVALID_ARGUMENT:     assertion failed: [above 1000]\n\t [[{{node fail/Assert}}]]'
+CUT_OFF = 'CANCELLED:  RecvFromRemoteAsync is cancelled.\n\t [[{{node Call_15/_79}}]]'
+POISONED = 'INTERNAL:  the rendezvous is poisoned\n\t [[{{node Call_15/_80}}]]'
+
+
+@pytest.mark.parametrize(('roots', 'is_broken'), [
+    ((OP_FAILED,), False), ((CUT_OFF,), True), ((OP_FAILED, CUT_OFF), False),
+    ((CUT_OFF, OP_FAILED), False), ((POISONED, 'ABORTED: Step was cancelled'), True)])
+def test_an_op_that_fails_and_so_cuts_other_devices_off_is_no_broken_connection(roots, is_broken):
+    count = f'{len(roots)} root error(s) found.\n' if len(roots) > 1 else ''
+    listed = [f'  ({i}) {root}\n' if count else root for i, root in enumerate(roots)]
+    error = tf.errors.InvalidArgumentError(
+        None, None, f'Graph execution error:\n{count}{"".join(listed)}0 successful operations.')
+    assert client.is_broken(error) == is_broken

@@ -37,6 +37,16 @@ def test_what_a_run_learns_may_not_change(change, differs):
         f'differ with --allow_change={next(iter(change)).replace("__", ".")}.')
 
 
+def test_all_paths_that_differ_are_named_for_allow_change():
+    now = make_params(seed=1, pipeline__num_micro_batches=4)
+    with pytest.raises(ValueError) as error:
+        check_resumable(make_params(), now)
+    text = 'with --allow_change=pipeline.num_micro_batches --allow_change=seed.'
+    assert str(error.value).endswith(text)
+    allowed = [flag.partition('=')[2] for flag in text[5:-1].split()]
+    assert len(check_resumable(make_params(), now, allowed)) == 2
+
+
 def test_a_change_that_is_allowed_is_returned():
     now = make_params(task__learner__learning_rate__decay_steps=2000, train__num_steps=20)
     expected = [('task.learner.learning_rate.decay_steps', 1000, 2000)]
