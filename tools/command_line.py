@@ -58,6 +58,8 @@ def command(main: Main) -> Main:
         except KeyboardInterrupt:
             print(f'{name}: stopped by Ctrl-C.', file=sys.stderr)
             code = 130
+        except _Ended as ended:
+            code = ended.args[0]
         except Exception as error:   # experiments and their layers are anyone's code
             if '--traceback' in _own_flags(flags):
                 traceback.print_exc()
@@ -72,6 +74,13 @@ def command(main: Main) -> Main:
     return run
 
 
+class _Ended(BaseException):
+    """A signal has come. Nothing but `command` handles it, as some code does SystemExit.
+
+    Its argument is the exit code.
+    """
+
+
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """Lets SIGTERM and SIGHUP end the block as an error would, so that it removes what it made.
@@ -81,7 +90,7 @@ def _ended_by_signals() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         """Ends the process, once: a second signal would end the cleaning up."""
         signal.signal(number, signal.SIG_IGN)
-        raise SystemExit(128 + number)
+        raise _Ended(128 + number)
 
     is_main = threading.current_thread() is threading.main_thread()
     numbers = [number for number in (signal.SIGTERM, signal.SIGHUP)

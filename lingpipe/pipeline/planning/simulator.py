@@ -62,10 +62,7 @@ def simulate(schedule: Schedule, forward_s: Sequence[float], backward_s: Sequenc
              handed_bytes: Sequence[float] | None = None, weight_s: Sequence[float] | None = None,
              split_s: float | Sequence[float] = 0.0, update_s: Sequence[float] | None = None,
              recompute: bool | Sequence[float] = False) -> Simulation:
-    """Simulates one step.
-
-    Memory is followed as pipeline/planning/peaks.py says, which defines when a micro-batch is live
-    in a cell.
+    """Simulates one step; peaks.py says when a micro-batch is live in a cell.
 
     Args:
       schedule: any valid schedule.
@@ -91,8 +88,7 @@ def simulate(schedule: Schedule, forward_s: Sequence[float], backward_s: Sequenc
       recompute: as of `cell_times`: what each B, or its R if it has one, runs again.
 
     Returns:
-      Times, shares and peaks. With several cells on a device, `peak_bytes` is the peak of their
-      sum.
+      Times, shares and peaks: of several cells on a device, those of their sum.
 
     Raises:
       ValueError: an invalid schedule or edge, or costs that are not K finite numbers of 0 or more.
