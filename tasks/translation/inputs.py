@@ -16,6 +16,7 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.input import Input
 from lingpipe.input.dataset import traceable
+from lingpipe.process.fresh_tensor import fresh_int64
 from lingpipe.tasks.translation import temperature
 from lingpipe.tasks.translation.corpus.prepared import PreparedCorpus
 from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
@@ -105,7 +106,7 @@ class TranslationInput(Input):
 
     def num_real_examples(self, position: int) -> int:
         """Returns how many pairs the batch at a position has; copies of the last one fill it up."""
-        batch = self._deck.batch(tf.constant(self._batch_number(position), tf.int64))
+        batch = self._deck.batch(fresh_int64(self._batch_number(position)))
         return int(tf.math.count_nonzero(batch.is_real))
 
     def num_batches(self, position: int = 0) -> int | None:

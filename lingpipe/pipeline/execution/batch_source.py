@@ -27,6 +27,7 @@ from lingpipe.pipeline.execution.reading_hosts import (
     token_of,
 )
 from lingpipe.pipeline.planning.cell import Cell
+from lingpipe.process.fresh_tensor import fresh_int64
 
 BatchesByHost: TypeAlias = Mapping[str, Mapping[str, Nested]]
 """Host -> values of a mini-batch by name; see reading_hosts.py."""
@@ -110,7 +111,7 @@ class ReadBatches:
     def args(self, batch: Mapping[str, Nested]) -> list[Any]:
         """Returns the argument of a step for a mini-batch: its position."""
         assert isinstance(batch, UnreadBatch)
-        return [tf.constant(batch.position, tf.int64)]
+        return [fresh_int64(batch.position)]
 
     def arrived(self, args: Sequence[Any],
                 earlier: Mapping[str, tf.Operation] | None = None) -> Arrived:

@@ -24,6 +24,7 @@ from lingpipe.pipeline.execution.training_graph import Kind
 from lingpipe.pipeline.execution.variables import Variables
 from lingpipe.pipeline.execution.wire import Wire
 from lingpipe.pipeline.planning.breakdown import StepTimes
+from lingpipe.process.fresh_tensor import fresh_int64
 
 
 class ProgramSteps:
@@ -97,7 +98,7 @@ class ProgramSteps:
         self._readiness.prepare(trained, step, index)
 
         p = self.plan.params
-        args = (*source.args(batch), tf.constant(step, tf.int64),
+        args = (*source.args(batch), fresh_int64(step),
                 tf.constant(index * p.num_replicas * p.num_micro_batches, tf.int32))
 
         # Tasks that wait for those of other replicas cannot run one by one.

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from lingpipe.checkpoint import side_files
@@ -28,8 +29,8 @@ class Summaries:
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Writes numbers by name, including nan and inf."""
         with self._writing():
-            for name, value in values.items():
-                tf.summary.scalar(name, value, step=step)
+            for name, value in values.items():   # NumPy's numbers: see process/fresh_tensor.py
+                tf.summary.scalar(name, np.float32(value), step=np.int64(step))
 
     def text(self, name: str, text: str, step: int = 0) -> None:
         """Writes a text as a code block, since TensorBoard's Markdown would join its lines."""
