@@ -30,7 +30,7 @@ class Summaries:
         """Writes numbers by name, including nan and inf."""
         with self._writing():
             for name, value in values.items():   # NumPy's numbers: see process/fresh_tensor.py
-                tf.summary.scalar(name, np.float32(value), step=np.int64(step))
+                tf.summary.scalar(name, np.asarray(value), step=np.int64(step))
 
     def text(self, name: str, text: str, step: int = 0) -> None:
         """Writes a text as a code block, since TensorBoard's Markdown would join its lines."""
