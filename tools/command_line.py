@@ -75,7 +75,7 @@ def command(main: Main) -> Main:
 
 
 class _Ended(BaseException):
-    """A signal has come. Nothing but `command` handles it, as some code does SystemExit.
+    """A signal has come. Only `command` handles it; some code takes a SystemExit for an error.
 
     Its argument is the exit code.
     """

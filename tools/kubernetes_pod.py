@@ -96,7 +96,7 @@ class WorkerPod:
                   f'--tpus that divide {num_chips}')
         raise ValueError(f'--workers={workers} with --tpus={self.tpus} are {workers * self.tpus} '
                          f'chips, and --tpu_topology={self.tpu_topology} has {num_chips}; workers '
-                         f'are all hosts of one slice: use {remedy}, or another topology.')
+                         f'must be all hosts of one slice: use {remedy}, or another topology.')
 
     @property
     def limits(self) -> dict[str, str]:

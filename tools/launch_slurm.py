@@ -194,8 +194,7 @@ def _check(name: str, time: str, gpu_type: str, extra: tuple[str, ...]) -> None:
         if name in _OWN_OPTIONS:
             flag = _OWN_OPTIONS[name]
             remedy = f'give {flag} in its place' if flag else 'leave it out'
-            raise ValueError(f'--sbatch={option} is of an option that the script sets itself; '
-                             f'{remedy}.')
+            raise ValueError(f'--sbatch={option} sets what the script sets itself; {remedy}.')
 
 
 @command

@@ -273,11 +273,11 @@ def test_every_reference_of_an_image_is_taken(image):
     ({'time': 'tomorrow'}, "--time='tomorrow' is no limit of sbatch"),
     ({'time': '1:2:3:4'}, "--time='1:2:3:4' is no limit of sbatch"),
     ({'extra': ('--a\nrm',)}, "--sbatch='--a\\nrm' is no option of sbatch on one line"),
-    ({'extra': ('--nodes=7',)}, '--sbatch=--nodes=7 is of an option that the script sets itself; '
+    ({'extra': ('--nodes=7',)}, '--sbatch=--nodes=7 sets what the script sets itself; '
                                 'give --nodes in its place.'),
-    ({'extra': ('-N7',)}, '--sbatch=-N7 is of an option that the script sets itself; give --nodes'),
+    ({'extra': ('-N7',)}, '--sbatch=-N7 sets what the script sets itself; give --nodes'),
     ({'extra': ('--ntasks-per-node=3',)},
-     '--sbatch=--ntasks-per-node=3 is of an option that the script sets itself; leave it out.'),
+     '--sbatch=--ntasks-per-node=3 sets what the script sets itself; leave it out.'),
     ({'gpu_type': 'a100:4'}, "--gpu_type='a100:4' is no kind of GPU"),
     ({'gpu_type': 'a100'}, '--gpu_type=a100 without --gpus_per_node asks for no GPU'),
 ])

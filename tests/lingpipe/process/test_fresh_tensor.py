@@ -15,5 +15,5 @@ def test_a_number_is_a_new_tensor_each_time():
     assert fresh_int64(2**40 + 7).dtype == tf.int64
     assert int(fresh_int64(2**40 + 7)) == 2**40 + 7
     assert not share_memory(fresh_int64(2**40 + 7), fresh_int64(2**40 + 7))
-    kept = [tf.constant(2**40 + 7, tf.int64) for _ in range(2)]   # what it is for
+    kept = [tf.constant(2**40 + 7, tf.int64) for _ in range(2)]   # why it is needed
     assert share_memory(*kept)

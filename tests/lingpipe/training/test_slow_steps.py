@@ -48,7 +48,7 @@ def test_a_device_is_named_whose_tasks_take_longer_than_a_whole_step_took():
         'tasks alone take 300 ms: look at that machine')
 
 
-def test_what_else_there_is_is_to_be_looked_at_if_tasks_are_not_the_cause():
+def test_what_else_to_look_at_is_told_if_tasks_are_not_the_cause():
     assert text_of([times_of(0.04, 0.03)]) == (
         'steps take 3.2 times as long as before (320 ms, not 100), and the tasks are not the '
         'cause: those of the slowest device take 80 ms; look at the links, at workers that stand '
