@@ -5,7 +5,8 @@ import pkgutil
 import lingpipe
 import lingpipe.tasks
 from lingpipe.hyperparams import Params, fields_of
-from lingpipe.hyperparams.fields import Bounds, holds_numbers
+from lingpipe.hyperparams.fields import holds_numbers
+from lingpipe.wording.bounds import Bounds
 
 # Any finite number means something in these.
 UNBOUNDED = {'Experiment.seed', 'ExampleSource.seed', 'SamplingParams.seed', 'Subset.seed',

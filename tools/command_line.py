@@ -28,9 +28,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any, NoReturn, Protocol
 
-from lingpipe.hyperparams.fields import Bounds
 from lingpipe.process import closed_pipe
 from lingpipe.process.error_text import notes, sentence
+from lingpipe.wording.bounds import Bounds
 
 MAX_CELLS = 1024   # of benchmarks: each cell is a device with a thread of its own
 MAX_SIZE = 2**31 - 1   # of a whole number: TensorFlow has 32 bits for most
@@ -175,10 +175,7 @@ class Parser(argparse.ArgumentParser):
         values = super().parse_args(flags, namespace)
         try:
             for flag, bounds in self._bounds.items():
-                value = getattr(values, flag[2:])
-                bounds.check(value, None, flag)
-                if isinstance(value, int):
-                    Bounds(most=MAX_SIZE).check(value, None, flag)
+                _check_numbers(flag, getattr(values, flag[2:]), bounds)
             for flag in self._outputs:
                 check_writable(flag, getattr(values, flag[2:]))
             for flag in self._folders:
@@ -192,6 +189,18 @@ class Parser(argparse.ArgumentParser):
         text = ' '.join(message.split()).removesuffix('.')
         print(f'{self._name}: {text}; --help lists all flags.', file=sys.stderr)
         raise SystemExit(2)
+
+
+def _check_numbers(flag: str, value: object, bounds: Bounds) -> None:
+    """Raises ValueError if a flag's number, or one of its numbers, is out of bounds."""
+    numbers = {f'{flag}[{i}]': number for i, number in enumerate(value)} if isinstance(
+        value, tuple) else {flag: value}
+    for name, number in numbers.items():
+        violation = bounds.violation(number)
+        if isinstance(value, int) and not violation:
+            violation = Bounds(most=MAX_SIZE).violation(value)
+        if violation:
+            raise ValueError(f'{name}={number} is {violation[0]}; use {violation[1]}')
 
 
 def check_writable(flag: str, path: str) -> None:

@@ -5,14 +5,13 @@ import collections
 import enum
 import functools
 import inspect
-import math
-import operator
 import sys
 from typing import Any, NamedTuple, get_args
 
 from lingpipe.hyperparams.field_types import can_hold, convert, type_name
 from lingpipe.hyperparams.paths import ParamsError, join_path
 from lingpipe.hyperparams.value_text import Word
+from lingpipe.wording.bounds import Bounds
 from lingpipe.wording.values import show
 
 
@@ -27,62 +26,6 @@ class _Mark(enum.Enum):
 
 REQUIRED: Any = _Mark.REQUIRED  # A field that must be set before instantiate().
 ABSENT: Any = _Mark.ABSENT  # In diff(): one side has no such item.
-
-# A kind of limit: whether a number keeps it, what one that does not is, and what to use.
-_LIMITS = {
-    'least': (operator.ge, 'below {}', '{} or more'),
-    'above': (operator.gt, 'not above {}', 'more than {}'),
-    'most': (operator.le, 'above {}', '{} or less'),
-    'below': (operator.lt, 'not below {}', 'less than {}'),
-}
-
-
-class Bounds(NamedTuple):
-    """The bounds of the numbers that a field accepts, in tuples and dicts too.
-
-    Attributes:
-      least, most: the smallest and the largest number accepted; None: there is no such limit.
-      above, below: limits that are not accepted themselves.
-      is_finite: whether infinities and nan are refused.
-    """
-    least: float | None = None
-    most: float | None = None
-    above: float | None = None
-    below: float | None = None
-    is_finite: bool = True
-
-    def check(self, value: object, tp: Any, where: str) -> None:
-        """Raises ParamsError if a number in `value`, which has the type `tp`, is out of bounds.
-
-        The message begins with the path `where`.
-        """
-        if isinstance(value, (tuple, dict)):
-            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-                self.check(item, None, join_path(where, key))
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            violation, rule = self._violation(value)
-            if violation:
-                rule += ', or none' if type(None) in get_args(tp) else ''
-                raise ParamsError(f'{where}={show(value)} is {violation}; use {rule}', where)
-
-    def _violation(self, number: float) -> tuple[str, str]:
-        """What is wrong with a number, '' if nothing is, and what to use instead."""
-        limits = {kind: getattr(self, kind) for kind in _LIMITS if getattr(self, kind) is not None}
-        rules = [_LIMITS[kind][2].format(limit) for kind, limit in limits.items()]
-        rule = ' and '.join(rules) or 'a finite number'
-        if limits.keys() == {'least', 'most'}:
-            rule = f'{self.least} to {self.most}'
-
-        if number != number:  # Only nan; math.isnan takes no integer of 400 digits.
-            return 'not a number' if self.is_finite or limits else '', rule
-        for kind, limit in limits.items():
-            keeps, violation, _ = _LIMITS[kind]
-            if not keeps(number, limit):
-                return violation.format(limit), rule
-        if isinstance(number, int) and not -2 ** 63 <= number < 2 ** 63:
-            return 'too large for 64 bits', 'a number from -2^63 to 2^63 - 1'
-        return 'not finite' if self.is_finite and abs(number) == math.inf else '', rule
-
 
 def holds_numbers(tp: Any) -> bool:
     """Whether a value of this type may be or hold a number."""
@@ -106,8 +49,17 @@ class Field(NamedTuple):
         if value is REQUIRED or isinstance(value, Word) and value.text == 'REQUIRED':
             return REQUIRED
         converted = convert(value, self.type, where)
-        self.bounds.check(converted, self.type, where)
+        self._check_numbers(converted, self.type, where)
         return converted
+
+    def _check_numbers(self, value: object, tp: Any, where: str) -> None:
+        """Raises ParamsError if a number in `value`, which has the type `tp`, is out of bounds."""
+        if isinstance(value, (tuple, dict)):
+            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+                self._check_numbers(item, None, join_path(where, key))
+        elif violation := self.bounds.violation(value):
+            rule = violation[1] + (', or none' if type(None) in get_args(tp) else '')
+            raise ParamsError(f'{where}={show(value)} is {violation[0]}; use {rule}', where)
 
 
 def field(default: Any, doc: str = '', *, least: float | None = None, most: float | None = None,

@@ -1,5 +1,6 @@
 """The wording of errors: what the sentences of all rooms share. It knows nothing of what failed.
 
     values.py       a value cut short, the nearest right name
+    bounds.py       which numbers are accepted, and what to use for others
     keras_words.py  where an argument, a method or an object of Keras is here
 """
