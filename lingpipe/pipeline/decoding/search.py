@@ -73,7 +73,7 @@ def advance(state: NestedMap, candidates: NestedMap, limits: tf.Tensor, end_id: 
 
     # The k best unfinished hypotheses.
     scores, place = tf.where(is_end, _NEVER, best.scores), tf.zeros_like(best.ids)
-    if candidates['values'].shape[2] > 1:
+    if best.ids.shape[1] > 1:
         scores, place = tf.math.top_k(scores, params.beam_size)  # [n, k]
     parents = tf.gather(best.parents, place, batch_dims=1)
     said = tf.gather(best.ids, place, batch_dims=1)
@@ -99,14 +99,14 @@ class _Continuations(NamedTuple):
 
 
 def _continuations(state: NestedMap, candidates: NestedMap, params: SearchParams) -> _Continuations:
-    """The best of the k m continuations of each sentence."""
+    """The best of the k m continuations of each sentence: 2k, or 1 if k is 1."""
     k, m = params.beam_size, candidates['values'].shape[2]
     n = tf.shape(candidates['values'])[0]
 
     scores = state.scores[:, :, tf.newaxis] + (
         candidates['values'] - candidates['log_sum'][:, :, tf.newaxis])  # [n, k, m]
     scores, place = tf.math.top_k(
-        tf.reshape(scores, [n, k * m]), min(params.num_candidates, k * m))  # [n, c]
+        tf.reshape(scores, [n, k * m]), min(params.num_continuations, k * m))  # [n, c]
     ids = tf.gather(tf.reshape(candidates['ids'], [n, k * m]), place, batch_dims=1)
     return _Continuations(scores, place // m, ids)
 

@@ -18,9 +18,14 @@ class SearchParams(Params):
     max_length: int = field(256, 'Ids of a result, its end included, at most.', least=1)
 
     @property
-    def num_candidates(self) -> int:
-        """m; with 2k candidates, at least k continuations do not end."""
+    def num_continuations(self) -> int:
+        """How many continuations of a sentence count: of 2k, at least k do not end."""
         return 1 if self.beam_size == 1 else 2 * self.beam_size
+
+    @property
+    def num_candidates(self) -> int:
+        """m, so many that the best continuations are among those of each hypothesis."""
+        return self.num_continuations
 
 
 def length_penalty(length: Any, alpha: float) -> tf.Tensor:

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.layers.nested import NestedMap
+from lingpipe.pipeline.decoding.sampling import SamplingParams
 from lingpipe.pipeline.decoding.search import advance, initial_state
 from lingpipe.pipeline.decoding.search_params import SearchParams
 
@@ -110,3 +111,21 @@ def test_a_sentence_at_its_limit_does_not_stop_the_others():
 
 def test_a_sentence_of_limit_0_is_over_from_the_start():
     assert not bool(after(params=search(), limits=(0,)).is_going)
+
+
+@pytest.mark.parametrize(('beam_size', 'ids', 'said', 'is_finished'), [
+    (1, [END, 3, 4, 5, 6, 7], [END], True),
+    (1, [3, END, 4, 5, 6, 7], [3], False),
+    (2, [3, 4, 5, END, 6, 7], [3, 4], True),
+    (2, [3, 4, 5, 6, END, 7], [3, 4], False),
+])
+def test_of_more_candidates_than_count_only_the_best_continue_or_finish(
+        beam_size, ids, said, is_finished):
+    """With a penalty on repetition all ids are candidates.
+
+    Any end then finished a hypothesis, however unlikely it was, and a greedy search never said it.
+    """
+    step = ([[ids] * beam_size], [[[.3, .25, .2, .15, .07, .03]] * beam_size])
+    state = after(step, params=SamplingParams(beam_size=beam_size, repetition_penalty=1.2))
+    assert state.next.numpy().tolist() == [said]
+    assert (float(state.best_score[0]) > -np.inf) == is_finished
