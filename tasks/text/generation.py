@@ -34,9 +34,15 @@ class GenerationParams(SamplingParams):
     max_length: int = field(1024, 'Ids of a prompt and its continuation together, at most.',
                             least=1)
     max_new: int = field(128, 'Ids of a continuation, at most.', least=1)
-    stop: tuple[str, ...] = field((), 'A continuation ends before the first of these texts; '
-                                      "'\\n' is written as a line break.")
+    stop: tuple[str, ...] = field((), 'A continuation ends before whichever of these is complete '
+                                      "first; '\\n' is written as a line break.")
     group_size: int = field(8, 'Prompts of a group; there are two groups a cell.', least=1)
+
+    def check(self) -> None:
+        """Raises ValueError for fields that contradict each other, and for an empty stop text."""
+        super().check()
+        if '' in self.stop:
+            raise ValueError("stop has an empty text, before which every text ends; leave it out")
 
 
 class Generator:
@@ -117,7 +123,9 @@ class Continuation:
           ids: [t], those of the prompt and those that are written so far.
         """
         new = ids[self._num_given:self.limit]
-        whole = self._vocabulary.decode([new])[0]
+        # Sentencepiece may leave out a space before the first id that it is given.
+        given, both = self._vocabulary.decode([ids[:self._num_given], ids[:self.limit]])
+        whole = both[len(given):]
         text = _cut(whole, self._stop)
         is_ended = END in new or len(text) < len(whole)
         self.is_cut = len(ids) >= self.limit and not is_ended
@@ -175,9 +183,9 @@ def _group(rows: list[list[int]], group: list[int], params: GenerationParams) ->
 
 
 def _cut(text: str, stop: Sequence[str]) -> str:
-    """The text before the first of the stop texts."""
-    ends = [text.index(one) for one in stop if one in text]
-    return text[:min(ends, default=len(text))]
+    """The text before the stop text that ends first, whatever comes after that."""
+    spans = [(text.index(one) + len(one), text.index(one)) for one in stop if one in text]
+    return text[:min(spans)[1]] if spans else text
 
 
 def _num_certain(text: str, stop: Sequence[str]) -> int:

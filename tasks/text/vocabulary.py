@@ -1,7 +1,8 @@
 """The vocabulary of a language model: pieces that spell a text exactly, its line breaks too.
 
 The class is that of translation. Sentencepiece usually folds characters and joins spaces; here
-nothing is changed, so that a text is spelt byte by byte and bits per byte mean what they say.
+nothing is changed, so that a text is spelt byte by byte and bits per byte mean what they say. Only
+U+2581, which is sentencepiece's sign for a space, is read as a space.
 """
 from __future__ import annotations
 

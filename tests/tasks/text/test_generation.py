@@ -14,6 +14,7 @@ from lingpipe.layers.context import Context
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.text.generation import (
+    Continuation,
     GenerationParams,
     Generator,
     as_line,
@@ -111,6 +112,41 @@ def test_text_comes_in_pieces_without_what_may_become_a_stop_text() -> None:
     assert [number for number, _, is_last in pieces if is_last] == [0, 1]
     assert len([text for number, text, _ in pieces if number == 1 and text]) > 3
     assert list(generator.pieces([], 1)) == []
+
+
+def test_a_penalty_on_repetition_lowers_the_ids_of_the_text() -> None:
+    """A greedy text never ended, and a beam ended with the first end, however unlikely."""
+    row = [START, *Letters().encode(['abc'])[0]]
+    for _ in range(6):
+        logits = logits_after(row)[-1]
+        logits[row] = np.where(logits[row] > 0, logits[row] / 1.5, logits[row] * 1.5)
+        row.append(int(np.argmax(logits)))
+    assert texts(1, ['abc'], repetition_penalty=1.5) == Letters().decode([row[4:]])
+    like_none = {'repetition_penalty': 1 + 1e-9}
+    for beam_size in (1, 3):
+        assert (texts(1, beam_size=beam_size, **like_none) == texts(1, beam_size=beam_size))
+
+
+@pytest.mark.parametrize('step', [1, 3, 9])
+def test_the_stop_text_that_ends_first_counts_however_often_one_looks(step: int) -> None:
+    """Which of two it was depended on how many ids were written between two looks."""
+    vocabulary, ids = Letters(), np.array(Letters().encode(['xabcdefgh'])[0])
+    text = Continuation(vocabulary, ('bcde', 'd'), 1, 99)   # type: ignore[arg-type]
+    pieces = [text.next_piece(ids[:end]) for end in range(1 + step, 9 + step, step)
+              if not text.is_over]
+    assert ''.join(pieces) == 'abc'
+    with pytest.raises(ParamsError, match='stop has an empty text, before which every text ends'):
+        GenerationParams(stop=('',)).validate()
+
+
+def test_a_continuation_begins_with_its_space() -> None:
+    """Sentencepiece leaves it out before the first of some ids."""
+    class Words(Letters):
+        def decode(self, ids: Any) -> list[str]:
+            return [' '.join(super(Words, self).decode([row])[0]) for row in ids]
+
+    ids = np.array(Letters().encode(['abc'])[0])
+    assert Continuation(Words(), (), 1, 3).next_piece(ids) == ' b c'   # type: ignore[arg-type]
 
 
 def test_a_prompt_longer_than_the_cache_is_refused() -> None:
