@@ -63,7 +63,10 @@ class OpenRun:
         if is_writer:
             with side_files.warnings_into(self._log_path), contextlib.ExitStack() as held:
                 self._lock = held.enter_context(logdir_lock.hold(self.logdir))
-                logdir.claim(self.logdir, params, options.allow_change)
+                if newest_checkpoint.newest_step(self.logdir) is None:
+                    logdir.claim(self.logdir, params)
+                else:   # What changes is recorded once the run has gone on with it.
+                    logdir.check(self.logdir, params, options.allow_change)
                 self._held = held.pop_all()
 
     @functools.cached_property

@@ -13,6 +13,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
+import numpy as np
 import tensorflow as tf
 
 from lingpipe.api.evaluating import Evaluating, check_inputs
@@ -81,8 +82,9 @@ class Run(OpenRun):
         if self._options.checkpoint != NEWEST:
             raise ValueError(f'--checkpoint={self._options.checkpoint} is for evaluating and the '
                              f'like; training goes on from the newest: leave it out.')
-        if steps is not None and steps < 0:
-            raise ValueError(f'steps={steps} is below 0; use 0 or more.')
+        if steps is not None and not (isinstance(steps, (int, np.integer)) and steps >= 0):
+            raise ValueError(f'steps={show(steps)} is no number of steps; use a whole number of 0 '
+                             'or more.')
         with side_files.warnings_into(self._log_path):
             options = LoopOptions(has_evaluation=evaluate, has_timeline=timeline,
                                   allow_change=self._options.allow_change)
@@ -101,13 +103,15 @@ class Run(OpenRun):
     def _train(self, site: Site, steps: int | None, loop_options: LoopOptions) -> Outcome:
         experiment = self.experiment
         if steps is not None:
-            step = newest_checkpoint.newest_step(self.logdir) or 0
-            experiment = experiment.lasting(step + steps)
-            logdir.claim(self.logdir, experiment.params, self._options.allow_change)
+            step = newest_checkpoint.newest_whole_step(self.logdir) or 0
+            experiment = experiment.lasting(step + int(steps))
         # The plan of a run that has lost a worker is in its log; the forecast takes time.
         is_resumed = has_started_again() and newest_checkpoint.newest_step(self.logdir)
         has_shown_plan = self._network is not None or bool(is_resumed)
-        loop_options = dataclasses.replace(loop_options, has_overview=not has_shown_plan)
+        loop_options = dataclasses.replace(
+            loop_options, has_overview=not has_shown_plan,
+            when_restored=lambda: logdir.claim(
+                self.logdir, experiment.params, self._options.allow_change))
         network, self._network = self._traced(site), None
         loop = TrainLoop(experiment, self.logdir, loop_options, site, network)
         try:
@@ -319,7 +323,7 @@ class Run(OpenRun):
           ValueError: there is no checkpoint, or the network cannot be written in this format.
           OSError: the path cannot be written. What was there before still is.
         """
-        path = check_path(os.fspath(path), format)
+        path = check_path(os.path.expanduser(os.fspath(path)), format)
         return self.at_site(lambda site: self._export(site, path, format, checkpoint))
 
     def _export(self, site: Site, path: str, format: str, checkpoint: str | int | None) -> str:

@@ -54,13 +54,15 @@ def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLi
       ValueError: an option is wrong, or a run of another experiment is in the logdir.
       OSError: another run is in the logdir, a worker does not answer, or a file cannot be written.
     """
-    _check(plan, pipeline)
+    _check(plan, pipeline, set)
     values = {**dict(set or {}), **{f'pipeline.{name}': v for name, v in pipeline.items()}}
+    directory = os.path.expanduser(os.fspath(logdir))
     texts = tuple(f'{path}={_text(v)}' for path, v in values.items() if _has_text(v))
     objects = {path: v for path, v in values.items() if not _has_text(v)}
     options = RunOptions(
         mode='eval' if only_reads else 'train_and_eval',
-        model='' if objects else _name(experiment), overrides=texts, logdir=os.fspath(logdir),
+        model='' if objects else _name(experiment), overrides=texts,
+        logdir=os.path.abspath(directory) if directory else '',   # chdir() may follow
         devices=devices if isinstance(devices, str) else ','.join(devices),
         device_type=device_type, has_auto_plan=plan == 'auto',
         may_change_statistics=change_statistics, address=address, checkpoint=str(checkpoint),
@@ -82,8 +84,11 @@ def _find_devices(run: Run) -> None:
         raise
 
 
-def _check(plan: str, pipeline: Mapping[str, Any]) -> None:
-    """Raises ValueError for a wrong plan, and TypeError for an option that does not exist."""
+def _check(plan: str, pipeline: Mapping[str, Any], values: object) -> None:
+    """Raises ValueError for a wrong plan, and TypeError for a wrong option or an unknown one."""
+    if values is not None and not isinstance(values, Mapping):
+        raise TypeError(f'set is {show(values)}, but must be a dict of values by path; write '
+                        "set={'train.num_steps': 100}.")
     if plan not in _PLANS:
         raise ValueError(f'plan={plan!r} is none of {", ".join(_PLANS)}; use one of these.')
     known = fields_of(PipelineParams)

@@ -12,6 +12,7 @@ a while nobody has trained there and nothing was left to evaluate.
 """
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -61,7 +62,8 @@ class Watch:
         best_input = params.train.best_input or self._inputs[0]
         self._best = BestCheckpoint(
             self._checkpoints, params.task, best_input, self._log.data_of(best_input))
-        self._passed_over: set[int] = set()   # They cannot be read.
+        # They cannot be read. Step -> the time of its directory, as it may be written once more.
+        self._passed_over: dict[int, float] = {}
 
     def run(self, say: Callable[[str], object]) -> None:
         """Evaluates until the run has ended or a signal comes.
@@ -83,13 +85,13 @@ class Watch:
                 self._evaluate(step, say)
                 last_seen_s = time.monotonic()
             elif self._has_last_step():
-                say('the run has ended, and all its checkpoints are evaluated')
+                say(f'the run has ended, and {self._what_is_evaluated()}')
                 return
             elif logdir_lock.is_held(self._logdir):
                 last_seen_s = time.monotonic()
             elif time.monotonic() - last_seen_s > self._patience_s:
                 say(f'nobody has trained in {self._logdir} for {self._patience_s:g} s '
-                    '(train.worker_timeout_s), and all its checkpoints are evaluated: the watch '
+                    f'(train.worker_timeout_s), and {self._what_is_evaluated()}: the watch '
                     'ends; start it again with the run')
                 return
             if step is None:
@@ -110,15 +112,31 @@ class Watch:
     def _next_step(self) -> int | None:
         """Returns the oldest step that is not evaluated on all inputs; None if there is none."""
         done = {(line['step'], line['input']) for line in self._log.read()}
-        return next((step for step in self._checkpoints.steps() if step not in self._passed_over
+        return next((step for step in self._checkpoints.steps()
+                     if self._passed_over.get(step) != self._written_s(step)
                      and not all((step, name) in done for name in self._inputs)), None)
+
+    def _written_s(self, step: int) -> float:
+        """When the checkpoint of a step was written; 0 if it is gone by now."""
+        try:
+            return os.path.getmtime(self._checkpoints.path(step))
+        except OSError:
+            return 0.
+
+    def _what_is_evaluated(self) -> str:
+        """Says that all checkpoints are evaluated, or which of those that are there are not."""
+        damaged = [step for step in self._checkpoints.steps() if step in self._passed_over]
+        if not damaged:
+            return 'all its checkpoints are evaluated'
+        return (f'its checkpoints are evaluated but for {", ".join(map(str, damaged))}, which '
+                'cannot be read')
 
     def _evaluate(self, step: int, say: Callable[[str], object]) -> None:
         """Evaluates the checkpoint of a step on the inputs on which it was not."""
         try:
             evaluating, metadata = self._restored(step)
         except NotWholeError as error:
-            self._passed_over.add(step)
+            self._passed_over[step] = self._written_s(step)
             is_gone = step not in self._checkpoints.steps()
             say(f'step {step}: its checkpoint was removed before it was evaluated' if is_gone
                 else f'step {step} is passed over: {error}')

@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from os.path import expanduser  # A shell leaves the ~ of --logdir=~/runs as it is.
 
 from absl import flags
 
@@ -153,13 +154,15 @@ def options_of(values: flags.FlagValues, command_line: Sequence[str] = ()) -> Ru
     """The options that parsed flags give; command_line are the flags as they were written."""
     return RunOptions(
         mode=values.mode, model=values.model, overrides=tuple(values.set), num_steps=values.steps,
-        logdir=values.logdir, devices=values.devices, device_type=values.device_type,
+        logdir=expanduser(values.logdir), devices=values.devices, device_type=values.device_type,
         has_auto_plan=values.plan == 'auto', may_change_statistics=values.change_statistics,
         is_json=values.json, checkpoint=values.checkpoint, has_watch=values.watch,
         allow_change=tuple(values.allow_change), address=values.address,
         hangs_after_s=values.hangs_after_s, has_timeline=values.timeline,
-        decode_input=values.decode_input, decode_output=values.decode_output,
+        decode_input=expanduser(values.decode_input),
+        decode_output=expanduser(values.decode_output),
         decode_line_limit=values.decode_line_limit,
-        predict_input=values.predict_input, predict_output=values.predict_output,
-        export_path=values.export_path, export_format=values.format,
+        predict_input=expanduser(values.predict_input),
+        predict_output=expanduser(values.predict_output),
+        export_path=expanduser(values.export_path), export_format=values.format,
         command_line=tuple(command_line))

@@ -15,10 +15,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from lingpipe.checkpoint import side_files
 from lingpipe.input import Input
-from lingpipe.input.first_batch import check_batch, first_batch, named
+from lingpipe.input.first_batch import check_batch, first_batch, named, nonfinite
 from lingpipe.input.unread_batch import UnreadBatch, can_be_sent, has_end
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
@@ -185,7 +186,13 @@ class Evaluations:
         for position, (results, _) in zip(batches, evaluated, strict=True):
             if not math.isfinite(float(results['loss'][0])):
                 check(position)
+                self._warn_of_nonfinite(name, position, batches[position])
         return evaluated
+
+    def _warn_of_nonfinite(self, name: str, position: int, batch: Batch) -> None:
+        """Says which example has a value that is nan or infinite, if one has."""
+        if found := nonfinite(self.inputs[name], position, batch):
+            logging.warning('%s: the loss is not finite, and %s', _title(name), found)
 
     def _evaluator(self, name: str, size: int | None = None) -> Evaluator:
         """Returns the evaluator for mini-batches of `size` examples; default: whole ones."""

@@ -15,6 +15,7 @@ from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.pipeline.planning.planner import plan_priced
 from lingpipe.pipeline.planning.priced_network import price
+from lingpipe.training import resumption
 from lingpipe.training.experiment import Experiment
 
 
@@ -39,6 +40,8 @@ def pipeline_on(experiment: Experiment, devices: Sequence[str]) -> PipelineParam
         raise ValueError('schedule=text is written for one number of cells')
     if not devices:
         raise ValueError('no device is left')
+    if reasons := resumption.why_cuts_matter(own):
+        raise ValueError(f'with {reasons}, other cells would give other results')
 
     plans: list[Plan] = []
     why_none = ''

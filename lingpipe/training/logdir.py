@@ -12,7 +12,20 @@ from lingpipe.process.error_text import reason
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.newest_checkpoint import newest_step
 from lingpipe.training.recorded_params import params_in, params_of_newest_checkpoint, text_of
-from lingpipe.training.resumption import Difference, check_resumable, differences_text
+from lingpipe.training.resumption import Difference, check_resumable, differences_text, warn_of_cuts
+
+
+def check(logdir: str, params: Experiment.Params, allowed: Sequence[str] = ()) -> None:
+    """Raises ValueError if `claim` would, for a run of another experiment; writes nothing."""
+    path = os.path.join(logdir, 'params.txt')
+    stored = text_of(path)
+    if stored == params.to_text() or newest_step(logdir) is None:
+        return
+    recorded = params_of_newest_checkpoint(logdir)
+    if recorded is None and stored != '':
+        recorded = params_in(path, stored, params)
+    if recorded is not None:
+        _check_resumable(logdir, recorded, params, allowed)
 
 
 def claim(logdir: str, params: Experiment.Params, allowed: Sequence[str] = ()) -> None:
@@ -66,6 +79,7 @@ def _is_usable_beside_checkpoints(logdir: str, path: str, stored: str | None,
     recorded = params_of_newest_checkpoint(logdir)
     if recorded is not None:
         changes = _check_resumable(logdir, recorded, params, allowed)
+        warn_of_cuts(recorded, params)
         if changes and not _tells_of(stored or '', params, ()):   # or else it is told already
             _record_changes(logdir, changes)
         return stored == '' or stored is not None and _tells_of(stored, params, allowed)

@@ -25,7 +25,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO
 
 from lingpipe.checkpoint import Checkpointer
@@ -73,6 +73,7 @@ class LoopOptions:
       allow_change: paths of Params that may differ from the run that goes on.
       out: where lines and tables are shown; None: sys.stdout.
       stop: signals that somebody looks at already; None: they are looked at while the loop runs.
+      when_restored: is called once the newest checkpoint, if there is one, has been restored.
     """
     has_evaluation: bool = True
     has_timeline: bool = False
@@ -80,6 +81,7 @@ class LoopOptions:
     allow_change: tuple[str, ...] = ()
     out: IO[str] | None = None
     stop: StopSignals | None = None
+    when_restored: Callable[[], None] = lambda: None
 
 
 class TrainLoop:
@@ -115,8 +117,11 @@ class TrainLoop:
         self._report = RunReport(logdir, ['train', *(f'eval_{name}' for name in inputs)])
         network = network or make_traced_network(experiment, logdir, site)
         self.program: Program = network.program
+        hooks = [params.instantiate() for params in experiment.params.hooks]
+        self._hooks_left_out = [
+            type(hook).__name__ for hook in hooks if hook.needs_evaluations and not inputs]
         self._hooks = HookCalls(
-            [params.instantiate() for params in experiment.params.hooks], self._hooked_run())
+            [hook for hook in hooks if inputs or not hook.needs_evaluations], self._hooked_run())
         self._run = Run(
             experiment, logdir, site, self.program, checkpointer, self._report, self._hooks)
         self._batches = TrainingBatches(experiment, self.program, logdir)
@@ -146,6 +151,7 @@ class TrainLoop:
         stop_of_caller = self._options.stop
         with contextlib.nullcontext(stop_of_caller) if stop_of_caller else StopSignals() as stop:
             restored = self._saved.restore(self._logdir)
+            self._options.when_restored()
             self._counts = restored.counts
             steps = Steps(self._run, self._batches, self._timed_steps())
             with self._report.shown_by(self._make_progress()):
@@ -215,6 +221,8 @@ class TrainLoop:
             if text := source.statistics_text():
                 say(f'{name}: {text}')
         say(where_from)
+        for name in self._hooks_left_out:
+            say(f'{name} is left out, since this run evaluates nothing')
         if step >= self._params.num_steps:
             say(f'{self._logdir} is at step {step} already, and train.num_steps is '
                 f'{self._params.num_steps}: no step is left to train; give --steps above {step} to '

@@ -1,6 +1,7 @@
 """Newest checkpoint: that of a logdir, and a program with its weights."""
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 
@@ -8,7 +9,7 @@ from absl import logging
 
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.checkpoint.chosen_step import NEWEST, step_named
-from lingpipe.checkpoint.facts import Metadata
+from lingpipe.checkpoint.facts import DamagedError, Metadata, read_facts
 from lingpipe.hyperparams import diff
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.experiment import Experiment
@@ -23,6 +24,16 @@ def checkpoints_in(logdir: str) -> Checkpointer:
 def newest_step(logdir: str) -> int | None:
     """The step of the newest checkpoint, or None."""
     return max(checkpoints_in(logdir).steps(), default=None)
+
+
+def newest_whole_step(logdir: str) -> int | None:
+    """The step of the newest checkpoint that is not damaged, or None."""
+    checkpointer = checkpoints_in(logdir)
+    for step in reversed(checkpointer.steps()):
+        with contextlib.suppress(DamagedError):
+            read_facts(checkpointer.path(step))
+            return step
+    return None
 
 
 def step_of(logdir: str, checkpoint: str) -> int | None:

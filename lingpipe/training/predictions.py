@@ -12,7 +12,7 @@ from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.training.experiment import Experiment
-from lingpipe.training.given_examples import GivenExamples
+from lingpipe.training.given_examples import GivenExamples, check_batched
 
 
 class Predictions:
@@ -79,6 +79,7 @@ class Predictions:
         if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
             raise ValueError('the dataset to predict has no end; leave its repeat out, or use '
                              'dataset.take(n).')
+        check_batched(dataset, self.predictor(outputs).input_specs)
         if isinstance(dataset.element_spec, tuple):
             dataset = dataset.map(lambda examples, *others: examples)
         # A batch of the predictor's own size is not filled up.

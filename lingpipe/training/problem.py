@@ -63,6 +63,11 @@ class Review:
         raise NotImplementedError(f'{type(self).__name__} has no save_png')
 
 
+def is_accuracy(metric: str) -> bool:
+    """Whether more of a metric is better, by its name."""
+    return 'accuracy' in metric or 'top5' in metric
+
+
 class Problem(Configurable):
     """A network that is declared, not yet on any device, and its learner.
 
@@ -88,7 +93,7 @@ class Problem(Configurable):
 
         def check(self) -> None:
             """Raises ValueError if the worst accuracy would be the best."""
-            if 'accuracy' in self.best_metric and not self.best_is_largest:
+            if is_accuracy(self.best_metric) and not self.best_is_largest:
                 raise ValueError(f'best_metric={self.best_metric!r} with best_is_largest=False '
                                  'would keep the checkpoint with the lowest accuracy; set '
                                  'best_is_largest=True')

@@ -12,13 +12,19 @@ from typing import Any
 from absl import logging
 
 from lingpipe.hyperparams import diff
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training.experiment import Experiment
 
 # Paths of Params that say where and how long a run trains, not what it learns.
 MAY_CHANGE = re.compile(
     r'(pipeline(?!\.(num_micro_batches|num_replicas|sum_groups|cross_replica_batch_norm|'
-    r'wire_dtype)$)'
+    r'wire_dtype|jit_compile|use_graph_optimizer|replica_reduction)$)'
     r'|train|eval_inputs|initialize_from|hooks|task\.outputs)\b.*')
+
+# Paths that may move where the network is cut.
+_MOVES_CUTS = re.compile(
+    r'pipeline\.(num_cells|layers_per_cell|cells_per_device|schedule|device_bytes|layer_seconds|'
+    r'layer_backward_seconds|recompute)\b.*')
 
 NUM_DIFFERENCES_SHOWN = 5
 
@@ -74,14 +80,41 @@ def check_resumable(stored: Experiment.Params, now: Experiment.Params,
         raise ValueError(
             f'it holds a run whose {differences_text(changed)} differ; its checkpoints would not '
             'mean the same. Set them back, or choose another logdir (initialize_from takes its '
-            f'weights along), or let them differ with '
-            f'{" ".join(map("--allow_change={}".format, paths))}.')
+            f'weights along){_allowing_text(paths)}.')
     return [difference for difference in fixed if difference not in changed]
+
+
+def why_cuts_matter(pipeline: PipelineParams) -> str:
+    """The values for which results depend on where a network is cut; '' if they do not."""
+    return ' and '.join(f'pipeline.{name}={getattr(pipeline, name)}'
+                        for name in ('wire_dtype', 'jit_compile', 'use_graph_optimizer')
+                        if getattr(pipeline, name) not in (False, 'as_is'))
+
+
+def warn_of_cuts(stored: Experiment.Params, now: Experiment.Params) -> None:
+    """Warns if the network is cut elsewhere than before, and its results depend on that."""
+    cuts = [difference for difference in diff(stored.pipeline, now.pipeline, 'pipeline')
+            if _MOVES_CUTS.fullmatch(difference[0])]
+    if cuts and (reasons := why_cuts_matter(now.pipeline)):
+        logging.warning('with %s, results depend on where the network is cut, and %s differ: the '
+                        'run goes on with other digits than it would have had', reasons,
+                        differences_text(cuts))
 
 
 def _pattern(path: str) -> re.Pattern[str]:
     """Matches the paths that a path with * means."""
     return re.compile(re.escape(path).replace(r'\*', '.*'), re.DOTALL)
+
+
+# Fields that change which variables there are, so that no checkpoint of before fits.
+_CHANGES_VARIABLES = re.compile(r'task\.learner\.(optimizer|ema_decay|bfloat16_slots)')
+
+
+def _allowing_text(paths: Sequence[str]) -> str:
+    """How to let values differ, if that can be."""
+    if any(map(_CHANGES_VARIABLES.fullmatch, paths)):
+        return ''
+    return f', or let them differ with {" ".join(map("--allow_change={}".format, paths))}'
 
 
 def _paths(params: Experiment.Params) -> list[str]:

@@ -39,8 +39,9 @@ class RunEvaluations:
         self._run, self._saved = run, saved
         problem = run.experiment.task
         self._evaluations = evaluations
-        self._log = EvaluationLog(
-            run.logdir, {name: source.params for name, source in inputs.items()})
+        # A run that evaluates nothing still knows on which data the best was found.
+        self._log = EvaluationLog(run.logdir, {
+            name: source.params for name, source in run.experiment.eval_inputs.items()})
         self._best = BestCheckpoint(
             run.checkpointer, problem.params, best_input, self._log.data_of(best_input))
         self._log.repair()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from lingpipe.hyperparams import field
 from lingpipe.training.hooks.hook import Hook, HookedRun
+from lingpipe.training.problem import is_accuracy
 
 
 class EarlyStopping(Hook):
@@ -25,11 +26,12 @@ class EarlyStopping(Hook):
 
         def check(self) -> None:
             """Raises ValueError if a run would stop because its accuracy rises."""
-            if 'accuracy' in self.metric and not self.is_largest_best:
+            if is_accuracy(self.metric) and not self.is_largest_best:
                 raise ValueError(f'metric={self.metric!r} with is_largest_best=False would stop a '
                                  'run whose accuracy rises; set is_largest_best=True')
 
     params: Params
+    needs_evaluations = True
 
     def on_start(self, run: HookedRun, step: int) -> None:
         """Stops a run that was stopped before."""

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.hyperparams import Configurable, Params, field
+from lingpipe.wording.values import nearest
 
 How = Literal['done', 'stopped', 'failed']
 
@@ -53,6 +54,15 @@ class Hook(Configurable):
                      'without the hook.')
 
     params: Params
+    needs_evaluations = False   # Whether it is left out of a run that evaluates nothing.
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in vars(cls):
+            if name.startswith('on_') and not hasattr(Hook, name):
+                known = [one for one in vars(Hook) if one.startswith('on_')]
+                raise ValueError(f'{cls.__qualname__}.{name} would never be called, as a hook has '
+                                 f'no such method: {nearest(name, known)}')
 
     @property
     def wants_gradients(self) -> bool:

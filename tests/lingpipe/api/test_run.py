@@ -107,6 +107,9 @@ def test_predict_takes_a_dataset_as_keras_does_and_a_frame(run: Run) -> None:
         np.testing.assert_array_equal(found['x'], wanted['x'])
     with pytest.raises(ValueError, match='the dataset to predict has no end; leave its repeat out'):
         run.predict(examples.batch(5).repeat())
+    for singles in (examples, tf.data.Dataset.from_tensor_slices(x)):
+        with pytest.raises(ValueError, match=r'are single examples, .*; call its batch\(n\) first'):
+            run.predict(singles)
     with pytest.raises(ValueError, match='the dataset has no examples; correct it'):
         run.predict(examples.batch(5).take(0))
 
@@ -137,6 +140,7 @@ def test_evaluate_takes_examples_as_keras_does(run: Run) -> None:
              r'sample_weight is a dict \(a, b\), but an example has one weight for all outputs; '),
             ((pairs.repeat().batch(5),), 'the dataset to evaluate has no end; leave its repeat'),
             ((pairs.take(0).batch(5),), 'has no examples'),
+            ((pairs,), r'are single examples, and batches are needed; call its batch\(n\) first'),
             ((pairs.map(lambda x, y: x).batch(5),), 'y is missing; an evaluation reads x, y')):
         with pytest.raises(ValueError, match=sentence):
             run.evaluate(*given)
@@ -198,6 +202,7 @@ def test_an_experiment_need_not_be_importable(tmp_path: pathlib.Path) -> None:
     ({'num_cells': 5, 'devices': 'cpu:5'}, ValueError,
      r'TensorFlow has started before 5 CPU devices .* \(in a notebook: the kernel\)'),
     ({'logdir': ''}, ValueError, '--logdir is missing'),
+    ({'set': ['train.num_steps=3']}, TypeError, 'but must be a dict of values by path; write set='),
     ({'plan': 'best'}, ValueError, "plan='best' is none of as_set, auto"),
     ({'experiment': 3}, TypeError, '3 is no experiment; give a registered class'),
     ({'experiment': Experiment}, ValueError, 'is a class but not a registered experiment'),
@@ -208,6 +213,22 @@ def test_a_wrong_option_is_refused_and_lets_go_of_the_logdir(
     with pytest.raises(error, match=words):
         start(**{'experiment': Tiny, 'logdir': tmp_path, **options})
     start(Tiny, logdir=tmp_path).close()
+
+
+def test_a_run_stays_in_its_directory(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('HOME', str(tmp_path / 'home'))
+    monkeypatch.chdir(tmp_path)
+    with start(Tiny, logdir='logs/a') as run:
+        run.train(steps=1, evaluate=False)
+        (tmp_path / 'elsewhere').mkdir()
+        monkeypatch.chdir(tmp_path / 'elsewhere')
+        assert run.train(steps=1, evaluate=False).step == 2
+        with pytest.raises(ValueError, match="steps='3' is no number of steps; use a whole number"):
+            run.train(steps='3')   # type: ignore[arg-type]
+    start(Tiny, logdir='~/b').close()
+    assert (tmp_path / 'home' / 'b' / 'params.txt').exists()
+    assert list((tmp_path / 'elsewhere').iterdir()) == []
 
 
 def test_values_may_be_python_objects(tmp_path: pathlib.Path) -> None:
@@ -226,6 +247,32 @@ def test_there_must_be_something_to_evaluate_on(tmp_path: pathlib.Path) -> None:
         with pytest.raises(ValueError, match='eval_inputs is empty; give the experiment one'):
             run.evaluate()
     assert os.listdir(tmp_path) == []
+
+
+def test_a_change_is_recorded_once_the_run_has_gone_on_with_it(tmp_path: pathlib.Path) -> None:
+    """The files told of changes of a start that had failed."""
+    with start(Tiny, logdir=tmp_path) as run:
+        run.train(steps=1, evaluate=False)
+    text = (tmp_path / 'params.txt').read_text()
+    allowed = ['task.learner.*']
+    with start(Tiny, logdir=tmp_path, set={'task.learner.ema_decay': None},
+               allow_change=allowed) as run, pytest.raises(ValueError, match='does not fit'):
+        run.train(steps=1, evaluate=False)
+    assert (tmp_path / 'params.txt').read_text() == text
+    assert not (tmp_path / 'params_history.txt').exists()
+    with start(Tiny, logdir=tmp_path, set={'task.learner.clip_norm': 1.},
+               allow_change=allowed) as run:
+        run.train(steps=1, evaluate=False)
+    assert 'clip_norm : none -> 1.0' in (tmp_path / 'params_history.txt').read_text().lower()
+    assert 'task.learner.clip_norm : 1.0' in (tmp_path / 'params.txt').read_text()
+
+
+def test_steps_count_from_the_newest_checkpoint_that_is_whole(tmp_path: pathlib.Path) -> None:
+    with start(Tiny, logdir=tmp_path) as run:
+        run.train(steps=3, evaluate=False)
+        damaged = next((tmp_path / 'checkpoints' / 'step-00000003').glob('*.data-*'))
+        os.truncate(damaged, 1)
+        assert run.train(steps=2, evaluate=False).step == 4
 
 
 def test_a_run_that_failed_begins_again_with_its_initial_weights(tmp_path: pathlib.Path) -> None:

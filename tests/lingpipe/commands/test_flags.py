@@ -33,3 +33,12 @@ def test_options_are_the_flags():
         is_json=True, predict_input='x', predict_output='y', export_path='z', export_format='npz',
         checkpoint='best', allow_change=('seed', 'task.*'),
         command_line=tuple(flags))
+
+
+def test_paths_may_begin_with_the_home_directory(monkeypatch):
+    """A shell expands only the ~ at the beginning of a word."""
+    monkeypatch.setenv('HOME', '/home/me')
+    values = define_flags()
+    values(['trainer', '--logdir=~/runs', '--export_path=~/out'])
+    options = options_of(values)
+    assert (options.logdir, options.export_path) == ('/home/me/runs', '/home/me/out')

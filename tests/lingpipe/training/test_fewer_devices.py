@@ -37,6 +37,12 @@ def test_devices_that_are_enough_run_what_the_experiment_says() -> None:
     assert pipeline_on(experiment, [A, B, C]) is experiment.params.pipeline
 
 
+def test_cuts_that_change_the_results_stay() -> None:
+    """A run went on with other weights than it promises."""
+    with pytest.raises(ValueError, match='with pipeline.wire_dtype=bfloat16, other cells wou'):
+        pipeline_on(make_experiment(num_cells=2, wire_dtype='bfloat16'), [A])
+
+
 @pytest.mark.parametrize(('pipeline', 'devices', 'expected'), [
     ({'num_cells': 4}, (A, B, C), {'num_cells': 3}),
     ({'num_cells': 4}, (A, A, B), {'num_cells': 3}),   # --devices=2*a,b

@@ -103,6 +103,19 @@ def test_checkpoints_that_nobody_knows_anything_of_cost_a_warning(tmp_path, capl
         logdir.claim(str(tmp_path), make_params(seed=4))
 
 
+def test_other_cuts_cost_a_warning_where_they_change_the_results(tmp_path, caplog):
+    params = registry.get('tests.support.tiny_experiment.Tiny').set(
+        **{'pipeline.wire_dtype': 'bfloat16'})
+    (tmp_path / 'params.txt').write_text(params.to_text())
+    Checkpointer(str(tmp_path / 'checkpoints')).save(
+        1, {'weights/w': tf.Variable(1.)}, {'params': params.to_text()})
+    logdir.claim(str(tmp_path), params.copy().set(**{'train.num_steps': 3}))
+    assert not caplog.text
+    logdir.claim(str(tmp_path), params.copy().set(**{'pipeline.num_cells': 1}))
+    assert ('with pipeline.wire_dtype=bfloat16, results depend on where the network is cut, and '
+            'pipeline.num_cells (was 2, is 1) differ') in caplog.text
+
+
 @pytest.mark.parametrize('content', ['junk', 'a directory'])
 def test_new_training_begins_whatever_params_txt_is(tmp_path, content):
     put(tmp_path / 'params.txt', DAMAGED[content])

@@ -456,6 +456,28 @@ def test_best_checkpoint_is_kept_besides_the_newest(tmp_path):
     assert Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False).steps() == [1, 6]
 
 
+def test_a_part_without_evaluations_keeps_the_best_and_its_data_in_mind(tmp_path, caplog):
+    """It took the evaluations on all data that the input ever had for those of the present one."""
+    params = make_params(train__num_steps=4, train__eval_every_steps=2, train__keep=1)
+    train(params, tmp_path)
+    params['eval_inputs.test.num_examples'] = 12
+    best = train(params.set(**{'train.num_steps': 6}), tmp_path)[1].best
+    assert best[0] == 6
+    caplog.clear()
+    for num_steps in (7, 8):
+        params['train.num_steps'] = num_steps
+        assert train(params, tmp_path, has_evaluation=False)[1].best == best
+    assert 'no longer counts' not in caplog.text
+    assert Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False).steps() == [6, 8]
+
+
+def test_an_evaluation_that_is_not_finite_names_the_example(tmp_path, caplog):
+    params = make_params(train__num_steps=1)
+    params['eval_inputs.test.nan_at'] = (10,)
+    train(params, tmp_path)
+    assert "eval_inputs.test: the loss is not finite, and 'x' of example 10" in caplog.text
+
+
 def test_evaluation_that_a_kill_cut_short_is_made_up_for(tmp_path):
     train(make_params(train__num_steps=4, train__eval_every_steps=2), tmp_path)
     lines = (tmp_path / 'evaluations.jsonl').read_text().splitlines(keepends=True)

@@ -27,6 +27,7 @@ def test_where_and_how_long_a_run_trains_may_change(change):
     ({'intra_op_threads': 2}, 'intra_op_threads (was 1, is 2)'),
     ({'pipeline__num_micro_batches': 4}, 'pipeline.num_micro_batches (was 2, is 4)'),
     ({'pipeline__wire_dtype': 'bfloat16'}, "pipeline.wire_dtype (was 'as_is', is 'bfloat16')"),
+    ({'pipeline__jit_compile': True}, 'pipeline.jit_compile (was False, is True)'),
     ({'task__best_metric': 'error'}, "task.best_metric (was 'loss', is 'error')")])
 def test_what_a_run_learns_may_not_change(change, differs):
     with pytest.raises(ValueError) as error:
@@ -35,6 +36,12 @@ def test_what_a_run_learns_may_not_change(change, differs):
         f'it holds a run whose {differs} differ; its checkpoints would not mean the same. Set them '
         f'back, or choose another logdir (initialize_from takes its weights along), or let them '
         f'differ with --allow_change={next(iter(change)).replace("__", ".")}.')
+
+
+def test_what_changes_the_variables_cannot_be_allowed():
+    """The checkpoint does not fit then, and params.txt told of a change that never was."""
+    with pytest.raises(ValueError, match=r'\(initialize_from takes its weights along\)\.$'):
+        check_resumable(make_params(), make_params(task__learner__bfloat16_slots=True))
 
 
 def test_all_paths_that_differ_are_named_for_allow_change():

@@ -129,6 +129,25 @@ def test_early_stopping_stops_at_the_same_step_if_it_is_resumed(tmp_path: pathli
         train(tmp_path / 'new', metric, num_steps=2)
 
 
+def test_early_stopping_is_left_out_of_a_run_without_evaluations(tmp_path: pathlib.Path) -> None:
+    """A resumed run went by what a watch had evaluated, and an uninterrupted one did not."""
+    stopping = hooks.EarlyStopping.Params(patience=1, min_change=100.)
+    train(tmp_path, stopping, num_steps=9, train__eval_every_steps=1)
+    params = registry.get('tests.support.tiny_experiment.Tiny').set(
+        **{'train.num_steps': 4, 'hooks': (stopping,), 'pipeline.num_cells': 1})
+    loop = TrainLoop(params.instantiate(), str(tmp_path),
+                     LoopOptions(out=(out := io.StringIO()), has_evaluation=False))
+    assert loop.run().step == 4
+    assert 'EarlyStopping is left out, since this run evaluates nothing' in out.getvalue()
+
+
+def test_a_method_that_is_never_called_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Typo\.on_stpe would never be called, .*'on_step'"):
+        class Typo(Hook):
+            def on_stpe(self) -> None:
+                """Is written wrong."""
+
+
 def test_histograms_are_of_the_variables_that_are_named(tmp_path: pathlib.Path) -> None:
     of_slots = hooks.Histograms.Params(keys=('weights/model/dense_0/*',), every_steps=2)
     train(tmp_path, of_slots, hooks.Histograms.Params(keys=('weigths',), on_error='go_on'))
