@@ -96,6 +96,10 @@ class DatasetInput(Input):
                 examples = self._examples(position)
             else:
                 examples = self._skipped(position)
+            if p.num_epochs and examples.cardinality() == tf.data.INFINITE_CARDINALITY:
+                raise ValueError(f'num_epochs={p.num_epochs}, but the dataset has no end; leave '
+                                 'its repeat out.')
+            self._check_single(examples)
             check_static(tf.nest.map_structure(lambda spec: spec.shape, examples.element_spec),
                          name)
             batches = examples.batch(p.batch_size, drop_remainder=p.num_epochs is None)
@@ -133,13 +137,25 @@ class DatasetInput(Input):
         one_epoch = self._examples()
         if one_epoch.cardinality() == 0:
             raise ValueError(f'{type(self).__name__} has no examples; give it data.')
-        num_epochs = self.params.num_epochs
-        if num_epochs != 1:
-            if one_epoch.cardinality() == tf.data.INFINITE_CARDINALITY and num_epochs:
-                raise ValueError(f'num_epochs={num_epochs}, but the dataset has no end; leave its '
-                                 'repeat out.')
-            one_epoch = one_epoch.repeat(num_epochs)
+        if self.params.num_epochs != 1:
+            one_epoch = one_epoch.repeat(self.params.num_epochs)
         return one_epoch.skip(position)
+
+    def _check_single(self, examples: tf.data.Dataset) -> None:
+        """Raises ValueError for examples that must be batches, and warns of those that may be."""
+        shapes = [spec.shape for spec in tf.nest.flatten(examples.element_spec)]
+        sizes = {shape[0] if shape.rank else 0 for shape in shapes}
+        if len(shapes) < 2 or len(sizes) != 1 or self.params.is_batched:
+            return
+        size, = sizes
+        if size is None:
+            raise ValueError(f'all values of {type(self).__name__} begin with a dimension of any '
+                             'size, as batches do, and single examples are needed; set '
+                             'is_batched=True, or leave batch out of the dataset.')
+        if size == self.params.batch_size:
+            logging.warning(
+                '%s: all values of an example begin with a dimension of %d, which is batch_size: '
+                'if the dataset makes batches, set is_batched=True', type(self).__name__, size)
 
     def _examples(self, *position: int) -> tf.data.Dataset:
         """The dataset with dicts of single examples as elements."""
@@ -183,7 +199,7 @@ class DatasetInput(Input):
             cardinality = int(examples.cardinality())
             if cardinality == tf.data.INFINITE_CARDINALITY:
                 raise ValueError(f'the dataset of {type(self).__name__} has no end, so that its '
-                                 'examples cannot be counted; set num_epochs to none.')
+                                 'examples cannot be counted; leave its repeat out.')
             if cardinality == tf.data.UNKNOWN_CARDINALITY:
                 counted = examples.reduce(tf.constant(0, tf.int64), lambda count, _: count + 1)
                 cardinality = int(counted)

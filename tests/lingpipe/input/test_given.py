@@ -123,6 +123,10 @@ class Static(DatasetInput):
      'has no examples; give it data.'),
     (lambda: DatasetInput.of(lambda: pairs().repeat(), batch_size=1,
                              num_epochs=2).instantiate().spec(), 'but the dataset has no end'),
+    (lambda: DatasetInput.of(lambda: pairs().repeat(), batch_size=1,
+                             num_epochs=1).instantiate().spec(), 'but the dataset has no end'),
+    (lambda: DatasetInput.of(lambda: pairs().batch(2), batch_size=2).instantiate().spec(),
+     'as batches do, and single examples are needed; set is_batched=True, or leave batch out'),
     (lambda: Static.Params(batch_size=1).instantiate().spec(), 'x of Static has shape (None,)'),
     (lambda: DatasetInput.of(pairs, batch_size=1, shuffle=True).validate(),
      'shuffle=True, but a DatasetInput keeps the order of its dataset'),
@@ -135,6 +139,17 @@ class Static(DatasetInput):
 def test_what_is_no_input_is_refused(make, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         make()
+
+
+def test_batches_that_look_like_examples_cost_a_warning(caplog):
+    def whole_batches() -> tf.data.Dataset:
+        return pairs().batch(3, drop_remainder=True)
+
+    DatasetInput.of(whole_batches, batch_size=3).instantiate().spec()
+    assert 'if the dataset makes batches, set is_batched=True' in caplog.text
+    caplog.clear()
+    DatasetInput.of(whole_batches, batch_size=3, is_batched=True).instantiate().spec()
+    assert not caplog.text
 
 
 def test_array_records_are_read_by_index(tmp_path):
