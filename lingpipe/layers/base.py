@@ -64,6 +64,7 @@ class Layer(DecodedFunction, LayerTraits):
                    initializer: Initializer = 'glorot_uniform', *,
                    is_trainable: bool = True, dtype: tf.DType = tf.float32) -> None:
         """Declares theta.<name>."""
+        self.check_begun()
         assert name not in self.own_weights and name not in self.children, name
         self.own_weights[name] = Weight(
             f'{self.path}/{name}', tuple(int(n) for n in shape), initializer, dtype, is_trainable,
@@ -71,6 +72,7 @@ class Layer(DecodedFunction, LayerTraits):
 
     def add_child(self, params: Layer.Params, name: str = '') -> Any:
         """Makes a layer under this one's path and returns it; its weights are theta.<name>."""
+        self.check_begun()
         name = name or params.name
         assert name and name not in self.own_weights and name not in self.children, name
         self.children[name] = params.instantiate(f'{self.path}/{name}')

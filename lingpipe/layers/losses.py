@@ -223,4 +223,5 @@ def _rank(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     own = tf.gather(logits, labels, batch_dims=1)[:, tf.newaxis]
     is_lower_index = tf.range(logits.shape[-1], dtype=labels.dtype) < labels[:, tf.newaxis]
     is_before = tf.logical_or(logits > own, tf.logical_and(logits == own, is_lower_index))
+    is_before = tf.logical_or(is_before, own != own)   # A label whose logit is nan comes last.
     return tf.reduce_sum(tf.cast(is_before, tf.int32), -1)

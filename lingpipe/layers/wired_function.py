@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -64,6 +65,12 @@ class WiredFunction(Configurable):
                 if name in parameters and parameters[name].default is not inspect.Parameter.empty
                 and name not in self.params.reads}
 
+    def check_begun(self) -> None:
+        """Raises ValueError if __init__ of a subclass has not called that of its base class."""
+        if 'params' not in vars(self):
+            raise ValueError(f'__init__ of {type(self).__name__} declares a weight or a child '
+                             'before it calls super().__init__(params, path); call that first.')
+
     def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
         """Argument of fprop -> name of the value whose mask it is given, if that has one.
 
@@ -78,9 +85,14 @@ class WiredFunction(Configurable):
         """Argument of fprop -> name of the value it reads in a network.
 
         Raises:
-          ValueError: Params.reads names an argument that fprop does not have.
+          ValueError: Params.reads names an argument that fprop does not have, or fprop does not
+            take theta and ctx.
         """
-        parameters = list(_parameters_of(self.fprop).values())[2:]  # After ctx.
+        first_two, parameters = _split(_parameters_of(self.fprop))
+        if len(first_two) < 2 or not _CONTEXT.fullmatch(first_two[1]):
+            raise ValueError(f'{self.path}: fprop of {type(self).__name__} takes '
+                             f'{", ".join(first_two) or "nothing"} first, but is given the weights '
+                             'and the context; write def fprop(self, theta, ctx, x).')
         known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         names = dict(self.params.reads)
         for argument in names:
@@ -117,6 +129,16 @@ class WiredFunction(Configurable):
                              f'{type(self).__name__} returns {", ".join(sorted(result))}; correct '
                              'the name in Params.writes.')
         return {name: result[key] for key, name in writes.items()}
+
+
+# What an argument for the context may be called.
+_CONTEXT = re.compile('.*(ctx|context).*|_.*')
+
+
+def _split(parameters: Mapping[str, inspect.Parameter]
+           ) -> tuple[list[str], list[inspect.Parameter]]:
+    """Returns the names of the first two parameters, and the parameters after them."""
+    return list(parameters)[:2], list(parameters.values())[2:]
 
 
 def _parameters_of(method: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

@@ -48,8 +48,8 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
       training: that of the Context.
 
     Raises:
-      ValueError: fprop makes a variable or a stateful op, or returns something that is neither a
-        tensor nor a dict of tensors.
+      ValueError: fprop makes a variable or a stateful op, returns something that is neither a
+        tensor nor a dict of tensors, or neither returns nor emits anything.
     """
     def refuse(next_creator: object, **kwargs: object) -> NoReturn:
         name = f' {kwargs["name"]!r}' if kwargs.get('name') else ''
@@ -70,6 +70,9 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
             ctx = Context(training, 0, *position)
             outputs = layer.fprop(layer.theta(weights), ctx, *positional, **by_name)
 
+    if outputs is None and training and ctx.emissions == Emissions():
+        raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} returns nothing and emits '
+                         'nothing, so that the layer does nothing; return its output.')
     for op in graph.get_operations():
         if impure_types(op):
             raise impure(layer.path, op)

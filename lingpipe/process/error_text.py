@@ -47,8 +47,18 @@ def blaming(path: str) -> Iterator[None]:
         yield
     except Exception as error:
         if path not in f'{error} {getattr(error, "__notes__", "")}':
-            error.add_note(f'in layer {path}')
+            error.add_note(f'in layer {path}{_SYMBOLIC_REMEDY if _is_of_symbolic(error) else ""}')
         raise
+
+
+# For code of layers that takes the tensors of a graph for arrays.
+_SYMBOLIC_REMEDY = ('; fprop is traced, so use operations of TensorFlow, as tf.tanh for np.tanh, '
+                    'and tf.where or tf.cond for if')
+
+
+def _is_of_symbolic(error: BaseException) -> bool:
+    """Whether an operation of Python or NumPy was used on a tensor of a graph."""
+    return 'symbolic' in str(error).lower()
 
 
 def _first_line(error: BaseException) -> str:

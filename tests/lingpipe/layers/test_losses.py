@@ -97,6 +97,12 @@ def test_accuracy_and_top5_are_weighted_counts() -> None:
     assert by_name(found.metrics) == {'accuracy': [9., 15.], 'top5': [11., 15.]}
 
 
+def test_logits_that_are_nan_are_no_hit() -> None:
+    found = emissions(CrossEntropyLoss.Params(has_top5=True), np.full([3, 7], np.nan, np.float32),
+                      np.array([4, 5, 6]), np.ones(3, np.float32))
+    assert by_name(found.metrics)['top5'] == [0., 3.]
+
+
 def test_equal_logits_are_no_hit() -> None:
     """A network that returns only zeros knows nothing.
 

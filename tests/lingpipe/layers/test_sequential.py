@@ -97,6 +97,26 @@ def test_wrong_wiring_is_explained(layers: Any, message: str) -> None:
         net.fprop(net.initial_theta(), Context(), x=tf.ones([2, 4]))
 
 
+def test_an_fprop_without_a_context_is_refused() -> None:
+    class NoContext(Activation):
+        def fprop(self, theta: Any, x: tf.Tensor) -> tf.Tensor:   # type: ignore[override]
+            return x
+
+    with pytest.raises(ValueError, match=r'net/a: fprop of NoContext takes theta, x first, but is '
+                                         r'given the weights and the context; write def fprop\('):
+        network(NoContext.Params(name='a')).reads()
+
+
+def test_a_weight_before_the_base_class_is_refused() -> None:
+    class Early(Activation):
+        def __init__(self, params: Any, path: str = ''):
+            self.add_weight('w', [1])
+
+    with pytest.raises(ValueError, match=r'__init__ of Early declares a weight or a child before '
+                                         r'it calls super\(\).__init__\(params, path\)'):
+        network(Early.Params(name='a'))
+
+
 @pytest.mark.parametrize('times, found', [(0, 'below 1'), (10 ** 22, 'above 10000')])
 def test_a_number_of_repetitions_that_makes_no_network_is_refused(times: int, found: str) -> None:
     with pytest.raises(ValueError, match=f'times={times} is {found}; use 1 to 10000'):

@@ -157,6 +157,13 @@ def test_what_is_no_tensor_is_refused_as_an_output(outputs: Callable[..., Any], 
         pricing.price(Traced(outputs), tf.TensorSpec([2, 8]))
 
 
+def test_a_layer_that_does_nothing_is_refused() -> None:
+    """A forgotten return made a layer without effect, whose weights never trained."""
+    with pytest.raises(ValueError, match='^traced: fprop of Traced returns nothing and emits '
+                                         'nothing, so that the layer does nothing; return its out'):
+        pricing.price(Traced(lambda x: None), tf.TensorSpec([2, 8]))
+
+
 @pytest.mark.parametrize('name, found', [(None, ''), ('scale', " 'scale'")])
 # TensorFlow silently makes a variable of a constant.
 @pytest.mark.parametrize('initial_value', [lambda x: 2., tf.exp])

@@ -1,6 +1,7 @@
 """Promises about the sentence that a command prints for an exception."""
 import socket
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -35,6 +36,16 @@ def test_an_exception_is_one_line_that_says_what_happened(call, expected):
 
 def test_an_exception_without_a_text_is_its_type():
     assert sentence(RuntimeError()) == 'RuntimeError'
+
+
+@pytest.mark.parametrize('fprop', [
+    np.tanh, lambda x: x.numpy(), lambda x: x if tf.reduce_sum(x) > 0 else -x])
+def test_code_of_a_layer_that_takes_a_tensor_for_an_array_learns_what_to_use(fprop):
+    with pytest.raises(Exception) as raised, tf.Graph().as_default(), blaming('model/a'):
+        fprop(tf.ones([2]))
+    assert sentence(raised.value).endswith(
+        '(in layer model/a; fprop is traced, so use operations of TensorFlow, as tf.tanh for '
+        'np.tanh, and tf.where or tf.cond for if)')
 
 
 def test_a_layer_is_named_once():
