@@ -56,7 +56,8 @@ def initialize(variables: Mapping[str, tf.Variable], source_dir: str, rules: Rul
       rules: (regular expression, replacement). The first expression that matches the whole key of a
         variable says which tensor of the checkpoint is taken, with groups as in re.sub
         (r'encoder/(.*)', r'model/encoder/\\1'). With a replacement of None, nothing is taken.
-        Variables without a rule stay as they are.
+        Variables without a rule stay as they are. A weight that was frozen has no average: where
+        its average is named, the weight is taken.
       check: a function of the checkpoint's metadata and of the keys that are going to be assigned,
         called before any is. It raises ValueError to refuse.
       checkpoint: 'newest', 'best' or a step, of those in `source_dir`.
@@ -113,7 +114,7 @@ def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Kinds, rule
             report.not_taken[key] = 'by a rule'
             continue
 
-        source_key = match.expand(replacement)
+        source_key = _of_average(match.expand(replacement), saved)
         kind = saved.get(source_key)
         shape = variable.shape.as_list()
         if kind is None:
@@ -124,9 +125,22 @@ def _planned(variables: Mapping[str, tf.Variable], path: str, saved: Kinds, rule
             report.taken[key] = source_key
 
     if not report.taken:
+        reasons = [f'{key}: {why}' for key, why in report.not_taken.items()][:3]
         raise ValueError(f'nothing could be taken from {path}, whose keys look like '
-                         f'{", ".join(list(saved)[:3])}: correct the rules. {report.text()}')
+                         f'{", ".join(list(saved)[:3])}: correct the rules. A file of another '
+                         r"program may need ('weights/model/(.*)', r'weights/\1'). "
+                         f'{"; ".join(reasons)}.')
     return report
+
+
+def _of_average(key: str, saved: Kinds) -> str:
+    """The key itself, or that of the weight if its average is named and it has none.
+
+    A weight that was frozen has no average, where others have.
+    """
+    weight_key = f'weights/{key.removeprefix("ema/")}'
+    has_none = key.startswith('ema/') and key not in saved and weight_key in saved
+    return weight_key if has_none and any(other.startswith('ema/') for other in saved) else key
 
 
 def find_whole(source_dir: str) -> tuple[str, dict[str, Any]]:
@@ -151,12 +165,18 @@ def _whole_ones(source_dir: str, checkpoint: str) -> Iterator[tuple[str, dict[st
     """
     if STEP_NAME.fullmatch(os.path.basename(os.path.normpath(source_dir))):
         candidates = [source_dir]
+        if checkpoint != NEWEST:
+            raise ValueError(f'{source_dir} is one checkpoint already, and checkpoint={checkpoint} '
+                             'names another one; leave one of the two out.')
     else:
         subfolder = os.path.join(source_dir, 'checkpoints')
         folder = subfolder if os.path.isdir(subfolder) else source_dir
         reader = Checkpointer(folder, is_writer=False)
         step = step_named(reader, checkpoint)
         steps = reader.steps()[::-1] if step is None else [step]
+        if step is not None and step not in reader.steps():
+            listed = ', '.join(map(str, reader.steps())) or 'none'
+            raise ValueError(f'{source_dir} has no checkpoint of step {step}; there are: {listed}.')
         candidates = [reader.path(step) for step in steps]
 
     failures = []

@@ -451,6 +451,27 @@ def test_weights_are_taken_by_rules(tmp_path, below):
     assert values_of({'': ours['net/head/kernel']}) == {0.}
 
 
+def test_a_weight_that_was_frozen_is_taken_where_others_have_averages(tmp_path):
+    there = {key: tf.Variable(tf.fill([2], value)) for key, value in
+             {'weights/a': 1., 'weights/b': 2., 'ema/b': 3.}.items()}
+    Checkpointer(str(tmp_path)).save(1, there)
+    ours = {key: tf.Variable(tf.zeros([2])) for key in ('weights/a', 'weights/b')}
+    report = initialize(ours, str(tmp_path), [('weights/(.*)', r'ema/\1')])
+    assert report.taken == {'weights/a': 'weights/a', 'weights/b': 'ema/b'}
+    Checkpointer(str(tmp_path)).save(2, {'weights/a': there['weights/a']})
+    with pytest.raises(ValueError, match='nothing could be taken from'):   # Nothing has averages.
+        initialize(ours, str(tmp_path), [('weights/(.*)', r'ema/\1')])
+
+
+def test_a_step_that_is_not_there_is_told_with_those_that_are(tmp_path):
+    saved(tmp_path, 1, 2)
+    with pytest.raises(ValueError, match='has no checkpoint of step 7; there are: 1, 2.'):
+        initialize(make_variables(), str(tmp_path), [('(.*)', r'\1')], checkpoint='7')
+    one = str(tmp_path / 'step-00000001')
+    with pytest.raises(ValueError, match='is one checkpoint already, and checkpoint=2 names'):
+        initialize(make_variables(), one, [('(.*)', r'\1')], checkpoint='2')
+
+
 def test_a_damaged_newest_is_not_taken_from(tmp_path):
     saved(tmp_path, 1, 2)
     damage(tmp_path, 2, 'no metadata')
