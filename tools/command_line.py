@@ -173,6 +173,9 @@ class Parser(argparse.ArgumentParser):
                 self.error(f'{flag} has no value; write one after =')
 
         values = super().parse_args(flags, namespace)
+        for name, value in vars(values).items():
+            if isinstance(value, str):   # A shell leaves the ~ of --output=~/file as it is.
+                setattr(values, name, os.path.expanduser(value))
         try:
             for flag, bounds in self._bounds.items():
                 _check_numbers(flag, getattr(values, flag[2:]), bounds)

@@ -48,11 +48,16 @@ def main(argv: list[str] | None = None) -> None:
     first = read(args.first)
     second = read(args.second)
     if args.json:
-        print(json.dumps({path: [repr(a), repr(b)] for path, a, b in diff(first, second)}))
+        print(json.dumps({path: [_text(a), _text(b)] for path, a, b in diff(first, second)}))
     else:
         texts = first.to_text().splitlines(), second.to_text().splitlines()
         lines = difflib.unified_diff(*texts, args.first, args.second, n=0, lineterm='')
         print('\n'.join(line for line in lines if line[:2] != '@@') or 'no difference')
+
+
+def _text(value: object) -> str:
+    """A value as text; that of Params has a line for each of theirs."""
+    return value.to_text() if isinstance(value, Params) else repr(value)
 
 
 if __name__ == '__main__':

@@ -178,6 +178,8 @@ def _workers(text: str) -> list[str]:
     try:
         split_address(text)
     except ValueError as error:
+        if text.startswith('['):   # IPv6
+            raise
         raise ValueError(f'--devices has {text!r}; write cpu:4, gpu:0-3, tpu, a tf.device string '
                          'that begins with /, host:port for each worker, or TF_CONFIG, slurm or '
                          'kubernetes:LABEL.') from error
@@ -317,8 +319,10 @@ def _too_few(text: str, named: _Named, num_cells: int, num_enough: int, num_repl
         settings.append(f'pipeline.num_replicas={num_there}')
     if num_cells > num_replicas:
         settings.append(f'pipeline.num_cells={max(1, num_there // num_replicas)}')
-    of_replicas = f' of {num_replicas} replicas' if num_replicas > 1 else ''
-    return ValueError(f'{num_cells} cells{of_replicas} need {num_enough} devices, but '
+    what = f'{num_cells} cells'
+    if num_replicas > 1:
+        what = f'{num_replicas} replicas with {num_cells // num_replicas} cells each'
+    return ValueError(f'{what} need {num_enough} devices, but '
                       f'--devices={text} names {len(names)}{listed}; name more, set '
                       f'{" and ".join(settings)}, or write {enough} for several cells on each.')
 

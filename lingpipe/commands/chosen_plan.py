@@ -15,6 +15,7 @@ from absl import logging
 
 from lingpipe.commands.plan_freedom import freedom
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.pipeline.planning.search_space import FREE
 from lingpipe.training import recorded_params
 from lingpipe.training.experiment import Experiment
 
@@ -32,7 +33,9 @@ def with_plan(params: Experiment.Params, options: RunOptions) -> Experiment.Para
     stored = recorded_params.recorded(options.logdir) if options.logdir else None
     if stored is not None:
         planned = params.copy()
-        for name in (*allowed.free, *_CONSEQUENCES):
+        has_changed = any(getattr(params.pipeline, name) != getattr(stored.pipeline, name)
+                          for name in allowed.given.intersection(FREE))
+        for name in (*allowed.free, *(() if has_changed else _CONSEQUENCES)):
             if name not in allowed.given:
                 planned.pipeline[name] = getattr(stored.pipeline, name)
         return planned.freeze()

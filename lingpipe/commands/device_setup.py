@@ -86,7 +86,8 @@ def place_late(params: Experiment.Params, error: cluster.StartedTooEarlyError) -
         differences.append(f'an op may use {num_threads or "all"} threads in place of '
                            f'{params.intra_op_threads}')
     logging.warning(
-        'TensorFlow had started before this run, as making a Keras model makes it do, so that %s. '
+        'TensorFlow had started before this run, by a Keras model or a run with other devices, so '
+        'that %s. '
         'The run works, but may be slower, and the last bits of its results may differ from those '
         'of other runs. To have neither, start this process again (in a notebook: the kernel), and '
         'call lingpipe.cluster.configure(%d, %d) before anything else.',

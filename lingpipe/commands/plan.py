@@ -169,6 +169,10 @@ def _why_no_choice(space: SearchSpace, allowed: Freedom) -> str:
     """The sentence of the error if the values that are set leave nothing to choose from."""
     p = space.params
     held = ', '.join(f'{name}={getattr(p, name)}' for name in FREE if name in allowed.held)
+    for name in ('num_replicas', 'num_micro_batches'):
+        if name in allowed.held and space.batch_size % getattr(p, name):
+            return (f'pipeline.{name}={getattr(p, name)} does not divide the batch of '
+                    f'{space.batch_size} examples; use a divisor, or leave it to the planner.')
     return (f'no plan has {held or "these values"} on {space.num_devices} devices with a batch of '
             f'{space.batch_size} examples'
             f'{" whose micro-batches stay as they are" if space.keeps_micro_batches else ""}; '

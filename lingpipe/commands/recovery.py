@@ -165,7 +165,7 @@ class Recovery:
 
     def _text_for_users(self, why: str) -> str:
         return (f'{why}; {self._newest_text()}: start this process again (in a notebook: the '
-                f'kernel), and the run goes on from there.')
+                f'kernel), and the run goes on.')
 
     def _newest_text(self) -> str:
         step = newest_checkpoint.newest_step(self._options.logdir)
@@ -191,7 +191,7 @@ class Recovery:
         at = f'{why}; {self._newest_text()}'
         self._end_if_stopped(at)
         self._count_start(step, at)
-        self._say(f'{at}: the trainer starts again from there')
+        self._say(f'{at}: the trainer starts again{" from there" if step else ""}')
         return at
 
     def _replace_process(self, at: str) -> NoReturn:

@@ -23,7 +23,11 @@ _ACCURACY = {'sparse_categorical_crossentropy': 'SparseCategoricalAccuracy',
              'categorical_crossentropy': 'CategoricalAccuracy',
              'CategoricalCrossentropy': 'CategoricalAccuracy',
              'binary_crossentropy': 'CategoricalAccuracy',
-             'BinaryCrossentropy': 'CategoricalAccuracy'}
+             'BinaryCrossentropy': 'CategoricalAccuracy',
+             'categorical_focal_crossentropy': 'CategoricalAccuracy',
+             'CategoricalFocalCrossentropy': 'CategoricalAccuracy',
+             'binary_focal_crossentropy': 'CategoricalAccuracy',
+             'BinaryFocalCrossentropy': 'CategoricalAccuracy'}
 """Loss -> what Keras takes 'accuracy' for, if the output has several channels."""
 
 
@@ -297,8 +301,11 @@ def _metric(config: Any, loss: Any, num_channels: int) -> Any:
         return config
     name = loss['class_name'] if isinstance(loss, dict) else loss
     if name not in _ACCURACY:
+        choices = (['BinaryAccuracy'] if num_channels == 1 else
+                   ['CategoricalAccuracy', 'SparseCategoricalAccuracy'])
+        remedy = " or keras.metrics.".join(f"{one}(name='{config}')" for one in choices)
         raise ValueError(f"compile has metrics=['{config}'], and which accuracy that is depends on "
                          f'labels that nobody has seen, with the loss {name}; name it, as '
-                         f"keras.metrics.BinaryAccuracy(name='{config}').")
+                         f'keras.metrics.{remedy}.')
     accuracy = 'BinaryAccuracy' if num_channels == 1 else _ACCURACY[name]
     return {'class_name': accuracy, 'config': {'name': config}}

@@ -52,8 +52,10 @@ def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:
         output for output, has in zip(outputs, has_logits(model, keras_names), strict=True) if has]
     written = _own_logits(graph, renamed, with_logits)
     logits = {**written, **_read_logits(graph, renamed, with_logits)}
-    layers = [*_layers(graph, '', _Names(renamed, written), []), *copies,
-              *losses_of(model, keras_names, outputs, logits)]
+    layers = [*_layers(graph, '', _Names(renamed, written), []), *copies]
+    taken = [layer.name for layer in layers]   # A layer of Keras may be called loss.
+    layers += [loss.set(name=differing(loss.name, taken))
+               for loss in losses_of(model, keras_names, outputs, logits)]
     params = KerasModel.Params(name=name, layers=tuple(layers), inputs=tuple(inputs),
                                outputs=tuple(outputs))
     if model.compiled and model.optimizer.gradient_accumulation_steps:

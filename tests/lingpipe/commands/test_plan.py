@@ -84,6 +84,8 @@ def test_layers_are_timed_without_a_device_type(capsys, monkeypatch):
     (['--device_type=h100'], r'not how many there are; name them, as --devices=gpu:0-7'),
     ([*ON_H100, '--set=pipeline.num_cells=5', '--set=pipeline.num_replicas=2'],
      r'no plan has num_cells=5, num_replicas=2 on 4 devices with a batch of 8 examples; leave one'),
+    ([*ON_H100, '--set=pipeline.num_replicas=3'],
+     r'pipeline.num_replicas=3 does not divide the batch of 8 examples; use a divisor, or leave'),
 ])
 def test_errors_are_one_sentence_with_a_remedy(capsys, flags, error):
     assert re.search(error, error_of(capsys, *flags))

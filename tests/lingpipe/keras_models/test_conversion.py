@@ -35,7 +35,7 @@ def compiled(inputs: Any, outputs_: Any, **values: Any) -> Any:
 def test_hidden_layers_may_have_the_names_of_what_the_loss_and_the_network_read() -> None:
     x = keras.Input((4,))
     hidden = DENSE(4, name='x')(DENSE(4, name='weight')(DENSE(4, name='labels')(x)))
-    model = compiled(x, DENSE(2)(hidden))
+    model = compiled(x, DENSE(2, name='loss')(hidden))
     params = lp.from_keras(model)
     spec = {'x': tf.TensorSpec([8, 4]), 'labels': tf.TensorSpec([8, 2])}
     program = lp.Program(params.instantiate('model'), spec, lp.PipelineParams(num_cells=1),
