@@ -85,7 +85,7 @@ class GivenExamples:
         if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
             raise ValueError('the dataset to evaluate has no end; leave its repeat out, or use '
                              'dataset.take(n).')
-        check_batched(dataset, self.predictor.input_specs)
+        check_batched(dataset, self.predictor)
         if isinstance(dataset.element_spec, tuple):
             _check_weight(dict(enumerate(dataset.element_spec)).get(2))
             return dataset.map(self._example)
@@ -126,22 +126,24 @@ class GivenExamples:
                              f'{", ".join((*inputs, *self.labels))}: {remedy}.')
 
 
-def check_batched(dataset: tf.data.Dataset, input_specs: Mapping[str, Nested]) -> None:
+def check_batched(dataset: tf.data.Dataset, predictor: Predictor) -> None:
     """Raises ValueError if the elements of a dataset are single examples.
 
     Args:
       dataset: of what a network takes, or of tuples that begin with that.
-      input_specs: name -> nested tf.TensorSpec of an example, all that the network takes.
+      predictor: knows what the network takes.
     """
     element = dataset.element_spec
     x = element[0] if isinstance(element, tuple) else element
-    given = x if isinstance(x, Mapping) else dict.fromkeys(input_specs, x)
-    ranks = [(theirs.shape.rank, ours.shape.rank)
-             for name in input_specs.keys() & given.keys()
+    specs = {name: spec for name, spec in predictor.input_specs.items()
+             if name not in predictor.optional_inputs}
+    if not isinstance(x, Mapping):
+        x = dict.fromkeys(specs, x) if len(specs) == 1 else {}
+    pairs = [(theirs.shape.rank, ours.shape.rank) for name in specs.keys() & x.keys()
              for (_, theirs), (_, ours) in zip(
-                 nested.flatten(given[name]), nested.flatten(input_specs[name]), strict=False)]
+                 nested.flatten(x[name]), nested.flatten(specs[name]), strict=False)]
     is_scalar = any(spec.shape.rank == 0 for spec in tf.nest.flatten(element))
-    if is_scalar or any(theirs == ours for theirs, ours in ranks):
+    if is_scalar or any(theirs == ours for theirs, ours in pairs):
         raise ValueError('the elements of the dataset are single examples, and batches are needed; '
                          'call its batch(n) first.')
 

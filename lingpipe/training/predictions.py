@@ -79,7 +79,7 @@ class Predictions:
         if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
             raise ValueError('the dataset to predict has no end; leave its repeat out, or use '
                              'dataset.take(n).')
-        check_batched(dataset, self.predictor(outputs).input_specs)
+        check_batched(dataset, self.predictor(outputs))
         if isinstance(dataset.element_spec, tuple):
             dataset = dataset.map(lambda examples, *others: examples)
         # A batch of the predictor's own size is not filled up.
