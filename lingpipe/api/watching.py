@@ -133,10 +133,12 @@ class Watch:
 
     def _evaluate(self, step: int, say: Callable[[str], object]) -> None:
         """Evaluates the checkpoint of a step on the inputs on which it was not."""
+        written_s = self._written_s(step)
+        self._passed_over.pop(step, None)
         try:
             evaluating, metadata = self._restored(step)
         except NotWholeError as error:
-            self._passed_over[step] = self._written_s(step)
+            self._passed_over[step] = written_s
             is_gone = step not in self._checkpoints.steps()
             say(f'step {step}: its checkpoint was removed before it was evaluated' if is_gone
                 else f'step {step} is passed over: {error}')

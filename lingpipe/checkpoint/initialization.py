@@ -163,9 +163,10 @@ def _whole_ones(source_dir: str, checkpoint: str) -> Iterator[tuple[str, dict[st
     Raises:
       ValueError: another checkpoint is asked for, and there is none.
     """
-    if STEP_NAME.fullmatch(os.path.basename(os.path.normpath(source_dir))):
+    one = STEP_NAME.fullmatch(os.path.basename(os.path.normpath(source_dir)))
+    if one:
         candidates = [source_dir]
-        if checkpoint != NEWEST:
+        if checkpoint not in (NEWEST, str(int(one[1]))):
             raise ValueError(f'{source_dir} is one checkpoint already, and checkpoint={checkpoint} '
                              'names another one; leave one of the two out.')
     else:

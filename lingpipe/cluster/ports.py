@@ -17,7 +17,7 @@ def split_address(address: str) -> tuple[str, int]:
     is_host = re.fullmatch(r'[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]', host)
     is_port = re.fullmatch('[0-9]{1,5}', port) and 0 < int(port) < 65536
     if is_host and is_port and host.startswith('['):
-        raise ValueError(f'{address!r} is an IPv6 address, at which workers do not listen; give a '
+        raise ValueError(f'{address!r} is an IPv6 address, and lingpipe connects by IPv4; give a '
                          'host name or an IPv4 address.')
     if not is_host or not is_port:
         raise ValueError(f'{address!r} is no address; write host:port, as 127.0.0.1:2222.')

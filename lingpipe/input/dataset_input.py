@@ -150,8 +150,8 @@ class DatasetInput(Input):
         size, = sizes
         if size is None:
             raise ValueError(f'all values of {type(self).__name__} begin with a dimension of any '
-                             'size, as batches do, and single examples are needed; set '
-                             'is_batched=True, or leave batch out of the dataset.')
+                             'size: if they are batches, set is_batched=True; if they are single '
+                             'examples, pad or crop them, since the network needs a static shape.')
         if size == self.params.batch_size:
             logging.warning(
                 '%s: all values of an example begin with a dimension of %d, which is batch_size: '

@@ -20,9 +20,8 @@ class NestedMap(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(
-                f'no entry {name!r}; there are: {", ".join(sorted(self)) or "none"}; a layer '
-                'declares its weights in __init__, with add_weight') from None
+            raise AttributeError(f'no entry {name!r}; there are: '
+                                 f'{", ".join(sorted(self)) or "none"}') from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -88,8 +87,9 @@ class WiredFunction(Configurable):
           ValueError: Params.reads names an argument that fprop does not have, or fprop does not
             take theta and ctx.
         """
-        first_two, parameters = _split(_parameters_of(self.fprop))
-        if len(first_two) < 2 or not _CONTEXT.fullmatch(first_two[1]):
+        parameters = list(_parameters_of(self.fprop).values())
+        first_two, parameters = [p.name for p in parameters[:2]], parameters[2:]  # theta, ctx
+        if len(first_two) < 2 or first_two[1] in ('x', *self.params.reads):
             raise ValueError(f'{self.path}: fprop of {type(self).__name__} takes '
                              f'{", ".join(first_two) or "nothing"} first, but is given the weights '
                              'and the context; write def fprop(self, theta, ctx, x).')
@@ -129,16 +129,6 @@ class WiredFunction(Configurable):
                              f'{type(self).__name__} returns {", ".join(sorted(result))}; correct '
                              'the name in Params.writes.')
         return {name: result[key] for key, name in writes.items()}
-
-
-# What an argument for the context may be called.
-_CONTEXT = re.compile('.*(ctx|context).*|_.*')
-
-
-def _split(parameters: Mapping[str, inspect.Parameter]
-           ) -> tuple[list[str], list[inspect.Parameter]]:
-    """Returns the names of the first two parameters, and the parameters after them."""
-    return list(parameters)[:2], list(parameters.values())[2:]
 
 
 def _parameters_of(method: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

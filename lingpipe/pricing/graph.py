@@ -49,7 +49,7 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
 
     Raises:
       ValueError: fprop makes a variable or a stateful op, returns something that is neither a
-        tensor nor a dict of tensors, or neither returns nor emits anything.
+        tensor nor a dict of tensors, or has weights and neither returns nor emits anything.
     """
     def refuse(next_creator: object, **kwargs: object) -> NoReturn:
         name = f' {kwargs["name"]!r}' if kwargs.get('name') else ''
@@ -70,9 +70,9 @@ def trace(layer: Layer, *args: Nested, training: bool = True, **kwargs: Nested) 
             ctx = Context(training, 0, *position)
             outputs = layer.fprop(layer.theta(weights), ctx, *positional, **by_name)
 
-    if outputs is None and training and ctx.emissions == Emissions():
+    if outputs is None and training and ctx.emissions == Emissions() and layer.num_weights:
         raise ValueError(f'{layer.path}: fprop of {type(layer).__name__} returns nothing and emits '
-                         'nothing, so that the layer does nothing; return its output.')
+                         'nothing, so that its weights have no effect; return its output.')
     for op in graph.get_operations():
         if impure_types(op):
             raise impure(layer.path, op)

@@ -47,7 +47,7 @@ def blaming(path: str) -> Iterator[None]:
         yield
     except Exception as error:
         if path not in f'{error} {getattr(error, "__notes__", "")}':
-            error.add_note(f'in layer {path}{_SYMBOLIC_REMEDY if _is_of_symbolic(error) else ""}')
+            error.add_note(f'in layer {path}{symbolic_remedy(error)}')
         raise
 
 
@@ -56,9 +56,9 @@ _SYMBOLIC_REMEDY = ('; fprop is traced, so use operations of TensorFlow, as tf.t
                     'and tf.where or tf.cond for if')
 
 
-def _is_of_symbolic(error: BaseException) -> bool:
-    """Whether an operation of Python or NumPy was used on a tensor of a graph."""
-    return 'symbolic' in str(error).lower()
+def symbolic_remedy(error: BaseException) -> str:
+    """What to write if Python or NumPy was used on a tensor of a graph; '' for other errors."""
+    return _SYMBOLIC_REMEDY if 'symbolic' in str(error).lower() else ''
 
 
 def _first_line(error: BaseException) -> str:

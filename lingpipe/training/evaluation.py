@@ -123,9 +123,12 @@ class Evaluations:
         self._program.make_replicas_equal()
         review = self._review(source)
         sums: dict[str, list[tuple[float, float]]] = collections.defaultdict(list)
+        why_nonfinite = ''
         for evaluator, batches in self._at_once(name):
-            for batch, (results, fetched) in zip(
-                    batches.values(), self._steps(name, evaluator, batches), strict=True):
+            for (position, batch), (results, fetched) in zip(
+                    batches.items(), self._steps(name, evaluator, batches), strict=True):
+                if not why_nonfinite and not math.isfinite(float(results['loss'][0])):
+                    why_nonfinite = nonfinite(source, position, batch)
                 for metric, (value, weight) in results.items():
                     sums[metric].append((float(value), float(weight)))
                 if review:
@@ -135,6 +138,8 @@ class Evaluations:
         if not sums:
             raise ValueError(f'{_title(name)} has no examples; correct it, or leave it out.')
         metrics = {metric: mean(pairs) for metric, pairs in sums.items()}
+        if why_nonfinite:
+            logging.warning('%s: the loss is not finite, and %s', _title(name), why_nonfinite)
         return Evaluation({**metrics, **self._problem.derived_metrics(metrics)}, review)
 
     def _at_once(self, name: str) -> Iterator[tuple[Evaluator, dict[int, Batch]]]:
@@ -186,13 +191,7 @@ class Evaluations:
         for position, (results, _) in zip(batches, evaluated, strict=True):
             if not math.isfinite(float(results['loss'][0])):
                 check(position)
-                self._warn_of_nonfinite(name, position, batches[position])
         return evaluated
-
-    def _warn_of_nonfinite(self, name: str, position: int, batch: Batch) -> None:
-        """Says which example has a value that is nan or infinite, if one has."""
-        if found := nonfinite(self.inputs[name], position, batch):
-            logging.warning('%s: the loss is not finite, and %s', _title(name), found)
 
     def _evaluator(self, name: str, size: int | None = None) -> Evaluator:
         """Returns the evaluator for mini-batches of `size` examples; default: whole ones."""

@@ -40,16 +40,24 @@ def pipeline_on(experiment: Experiment, devices: Sequence[str]) -> PipelineParam
         raise ValueError('schedule=text is written for one number of cells')
     if not devices:
         raise ValueError('no device is left')
-    if reasons := resumption.why_cuts_matter(own):
-        raise ValueError(f'with {reasons}, other cells would give other results')
+    reasons = resumption.why_cuts_matter(own)
+    if reasons and own.device_bytes is not None:
+        raise ValueError(f'with {reasons}, results depend on the cuts, which device_bytes may move')
 
     plans: list[Plan] = []
     why_none = ''
     for pipeline in _of_fewer_replicas(own, experiment.params.task.learner.accumulate):
+        if reasons:
+            pipeline = pipeline.copy().set(num_cells=own.num_cells)
         try:
-            plans.append(_plan_of_most_cells(experiment, pipeline, devices))
+            plan = _plan_of_most_cells(experiment, pipeline, devices)
         except ValueError as error:
             why_none = str(error)
+            continue
+        if reasons and plan.params.num_cells < own.num_cells:
+            why_none = f'with {reasons}, fewer cells would give other results'
+        else:
+            plans.append(plan)
     if not plans:
         raise ValueError(why_none)
     return min(plans, key=lambda plan: plan.simulate().step_s).params

@@ -139,11 +139,10 @@ def check_batched(dataset: tf.data.Dataset, predictor: Predictor) -> None:
              if name not in predictor.optional_inputs}
     if not isinstance(x, Mapping):
         x = dict.fromkeys(specs, x) if len(specs) == 1 else {}
-    pairs = [(theirs.shape.rank, ours.shape.rank) for name in specs.keys() & x.keys()
+    ranks = [(theirs.shape.rank, ours.shape.rank) for name in specs.keys() & x.keys()
              for (_, theirs), (_, ours) in zip(
                  nested.flatten(x[name]), nested.flatten(specs[name]), strict=False)]
-    is_scalar = any(spec.shape.rank == 0 for spec in tf.nest.flatten(element))
-    if is_scalar or any(theirs == ours for theirs, ours in pairs):
+    if any(theirs == ours for theirs, ours in ranks):
         raise ValueError('the elements of the dataset are single examples, and batches are needed; '
                          'call its batch(n) first.')
 

@@ -65,7 +65,7 @@ class Review:
 
 def is_accuracy(metric: str) -> bool:
     """Whether more of a metric is better, by its name."""
-    return 'accuracy' in metric or 'top5' in metric
+    return 'accuracy' in metric or metric.endswith('top5')
 
 
 class Problem(Configurable):

@@ -23,8 +23,7 @@ MAY_CHANGE = re.compile(
 
 # Paths that may move where the network is cut.
 _MOVES_CUTS = re.compile(
-    r'pipeline\.(num_cells|layers_per_cell|cells_per_device|schedule|device_bytes|layer_seconds|'
-    r'layer_backward_seconds|recompute)\b.*')
+    r'pipeline\.(num_cells|layers_per_cell|device_bytes|layer_seconds|layer_backward_seconds)\b.*')
 
 NUM_DIFFERENCES_SHOWN = 5
 
@@ -76,11 +75,10 @@ def check_resumable(stored: Experiment.Params, now: Experiment.Params,
     fixed = _fixed_differences(stored, now)
     changed = forbidden(fixed)
     if changed and forbidden(_fixed_differences(_with_one_replica(stored), _with_one_replica(now))):
-        paths = [path for path, _, _ in changed[:NUM_DIFFERENCES_SHOWN]]
         raise ValueError(
             f'it holds a run whose {differences_text(changed)} differ; its checkpoints would not '
             'mean the same. Set them back, or choose another logdir (initialize_from takes its '
-            f'weights along){_allowing_text(paths)}.')
+            f'weights along){_allowing_text(changed)}.')
     return [difference for difference in fixed if difference not in changed]
 
 
@@ -97,7 +95,7 @@ def warn_of_cuts(stored: Experiment.Params, now: Experiment.Params) -> None:
             if _MOVES_CUTS.fullmatch(difference[0])]
     if cuts and (reasons := why_cuts_matter(now.pipeline)):
         logging.warning('with %s, results depend on where the network is cut, and %s differ: the '
-                        'run goes on with other digits than it would have had', reasons,
+                        'run may end with other digits than without the change', reasons,
                         differences_text(cuts))
 
 
@@ -106,14 +104,13 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.escape(path).replace(r'\*', '.*'), re.DOTALL)
 
 
-# Fields that change which variables there are, so that no checkpoint of before fits.
-_CHANGES_VARIABLES = re.compile(r'task\.learner\.(optimizer|ema_decay|bfloat16_slots)')
-
-
-def _allowing_text(paths: Sequence[str]) -> str:
-    """How to let values differ, if that can be."""
-    if any(map(_CHANGES_VARIABLES.fullmatch, paths)):
-        return ''
+def _allowing_text(changed: Sequence[Difference]) -> str:
+    """How to let values differ, if a checkpoint with the variables of before can fit."""
+    for path, before, now in changed:
+        has_averages = path == 'task.learner.ema_decay' and None in (before, now)
+        if has_averages or path in ('task.learner.optimizer', 'task.learner.bfloat16_slots'):
+            return ''
+    paths = [path for path, _, _ in changed[:NUM_DIFFERENCES_SHOWN]]
     return f', or let them differ with {" ".join(map("--allow_change={}".format, paths))}'
 
 

@@ -22,7 +22,7 @@ from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Sequential, arguments
 from lingpipe.layers.weight import Weight
 from lingpipe.pricing import Residuals, gradient_rows, price, residuals_of_layer
-from lingpipe.process.error_text import blaming, sentence
+from lingpipe.process.error_text import blaming, sentence, symbolic_remedy
 
 BATCH = -1  # The maker of the values of the mini-batch.
 
@@ -200,7 +200,8 @@ def _price(layer: Layer, reads: Mapping[str, Value]) -> Cost:
             f'{argument}{"" if value.name == argument else f" = {value.name}"}: '
             f'{nested.map_leaves(lambda spec: (spec.dtype.name, tuple(spec.shape)), value.spec)}'
             for argument, value in reads.items())
-        raise ValueError(f'{sentence(error)} (while pricing {layer.path} for {specs})') from error
+        raise ValueError(f'{sentence(error)} (while pricing {layer.path} for {specs}'
+                         f'{symbolic_remedy(error)})') from error
 
 
 def check_gradient_rows(elements: Sequence[Element], accumulate: int) -> None:

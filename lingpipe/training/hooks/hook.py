@@ -2,14 +2,15 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from lingpipe.hyperparams import Configurable, Params, field
-from lingpipe.wording.values import nearest
 
 How = Literal['done', 'stopped', 'failed']
 
@@ -58,11 +59,12 @@ class Hook(Configurable):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        known = [name for name in vars(Hook) if name.startswith('on_')]
         for name in vars(cls):
-            if name.startswith('on_') and not hasattr(Hook, name):
-                known = [one for one in vars(Hook) if one.startswith('on_')]
-                raise ValueError(f'{cls.__qualname__}.{name} would never be called, as a hook has '
-                                 f'no such method: {nearest(name, known)}')
+            near = difflib.get_close_matches(name, known, 1, cutoff=0.8)
+            if near and name not in known and callable(getattr(cls, name)):
+                logging.warning('a run does not call %s.%s; did you mean %s?', cls.__qualname__,
+                                name, near[0])
 
     @property
     def wants_gradients(self) -> bool:

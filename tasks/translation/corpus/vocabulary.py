@@ -84,8 +84,8 @@ class Vocabulary:
             list(texts), num_threads=num_threads) if texts else []
 
     def decode(self, ids: Any) -> list[str]:
-        """Returns the sentences of rows of ids [n, T], up to the first end, without control ids."""
-        rows = [[int(i) for i in row] for row in np.asarray(ids)]
+        """Returns the sentences of rows of ids, up to the first end, without control ids."""
+        rows = [[int(i) for i in row] for row in ids]
         rows = [row[:row.index(END)] if END in row else row for row in rows]
         return self._model.decode(   # type: ignore[no-any-return]
             [[i for i in row if i > UNKNOWN] for row in rows])

@@ -113,7 +113,7 @@ def test_only_as_many_cpus_are_made_as_cells_need():
     ('host', 1, r"--devices has 'host'; write cpu:4, gpu:0-3, tpu, a tf\.device string that begins "
                 r"with /, host:port for each worker"),
     ('host:99999', 1, r"--devices has 'host:99999'"),
-    ('[::1]:2222', 1, r"'\[::1\]:2222' is an IPv6 address, at which workers do not listen; give a "
+    ('[::1]:2222', 1, r"'\[::1\]:2222' is an IPv6 address, and lingpipe connects by IPv4; give a "
                       r'host name or an IPv4 address\.'),
     ('a:2222,a:2222', 1, r'--devices names the worker a:2222 twice; name each once, as 2\*a:2222'),
     ('b:2222,/job:worker/task:0/device:CPU:3', 1,

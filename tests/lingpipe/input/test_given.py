@@ -126,7 +126,7 @@ class Static(DatasetInput):
     (lambda: DatasetInput.of(lambda: pairs().repeat(), batch_size=1,
                              num_epochs=1).instantiate().spec(), 'but the dataset has no end'),
     (lambda: DatasetInput.of(lambda: pairs().batch(2), batch_size=2).instantiate().spec(),
-     'as batches do, and single examples are needed; set is_batched=True, or leave batch out'),
+     'begin with a dimension of any size: if they are batches, set is_batched=True; if they'),
     (lambda: Static.Params(batch_size=1).instantiate().spec(), 'x of Static has shape (None,)'),
     (lambda: DatasetInput.of(pairs, batch_size=1, shuffle=True).validate(),
      'shuffle=True, but a DatasetInput keeps the order of its dataset'),

@@ -157,11 +157,14 @@ def test_what_is_no_tensor_is_refused_as_an_output(outputs: Callable[..., Any], 
         pricing.price(Traced(outputs), tf.TensorSpec([2, 8]))
 
 
-def test_a_layer_that_does_nothing_is_refused() -> None:
+def test_a_layer_whose_weights_have_no_effect_is_refused() -> None:
     """A forgotten return made a layer without effect, whose weights never trained."""
+    pricing.price(Traced(lambda x: None), tf.TensorSpec([2, 8]))   # It may check its input.
+    forgetful = Traced(lambda x, w: None)
+    forgetful.add_weight('w', [8])
     with pytest.raises(ValueError, match='^traced: fprop of Traced returns nothing and emits '
-                                         'nothing, so that the layer does nothing; return its out'):
-        pricing.price(Traced(lambda x: None), tf.TensorSpec([2, 8]))
+                                         'nothing, so that its weights have no effect; return its'):
+        pricing.price(forgetful, tf.TensorSpec([2, 8]))
 
 
 @pytest.mark.parametrize('name, found', [(None, ''), ('scale', " 'scale'")])

@@ -39,8 +39,13 @@ def test_devices_that_are_enough_run_what_the_experiment_says() -> None:
 
 def test_cuts_that_change_the_results_stay() -> None:
     """A run went on with other weights than it promises."""
-    with pytest.raises(ValueError, match='with pipeline.wire_dtype=bfloat16, other cells wou'):
+    with pytest.raises(ValueError, match='with pipeline.wire_dtype=bfloat16, fewer cells would g'):
         pipeline_on(make_experiment(num_cells=2, wire_dtype='bfloat16'), [A])
+    with pytest.raises(ValueError, match='the cuts, which device_bytes may move'):
+        pipeline_on(make_experiment(num_cells=2, wire_dtype='bfloat16', device_bytes=1e6), [A])
+    replicas = make_experiment(num_cells=2, num_replicas=2, wire_dtype='bfloat16')
+    assert changes(replicas, A, B) == {
+        'num_replicas': 1, 'num_micro_batches': 4, 'sum_groups': 2}
 
 
 @pytest.mark.parametrize(('pipeline', 'devices', 'expected'), [

@@ -23,7 +23,8 @@ from lingpipe.tasks.text.generation import (
 )
 from lingpipe.tasks.text.language_model import LanguageModel
 from lingpipe.tasks.text.task import language_learner, language_problem
-from lingpipe.tasks.text.vocabulary import END, START
+from lingpipe.tasks.text.vocabulary import END, START, train_vocabulary
+from lingpipe.tasks.translation.corpus.vocabulary import train as vocabulary_with_prefix
 
 V = 30
 PROMPTS = ['abc', 'z', '', 'hello', 'ab', 'abc']
@@ -139,14 +140,21 @@ def test_the_stop_text_that_ends_first_counts_however_often_one_looks(step: int)
         GenerationParams(stop=('',)).validate()
 
 
-def test_a_continuation_begins_with_its_space() -> None:
-    """Sentencepiece leaves it out before the first of some ids."""
-    class Words(Letters):
-        def decode(self, ids: Any) -> list[str]:
-            return [' '.join(super(Words, self).decode([row])[0]) for row in ids]
-
-    ids = np.array(Letters().encode(['abc'])[0])
-    assert Continuation(Words(), (), 1, 3).next_piece(ids) == ' b c'   # type: ignore[arg-type]
+@pytest.mark.parametrize('has_prefix', [False, True])
+@pytest.mark.parametrize('prompt', ['', 'hello', 'the cat ', 'ü'])
+def test_a_continuation_begins_with_its_space(has_prefix: bool, prompt: str) -> None:
+    """Sentencepiece leaves out the first space of ids if its model puts one before a text."""
+    lines = ['hello world ab cd ef', 'the cat sat on the mat', 'abcdefghijklmnopqrstuvwxyz'] * 50
+    vocabulary = (vocabulary_with_prefix(iter(lines), 330, kind='bpe') if has_prefix
+                  else train_vocabulary(iter(lines), 330))
+    ids = vocabulary.encode([f'{prompt} world ü'])[0]
+    whole = vocabulary.decode([ids])[0]
+    num_given, given = next((n, text) for n in range(len(ids) + 1)
+                            if (text := vocabulary.decode([ids[:n]])[0]).strip() == prompt.strip())
+    text = Continuation(vocabulary, (), num_given, len(ids))
+    pieces = [text.next_piece(np.array(ids[:end])) for end in range(num_given + 1, len(ids) + 1)]
+    assert ''.join(pieces) == whole[len(given):]
+    assert not prompt.strip() or pieces[0].startswith(' ') or given.endswith(' ')
 
 
 def test_a_prompt_longer_than_the_cache_is_refused() -> None:
