@@ -112,7 +112,9 @@ def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restart
     workers = [Worker(address, worker_flags, hangs_after_s) for address in addresses]
 
     devices = trainer_flags.parsed(flags).devices or 'WORKERS'
-    devices = devices.replace('WORKERS', ','.join(addresses))
+    devices = ','.join(   # 2*WORKERS is 2*a,2*b.
+        ','.join(item.replace('WORKERS', address) for address in addresses)
+        if 'WORKERS' in item else item for item in devices.split(','))
     trainer_command = [*flags, f'--devices={devices}']   # the last --devices counts
     trainer = start(trainer_command, signal.SIGTERM)
     signals: list[int] = []

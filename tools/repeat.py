@@ -27,7 +27,7 @@ def run(args: argparse.Namespace, i: int) -> dict[str, float]:
     """Trains with seed i; returns 'INPUT/METRIC' -> value of the last evaluation.
 
     Raises:
-      ValueError: the trainer failed; it has said why.
+      ValueError: the trainer failed, and has said why; or a longer run is in the logdir.
     """
     logdir = os.path.join(args.logdir, f'run_{i}')
     trainer = [sys.executable, '-m', 'lingpipe.trainer', f'--model={args.model}',
@@ -40,6 +40,10 @@ def run(args: argparse.Namespace, i: int) -> dict[str, float]:
                          f'have ended are kept in {args.logdir}.')
 
     lines = EvaluationLog(logdir).read()   # a later evaluation replaces an earlier one
+    num_steps = registry.get(args.model).override_all(settings(args, i)).train.num_steps
+    if lines and lines[-1]['step'] > num_steps:
+        raise ValueError(f'{logdir} holds a run of {lines[-1]["step"]} steps, and '
+                         f'train.num_steps={num_steps}; choose another --logdir.')
     return {f'{line["input"]}/{name}': value for line in lines for name, value in line.items()
             if name not in ('step', 'input')}
 

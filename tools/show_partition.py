@@ -10,6 +10,7 @@ trainer uses the measured seconds as costs. lingpipe.tools.plot_partition draws 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,15 +50,17 @@ def text(plan: Plan, layers: list[dict[str, Any]], batch_size: int, is_measured:
 
     page = '\n'.join(lines) + '\n\n' + overview(plan, batch_size)
     if is_measured:
-        page += (f'\n--set pipeline.layer_seconds={_numbers(plan.params.layer_seconds)} --set '
-                 'pipeline.layer_backward_seconds='
-                 f'{_numbers(plan.params.layer_backward_seconds)} --set '
-                 f'pipeline.memory_bytes_per_s={plan.params.memory_bytes_per_s:.6g}\n')
+        values = {'layer_seconds': _numbers(plan.params.layer_seconds),
+                  'layer_backward_seconds': _numbers(plan.params.layer_backward_seconds),
+                  'memory_bytes_per_s': f'{plan.params.memory_bytes_per_s:.6g}'}
+        flags = [f'--set={shlex.quote(f"pipeline.{name}={value}")}'
+                 for name, value in values.items()]
+        page += f'\n{" ".join(flags)}\n'
     return page
 
 
 def _numbers(seconds: Sequence[float]) -> str:
-    return f'[{", ".join(f"{s:.6g}" for s in seconds)}]'
+    return f'[{",".join(f"{s:.6g}" for s in seconds)}]'
 
 
 if __name__ == '__main__':

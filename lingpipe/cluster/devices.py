@@ -282,6 +282,9 @@ def _accelerator_range(text: str, kind: str, first: int | None, last: int | None
         indices = range(num_devices)
     else:
         indices = range(first, (first if last is None else last) + 1)
+        if not indices:
+            raise ValueError(f'--devices has {text!r}, which ends before it begins; write '
+                             f'{kind.lower()}:{last}-{first}.')
     exist = num_devices > 0 and max(indices, default=num_devices) < num_devices
     if (must_exist or first is None) and not exist:
         there = f'{num_devices} {kind}{"" if num_devices == 1 else "s"}'

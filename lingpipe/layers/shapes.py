@@ -28,7 +28,12 @@ def num_rows(x: tf.Tensor | tf.TensorSpec, path: str, what: str = 'x') -> int:
 
 
 def check_last_dim(x: tf.Tensor | tf.TensorSpec, dim: int, path: str, what: str = 'x') -> None:
-    """Raises ValueError unless the last dimension of x is `dim`."""
+    """Raises ValueError unless x has the last dimension `dim`, and no whole numbers."""
+    if x.dtype.is_integer or x.dtype.is_bool:
+        raise ValueError(f'{path}: {what} is {tf.as_dtype(x.dtype).name}, and a layer with weights '
+                         'computes with floating-point numbers; make them in the input, or by a '
+                         'layer before it (layers.Cast, or Normalize of lingpipe.tasks.image for '
+                         'images).')
     if x.shape.rank is None or x.shape.rank == 0 or x.shape[-1] != dim:
         raise ValueError(f'{path}: {what} is {x.shape}, but its last dimension must be {dim}, as '
                          'the Params say; correct the Params or the layer that writes it.')

@@ -319,10 +319,13 @@ def test_workers_get_model_and_set_however_they_are_written(flags):
 
 
 @pytest.mark.parametrize('flags, devices', [
-    ([], 'ADDRESSES'), (['--devices=2*WORKERS'], '2*ADDRESSES'),
-    (['--devices', '2*WORKERS'], '2*ADDRESSES'), (['-devices=cpu:1,WORKERS'], 'cpu:1,ADDRESSES')])
+    ([], 'A,B'), (['--devices=2*WORKERS'], '2*A,2*B'), (['--devices', '2*WORKERS'], '2*A,2*B'),
+    (['-devices=cpu:1,WORKERS'], 'cpu:1,A,B')])
 def test_local_launch_gives_the_addresses_however_devices_are_written(monkeypatch, flags, devices):
-    """WORKERS was once replaced only after --devices=, with two hyphens and the equals sign."""
+    """WORKERS was once replaced only after --devices=, with two hyphens and the equals sign.
+
+    And 2*WORKERS was two cells on the first worker alone.
+    """
     addresses, started = ['127.0.0.1:5', '127.0.0.1:6'], []
     monkeypatch.setattr(launch_local, 'free_addresses', lambda number: addresses[:number])
     monkeypatch.setattr(
@@ -333,7 +336,7 @@ def test_local_launch_gives_the_addresses_however_devices_are_written(monkeypatc
     assert ended.value.code == 0
     of_trainer, = (command for command in started if '--mode=worker' not in command)
     assert trainer_flags.parsed(of_trainer).devices == devices.replace(
-        'ADDRESSES', ','.join(addresses))
+        'A', addresses[0]).replace('B', addresses[1])
 
 
 def test_local_launch_ends_if_a_worker_cannot_start(monkeypatch):

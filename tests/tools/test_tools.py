@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shlex
 import subprocess
 import sys
 
@@ -20,6 +21,7 @@ from lingpipe.tools import (
     show_partition,
     show_schedule,
 )
+from lingpipe.training import registry
 from tests.support import forks, tiny_experiment
 from tests.support.forks import Fork, run_module
 
@@ -56,9 +58,12 @@ def test_show_partition_lists_every_layer_in_its_cell(capsys):
 @pytest.mark.usefixtures('few_rounds')
 def test_show_partition_cuts_by_measured_seconds(capsys):
     text = printed(capsys, show_partition, '--model=image.digits.Dense', '--measure')
-    assert ('--set pipeline.layer_seconds=[' in text
-            and '--set pipeline.layer_backward_seconds=[' in text and ' ms ' in text
-            and '--set pipeline.memory_bytes_per_s=' in text)
+    assert ' ms ' in text
+    flags = shlex.split(text.splitlines()[-1])   # as a shell reads them
+    params = registry.get('image.digits.Dense').override_all(
+        flag.removeprefix('--set=') for flag in flags)
+    assert len(params.pipeline.layer_seconds) == len(params.pipeline.layer_backward_seconds) == 5
+    assert params.pipeline.memory_bytes_per_s > 0
 
 
 def test_show_partition_refuses_more_cells_than_layers():
@@ -218,5 +223,8 @@ def test_repeat_gives_mean_and_spread_of_runs_with_other_seeds(capsys, monkeypat
     assert found['mean'] == pytest.approx(sum(found['values']) / 2)
     assert found['std'] == pytest.approx(abs(found['values'][0] - found['values'][1]) / 2 ** 0.5)
     assert '\ntrain_input.seed : 1\n' in (tmp_path / 'run_1' / 'params.txt').read_text()
+    flags[3:5] = ['--set', 'train.num_steps=1']
+    with pytest.raises(SystemExit, match=r'run_0 holds a run of 2 steps, and train.num_steps=1; '):
+        repeat.main(flags)
     with pytest.raises(SystemExit, match=r'repeat: .*sed.*'):
         repeat.main(['--model=image.digits.Dense', f'--logdir={tmp_path}', '--seeds=sed'])

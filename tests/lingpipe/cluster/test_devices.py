@@ -100,6 +100,7 @@ def test_only_as_many_cpus_are_made_as_cells_need():
     ('tpu', 1, r'--devices=tpu, but this machine has 0 TPUs that TensorFlow can use'),
     ('cpu:0', 1, r"--devices has 'cpu:0', which is no device; write cpu:N for N devices"),
     ('gpu:a', 1, r"--devices has 'gpu:a'; write gpu:2 or gpu:0-3\."),
+    ('gpu:3-0', 1, r"--devices has 'gpu:3-0', which ends before it begins; write gpu:0-3\."),
     ('cpu:2,,', 2, r"--devices has ''; write a list as gpu:0-3"),
     ('*cpu:4', 1,
      r"--devices has '\*cpu:4'; write a list as gpu:0-3, cpu:4, 2\*gpu:0 or host:port"),

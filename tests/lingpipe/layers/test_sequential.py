@@ -107,6 +107,14 @@ def test_an_fprop_without_a_context_is_refused() -> None:
         network(NoContext.Params(name='a')).reads()
 
 
+def test_whole_numbers_are_refused_by_a_layer_with_weights() -> None:
+    """TensorFlow said that it has no kernel, after the run had begun."""
+    spec = tf.TensorSpec([2, 4], tf.uint8)
+    with pytest.raises(ValueError, match='net/a: x is uint8, and a layer with weights computes '
+                                         'with floating-point numbers; make them in the input'):
+        network(dense('a')).children['a'].cost(spec)
+
+
 def test_a_weight_before_the_base_class_is_refused() -> None:
     class Early(Activation):
         def __init__(self, params: Any, path: str = ''):
