@@ -73,6 +73,10 @@ def check(args: argparse.Namespace) -> None:
     if not (args.model or args.file or args.baselines and args.corpus):
         raise ValueError('nothing to score; give --model and --logdir, or --file, or --corpus and '
                          '--baselines.')
+    codes = [flag.partition(':')[0] for flag in args.file]
+    if twice := [code for code in codes if codes.count(code) > 1]:
+        raise ValueError(f'--file names the language {twice[0]} twice, whose sentences would count '
+                         'twice; give each language once.')
     if args.file and (args.sentences or args.languages):
         raise ValueError('--file is scored as it is; leave out --sentences and --languages.')
     if args.baselines and not args.corpus:

@@ -169,6 +169,9 @@ def test_a_training_is_decoded_and_scored(capsys, monkeypatch, corpus, tmp_path)
 
 @pytest.mark.parametrize('flags, error', [
     ([], 'nothing to score; give --model and --logdir, or --file, or --corpus and --baselines.'),
+    (['--file=de:a:b', '--file=de:c:d'],
+     '--file names the language de twice, whose sentences would count twice; give each language '
+     'once.'),
     (['--model=x'], '--model and --logdir go together; give both, or neither.'),
     (['--model=x', '--logdir=y'],
      '--model translates the test part of a corpus; give --corpus, and no --file.'),

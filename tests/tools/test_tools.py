@@ -59,7 +59,8 @@ def test_show_partition_lists_every_layer_in_its_cell(capsys):
 def test_show_partition_cuts_by_measured_seconds(capsys):
     text = printed(capsys, show_partition, '--model=image.digits.Dense', '--measure')
     assert ' ms ' in text
-    flags = shlex.split(text.splitlines()[-1])   # as a shell reads them
+    line, = (line for line in text.splitlines() if line.startswith('--set='))
+    flags = shlex.split(line)   # as a shell reads them
     params = registry.get('image.digits.Dense').override_all(
         flag.removeprefix('--set=') for flag in flags)
     assert len(params.pipeline.layer_seconds) == len(params.pipeline.layer_backward_seconds) == 5
