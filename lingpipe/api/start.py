@@ -56,13 +56,11 @@ def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLi
     """
     _check(plan, pipeline, set)
     values = {**dict(set or {}), **{f'pipeline.{name}': v for name, v in pipeline.items()}}
-    directory = os.path.expanduser(os.fspath(logdir))
     texts = tuple(f'{path}={_text(v)}' for path, v in values.items() if _has_text(v))
     objects = {path: v for path, v in values.items() if not _has_text(v)}
     options = RunOptions(
         mode='eval' if only_reads else 'train_and_eval',
-        model='' if objects else _name(experiment), overrides=texts,
-        logdir=os.path.abspath(directory) if directory else '',   # chdir() may follow
+        model='' if objects else _name(experiment), overrides=texts, logdir=_absolute(logdir),
         devices=devices if isinstance(devices, str) else ','.join(devices),
         device_type=device_type, has_auto_plan=plan == 'auto',
         may_change_statistics=change_statistics, address=address, checkpoint=str(checkpoint),
@@ -82,6 +80,12 @@ def _find_devices(run: Run) -> None:
     except BaseException:
         run.close()
         raise
+
+
+def _absolute(logdir: str | os.PathLike[str]) -> str:
+    """The directory, whatever becomes the working directory; '' stays as it is."""
+    path = os.path.expanduser(os.fspath(logdir))
+    return os.path.abspath(path) if path else ''
 
 
 def _check(plan: str, pipeline: Mapping[str, Any], values: object) -> None:

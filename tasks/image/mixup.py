@@ -37,8 +37,8 @@ class Mixup(Layer):
         writes: str | dict[str, str] = field(
             {'image': 'image', 'other_label': 'other_label', 'share': 'share'})
         # Below it, float32 has no numbers for many draws, which then give shares of 0.5.
-        alpha: float = field(0.2, 'Parameter of the Beta distribution of shares: near 0 they are '
-                                  'near 0 or 1, at 1 all are as likely.', least=0.05)
+        alpha: float = field(0.2, 'Parameter of the Beta distribution of shares: if it is small, '
+                                  'they are near 0 or 1; at 1 all are as likely.', least=0.05)
 
     params: Params
 

@@ -130,7 +130,7 @@ def test_a_penalty_on_repetition_lowers_the_ids_of_the_text() -> None:
 
 @pytest.mark.parametrize('step', [1, 3, 9])
 def test_the_stop_text_that_ends_first_counts_however_often_one_looks(step: int) -> None:
-    """Which of two it was depended on how many ids were written between two looks."""
+    """The one that counted depended on how many ids were written between two looks."""
     vocabulary, ids = Letters(), np.array(Letters().encode(['xabcdefgh'])[0])
     text = Continuation(vocabulary, ('bcde', 'd'), 1, 99)   # type: ignore[arg-type]
     pieces = [text.next_piece(ids[:end]) for end in range(1 + step, 9 + step, step)
