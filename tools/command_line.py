@@ -196,8 +196,9 @@ class Parser(argparse.ArgumentParser):
 
 def _check_numbers(flag: str, value: object, bounds: Bounds) -> None:
     """Raises ValueError if a flag's number, or one of its numbers, is out of bounds."""
-    numbers = {f'{flag}[{i}]': number for i, number in enumerate(value)} if isinstance(
-        value, tuple) else {flag: value}
+    numbers = {flag: value}
+    if isinstance(value, tuple):
+        numbers = {f'{flag}[{i}]': number for i, number in enumerate(value)}
     for name, number in numbers.items():
         violation = bounds.violation(number)
         if isinstance(value, int) and not violation:

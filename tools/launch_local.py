@@ -111,10 +111,7 @@ def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restart
     worker_flags = trainer_flags.of_workers(flags, worker_devices)
     workers = [Worker(address, worker_flags, hangs_after_s) for address in addresses]
 
-    devices = trainer_flags.parsed(flags).devices or 'WORKERS'
-    devices = ','.join(   # 2*WORKERS is 2*a,2*b.
-        ','.join(item.replace('WORKERS', address) for address in addresses)
-        if 'WORKERS' in item else item for item in devices.split(','))
+    devices = _with_addresses(trainer_flags.parsed(flags).devices or 'WORKERS', addresses)
     trainer_command = [*flags, f'--devices={devices}']   # the last --devices counts
     trainer = start(trainer_command, signal.SIGTERM)
     signals: list[int] = []
@@ -159,6 +156,15 @@ def name_of(code: int) -> str:
 def say(text: str) -> None:
     """Prints a line, even if the output has no reader."""
     closed_pipe.say(f'launch_local: {text}', sys.stdout)
+
+
+def _with_addresses(devices: str, addresses: Sequence[str]) -> str:
+    """Returns --devices with the workers' addresses: '2*WORKERS' becomes '2*a,2*b'."""
+    items: list[str] = []
+    for item in devices.split(','):
+        has_workers = 'WORKERS' in item
+        items += [item.replace('WORKERS', a) for a in addresses] if has_workers else [item]
+    return ','.join(items)
 
 
 @command

@@ -83,7 +83,7 @@ def _find_devices(run: Run) -> None:
 
 
 def _absolute(logdir: str | os.PathLike[str]) -> str:
-    """The directory, whatever becomes the working directory; '' stays as it is."""
+    """Returns the absolute path, since the process may change its working directory; '' for ''."""
     path = os.path.expanduser(os.fspath(logdir))
     return os.path.abspath(path) if path else ''
 

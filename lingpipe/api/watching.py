@@ -62,7 +62,8 @@ class Watch:
         best_input = params.train.best_input or self._inputs[0]
         self._best = BestCheckpoint(
             self._checkpoints, params.task, best_input, self._log.data_of(best_input))
-        # They cannot be read. Step -> the time of its directory, as it may be written once more.
+        # Checkpoints that could not be read: step -> when it was written. The trainer may write it
+        # again.
         self._passed_over: dict[int, float] = {}
 
     def run(self, say: Callable[[str], object]) -> None:

@@ -28,7 +28,7 @@ def num_rows(x: tf.Tensor | tf.TensorSpec, path: str, what: str = 'x') -> int:
 
 
 def check_last_dim(x: tf.Tensor | tf.TensorSpec, dim: int, path: str, what: str = 'x') -> None:
-    """Raises ValueError unless x has the last dimension `dim`, and no whole numbers."""
+    """Raises ValueError unless x holds floating-point numbers and its last dimension is `dim`."""
     if x.dtype.is_integer or x.dtype.is_bool:
         raise ValueError(f'{path}: {what} is {tf.as_dtype(x.dtype).name}, and a layer with weights '
                          'computes with floating-point numbers; make them in the input, or by a '

@@ -87,12 +87,14 @@ class WiredFunction(Configurable):
           ValueError: Params.reads names an argument that fprop does not have, or fprop does not
             take theta and ctx.
         """
-        parameters = list(_parameters_of(self.fprop).values())
-        first_two, parameters = [p.name for p in parameters[:2]], parameters[2:]  # theta, ctx
+        all_parameters = list(_parameters_of(self.fprop).values())
+        first_two = [parameter.name for parameter in all_parameters[:2]]
         if len(first_two) < 2 or first_two[1] in ('x', *self.params.reads):
             raise ValueError(f'{self.path}: fprop of {type(self).__name__} takes '
                              f'{", ".join(first_two) or "nothing"} first, but is given the weights '
                              'and the context; write def fprop(self, theta, ctx, x).')
+
+        parameters = all_parameters[2:]  # After theta and ctx.
         known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         names = dict(self.params.reads)
         for argument in names:

@@ -13,6 +13,10 @@ _NODE = re.compile(r'\{\{node ([^}]+)\}\}')
 _WRAPPING = re.compile(r'\{\{function_node [^}]*\}\} | ?\[Op:\w+\].*')
 _MOST_CHARACTERS = 400
 
+# The remedy if the code of a layer treats the tensors of a graph as arrays.
+_SYMBOLIC_REMEDY = ('; fprop is traced, so use operations of TensorFlow, as tf.tanh for np.tanh, '
+                    'and tf.where or tf.cond for if')
+
 
 def sentence(error: BaseException) -> str:
     """Returns one line that says what happened.
@@ -49,11 +53,6 @@ def blaming(path: str) -> Iterator[None]:
         if path not in f'{error} {getattr(error, "__notes__", "")}':
             error.add_note(f'in layer {path}{symbolic_remedy(error)}')
         raise
-
-
-# For code of layers that takes the tensors of a graph for arrays.
-_SYMBOLIC_REMEDY = ('; fprop is traced, so use operations of TensorFlow, as tf.tanh for np.tanh, '
-                    'and tf.where or tf.cond for if')
 
 
 def symbolic_remedy(error: BaseException) -> str:

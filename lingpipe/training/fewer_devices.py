@@ -1,6 +1,7 @@
 """Fewer devices: what an experiment runs on a part of its devices, so that it learns the same.
 
-Where layers are cut changes nothing. R replicas of M micro-batches give the bits of one pipeline of
+Where layers are cut changes nothing, unless resumption.why_cuts_matter names a reason: then the
+number of cells stays. R replicas of M micro-batches give the bits of one pipeline of
 R M micro-batches that sums them in R groups. So the planner may choose fewer cells, or one replica
 in place of R. All else that decides what is learned stays: the mini-batch, the examples of each
 micro-batch. How the cells recompute may change, since they are others.
@@ -31,7 +32,8 @@ def pipeline_on(experiment: Experiment, devices: Sequence[str]) -> PipelineParam
       devices and their memory allow.
 
     Raises:
-      ValueError: there are no devices, or no plan fits them.
+      ValueError: there are no devices, no plan fits them, or every plan that fits would change the
+        results.
     """
     own = experiment.params.pipeline
     if own.num_devices <= len(devices):

@@ -16,7 +16,7 @@ from lingpipe.training.resumption import Difference, check_resumable, difference
 
 
 def check(logdir: str, params: Experiment.Params, allowed: Sequence[str] = ()) -> None:
-    """Raises ValueError if `claim` would, for a run of another experiment; writes nothing."""
+    """Raises ValueError if a run of another experiment is there. Unlike `claim`, writes nothing."""
     path = os.path.join(logdir, 'params.txt')
     stored = text_of(path)
     if stored == params.to_text() or newest_step(logdir) is None:

@@ -95,7 +95,7 @@ def warn_of_cuts(stored: Experiment.Params, now: Experiment.Params) -> None:
             if _MOVES_CUTS.fullmatch(difference[0])]
     if cuts and (reasons := why_cuts_matter(now.pipeline)):
         logging.warning('with %s, results depend on where the network is cut, and %s differ: the '
-                        'run may end with other digits than without the change', reasons,
+                        'results of this run may differ from those without the change', reasons,
                         differences_text(cuts))
 
 
@@ -105,7 +105,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 def _allowing_text(changed: Sequence[Difference]) -> str:
-    """How to let values differ, if a checkpoint with the variables of before can fit."""
+    """How to let values differ; '' if that changes which variables a checkpoint must have."""
     for path, before, now in changed:
         has_averages = path == 'task.learner.ema_decay' and None in (before, now)
         if has_averages or path in ('task.learner.optimizer', 'task.learner.bfloat16_slots'):

@@ -1,4 +1,7 @@
-"""Bounds: the numbers that a field of Params or a flag of a tool accepts, and words for others."""
+"""Bounds: the numbers that a field of Params or a flag of a tool accepts.
+
+They also say what is wrong with any other number, and what to use instead.
+"""
 from __future__ import annotations
 
 import math
@@ -29,9 +32,10 @@ class Bounds(NamedTuple):
     is_finite: bool = True
 
     def violation(self, value: object) -> tuple[str, str] | None:
-        """What a number that is out of bounds is, and what to use: ('below 1', '1 or more').
+        """What is wrong with a number, and what to use instead: ('below 1', '1 or more').
 
-        None for one that is accepted, and for all that is no number; a bool is none.
+        Returns:
+          None if the number is accepted, or if the value is not a number. A bool is not a number.
         """
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             return None
