@@ -113,7 +113,10 @@ def _add_pipeline(p: Parser) -> None:
     p.add_number('--num_replicas', 1, 'R, whose devices are all in use; bytes_a_weight are those '
                  'of one', least=1, most=MAX_CELLS)
     p.add_argument('--shard_slots', action='store_true', help='as pipeline.shard_slots')
-    p.add_argument('--recompute', choices=['none', 'cell', 'layer'], default='none')
+    p.add_argument('--recompute', choices=['none', 'cell', 'layer', 'fit'], default='none',
+                   help='as pipeline.recompute')
+    p.add_number('--device_mb', 0., 'as pipeline.device_bytes, in units of 2^20 bytes; 0: no limit',
+                 least=0)
     p.add_argument('--dtype', choices=['float32', 'bfloat16'], default='float32',
                    help='of activations')
     p.add_argument('--optimizer', choices=['SGD', 'RMSProp'], default='SGD',

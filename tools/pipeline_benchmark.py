@@ -124,6 +124,7 @@ def _measure(args: argparse.Namespace, addresses: list[str]) -> dict[str, Any]:
             'num_weights': num_weights,
             'start_mb': start_mb,
             'peak_mb': peak_mb,
+            'predicted_device_mb': max(program.plan.peak_bytes().values()) / 2 ** 20,
             'bytes_a_weight': (peak_mb - start_mb) * 2 ** 20 / num_weights / args.num_replicas,
             **emulated,
             **_predicted(program, step_s),
@@ -221,6 +222,7 @@ def _pipeline_params(args: argparse.Namespace, devices: tuple[str, ...]) -> Pipe
     return PipelineParams(
         num_cells=args.num_cells, num_micro_batches=args.num_micro_batches, schedule=args.schedule,
         cells_per_device=args.cells_per_device, recompute=args.recompute,
+        device_bytes=args.device_mb * 2 ** 20 or None,
         num_replicas=args.num_replicas, shard_slots=args.shard_slots,
         use_graph_optimizer=args.graph_optimizer, devices=devices, jit_compile=args.jit_compile,
         shares_threads=False if is_emulated(args) else None)

@@ -277,8 +277,9 @@ class _Search:
         num_places = len(self.placement.cells_of_place)
         if num_places < self.params.num_devices:
             obstacle = f'{self.params.num_devices} cells share {num_places} devices'
+        recomputation = '' if set(self.params.modes) <= {'layer', 'fit'} else 'recomputation, '
         return (f'no partition of {len(elements)} layers into {num_cells} cells was found that '
-                f'fits device_bytes={self.limit:,.0f}: {obstacle}; use more cells, recomputation, '
+                f'fits device_bytes={self.limit:,.0f}: {obstacle}; use more cells, {recomputation}'
                 'smaller micro-batches or larger devices.')
 
     def _frugal_mode(self, most: float) -> str:

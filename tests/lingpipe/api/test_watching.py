@@ -57,6 +57,28 @@ def test_a_removed_checkpoint_is_passed_over_and_a_watch_ends_when_nobody_trains
     assert best and best[0] == 3
 
 
+def test_a_watch_ends_with_the_name_of_the_checkpoint_that_cannot_be_read(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, 'LOOK_EVERY_S', 0.)
+    trainer = Checkpointer(str(tmp_path / 'checkpoints'), keep=2)
+    for step in (1, 2):
+        trainer.save(step, {'weights/w': tf.Variable(1.)})
+    params = Tiny().params()
+    params.train.num_steps = 2
+
+    def restored(step: int) -> Any:
+        if step == 1:
+            raise NotWholeError('a file is damaged')
+        return FakeEvaluating(), {'step': step}
+
+    said: list[str] = []
+    watching.Watch(params.freeze().instantiate(), str(tmp_path), types.SimpleNamespace(name=''),
+                   restored).run(said.append)
+    assert said[0] == 'step 1 is passed over: a file is damaged'
+    assert said[-1] == ('the run has ended, and its checkpoints are evaluated but for 1, which '
+                        'cannot be read')
+
+
 def test_a_watch_says_that_it_waits_for_the_first_checkpoint(
         tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, 'LOOK_EVERY_S', 0.)

@@ -130,6 +130,20 @@ def test_a_run_saves_the_plan_that_it_runs_and_keeps_it(capsys, monkeypatch, tmp
         assert (saved.num_cells, saved.num_micro_batches, saved.layers_per_cell) == (2, 4, (3, 2))
 
 
+def test_a_resumed_run_with_other_cells_leaves_the_cuts_of_the_plan_before(
+        capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(device_setup, 'configure', lambda params: None)
+    monkeypatch.setattr(chosen_plan, 'best_flags', lambda options: [
+        '--set=pipeline.num_cells=2', '--set=pipeline.num_micro_batches=4',
+        '--set=pipeline.layers_per_cell=[3,2]'])
+    flags = ['trainer', MODEL, f'--logdir={tmp_path}', '--plan=auto']
+    assert trainer.main([*flags, '--steps=1']) == 0, capsys.readouterr().err
+    assert trainer.main([*flags, '--steps=2', '--set=pipeline.num_cells=3']) == 0, (
+        capsys.readouterr().err)
+    saved = Experiment.Params.from_text((tmp_path / 'params.txt').read_text()).pipeline
+    assert (saved.num_cells, saved.num_micro_batches, saved.layers_per_cell) == (3, 4, ())
+
+
 @pytest.mark.slow
 def test_a_run_asks_another_process_for_its_plan(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)

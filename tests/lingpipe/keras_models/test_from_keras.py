@@ -328,6 +328,8 @@ def _distance(labels: Any, x: Any) -> Any:
     (keras.losses.mean_squared_error, 'mae', None),
     (keras.losses.CategoricalCrossentropy(from_logits=True), 'accuracy', 'softmax'),
     ('binary_crossentropy', 'accuracy', 'sigmoid'),
+    (keras.losses.CategoricalFocalCrossentropy(), 'accuracy', 'softmax'),
+    ('binary_focal_crossentropy', 'accuracy', 'sigmoid'),
     (keras.losses.SparseCategoricalCrossentropy(ignore_class=0), 'accuracy', 'softmax')])
 def test_losses_and_metrics_are_those_of_keras(loss: Any, metric: Any, activation: Any) -> None:
     x = keras.Input((4,), name='x')

@@ -128,6 +128,13 @@ def test_a_limit_that_nothing_fits_names_the_layer_or_the_least_that_would():
     assert fullest(plan_of(*CHAIN, num_cells=2, num_micro_batches=4, device_bytes=least)) == least
 
 
+@pytest.mark.parametrize('mode, remedy', [
+    ('none', 'use more cells, recomputation, smaller'), ('fit', 'use more cells, smaller')])
+def test_recomputation_is_no_remedy_where_all_cells_recompute_as_they_must(mode, remedy):
+    with pytest.raises(ValueError, match=f'fits device_bytes=5,000: .*; {remedy} micro-batches'):
+        plan_of(*CHAIN, num_cells=2, num_micro_batches=4, device_bytes=5000, recompute=mode)
+
+
 def test_what_fits_is_never_slower_than_recomputation_of_cells_or_layers_and_mostly_faster():
     """Compares the plans of 200 random networks whose device lacks a part of the bytes."""
     rng = random.Random(6)
