@@ -97,11 +97,11 @@ def test_a_worker_ends_if_no_server_can_start(monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_workers_serve_and_read_for_an_experiment_that_is_made_of_a_keras_model(
+def test_a_worker_serves_and_reads_for_an_experiment_that_is_made_of_a_keras_model(
         tmp_path: pathlib.Path) -> None:
     (tmp_path / 'keras_made.py').write_text(KERAS_MADE)
     ended = subprocess.run(
-        [sys.executable, '-m', 'lingpipe.tools.launch_local', '--workers=2', '--',
+        [sys.executable, '-m', 'lingpipe.tools.launch_local', '--workers=1', '--',
          '--model=keras_made.Mine', '--logdir=logs', '--mode=train'],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=240)
     assert ended.returncode == 0, ended.stdout + ended.stderr
