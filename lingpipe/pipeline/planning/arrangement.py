@@ -21,6 +21,7 @@ from lingpipe.pipeline.planning.shared_threads import (
     BYTES_PER_S,
     num_shared_threads,
 )
+from lingpipe.pipeline.planning.step_forecast import hardware_of
 from lingpipe.pipeline.planning.validation import validate
 
 
@@ -57,7 +58,7 @@ def _ordered_plan(network: PricedNetwork, placement: Placement, partition: Parti
     edges = edges_of_tasks(cells) | partition.edges
     work = Workload(layout_of(placement.places[0]), params.num_micro_batches,
                     partition.backward_cells, frozenset(edges), forecast.cell_times,
-                    link_seconds(params, cells), num_threads)
+                    link_seconds(params, cells), num_threads, hardware_of(params).slot_s)
     limit_of_devices = None if limit is None else _limit(limit, placement, forecast)
     schedule = _ordered(params, work, limit_of_devices)
     validate(schedule, edges)

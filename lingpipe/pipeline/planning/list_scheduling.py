@@ -36,6 +36,7 @@ class Workload:
       delay: seconds from the end of a slot of one cell until one of another cell, on another
         device, can use its result.
       num_threads: how many threads all devices share; None: each has its own.
+      slot_s: what it costs to call a slot, whatever it computes.
     """
     homes: tuple[int, ...]
     num_micro_batches: int
@@ -44,6 +45,7 @@ class Workload:
     times: CellTimes
     delay: Callable[[int, int], float] = lambda sender, receiver: 0.0
     num_threads: int | None = None
+    slot_s: float = 0.0
 
     @property
     def num_cells(self) -> int:

@@ -132,10 +132,14 @@ def _as_auto(schedule: Schedule) -> Schedule:
 
 
 def step_s(schedule: Schedule, work: Workload) -> float:
-    """How long the schedule takes; links are as fast for one transfer as for several."""
+    """How long the schedule takes, with the calls of the device that has most slots.
+
+    Links are as fast for one transfer as for several.
+    """
+    calls_s = work.slot_s * max(map(len, schedule.devices))
     if work.num_threads is not None and len(schedule.device_of) <= MOST_SLOTS:
-        return shared_step_s(schedule, work.times, work.edges, work.num_threads)
-    return step_with_delays(schedule, work.times.of(schedule), work.edges, work.delay)
+        return calls_s + shared_step_s(schedule, work.times, work.edges, work.num_threads)
+    return calls_s + step_with_delays(schedule, work.times.of(schedule), work.edges, work.delay)
 
 
 def most_held(schedule: Schedule) -> int:
@@ -208,6 +212,8 @@ def _split_where_it_helps(schedule: Schedule, work: Workload, limit: Limit | Non
     found = split_where_it_helps(schedule, work.times, work.edges, work.delay)
     if work.num_threads is not None:
         found = _whole_if_as_good(found, schedule, work)
+    elif work.slot_s:
+        found = min(found, whole_everywhere(schedule), key=lambda one: step_s(one, work))
     if limit is None or limit.excess_of(found) <= limit.excess_of(schedule):
         return found
     return schedule

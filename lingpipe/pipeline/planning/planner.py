@@ -78,8 +78,8 @@ def fastest_plan(network: PricedNetwork, devices: Sequence[str],
 
     Args:
       network, devices: as of `plan_priced`.
-      plan_in_mode: gives the plan, if one fits, in which all cells of 'fit' recompute as a whole,
-        'cell', or by layers, 'layer'. By default these plans are made here.
+      plan_in_mode: gives the plan, if one fits, in which all cells of 'fit' recompute nothing,
+        'none', as a whole, 'cell', or by layers, 'layer'. By default these plans are made here.
     """
     params = network.params
     plan_of = _plans_of_partitions(network, devices)
@@ -92,7 +92,7 @@ def fastest_plan(network: PricedNetwork, devices: Sequence[str],
     if plan.is_scarce:
         in_mode = plan_in_mode or functools.partial(_plan_in_mode, network, devices)
         uniform = [dataclasses.replace(other, params=params)
-                   for other in map(in_mode, ('cell', 'layer')) if other is not None]
+                   for other in map(in_mode, ('none', 'cell', 'layer')) if other is not None]
         candidates += [*(plan_of(other.partition) for other in uniform), *uniform]
     fitting = [candidate for candidate in candidates if candidate.fits]
     if not fitting and params.device_bytes is not None:
@@ -119,7 +119,7 @@ def _plans_of_partitions(network: PricedNetwork,
 
 
 def _plan_in_mode(network: PricedNetwork, devices: Sequence[str], mode: str) -> Plan | None:
-    """The plan that fits if the cells of 'fit' all recompute as a whole, or by layers.
+    """The plan that fits if the cells of 'fit' all recompute nothing, as a whole, or by layers.
 
     In the same partition cells with 'fit' mostly do better, and these plans see to it that they
     never do worse.

@@ -109,11 +109,11 @@ class SearchSpace:
         part, rest = divmod(self.batch_size, num_replicas)
         if rest:
             return []
-        numbers = self._numbers('num_micro_batches', _divisors(part))
+        numbers = [m for m in self._numbers('num_micro_batches', _divisors(part)) if part % m == 0]
         if p.sum_groups > 1:   # These are the replicas that there would be.
             return [m for m in numbers if num_replicas == 1 and m % p.sum_groups == 0]
         if not self.keeps_micro_batches:
-            return [m for m in numbers if part % m == 0]
+            return numbers
         if p.cross_replica_batch_norm:
             is_same = num_replicas == p.num_replicas
             return [m for m in numbers if is_same and m == p.num_micro_batches]

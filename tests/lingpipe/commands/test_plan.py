@@ -86,6 +86,8 @@ def test_layers_are_timed_without_a_device_type(capsys, monkeypatch):
      r'no plan has num_cells=5, num_replicas=2 on 4 devices with a batch of 8 examples; leave one'),
     ([*ON_H100, '--set=pipeline.num_replicas=3'],
      r'pipeline.num_replicas=3 does not divide the batch of 8 examples; use a divisor, or leave'),
+    ([*ON_H100, '--set=pipeline.num_micro_batches=3', '--set=pipeline.sum_groups=3'],
+     r'pipeline.num_micro_batches=3 does not divide the batch of 8 examples; use a divisor'),
 ])
 def test_errors_are_one_sentence_with_a_remedy(capsys, flags, error):
     assert re.search(error, error_of(capsys, *flags))

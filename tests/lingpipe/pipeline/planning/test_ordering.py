@@ -46,7 +46,7 @@ def random_work(rng):
     backward_cells = range(rng.choice([0, 0, 0, rng.randrange(num_cells)]), num_cells)
     num_micro_batches = min(rng.randint(1, 8), rng.randint(1, 8))
     return Workload(layout, num_micro_batches, frozenset(backward_cells), frozenset(edges), times,
-                    lambda sender, receiver: transfer_s)
+                    lambda sender, receiver: transfer_s, slot_s=rng.choice([0.0, 0.0, 0.3]))
 
 
 def random_limit(rng, work, by_name):
@@ -132,6 +132,14 @@ def test_auto_repeats_forwards_early_where_that_saves_time():
     chosen = order_automatically(one_micro_batch)
     assert any(slot.kind == 'R' for slot in chosen.device_of)
     assert step_s(chosen, one_micro_batch) == 3 + 3 + 3 * 1
+
+
+def test_backwards_stay_whole_where_a_call_costs_more_than_a_w_gains():
+    free = equal_cells(4, 4, 6)
+    dear = dataclasses.replace(free, slot_s=5.0)
+    assert any(slot.kind == 'W' for slot in order_automatically(free).device_of)
+    assert not any(slot.kind == 'W' for slot in order_automatically(dear).device_of)
+    assert not any(slot.kind == 'W' for slot in order_by_name('zb_h1', dear).device_of)
 
 
 def test_a_smaller_limit_makes_a_slower_step():
