@@ -204,3 +204,8 @@ def set_graph_optimizer(is_on: bool) -> None:
     as folding a batch-norm into a convolution, depend on what else is in the function.
     """
     tf.config.optimizer.set_experimental_options({'disable_meta_optimizer': not is_on})
+
+
+def has_graph_optimizer() -> bool:
+    """Returns whether TensorFlow's graph optimizer rewrites functions that are traced now."""
+    return not tf.config.optimizer.get_experimental_options().get('disable_meta_optimizer', False)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import tensorflow as tf
 
 from lingpipe.pricing import ancestors, stateful_types
+from lingpipe.process import tensorflow_settings
 
 # Ops on variables. The graph has the control dependencies that their order needs.
 _ON_VARIABLES = frozenset(['ReadVariableOp', 'AssignAddVariableOp', 'AssignVariableOp',
@@ -98,8 +99,11 @@ def _attributes(ops: Iterable[tf.Operation]) -> dict[str, bool]:
 
     It has no automatic control dependencies, nor a copy of every result that hangs on them, unless
     it has ops that TensorFlow must run in their order: such as print, or wait for other replicas.
+    The graph optimizer, if it is on, would remove ops that no result and no control output needs,
+    such as those that add to accumulators.
     """
-    is_ordered = any(kind not in _ON_VARIABLES for op in ops for kind in stateful_types(op))
+    is_ordered = tensorflow_settings.has_graph_optimizer() or any(
+        kind not in _ON_VARIABLES for op in ops for kind in stateful_types(op))
     return {'_noinline': True, '_disable_acd': not is_ordered}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe import layers
+from lingpipe import cluster, layers
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers import Sequential
 from lingpipe.layers.base import Layer
@@ -282,6 +282,19 @@ def test_tasks_that_xla_compiles_give_the_same_weights_within_rounding(
     program = program_of(small_network(), num_micro_batches=M // num_replicas, num_cells=num_cells,
                          num_replicas=num_replicas, recompute=recompute, jit_compile=True)
     for path, value in trained(program).items():
+        np.testing.assert_allclose(value, small_reference[path], rtol=2e-4, atol=1e-5, err_msg=path)
+
+
+def test_tasks_that_the_graph_optimizer_rewrites_give_the_same_weights_within_rounding(
+        small_reference):
+    """It removed what adds to accumulators, which no result and no control output needed."""
+    try:
+        program = program_of(small_network(), num_micro_batches=M, num_cells=2,
+                             use_graph_optimizer=True)
+        found = trained(program)
+    finally:
+        cluster.set_graph_optimizer(False)
+    for path, value in found.items():
         np.testing.assert_allclose(value, small_reference[path], rtol=2e-4, atol=1e-5, err_msg=path)
 
 
