@@ -25,11 +25,10 @@ The files, each of which imports only those above it:
     configurable.py Configurable
 """
 from lingpipe.hyperparams.configurable import Configurable
-from lingpipe.hyperparams.fields import ABSENT, REQUIRED, field
-from lingpipe.hyperparams.params import Params
+from lingpipe.hyperparams.fields import ABSENT, REQUIRED, field, fields_of
+from lingpipe.hyperparams.params import Params, path_of
 from lingpipe.hyperparams.paths import ParamsError, UnknownParamError
 from lingpipe.hyperparams.text import diff
-from lingpipe.hyperparams.tree import fields_of, path_of
 
 __all__ = [
     'ABSENT', 'REQUIRED', 'Configurable', 'Params', 'ParamsError', 'UnknownParamError',

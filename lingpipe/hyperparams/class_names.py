@@ -66,12 +66,11 @@ def find_class(word: Word, where: str, expected: type[Owned] = Owned) -> type[Ow
     named: object = module
     for part in qualname.split('.'):
         named = getattr(named, '__dict__', {}).get(part)
-    params_class = _params_class(named)
-    if params_class is None:
-        known = [other for other, value in vars(module).items() if _params_class(value)]
-        raise error(f'{name} is no Configurable and no Params; '
-                    f'{nearest(qualname, known, "its module has")}')
-    return params_class
+    if params_class := _params_class(named):
+        return params_class
+    known = [other for other, value in vars(module).items() if _params_class(value)]
+    raise error(f'{name} is no Configurable and no Params; '
+                f'{nearest(qualname, known, "its module has")}')
 
 
 def class_like(text: str, cls: type[Owned]) -> type[Owned] | None:
@@ -90,7 +89,5 @@ def is_params_class(value: object) -> TypeGuard[type[Owned]]:
 
 def _params_class(value: object) -> type[Owned] | None:
     """The class itself if it is one of Params, the Params of a Configurable, or else None."""
-    if is_params_class(value):
-        return value
-    params_class = getattr(value, 'Params', None) if isinstance(value, type) else None
-    return params_class if getattr(params_class, 'owner', None) is value else None
+    params_class = getattr(value, 'Params', value) if isinstance(value, type) else None
+    return params_class if is_params_class(params_class) else None

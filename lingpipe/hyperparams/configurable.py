@@ -4,8 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 from lingpipe.hyperparams import params as params_lib
+from lingpipe.hyperparams.params import path_of, with_path
 from lingpipe.hyperparams.paths import ParamsError
-from lingpipe.hyperparams.tree import path_of, with_path
 from lingpipe.wording.values import show
 
 

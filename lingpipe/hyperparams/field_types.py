@@ -17,7 +17,6 @@ _SCALARS = (NoneType, bool, int, float, str)
 _UNIONS = (Union, UnionType)
 _WORDS: dict[type, dict[str, Any]] = {
     NoneType: {'none': None, 'null': None}, bool: {'true': True, 'false': False}}
-_NUMBER = re.compile(r'[-+.\d]')
 _MISFIT = (TypeError, KeyError, ValueError, OverflowError)  # What the functions below raise.
 
 
@@ -58,7 +57,7 @@ def convert(value: object, tp: Any, where: str) -> Any:
     """The value as a field of the type `tp` stores it.
 
     Lists become tuples, ints become floats where these are asked for, NumPy's scalars become
-    Python's, and Words are decided.
+    Python's, and Words are decided. Of a union, the value gets the first type that it fits.
 
     Raises:
       ParamsError: it does not fit; the message begins with the path `where`.
@@ -66,23 +65,38 @@ def convert(value: object, tp: Any, where: str) -> Any:
     numpy = sys.modules.get('numpy')  # Without it, there is no NumPy scalar: it is not imported.
     if numpy is not None and isinstance(value, numpy.generic):
         value = value.item()
-    if isinstance(value, Word) and is_params_class(tp) and not _NUMBER.match(value.text):
-        value = find_class(value, where, tp)()
-    try:
-        return _fitted(value, tp, where)
-    except ParamsError:
-        raise
-    except _MISFIT:
-        raise ParamsError(f'{where}={show(value)} {_rule(value, tp)}', where) from None
+    members = [tp]
+    if tp not in _SCALARS and get_origin(tp) in _UNIONS:  # Where it may be an int, 3 is no float.
+        members = sorted(get_args(tp), key=lambda member: (member is str, member is float))
+
+    errors = []  # About parts of the value, which say more than one about all of it.
+    for member in members:
+        try:
+            return _fitted(value, member, where)
+        except ParamsError as error:
+            errors.append(error)
+        except _MISFIT:
+            pass
+    if errors:
+        raise errors[0]
+
+    # That a word is no list, and no None, says less than why it is none of the rest.
+    unlikely = (tuple, dict) if isinstance(value, (str, Word)) else ()
+    likely = [m for m in members if m is not NoneType and get_origin(m) not in unlikely]
+    rule = _rule(value, likely[0] if len(likely) == 1 else tp)
+    raise ParamsError(f'{where}={show(value)} {rule}', where)
 
 
 def _fitted(value: object, tp: Any, where: str) -> object:
-    """`convert`, which raises ParamsError for a part of the value, or a _MISFIT for all of it."""
+    """The value in a type that is no union.
+
+    Raises:
+      ParamsError: a part of the value does not fit, or it names no class.
+      _MISFIT: the value does not fit.
+    """
     if tp in _SCALARS:
         return _fitted_to_scalar(value, tp)
     origin, args = get_origin(tp), get_args(tp)
-    if origin in _UNIONS:
-        return _fitted_to_union(value, args, where)
     if origin is Literal:
         for choice in args:
             with contextlib.suppress(*_MISFIT):
@@ -98,43 +112,28 @@ def _fitted(value: object, tp: Any, where: str) -> object:
     if origin is dict and isinstance(value, dict):
         by_key = {_fitted_to_scalar(key, str): value[key] for key in sorted(value)}
         return Entries({k: convert(v, args[1], join_path(where, k)) for k, v in by_key.items()})
-    if origin is None and isinstance(value, tp):
-        return value
+
+    if is_params_class(tp):
+        if isinstance(value, Word) and not re.match(r'[-+.\d]', value.text):
+            return convert(find_class(value, where, tp)(), tp, where)
+        if isinstance(value, tp):
+            return value
     raise TypeError
 
 
 def _fitted_to_scalar(value: object, tp: type) -> Any:
     """The value as a str, int, float, bool or None; raises as `_fitted` does."""
-    if isinstance(value, Word) and tp is str:
+    if isinstance(value, Word):
+        if tp is not str:
+            return _WORDS[tp][value.text.lower()] if tp in _WORDS else tp(value.text)
         if value.is_by_person and not value.text.startswith(('"', "'")):
             return value.text
-    elif isinstance(value, Word):
-        return _WORDS[tp][value.text.lower()] if tp in _WORDS else tp(value.text)
     elif isinstance(value, (int, float) if tp is float else tp):
         if isinstance(value, str):
             value.encode()  # UnicodeEncodeError, a ValueError, if no file can hold it.
             return str.__str__(value)
         if isinstance(value, bool) == (tp is bool):
             return None if value is None else tp(value)
-    raise TypeError
-
-
-def _fitted_to_union(value: object, members: tuple[Any, ...], where: str) -> object:
-    """The value as the first member that it fits: 3 is no float or str if it may be an int."""
-    errors = []
-    for tp in sorted(members, key=lambda tp: (float, str).index(tp) if tp in (float, str) else -1):
-        try:
-            return convert(value, tp, where)
-        except ParamsError as error:
-            # That a word is no list, and no None, says less than why it is none of the rest.
-            is_list_of = get_origin(tp) in (tuple, dict) and isinstance(value, (str, Word))
-            if error.path != where or tp is not NoneType and not is_list_of:
-                errors.append(error)
-
-    # An error about one item of a tuple or dict says more than one about all of it.
-    of_parts = [error for error in errors if error.path != where]
-    if of_parts or len(errors) == 1:
-        raise (of_parts or errors)[0]
     raise TypeError
 
 

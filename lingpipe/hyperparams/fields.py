@@ -8,6 +8,7 @@ import inspect
 import sys
 from typing import Any, NamedTuple, get_args
 
+from lingpipe.hyperparams.class_names import Owned
 from lingpipe.hyperparams.field_types import can_hold, convert, type_name
 from lingpipe.hyperparams.paths import ParamsError, join_path
 from lingpipe.hyperparams.value_text import Word
@@ -108,14 +109,19 @@ def declared(cls: type) -> dict[str, Field]:
     return own
 
 
-@functools.cache  # At first use, since a type may be defined after the class.
-def resolved(cls: type) -> dict[str, Field]:
-    """All fields of `cls`, with their types and with defaults that they accept.
+def fields_of(params: Owned | type[Owned]) -> dict[str, Field]:
+    """All fields of Params or of their class, by name, with their types.
 
     Raises:
       ParamsError: an annotation that names nothing, a type that Params cannot hold, bounds of a
         type without numbers, or a default that the field itself does not accept.
     """
+    cls: type = params if isinstance(params, type) else type(params)
+    return _resolved(cls)
+
+
+@functools.cache  # At first use, since a type may be defined after the class.
+def _resolved(cls: type) -> dict[str, Field]:
     fields: dict[str, Field] = {}
     for base in reversed(cls.__mro__):
         own: dict[str, Field] = vars(base).get('_declared', {})

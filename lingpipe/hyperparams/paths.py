@@ -13,10 +13,9 @@ from typing import TypeAlias
 
 Key: TypeAlias = str | int  # One step of a path: a field, a dict's key or a tuple's index.
 
-# An index, and a key as JSON writes it.
-_BRACKETS = (r'\[(?:0|[1-9][0-9]{,8})\]|'
-             r'\["(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*"\]')
-PATH_PATTERN = rf'\w+(?:\.\w+|{_BRACKETS})*'
+# What stands in brackets: an index, or a key as JSON writes it.
+_ITEM = r'0|[1-9][0-9]{,8}|"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*"'
+PATH_PATTERN = rf'\w+(?:\.\w+|\[(?:{_ITEM})\])*'
 _is_name = functools.lru_cache(1000)(re.compile(r'\w+').fullmatch)  # Most steps are names.
 
 
@@ -35,24 +34,26 @@ class UnknownParamError(ParamsError, AttributeError):
     """A name that is no field, entry or item."""
 
 
-def split_path(path: str) -> list[Key]:
-    """The steps of a path: 'layers[1].units' is ['layers', 1, 'units'], '' is [].
+@functools.lru_cache(1000)
+def split_path(path: str) -> tuple[Key, ...]:
+    """The steps of a path: 'layers[1].units' is ('layers', 1, 'units'), '' is ().
 
     Raises:
       ParamsError: the text is not a path.
     """
-    if isinstance(path, str) and _is_name(path):
-        return [path]
     if not isinstance(path, str) or not re.fullmatch(f'(?:{PATH_PATTERN})?', path):
         raise ParamsError(f'{path!r} is not a path of Params; write one like task.layers[0].units')
-    steps = re.findall(rf'\w+|{_BRACKETS}', path)
-    return [json.loads(step)[0] if step.startswith('[') else step for step in steps]
+    steps = re.findall(rf'(\w+)|\[({_ITEM})\]', path)
+    return tuple(name or json.loads(item) for name, item in steps)
 
 
-def join_path(path: str, key: Key) -> str:
-    """The path of what `key` names inside the value at `path`."""
-    if isinstance(key, int):
-        return f'{path}[{key}]'
-    if not _is_name(key):
-        return f'{path}[{json.dumps(key, ensure_ascii=False)}]'
-    return f'{path}.{key}' if path else key
+def join_path(path: str, *keys: Key) -> str:
+    """The path of what the keys lead to, one after the other, from the value at `path`."""
+    for key in keys:
+        if isinstance(key, int):
+            path += f'[{key}]'
+        elif not _is_name(key):
+            path += f'[{json.dumps(key, ensure_ascii=False)}]'
+        else:
+            path += f'.{key}' if path else key
+    return path
