@@ -12,17 +12,8 @@ Every Params knows its parent, so an error deep in an experiment names the whole
 Therefore a Params has one place only: one that has a parent already is copied when it is assigned
 elsewhere. A dict in Params is read-only and sorted by key; `p['reads.x'] = ...` sets an entry.
 
-The files, each of which imports only those above it:
-
-    paths.py        task.layers[17].units, and ParamsError
-    value_text.py   the text of one value
-    class_names.py  package.module:Class, and which modules a text may import
-    field_types.py  value -> type of a field
-    fields.py       field, REQUIRED, and which numbers a field accepts
-    tree.py         what Params are made of: fields that hold values, each in its place
-    text.py         the text of whole Params, and diff
-    params.py       Params
-    configurable.py Configurable
+Each file imports only those before it: paths, value_text, class_names, field_types, fields, text,
+params, configurable.
 """
 from lingpipe.hyperparams.configurable import Configurable
 from lingpipe.hyperparams.fields import ABSENT, REQUIRED, field, fields_of

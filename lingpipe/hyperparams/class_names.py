@@ -32,13 +32,9 @@ def class_name(cls: type[Owned]) -> str:
 
 
 def find_class(word: Word, where: str, expected: type[Owned] = Owned) -> type[Owned]:
-    """The Params class that `class_name` names.
+    """The Params class that `class_name` names, or a ParamsError if this text cannot have it.
 
-    Errors begin with `where`, the path of the Params, and propose subclasses of `expected`.
-
-    Raises:
-      ParamsError: there is no such class, its module cannot be imported, or this text may not
-        import it.
+    The error begins with `where`, the path of the Params, and proposes subclasses of `expected`.
     """
     def error(problem: str) -> ParamsError:
         return ParamsError(f'{where or "the root"}: {problem}', where)

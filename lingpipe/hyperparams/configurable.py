@@ -10,18 +10,10 @@ from lingpipe.wording.values import show
 
 
 class Configurable:
-    """An object made from Params.
+    """An object made from Params; see the package's docstring.
 
-    A subclass has a nested class Params of its own, which is made for it unless it is written.
-    The type of `params` is then declared for type checkers:
-
-        class Params(Configurable.Params):
-            units: int = field(REQUIRED, 'Number of output channels.', least=1)
-
-        params: Params
-
-        def __init__(self, params: Params):
-            super().__init__(params)
+    A subclass has a nested class Params of its own, which is made for it unless it is written. Then
+    `params: Params` declares the type of `params` for type checkers.
 
     Attributes:
       params: its Params, checked and frozen.
@@ -37,10 +29,10 @@ class Configurable:
         above = [base.Params for base in cls.__bases__ if issubclass(base, Configurable)]
         own: Any = vars(cls).get('Params')
         if own is None or 'owner' in vars(own):  # None is written, or that of another class.
-            bases = [own] if own else [p for p in above if not any(
-                other is not p and issubclass(other, p) for other in above)]
             names = {'__qualname__': f'{cls.__qualname__}.Params', '__module__': cls.__module__}
-            own = type('Params', tuple(dict.fromkeys(bases)), names)
+            bases = [own] if own else [p for p in above if not any(
+                p in other.__mro__[1:] for other in above)]
+            own = type('Params', tuple(bases), names)
             cls.Params = own  # type: ignore[misc]
         for base in above:
             if not issubclass(own, base):

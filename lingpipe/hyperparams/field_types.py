@@ -17,7 +17,6 @@ _SCALARS = (NoneType, bool, int, float, str)
 _UNIONS = (Union, UnionType)
 _WORDS: dict[type, dict[str, Any]] = {
     NoneType: {'none': None, 'null': None}, bool: {'true': True, 'false': False}}
-_MISFIT = (TypeError, KeyError, ValueError, OverflowError)  # What the functions below raise.
 
 
 class Entries(dict[str, Any]):
@@ -53,14 +52,16 @@ def can_hold(tp: Any) -> bool:
     return tp in _SCALARS or is_params_class(tp)
 
 
+def holds_numbers(tp: Any) -> bool:
+    """Whether a value of this type may be or hold a number."""
+    return tp in (int, float) or any(map(holds_numbers, get_args(tp)))
+
+
 def convert(value: object, tp: Any, where: str) -> Any:
-    """The value as a field of the type `tp` stores it.
+    """The value as a field of the type `tp` stores it, or a ParamsError about the path `where`.
 
     Lists become tuples, ints become floats where these are asked for, NumPy's scalars become
-    Python's, and Words are decided. Of a union, the value gets the first type that it fits.
-
-    Raises:
-      ParamsError: it does not fit; the message begins with the path `where`.
+    Python's, and Words are decided. Of a union, the first type that the value fits counts.
     """
     numpy = sys.modules.get('numpy')  # Without it, there is no NumPy scalar: it is not imported.
     if numpy is not None and isinstance(value, numpy.generic):
@@ -75,7 +76,7 @@ def convert(value: object, tp: Any, where: str) -> Any:
             return _fitted(value, member, where)
         except ParamsError as error:
             errors.append(error)
-        except _MISFIT:
+        except (TypeError, KeyError, ValueError, OverflowError):
             pass
     if errors:
         raise errors[0]
@@ -90,17 +91,15 @@ def convert(value: object, tp: Any, where: str) -> Any:
 def _fitted(value: object, tp: Any, where: str) -> object:
     """The value in a type that is no union.
 
-    Raises:
-      ParamsError: a part of the value does not fit, or it names no class.
-      _MISFIT: the value does not fit.
+    It raises ParamsError if a part of the value does not fit, and any other error if all does not.
     """
     if tp in _SCALARS:
         return _fitted_to_scalar(value, tp)
     origin, args = get_origin(tp), get_args(tp)
     if origin is Literal:
         for choice in args:
-            with contextlib.suppress(*_MISFIT):
-                if _fitted_to_scalar(value, type(choice)) == choice:
+            with contextlib.suppress(ParamsError):
+                if convert(value, type(choice), where) == choice:
                     return choice
 
     if origin is tuple and isinstance(value, Word) and value.is_by_person and ',' in value.text:
@@ -113,11 +112,10 @@ def _fitted(value: object, tp: Any, where: str) -> object:
         by_key = {_fitted_to_scalar(key, str): value[key] for key in sorted(value)}
         return Entries({k: convert(v, args[1], join_path(where, k)) for k, v in by_key.items()})
 
-    if is_params_class(tp):
-        if isinstance(value, Word) and not re.match(r'[-+.\d]', value.text):
-            return convert(find_class(value, where, tp)(), tp, where)
-        if isinstance(value, tp):
-            return value
+    if origin is None and isinstance(value, tp):
+        return value
+    if is_params_class(tp) and isinstance(value, Word) and not re.match(r'[-+.\d]', value.text):
+        return convert(find_class(value, where, tp)(), tp, where)
     raise TypeError
 
 
@@ -139,11 +137,10 @@ def _fitted_to_scalar(value: object, tp: type) -> Any:
 
 def _rule(value: object, tp: Any) -> str:
     """The rest of an error about a value that does not fit a type."""
-    name = type_name(tp)
+    name, kind = type_name(tp), type_name(type(value))
     if get_origin(tp) is Literal:
-        choices = get_args(tp)
-        return (f'is not one of {", ".join(map(write, choices))}; '
-                f'{nearest(value, choices, "use one of")}')
+        return (f'is not one of {", ".join(map(write, get_args(tp)))}; '
+                f'{nearest(value, get_args(tp), "use one of")}')
     if isinstance(value, type):
         return f'is a class, not a value of type {name}; make an object of its Params with ()'
     if tp is str and isinstance(value, str):
@@ -153,13 +150,11 @@ def _rule(value: object, tp: Any) -> str:
             convert(value, get_args(tp)[0], '')
             return f'is one item, not {name}; put it into brackets: [{show(value)}]'
 
-    kind = type_name(type(value))
     remedy = f'give a value of type {name}'
     if is_params_class(tp):
-        example = f', as {tp.written_as}' if tp.written_as else ''
         like = class_like(value if isinstance(value, str) else kind, tp)  # 'adam', Keras' Adam
+        example = f'{remedy}, as {tp.written_as}' if tp.written_as else remedy
         remedy = (f'write {like.__qualname__}() of {like.__module__}' if like
-                  else remedy_for(value) or remedy + example)
-    if isinstance(value, Word):
-        return f'is not of type {name}; {remedy}'
-    return f'is of type {kind}, not {name}; {remedy}'
+                  else remedy_for(value) or example)
+    is_other = 'is not of type' if isinstance(value, Word) else f'is of type {kind}, not'
+    return f'{is_other} {name}; {remedy}'

@@ -2,15 +2,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
 
 from lingpipe.hyperparams import text as whole_text
 from lingpipe.hyperparams.class_names import Owned, class_name, find_class
 from lingpipe.hyperparams.field_types import Entries
-from lingpipe.hyperparams.fields import REQUIRED, Field, declared, fields_of
+from lingpipe.hyperparams.fields import REQUIRED, check_fields, fields_of, parts
 from lingpipe.hyperparams.paths import Key, ParamsError, UnknownParamError, join_path, split_path
-from lingpipe.hyperparams.text import parts
 from lingpipe.hyperparams.value_text import Word, read
 from lingpipe.wording.keras_words import place_of
 from lingpipe.wording.values import nearest, shortened, show
@@ -33,10 +33,8 @@ class Params(Owned):
     _parent: Params | None = None  # With _key, the place in the Params above, which names these.
     _key: str = ''  # 'units', 'layers[17]', 'reads.x'
 
-    _declared: ClassVar[dict[str, Field]] = {}  # The fields of this class itself.
-
     def __init_subclass__(cls) -> None:
-        cls._declared = declared(cls)
+        check_fields(cls)
 
     def __init__(self, *unnamed: Any, **values: Any):
         if unnamed:
@@ -57,19 +55,18 @@ class Params(Owned):
             raise ParamsError("the path '' names these Params themselves and cannot be set; "
                               'name a field')
         while not isinstance(holder := self._at(keys[:-1]), Params):
-            if isinstance(holder, tuple) or isinstance(keys[-1], int):
-                self._at(keys)  # An item must be there; an entry of a dict may be new.
+            if not (isinstance(holder, dict) and isinstance(keys[-1], str)):
+                self._at(keys)  # There must be such an item; an entry of a dict may be new.
             changed = {**parts(holder), keys[-1]: value}
-            value = tuple(changed.values()) if isinstance(holder, tuple) else changed
+            value = changed if isinstance(holder, dict) else tuple(changed.values())
             keys = keys[:-1]
         holder._store(keys[-1], value)
 
     def __contains__(self, path: str) -> bool:
-        try:
+        with contextlib.suppress(ParamsError):
             self[path]
-        except ParamsError:
-            return False
-        return True
+            return True
+        return False
 
     if not TYPE_CHECKING:  # A type checker would take any name for right.
         def __getattr__(self, name: str) -> Any:
@@ -87,10 +84,7 @@ class Params(Owned):
     # The object.
 
     def check(self) -> None:
-        """For subclasses: raises ValueError if the values do not go together.
-
-        It is called before an object is made.
-        """
+        """Subclasses override it to raise ValueError if the values do not go together."""
 
     def validate(self) -> Self:
         """Raises ParamsError unless all REQUIRED are set and every check() passes; returns p."""
@@ -132,11 +126,11 @@ class Params(Owned):
         where = '.'.join(filter(None, [path_of(self), path]))
         try:
             self[path] = read(text, where, is_by_person=True)
-        except ParamsError:
-            with contextlib.suppress(ParamsError):  # A string may begin with a bracket.
-                self[path] = Word(text.strip(), is_by_person=True)
-                return self
-            raise
+        except ParamsError as error:
+            try:
+                self[path] = Word(text.strip(), is_by_person=True)  # '[a' may be a string.
+            except ParamsError:
+                raise error from None
         return self
 
     def override_all(self, settings: Iterable[str]) -> Self:
@@ -155,13 +149,10 @@ class Params(Owned):
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The Params that `to_text` wrote.
+        """The Params that `to_text` wrote; a ParamsError names a wrong line by its number.
 
         Empty lines and lines that start with '#' are skipped; a field without a line keeps its
         default. Reading imports no modules but lingpipe's own; see class_names.py.
-
-        Raises:
-          ParamsError: a wrong line, named by its number.
         """
         root = whole_text.parsed(text)
         try:
@@ -174,9 +165,7 @@ class Params(Owned):
         except ParamsError as error:
             node = root
             for key in split_path(error.path):
-                if key not in node.below:
-                    break
-                node = node.below[key]
+                node = node.below.get(key, node)
             raise type(error)(f'line {node.number}: {error}', error.path) from error
         except RecursionError as error:
             raise ParamsError('line 1: the Params nest too deep; nest them less') from error
@@ -186,7 +175,7 @@ class Params(Owned):
     def walk(self) -> Iterator[tuple[str, Params]]:
         """(path, params) of these Params, whose path is '', and of all that are nested in them."""
         for keys, params in _nested(self):
-            yield join_path('', *keys), params
+            yield functools.reduce(join_path, keys, ''), params
 
     def copy(self) -> Self:
         """A deep copy, not frozen, with no parent."""
@@ -201,9 +190,7 @@ class Params(Owned):
 
     def __eq__(self, other: object) -> bool:
         """Equal in class and values, as their text is: nan equals nan, and 0.0 is not -0.0."""
-        if not isinstance(other, Params):
-            return NotImplemented
-        return type(self) is type(other) and self.to_text() == other.to_text()
+        return not whole_text.diff(self, other) if isinstance(other, Params) else NotImplemented
 
     def __repr__(self) -> str:
         changed = [f'{name}={show(value)}' for name, value in parts(self).items()
@@ -218,7 +205,7 @@ class Params(Owned):
         for i, key in enumerate(keys):
             values = parts(value)
             if key not in values:
-                raise _unknown(value, key, join_path(path_of(self), *keys[:i]))
+                raise _unknown(value, key, functools.reduce(join_path, keys[:i], path_of(self)))
             value = values[key]
         return value
 
@@ -251,7 +238,8 @@ class Params(Owned):
             for _, params in _nested(before):
                 if params._parent is self:
                     with_path(params, '')
-            new = self._placed(new, name, any(params is self for _, params in nested))
+            is_around = any(params is self for _, params in nested)  # Nothing can be in itself.
+            new = self._placed(new, name, is_copied=is_around)
         vars(self)[name] = new
 
     def _placed(self, value: Any, path: str, is_copied: bool) -> Any:
@@ -298,24 +286,24 @@ def _nested(value: object, *keys: Key) -> list[tuple[tuple[Key, ...], Params]]:
 
 def _value_of(node: whole_text.Written, path: str) -> Any:
     """The value at a path, for a field to convert. Params are made here, each with its path."""
-    if node.text is not None and path and not node.below:
+    if node.text is None:
+        values = {key: _value_of(child, join_path(path, key)) for key, child in node.below.items()}
+        if list(values) == list(range(len(values))):
+            return list(values.values())
+        if all(isinstance(key, str) for key in values):
+            return values
+        raise ParamsError(f'{path} lists the items {", ".join(map(str, values))}; '
+                          'number them from 0, in order', path)
+    if path and not node.below:
         return read(node.text, path, is_by_person=False)
-    if node.text is not None:
-        params = find_class(Word(node.text, is_by_person=False), path)()
-        assert isinstance(params, Params)
-        with_path(params, path)
-        for key, child in node.below.items():
-            params._at((key,))  # There is such a field.
-            params._store(key, _value_of(child, join_path(path, key)))
-        return params
 
-    values = {key: _value_of(child, join_path(path, key)) for key, child in node.below.items()}
-    if list(values) == list(range(len(values))):
-        return list(values.values())
-    if all(isinstance(key, str) for key in values):
-        return values
-    raise ParamsError(f'{path} lists the items {", ".join(map(str, values))}; '
-                      'number them from 0, in order', path)
+    params = find_class(Word(node.text, is_by_person=False), path)()
+    assert isinstance(params, Params)
+    with_path(params, path)
+    for key, child in node.below.items():
+        params._at((key,))  # There is such a field.
+        params._store(key, _value_of(child, join_path(path, key)))
+    return params
 
 
 def _unknown(value: object, key: Key, path: str) -> UnknownParamError:

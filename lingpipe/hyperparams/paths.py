@@ -36,24 +36,17 @@ class UnknownParamError(ParamsError, AttributeError):
 
 @functools.lru_cache(1000)
 def split_path(path: str) -> tuple[Key, ...]:
-    """The steps of a path: 'layers[1].units' is ('layers', 1, 'units'), '' is ().
-
-    Raises:
-      ParamsError: the text is not a path.
-    """
+    """The steps of a path: 'layers[1].units' is ('layers', 1, 'units'), '' is ()."""
     if not isinstance(path, str) or not re.fullmatch(f'(?:{PATH_PATTERN})?', path):
         raise ParamsError(f'{path!r} is not a path of Params; write one like task.layers[0].units')
     steps = re.findall(rf'(\w+)|\[({_ITEM})\]', path)
     return tuple(name or json.loads(item) for name, item in steps)
 
 
-def join_path(path: str, *keys: Key) -> str:
-    """The path of what the keys lead to, one after the other, from the value at `path`."""
-    for key in keys:
-        if isinstance(key, int):
-            path += f'[{key}]'
-        elif not _is_name(key):
-            path += f'[{json.dumps(key, ensure_ascii=False)}]'
-        else:
-            path += f'.{key}' if path else key
-    return path
+def join_path(path: str, key: Key) -> str:
+    """The path of what `key` names inside the value at `path`."""
+    if isinstance(key, int):
+        return f'{path}[{key}]'
+    if not _is_name(key):
+        return f'{path}[{json.dumps(key, ensure_ascii=False)}]'
+    return f'{path}.{key}' if path else key

@@ -7,20 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from lingpipe.hyperparams.class_names import Owned, class_name
-from lingpipe.hyperparams.fields import ABSENT, fields_of
+from lingpipe.hyperparams.fields import ABSENT, parts
 from lingpipe.hyperparams.paths import PATH_PATTERN, Key, ParamsError, join_path, split_path
 from lingpipe.hyperparams.value_text import write
 from lingpipe.wording.values import show
-
-
-def parts(value: object) -> dict[Any, Any]:
-    """What a value is made of: fields by name, entries by key, items by index; {} for a scalar."""
-    if isinstance(value, Owned):
-        values = vars(value)
-        return {name: values[name] for name in fields_of(value)}
-    if isinstance(value, tuple):
-        return dict(enumerate(value))
-    return dict(value) if isinstance(value, dict) else {}
 
 
 def lines(value: object, path: str = '') -> Iterator[str]:
@@ -44,7 +34,7 @@ def diff(a: object, b: object, path: str = '') -> list[tuple[str, Any, Any]]:
         parts_a, parts_b = parts(a), parts(b)
         return [difference for key in parts_a | parts_b for difference in diff(
             parts_a.get(key, ABSENT), parts_b.get(key, ABSENT), join_path(path, key))]
-    return [] if list(lines(a)) == list(lines(b)) else [(path, a, b)]
+    return [] if type(a) is type(b) and write(a) == write(b) else [(path, a, b)]
 
 
 def _is_plain(value: object) -> bool:
@@ -63,11 +53,7 @@ class Written:
 
 
 def parsed(text: str) -> Written:
-    """What a whole text has at its root, where the class of the Params is written.
-
-    Raises:
-      ParamsError: a line that is none, or a second line of a path.
-    """
+    """What a whole text has at its root, where the class of the Params is written."""
     written = [(number, line) for number, line in enumerate(map(str.strip, text.split('\n')), 1)
                if line and not line.startswith('#')]
     if not written:

@@ -23,7 +23,6 @@ _ATOM = re.compile(
     r'(?P<string>"(?:[^"\\]|\\.)*"|' r"'(?:[^'\\]|\\.)*')|"
     r'(?P<word>[^\s,:()[\]{}](?:[^,:()[\]{}]|:(?!\s))*)|[()]|,(?=\s*[)\]}])', re.DOTALL)
 _BRACKETS = {'(': '[', ')': ']', ',': ''}
-_OPENINGS = ('[', '(', '{', '"', "'")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,11 +52,9 @@ def write(value: object) -> str:
 
 
 def read(text: str, where: str, is_by_person: bool) -> Any:
-    """The Word, the string, or the list or dict of these that a text holds; see Word.
+    """The Word, the string, or the list or dict of these that a text holds.
 
-    Raises:
-      ParamsError: the text is no value, or has a key twice; the message begins with the path
-        `where`.
+    It raises a ParamsError, which begins with the path `where`, if the text is no value.
     """
     words: list[Word] = []
 
@@ -73,7 +70,7 @@ def read(text: str, where: str, is_by_person: bool) -> Any:
         return str(len(words) - 1)
 
     text = text.strip()
-    if not text.startswith(_OPENINGS):
+    if not text.startswith(('[', '(', '{', '"', "'")):
         return Word(text, is_by_person)
     try:
         return json.loads(_ATOM.sub(as_json, text), strict=False, object_pairs_hook=_entries,
