@@ -25,7 +25,7 @@ from lingpipe.export.served_network import ServedNetwork
 from lingpipe.keras_models import KerasModel, to_keras
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program import Program
-from lingpipe.process.error_text import reason
+from lingpipe.process.error_text import reason, sentence
 
 _REMEDY = 'choose another path to export to'
 _ONNX_OPSET = 17   # the newest that tf2onnx 1.17 was tried with; it knows up to 18
@@ -146,14 +146,46 @@ def _write_safetensors(exported: _Exported, path: str) -> None:
 def _write_onnx(exported: _Exported, path: str) -> None:
     """Writes a model for ONNX runtimes, by tf2onnx."""
     convert: Any = _import('tf2onnx.convert', 'onnx')
+    checker: Any = _import('onnx.checker', 'onnx')
     network = ServedNetwork(exported.program, exported.predictor)
     served = network.at_once(is_inlined=True)
-    names = list(network.inputs)
+
+    # All values of an ONNX graph have names of their own.
+    new_names = {name: f'{name}_output' for name in network.outputs if name in network.inputs}
+    if taken := [name for name in new_names.values() if name in network.inputs | network.outputs]:
+        raise ValueError(f'an input and an output of the network are both named '
+                         f'{taken[0].removesuffix("_output")}, which ONNX forbids, and {taken[0]} '
+                         'is another value; give one of them another name.')
+    for name, new_name in new_names.items():
+        logging.info('the output %s is %s in the ONNX model, where no input may have its name',
+                     name, new_name)
+
+    @tf.function(autograph=False)
+    def renamed(*flat: tf.Tensor) -> dict[str, tf.Tensor]:
+        outputs = served(**dict(zip(network.inputs, flat, strict=True)))
+        return {new_names.get(name, name): tensor for name, tensor in outputs.items()}
+
     with replaced_file(path, _REMEDY) as new:
         convert.from_function(
-            tf.function(lambda *flat: served(**dict(zip(names, flat, strict=True))),
-                        autograph=False),
-            input_signature=list(network.inputs.values()), opset=_ONNX_OPSET, output_path=new)
+            renamed, input_signature=list(network.inputs.values()), opset=_ONNX_OPSET,
+            custom_op_handlers={'Erfc': (_write_erfc, [])}, output_path=new)
+        try:
+            checker.check_model(new)
+        except checker.ValidationError as error:
+            raise ValueError('the network has an operation that ONNX lacks in opset '
+                             f'{_ONNX_OPSET}: {sentence(error)}; use another layer, or '
+                             'saved_model.') from error
+
+
+def _write_erfc(graph: Any, node: Any, name: str, args: object) -> None:
+    """Writes erfc(x), which tf.nn.gelu asks for and ONNX lacks, as 1 - erf(x)."""
+    utils: Any = _import('tf2onnx.utils', 'onnx')
+    shapes, dtypes = node.output_shapes, node.output_dtypes
+    graph.remove_node(name)
+    one = graph.make_const(f'{name}/one', np.ones([], utils.map_onnx_to_numpy_type(dtypes[0])))
+    erf = graph.make_node('Erf', node.input)
+    graph.make_node('Sub', [one.output[0], erf.output[0]], outputs=node.output, shapes=shapes,
+                    dtypes=dtypes)
 
 
 def _arrays(exported: _Exported) -> dict[str, np.ndarray]:

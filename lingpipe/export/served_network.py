@@ -79,15 +79,20 @@ class ServedNetwork:
     def _traced(self, run: Callable[..., Tensors],
                 is_inlined: bool = False) -> tf.types.experimental.ConcreteFunction:
         """Traces a function. Grappler, which changes bits, is off in it unless it is inlined."""
-        inner = run
-        if not is_inlined:
-            inner = tf.function(run, autograph=False, experimental_attributes={'_noinline': True})
-        served = tf.function(lambda **inputs: inner(**inputs), autograph=False)
+        if is_inlined:
+            return tf.function(run, autograph=False).get_concrete_function(**self.inputs)
+        inner = tf.function(run, autograph=False, experimental_attributes={'_noinline': True})
+
+        @tf.function(autograph=False)
+        def served(**inputs: tf.Tensor) -> Tensors:
+            with tf.control_dependencies(_checks_of_lengths(inputs)):
+                return inner(**{name: tf.identity(tensor) for name, tensor in inputs.items()})
+
         return served.get_concrete_function(**self.inputs)
 
     def _run(self, **inputs: tf.Tensor) -> Tensors:
         """The outputs of any number of examples, all at once."""
-        num_examples = tf.shape(next(iter(inputs.values())))[0]
+        num_examples = _num_examples(inputs)
         batch = self._packed(inputs, lambda spec: tf.ones([num_examples, *spec.shape], spec.dtype))
         values: dict[Value, Nested] = {}
         for element in self._predictor.elements:
@@ -105,7 +110,7 @@ class ServedNetwork:
     def _run_in_parts(self, **inputs: tf.Tensor) -> Tensors:
         """The outputs of any number of examples, micro-batch by micro-batch."""
         part_size = self._predictor.part_size
-        num_examples = tf.shape(next(iter(inputs.values())))[0]
+        num_examples = _num_examples(inputs)
         num_parts = -(-num_examples // part_size)
         rows = tf.minimum(tf.range(num_parts * part_size), num_examples - 1)
         parts = {name: tf.reshape(tf.gather(tensor, rows),
@@ -150,6 +155,19 @@ def signature(specs: Mapping[str, Nested]) -> dict[str, tf.TensorSpec]:
         paths[name] = path
         flat[name] = tf.TensorSpec([None, *spec.shape], spec.dtype, name)
     return flat
+
+
+def _num_examples(inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    return tf.shape(next(iter(inputs.values())))[0]
+
+
+def _checks_of_lengths(inputs: Mapping[str, tf.Tensor]) -> list[tf.Operation]:
+    """Ops that fail unless all inputs have equally many examples."""
+    (first, tensor), *others = inputs.items()
+    length = tf.shape(tensor)[0]
+    return [tf.debugging.Assert(length == tf.shape(other)[0], [
+        f'{first} and {name} have unequal numbers of examples:', length, tf.shape(other)[0],
+        '; give both the same number']) for name, other in others]
 
 
 def _flat(values: Mapping[str, Nested]) -> Tensors:

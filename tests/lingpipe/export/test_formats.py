@@ -22,6 +22,7 @@ from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.predictor import Predictor
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from tests.support.toy_layers import Add
 
 B, D, V = 4, 3, 5
 SPEC = {'image': tf.TensorSpec([B, D]), 'labels': tf.TensorSpec([B], tf.int32),
@@ -157,6 +158,24 @@ def test_the_keras_model_that_came_in_gets_the_weights(tmp_path):
                                rtol=1e-5, atol=1e-6)
 
 
+def test_inputs_of_unequal_numbers_of_examples_are_refused(tmp_path):
+    """The examples of the first input counted, and those of others were cut or repeated."""
+    network = Sequential.Params(name='model', layers=(
+        layers.Dense.Params(name='dense', input_dim=D, units=V, reads={'x': 'image'}),
+        Add.Params(name='add', reads={'x': 'x', 'skip': 'other'}),
+        layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
+    program = Program(network, {**SPEC, 'other': tf.TensorSpec([B, V])}, PipelineParams(),
+                      Learner.Params(learning_rate=learning_rates.Constant.Params(rate=0.1))
+                      .instantiate())
+    path = export(program, program.predictor(program.batch_spec), f'{tmp_path}/m', 'saved_model')
+    signatures = tf.saved_model.load(path).signatures
+    for name in ('serving_default', 'at_once'):
+        assert signatures[name](image=images(7), other=tf.zeros([7, V]))['x'].shape == [7, V]
+        for num_others in (1, 6, 8):
+            with pytest.raises(tf.errors.InvalidArgumentError, match='unequal numbers of examples'):
+                signatures[name](image=images(7), other=tf.zeros([num_others, V]))
+
+
 def test_other_networks_are_not_written_as_keras_models(program, predictor, tmp_path):
     with pytest.raises(ValueError, match='made of 0 Keras models, and the format keras writes'):
         export(program, predictor, f'{tmp_path}/model', 'keras')
@@ -176,6 +195,22 @@ def test_onnx_has_the_same_outputs(program, predictor, tmp_path):
         export(program, predictor, f'{tmp_path}/model', 'onnx'))
     logits, = session.run(['logits'], {'image': images(7)})
     np.testing.assert_allclose(logits, program.predict(images(7))['logits'], rtol=1e-5, atol=1e-5)
+
+
+def test_onnx_has_gelu_and_another_name_for_an_output_that_is_named_as_an_input(tmp_path):
+    """TensorFlow makes gelu of Erfc, which ONNX lacks; such a file could not be loaded."""
+    pytest.importorskip('tf2onnx')
+    onnxruntime = pytest.importorskip('onnxruntime')
+    network = Sequential.Params(name='model', layers=(
+        layers.Dense.Params(name='dense', input_dim=D, units=V, activation='gelu'),
+        layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')
+    spec = {'x': SPEC['image'], 'labels': SPEC['labels'], 'weight': SPEC['weight']}
+    program = Program(network, spec, PipelineParams(), Learner.Params(
+        learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate())
+    session = onnxruntime.InferenceSession(
+        export(program, program.predictor(program.batch_spec), f'{tmp_path}/model', 'onnx'))
+    logits, = session.run(['x_output'], {'x': images(7)})
+    np.testing.assert_allclose(logits, program.predict(images(7))['x'], rtol=1e-5, atol=1e-5)
 
 
 def test_an_earlier_export_is_replaced_and_nothing_else(program, predictor, tmp_path):
