@@ -12,6 +12,7 @@ from typing import Any
 from absl import logging
 
 from lingpipe.hyperparams import diff
+from lingpipe.pipeline.planning.layout import layout_of
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training.experiment import Experiment
 
@@ -21,9 +22,8 @@ MAY_CHANGE = re.compile(
     r'wire_dtype|jit_compile|use_graph_optimizer|replica_reduction)$)'
     r'|train|eval_inputs|initialize_from|hooks|task\.outputs)\b.*')
 
-# Paths that may move where the network is cut.
-_MOVES_CUTS = re.compile(
-    r'pipeline\.(num_cells|layers_per_cell|device_bytes|layer_seconds|layer_backward_seconds)\b.*')
+# Paths that may change the plan: its cuts, what it recomputes, or which cells share a device.
+_CHANGES_PLAN = re.compile(r'pipeline\.(?!(read_on_workers|cells_per_gpu|devices)\b).*')
 
 NUM_DIFFERENCES_SHOWN = 5
 
@@ -90,13 +90,16 @@ def why_cuts_matter(pipeline: PipelineParams) -> str:
 
 
 def warn_of_cuts(stored: Experiment.Params, now: Experiment.Params) -> None:
-    """Warns if the network is cut elsewhere than before, and its results depend on that."""
-    cuts = [difference for difference in diff(stored.pipeline, now.pipeline, 'pipeline')
-            if _MOVES_CUTS.fullmatch(difference[0])]
-    if cuts and (reasons := why_cuts_matter(now.pipeline)):
-        logging.warning('with %s, results depend on where the network is cut, and %s differ: the '
-                        'results of this run may differ from those without the change', reasons,
-                        differences_text(cuts))
+    """Warns if the plan may differ from that before, and the results depend on it."""
+    changed = [difference for difference in diff(stored.pipeline, now.pipeline, 'pipeline')
+               if _CHANGES_PLAN.fullmatch(difference[0])]
+    before, after = (layout_of(params.pipeline.devices) for params in (stored, now))
+    if before and after and before != after:
+        changed.append(('the devices of cells', before, after))
+    if changed and (reasons := why_cuts_matter(now.pipeline)):
+        logging.warning('with %s, results depend on where the network is cut and on what else the '
+                        'plan says, and %s differ: the results of this run may differ from those '
+                        'without the change', reasons, differences_text(changed))
 
 
 def _pattern(path: str) -> re.Pattern[str]:

@@ -21,7 +21,8 @@ class PipelineParams(Params):
     num_micro_batches, num_replicas, sum_groups, cross_replica_batch_norm and wire_dtype change what
     is learned. jit_compile, use_graph_optimizer and replica_reduction change the last bits of
     results. Everything else, such as the number of cells, the schedule and recomputation, changes
-    nothing on CPUs, nor on GPUs with TensorFlow's deterministic ops.
+    nothing on CPUs, nor on GPUs with TensorFlow's deterministic ops, unless wire_dtype, jit_compile
+    or use_graph_optimizer is set.
     """
     num_cells: int = field(
         1, 'K: how many cells the layers are cut into; one a device, but see cells_per_device.',

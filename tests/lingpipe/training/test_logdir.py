@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from lingpipe.checkpoint import Checkpointer
-from lingpipe.training import logdir, registry
+from lingpipe.training import logdir, registry, resumption
 
 
 def make_params(**overrides):
@@ -112,8 +112,18 @@ def test_other_cuts_cost_a_warning_where_they_change_the_results(tmp_path, caplo
     logdir.claim(str(tmp_path), params.copy().set(**{'train.num_steps': 3}))
     assert not caplog.text
     logdir.claim(str(tmp_path), params.copy().set(**{'pipeline.num_cells': 1}))
-    assert ('with pipeline.wire_dtype=bfloat16, results depend on where the network is cut, and '
-            'pipeline.num_cells (was 2, is 1) differ') in caplog.text
+    assert ('with pipeline.wire_dtype=bfloat16, results depend on where the network is cut and on '
+            'what else the plan says, and pipeline.num_cells (was 2, is 1) differ') in caplog.text
+    for path, value in [('schedule', 'gpipe'), ('recompute', 'none'), ('partition', 'variance'),
+                        ('devices', ('/device:CPU:0', '/device:CPU:0'))]:
+        caplog.clear()
+        before = params.copy().set(**{'pipeline.devices': ('/device:CPU:0', '/device:CPU:1')})
+        resumption.warn_of_cuts(before, before.copy().set(**{f'pipeline.{path}': value}))
+        assert path in caplog.text
+    caplog.clear()
+    other_machines = params.copy().set(**{'pipeline.devices': ('/device:CPU:1', '/device:CPU:2')})
+    resumption.warn_of_cuts(before, other_machines)
+    assert not caplog.text
 
 
 @pytest.mark.parametrize('content', ['junk', 'a directory'])
