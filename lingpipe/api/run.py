@@ -278,9 +278,7 @@ class Run(OpenRun):
         if isinstance(prompts, str):
             raise ValueError('prompts is one text; give a list of them, or use run.stream(prompt).')
         for prompt in prompts:
-            if not isinstance(prompt, str):
-                raise ValueError(f'prompts has {show(prompt)}, but must be a list of texts; give '
-                                 'strings.')
+            _check_prompt(prompt, 'prompts has {}, but must be a list of texts')
         texts = [''] * len(prompts)
         for number, text, _ in self._generated(prompts, checkpoint, fields):
             texts[number] += text
@@ -292,6 +290,7 @@ class Run(OpenRun):
 
         The arguments and errors are those of `generate`. The pieces of a beam are one.
         """
+        _check_prompt(prompt, 'prompt is {}, but must be one text')
         for _, text, _ in self._generated([prompt], checkpoint, fields):
             if text:
                 yield text
@@ -374,6 +373,16 @@ class Run(OpenRun):
     def __repr__(self) -> str:
         state = 'closed' if self._is_closed else f'step {self.step}'
         return f'Run({self.logdir}, {state}, {self.params.pipeline.num_cells} cells)'
+
+
+def _check_prompt(prompt: object, rule: str) -> None:
+    """Raises ValueError unless this is a text that a file could hold; {} in the rule is it."""
+    if not isinstance(prompt, str):
+        raise ValueError(f'{rule.format(show(prompt))}; give strings.')
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f'the prompt {show(prompt)} has half a character; correct it.') from error
 
 
 def _refuse(method: str, unknown: Mapping[str, object], known: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.input.base import Input
+from lingpipe.input.checked_arrays import narrowed
 from lingpipe.input.errors import one_sentence
 from lingpipe.input.given import GivenParams
 from lingpipe.layers.nested import Nested
@@ -40,7 +41,8 @@ class ArrayInput(Input):
                              "array, as {'image': images, 'labels': labels}, or a DataFrame"
                              f'{f"; {remedy}" if remedy else ""}.')
         checked = {str(name): _checked(value, f'{name!r}') for name, value in arrays.items()}
-        given = {name: array.astype(np.float32) if array.dtype == np.float64 else array
+        float32 = np.dtype(np.float32)
+        given = {name: narrowed(name, array, float32) if array.dtype == np.float64 else array
                  for name, array in checked.items()}
         contents = ', '.join(f'{name} {array.dtype}{list(array.shape)} {_checksum(array):08x}'
                              for name, array in given.items())

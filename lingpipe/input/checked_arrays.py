@@ -48,9 +48,25 @@ def _array(name: str, value: Any, dtype: tf.DType) -> np.ndarray:
         found = f'of Python objects ({type(value).__name__})' if is_object else f'of {array.dtype}'
         raise ValueError(f'{name!r} is {found}, but the network takes {dtype.name}; '
                          'convert it as the input of the experiment does.')
-    converted = array.astype(wanted, copy=False)
+    converted = narrowed(name, array, wanted)
     if wanted.kind in 'iu' and not np.array_equal(converted, array):
         raise ValueError(f'{name!r} has whole numbers that {dtype.name} cannot hold; correct them.')
+    return converted
+
+
+def narrowed(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Returns an array in another dtype.
+
+    Raises:
+      ValueError: a finite number would become infinite.
+    """
+    with np.errstate(over='ignore'):   # That is an error below.
+        converted = array.astype(dtype, copy=False)
+    if array.dtype.kind == dtype.kind == 'f' and array.itemsize > dtype.itemsize:
+        too_large = array[np.isinf(converted) & ~np.isinf(array)]
+        if too_large.size:
+            raise ValueError(f'{name!r} has {too_large[0]:g}, which is larger than {dtype} can '
+                             'hold; scale it.')
     return converted
 
 

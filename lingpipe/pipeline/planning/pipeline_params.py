@@ -188,6 +188,9 @@ class PipelineParams(Params):
         except OSError as error:
             raise ValueError(f'schedule_path={self.schedule_path!r} cannot be read, '
                              f'{error.strerror}; correct it.') from error
+        except UnicodeDecodeError as error:
+            raise ValueError(f'schedule_path={self.schedule_path!r} is no UTF-8 text; name a file '
+                             'that holds a schedule.') from error
         for name, number in (('num_cells', schedule.num_cells),
                              ('num_micro_batches', schedule.num_micro_batches)):
             if number != getattr(self, name):

@@ -76,6 +76,10 @@ def test_keras_arguments_of_train_are_refused(run: Run) -> None:
         run.predict(one for one in [1])
     with pytest.raises(ValueError, match='prompts has 3, but must be a list of texts'):
         run.generate([3])   # type: ignore[list-item]
+    with pytest.raises(ValueError, match=r"prompt is \['a'\], but must be one text; give strings"):
+        next(run.stream(['a']))   # type: ignore[arg-type]
+    with pytest.raises(ValueError, match='has half a character; correct it'):
+        run.generate(['\ud800'])
     with pytest.raises(AttributeError, match=r"has no fit; Keras' fit is train\(steps=...\)"):
         run.fit()
     with pytest.raises(AttributeError, match="'Run' object has no attribute 'nothing'"):

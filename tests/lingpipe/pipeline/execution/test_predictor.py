@@ -140,6 +140,8 @@ def test_a_network_with_one_input_takes_it_without_its_name():
      'experiment does.'),
     ({**inputs(), 'id': np.full([B], 1 << 40)},
      "'id' has whole numbers that int32 cannot hold; correct them."),
+    ({'id': np.array([1]), 'image': np.full([1, 3], 1e300)},
+     "'image' has 1e+300, which is larger than float32 can hold; scale it."),
     ({**inputs(), 'id': [0] * (B - 1) + [1.5]},
      "'id' is not int32 in every example: 1.5 is no whole number that int32 can hold."),
     ({**inputs(), 'id': [True] * B}, "'id' is not int32 in every example: it has true or false."),

@@ -124,6 +124,13 @@ def test_a_schedule_may_be_written_down_in_the_params_or_in_a_file(tmp_path):
         assert params.layout == (0, 1)
 
 
+def test_a_schedule_of_other_bytes_than_text_is_refused(tmp_path):
+    path = tmp_path / 'schedule'
+    path.write_bytes(b'\xff\xfe')
+    with pytest.raises(ValueError, match=r"schedule_path='.*schedule' is no UTF-8 text; name a"):
+        PipelineParams(schedule='text', schedule_path=str(path)).validate()
+
+
 @pytest.mark.parametrize('fields, sentence', [
     ({'schedule': 'text'}, 'give one of the two with schedule=text'),
     ({'schedule_text': GRID}, 'schedule=1f1b, schedule_text has 18 characters'),
