@@ -80,6 +80,10 @@ def main(argv: list[str] | None = None) -> None:
                    help='changes a Param, in all runs')
     p.add_argument('--json', action='store_true', help='print one JSON object')
     args = p.parse_args(argv)
+    for path in args.seeds.split(','):
+        if any(setting.partition('=')[0].strip() == path for setting in args.set):
+            p.error(f'--set {path} is what --seeds={args.seeds} sets in each run; leave one of '
+                    'them out')
     registry.get(args.model).override_all(settings(args, 0)).validate()
     rows = spread([run(args, i) for i in range(args.runs)])
     if args.json:

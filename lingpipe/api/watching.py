@@ -12,14 +12,16 @@ a while nobody has trained there and nothing was left to evaluate.
 """
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from lingpipe.api.evaluating import Evaluating, check_inputs
 from lingpipe.checkpoint.checkpointer import NotWholeError
 from lingpipe.checkpoint.facts import Metadata
+from lingpipe.process.error_text import reason
 from lingpipe.training import logdir_lock, recorded_params
 from lingpipe.training.best_checkpoint import BestCheckpoint
 from lingpipe.training.evaluation_log import EvaluationLog
@@ -79,7 +81,8 @@ class Watch:
         steps = self._checkpoints.steps()
         if not steps:
             say(f'{self._logdir} has no checkpoint yet; the watch waits for the first')
-        self._best.restore_mark(self._log, max(steps, default=0))
+        with self._writing():
+            self._best.restore_mark(self._log, max(steps, default=0))
         while not self._stop.name:
             step = self._next_step()
             if step is not None:
@@ -152,8 +155,21 @@ class Watch:
             metrics = evaluating.on(name, step, lambda: bool(self._stop.name))
             if metrics is None:
                 return
+            if self._log.has(step, name):   # Another watch was faster.
+                continue
             # What is in the log is not marked again.
-            if name == self._best.input_name and step in self._checkpoints.steps():
-                if note := self._best.mark(step, metrics):
-                    say(f'step {step}{note}')
-            self._log.add(step, name, metrics)
+            with self._writing():
+                if name == self._best.input_name and step in self._checkpoints.steps():
+                    if note := self._best.mark(step, metrics):
+                        say(f'step {step}{note}')
+                self._log.add(step, name, metrics)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Says of an OSError what a watch writes, and where."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(f'{self._logdir} cannot be written, and a watch keeps its evaluations '
+                          f'and the mark of the best checkpoint there: {reason(error)}; make room '
+                          'or let this user write there, and start the watch again.') from error

@@ -81,11 +81,13 @@ def _devices(params: Experiment.Params, options: RunOptions) -> Sequence[str]:
 def _devices_text(names: Sequence[str], options: RunOptions) -> str:
     """Says what the devices are."""
     if options.device_type:
-        return (f'{len(names)} of type {options.device_type}, as --device_type says; they need '
-                'not be here')
+        return (f'{len(set(names))} of type {options.device_type}, as --device_type says; they '
+                'need not be here')
     kinds = dict.fromkeys(cluster.place(name)[2] for name in names)
-    what = f'{len(names)} ({", ".join(map(short_device, names[:4]))}'
-    what += ', ...)' if len(names) > 4 else ')'
+    devices_once = list(dict.fromkeys(names))
+    what = f'{len(devices_once)} ({", ".join(map(short_device, devices_once[:4]))}'
+    what += ', ...)' if len(devices_once) > 4 else ')'
+    what += f' with room for {len(names)} cells' if len(names) > len(devices_once) else ''
     is_here = not any(cluster.place(name)[0] == 'worker' for name in names)
     if 'CPU' in kinds and is_here:
         return f'{what}; logical CPU devices share the processors and the memory of this machine'

@@ -49,7 +49,7 @@ def plan(params: Experiment.Params, options: RunOptions) -> str:
     if not found.candidates:
         raise ValueError(_why_none(search, found))
     report = candidate_table.Report(
-        model=options.model, batch_size=params.train_input.batch_size, num_devices=len(names),
+        model=options.model, batch_size=params.train_input.batch_size, num_devices=len(set(names)),
         hardware=search.candidates.subject.hardware, limit=search.candidates.subject.limit,
         num_choices=len(search.choices), found=found,
         params_to_run=search.candidates.params_to_run,

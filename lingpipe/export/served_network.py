@@ -86,7 +86,9 @@ class ServedNetwork:
         @tf.function(autograph=False)
         def served(**inputs: tf.Tensor) -> Tensors:
             with tf.control_dependencies(_checks_of_lengths(inputs)):
-                return inner(**{name: tf.identity(tensor) for name, tensor in inputs.items()})
+                checked = {name: tf.identity(tensor) for name, tensor in inputs.items()}
+            outputs: Tensors = inner(**checked)
+            return outputs
 
         return served.get_concrete_function(**self.inputs)
 

@@ -51,7 +51,10 @@ class ArrayInput(Input):
         return GivenArrays.Params(batch_size=batch_size, contents=contents, **params).giving(given)
 
     def load(self) -> Mapping[str, np.ndarray]:
-        """The data: by name, arrays whose first dimension counts the examples. Called once."""
+        """The data: by name, arrays whose first dimension counts the examples. Called once.
+
+        Layers compute in the dtype of their inputs, so numbers should be float32.
+        """
         raise NotImplementedError(f'{type(self).__name__} has no load')
 
     def num_examples(self) -> int:

@@ -227,5 +227,8 @@ def test_repeat_gives_mean_and_spread_of_runs_with_other_seeds(capsys, monkeypat
     flags[3:5] = ['--set', 'train.num_steps=1']
     with pytest.raises(SystemExit, match=r'run_0 holds a run of 2 steps, and train.num_steps=1; '):
         repeat.main(flags)
+    with pytest.raises(SystemExit):
+        repeat.main([*flags[:3], '--set', 'seed=5'])
+    assert '--set seed is what --seeds=seed,train_input.seed sets in' in capsys.readouterr().err
     with pytest.raises(SystemExit, match=r'repeat: .*sed.*'):
         repeat.main(['--model=image.digits.Dense', f'--logdir={tmp_path}', '--seeds=sed'])

@@ -113,9 +113,9 @@ def device_type(name: str) -> Hardware:
     if name.lower() in DEVICE_TYPES:
         return DEVICE_TYPES[name.lower()]
     near = difflib.get_close_matches(name.lower(), DEVICE_TYPES, n=2, cutoff=0.5)
-    hint = f'did you mean {" or ".join(near)}? ' if near else ''
-    raise ValueError(f'--device_type={name} is unknown; {hint}Use one of {_listed(DEVICE_TYPES)}, '
-                     'or leave it out to measure this machine.')
+    hint = f'did you mean {" or ".join(near)}? Use' if near else 'use'
+    raise ValueError(f'--device_type={name} is unknown; {hint} one of {_listed(DEVICE_TYPES)}, or '
+                     'leave it out to measure this machine.')
 
 
 def _listed(names: Iterable[str]) -> str:

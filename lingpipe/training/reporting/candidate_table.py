@@ -54,7 +54,8 @@ class Report:
             share = f'{candidate.peak_bytes / self.limit:.0%}' if self.limit else '-'
             table.add_row(
                 str(i), str(choice.num_cells), str(choice.num_replicas),
-                str(choice.num_micro_batches), choice.schedule, value_text(choice.recompute),
+                str(choice.num_micro_batches), choice.schedule,
+                value_text(choice.recompute).strip('[]'),   # Brackets would be markup.
                 f'{self.batch_size / candidate.step_s:,.1f}', f'{candidate.speed_up:.2f}',
                 f'{candidate.bubble_share:.1%}', f'{candidate.peak_bytes / 1e9:,.2f}', share,
                 candidate.limited_by)

@@ -103,6 +103,13 @@ def test_the_smallest_limit_of_the_error_fits(capsys):
     assert error_of(capsys, *flags, f'--set=pipeline.device_bytes={int(limit) - 1}')
 
 
+def test_modes_of_cells_and_devices_of_several_cells_are_shown(capsys):
+    shown = printed(capsys, '--devices=2*gpu:0-1', '--device_type=h100',
+                    '--set=pipeline.num_cells=2', '--set=pipeline.recompute=cell,none')
+    assert 'for 2 devices: h100' in shown
+    assert ' cell,none ' in shown
+
+
 def test_freedom_is_what_flags_leave():
     settings = ('pipeline.num_cells=auto', 'pipeline.schedule=gpipe', 'seed=1')
     assert freedom(RunOptions('train', overrides=settings)) == Freedom(

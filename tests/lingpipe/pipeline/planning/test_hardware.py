@@ -40,5 +40,5 @@ def test_names_are_found_in_any_case_and_faster_ones_are_newer():
 def test_an_unknown_name_is_told_with_the_nearest_ones():
     with pytest.raises(ValueError, match=r'--device_type=h1000 is unknown; did you mean h100'):
         device_type('h1000')
-    with pytest.raises(ValueError, match=r'unknown; Use one of p100, v100, a100, h100, h200'):
+    with pytest.raises(ValueError, match=r'unknown; use one of p100, v100, a100, h100, h200'):
         device_type('abacus')
