@@ -84,10 +84,10 @@ def _devices_text(names: Sequence[str], options: RunOptions) -> str:
         return (f'{len(set(names))} of type {options.device_type}, as --device_type says; they '
                 'need not be here')
     kinds = dict.fromkeys(cluster.place(name)[2] for name in names)
-    devices_once = list(dict.fromkeys(names))
-    what = f'{len(devices_once)} ({", ".join(map(short_device, devices_once[:4]))}'
-    what += ', ...)' if len(devices_once) > 4 else ')'
-    what += f' with room for {len(names)} cells' if len(names) > len(devices_once) else ''
+    unique = list(dict.fromkeys(names))
+    what = f'{len(unique)} ({", ".join(map(short_device, unique[:4]))}'
+    what += ', ...)' if len(unique) > 4 else ')'
+    what += f' with room for {len(names)} cells' if len(unique) < len(names) else ''
     is_here = not any(cluster.place(name)[0] == 'worker' for name in names)
     if 'CPU' in kinds and is_here:
         return f'{what}; logical CPU devices share the processors and the memory of this machine'

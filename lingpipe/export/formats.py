@@ -172,8 +172,8 @@ def _write_onnx(exported: _Exported, path: str) -> None:
         try:
             checker.check_model(new)
         except checker.ValidationError as error:
-            raise ValueError('the network has an operation that ONNX lacks in opset '
-                             f'{_ONNX_OPSET}: {sentence(error)}; use another layer, or '
+            raise ValueError(f'tf2onnx made no valid model of opset {_ONNX_OPSET} of the network: '
+                             f'{sentence(error)}; replace the layer that it means, or write a '
                              'saved_model.') from error
 
 

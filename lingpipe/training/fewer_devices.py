@@ -1,6 +1,6 @@
 """Fewer devices: what an experiment runs on a part of its devices, so that it learns the same.
 
-Where layers are cut changes nothing, unless resumption.why_cuts_matter names a reason: then the
+Where layers are cut changes nothing, unless resumption.why_plan_matters names a reason: then the
 number of cells stays. R replicas of M micro-batches give the bits of one pipeline of
 R M micro-batches that sums them in R groups. So the planner may choose fewer cells, or one replica
 in place of R. All else that decides what is learned stays: the mini-batch, the examples of each
@@ -42,7 +42,7 @@ def pipeline_on(experiment: Experiment, devices: Sequence[str]) -> PipelineParam
         raise ValueError('schedule=text is written for one number of cells')
     if not devices:
         raise ValueError('no device is left')
-    reasons = resumption.why_cuts_matter(own)
+    reasons = resumption.why_plan_matters(own)
     if reasons and own.device_bytes is not None:
         raise ValueError(f'with {reasons}, results depend on the cuts, which device_bytes may move')
 

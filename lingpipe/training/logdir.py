@@ -12,7 +12,7 @@ from lingpipe.process.error_text import reason
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.newest_checkpoint import newest_step
 from lingpipe.training.recorded_params import params_in, params_of_newest_checkpoint, text_of
-from lingpipe.training.resumption import Difference, check_resumable, differences_text, warn_of_cuts
+from lingpipe.training.resumption import Difference, check_resumable, differences_text, warn_of_plan
 
 
 def check(logdir: str, params: Experiment.Params, allowed: Sequence[str] = ()) -> None:
@@ -79,7 +79,7 @@ def _is_usable_beside_checkpoints(logdir: str, path: str, stored: str | None,
     recorded = params_of_newest_checkpoint(logdir)
     if recorded is not None:
         changes = _check_resumable(logdir, recorded, params, allowed)
-        warn_of_cuts(recorded, params)
+        warn_of_plan(recorded, params)
         if changes and not _tells_of(stored or '', params, ()):   # or else it is told already
             _record_changes(logdir, changes)
         return stored == '' or stored is not None and _tells_of(stored, params, allowed)

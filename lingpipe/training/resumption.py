@@ -82,21 +82,21 @@ def check_resumable(stored: Experiment.Params, now: Experiment.Params,
     return [difference for difference in fixed if difference not in changed]
 
 
-def why_cuts_matter(pipeline: PipelineParams) -> str:
-    """The values for which results depend on where a network is cut; '' if they do not."""
+def why_plan_matters(pipeline: PipelineParams) -> str:
+    """The values for which results depend on the plan; '' if they do not."""
     return ' and '.join(f'pipeline.{name}={getattr(pipeline, name)}'
                         for name in ('wire_dtype', 'jit_compile', 'use_graph_optimizer')
                         if getattr(pipeline, name) not in (False, 'as_is'))
 
 
-def warn_of_cuts(stored: Experiment.Params, now: Experiment.Params) -> None:
+def warn_of_plan(stored: Experiment.Params, now: Experiment.Params) -> None:
     """Warns if the plan may differ from that before, and the results depend on it."""
     changed = [difference for difference in diff(stored.pipeline, now.pipeline, 'pipeline')
                if _CHANGES_PLAN.fullmatch(difference[0])]
     before, after = (layout_of(params.pipeline.devices) for params in (stored, now))
     if before and after and before != after:
         changed.append(('the devices of cells', before, after))
-    if changed and (reasons := why_cuts_matter(now.pipeline)):
+    if changed and (reasons := why_plan_matters(now.pipeline)):
         logging.warning('with %s, results depend on where the network is cut and on what else the '
                         'plan says, and %s differ: the results of this run may differ from those '
                         'without the change', reasons, differences_text(changed))

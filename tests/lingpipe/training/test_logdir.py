@@ -118,11 +118,11 @@ def test_other_cuts_cost_a_warning_where_they_change_the_results(tmp_path, caplo
                         ('devices', ('/device:CPU:0', '/device:CPU:0'))]:
         caplog.clear()
         before = params.copy().set(**{'pipeline.devices': ('/device:CPU:0', '/device:CPU:1')})
-        resumption.warn_of_cuts(before, before.copy().set(**{f'pipeline.{path}': value}))
+        resumption.warn_of_plan(before, before.copy().set(**{f'pipeline.{path}': value}))
         assert path in caplog.text
     caplog.clear()
     other_machines = params.copy().set(**{'pipeline.devices': ('/device:CPU:1', '/device:CPU:2')})
-    resumption.warn_of_cuts(before, other_machines)
+    resumption.warn_of_plan(before, other_machines)
     assert not caplog.text
 
 
