@@ -5,7 +5,9 @@ controller first makes each worker start again: an Abort op ends the process of 
 process above it (server.py) starts another. A worker thus serves the controller that came last.
 
 A worker also keeps the name of its controller, in a variable that every controller can read. So a
-controller that has lost a worker learns which controller took it.
+controller that has lost a worker learns which controller took it. It may come back before the new
+controller has told the new server its name, and claim that server first. So a new controller makes
+a server that another one has claimed start again, and one that comes back gives way.
 """
 from __future__ import annotations
 
@@ -162,22 +164,34 @@ class Connection:
                          ) -> list[workers.Worker]:
         """Makes all workers start again, with empty memory, and tells them whom they serve."""
         workers_before = workers.wait_for(self._addresses, wait_s)
-        takers = at_once(self._taker, [(worker,) for worker in workers_before]) if is_again else []
-        for task, taker in enumerate(takers):
-            if taker:
-                raise OSError(f'worker {task}, {workers_before[task].address}, was taken by '
-                              f'{taker}; wait for the end of that one or stop it, or name other '
-                              'workers in --devices: the same command goes on from the last '
-                              'checkpoint.')
+        if is_again:   # All are asked first, so that none is ended if another one was taken.
+            served = at_once(workers.served_by, [(address,) for address in self._addresses])
+            for task, name in enumerate(served):
+                self._check_not_taken(task, name)
 
         def start_again(task: int, worker: workers.Worker) -> workers.Worker:
-            workers.end_server(worker)
-            started = workers.wait_for_worker(
-                worker.address, task, deadline_s, wait_s, worker.incarnation)
-            workers.give_name(worker.address, self._name)
-            return started
+            """Ends the server until a new one serves this process; a newcomer does not give way."""
+            while True:
+                if is_again:
+                    name = workers.claim(worker.address, self._name, ends_server=True)
+                    self._check_not_taken(task, name)
+                else:
+                    workers.end_server(worker.address)
+                worker = workers.wait_for_worker(
+                    worker.address, task, deadline_s, wait_s, worker.incarnation)
+                if workers.claim(worker.address, self._name) == self._name:
+                    return worker
+                if time.monotonic() > deadline_s:
+                    raise LostWorkerError(f'worker {task}, {worker.address}, has started again')
 
         return at_once(start_again, list(enumerate(workers_before)))
+
+    def _check_not_taken(self, task: int, name: str) -> None:
+        """Raises OSError if `name`, of the controller that a worker serves, is another one's."""
+        if name not in ('', self._name):
+            raise OSError(f'worker {task}, {self._addresses[task]}, was taken by {name}; wait for '
+                          'the end of that one or stop it, or name other workers in --devices: '
+                          'the same command goes on from the last checkpoint.')
 
     def silent(self) -> str:
         """Describes the first worker that does not answer or has started again; '' if none."""

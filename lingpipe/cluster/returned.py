@@ -27,7 +27,7 @@ class ReturnedWorkers:
         """
         Args:
           addresses: 'host:port' of the workers that are missing.
-          name: the name of this process, as `workers.give_name` has told it to them.
+          name: the name of this process, as `workers.claim` has told it to them.
           not_before_s: when to begin, by time.monotonic().
         """
         self.text = ''

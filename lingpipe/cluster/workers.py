@@ -5,7 +5,8 @@ import contextlib
 import dataclasses
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -148,22 +149,62 @@ def served_by(address: str) -> str:
     def read() -> tf.Tensor:
         return tf.raw_ops.ReadVariableOp(resource=_name_variable(), dtype=tf.uint8)
 
-    try:
-        name = services.run(address, read, ASK_S)
-    except OSError:   # for example, the variable has no value
-        return ''
-    assert name is not None
-    return bytes(name).decode(errors='replace')
+    return _name_from(address, read)   # fails if the variable has no value
 
 
-def give_name(address: str, name: str) -> None:
-    """Tells a worker which controller it serves from now on."""
-    def assign() -> tf.Operation:
-        value = tf.constant([*name.encode()], tf.uint8)
-        return tf.raw_ops.AssignVariableOp(resource=_name_variable(), value=value)
+def claim(address: str, name: str, ends_server: bool = False) -> str:
+    """Tells a worker which controller it serves from now on, unless it serves one already.
 
-    with contextlib.suppress(OSError):   # the next step notices a worker that is lost already
-        services.run(address, assign, ASK_S)
+    Args:
+      address: 'host:port' of the worker.
+      name: of the controller.
+      ends_server: whether to end the server too, if it serves that controller now.
+
+    Returns:
+      The name of the controller that the worker serves; '' if it does not answer, as a server that
+      has ended.
+    """
+    def make_op() -> tf.Tensor:
+        # Otherwise two controllers that claim it at the same time could both find it free.
+        lock = tf.raw_ops.MutexLock(mutex=tf.raw_ops.MutexV2(shared_name='lingpipe/claim'))
+        with tf.control_dependencies([lock]):
+            served = _claimed(tf.constant([*name.encode()], tf.uint8), ends_server)
+        with tf.control_dependencies([served]):
+            unlocked = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
+        with tf.control_dependencies([unlocked]):
+            return tf.identity(served)
+
+    return _name_from(address, make_op)
+
+
+def _claimed(own: tf.Tensor, ends_server: bool) -> tf.Tensor:
+    """What `claim` runs on the worker; returns the name of the controller that it serves now."""
+    variable = _name_variable()
+    served = _either(
+        tf.raw_ops.VarIsInitializedOp(resource=variable), own,
+        lambda: tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.uint8),
+        lambda: tf.raw_ops.AssignVariableOp(resource=variable, value=own))
+    if not ends_server:
+        return served
+    is_own = tf.raw_ops.Equal(x=served, y=own, incompatible_shape_error=False)
+    return _either(tf.reduce_all(is_own), served, _abort, tf.no_op)
+
+
+def _either(condition: tf.Tensor, value: tf.Tensor, if_true: Callable[[], Any],
+            if_false: Callable[[], Any]) -> tf.Tensor:
+    """Runs one of two ops, and returns its value, or `value` if it has none.
+
+    The obvious way is tf.cond, but it makes functions, which TensorFlow also sends to the workers
+    that this process is connected to. Switch makes what depends on its other output be skipped.
+    """
+    branches = []
+    for branch, make_op in zip(tf.raw_ops.Switch(data=value, pred=condition),
+                               (if_false, if_true), strict=True):
+        with tf.control_dependencies([tf.identity(branch)]):
+            op = make_op()
+        with tf.control_dependencies([op]):
+            branches.append(tf.identity(op if isinstance(op, tf.Tensor) else branch))
+    return tf.raw_ops.Merge(inputs=branches).output
 
 
 def _name_variable() -> tf.Tensor:
@@ -174,10 +215,21 @@ def _name_variable() -> tf.Tensor:
     return tf.raw_ops.VarHandleOp(dtype=tf.uint8, shape=None, shared_name='lingpipe/served_by')
 
 
-def end_server(worker: Worker) -> None:
-    """Ends the process of the worker's server; the process above it starts another."""
-    def abort() -> tf.Operation:
-        return tf.raw_ops.Abort(error_msg='a controller has come', exit_without_error=True)
+def _name_from(address: str, make_op: Callable[[], tf.Tensor]) -> str:
+    """Returns the name that an op on a worker makes; '' if it fails or nobody answers."""
+    try:
+        name = services.run(address, make_op, ASK_S)
+    except OSError:
+        return ''
+    assert name is not None
+    return bytes(name).decode(errors='replace')
 
+
+def end_server(address: str) -> None:
+    """Ends the process of the worker's server; the process above it starts another."""
     with contextlib.suppress(OSError):   # the server ends before it answers
-        services.run(worker.address, abort, ASK_S)
+        services.run(address, _abort, ASK_S)
+
+
+def _abort() -> tf.Operation:
+    return tf.raw_ops.Abort(error_msg='a controller has come', exit_without_error=True)
