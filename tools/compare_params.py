@@ -21,6 +21,9 @@ from lingpipe.training import experiment_modules, registry
 def read(name: str) -> Params:
     """Returns the Params of a registered experiment or of a file."""
     if not os.path.exists(name):
+        if os.sep in name:
+            raise ValueError(f'{name} does not exist; name a file of Params as text, or a '
+                             'registered experiment')
         return registry.get(name)
     experiment_modules.find_all()   # imports the modules that a text may name
     try:

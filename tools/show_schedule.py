@@ -65,7 +65,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     p = parser('show_schedule', __doc__)
     p.add_argument('--schedule', default='1f1b', help=f'{", ".join(TRAINING)}, auto or forward')
     p.add_argument('--text', default='', help='a file that holds a schedule as text, which is '
-                                              'validated and shown in place of --schedule')
+                                              'validated and shown; it says K and M')
     p.add_number('--num_cells', 4, 'K', least=1, most=MAX_CELLS)
     p.add_number('--num_micro_batches', 8, 'M', least=1, most=MAX_FORWARDS)
     p.add_number('--cells_per_device', 0, '0: what the schedule wants', least=0, most=MAX_CELLS)
@@ -89,6 +89,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     if not args.forward and not args.backward:
         p.error('--forward=0 and --backward=0 leave nothing to draw; use more than 0 for one of '
                 'them')
+    if args.weight > args.backward:
+        p.error(f'--weight={args.weight:g} is more than --backward={args.backward:g}, of which it '
+                'is a part; use less')
     if args.weight < 0:
         args.weight = args.backward / 2
     return args

@@ -9,10 +9,10 @@ NEWEST = 'newest'
 BEST = 'best'
 
 
-def check_name(checkpoint: str) -> None:
-    """Raises ValueError unless a text is 'newest', 'best' or a step."""
+def check_name(checkpoint: str, of: str = '--checkpoint') -> None:
+    """Raises ValueError unless a text is 'newest', 'best' or a step; `of` is who gave it."""
     if checkpoint not in (NEWEST, BEST) and not re.fullmatch(r'\d{1,18}', checkpoint):
-        raise ValueError(f'--checkpoint={checkpoint} is no checkpoint; write newest, best, or the '
+        raise ValueError(f'{of}={checkpoint} is no checkpoint; write newest, best, or the '
                          f'number of a step, as 2000.')
 
 

@@ -22,7 +22,7 @@ class InitializeFrom(Params):
 
     def check(self) -> None:
         """Raises ValueError for a malformed rule or checkpoint name."""
-        check_name(self.checkpoint)
+        check_name(self.checkpoint, 'checkpoint')
         for pattern, replacement in self.rules:
             try:
                 compiled = re.compile(pattern)

@@ -336,7 +336,7 @@ def test_weights_may_start_from_a_checkpoint_that_is_named(
         other.train(steps=0, evaluate=False)
         assert 'variables are taken from' in (tmp_path / 'of_5/initialization.txt').read_text()
         assert 'step-00000005' in (tmp_path / 'of_5/initialization.txt').read_text()
-    with pytest.raises(ValueError, match='initialize_from: --checkpoint=last is no checkpoint'):
+    with pytest.raises(ValueError, match='initialize_from: checkpoint=last is no checkpoint'):
         start(Tiny, logdir=tmp_path, set={'initialize_from.checkpoint': 'last'})
 
 
