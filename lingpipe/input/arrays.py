@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe.input.base import Input
-from lingpipe.input.checked_arrays import narrowed
+from lingpipe.input.checked_arrays import check_not_masked, narrowed
 from lingpipe.input.errors import one_sentence
 from lingpipe.input.given import GivenParams
 from lingpipe.layers.nested import Nested
@@ -135,6 +135,7 @@ def _checked(value: Any, what: str) -> np.ndarray:
     except ValueError as error:
         raise ValueError(f'{what} is no array: {error}; give every example the same '
                          'shape.') from error
+    check_not_masked(what, value)
     if array.dtype.kind == 'O':
         others = [item for item in array.flat if not isinstance(item, str | bytes)]
         if others:

@@ -43,6 +43,7 @@ def _array(name: str, value: Any, dtype: tf.DType) -> np.ndarray:
             raise ValueError(f'{name!r} is not {dtype.name} in every example: {error}.') from error
     wanted = np.dtype(dtype.as_numpy_dtype)
     array: np.ndarray = np.asarray(value)
+    check_not_masked(f'{name!r}', value)
     if array.dtype.kind not in _LIKE[wanted.kind]:
         is_object = array.dtype.kind == 'O'
         found = f'of Python objects ({type(value).__name__})' if is_object else f'of {array.dtype}'
@@ -52,6 +53,13 @@ def _array(name: str, value: Any, dtype: tf.DType) -> np.ndarray:
     if wanted.kind in 'iu' and not np.array_equal(converted, array):
         raise ValueError(f'{name!r} has whole numbers that {dtype.name} cannot hold; correct them.')
     return converted
+
+
+def check_not_masked(what: str, value: Any) -> None:
+    """Raises ValueError if values are masked, since what is behind the mask would count."""
+    if np.ma.is_masked(value):
+        raise ValueError(f'{what} is an array with masked values, which a network cannot skip; '
+                         'fill them, as array.filled(0), or leave these examples out.')
 
 
 def narrowed(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -86,8 +94,12 @@ def from_lists(rows: Sequence[Any], dtype: tf.DType) -> np.ndarray:
             raise ValueError(f'{show(others[0])} is no text')
         return array
 
-    array = np.asarray(rows)
-    if array.size and array.dtype.kind not in ('b' if wanted.kind == 'b' else _NUMBERS):
+    try:
+        array = np.asarray(rows)
+    except ValueError:   # NumPy's message is about its own arguments.
+        raise ValueError('its lists have different lengths') from None
+    kinds = {'b': 'b', 'c': f'c{_NUMBERS}'}.get(wanted.kind, _NUMBERS)
+    if array.size and array.dtype.kind not in kinds:
         raise ValueError(f'it has {_kind_name(array)}')
     with np.errstate(over='ignore', invalid='ignore'):   # What they ignore is an error below.
         converted = array.astype(wanted)
@@ -105,10 +117,11 @@ def _kind_name(array: np.ndarray) -> str:
     """What is in an array that should have other values."""
     if array.dtype.kind == 'O':
         return 'null or other values that are no numbers'
-    return {'b': 'true or false', 'U': 'text', 'S': 'text'}.get(array.dtype.kind, 'numbers')
+    return {'b': 'true or false', 'U': 'text', 'S': 'text', 'c': 'complex numbers'}.get(
+        array.dtype.kind, 'numbers')
 
 
-_NUMBERS = 'iufcV'  # Kinds of NumPy's dtypes; 'V' is bfloat16.
+_NUMBERS = 'iufV'  # Kinds of NumPy's dtypes; 'V' is bfloat16.
 
 # Kind of a NumPy dtype -> the kinds that are converted to it; 'V' is bfloat16, 'O' strings.
 _LIKE = {'i': 'iu', 'u': 'iu', 'f': 'fV', 'V': 'fV', 'b': 'b', 'c': 'fc', 'O': 'OSU'}

@@ -68,7 +68,8 @@ def test_records_are_read_by_the_names_of_their_features(tmp_path):
     ('a.csv', 'x.0,x.1,id\n1,1e39,2\n', '1e+39 is larger than float32 can hold'),
     ('a.csv', '', 'is empty; begin it with a line of names.'),
     ('a.jsonl', '{"x": [1, 2]}\n', "has no 'id'; the network takes"),
-    ('a.jsonl', '{"x": [1, 2], "id": 1}\n{"x": [1], "id": 1}\n', "'x' of "),
+    ('a.jsonl', '{"x": [1, 2], "id": 1}\n{"x": [1], "id": 1}\n',
+     'its lists have different lengths'),
     ('a.jsonl', 'x\n', 'is no JSON: '),
     ('a.jsonl', '\n', 'has no examples; write one object a line.'),
     ('a.npz', 'nothing', 'cannot be read: it holds no arrays of numbers or strings; write it by '

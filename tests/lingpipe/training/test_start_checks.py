@@ -178,6 +178,8 @@ class Other(Tokens):
                 return {**good, 'label': np.array([None] * 20)}
             case 'ragged':
                 return {**good, 'label': [[1]] * 19 + [[1, 2]]}
+            case 'masked':
+                return {**good, 'label': np.ma.masked_less(np.arange(20.), 3.)}
             case 'scalar':
                 return {**good, 'label': 3}
             case _:
@@ -192,6 +194,7 @@ class Other(Tokens):
     ('objects', r"'label' of load of Other is an array of Python objects \(NoneType\), but must be "
                 r"of numbers"),
     ('ragged', r"'label' of load of Other is no array: .*; give every example the same shape"),
+    ('masked', r"'label' of load of Other is an array with masked values, .*; fill them"),
     ('scalar',
      r"'label' of load of Other is one value, .*, but must have a row for every example")])
 def test_arrays_that_are_none_are_one_sentence(tmp_path: Any, kind: str, sentence: str) -> None:
