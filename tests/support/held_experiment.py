@@ -18,7 +18,7 @@ from lingpipe.training.problem import Problem
 from lingpipe.training.registry import register
 from tests.support.tiny_experiment import Pairs, Tiny
 
-BEGUN_AFTER = 3   # This many mini-batches or lines.
+BEGUN_AFTER = 20   # So many mini-batches or lines: the look at the first one fetches fewer ahead.
 HELD_AFTER = 35
 
 
@@ -49,7 +49,7 @@ class HeldPairs(Pairs):
 
     class Params(Pairs.Params):
         marker: str = field('', 'The file that says that they have begun; none holds nothing.')
-        held_after: int = field(HELD_AFTER, 'Mini-batches before the wait.', least=BEGUN_AFTER)
+        held_after: int = field(HELD_AFTER, 'Mini-batches before the wait.', least=1)
         seconds: float = field(0., 'Time for making a mini-batch.', least=0)
 
     params: Params
