@@ -370,8 +370,8 @@ def test_local_launch_starts_again_what_is_killed_and_ends_with_the_trainer(
     killer.start()
     with pytest.raises(SystemExit) as ended:
         launch_local.main(['--workers=1', '--', '--model=tests.support.held_experiment.Held',
-                           f'--logdir={tmp_path}/log', '--mode=train', '--steps=8',
-                           '--set=pipeline.num_cells=1', '--set=train_input.held_after=6',
+                           f'--logdir={tmp_path}/log', '--mode=train', '--steps=40',
+                           '--set=pipeline.num_cells=1',
                            f'--set=train_input.marker={marker}'])
     killer.join()
     assert ended.value.code == 0
@@ -380,4 +380,4 @@ def test_local_launch_starts_again_what_is_killed_and_ends_with_the_trainer(
     assert 'launch_local: the trainer has ended (SIGKILL) and is started again, 1 of' in out
     assert all(process.poll() is not None for process in started)
     printed = [process.communicate()[0] for process in started]
-    assert len(printed) == 4 and sum('done after 8 steps' in text for text in printed) == 1
+    assert len(printed) == 4 and sum('done after 40 steps' in text for text in printed) == 1
