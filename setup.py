@@ -13,6 +13,8 @@ HERE = pathlib.Path(__file__).parent
 FRONT_DOOR = (HERE / 'lingpipe/__init__.py').read_text(encoding='utf-8')
 VERSION, = re.findall(r"^__version__ = '(.+?)'", FRONT_DOOR, re.MULTILINE)
 
+ONNX = ['tf2onnx>=1.17']              # exports for ONNX runtimes; the oldest that was tried
+SAFETENSORS = ['safetensors>=0.8']    # weights for other programs; likewise
 TFDS = [
     'importlib_resources>=6.0',      # tensorflow-datasets imports it without requiring it
     'tensorflow-datasets>=4.9.7',    # its data sets; imported only when an input asks for one
@@ -74,17 +76,20 @@ setuptools.setup(
                                             # today's pymdown-extensions
         ],
         'gpu': ['tensorflow[and-cuda]>=2.18'],       # as above, with NVIDIA's libraries
-        'onnx': ['tf2onnx>=1.17'],    # exports for ONNX runtimes; the oldest that was tried
-        'safetensors': ['safetensors>=0.8'],   # weights for other programs; likewise
+        'onnx': ONNX,
+        'safetensors': SAFETENSORS,
         'test': [
             'hypothesis>=6.100',          # examples that are found, not chosen
             'kubernetes-validate>=1.31',  # whether the launcher's file is valid
             'mypy>=1.10',                 # types
+            'onnxruntime>=1.20',          # runs what was exported
             'pytest>=9.0',                # runs the tests; 9.0 is the first that ends what hangs
             'pytest-xdist>=3.5',          # runs them on several processes
             'pyyaml>=6.0',                # reads the launcher's file
             'ruff>=0.5',                  # style
             'setuptools>=68',             # tests of setup.py; as pyproject.toml has it
+            *ONNX,
+            *SAFETENSORS,
             *TFDS,
             *TRANSLATION,
         ],

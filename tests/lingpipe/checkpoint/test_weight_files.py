@@ -7,6 +7,7 @@ import re
 import keras
 import numpy as np
 import pytest
+import safetensors.numpy
 import tensorflow as tf
 
 from lingpipe.checkpoint import initialize
@@ -31,8 +32,7 @@ def write(path: str) -> None:
     if path.endswith('.npz'):
         np.savez(path, **{'other/kernel': KERNEL, 'other/bias': BIAS})
     elif path.endswith('.safetensors'):
-        numpy = pytest.importorskip('safetensors.numpy')
-        numpy.save_file({'other/kernel': KERNEL, 'other/bias': BIAS}, path)
+        safetensors.numpy.save_file({'other/kernel': KERNEL, 'other/bias': BIAS}, path)
     elif path.endswith('.keras'):
         keras_model().save(path)
     else:

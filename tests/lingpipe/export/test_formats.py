@@ -8,7 +8,9 @@ import re
 
 import keras
 import numpy as np
+import onnxruntime
 import pytest
+import safetensors.numpy
 import tensorflow as tf
 
 from lingpipe import layers
@@ -182,15 +184,13 @@ def test_other_networks_are_not_written_as_keras_models(program, predictor, tmp_
 
 
 def test_safetensors_has_the_same_weights(program, predictor, tmp_path):
-    numpy = pytest.importorskip('safetensors.numpy')
-    tensors = numpy.load_file(export(program, predictor, f'{tmp_path}/w', 'safetensors'))
+    tensors = safetensors.numpy.load_file(
+        export(program, predictor, f'{tmp_path}/w', 'safetensors'))
     for name, value in program.evaluated_weights().items():
         np.testing.assert_array_equal(tensors[name], value, err_msg=name)
 
 
 def test_onnx_has_the_same_outputs(program, predictor, tmp_path):
-    pytest.importorskip('tf2onnx')
-    onnxruntime = pytest.importorskip('onnxruntime')
     session = onnxruntime.InferenceSession(
         export(program, predictor, f'{tmp_path}/model', 'onnx'))
     logits, = session.run(['logits'], {'image': images(7)})
@@ -199,8 +199,6 @@ def test_onnx_has_the_same_outputs(program, predictor, tmp_path):
 
 def test_onnx_has_gelu_and_another_name_for_an_output_that_is_named_as_an_input(tmp_path):
     """TensorFlow makes gelu of Erfc, which ONNX lacks; such a file could not be loaded."""
-    pytest.importorskip('tf2onnx')
-    onnxruntime = pytest.importorskip('onnxruntime')
     network = Sequential.Params(name='model', layers=(
         layers.Dense.Params(name='dense', input_dim=D, units=V, activation='gelu'),
         layers.CrossEntropyLoss.Params(name='loss'))).instantiate('model')

@@ -52,7 +52,6 @@ def size_of_png(path):
 
 
 def test_pictures_alone_and_above_a_prediction(tmp_path):
-    pytest.importorskip('matplotlib')
     timelines = [simulate(make_schedule(name, 4, 12), [1e-3] * 4, [2e-3] * 4).timeline
                  for name in ('gpipe', '1f1b')]
     timelines[0].save_png(tmp_path / 'one.png')

@@ -38,7 +38,6 @@ A note.'''
 
 
 def test_files_hold_the_numbers_and_a_picture(tmp_path: pathlib.Path):
-    pytest.importorskip('matplotlib')
     BreakdownReport('steps', MEASURED, {'replayed': REPLAYED}, ()).save(f'{tmp_path}/one')
     numbers = json.loads((tmp_path / 'one.json').read_text())
     assert numbers['step_s'] == pytest.approx(0.040)
