@@ -341,7 +341,10 @@ class Run(OpenRun):
 
     @property
     def weights(self) -> Weights:
-        """The weights of the newest checkpoint, or else the initial ones: path -> NumPy array."""
+        """The weights of the newest checkpoint, or else the initial ones: path -> NumPy array.
+
+        They are those that train, not their averages, which `export` writes.
+        """
         return self.at_site(self._weights)
 
     def _weights(self, site: Site) -> Weights:

@@ -2,9 +2,11 @@
 
     weights.npz           'weights/' and the name of the array
     weights.safetensors   'weights/' and the name of the tensor
-    model.keras           'weights/' and the path of the variable: weights/dense/kernel
+    model.keras           'weights/' and the path of the variable: weights/dense/kernel; if two have
+                          the same path, the names of nested models come before it
     model.weights.h5      'weights/', the names of the layers and the number of the variable, since
-                          Keras does not write its name there: weights/dense/0
+                          Keras does not write its name there: weights/dense/0; layers of the same
+                          name in one layer are called by the attributes that hold them
 
 A JSON file of the same name beside npz or safetensors, as an export of lingpipe has it, says what
 the weights were trained for.
@@ -80,7 +82,25 @@ def _read_keras(path: str) -> Mapping[str, np.ndarray]:
     if not zipfile.is_zipfile(path):
         raise ValueError('it is no .keras file')
     model = _import('keras').models.load_model(path, compile=False)
-    return {variable.path: variable.numpy() for variable in model.weights}
+    by_path = {variable.path: variable for variable in model.weights}
+    if len(by_path) < len(model.weights):   # Those of nested models may have the same path.
+        by_path = dict(_nested_variables(model, ''))
+    if len(by_path) < len(model.weights):
+        paths = [variable.path for variable in model.weights]
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise ValueError(f'several of its variables are called {twice}, so that no rule can tell '
+                         'them apart, and their layers need different names')
+    return {path: variable.numpy() for path, variable in by_path.items()}
+
+
+def _nested_variables(model: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yields (names of nested models and path, variable) of all variables in layers."""
+    for layer in model.layers:
+        if hasattr(layer, 'layers'):
+            yield from _nested_variables(layer, f'{prefix}{layer.name}/')
+        else:
+            for variable in layer.weights:
+                yield f'{prefix}{variable.path}', variable
 
 
 def _read_h5(path: str) -> Mapping[str, np.ndarray]:
@@ -91,6 +111,7 @@ def _read_h5(path: str) -> Mapping[str, np.ndarray]:
 
 def _variables(group: Any, path: str) -> Iterator[tuple[str, np.ndarray]]:
     """Yields (names of layers and number of the variable, value) of all variables below a group."""
+    names = {segment: _name_in_h5(segment, member) for segment, member in group.items()}
     for segment, member in group.items():
         if not hasattr(member, 'items'):   # a variable
             continue
@@ -100,8 +121,14 @@ def _variables(group: Any, path: str) -> Iterator[tuple[str, np.ndarray]]:
         elif segment in ('layers', '_layer_checkpoint_dependencies'):
             yield from _variables(member, path)
         else:
-            name = member['vars'].attrs.get('name', segment) if 'vars' in member else segment
-            yield from _variables(member, f'{path}{name}/')
+            is_alone = list(names.values()).count(names[segment]) == 1
+            yield from _variables(member, f'{path}{names[segment] if is_alone else segment}/')
+
+
+def _name_in_h5(segment: str, member: Any) -> str:
+    """The name of a layer whose variables are in a member of a group."""
+    has_variables = hasattr(member, 'items') and 'vars' in member
+    return member['vars'].attrs.get('name', segment) if has_variables else segment
 
 
 def _import(module: str) -> Any:

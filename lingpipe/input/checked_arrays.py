@@ -49,10 +49,7 @@ def _array(name: str, value: Any, dtype: tf.DType) -> np.ndarray:
         found = f'of Python objects ({type(value).__name__})' if is_object else f'of {array.dtype}'
         raise ValueError(f'{name!r} is {found}, but the network takes {dtype.name}; '
                          'convert it as the input of the experiment does.')
-    converted = narrowed(name, array, wanted)
-    if wanted.kind in 'iu' and not np.array_equal(converted, array):
-        raise ValueError(f'{name!r} has whole numbers that {dtype.name} cannot hold; correct them.')
-    return converted
+    return narrowed(name, array, wanted)
 
 
 def check_not_masked(what: str, value: Any) -> None:
@@ -66,7 +63,7 @@ def narrowed(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Returns an array in another dtype.
 
     Raises:
-      ValueError: a finite number would become infinite.
+      ValueError: a finite number would become infinite, or a whole number another one.
     """
     with np.errstate(over='ignore'):   # That is an error below.
         converted = array.astype(dtype, copy=False)
@@ -75,6 +72,8 @@ def narrowed(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
         if too_large.size:
             raise ValueError(f'{name!r} has {too_large[0]:g}, which is larger than {dtype} can '
                              'hold; scale it.')
+    if dtype.kind in 'iu' and not np.array_equal(converted, array):
+        raise ValueError(f'{name!r} has whole numbers that {dtype.name} cannot hold; correct them.')
     return converted
 
 

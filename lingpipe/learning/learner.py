@@ -54,7 +54,8 @@ class Learner(Configurable):
         ema_warmup: bool = field(True, 'Whether the decay after n updates is at most '
                                        '(1 + n) / (10 + n), to forget the start.')
         frozen: str = field('', 'Regular expression, found in paths of weights that do not train; '
-                                'empty: none.')
+                                'empty: none. A BatchNorm whose weights are frozen still moves '
+                                'its averages.')
         bfloat16_slots: bool = field(False, 'Whether slots of the shape of a weight are kept in '
                                             'bfloat16 and rounded stochastically, which changes '
                                             'results. Averages stay as they are.')

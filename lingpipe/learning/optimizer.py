@@ -62,12 +62,19 @@ class Optimizer(Configurable):
         # The rate is a function, since Keras would make a variable of a number.
         made_class = self.own_class or self.keras_class
         if has_rounded_slots:
-            if self.copied_slots:
-                raise ValueError(f'{type(self).__name__} keeps weights in a slot, for which '
-                                 'bfloat16 is too coarse; set bfloat16_slots=false of the learner, '
-                                 'or use another optimizer.')
+            if reason := self.why_exact_slots():
+                raise ValueError(f'{type(self).__name__} {reason}, for which bfloat16 is too '
+                                 'coarse; set bfloat16_slots=false of the learner, or use another '
+                                 'optimizer.')
             made_class = with_rounded_slots(made_class)
         return made_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
+
+    def why_exact_slots(self) -> str:
+        """What it does with its slots that needs all their digits, as 'keeps ...'; '' if nothing.
+
+        A rounded slot is right in the mean, but not each time.
+        """
+        return 'keeps weights in a slot' if self.copied_slots else ''
 
     def num_temporaries(self, dtype: tf.DType, has_rows: bool) -> int:
         """Tensors of a weight's size that its update holds at once, the gradient among them.

@@ -77,6 +77,12 @@ class RMSProp(Optimizer):
 
     params: Params
 
+    def why_exact_slots(self) -> str:
+        """As in Optimizer."""
+        # The difference may become negative; Keras takes its root.
+        is_centered = self.params.centered
+        return 'with centered=true subtracts a slot from another' if is_centered else ''
+
     def num_temporaries(self, dtype: tf.DType, has_rows: bool) -> int:
         """As in Optimizer."""
         is_fused = fuses_rmsprop(self.params) and dtype in FUSED_DTYPES and not has_rows
@@ -96,6 +102,13 @@ class Adam(Optimizer):
                                      'epsilon hat).', above=0)
         amsgrad: bool = field(False, 'Whether the largest second moment so far is used (one more '
                                      'slot).')
+
+    params: Params
+
+    def why_exact_slots(self) -> str:
+        """As in Optimizer."""
+        # It would keep whatever was rounded up.
+        return 'with amsgrad=true keeps the maximum of a slot' if self.params.amsgrad else ''
 
 
 class AdamW(Adam):
@@ -216,6 +229,10 @@ class Ftrl(Optimizer):
         l2_shrinkage_regularization_strength: float = field(
             0.0, 'An L2 term on the weights themselves.', least=0)
         beta: float = field(0.0, "The paper's beta.", least=0)
+
+    def why_exact_slots(self) -> str:
+        """As in Optimizer."""
+        return 'computes weights from a slot alone'
 
 
 class Lamb(Optimizer):

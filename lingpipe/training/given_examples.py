@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from lingpipe.input import DatasetInput, Input
-from lingpipe.input.checked_arrays import checked
+from lingpipe.input.checked_arrays import checked, narrowed
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.predictor import Predictor
@@ -103,7 +105,8 @@ class GivenExamples:
         given |= {} if sample_weight is None else {_WEIGHT: sample_weight}
         self._check_all_are_in(given)
         names = {*inputs, *self.labels, _WEIGHT} & given.keys()
-        return {name: nested.map_leaves(_of_like_dtype, given[name], self.spec[name])
+        return {name: nested.map_leaves(functools.partial(_of_like_dtype, name), given[name],
+                                        self.spec[name])
                 for name in sorted(names)}
 
     def _named_labels(self, y: Nested) -> dict[str, Nested]:
@@ -162,8 +165,12 @@ def _columns(value: Nested) -> dict[str, Nested]:
     return {str(name): value[name] for name in getattr(value, 'columns', ())}
 
 
-def _of_like_dtype(tensor: Any, spec: tf.TensorSpec) -> Any:
+def _of_like_dtype(name: str, tensor: Any, spec: tf.TensorSpec) -> Any:
     """The tensor in the dtype of a spec, if only the width of the numbers differs."""
     both = (tensor.dtype, spec.dtype)
     is_like = all(one.is_integer for one in both) or all(one.is_floating for one in both)
-    return tf.cast(tensor, spec.dtype) if is_like else tensor
+    if not is_like or tensor.dtype == spec.dtype:
+        return tensor
+    narrow = functools.partial(narrowed, name, dtype=np.dtype(spec.dtype.as_numpy_dtype))
+    converted = tf.numpy_function(narrow, [tensor], spec.dtype, stateful=False)
+    return tf.ensure_shape(converted, tensor.shape)

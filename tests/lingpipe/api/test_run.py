@@ -144,6 +144,8 @@ def test_evaluate_takes_examples_as_keras_does(run: Run) -> None:
              r'sample_weight is a dict \(a, b\), but an example has one weight for all outputs; '),
             ((pairs.repeat().batch(5),), 'the dataset to evaluate has no end; leave its repeat'),
             ((pairs.take(0).batch(5),), 'has no examples'),
+            ((pairs.map(lambda x, y: (tf.cast(x, tf.float64) * 1e300, y)).batch(5),),
+             "'x' has .*, which is larger than float32 can hold; scale it"),
             ((pairs,), r'are single examples, and batches are needed; call its batch\(n\) first'),
             ((pairs.map(lambda x, y: x).batch(5),), 'y is missing; an evaluation reads x, y')):
         with pytest.raises(ValueError, match=sentence):

@@ -11,6 +11,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from lingpipe.checkpoint import initialize
+from lingpipe.checkpoint.weight_files import read_weights
 
 KERNEL = np.arange(12, dtype=np.float32).reshape([3, 4])
 BIAS = np.arange(4, dtype=np.float32)
@@ -96,3 +97,51 @@ def test_the_keys_of_the_file_are_named_where_no_rule_fits_them(tmp_path):
     with pytest.raises(ValueError, match='nothing could be taken from .*, whose keys look like '
                                          'weights/conv.weight: correct the rules.'):
         initialize(variables(), f'{tmp_path}/w.npz', [('weights/(.*)', r'weights/\1')])
+
+
+@keras.saving.register_keras_serializable('lingpipe')
+class TwoOfOneName(keras.layers.Layer):
+    def __init__(self, **config):
+        super().__init__(**config)
+        self.one = keras.layers.Dense(3, name='dense')
+        self.other = keras.layers.Dense(3, name='dense')
+
+    def build(self, shape):
+        self.one.build(shape)
+        self.other.build(shape)
+
+    def call(self, inputs):
+        return self.other(self.one(inputs))
+
+
+def save(layers, path):
+    """Saves a model of two kernels, of ones and of twos."""
+    model = keras.Sequential([keras.layers.Input([3]), *layers])
+    model.set_weights([np.full(weight.shape, 1. + (number > 1))
+                       for number, weight in enumerate(model.weights)])
+    (model.save if path.endswith('.keras') else model.save_weights)(path)
+
+
+@pytest.mark.filterwarnings('ignore:__array__ implementation')   # of Keras, with NumPy 2
+@pytest.mark.parametrize(('name', 'kernel'), [('m.keras', 'kernel'), ('m.weights.h5', '0')])
+def test_layers_of_one_name_in_two_models_are_told_apart(name, kernel, tmp_path):
+    """Both got the weights of the second one."""
+    models = [keras.Sequential([keras.layers.Input([3]), keras.layers.Dense(3, name='dense')],
+                               name=model) for model in 'ab']
+    save(models, f'{tmp_path}/{name}')
+    weights = read_weights(f'{tmp_path}/{name}')
+    assert len(weights) == 4
+    assert np.all(weights[f'weights/a/dense/{kernel}'] == 1.)
+    assert np.all(weights[f'weights/b/dense/{kernel}'] == 2.)
+
+
+@pytest.mark.filterwarnings('ignore:__array__ implementation')   # of Keras, with NumPy 2
+def test_layers_of_one_name_in_one_layer_are_told_apart_or_refused(tmp_path):
+    save([TwoOfOneName(name='two')], f'{tmp_path}/m.weights.h5')
+    weights = read_weights(f'{tmp_path}/m.weights.h5')
+    assert len(weights) == 4
+    assert np.all(weights['weights/two/one/0'] == 1.)
+    assert np.all(weights['weights/two/other/0'] == 2.)
+    save([TwoOfOneName(name='two')], f'{tmp_path}/m.keras')
+    with pytest.raises(ValueError, match='several of its variables are called .*dense/kernel'):
+        read_weights(f'{tmp_path}/m.keras')
