@@ -5,8 +5,8 @@
 
 The flags after -- are those of the trainer. Workers get its --model and --set too, for their
 threads. A process that is killed is started again: a worker at the same address, the trainer from
-its last checkpoint. Everything ends with the trainer, and this command has its exit code. SIGTERM
-and Ctrl-C go to the trainer, which saves first.
+its last checkpoint. Everything ends with the trainer, and this command has its exit code. SIGTERM,
+SIGHUP and Ctrl-C go to the trainer, which saves first.
 
 The obvious way is supervisord or circus. Both want a configuration file of their own. Neither ends
 with the exit code of one of its processes, nor restarts a process that lives and does not answer.
@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from lingpipe.cluster import ports, server
-from lingpipe.process import closed_pipe
+from lingpipe.process import closed_pipe, stop_signals
 from lingpipe.tools import parser, trainer_flags
 from lingpipe.tools.command_line import command
 
@@ -121,7 +121,7 @@ def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restart
         trainer.send_signal(number)
 
     handlers_before: dict[int, Handler] = {number: signal.signal(number, forward)
-                                           for number in (signal.SIGTERM, signal.SIGINT)}
+                                           for number in stop_signals.heeded()}
     num_restarts = 0
     try:
         while True:

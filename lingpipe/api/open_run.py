@@ -64,6 +64,7 @@ class OpenRun:
             with side_files.warnings_into(self._log_path), contextlib.ExitStack() as held:
                 self._lock = held.enter_context(logdir_lock.hold(self.logdir))
                 if newest_checkpoint.newest_step(self.logdir) is None:
+                    logdir.warn_of_lost_checkpoints(self.logdir)
                     logdir.claim(self.logdir, params)
                 else:   # What changes is recorded once the run has gone on with it.
                     logdir.check(self.logdir, params, options.allow_change)

@@ -70,7 +70,7 @@ class Run(OpenRun):
           NonFiniteError: learner.max_nonfinite_steps in a row, or all steps of this run.
           ValueError: the checkpoints do not fit, the input ended, or nothing could be learned.
           OSError: the last checkpoint cannot be written, or a worker is lost.
-          SystemExit: SIGTERM came, and the checkpoint is saved.
+          SystemExit: SIGTERM or SIGHUP came, and the checkpoint is saved.
         """
         if are_examples(steps, *examples, *map(unknown.get, 'xy')):
             raise TypeError('train() takes no examples: they come from train_input of the '
@@ -96,8 +96,8 @@ class Run(OpenRun):
                     outcome = self.at_site(
                         lambda site: self._train(site, steps, options), stop,
                         may_renew=self._is_trainer)
-        if outcome.signal == 'SIGTERM' and not self._is_trainer:
-            raise SystemExit(128 + signal.SIGTERM)
+        if outcome.signal in ('SIGTERM', 'SIGHUP') and not self._is_trainer:
+            raise SystemExit(128 + signal.Signals[outcome.signal])
         return outcome
 
     def _train(self, site: Site, steps: int | None, loop_options: LoopOptions) -> Outcome:
@@ -111,7 +111,8 @@ class Run(OpenRun):
         loop_options = dataclasses.replace(
             loop_options, has_overview=not has_shown_plan,
             when_restored=lambda: logdir.claim(
-                self.logdir, experiment.params, self._options.allow_change))
+                self.logdir, experiment.params, self._options.allow_change),
+            check_logdir=self._lock.check if self._lock else lambda: None)
         network, self._network = self._traced(site), None
         loop = TrainLoop(experiment, self.logdir, loop_options, site, network)
         try:

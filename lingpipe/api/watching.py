@@ -75,7 +75,7 @@ class Watch:
           say: shows a line.
 
         Raises:
-          ValueError: a checkpoint does not fit the experiment.
+          ValueError: a checkpoint does not fit the experiment, or none has come.
         """
         last_seen_s = time.monotonic()
         steps = self._checkpoints.steps()
@@ -94,6 +94,10 @@ class Watch:
             elif logdir_lock.is_held(self._logdir):
                 last_seen_s = time.monotonic()
             elif time.monotonic() - last_seen_s > self._patience_s:
+                if not self._checkpoints.steps():
+                    raise ValueError(f'nobody has trained in {self._logdir} for '
+                                     f'{self._patience_s:g} s (train.worker_timeout_s), and it has '
+                                     'no checkpoint; correct --logdir, or start the run.')
                 say(f'nobody has trained in {self._logdir} for {self._patience_s:g} s '
                     f'(train.worker_timeout_s), and {self._what_is_evaluated()}: the watch '
                     'ends; start it again with the run')

@@ -58,7 +58,11 @@ def own_address(source: str) -> str:
     task = resolver.task_id
     if source.startswith('kubernetes') or job is None or task is None:
         raise ValueError(f'--address={source} does not say which worker this is; write host:port.')
-    return str(cluster.task_address(job, task))
+    try:
+        return str(cluster.task_address(job, task))
+    except ValueError as error:
+        raise ValueError(f'{source} calls this process task {task} of job {job!r}, which its '
+                         'cluster does not have; correct it, or write host:port.') from error
 
 
 def _resolver(source: str) -> tf.distribute.cluster_resolver.ClusterResolver:
@@ -67,7 +71,9 @@ def _resolver(source: str) -> tf.distribute.cluster_resolver.ClusterResolver:
     assert match, source
     try:
         if match[1]:
-            return _resolver_of_tf_config()
+            resolver = _resolver_of_tf_config()
+            resolver.cluster_spec()   # It raises what is wrong with the text.
+            return resolver
         if match[2]:
             return _resolver_of_slurm(int(match[3] or DEFAULT_PORT))
         return tf.distribute.cluster_resolver.KubernetesClusterResolver(
@@ -78,8 +84,11 @@ def _resolver(source: str) -> tf.distribute.cluster_resolver.ClusterResolver:
 
 
 def _resolver_of_tf_config() -> tf.distribute.cluster_resolver.ClusterResolver:
-    if 'cluster' not in json.loads(os.environ.get('TF_CONFIG', '{}')):
+    config = json.loads(os.environ.get('TF_CONFIG', '{}'))
+    if not isinstance(config, dict) or 'cluster' not in config:
         raise ValueError('the environment variable TF_CONFIG is not set, or has no "cluster"')
+    if not isinstance(config.get('task', {}), dict):
+        raise ValueError('its "task" must be as {"type": "worker", "index": 0}')
     return tf.distribute.cluster_resolver.TFConfigClusterResolver()
 
 

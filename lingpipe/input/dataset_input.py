@@ -25,6 +25,7 @@ from lingpipe.input.base import Input
 from lingpipe.input.dataset import check_static, traceable
 from lingpipe.input.errors import one_sentence
 from lingpipe.input.given import GivenParams
+from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 
 Element = dict[str, Nested]
@@ -94,12 +95,13 @@ class DatasetInput(Input):
         with one_sentence(name):
             if self._can_begin_anywhere:
                 examples = self._examples(position)
+                self._check_single(examples)
             else:
                 examples = self._skipped(position)
             if p.num_epochs and examples.cardinality() == tf.data.INFINITE_CARDINALITY:
                 raise ValueError(f'num_epochs={p.num_epochs}, but the dataset has no end; leave '
                                  'its repeat out.')
-            self._check_single(examples)
+            self._check_dense(examples)
             check_static(tf.nest.map_structure(lambda spec: spec.shape, examples.element_spec),
                          name)
             batches = examples.batch(p.batch_size, drop_remainder=p.num_epochs is None)
@@ -134,12 +136,37 @@ class DatasetInput(Input):
                 '%s resumes by making %d examples again and skipping them; a function with an '
                 "argument `position`, or resume='saved_iterator', would begin there at once",
                 type(self).__name__, position)
+        p, name = self.params, type(self).__name__
         one_epoch = self._examples()
         if one_epoch.cardinality() == 0:
-            raise ValueError(f'{type(self).__name__} has no examples; give it data.')
-        if self.params.num_epochs != 1:
-            one_epoch = one_epoch.repeat(self.params.num_epochs)
+            raise ValueError(f'{name} has no examples; give it data.')
+        self._check_single(one_epoch)
+        if p.num_epochs != 1:
+            self._check_enough(int(one_epoch.cardinality()))
+            if shuffles_without_seed(one_epoch):
+                logging.warning(
+                    'the dataset of %s shuffles without a seed, as list_files does by itself: each '
+                    'start sees another order, so that no result can be had again, and a resumed '
+                    'run repeats some examples and leaves out others; give it a seed', name)
+            one_epoch = one_epoch.repeat(p.num_epochs)
         return one_epoch.skip(position)
+
+    def _check_enough(self, number: int) -> None:
+        """Raises ValueError if the examples of one epoch, where known, do not fill a batch."""
+        p = self.params
+        if p.num_epochs is None and 0 <= number < p.batch_size:
+            raise ValueError(f'batch_size={p.batch_size} is larger than the {number} examples of '
+                             f'{type(self).__name__}, so a batch would hold an example twice; use '
+                             f'{number} or less, or set is_batched=True if these are batches.')
+
+    def _check_dense(self, examples: tf.data.Dataset) -> None:
+        """Raises ValueError if a value is a sparse tensor or the like."""
+        for path, spec in nested.flatten(examples.element_spec):
+            if not isinstance(spec, tf.TensorSpec):
+                kind = type(spec).__name__.removesuffix('Spec')
+                raise ValueError(f'{path!r} of {type(self).__name__} is a {kind}, and a network '
+                                 'takes dense tensors; call tf.sparse.to_dense, or to_tensor of a '
+                                 'RaggedTensor, with a fixed shape, in a map of the dataset.')
 
     def _check_single(self, examples: tf.data.Dataset) -> None:
         """Raises ValueError for examples that must be batches, and warns of those that may be."""
@@ -205,6 +232,19 @@ class DatasetInput(Input):
                 cardinality = int(counted)
             # A function that can begin anywhere makes all epochs.
             return cardinality // (self.params.num_epochs or 1 if self._can_begin_anywhere else 1)
+
+
+def shuffles_without_seed(dataset: tf.data.Dataset) -> bool:
+    """Whether a dataset, or one that it is made of, has another order each time it is made.
+
+    Those that the functions of flat_map and the like make are not known.
+    """
+    # TensorFlow has no public way to it. Two zeros mean that the op draws its own seed.
+    seeds = [getattr(dataset, name, None) for name in ('_seed', '_seed2')]
+    if 'Shuffle' in type(dataset).__name__ and not any(
+            seed is None or int(seed) for seed in seeds):
+        return True
+    return any(map(shuffles_without_seed, dataset._inputs()))
 
 
 class GivenDataset(DatasetInput):

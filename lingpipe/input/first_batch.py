@@ -53,7 +53,7 @@ def check_keys(source: Input, needed: Iterable[str]) -> None:
     for key in needed:
         if key not in entries:
             near = difflib.get_close_matches(key, entries, 1)
-            remedy = (f'is it {near[0]!r}?' if near else 'give an entry that name, or let the '
+            remedy = (f'is it {near[0]!r}?' if near else 'give an entry of that name, or let the '
                       "layer read another, as reads={'x': 'image'} in its Params.")
             raise ValueError(f'the network reads {key!r}, and {type(source).__name__} gives '
                              f'{", ".join(entries)}; {remedy}')

@@ -1,4 +1,7 @@
-"""Stop signals: SIGTERM and Ctrl-C as a request to stop, which a loop checks between two steps."""
+"""Stop signals: SIGTERM, SIGHUP and Ctrl-C ask for a stop; a loop looks between two steps.
+
+A terminal that is closed sends SIGHUP. A process that ignores it, as under nohup, goes on doing so.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -9,7 +12,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Self
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 # Environment variable: the file descriptor from which a process that has taken the place of another
 # one reads the signals that this one got last.
@@ -18,8 +21,14 @@ _INHERITED = 'LINGPIPE_STOP_SIGNALS'
 _Handler = Callable[[int, FrameType | None], object] | int | None   # of signal.signal
 
 
+def heeded() -> list[signal.Signals]:
+    """The stop signals, without a SIGHUP that this process ignores."""
+    is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [number for number in SIGNALS if not (is_ignored and number == signal.SIGHUP)]
+
+
 class StopSignals:
-    """A context in which the first SIGTERM or SIGINT only sets `name`.
+    """A context in which the first of SIGNALS only sets `name`.
 
     A second signal acts as it did before. Every thread sees the name at once, even while the main
     thread, where Python calls handlers, waits in TensorFlow: Python writes the number of a signal
@@ -34,7 +43,7 @@ class StopSignals:
 
     @property
     def name(self) -> str:
-        """'SIGTERM', 'SIGINT', or '' as long as there was none."""
+        """'SIGTERM', 'SIGINT', 'SIGHUP', or '' as long as there was none."""
         if not self._name and self._pipe:
             self._name = _name_in(self._pipe[0])
         return self._name
@@ -59,7 +68,8 @@ class StopSignals:
         for end in self._pipe:
             os.set_blocking(end, False)
         self._wakeup_fd_before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
-        self._handlers_before = {number: signal.signal(number, self._catch) for number in SIGNALS}
+        self._handlers_before = {number: signal.signal(number, self._catch)
+                                 for number in heeded()}
 
         inherited = os.environ.pop(_INHERITED, '')
         if inherited:

@@ -28,14 +28,47 @@ _KEPT = 'LINGPIPE_LOGDIR_LOCK'
 _WAIT_S = 2.   # how long to wait for an owner that was killed a moment ago
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Lock:
     """A lock that is held.
 
     Attributes:
+      path: of the file.
       number: the number of the open file; None on a file system without locks.
     """
+    path: str
     number: int | None
+
+    def check(self) -> None:
+        """Makes sure that the logdir is still this run's.
+
+        If somebody has removed or moved it, it is made again.
+
+        Raises:
+          ValueError: another run has it.
+          OSError: it cannot be made again.
+        """
+        if self.number is None:
+            return
+        logdir = os.path.dirname(self.path)
+        try:
+            if os.path.samestat(os.fstat(self.number), os.stat(self.path)):
+                return
+            taken_by = 'what is there now is of another run'
+        except FileNotFoundError:
+            os.makedirs(logdir, exist_ok=True)
+            before = self.number
+            try:
+                self.number = _acquired(self.path)
+                os.close(before)
+                logging.warning('%s was removed or moved while this run wrote there; it is made '
+                                'again for the next checkpoint, without what was in it', logdir)
+                return
+            except OSError as error:
+                taken_by = str(error).rstrip('.')
+        raise ValueError(f'{logdir} was removed or moved while this run wrote there, and '
+                         f'{taken_by}: this run ends, so that it overwrites nothing; give each '
+                         'run a logdir of its own.')
 
     def keep(self) -> None:
         """Keeps the lock for the next program of this process, if it holds the same logdir."""
@@ -63,11 +96,12 @@ def hold(logdir: str) -> Iterator[Lock]:
     number = _kept(path)
     if number is None:
         number = _acquired(path)
+    lock = Lock(path, number)
     try:
-        yield Lock(number)
+        yield lock
     finally:
-        if number is not None:
-            os.close(number)
+        if lock.number is not None:
+            os.close(lock.number)
 
 
 def is_held(logdir: str) -> bool:

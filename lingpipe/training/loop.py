@@ -74,6 +74,8 @@ class LoopOptions:
       out: where lines and tables are shown; None: sys.stdout.
       stop: signals that somebody looks at already; None: they are looked at while the loop runs.
       when_restored: is called once the newest checkpoint, if there is one, has been restored.
+      check_logdir: is called before each checkpoint; raises ValueError if another run has the
+        logdir.
     """
     has_evaluation: bool = True
     has_timeline: bool = False
@@ -82,6 +84,7 @@ class LoopOptions:
     out: IO[str] | None = None
     stop: StopSignals | None = None
     when_restored: Callable[[], None] = lambda: None
+    check_logdir: Callable[[], None] = lambda: None
 
 
 class TrainLoop:
@@ -128,7 +131,7 @@ class TrainLoop:
         self._saved = SavedState(
             checkpointer, self.program, experiment,
             lambda text: self._report.say(f'step {self._counts.step}: {text}'),
-            options.allow_change)
+            options.allow_change, options.check_logdir)
         self._checkpoints = AnnouncedCheckpoints(self._run, self._saved, self._batches)
         self._summaries = StepSummaries(
             self._report, self._params.summary_every_steps, self._params.num_steps)
@@ -352,7 +355,7 @@ class TrainLoop:
         """Saves what is not saved, removes what is not needed, and says how the run ended."""
         counts, checkpointer = self._counts, self._run.checkpointer
         self._site.begin('the end of the run')
-        self._saved.check(is_at_end=True)
+        self._saved.check(is_at_end=True, what_follows='It is written once more.')
         if stop.name or self._stop_reason or counts.step >= self._params.num_steps:
             self._checkpoints.save(counts, is_at_end=True)
             self._evaluations.restore_mark(counts.step)   # It may be evaluated, and not marked.

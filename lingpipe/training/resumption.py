@@ -107,11 +107,16 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.escape(path).replace(r'\*', '.*'), re.DOTALL)
 
 
+# What changes the variables or, unless something else changes with it, the examples of a step.
+_NEVER_ALLOWED = ('task.learner.optimizer', 'task.learner.bfloat16_slots',
+                  'task.learner.accumulate', 'train_input.batch_size')
+
+
 def _allowing_text(changed: Sequence[Difference]) -> str:
-    """How to let values differ; '' if that changes which variables a checkpoint must have."""
+    """How to let values differ; '' if a checkpoint would not fit then."""
     for path, before, now in changed:
         has_averages = path == 'task.learner.ema_decay' and None in (before, now)
-        if has_averages or path in ('task.learner.optimizer', 'task.learner.bfloat16_slots'):
+        if has_averages or path in _NEVER_ALLOWED:
             return ''
     paths = [path for path, _, _ in changed[:NUM_DIFFERENCES_SHOWN]]
     return f', or let them differ with {" ".join(map("--allow_change={}".format, paths))}'

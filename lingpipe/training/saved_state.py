@@ -35,7 +35,8 @@ class SavedState:
     """
 
     def __init__(self, checkpointer: Checkpointer, program: Program, experiment: Experiment,
-                 say: Callable[[str], None], allow_change: Sequence[str] = ()):
+                 say: Callable[[str], None], allow_change: Sequence[str] = (),
+                 check_logdir: Callable[[], None] = lambda: None):
         """
         Args:
           checkpointer: of the checkpoints.
@@ -43,11 +44,12 @@ class SavedState:
           experiment: what is trained.
           say: shows a sentence about a checkpoint that could not be written.
           allow_change: what may differ from the run that goes on; see resumption.check_resumable.
+          check_logdir: is called before each checkpoint; raises an error if none may be written.
         """
         self._checkpointer, self._program, self._experiment = checkpointer, program, experiment
         self._variables = program.variables()
         self._is_in_background = experiment.params.train.checkpoint_in_background
-        self._say, self._allow_change = say, allow_change
+        self._say, self._allow_change, self._check_logdir = say, allow_change, check_logdir
         self._last_saved_step = _NOT_SAVED
 
     def is_saved(self, step: int) -> bool:
@@ -138,6 +140,7 @@ class SavedState:
         """Saves the variables, if this step is not saved; at the end, waits until it is.
 
         Raises:
+          ValueError: another run has the logdir.
           OSError: at the end: it cannot be written. Before, that costs a line, and there will be a
             later checkpoint.
         """
@@ -153,6 +156,7 @@ class SavedState:
         write = self._checkpointer.begin if is_beside_steps else self._checkpointer.save
         self._last_saved_step = counts.step
         try:
+            self._check_logdir()
             write(counts.step, self._variables, self._metadata(counts), spared)
         except OSError as error:
             if is_at_end:
@@ -170,7 +174,7 @@ class SavedState:
                 'params': self._experiment.params.to_text(),
                 **({'task': facts} if facts else {})}
 
-    def check(self, is_at_end: bool = False) -> None:
+    def check(self, is_at_end: bool = False, what_follows: str = 'The run goes on.') -> None:
         """Says what went wrong with the checkpoint that is being written.
 
         At the end, it waits for the checkpoint.
@@ -181,11 +185,11 @@ class SavedState:
             else:
                 self._checkpointer.check()
         except OSError as error:
-            self._say_unsaved(error)
+            self._say_unsaved(error, what_follows)
 
-    def _say_unsaved(self, error: OSError) -> None:
+    def _say_unsaved(self, error: OSError, what_follows: str = 'The run goes on.') -> None:
         self._last_saved_step = _NOT_SAVED
-        self._say(f'{error} The run goes on.')
+        self._say(f'{error} {what_follows}')
 
 
 def _counts_of(metadata: Metadata) -> StepCounts:

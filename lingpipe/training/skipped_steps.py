@@ -1,6 +1,7 @@
 """Skipped steps: what is reported of them, and when they make a run fail.
 
-A step is skipped if its loss or gradient is not finite, or if all of its examples have weight 0.
+A step is skipped if its loss or gradient is not finite, or if the weights of its examples add up
+to 0.
 """
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ class SkippedSteps:
         """
         if counts.has_no_weight and self._has_failed(counts):
             raise ValueError(
-                f'no step of this run updated anything: all examples of step {counts.step} have '
-                f'weight 0; look at the weights that train_input gives.')
+                f'no step of this run updated anything: the weights of the examples of step '
+                f'{counts.step} add up to 0; look at the weights that train_input gives.')
 
     def _has_failed(self, counts: StepCounts) -> bool:
         return counts.step >= self.num_steps and not counts.num_updates
@@ -64,6 +65,6 @@ def skipped_text(before: StepCounts, after: StepCounts, results: Mapping[str, fl
         return (f'step {after.step} is skipped: {numbers_text(results)} '
                 f'({after.num_nonfinite_in_a_row} in a row)')
     if after.has_no_weight and not before.has_no_weight:
-        return (f'step {after.step} is skipped, and so are those after it that are alike: all of '
-                f'its examples have weight 0')
+        return (f'step {after.step} is skipped, and so are those after it that are alike: the '
+                f'weights of its examples add up to 0')
     return ''

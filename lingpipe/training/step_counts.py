@@ -15,7 +15,8 @@ class StepCounts:
       num_nonfinite: steps whose loss or gradient was not finite.
       num_nonfinite_in_a_row: those of them that were the last.
       num_updates: steps that updated the weights.
-      has_no_weight: whether all examples of the last finite step of this process had weight 0.
+      has_no_weight: whether the weights of the examples of the last finite step of this process
+        added up to 0.
     """
     step: int = 0
     num_nonfinite: int = 0

@@ -85,9 +85,12 @@ def test_a_watch_says_that_it_waits_for_the_first_checkpoint(
     params = Tiny().params()
     params.train.worker_timeout_s = 0.
     said: list[str] = []
-    watching.Watch(params.freeze().instantiate(), str(tmp_path / 'new'),
-                   types.SimpleNamespace(name=''),
-                   lambda step: pytest.fail('nothing to restore')).run(said.append)
+    watch = watching.Watch(params.freeze().instantiate(), str(tmp_path / 'new'),
+                           types.SimpleNamespace(name=''),
+                           lambda step: pytest.fail('nothing to restore'))
+    with pytest.raises(ValueError, match='^nobody has trained in .*/new for 0 s .*, and it has no '
+                                         'checkpoint; correct --logdir, or start the run'):
+        watch.run(said.append)
     assert said[0] == f'{tmp_path}/new has no checkpoint yet; the watch waits for the first'
     assert not (tmp_path / 'new').exists()
 

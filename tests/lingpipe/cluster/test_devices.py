@@ -196,6 +196,20 @@ def test_source_that_is_not_there_says_so(monkeypatch, source, error):
         addresses.workers_of(source)
 
 
+@pytest.mark.parametrize(('config', 'error'), [
+    ({'cluster': {'worker': ['a:1']}, 'task': {'type': 'worker', 'index': 3}},
+     "TF_CONFIG calls this process task 3 of job 'worker', which its cluster does not have; "),
+    ({'cluster': {'worker': 'a:1'}, 'task': {'type': 'worker', 'index': 0}},
+     'TF_CONFIG cannot be used: .* must be a list or a dictionary'),
+    ({'cluster': [], 'task': {'type': 'worker', 'index': 0}}, 'TF_CONFIG cannot be used: '),
+    ({'cluster': {'worker': ['a:1']}, 'task': 'worker'},
+     'TF_CONFIG cannot be used: its "task" must be as')])
+def test_a_tf_config_that_is_wrong_is_told_in_a_sentence(monkeypatch, config, error):
+    monkeypatch.setenv('TF_CONFIG', json.dumps(config))
+    with pytest.raises(ValueError, match=error):
+        addresses.own_address('TF_CONFIG')
+
+
 def test_kubernetes_pods_are_sorted(monkeypatch):
     class Resolver:
         def __init__(self, labels, port):

@@ -143,13 +143,36 @@ def test_what_is_no_input_is_refused(make, sentence):
 
 def test_batches_that_look_like_examples_cost_a_warning(caplog):
     def whole_batches() -> tf.data.Dataset:
-        return pairs().batch(3, drop_remainder=True)
+        return pairs().repeat(9).batch(3, drop_remainder=True)
 
     DatasetInput.of(whole_batches, batch_size=3).instantiate().spec()
     assert 'if the dataset makes batches, set is_batched=True' in caplog.text
     caplog.clear()
     DatasetInput.of(whole_batches, batch_size=3, is_batched=True).instantiate().spec()
     assert not caplog.text
+
+
+@pytest.mark.parametrize(('change', 'warns'), [
+    (lambda made: made.shuffle(7), True),
+    (lambda made: made.concatenate(made.shuffle(7)).prefetch(2), True),
+    (lambda made: made.shuffle(7, seed=0), False)])
+def test_a_shuffle_without_a_seed_costs_a_warning(change, warns, caplog):
+    """A resumed run repeated some examples, left out others, and nobody knew."""
+    params = DatasetInput.of(lambda: change(pairs()), batch_size=3)
+    batches(params)
+    assert ('shuffles without a seed' in caplog.text) == warns
+    caplog.clear()
+    batches(params.set(num_epochs=1))   # An evaluation.
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(('make', 'sentence'), [
+    (lambda: pairs().take(2), 'batch_size=3 is larger than the 2 examples of GivenDataset, so a '),
+    (lambda: pairs().map(lambda x, y: (tf.sparse.from_dense(x), y)),
+     r"'x' of GivenDataset is a SparseTensor, and a network takes dense tensors; call tf.sparse")])
+def test_datasets_that_cannot_be_trained_on_are_refused(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        batches(DatasetInput.of(make, batch_size=3))
 
 
 def test_array_records_are_read_by_index(tmp_path):

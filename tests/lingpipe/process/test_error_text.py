@@ -1,6 +1,7 @@
 """Promises about the sentence that a command prints for an exception."""
 import socket
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,6 +17,11 @@ def gather(index):
     return body(tf.constant(index))
 
 
+class Broken(keras.layers.Layer):
+    def call(self, inputs):
+        raise RuntimeError('my bug')
+
+
 @pytest.mark.parametrize('call, expected', [
     (lambda: int('x'), "invalid literal for int() with base 10: 'x'"),
     (lambda: 1 / 0, 'division by zero'),
@@ -23,6 +29,7 @@ def gather(index):
     (lambda: socket.inet_aton('x'), 'illegal IP address string passed to inet_aton'),
     (lambda: {}['units'], "KeyError: 'units'"),
     (lambda: None + 1, "TypeError: unsupported operand type(s) for +: 'NoneType' and 'int'"),
+    (lambda: Broken()(tf.ones([1])), 'RuntimeError: my bug'),
     (lambda: gather(5),
      'InvalidArgumentError: indices = 5 is not in [0, 3) (at model/embedding/GatherV2)'),
     (lambda: tf.ones([2]) + tf.ones([3]),

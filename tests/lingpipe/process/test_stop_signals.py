@@ -1,8 +1,10 @@
-"""Stop signals: one that another thread catches just before exec reaches the next process."""
+"""Stop signals: which there are, and that none is lost."""
 from __future__ import annotations
 
 import subprocess
 import sys
+
+import pytest
 
 # Another thread catches the signal, since the main thread blocks it.
 BEFORE = """
@@ -28,3 +30,21 @@ def test_a_signal_that_another_thread_catches_before_exec_is_not_lost():
     process = subprocess.run([sys.executable, '-c', BEFORE, AFTER], capture_output=True, text=True,
                              timeout=60, check=False)
     assert (process.stdout, process.stderr) == ('SIGTERM False\n', '')
+
+
+HUP = """
+import os, signal
+from lingpipe.process.stop_signals import StopSignals
+if {ignores}:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+with StopSignals() as stop:
+    os.kill(os.getpid(), signal.SIGHUP)
+    print(stop.name)
+"""
+
+
+@pytest.mark.parametrize(('ignores', 'name'), [(False, 'SIGHUP'), (True, '')])
+def test_a_closed_terminal_asks_for_a_stop_but_not_under_nohup(ignores, name):
+    process = subprocess.run([sys.executable, '-c', HUP.format(ignores=ignores)],
+                             capture_output=True, text=True, timeout=60, check=False)
+    assert (process.stdout, process.stderr, process.returncode) == (f'{name}\n', '', 0)

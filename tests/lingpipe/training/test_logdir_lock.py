@@ -105,6 +105,30 @@ def test_file_system_without_locks_costs_a_line(tmp_path, monkeypatch, caplog):
         f'from writing there.']
 
 
+def test_a_logdir_that_was_removed_is_made_again(tmp_path, caplog):
+    logdir = tmp_path / 'log'
+    with logdir_lock.hold(str(logdir)) as lock:
+        lock.check()
+        assert not caplog.text
+        logdir.rename(tmp_path / 'moved')
+        lock.check()
+        assert f'{logdir} was removed or moved while this run wrote there; it is' in caplog.text
+        assert logdir_lock.is_held(str(logdir))
+    assert not logdir_lock.is_held(str(logdir))
+
+
+def test_a_logdir_that_another_run_has_made_again_is_not_touched(tmp_path):
+    """Both wrote checkpoints there, and a run went on from those of the other one."""
+    logdir = tmp_path / 'log'
+    with logdir_lock.hold(str(logdir)) as lock:
+        logdir.rename(tmp_path / 'moved')
+        with logdir_lock.hold(str(logdir)):
+            with pytest.raises(ValueError, match=f'^{logdir} was removed or moved while this run '
+                                                 'wrote there, and what is there now is of another '
+                                                 'run: this run ends, so that it overwrites'):
+                lock.check()
+
+
 def test_directory_in_the_place_of_the_lock_is_set_aside(tmp_path, caplog):
     (tmp_path / 'lock').mkdir()
     with logdir_lock.hold(str(tmp_path)) as held:

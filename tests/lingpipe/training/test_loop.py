@@ -409,12 +409,12 @@ def test_run_whose_examples_all_have_weight_0_fails_and_says_so_once_before(tmp_
     train_step = loop.program.train_step
     loop.program.train_step = lambda batch, *others: train_step(
         {**batch, 'weight': np.zeros(8, np.float32)}, *others)
-    with pytest.raises(ValueError, match='no step of this run updated anything: all examples of '
-                                         'step 3 have weight 0; look at the weights'):
+    with pytest.raises(ValueError, match='no step of this run updated anything: the weights of '
+                                         'the examples of step 3 add up to 0; look at the weights'):
         loop.run()
     assert out.getvalue().count('is skipped') == 1
-    assert ('step 1 is skipped, and so are those after it that are alike: all of its examples have '
-            'weight 0') in out.getvalue()
+    assert ('step 1 is skipped, and so are those after it that are alike: the weights of its '
+            'examples add up to 0') in out.getvalue()
 
 
 def test_skipped_steps_are_told_of_at_the_end(tmp_path):

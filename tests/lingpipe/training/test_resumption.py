@@ -40,8 +40,9 @@ def test_what_a_run_learns_may_not_change(change, differs):
 
 def test_what_changes_the_variables_cannot_be_allowed():
     """The checkpoint does not fit then, and params.txt told of a change that never was."""
-    with pytest.raises(ValueError, match=r'\(initialize_from takes its weights along\)\.$'):
-        check_resumable(make_params(), make_params(task__learner__bfloat16_slots=True))
+    for change in {'task__learner__bfloat16_slots': True}, {'train_input__batch_size': 16}:
+        with pytest.raises(ValueError, match=r'\(initialize_from takes its weights along\)\.$'):
+            check_resumable(make_params(), make_params(**change))
 
 
 def test_all_paths_that_differ_are_named_for_allow_change():

@@ -22,8 +22,8 @@ def test_run_fails_by_steps_in_a_row_or_by_all_of_them(counts, expected):
 def test_run_fails_at_its_end_if_nothing_was_updated():
     LIMITS.check_weight(StepCounts(9, has_no_weight=True))
     LIMITS.check_weight(StepCounts(10, num_updates=1, has_no_weight=True))
-    with pytest.raises(ValueError, match='^no step of this run updated anything: all examples of '
-                                         'step 10 have weight 0; look at the weights'):
+    with pytest.raises(ValueError, match='^no step of this run updated anything: the weights of '
+                                         'the examples of step 10 add up to 0; look at'):
         LIMITS.check_weight(StepCounts(10, has_no_weight=True))
 
 
@@ -37,6 +37,6 @@ def test_steps_without_weight_have_one_line():
     before = StepCounts(4, num_updates=4)
     first = before.after(WITHOUT_WEIGHT)
     assert skipped_text(before, first, WITHOUT_WEIGHT) == (
-        'step 5 is skipped, and so are those after it that are alike: all of its examples have '
-        'weight 0')
+        'step 5 is skipped, and so are those after it that are alike: the weights of its '
+        'examples add up to 0')
     assert skipped_text(first, first.after(WITHOUT_WEIGHT), WITHOUT_WEIGHT) == ''
