@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lingpipe.api.run import Run
+from lingpipe.checkpoint.chosen_step import check_name
 from lingpipe.commands.experiment_params import chosen, with_options
 from lingpipe.commands.run_options import RunOptions
 from lingpipe.hyperparams import fields_of
@@ -57,20 +58,29 @@ def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLi
     _check(plan, pipeline, set)
     values = {**dict(set or {}), **{f'pipeline.{name}': v for name, v in pipeline.items()}}
     texts = tuple(f'{path}={_text(v)}' for path, v in values.items() if _has_text(v))
+    check_name(str(checkpoint), 'checkpoint')
     objects = {path: v for path, v in values.items() if not _has_text(v)}
     options = RunOptions(
         mode='eval' if only_reads else 'train_and_eval',
         model='' if objects else _name(experiment), overrides=texts, logdir=_absolute(logdir),
-        devices=devices if isinstance(devices, str) else ','.join(devices),
+        devices=','.join(_texts('devices', devices)),
         device_type=device_type, has_auto_plan=plan == 'auto',
         may_change_statistics=change_statistics, address=address, checkpoint=str(checkpoint),
-        allow_change=(allow_change,) if isinstance(allow_change, str) else tuple(allow_change))
+        allow_change=_texts('allow_change', allow_change))
     options = dataclasses.replace(options, command_line=_command_line(options))
 
     params = _params(experiment).set(**objects)
     run = Run(chosen(with_options(params, options), options), options, is_writer=not only_reads)
     _find_devices(run)
     return run
+
+
+def _texts(name: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    """One text or several as a tuple. Raises TypeError for anything else."""
+    texts = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
+        raise TypeError(f'{name} is {show(given)}, but must be a text or a list of texts.')
+    return tuple(texts)
 
 
 def _find_devices(run: Run) -> None:

@@ -122,12 +122,21 @@ def _calls(address: str, timeout_s: float) -> Iterator[Callable[..., Any]]:
         try:
             return stub(request, timeout=timeout_s)
         except grpc.RpcError as error:
-            short = {grpc.StatusCode.DEADLINE_EXCEEDED: 'no answer',
-                     grpc.StatusCode.UNAVAILABLE: 'no connection'}
-            why = short.get(error.code(), f'{error.code().name}: {error.details()}')
-            raise OSError(why) from error
+            raise OSError(_why(error.code().name, error.details())) from error
 
     options = [('grpc.enable_http_proxy', 0),           # as TensorFlow does
                ('grpc.use_local_subchannel_pool', 1)]   # remembers no failures of past calls
     with grpc.insecure_channel(address, options) as channel:
         yield call
+
+
+def _why(code: str, details: str) -> str:
+    """A few words on why a call failed, from the name of gRPC's status and what it says."""
+    if code == 'DEADLINE_EXCEEDED':
+        return 'no answer'
+    if code == 'UNIMPLEMENTED' or 'HTTP/2' in details:
+        return 'something that is no worker answers there'
+    if code != 'UNAVAILABLE':
+        return f'{code}: {details}'
+    is_unknown = any(word in details for word in ('resolving', 'resolution', 'lookup'))
+    return 'the host is not known' if is_unknown else 'no connection'

@@ -29,6 +29,9 @@ def predict(params: Experiment.Params, options: RunOptions) -> None:
     if path not in params.eval_inputs and not _may_be_a_file(path):
         raise ValueError(f'--predict_input={path} does not exist; name a file of examples'
                          f'{_or_an_input(params.eval_inputs)}.')
+    if path not in params.eval_inputs and os.path.isdir(path):
+        raise ValueError(f'--predict_input={path} is a directory; name a file of examples, or '
+                         f'several as {os.path.join(path, "*.tfrecord")}.')
     check_output(options.predict_output)
 
     with Run(params, options, is_writer=False, is_trainer=True) as run:

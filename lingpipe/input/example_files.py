@@ -114,6 +114,8 @@ def _read_csv(path: str, specs: Specs, optional: frozenset[str]) -> dict[str, Ne
         if not missing:
             columns[name] = [number_of[column] for column in names]
 
+    if not lines:
+        raise ValueError(f'{path} has no examples; write one a line below that of the names.')
     for number, row in lines:
         if len(row) != len(header):
             raise ValueError(f'line {number} of {path} has {len(row)} values, but there are '

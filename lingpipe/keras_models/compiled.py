@@ -251,6 +251,13 @@ def _rate(config: Any) -> learning_rates.Schedule.Params:
             boundaries=tuple(int(b) + 1 for b in values['boundaries']),
             rates=tuple(values['values']))
     shown = ', '.join(f'{key}={value}' for key, value in values.items() if key != 'name')
+    if name == 'CosineDecay':
+        raise ValueError(
+            f'the learning rate {name}({shown}) has no equal in lingpipe, whose warm-up ends an '
+            'update earlier; set learning_rate of the Learner to learning_rates.Cosine.Params('
+            f'rate={values["warmup_target"] or values["initial_learning_rate"]}, '
+            f'decay_steps={values["decay_steps"]}, final_fraction={values["alpha"]}, '
+            f'warmup_steps={values["warmup_steps"]}), which begins with rate / warmup_steps.')
     raise ValueError(f'the learning rate {name}({shown}) has no equal in lingpipe; set '
                      'learning_rate of the Learner to one of lp.learning_rates, which have '
                      'warmup_steps: Constant, Cosine, Exponential, Polynomial, Linear, Piecewise, '

@@ -13,8 +13,10 @@ from lingpipe.keras_models.graph import Call, Graph, Value, functional, graph_of
 from lingpipe.keras_models.keras_model import KerasModel
 from lingpipe.keras_models.likeness import check_alike
 from lingpipe.keras_models.names import differing, is_made_by_keras, stable_names
+from lingpipe.keras_models.probe import mixes_examples
 from lingpipe.layers.base import Layer
-from lingpipe.layers.keras_arguments import encoded
+from lingpipe.layers.keras_arguments import KerasArguments, encoded
+from lingpipe.layers.keras_checks import has_code_of_users
 from lingpipe.layers.keras_layer import KerasLayer
 from lingpipe.layers.sequential import Sequential
 from lingpipe.wording.values import show
@@ -231,6 +233,10 @@ def _layer(call: Call, prefix: str, names: _Names,
         layer = params.instantiate(path)
         _check(call, layer)
         check_alike(operation, layer.keras_layer)
+        if has_code_of_users(params.class_name, params.config):
+            params.mixes_examples = mixes_examples(
+                operation, KerasArguments(path, operation, list(shapes), arguments),
+                {arguments_of[value]: tensor for value, tensor in call.inputs.items()})
         params.share = _share(layer, operation, path, owners)
         return params
     except Exception as error:   # A layer is anyone's code.

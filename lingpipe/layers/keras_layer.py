@@ -18,8 +18,8 @@ is refused by name (keras_checks.py). Different from Keras:
     the mini-batch's;
   - what `add_loss` is given is averaged over the micro-batches: right for a mean over examples, as
     Keras' own losses are;
-  - a layer of your own that lets examples see each other, which cannot be known here, sees those of
-    the micro-batch;
+  - a layer of your own that lets examples see each other sees those of the micro-batch, unless
+    Params.mixes_examples says so; from_keras finds out by calling the layer;
   - random numbers follow from the seed of the experiment, not from those of Keras;
   - the output has the dtype of x where both are floats, unless Params.has_keras_dtypes.
 """
@@ -113,6 +113,9 @@ class KerasLayer(Layer):
                   'your own gathers, row by row, as in Keras, where most square each row, and not '
                   'the sum of an id\'s rows. They take the memory of an output for every '
                   'micro-batch, in place of that of the table.')
+        mixes_examples: bool = field(False, 'Whether the result for an example depends on others '
+                                            'of the mini-batch, which then cannot be split. '
+                                            'from_keras finds out.')
         averages_state: bool = field(False, 'Whether floating-point state that depends on the '
                                             'examples becomes its mean over the micro-batches: '
                                             'right for moving averages of means.')
@@ -216,7 +219,8 @@ class KerasLayer(Layer):
         self.decoding_remedy = (
             f'use a layer of lingpipe in place of {p.class_name}, as layers.LayerNorm, or a '
             'subclass of KerasLayer with is_positionwise = True if no position looks at another')
-        self.needs_whole_batch = any(map(mixes_examples, layers or [self.keras_layer]))
+        self.needs_whole_batch = p.mixes_examples or any(
+            map(mixes_examples, layers or [self.keras_layer]))
         self.has_embedding = any(
             isinstance(layer, keras.layers.Embedding) and layer.trainable_weights
             for layer in layers)

@@ -209,6 +209,8 @@ def test_an_experiment_need_not_be_importable(tmp_path: pathlib.Path) -> None:
      r'TensorFlow has started before 5 CPU devices .* \(in a notebook: the kernel\)'),
     ({'logdir': ''}, ValueError, '--logdir is missing'),
     ({'set': ['train.num_steps=3']}, TypeError, 'but must be a dict of values by path; write set='),
+    ({'devices': 3}, TypeError, 'devices is 3, but must be a text or a list of texts'),
+    ({'checkpoint': 'old'}, ValueError, 'checkpoint=old is no checkpoint; write newest, best'),
     ({'plan': 'best'}, ValueError, "plan='best' is none of as_set, auto"),
     ({'experiment': 3}, TypeError, '3 is no experiment; give a registered class'),
     ({'experiment': Experiment}, ValueError, 'is a class but not a registered experiment'),

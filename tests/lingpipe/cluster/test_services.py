@@ -1,10 +1,15 @@
 """The calls that ask a worker: what they return, and errors in a few words."""
 from __future__ import annotations
 
+import contextlib
+import http.server
+import io
+import threading
+
 import pytest
 import tensorflow as tf
 
-from lingpipe.cluster import services
+from lingpipe.cluster import ports, services
 from tests.support import local_workers
 
 
@@ -38,3 +43,21 @@ def test_op_that_fails_is_a_few_words(address):
 
     with pytest.raises(OSError, match='^(NOT_FOUND|FAILED_PRECONDITION): '):
         services.run(address, read, 10.)
+
+
+@pytest.fixture
+def web_server():
+    """The address of a server that knows nothing of workers."""
+    server = http.server.HTTPServer(('127.0.0.1', 0), http.server.BaseHTTPRequestHandler)
+    with server, contextlib.redirect_stderr(io.StringIO()):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f'127.0.0.1:{server.server_port}'
+        server.shutdown()
+
+
+def test_why_there_is_no_worker_is_told(web_server):
+    for address, words in ((web_server, 'something that is no worker answers there'),
+                           (f'127.0.0.1:{ports.free_port()}', 'no connection'),
+                           ('none.invalid:2222', 'the host is not known')):
+        with pytest.raises(OSError, match=f'^{words}$'):
+            services.devices(address, 10.)

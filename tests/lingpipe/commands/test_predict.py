@@ -51,6 +51,7 @@ def test_an_export_says_what_it_is(run, tmp_path):
                             'test.'),
     (RunOptions('predict', predict_input='nope'),
      '--predict_input=nope does not exist; name a file of examples or an eval input: test.'),
+    (RunOptions('predict', predict_input='/'), '--predict_input=/ is a directory; name a file of '),
     (RunOptions('export'), '--export_path is missing; name the file or the directory to write.'),
 ])
 def test_flags_are_checked_before_anything_is_restored(options, sentence):

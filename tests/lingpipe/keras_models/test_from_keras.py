@@ -526,6 +526,8 @@ def test_an_optimizer_without_an_equal_is_refused() -> None:
             (sgd(_tenth), 'the learning rate is a Python function'),
             (sgd(decay, gradient_accumulation_steps=2), 'Keras counts mini-batches for it, and a'),
             (keras.optimizers.LossScaleOptimizer(sgd()), 'Keras scales the loss of this model'),
+            (sgd(keras.optimizers.schedules.CosineDecay(0., 3, warmup_target=0.2, warmup_steps=2)),
+             r'learning_rates.Cosine.Params\(rate=0.2, decay_steps=3, final_fraction=0.0, warmup_'),
             (sgd(keras.optimizers.schedules.CosineDecayRestarts(1., 2)),
              r'CosineDecayRestarts\(initial_learning_rate=1.0, .* has no equal in lingpipe')):
         model.compile(optimizer, 'mse')
