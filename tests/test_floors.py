@@ -207,6 +207,9 @@ PUBLIC_ALL_THE_SAME = {'_exit', '_replace', '_asdict'}   # Documented, of os and
 
 # (module, name): a name of a library that has no public one for it, with what it is needed for.
 OF_LIBRARIES = {
+    ('lingpipe.input.unseeded', '_inputs'): 'TensorFlow: what a dataset is made of',
+    ('lingpipe.input.unseeded', '_seed'): 'TensorFlow: the seed of a shuffle',
+    ('lingpipe.input.unseeded', '_seed2'): 'TensorFlow: its other half',
     ('lingpipe.keras_models.conversion', '_keras_history'): 'Keras: what made a symbolic tensor',
     ('lingpipe.keras_models.graph', '_functional'): 'Keras: the graph of a Sequential',
     ('lingpipe.keras_models.graph', '_inbound_nodes'): 'Keras: the calls of a layer',

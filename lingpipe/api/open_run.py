@@ -21,6 +21,7 @@ from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import logdir, logdir_lock, newest_checkpoint
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.logdir_lock import Lock
+from lingpipe.training.lost_checkpoints import warn_of_lost_checkpoints
 from lingpipe.training.site import Site
 from lingpipe.training.traced_network import TracedNetwork, make_traced_network
 
@@ -64,7 +65,7 @@ class OpenRun:
             with side_files.warnings_into(self._log_path), contextlib.ExitStack() as held:
                 self._lock = held.enter_context(logdir_lock.hold(self.logdir))
                 if newest_checkpoint.newest_step(self.logdir) is None:
-                    logdir.warn_of_lost_checkpoints(self.logdir)
+                    warn_of_lost_checkpoints(self.logdir)
                     logdir.claim(self.logdir, params)
                 else:   # What changes is recorded once the run has gone on with it.
                     logdir.check(self.logdir, params, options.allow_change)

@@ -25,6 +25,7 @@ from lingpipe.input.base import Input
 from lingpipe.input.dataset import check_static, traceable
 from lingpipe.input.errors import one_sentence
 from lingpipe.input.given import GivenParams
+from lingpipe.input.unseeded import shuffles_without_seed
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 
@@ -232,19 +233,6 @@ class DatasetInput(Input):
                 cardinality = int(counted)
             # A function that can begin anywhere makes all epochs.
             return cardinality // (self.params.num_epochs or 1 if self._can_begin_anywhere else 1)
-
-
-def shuffles_without_seed(dataset: tf.data.Dataset) -> bool:
-    """Whether a dataset, or one that it is made of, has another order each time it is made.
-
-    Those that the functions of flat_map and the like make are not known.
-    """
-    # TensorFlow has no public way to it. Two zeros mean that the op draws its own seed.
-    seeds = [getattr(dataset, name, None) for name in ('_seed', '_seed2')]
-    if 'Shuffle' in type(dataset).__name__ and not any(
-            seed is None or int(seed) for seed in seeds):
-        return True
-    return any(map(shuffles_without_seed, dataset._inputs()))
 
 
 class GivenDataset(DatasetInput):

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Sequence
 
@@ -61,19 +60,6 @@ def claim(logdir: str, params: Experiment.Params, allowed: Sequence[str] = ()) -
     except OSError as error:
         raise OSError(f'{logdir} cannot be written: {reason(error)}; choose another '
                       'logdir.') from error
-
-
-def warn_of_lost_checkpoints(logdir: str) -> None:
-    """Warns if the log of a logdir without checkpoints tells of steps."""
-    try:
-        with open(os.path.join(logdir, 'train.log'), encoding='utf-8', errors='replace') as file:
-            steps = [int(match[1]) for line in file if (match := re.match(r'step (\d+)/', line))]
-    except OSError:
-        return
-    if max(steps, default=0) > 1:
-        logging.warning('%s has no checkpoint, but its train.log tells of %d steps: a new run '
-                        'begins; if there were checkpoints, as on a disk that is not mounted, stop '
-                        'it and bring them back', logdir, max(steps))
 
 
 def _is_usable_beside_checkpoints(logdir: str, path: str, stored: str | None,

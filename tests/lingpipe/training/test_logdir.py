@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.training import logdir, registry, resumption
+from lingpipe.training.lost_checkpoints import warn_of_lost_checkpoints
 
 
 def make_params(**overrides):
@@ -127,12 +128,12 @@ def test_other_cuts_cost_a_warning_where_they_change_the_results(tmp_path, caplo
 
 
 def test_lost_checkpoints_cost_a_warning(tmp_path, caplog):
-    logdir.warn_of_lost_checkpoints(str(tmp_path))
+    warn_of_lost_checkpoints(str(tmp_path))
     (tmp_path / 'train.log').write_text('a new run\nstep 1/100  loss 2\n')
-    logdir.warn_of_lost_checkpoints(str(tmp_path))
+    warn_of_lost_checkpoints(str(tmp_path))
     assert not caplog.text
     (tmp_path / 'train.log').write_bytes(b'step 1/100  loss 2\nstep 70/100\n\xff\n')
-    logdir.warn_of_lost_checkpoints(str(tmp_path))
+    warn_of_lost_checkpoints(str(tmp_path))
     assert 'has no checkpoint, but its train.log tells of 70 steps: a new run begins' in caplog.text
 
 
