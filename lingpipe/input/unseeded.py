@@ -10,8 +10,8 @@ def shuffles_without_seed(dataset: tf.data.Dataset) -> bool:
     What the functions of flat_map and the like make is not looked at.
     """
     # TensorFlow has no public way to either. Two zeros mean that the op draws its own seed.
-    seeds = getattr(dataset, '_seed', None), getattr(dataset, '_seed2', None)
-    is_shuffle = 'Shuffle' in type(dataset).__name__ and None not in seeds
-    if is_shuffle and not any(map(int, seeds)):
+    seeds = [seed for seed in (getattr(dataset, '_seed', None), getattr(dataset, '_seed2', None))
+             if seed is not None]
+    if 'Shuffle' in type(dataset).__name__ and len(seeds) == 2 and not any(map(int, seeds)):
         return True
     return any(map(shuffles_without_seed, dataset._inputs()))
