@@ -21,7 +21,7 @@ from lingpipe.checkpoint.parts import Kinds
 
 FORMAT = 1
 STEP_NAME = re.compile(r'step-(\d{8,})')   # of a checkpoint's directory
-_MOST_KEYS = 10      # that an error lists
+_MOST_KEYS = 3      # that an error lists, weights first
 _MOST_CHANGES = 3   # of shapes or dtypes, most often all for one reason
 
 Metadata: TypeAlias = Mapping[str, Any]   # whatever JSON can hold
@@ -147,10 +147,10 @@ def check_same(path: str, saved: Kinds, variables: Mapping[str, tf.Variable]) ->
     for what, keys in (('it lacks', here.keys() - saved.keys()),
                        ('the experiment lacks', saved.keys() - here.keys())):
         if keys:
-            differences.append(f'{what} {_listed(sorted(keys))}')
+            differences.append(f'{what} {_listed(sorted(keys, key=_weights_first))}')
 
     changed = sorted((key for key in here.keys() & saved.keys() if here[key] != saved[key]),
-                     key=lambda key: (not key.startswith('weights/'), key))
+                     key=_weights_first)
     for key in changed[:_MOST_CHANGES]:
         differences.append(f'{key} is {_kind_text(saved[key])} in it and '
                            f'{_kind_text(here[key])} here')
@@ -160,6 +160,10 @@ def check_same(path: str, saved: Kinds, variables: Mapping[str, tf.Variable]) ->
         raise ValueError(f'{path} does not fit: {"; ".join(differences)}. A checkpoint restores '
                          'only into the network and the learner that wrote it: set them back, '
                          'choose another logdir, or take the weights that fit by initialize_from.')
+
+
+def _weights_first(key: str) -> tuple[bool, str]:
+    return not key.startswith('weights/'), key
 
 
 def _listed(keys: Sequence[str]) -> str:
