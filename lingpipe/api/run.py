@@ -278,6 +278,7 @@ class Run(OpenRun):
         """
         if isinstance(prompts, str):
             raise ValueError('prompts is one text; give a list of them, or use run.stream(prompt).')
+        prompts = list(prompts)
         for prompt in prompts:
             _check_prompt(prompt, 'prompts has {}, but must be a list of texts')
         texts = [''] * len(prompts)
@@ -344,7 +345,8 @@ class Run(OpenRun):
     def weights(self) -> Weights:
         """The weights of the newest checkpoint, or else the initial ones: path -> NumPy array.
 
-        They are those that train, not their averages, which `export` writes.
+        They are those that train, not their averages, which `export` writes. A new run takes those
+        that `initialize_from` names when it begins to train.
         """
         return self.at_site(self._weights)
 

@@ -10,8 +10,6 @@ faster, nor is a division after the product with v.
 """
 from __future__ import annotations
 
-import math
-
 import tensorflow as tf
 
 from lingpipe.hyperparams import REQUIRED, field
@@ -248,10 +246,11 @@ class MultiHeadAttention(Layer):
 
 
 def _masked(scores: tf.Tensor, is_seen: tf.Tensor) -> tf.Tensor:
-    """The scores [..., S] with -inf where `is_seen`, which broadcasts to them, is False.
+    """The scores [..., S], lowest where `is_seen`, which broadcasts to them, is False.
 
     No score is so low that a masked one would matter. The scores of a row with everything masked
-    are 0 instead: the softmax of nothing but -inf would be NaN, and this one is finite.
+    are 0 instead, so that they do not depend on what is masked. With -inf the results are the same,
+    but tf2onnx makes products of tf.where, and -inf times 0 is NaN.
     """
     sees_any = tf.reduce_any(is_seen, -1, keepdims=True)
-    return tf.where(is_seen, scores, tf.where(sees_any, -math.inf, 0.))
+    return tf.where(is_seen, scores, tf.where(sees_any, tf.float32.min, 0.))

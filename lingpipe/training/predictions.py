@@ -1,7 +1,7 @@
 """Predictions: the outputs of a trained network, for examples or for a whole data set."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -20,25 +20,36 @@ class Predictions:
 
     def __init__(self, program: Program, experiment: Experiment):
         self._program, self._experiment = program, experiment
-        self._predictors: dict[tuple[str, ...], Predictor] = {}   # by outputs
+        self._predictors: dict[Hashable, Predictor] = {}   # by outputs and mini-batch
 
-    def predictor(self, outputs: Sequence[str] = ()) -> Predictor:
+    def predictor(self, outputs: Sequence[str] = (), input_name: str = '') -> Predictor:
         """What computes the outputs, in mini-batches as an evaluation has them.
 
         Args:
           outputs: names of values; default: task.outputs.
+          input_name: the eval input whose mini-batches they are like; default: the usual one.
 
         Raises:
           ValueError: there are no such outputs.
         """
-        p = self._experiment.params
-        names = tuple(outputs) or p.task.outputs
-        if names not in self._predictors:
-            inputs = self._experiment.eval_inputs
-            source = inputs.get(p.train.best_input or min(inputs, default=''),
-                                self._experiment.train_input)
-            self._predictors[names] = self._program.predictor(source.spec(), outputs=names)
-        return self._predictors[names]
+        names = tuple(outputs) or self._experiment.params.task.outputs
+        inputs = self._experiment.eval_inputs
+        source = inputs.get(input_name or self._usual_input(), self._experiment.train_input)
+        spec = source.spec()
+        key = names, tuple(nested.flatten(spec))
+        if key not in self._predictors:
+            self._predictors[key] = self._program.predictor(spec, outputs=names)
+        return self._predictors[key]
+
+    def _usual_input(self) -> str:
+        """The eval input of the best checkpoint, or else one whose examples are like train_input's.
+
+        '' if there is none.
+        """
+        inputs, best = self._experiment.eval_inputs, self._experiment.params.train.best_input
+        like = [name for name in sorted(inputs)
+                if _examples(inputs[name]) == _examples(self._experiment.train_input)]
+        return best or next(iter([*like, *sorted(inputs)]), '')
 
     def examples(self) -> GivenExamples:
         """What makes an eval input of the examples that a call is given.
@@ -62,7 +73,8 @@ class Predictions:
         if name not in inputs:
             raise ValueError(f'there is no eval input {name!r}; there are '
                              f'{", ".join(sorted(inputs)) or "none"}.')
-        return self._of_batches(_real_examples(inputs[name]), outputs, f'eval_inputs.{name}')
+        return self._of_batches(
+            _real_examples(inputs[name]), self.predictor(outputs, name), f'eval_inputs.{name}')
 
     def of_dataset(self, dataset: tf.data.Dataset, outputs: Sequence[str] = ()
                    ) -> dict[str, Nested]:
@@ -79,27 +91,32 @@ class Predictions:
         if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
             raise ValueError('the dataset to predict has no end; leave its repeat out, or use '
                              'dataset.take(n).')
-        check_batched(dataset, self.predictor(outputs))
+        predictor = self.predictor(outputs)
+        check_batched(dataset, predictor)
         if isinstance(dataset.element_spec, tuple):
             dataset = dataset.map(lambda examples, *others: examples)
         # A batch of the predictor's own size is not filled up.
-        whole = dataset.unbatch().batch(self.predictor(outputs).batch_size)
-        return self._of_batches(whole.as_numpy_iterator(), outputs, 'the dataset')
+        whole = dataset.unbatch().batch(predictor.batch_size)
+        return self._of_batches(whole.as_numpy_iterator(), predictor, 'the dataset')
 
-    def _of_batches(self, batches: Iterable[Nested], outputs: Sequence[str], name: str
+    def _of_batches(self, batches: Iterable[Nested], predictor: Predictor, name: str
                     ) -> dict[str, Nested]:
         """The outputs of all batches, one after the other.
 
         Raises:
           ValueError: there are none in what the message calls `name`.
         """
-        predictor = self.predictor(outputs)
         parts = [predictor.predict(batch) for batch in batches]
         if not parts:
             raise ValueError(f'{name} has no examples; correct it.')
         return {output: nested.map_leaves(lambda *leaves: np.concatenate(leaves), value,
                                           *[part[output] for part in parts[1:]])
                 for output, value in parts[0].items()}
+
+
+def _examples(source: Input) -> list[tuple[str, tf.TensorShape]]:
+    """The shapes of the values of an example by path."""
+    return sorted((path, spec.shape[1:]) for path, spec in nested.flatten(source.spec()))
 
 
 def _real_examples(source: Input) -> Iterator[dict[str, Nested]]:

@@ -114,6 +114,14 @@ class Transformer(Sequential):
         layers = tuple(_layers(p, path or p.name or 'transformer'))
         super().__init__(params.copy().set(layers=layers), path)
 
+    def output_names(self) -> tuple[str, ...]:
+        """The logits. Raises ValueError if the softmax is in shards, which never make them."""
+        if self.params.vocabulary_shards > 1:
+            raise ValueError(f'vocabulary_shards={self.params.vocabulary_shards} of {self.path} '
+                             'makes no logits, which would be the outputs; name others by '
+                             "task.outputs, as ('x',) for what the softmax reads.")
+        return ('logits',)
+
 
 def _layers(p: Transformer.Params, path: str) -> list[Layer.Params]:
     """Returns the layers of encoder and decoder, or of the decoder alone."""

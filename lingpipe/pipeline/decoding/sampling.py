@@ -27,6 +27,9 @@ from lingpipe.pipeline.decoding.search_params import SearchParams
 _NEVER = -float('inf')
 
 
+_LEAST_TEMPERATURE = 1e-4
+
+
 class SamplingParams(SearchParams):
     """How to write text: search, or chance."""
     temperature: float = field(
@@ -38,7 +41,7 @@ class SamplingParams(SearchParams):
     repetition_penalty: float = field(
         1., 'Divides positive logits, and multiplies negative ones, of ids that are in the text '
             'already; 1: none, usual is 1.2.', least=1)
-    seed: int = field(0, 'Seeds what is drawn.')
+    seed: int = field(0, 'Seeds what is drawn.', least=0)
     prefill: int = field(128, 'Ids of a prompt that a cell reads in one pass; 0: one by one, as '
                               'those that are written.', least=0)
 
@@ -49,6 +52,10 @@ class SamplingParams(SearchParams):
             raise ValueError(f'temperature={self.temperature} draws ids, and '
                              f'beam_size={self.beam_size} searches for the best; set '
                              'beam_size=1, or temperature=0.')
+        if 0 < self.temperature < _LEAST_TEMPERATURE:
+            raise ValueError(f'temperature={self.temperature} is so low that logits divided by it '
+                             'may be infinite; use 0, which takes the best, or '
+                             f'{_LEAST_TEMPERATURE} or more.')
         if not self.temperature and (self.top_k or self.top_p < 1):
             raise ValueError(f'top_k={self.top_k} and top_p={self.top_p} say what ids are drawn '
                              'from, but with temperature=0 nothing is drawn; set temperature=1.')

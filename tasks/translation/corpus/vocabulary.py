@@ -118,7 +118,8 @@ def sample(corpus: PreparedCorpus, num_sentences: int, temperature: float, engli
     """Returns sentences for training a vocabulary, from the training part only.
 
     Their order depends on the seed alone. What English leaves is shared among the languages by
-    temperature (temperature.shares). English repeats only if there is too little of it.
+    temperature (temperature.shares). A language with fewer
+    sentences has all of them once, and English, which repeats if need be, keeps its share.
 
     Raises:
       ValueError: the temperature is below 1, the share is outside [0, 1], or there are fewer
@@ -135,7 +136,7 @@ def sample(corpus: PreparedCorpus, num_sentences: int, temperature: float, engli
     num_english = round(num_sentences * english_share)
     if num_sentences - num_english < np.count_nonzero(sizes):
         raise ValueError(f'{num_sentences} sentences, {num_english} of them English, are too few '
-                         f'for {np.count_nonzero(sizes)} languages; take more')
+                         f'for {np.count_nonzero(sizes)} languages; take more, or less English')
 
     quotas = apportioned(shares(sizes, temperature), num_sentences - num_english)
     for i, quota in enumerate(quotas):
@@ -144,6 +145,8 @@ def sample(corpus: PreparedCorpus, num_sentences: int, temperature: float, engli
         sentences += [texts[j] for j in chosen]
 
     english = sorted(set(corpus.texts('train', 'english')))
+    if english_share < 1:
+        num_english = round(len(sentences) * english_share / (1 - english_share))
     repeats = -(-num_english // len(english))
     english = [english[j] for j in rng.permutation(len(english))]
     sentences += (english * repeats)[:num_english]
