@@ -65,7 +65,8 @@ class OpenRun:
             with side_files.warnings_into(self._log_path), contextlib.ExitStack() as held:
                 self._lock = held.enter_context(logdir_lock.hold(self.logdir))
                 if newest_checkpoint.newest_step(self.logdir) is None:
-                    warn_of_lost_checkpoints(self.logdir)
+                    if not recovery.has_started_again():
+                        warn_of_lost_checkpoints(self.logdir)
                     logdir.claim(self.logdir, params)
                 else:   # What changes is recorded once the run has gone on with it.
                     logdir.check(self.logdir, params, options.allow_change)
@@ -76,6 +77,20 @@ class OpenRun:
         """The problem and the inputs, made of the Params."""
         experiment: Experiment = self.params.instantiate()
         return experiment
+
+    def claim(self, params: Experiment.Params) -> None:
+        """Records the Params of a run that has begun, or has gone on, with them."""
+        logdir.claim(self.logdir, params, self._options.allow_change)
+
+    def keep_logdir(self, params: Experiment.Params) -> None:
+        """Takes the logdir again if somebody has removed, moved or replaced it.
+
+        Raises:
+          ValueError: another run, or one of another experiment, is there by now.
+        """
+        if self._lock and self._lock.is_lost():
+            self._lock.take_again()
+            self.claim(params)
 
     def at_site(self, body: Callable[[Site], T], stop: StopSignals | None = None,
                 may_renew: bool = False) -> T:

@@ -28,7 +28,7 @@ from lingpipe.commands.recovery import has_started_again
 from lingpipe.export import check_path, export
 from lingpipe.layers.nested import Nested
 from lingpipe.process.stop_signals import StopSignals
-from lingpipe.training import logdir, newest_checkpoint
+from lingpipe.training import newest_checkpoint
 from lingpipe.training.evaluation import GIVEN, Metrics
 from lingpipe.training.loop import LoopOptions, TrainLoop
 from lingpipe.training.outcome import Outcome
@@ -110,9 +110,8 @@ class Run(OpenRun):
         has_shown_plan = self._network is not None or bool(is_resumed)
         loop_options = dataclasses.replace(
             loop_options, has_overview=not has_shown_plan,
-            when_restored=lambda: logdir.claim(
-                self.logdir, experiment.params, self._options.allow_change),
-            check_logdir=self._lock.check if self._lock else lambda: None)
+            when_restored=lambda: self.claim(experiment.params),
+            check_logdir=lambda: self.keep_logdir(experiment.params))
         network, self._network = self._traced(site), None
         loop = TrainLoop(experiment, self.logdir, loop_options, site, network)
         try:
@@ -187,8 +186,8 @@ class Run(OpenRun):
     def watch(self, *, say: Callable[[str], object] = print) -> str:
         """Evaluates each new checkpoint while another process trains in the logdir.
 
-        It ends with the run. SIGTERM or Ctrl-C ends it at once; started again, it evaluates what is
-        not in LOGDIR/evaluations.jsonl.
+        It ends with the run. SIGTERM, SIGHUP or Ctrl-C ends it at once; started again, it evaluates
+        what is not in LOGDIR/evaluations.jsonl.
 
         Args:
           say: shows a line for each evaluation.

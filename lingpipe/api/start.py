@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,12 +75,12 @@ def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLi
     return run
 
 
-def _texts(name: str, given: str | Sequence[str]) -> tuple[str, ...]:
+def _texts(name: str, given: str | Iterable[str]) -> tuple[str, ...]:
     """One text or several as a tuple. Raises TypeError for anything else."""
-    texts = (given,) if isinstance(given, str) else given
-    if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
+    texts = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    if not all(isinstance(text, str) for text in texts):
         raise TypeError(f'{name} is {show(given)}, but must be a text or a list of texts.')
-    return tuple(texts)
+    return texts
 
 
 def _find_devices(run: Run) -> None:

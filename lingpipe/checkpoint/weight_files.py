@@ -2,8 +2,8 @@
 
     weights.npz           'weights/' and the name of the array
     weights.safetensors   'weights/' and the name of the tensor
-    model.keras           'weights/' and the path of the variable: weights/dense/kernel; if two have
-                          the same path, the names of nested models come before it
+    model.keras           'weights/' and the path of the variable: weights/dense/kernel; where
+                          several have the same path, the names of nested models come before it
     model.weights.h5      'weights/', the names of the layers and the number of the variable, since
                           Keras does not write its name there: weights/dense/0; layers of the same
                           name in one layer are called by the attributes that hold them
@@ -17,7 +17,8 @@ import importlib
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,31 +83,40 @@ def _read_keras(path: str) -> Mapping[str, np.ndarray]:
     if not zipfile.is_zipfile(path):
         raise ValueError('it is no .keras file')
     model = _import('keras').models.load_model(path, compile=False)
-    by_path = {variable.path: variable for variable in model.weights}
-    if len(by_path) < len(model.weights):   # Those of nested models may have the same path.
-        by_path = dict(_nested_variables(model, ''))
-    if len(by_path) < len(model.weights):
-        paths = [variable.path for variable in model.weights]
-        twice = next(path for path in paths if paths.count(path) > 1)
-        raise ValueError(f'several of its variables are called {twice}, so that no rule can tell '
-                         'them apart, and their layers need different names')
-    return {path: variable.numpy() for path, variable in by_path.items()}
+    number_of = Counter(variable.path for variable in model.weights)
+    nested = [(path, variable) for path, variable in _nested_variables(model, '')
+              if number_of[variable.path] > 1]
+    named = [(variable.path, variable) for variable in model.weights
+             if number_of[variable.path] == 1]
+    for variable in model.weights:
+        if number_of[variable.path] > 1:
+            path = next((path for path, one in nested if one is variable), variable.path)
+            named.append((path, variable))
+    return _by_name([(path, variable.numpy()) for path, variable in named])
 
 
 def _nested_variables(model: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yields (names of nested models and path, variable) of all variables in layers."""
+    """Yields (names of nested models and path, variable) of all variables of layers."""
     for layer in model.layers:
-        if hasattr(layer, 'layers'):
+        if hasattr(layer, 'train_step'):   # a model
             yield from _nested_variables(layer, f'{prefix}{layer.name}/')
-        else:
-            for variable in layer.weights:
-                yield f'{prefix}{variable.path}', variable
+        for variable in layer.weights:
+            yield f'{prefix}{variable.path}', variable
+
+
+def _by_name(named: Sequence[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The arrays by name. Raises ValueError if two have the same."""
+    for name, number in Counter(name for name, _ in named).items():
+        if number > 1:
+            raise ValueError(f'several of its variables are called {name}, so that no rule can '
+                             'tell them apart, and their layers need different names')
+    return dict(named)
 
 
 def _read_h5(path: str) -> Mapping[str, np.ndarray]:
     h5py = _import('h5py')
     with h5py.File(path, 'r') as file:
-        return dict(_variables(file, ''))
+        return _by_name(list(_variables(file, '')))
 
 
 def _variables(group: Any, path: str) -> Iterator[tuple[str, np.ndarray]]:

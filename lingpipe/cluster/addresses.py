@@ -87,7 +87,7 @@ def _resolver_of_tf_config() -> tf.distribute.cluster_resolver.ClusterResolver:
     config = json.loads(os.environ.get('TF_CONFIG', '{}'))
     if not isinstance(config, dict) or 'cluster' not in config:
         raise ValueError('the environment variable TF_CONFIG is not set, or has no "cluster"')
-    if not isinstance(config.get('task', {}), dict):
+    if not isinstance(config.get('task') or {}, dict):
         raise ValueError('its "task" must be as {"type": "worker", "index": 0}')
     return tf.distribute.cluster_resolver.TFConfigClusterResolver()
 

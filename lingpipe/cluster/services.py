@@ -134,9 +134,9 @@ def _why(code: str, details: str) -> str:
     """A few words on why a call failed, from the name of gRPC's status and what it says."""
     if code == 'DEADLINE_EXCEEDED':
         return 'no answer'
-    if code == 'UNIMPLEMENTED' or 'HTTP/2' in details:
+    if code == 'UNIMPLEMENTED' or 'Failed parsing HTTP/2' in details:
         return 'something that is no worker answers there'
     if code != 'UNAVAILABLE':
         return f'{code}: {details}'
     is_unknown = any(word in details for word in ('resolving', 'resolution', 'lookup'))
-    return 'the host is not known' if is_unknown else 'no connection'
+    return 'the host cannot be looked up' if is_unknown else 'no connection'

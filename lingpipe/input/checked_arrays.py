@@ -67,7 +67,8 @@ def narrowed(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """
     with np.errstate(over='ignore'):   # That is an error below.
         converted = array.astype(dtype, copy=False)
-    if array.dtype.kind == dtype.kind == 'f' and array.itemsize > dtype.itemsize:
+    is_float = array.dtype.kind == 'f' and tf.as_dtype(dtype).is_floating
+    if is_float and array.itemsize > dtype.itemsize:
         too_large = array[np.isinf(converted) & ~np.isinf(array)]
         if too_large.size:
             raise ValueError(f'{name!r} has {too_large[0]:g}, which is larger than {dtype} can '

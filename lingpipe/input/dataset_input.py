@@ -145,10 +145,11 @@ class DatasetInput(Input):
         if p.num_epochs != 1:
             self._check_enough(int(one_epoch.cardinality()))
             if shuffles_without_seed(one_epoch):
-                logging.warning(
-                    'the dataset of %s shuffles without a seed, as list_files does by itself: each '
-                    'start sees another order, so that no result can be had again, and a resumed '
-                    'run repeats some examples and leaves out others; give it a seed', name)
+                repeats = ('' if self.saves_iterator else ', and a resumed run repeats some '
+                           'examples and leaves out others')
+                logging.warning('the dataset of %s shuffles without a seed, as list_files does by '
+                                'itself: each start sees another order, so that no result can be '
+                                'had again%s; give it a seed', name, repeats)
             one_epoch = one_epoch.repeat(p.num_epochs)
         return one_epoch.skip(position)
 
@@ -158,7 +159,8 @@ class DatasetInput(Input):
         if p.num_epochs is None and 0 <= number < p.batch_size:
             raise ValueError(f'batch_size={p.batch_size} is larger than the {number} examples of '
                              f'{type(self).__name__}, so a batch would hold an example twice; use '
-                             f'{number} or less, or set is_batched=True if these are batches.')
+                             f'{number} or less, call repeat in the function, or set is_batched='
+                             'True if these are batches.')
 
     def _check_dense(self, examples: tf.data.Dataset) -> None:
         """Raises ValueError if a value is a sparse tensor or the like."""
@@ -166,8 +168,9 @@ class DatasetInput(Input):
             if not isinstance(spec, tf.TensorSpec):
                 kind = type(spec).__name__.removesuffix('Spec')
                 raise ValueError(f'{path!r} of {type(self).__name__} is a {kind}, and a network '
-                                 'takes dense tensors; call tf.sparse.to_dense, or to_tensor of a '
-                                 'RaggedTensor, with a fixed shape, in a map of the dataset.')
+                                 'takes dense tensors, or dicts of them; for a SparseTensor, call '
+                                 'tf.sparse.to_dense in a map of the dataset, and for a '
+                                 'RaggedTensor its to_tensor, with a fixed shape.')
 
     def _check_single(self, examples: tf.data.Dataset) -> None:
         """Raises ValueError for examples that must be batches, and warns of those that may be."""

@@ -5,13 +5,21 @@ import tensorflow as tf
 
 
 def shuffles_without_seed(dataset: tf.data.Dataset) -> bool:
-    """Whether a dataset, or one that it is made of, shuffles without a seed.
+    """Whether a dataset, or one that it is made of, shuffles without a seed, as far as is known.
 
     What the functions of flat_map and the like make is not looked at.
     """
-    # TensorFlow has no public way to either. Two zeros mean that the op draws its own seed.
-    seeds = [seed for seed in (getattr(dataset, '_seed', None), getattr(dataset, '_seed2', None))
-             if seed is not None]
-    if 'Shuffle' in type(dataset).__name__ and len(seeds) == 2 and not any(map(int, seeds)):
-        return True
-    return any(map(shuffles_without_seed, dataset._inputs()))
+    left, seen = [dataset], set()
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if 'Shuffle' in type(one).__name__:
+            # TensorFlow has no public way to them. Two zeros mean that the op draws its own seed.
+            seeds = [getattr(one, '_seed', None), getattr(one, '_seed2', None)]
+            values = [None if seed is None else tf.get_static_value(seed) for seed in seeds]
+            if all(value is not None and not int(value) for value in values):
+                return True
+        left += one._inputs()
+    return False

@@ -234,7 +234,7 @@ def _rate(config: Any) -> learning_rates.Schedule.Params:
         raise ValueError('the learning rate is a Python function, which no configuration can hold; '
                          'compile with a number or one of keras.optimizers.schedules, or set '
                          'learning_rate of the Learner to one of lp.learning_rates.')
-    if name == 'CosineDecay' and not values['warmup_steps']:
+    if name == 'CosineDecay' and (values['warmup_target'] is None or not values['warmup_steps']):
         return learning_rates.Cosine.Params(
             rate=values['initial_learning_rate'], decay_steps=values['decay_steps'],
             final_fraction=values['alpha'])
@@ -253,9 +253,9 @@ def _rate(config: Any) -> learning_rates.Schedule.Params:
     shown = ', '.join(f'{key}={value}' for key, value in values.items() if key != 'name')
     if name == 'CosineDecay':
         raise ValueError(
-            f'the learning rate {name}({shown}) has no equal in lingpipe, whose warm-up ends an '
-            'update earlier; set learning_rate of the Learner to learning_rates.Cosine.Params('
-            f'rate={values["warmup_target"] or values["initial_learning_rate"]}, '
+            f'the learning rate {name}({shown}) has no equal in lingpipe, whose warm-up begins '
+            'elsewhere and ends an update earlier; set learning_rate of the Learner to '
+            f'learning_rates.Cosine.Params(rate={values["warmup_target"]}, '
             f'decay_steps={values["decay_steps"]}, final_fraction={values["alpha"]}, '
             f'warmup_steps={values["warmup_steps"]}), which begins with rate / warmup_steps.')
     raise ValueError(f'the learning rate {name}({shown}) has no equal in lingpipe; set '

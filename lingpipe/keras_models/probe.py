@@ -1,12 +1,12 @@
-"""Probe: whether a user's Keras layer computes each example by itself, found out by calling it.
+"""Probe: whether a user's Keras layer computes each example on its own, found out by calling it.
 
 Its code cannot tell. So it is called with a few examples, and again with all but the first of them
-changed: what comes out for the first must stay as it is. Its variables are set back each time, so
-that random numbers of a keras.random.SeedGenerator come again.
+changed: what comes out for the first must stay as it is. Nothing that a call assigns, draws or adds
+to its losses stays. The weights are a little other than the layer's own, since a branch that begins
+with a factor of 0 would hide what it does.
 """
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 
 import keras
@@ -16,15 +16,19 @@ import tensorflow as tf
 from lingpipe.layers.keras_arguments import KerasArguments
 from lingpipe.layers.keras_building import inner_layers
 
-_NUM_EXAMPLES = 3
-_ANY_LENGTH = 4   # of a dimension that varies
+_NUM_EXAMPLES = 5   # What a layer folds into its examples should have another length.
+_ANY_LENGTH = 4     # of a dimension that varies
+_MOST_LENGTH = 1024            # of a dimension but the last: attention takes its square
+_MOST_NUMBERS = 2 ** 20        # in an example
+_MOST_WEIGHTS = 2 ** 24        # that are changed; more keep their values
 
 
 def mixes_examples(operation: keras.Operation, arguments: KerasArguments,
                    tensors: Mapping[str, keras.KerasTensor]) -> bool:
     """Whether the result for an example depends on others; False if it cannot be found out.
 
-    Layers with a BatchNormalization are called as in an evaluation, since that one may mix.
+    It is not found out for layers with a BatchNormalization, which mixes examples as it should, and
+    for very large examples.
 
     Args:
       operation: a layer or operation of Keras that has its values.
@@ -34,48 +38,59 @@ def mixes_examples(operation: keras.Operation, arguments: KerasArguments,
     Raises:
       ValueError: the same call gives other numbers each time.
     """
-    if not tf.executing_eagerly():
-        return False
     has_moments = any(isinstance(layer, keras.layers.BatchNormalization)
                       for layer in inner_layers(operation))
-    takes_training = 'training' in inspect.signature(operation.call).parameters
-    training = {'training': not has_moments} if takes_training else {}
+    if not tf.executing_eagerly() or has_moments or any(map(_is_large, tensors.values())):
+        return False
+    training = {'training': True} if isinstance(operation, keras.layers.Layer) else {}
 
-    def outputs(examples: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    def outputs(is_changed: bool) -> list[np.ndarray]:
+        examples = {name: _examples(tensor, is_changed) for name, tensor in tensors.items()}
         positional, named = arguments.bound(examples)
-        found = keras.tree.flatten(operation(*positional, **{**training, **named}))
-        return [keras.ops.convert_to_numpy(output)[:1].astype(np.float64) for output in found]
+        with keras.StatelessScope(state_mapping=weights):
+            found = keras.tree.flatten(operation(*positional, **{**training, **named}))
+        return [keras.ops.convert_to_numpy(output)[:1].astype(np.float64)
+                for output in found if output.shape[:1] == (_NUM_EXAMPLES,)]
 
-    variables = list(getattr(operation, 'variables', []))
     try:
-        values = [variable.numpy() for variable in variables]
-        results = []
-        for changed in (False, False, True):
-            try:
-                results.append(outputs({name: _examples(tensor, changed)
-                                        for name, tensor in tensors.items()}))
-            finally:
-                for variable, value in zip(variables, values, strict=True):
-                    variable.assign(value)
+        weights = _other_weights(operation)
+        first, again, other = outputs(False), outputs(False), outputs(True)
     except Exception:   # A layer is anyone's code, and may want other examples.
         return False
-    first, again, other = results
     if not _are_alike(first, again):
-        raise ValueError('the same call gives other numbers each time, but its Python code runs '
-                         'only when it is traced; draw random numbers by keras.random with a '
+        raise ValueError('the same call gives other numbers each time, as by tf.random, np.random '
+                         'or counting; draw random numbers by keras.random with a '
                          'keras.random.SeedGenerator of the layer, and count in a weight')
     return not _are_alike(first, other)
 
 
-def _examples(tensor: keras.KerasTensor, changed: bool) -> np.ndarray:
-    """A few examples; if `changed`, the first one is the same and the others are not."""
+def _is_large(tensor: keras.KerasTensor) -> bool:
+    """Whether calling a layer with such examples could take much memory."""
+    lengths = [size or _ANY_LENGTH for size in tensor.shape[1:]]
+    return max(lengths[:-1], default=0) > _MOST_LENGTH or np.prod(lengths) > _MOST_NUMBERS
+
+
+def _examples(tensor: keras.KerasTensor, is_changed: bool) -> np.ndarray:
+    """A few examples; if `is_changed`, the first one is the same and the others are not."""
     shape = [size or _ANY_LENGTH for size in tensor.shape[1:]]
-    first, one, other = (np.random.default_rng(seed).normal(size=[number, *shape])
-                         for seed, number in ((0, 1), (1, _NUM_EXAMPLES - 1),
-                                              (2, _NUM_EXAMPLES - 1)))
-    examples = np.concatenate([first, 9 * other if changed else one])
+    first, some, others = (np.random.default_rng(seed).normal(size=[number, *shape])
+                           for seed, number in ((0, 1), (1, _NUM_EXAMPLES - 1),
+                                                (2, _NUM_EXAMPLES - 1)))
+    examples = np.concatenate([first, 9 * others if is_changed else some])
     is_float = tf.as_dtype(tensor.dtype).is_floating
     return examples.astype(tensor.dtype) if is_float else (examples > 0).astype(tensor.dtype)
+
+
+def _other_weights(operation: keras.Operation) -> list[tuple[keras.Variable, tf.Tensor]]:
+    """Each weight that trains, with other values than its own; [] if there are very many."""
+    weights = [weight for weight in getattr(operation, 'trainable_weights', [])
+               if tf.as_dtype(weight.dtype).is_floating]
+    if sum(int(np.prod(weight.shape)) for weight in weights) > _MOST_WEIGHTS:
+        return []
+    rng = np.random.default_rng(3)
+    return [(weight, tf.convert_to_tensor(weight) + tf.cast(
+                rng.normal(scale=0.3, size=tuple(weight.shape)), weight.dtype))
+            for weight in weights]
 
 
 def _are_alike(some: list[np.ndarray], others: list[np.ndarray]) -> bool:

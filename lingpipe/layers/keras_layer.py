@@ -221,6 +221,9 @@ class KerasLayer(Layer):
             'subclass of KerasLayer with is_positionwise = True if no position looks at another')
         self.needs_whole_batch = p.mixes_examples or any(
             map(mixes_examples, layers or [self.keras_layer]))
+        if p.mixes_examples:
+            self.whole_batch_remedy = ('set mixes_examples=False of its Params, if its examples '
+                                       'are to see those of their micro-batch only')
         self.has_embedding = any(
             isinstance(layer, keras.layers.Embedding) and layer.trainable_weights
             for layer in layers)

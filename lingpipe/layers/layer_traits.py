@@ -15,6 +15,9 @@ class LayerTraits:
     # contrastive loss. A plan with more than one micro-batch or replica is then refused.
     needs_whole_batch = False
 
+    # What a person can do about that besides leaving the mini-batch whole.
+    whole_batch_remedy = 'use a loss that is a sum over examples'
+
     # Whether the copies of the last example, of weight 0, that fill up the last mini-batch of an
     # evaluation would change a loss or metric, as they change the mean of a penalty over the
     # examples. That mini-batch is then evaluated without them, at its own size, as it is where a

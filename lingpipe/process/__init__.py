@@ -2,7 +2,7 @@
 
     tensorflow_import.py    TensorFlow's import: quiet, or with a clear sentence
     tensorflow_settings.py  devices, threads, memory and Grappler: before TensorFlow's first op
-    stop_signals.py         SIGTERM and Ctrl-C
+    stop_signals.py         SIGTERM, SIGHUP and Ctrl-C
     closed_pipe.py          a command whose reader has gone
     error_text.py           an exception, in words
     fresh_tensor.py         a number as a tensor that TensorFlow does not keep

@@ -5,13 +5,15 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-# What TensorFlow and Keras write around the sentence that matters.
+# What TensorFlow writes around the sentence that matters.
 _FRAME = re.compile(
-    r'\s*$|Exception encountered when calling |Graph execution error:|Detected at node|'
+    r'\s*$|Graph execution error:|Detected at node|'
     r'<stack traces unavailable>|\s*File "|Node: |\s*\[\[|\d+ root error|'
     r'\s*\(\d+\) \w+:\s*$|\s+\[Op:')
 _NODE = re.compile(r'\{\{node ([^}]+)\}\}')
-_BOLD = re.compile(r'\x1b\[\d*m')   # of a terminal
+_KERAS_FRAME = re.compile(
+    r'Exception encountered when calling .*?\n\n\x1b\[1m(.*?)\x1b\[0m\n\nArguments received',
+    re.DOTALL)
 _WRAPPING = re.compile(r'\{\{function_node [^}]*\}\} | ?\[Op:\w+\].*')
 _MOST_CHARACTERS = 400
 
@@ -27,7 +29,7 @@ def sentence(error: BaseException) -> str:
     introduced by its type, and only the first line that says something is kept.
     """
     says_enough = isinstance(error, ValueError | ArithmeticError | OSError | ImportError)
-    said = reason(error) if isinstance(error, OSError) else _BOLD.sub('', str(error))
+    said = reason(error) if isinstance(error, OSError) else _without_keras(str(error))
     text = ' '.join(said.split('\n')) if says_enough else _first_line(error)
     is_introduced = not says_enough or isinstance(error, UnicodeError) or not text
     line = f'{type(error).__name__}: {text}' if is_introduced else text
@@ -62,9 +64,15 @@ def symbolic_remedy(error: BaseException) -> str:
     return _SYMBOLIC_REMEDY if 'symbolic' in str(error).lower() else ''
 
 
+def _without_keras(message: str) -> str:
+    """The message without what Keras writes around what the call of a layer has raised."""
+    match = _KERAS_FRAME.match(message)
+    return match[1] if match else message
+
+
 def _first_line(error: BaseException) -> str:
     """Returns the first line of the message that is more than a frame, with its place if any."""
-    message = _BOLD.sub('', str(getattr(error, 'message', error)))
+    message = _without_keras(str(getattr(error, 'message', error)))
     lines = [line for line in message.splitlines() if not _FRAME.match(line)]
     line = _WRAPPING.sub('', lines[0]).strip() if lines else ''
     node = _NODE.search(message)

@@ -169,8 +169,11 @@ def _of_like_dtype(name: str, tensor: Any, spec: tf.TensorSpec) -> Any:
     """The tensor in the dtype of a spec, if only the width of the numbers differs."""
     both = (tensor.dtype, spec.dtype)
     is_like = all(one.is_integer for one in both) or all(one.is_floating for one in both)
-    if not is_like or tensor.dtype == spec.dtype:
+    if not is_like or tensor.dtype == spec.dtype or not isinstance(tensor, tf.Tensor):
         return tensor
-    narrow = functools.partial(narrowed, name, dtype=np.dtype(spec.dtype.as_numpy_dtype))
+    wanted = np.dtype(spec.dtype.as_numpy_dtype)
+    if np.can_cast(tensor.dtype.as_numpy_dtype, wanted):
+        return tf.cast(tensor, spec.dtype)
+    narrow = functools.partial(narrowed, name, dtype=wanted)
     converted = tf.numpy_function(narrow, [tensor], spec.dtype, stateful=False)
     return tf.ensure_shape(converted, tensor.shape)

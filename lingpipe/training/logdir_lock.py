@@ -39,36 +39,36 @@ class Lock:
     path: str
     number: int | None
 
-    def check(self) -> None:
-        """Makes sure that the logdir is still this run's.
+    def is_lost(self) -> bool:
+        """Whether the file is gone, or another one is there."""
+        if self.number is None:
+            return False
+        try:
+            return not os.path.samestat(os.fstat(self.number), os.stat(self.path))
+        except OSError:
+            return True
 
-        If somebody has removed or moved it, it is made again.
+    def take_again(self) -> None:
+        """Takes the lock of a logdir that was removed, moved or replaced, and makes it if need be.
 
         Raises:
           ValueError: another run has it.
-          OSError: it cannot be made again.
+          OSError: it cannot be made.
         """
-        if self.number is None:
-            return
         logdir = os.path.dirname(self.path)
+        was_there = os.path.isdir(logdir)
+        _make(logdir)
         try:
-            if os.path.samestat(os.fstat(self.number), os.stat(self.path)):
-                return
-            taken_by = 'what is there now is of another run'
-        except FileNotFoundError:
-            os.makedirs(logdir, exist_ok=True)
-            before = self.number
-            try:
-                self.number = _acquired(self.path)
-                os.close(before)
-                logging.warning('%s was removed or moved while this run wrote there; it is made '
-                                'again for the next checkpoint, without what was in it', logdir)
-                return
-            except OSError as error:
-                taken_by = str(error).rstrip('.')
-        raise ValueError(f'{logdir} was removed or moved while this run wrote there, and '
-                         f'{taken_by}: this run ends, so that it overwrites nothing; give each '
-                         'run a logdir of its own.')
+            before, self.number = self.number, _acquired(self.path)
+        except OSError as error:
+            raise ValueError(f'the lock of this run in {logdir} was removed or replaced, and now '
+                             f'{error} This run ends, so that it overwrites nothing.') from error
+        if before is not None:
+            os.close(before)
+        logging.warning(
+            'the lock of this run in %s was removed or replaced; it is taken again' if was_there
+            else '%s was removed or moved while this run wrote there; it was made again, empty, '
+            'for the next checkpoint', logdir)
 
     def keep(self) -> None:
         """Keeps the lock for the next program of this process, if it holds the same logdir."""
@@ -87,11 +87,7 @@ def hold(logdir: str) -> Iterator[Lock]:
       OSError: another process holds it, or the logdir cannot be made.
     """
     path = os.path.join(logdir, 'lock')
-    try:
-        os.makedirs(logdir, exist_ok=True)
-    except OSError as error:
-        raise OSError(f'{logdir} cannot be written: {reason(error)}; choose another '
-                      'logdir.') from error
+    _make(logdir)
     side_files.make_way_for_file(path)
     number = _kept(path)
     if number is None:
@@ -102,6 +98,14 @@ def hold(logdir: str) -> Iterator[Lock]:
     finally:
         if lock.number is not None:
             os.close(lock.number)
+
+
+def _make(logdir: str) -> None:
+    try:
+        os.makedirs(logdir, exist_ok=True)
+    except OSError as error:
+        raise OSError(f'{logdir} cannot be written: {reason(error)}; choose another '
+                      'logdir.') from error
 
 
 def is_held(logdir: str) -> bool:

@@ -74,8 +74,8 @@ class LoopOptions:
       out: where lines and tables are shown; None: sys.stdout.
       stop: signals that somebody looks at already; None: they are looked at while the loop runs.
       when_restored: is called once the newest checkpoint, if there is one, has been restored.
-      check_logdir: is called before each checkpoint; raises ValueError if another run has the
-        logdir.
+      check_logdir: is called before each checkpoint; raises ValueError if the logdir is another
+        run's by now.
     """
     has_evaluation: bool = True
     has_timeline: bool = False
@@ -355,7 +355,7 @@ class TrainLoop:
         """Saves what is not saved, removes what is not needed, and says how the run ended."""
         counts, checkpointer = self._counts, self._run.checkpointer
         self._site.begin('the end of the run')
-        self._saved.check(is_at_end=True, what_follows='It is written once more.')
+        self._saved.check(is_at_end=True, what_follows='The last step is saved now.')
         if stop.name or self._stop_reason or counts.step >= self._params.num_steps:
             self._checkpoints.save(counts, is_at_end=True)
             self._evaluations.restore_mark(counts.step)   # It may be evaluated, and not marked.

@@ -16,5 +16,5 @@ def warn_of_lost_checkpoints(logdir: str) -> None:
         return
     if max(steps, default=0) > 1:
         logging.warning('%s has no checkpoint, but its train.log tells of %d steps: a new run '
-                        'begins; if there were checkpoints, as on a disk that is not mounted, stop '
-                        'it and bring them back', logdir, max(steps))
+                        'begins; if it had checkpoints, as on a disk that is not mounted, stop it '
+                        'and bring them back', logdir, max(steps))

@@ -16,11 +16,12 @@ from lingpipe.pipeline.planning.layout import layout_of
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.training.experiment import Experiment
 
-# Paths of Params that say where and how long a run trains, not what it learns.
+# Paths of Params that say where and how long a run trains, not what it learns, or what from_keras
+# finds out, for which a plan that does not fit is refused.
 MAY_CHANGE = re.compile(
     r'(pipeline(?!\.(num_micro_batches|num_replicas|sum_groups|cross_replica_batch_norm|'
     r'wire_dtype|jit_compile|use_graph_optimizer|replica_reduction)$)'
-    r'|train|eval_inputs|initialize_from|hooks|task\.outputs)\b.*')
+    r'|train|eval_inputs|initialize_from|hooks|task\.outputs|task\.model.*\.mixes_examples)\b.*')
 
 # Paths that may change the plan: its cuts, what it recomputes, or which cells share a device.
 _CHANGES_PLAN = re.compile(r'pipeline\.(?!(read_on_workers|cells_per_gpu|devices)\b).*')
@@ -107,7 +108,7 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.escape(path).replace(r'\*', '.*'), re.DOTALL)
 
 
-# What changes the variables or, unless something else changes with it, the examples of a step.
+# What changes the variables or, unless both change together, the number of examples of a step.
 _NEVER_ALLOWED = ('task.learner.optimizer', 'task.learner.bfloat16_slots',
                   'task.learner.accumulate', 'train_input.batch_size')
 

@@ -177,7 +177,8 @@ def _group(rows: list[list[int]], group: list[int], params: GenerationParams) ->
     if params.temperature:
         for row, i in zip(chances, group, strict=False):
             # float32 rounds some numbers below 1 to 1.
-            drawn = np.random.default_rng([params.seed, i]).random(params.max_length)
+            # NumPy takes no negative seeds.
+            drawn = np.random.default_rng([params.seed % 2 ** 64, i]).random(params.max_length)
             row[:] = np.minimum(drawn, 1 - 2 ** -24)
     return SentenceGroup({}, np.array(limits, np.int32), prompts, chances)
 

@@ -41,7 +41,7 @@ class SamplingParams(SearchParams):
     repetition_penalty: float = field(
         1., 'Divides positive logits, and multiplies negative ones, of ids that are in the text '
             'already; 1: none, usual is 1.2.', least=1)
-    seed: int = field(0, 'Seeds what is drawn.', least=0)
+    seed: int = field(0, 'Seeds what is drawn.')
     prefill: int = field(128, 'Ids of a prompt that a cell reads in one pass; 0: one by one, as '
                               'those that are written.', least=0)
 

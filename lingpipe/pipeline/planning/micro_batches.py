@@ -64,8 +64,8 @@ def check_whole(network: Sequential, num_micro_batches: int, num_replicas: int) 
                 f'{layer.path}: {type(layer).__name__} needs the whole mini-batch, since its '
                 'result for an example depends on the others, but with '
                 f'num_micro_batches={num_micro_batches} and num_replicas={num_replicas} it would '
-                f'see one of {num_parts} parts at a time; set both to 1, or use a loss that is a '
-                'sum over examples.')
+                f'see one of {num_parts} parts at a time; set both to 1, or '
+                f'{layer.whole_batch_remedy}.')
 
 
 def check_state(network: Sequential, num_parts: int) -> None:

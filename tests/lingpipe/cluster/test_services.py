@@ -58,6 +58,6 @@ def web_server():
 def test_why_there_is_no_worker_is_told(web_server):
     for address, words in ((web_server, 'something that is no worker answers there'),
                            (f'127.0.0.1:{ports.free_port()}', 'no connection'),
-                           ('none.invalid:2222', 'the host is not known')):
+                           ('none.invalid:2222', 'the host cannot be looked up')):
         with pytest.raises(OSError, match=f'^{words}$'):
             services.devices(address, 10.)

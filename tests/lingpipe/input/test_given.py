@@ -169,7 +169,7 @@ def test_a_shuffle_without_a_seed_costs_a_warning(change, warns, caplog):
 @pytest.mark.parametrize(('make', 'sentence'), [
     (lambda: pairs().take(2), 'batch_size=3 is larger than the 2 examples of GivenDataset, so a '),
     (lambda: pairs().map(lambda x, y: (tf.sparse.from_dense(x), y)),
-     r"'x' of GivenDataset is a SparseTensor, and a network takes dense tensors; call tf.sparse")])
+     r"'x' of GivenDataset is a SparseTensor, and a network takes dense tensors, or dicts of")])
 def test_datasets_that_cannot_be_trained_on_are_refused(make, sentence):
     with pytest.raises(ValueError, match=sentence):
         batches(DatasetInput.of(make, batch_size=3))

@@ -9,6 +9,7 @@ import pytest
 
 import lingpipe as lp
 from lingpipe.pipeline.planning import micro_batches
+from lingpipe.training import resumption
 
 serializable = keras.saving.register_keras_serializable('lingpipe_probe')
 
@@ -81,3 +82,35 @@ def test_a_layer_with_python_that_changes_is_refused():
     """It was traced once for each cell and micro-batch, so that weights depended on K."""
     with pytest.raises(ValueError, match="'counted' .* the same call gives other numbers each "):
         network(Counted())
+
+
+@serializable
+class Gated(keras.layers.Layer):
+    """Mixes by a factor that begins with 0, in an inner layer, and only in training."""
+
+    def __init__(self, **config):
+        super().__init__(**config)
+        self.inner = LessTheMeanInTraining()
+
+    def build(self, shape):
+        self.factor = self.add_weight(name='factor', shape=[], initializer='zeros')
+
+    def call(self, inputs):
+        return inputs + self.factor * self.inner(inputs)
+
+
+@serializable
+class LessTheMeanInTraining(LessTheMean):
+    def call(self, inputs, training=False):
+        self.add_loss(keras.ops.mean(inputs))
+        return super().call(inputs) if training else inputs
+
+
+def test_mixing_is_found_wherever_it_is_and_whatever_the_weights_are():
+    model = keras.Sequential([keras.layers.Input([6]), Gated(), keras.layers.Dense(2)])
+    model.compile('sgd', 'mse')
+    gated = lp.from_keras(model).layers[0]
+    assert gated.mixes_examples and not model.losses
+    gated.mixes_examples = False   # A run may do so, and may go on with another finding.
+    assert resumption.MAY_CHANGE.fullmatch('task.model.layers[0].mixes_examples')
+    assert not resumption.MAY_CHANGE.fullmatch('task.model.layers[0].averages_state')

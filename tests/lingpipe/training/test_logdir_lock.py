@@ -108,25 +108,41 @@ def test_file_system_without_locks_costs_a_line(tmp_path, monkeypatch, caplog):
 def test_a_logdir_that_was_removed_is_made_again(tmp_path, caplog):
     logdir = tmp_path / 'log'
     with logdir_lock.hold(str(logdir)) as lock:
-        lock.check()
-        assert not caplog.text
+        assert not lock.is_lost()
         logdir.rename(tmp_path / 'moved')
-        lock.check()
-        assert f'{logdir} was removed or moved while this run wrote there; it is' in caplog.text
-        assert logdir_lock.is_held(str(logdir))
+        assert lock.is_lost()
+        lock.take_again()
+        assert f'{logdir} was removed or moved while this run wrote there; it was' in caplog.text
+        assert logdir_lock.is_held(str(logdir)) and not lock.is_lost()
     assert not logdir_lock.is_held(str(logdir))
+
+
+def test_a_lock_that_was_copied_is_taken_again(tmp_path, caplog):
+    """As by a tool that copies a logdir and puts the copy in its place."""
+    with logdir_lock.hold(str(tmp_path)) as lock:
+        (tmp_path / 'copy').write_text((tmp_path / 'lock').read_text())
+        (tmp_path / 'copy').rename(tmp_path / 'lock')
+        assert lock.is_lost()
+        lock.take_again()
+        assert 'was removed or replaced; it is taken again' in caplog.text
+        assert logdir_lock.is_held(str(tmp_path)) and not lock.is_lost()
 
 
 def test_a_logdir_that_another_run_has_made_again_is_not_touched(tmp_path):
     """Both wrote checkpoints there, and a run went on from those of the other one."""
     logdir = tmp_path / 'log'
+    context = multiprocessing.get_context('fork')
+    here, there = context.Pipe()
     with logdir_lock.hold(str(logdir)) as lock:
         logdir.rename(tmp_path / 'moved')
-        with logdir_lock.hold(str(logdir)):
-            with pytest.raises(ValueError, match=f'^{logdir} was removed or moved while this run '
-                                                 'wrote there, and what is there now is of another '
-                                                 'run: this run ends, so that it overwrites'):
-                lock.check()
+        other = context.Process(target=hold_for_long, args=(str(logdir), there), daemon=True)
+        other.start()
+        assert here.recv() and lock.is_lost()
+        with pytest.raises(ValueError, match=f'^the lock of this run in {logdir} was removed or '
+                                             f'replaced, and now {logdir} is in use by '):
+            lock.take_again()
+        other.kill()
+        other.join()
 
 
 def test_directory_in_the_place_of_the_lock_is_set_aside(tmp_path, caplog):

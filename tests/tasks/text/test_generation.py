@@ -168,3 +168,20 @@ def test_line_breaks_of_prompts_and_continuations_are_written_as_signs() -> None
     text = 'a\\b\n\tc\r'
     assert as_line(text) == 'a\\\\b\\n\tc\\r'
     assert from_line(as_line(text)) == text
+
+
+def test_a_vocabulary_is_trained_on_long_lines_too():
+    """sentencepiece leaves out lines of more than 4,192 bytes."""
+    words = np.random.default_rng(0).choice(['alpha', 'beta', 'gamma', 'delta', 'epsilon'], 3000)
+    vocabulary = train_vocabulary(iter([' '.join(words)]), 300)
+    assert len(vocabulary.encode(['alpha beta gamma'])[0]) < 12
+
+
+def test_an_error_of_the_lines_of_a_vocabulary_is_their_own():
+    """The advice was to change vocab_size."""
+    def lines():
+        yield 'one line'
+        raise ValueError('text.txt is not UTF-8 after line 1')
+
+    with pytest.raises(ValueError, match='^text.txt is not UTF-8 after line 1$'):
+        train_vocabulary(lines(), 300)

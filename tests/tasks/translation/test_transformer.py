@@ -495,3 +495,10 @@ def test_a_weight_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r'token_weight: weight is \(4, 3\), but what it weighs is '
                                          r'\(4, 5\): .* be \(4,\) or \(4, 5\)'):
         wire(tiny().instantiate(), {**specs(), 'weight': tf.TensorSpec([B, 3])})
+
+
+def test_logits_are_the_outputs_and_a_softmax_in_shards_has_none():
+    """An export had the mask of the labels, and asked for labels."""
+    assert tiny().instantiate().output_names() == ('logits',)
+    with pytest.raises(ValueError, match='vocabulary_shards=2 of model makes no logits, which '):
+        tiny(vocabulary_shards=2).instantiate().output_names()

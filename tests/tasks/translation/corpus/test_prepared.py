@@ -164,3 +164,10 @@ def test_tags_are_ids_of_their_own(tmp_path):
     with pytest.raises(ValueError, match="the vocabulary has no tag of the language 'it'; train it "
                                          "with --language_tags"):
         vocabulary.tag('it')
+
+
+def test_english_keeps_its_share_of_a_small_corpus(corpus):
+    """It was repeated up to its part of a sample that the other languages could not fill."""
+    found = sample(corpus, 10_000, 5., 0.2)
+    num_english = len(found) - len(corpus.texts('train', 'source'))
+    assert num_english == round(0.2 * len(found))
