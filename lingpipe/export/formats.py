@@ -172,9 +172,11 @@ def _write_onnx(exported: _Exported, path: str) -> None:
         try:
             checker.check_model(new)
         except checker.ValidationError as error:
+            layer = ('the layer with a loop, as attention by blocks has one,'
+                     if 'TensorList' in str(error) else 'the layer that it means')
             raise ValueError(f'tf2onnx made no valid model of opset {_ONNX_OPSET} of the network: '
-                             f'{sentence(error)}; replace the layer that it means, or write a '
-                             'saved_model.') from error
+                             f'{sentence(error)}; replace {layer} or write a saved_model.'
+                             ) from error
 
 
 def _write_erfc(graph: Any, node: Any, name: str, args: object) -> None:

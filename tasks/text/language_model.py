@@ -13,8 +13,8 @@ Shapes: b micro-batch, T tokens, D model, V vocabulary.
     bytes_per_token        bytes, weight                      (nothing)
     loss                   logits, label, weight              (nothing)
 
-The mini-batch is that of TextInput. All that a network needs of it are target, label and weight;
-without positions and documents, an example is one document.
+The mini-batch is that of TextInput. All that a network needs of it are target, label, weight and,
+unless has_bytes is False, bytes; without positions and documents, an example is one document.
 
 A large vocabulary can be split into several layers (lingpipe/layers/shards.py). The softmax of
 several shards writes `softmax`, a summary of the logits, in their place
