@@ -21,7 +21,7 @@ from lingpipe.checkpoint.parts import Kinds
 
 FORMAT = 1
 STEP_NAME = re.compile(r'step-(\d{8,})')   # of a checkpoint's directory
-_MOST_KEYS = 3      # that an error lists, weights first
+_MOST_KEYS = 3      # that an error lists; weights come first
 _MOST_CHANGES = 3   # of shapes or dtypes, most often all for one reason
 
 Metadata: TypeAlias = Mapping[str, Any]   # whatever JSON can hold

@@ -84,15 +84,14 @@ def _read_keras(path: str) -> Mapping[str, np.ndarray]:
         raise ValueError('it is no .keras file')
     model = _import('keras').models.load_model(path, compile=False)
     number_of = Counter(variable.path for variable in model.weights)
-    nested = [(path, variable) for path, variable in _nested_variables(model, '')
-              if number_of[variable.path] > 1]
-    named = [(variable.path, variable) for variable in model.weights
-             if number_of[variable.path] == 1]
-    for variable in model.weights:
-        if number_of[variable.path] > 1:
-            path = next((path for path, one in nested if one is variable), variable.path)
-            named.append((path, variable))
-    return _by_name([(path, variable.numpy()) for path, variable in named])
+    nested = list(_nested_variables(model, ''))
+
+    def name_of(variable: Any) -> str:
+        """Its path, below the names of nested models if another variable has the same."""
+        paths = [path for path, one in nested if one is variable and number_of[one.path] > 1]
+        return paths[0] if paths else str(variable.path)
+
+    return _by_name([(name_of(variable), variable.numpy()) for variable in model.weights])
 
 
 def _nested_variables(model: Any, prefix: str) -> Iterator[tuple[str, Any]]:

@@ -165,6 +165,7 @@ def claim(address: str, name: str, ends_server: bool = False) -> str:
       has ended.
     """
     def make_op() -> tf.Tensor:
+        """Runs `_claimed` on the worker, one call at a time."""
         # Otherwise two controllers that claim it at the same time could both find it free.
         lock = tf.raw_ops.MutexLock(mutex=tf.raw_ops.MutexV2(shared_name='lingpipe/claim'))
         with tf.control_dependencies([lock]):

@@ -94,11 +94,11 @@ class DatasetInput(Input):
             raise ValueError(f'position={position} is negative; it is the number of examples '
                              'consumed before.')
         with one_sentence(name):
-            if self._can_begin_anywhere:
-                examples = self._examples(position)
-                self._check_single(examples)
-            else:
-                examples = self._skipped(position)
+            begins_there = self._can_begin_anywhere
+            examples = self._examples(*([position] if begins_there else []))
+            self._check_single(examples)
+            if not begins_there:
+                examples = self._skipped(examples, position)
             if p.num_epochs and examples.cardinality() == tf.data.INFINITE_CARDINALITY:
                 raise ValueError(f'num_epochs={p.num_epochs}, but the dataset has no end; leave '
                                  'its repeat out.')
@@ -130,28 +130,30 @@ class DatasetInput(Input):
         """The function that makes the dataset."""
         return self.make
 
-    def _skipped(self, position: int) -> tf.data.Dataset:
-        """The examples from a position on; those before are made again."""
+    def _skipped(self, one_epoch: tf.data.Dataset, position: int) -> tf.data.Dataset:
+        """The examples of all epochs from a position on; those before are made again."""
+        p, name = self.params, type(self).__name__
         if position:
             logging.warning(
                 '%s resumes by making %d examples again and skipping them; a function with an '
                 "argument `position`, or resume='saved_iterator', would begin there at once",
-                type(self).__name__, position)
-        p, name = self.params, type(self).__name__
-        one_epoch = self._examples()
+                name, position)
         if one_epoch.cardinality() == 0:
             raise ValueError(f'{name} has no examples; give it data.')
-        self._check_single(one_epoch)
-        if p.num_epochs != 1:
-            self._check_enough(int(one_epoch.cardinality()))
-            if shuffles_without_seed(one_epoch):
-                repeats = ('' if self.saves_iterator else ', and a resumed run repeats some '
-                           'examples and leaves out others')
-                logging.warning('the dataset of %s shuffles without a seed, as list_files does by '
-                                'itself: each start sees another order, so that no result can be '
-                                'had again%s; give it a seed', name, repeats)
-            one_epoch = one_epoch.repeat(p.num_epochs)
-        return one_epoch.skip(position)
+        if p.num_epochs == 1:
+            return one_epoch.skip(position)
+        self._check_enough(int(one_epoch.cardinality()))
+        self._warn_of_order(one_epoch)
+        return one_epoch.repeat(p.num_epochs).skip(position)
+
+    def _warn_of_order(self, one_epoch: tf.data.Dataset) -> None:
+        """Warns if each start sees the examples in another order."""
+        if shuffles_without_seed(one_epoch):
+            consequence = '' if self.saves_iterator else (
+                ', and a resumed run repeats some examples and leaves out others')
+            logging.warning('the dataset of %s shuffles without a seed, as list_files does by '
+                            'itself: each start sees another order, so that no result can be '
+                            'reproduced%s; give it a seed', type(self).__name__, consequence)
 
     def _check_enough(self, number: int) -> None:
         """Raises ValueError if the examples of one epoch, where known, do not fill a batch."""

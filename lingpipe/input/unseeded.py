@@ -9,12 +9,12 @@ def shuffles_without_seed(dataset: tf.data.Dataset) -> bool:
 
     What the functions of flat_map and the like make is not looked at.
     """
-    left, seen = [dataset], set()
+    left, seen = [dataset], set[tf.data.Dataset]()
     while left:
         one = left.pop()
-        if id(one) in seen:
+        if one in seen:
             continue
-        seen.add(id(one))
+        seen.add(one)
         if 'Shuffle' in type(one).__name__:
             # TensorFlow has no public way to them. Two zeros mean that the op draws its own seed.
             seeds = [getattr(one, '_seed', None), getattr(one, '_seed2', None)]

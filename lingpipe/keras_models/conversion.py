@@ -13,7 +13,7 @@ from lingpipe.keras_models.graph import Call, Graph, Value, functional, graph_of
 from lingpipe.keras_models.keras_model import KerasModel
 from lingpipe.keras_models.likeness import check_alike
 from lingpipe.keras_models.names import differing, is_made_by_keras, stable_names
-from lingpipe.keras_models.probe import mixes_examples
+from lingpipe.keras_models.probe import mixes_when_called
 from lingpipe.layers.base import Layer
 from lingpipe.layers.keras_arguments import KerasArguments, encoded
 from lingpipe.layers.keras_checks import has_code_of_users
@@ -234,7 +234,7 @@ def _layer(call: Call, prefix: str, names: _Names,
         _check(call, layer)
         check_alike(operation, layer.keras_layer)
         if has_code_of_users(params.class_name, params.config):
-            params.mixes_examples = mixes_examples(
+            params.mixes_examples = mixes_when_called(
                 operation, KerasArguments(path, operation, list(shapes), arguments),
                 {arguments_of[value]: tensor for value, tensor in call.inputs.items()})
         params.share = _share(layer, operation, path, owners)

@@ -2,7 +2,7 @@
 
 Its code cannot tell. So it is called with a few examples, and again with all but the first of them
 changed: what comes out for the first must stay as it is. Nothing that a call assigns, draws or adds
-to its losses stays. The weights are a little other than the layer's own, since a branch that begins
+to its losses stays. The weights differ a little from the layer's own, since a branch that begins
 with a factor of 0 would hide what it does.
 """
 from __future__ import annotations
@@ -23,8 +23,8 @@ _MOST_NUMBERS = 2 ** 20        # in an example
 _MOST_WEIGHTS = 2 ** 24        # that are changed; more keep their values
 
 
-def mixes_examples(operation: keras.Operation, arguments: KerasArguments,
-                   tensors: Mapping[str, keras.KerasTensor]) -> bool:
+def mixes_when_called(operation: keras.Operation, arguments: KerasArguments,
+                      tensors: Mapping[str, keras.KerasTensor]) -> bool:
     """Whether the result for an example depends on others; False if it cannot be found out.
 
     It is not found out for layers with a BatchNormalization, which mixes examples as it should, and

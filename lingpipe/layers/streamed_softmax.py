@@ -36,6 +36,19 @@ from lingpipe.layers.static_shapes import num_elements, static_shape
 from lingpipe.layers.weighting import check_weight, weight_by_row
 
 
+def logits_of(path: str, vocabulary_shards: int) -> tuple[str, ...]:
+    """The outputs of a network that ends in a softmax of all ids at once: ('logits',).
+
+    Raises:
+      ValueError: the softmax of the network at `path` is in several shards.
+    """
+    if vocabulary_shards > 1:
+        raise ValueError(f'vocabulary_shards={vocabulary_shards} of {path} makes no logits, which '
+                         "would be the outputs; name others by task.outputs, as ('x',) for what "
+                         'the softmax reads.')
+    return ('logits',)
+
+
 class SoftmaxShard(Logits):
     """A shard of Logits that only says what the loss needs of them.
 

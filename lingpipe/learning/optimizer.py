@@ -65,7 +65,7 @@ class Optimizer(Configurable):
             if reason := self.why_exact_slots():
                 raise ValueError(f'{type(self).__name__} {reason}, for which bfloat16 is too '
                                  'coarse; set bfloat16_slots=false of the learner, or use another '
-                                 'optimizer. A run that has begun so must begin anew.')
+                                 'optimizer. A run that began with them must start from scratch.')
             made_class = with_rounded_slots(made_class)
         return made_class(learning_rate=_given_by_learner, name='optimizer', **arguments)
 

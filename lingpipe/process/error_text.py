@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 
 # What TensorFlow writes around the sentence that matters.
-_FRAME = re.compile(
-    r'\s*$|Graph execution error:|Detected at node|'
-    r'<stack traces unavailable>|\s*File "|Node: |\s*\[\[|\d+ root error|'
-    r'\s*\(\d+\) \w+:\s*$|\s+\[Op:')
+_TENSORFLOW_FRAME = re.compile(
+    r'\s*$|Graph execution error:|Detected at node|<stack traces unavailable>|\s*File "|Node: |'
+    r'\s*\[\[|\d+ root error|\s*\(\d+\) \w+:\s*$|\s+\[Op:')
 _NODE = re.compile(r'\{\{node ([^}]+)\}\}')
 _KERAS_FRAME = re.compile(
     r'Exception encountered when calling .*?\n\n\x1b\[1m(.*?)\x1b\[0m\n\nArguments received',
@@ -73,7 +72,7 @@ def _without_keras(message: str) -> str:
 def _first_line(error: BaseException) -> str:
     """Returns the first line of the message that is more than a frame, with its place if any."""
     message = _without_keras(str(getattr(error, 'message', error)))
-    lines = [line for line in message.splitlines() if not _FRAME.match(line)]
+    lines = [line for line in message.splitlines() if not _TENSORFLOW_FRAME.match(line)]
     line = _WRAPPING.sub('', lines[0]).strip() if lines else ''
     node = _NODE.search(message)
     place = f' (at {node[1]})' if node and node[1] not in line else ''

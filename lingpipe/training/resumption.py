@@ -26,6 +26,11 @@ MAY_CHANGE = re.compile(
 # Paths that may change the plan: its cuts, what it recomputes, or which cells share a device.
 _CHANGES_PLAN = re.compile(r'pipeline\.(?!(read_on_workers|cells_per_gpu|devices)\b).*')
 
+# Paths for which no error suggests --allow_change: a change of one of them alone changes the
+# variables, or how many examples a step takes, so that no checkpoint fits.
+_NOT_OFFERED = ('task.learner.optimizer', 'task.learner.bfloat16_slots',
+                'task.learner.accumulate', 'train_input.batch_size')
+
 NUM_DIFFERENCES_SHOWN = 5
 
 Difference = tuple[str, Any, Any]   # path, value before, value now
@@ -108,16 +113,11 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.escape(path).replace(r'\*', '.*'), re.DOTALL)
 
 
-# What changes the variables or, unless both change together, the number of examples of a step.
-_NEVER_ALLOWED = ('task.learner.optimizer', 'task.learner.bfloat16_slots',
-                  'task.learner.accumulate', 'train_input.batch_size')
-
-
 def _allowing_text(changed: Sequence[Difference]) -> str:
     """How to let values differ; '' if a checkpoint would not fit then."""
     for path, before, now in changed:
         has_averages = path == 'task.learner.ema_decay' and None in (before, now)
-        if has_averages or path in _NEVER_ALLOWED:
+        if has_averages or path in _NOT_OFFERED:
             return ''
     paths = [path for path, _, _ in changed[:NUM_DIFFERENCES_SHOWN]]
     return f', or let them differ with {" ".join(map("--allow_change={}".format, paths))}'

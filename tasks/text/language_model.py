@@ -28,6 +28,7 @@ from lingpipe import layers as lib
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.sequential import Sequential
+from lingpipe.layers.streamed_softmax import logits_of
 from lingpipe.tasks.text.bytes_per_token import BytesPerToken
 
 
@@ -75,11 +76,7 @@ class LanguageModel(Sequential):
 
     def output_names(self) -> tuple[str, ...]:
         """The logits. Raises ValueError if the softmax is in shards, which never make them."""
-        if self.params.vocabulary_shards > 1:
-            raise ValueError(f'vocabulary_shards={self.params.vocabulary_shards} of {self.path} '
-                             'makes no logits, which would be the outputs; name others by '
-                             "task.outputs, as ('x',) for what the softmax reads.")
-        return ('logits',)
+        return logits_of(self.path, self.params.vocabulary_shards)
 
 
 def _layers(p: LanguageModel.Params, path: str) -> list[Layer.Params]:

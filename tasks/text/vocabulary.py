@@ -7,7 +7,7 @@ U+2581, which is sentencepiece's sign for a space, is read as a space.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -21,9 +21,9 @@ from lingpipe.tasks.translation.corpus.vocabulary import (
     sentencepiece_module,
 )
 
-_MOST_CHARACTERS = 1000   # of a part of a line: at most 4,000 bytes of UTF-8
-
 __all__ = ['END', 'PAD', 'START', 'Vocabulary', 'bytes_of_ids', 'train_vocabulary']
+
+_MOST_CHARACTERS = 1000   # of a part of a line: at most 4,000 bytes of UTF-8
 
 
 def train_vocabulary(lines: Iterable[str], size: int) -> Vocabulary:
@@ -33,39 +33,23 @@ def train_vocabulary(lines: Iterable[str], size: int) -> Vocabulary:
       ValueError: the size does not fit the lines, or sentencepiece is missing.
     """
     model = io.BytesIO()
-    failures: list[Exception] = []
+    # sentencepiece leaves out lines of more than 4,192 bytes, and hides what an iterator raises.
+    parts = [line[begin:begin + _MOST_CHARACTERS]
+             for line in lines for begin in range(0, len(line), _MOST_CHARACTERS)]
     try:
         sentencepiece_module().SentencePieceTrainer.train(
-            sentence_iterator=_cut(lines, failures), model_writer=model, vocab_size=size,
+            sentence_iterator=iter(parts), model_writer=model, vocab_size=size,
             model_type='bpe', character_coverage=0.9995, byte_fallback=True, pad_id=PAD,
             bos_id=START, eos_id=END, unk_id=UNKNOWN, normalization_rule_name='identity',
             remove_extra_whitespaces=False, add_dummy_prefix=False,
             allow_whitespace_only_pieces=True, num_threads=2, minloglevel=2)
     except (RuntimeError, OSError) as error:
-        if failures:
-            raise failures[0] from None
         why = ' '.join(str(error).split())
         raise ValueError(f'sentencepiece makes no vocabulary of vocab_size={size}: {why[-200:]} It '
                          f'needs room for {NUM_BYTES} bytes, all usual characters, and as many '
                          'different pieces; change vocab_size, of the inputs and the model alike, '
                          'or give it more text.') from error
-    if failures:
-        raise failures[0]
     return Vocabulary('the new vocabulary', model.getvalue())
-
-
-def _cut(lines: Iterable[str], failures: list[Exception]) -> Iterator[str]:
-    """The lines in parts that sentencepiece takes: it leaves out those of more than 4,192 bytes.
-
-    What the lines raise goes to `failures` and ends them; sentencepiece would hide it in an error
-    of its own.
-    """
-    try:
-        for line in lines:
-            for begin in range(0, max(1, len(line)), _MOST_CHARACTERS):
-                yield line[begin:begin + _MOST_CHARACTERS]
-    except (OSError, ValueError) as error:
-        failures.append(error)
 
 
 def bytes_of_ids(vocabulary: Vocabulary) -> np.ndarray:

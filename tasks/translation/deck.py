@@ -112,9 +112,8 @@ class Deck:
                   purpose: str, which: tf.Tensor | int = 0) -> tf.Tensor:
         """Returns the place of each index, int64 [] or [n], in a permutation of `number`.
 
-        Each purpose and `which` has permutations of its own, and each of 256 repetitions another
-        one; then they come again. Each repetition could have its own, but resumed runs must keep
-        their order.
+        Each purpose and `which` has 256 permutations of its own, which the repetitions take in
+        turn. There could be one for each repetition, but resumed runs must keep their order.
         """
         if not self._is_shuffled:
             return index

@@ -25,8 +25,6 @@ from lingpipe.layers.nested import NestedMap
 from lingpipe.pipeline.decoding.search_params import SearchParams
 
 _NEVER = -float('inf')
-
-
 _LEAST_TEMPERATURE = 1e-4
 
 

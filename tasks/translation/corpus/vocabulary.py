@@ -118,8 +118,8 @@ def sample(corpus: PreparedCorpus, num_sentences: int, temperature: float, engli
     """Returns sentences for training a vocabulary, from the training part only.
 
     Their order depends on the seed alone. What English leaves is shared among the languages by
-    temperature (temperature.shares). A language with fewer
-    sentences has all of them once, and English, which repeats if need be, keeps its share.
+    temperature (temperature.shares). A language with fewer sentences has each of them once.
+    English keeps its share, and repeats if there is too little of it.
 
     Raises:
       ValueError: the temperature is below 1, the share is outside [0, 1], or there are fewer
