@@ -14,7 +14,7 @@ from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
 from lingpipe.layers.cost import Cost
-from lingpipe.layers.dense import activation_flops, activation_fn
+from lingpipe.layers.dense import activation_flops, activation_fn, add_bias
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import check_last_dim
 from lingpipe.layers.static_shapes import static_shape
@@ -52,7 +52,7 @@ class _Conv(Layer):
     def _biased(self, theta: NestedMap, y: tf.Tensor) -> tf.Tensor:
         """activation(y + b)."""
         if self.params.use_bias:
-            y = tf.nn.bias_add(y, tf.cast(theta.b, y.dtype))
+            y = add_bias(y, theta.b)
         return activation_fn(self.params.activation)(y)
 
     def _cost(self, x: tf.TensorSpec, channels: int, flops_per_value: float,

@@ -9,6 +9,7 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.context import Context, DecodingContext
 from lingpipe.layers.cost import Cost
+from lingpipe.layers.dense import add_bias
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import as_rows, check_last_dim, dims, num_rows
 from lingpipe.layers.shards import Shardable, glorot_uniform
@@ -61,7 +62,7 @@ class Logits(Shardable):
         check_last_dim(x, p.input_dim, self.path)
         y = tf.matmul(as_rows(x), tf.cast(theta.w, x.dtype), transpose_b=p.transpose_w)
         if p.use_bias:
-            y = tf.nn.bias_add(y, tf.cast(theta.b, x.dtype))
+            y = add_bias(y, theta.b)
         if p.max_abs:
             y = tf.clip_by_value(y, -p.max_abs, p.max_abs)
         return tf.reshape(y, [*dims(x)[:-1], len(self.columns)])
