@@ -12,6 +12,7 @@ from typing import Protocol
 
 import tensorflow as tf
 
+from lingpipe.layers import nested
 from lingpipe.layers.context import Emissions
 from lingpipe.learning.gradient import Gradient
 from lingpipe.pipeline.execution.forward_trace import ForwardTrace
@@ -36,6 +37,7 @@ class BackwardTrace:
     Attributes:
       gradients: leaf of an input -> the sum of its gradients so far.
       differentiated: paths of the weights, as used, that have a gradient.
+      written: the tensors that the layers write, in their second run if they have one.
       token: exists once all gradients of weights have been added.
       waits: name of an op with which a layer's backward begins, or with which the layer runs again
         -> names of the ops that add the gradients of the layer after it. The graph has no such
@@ -43,6 +45,7 @@ class BackwardTrace:
     """
     gradients: Mapping[Leaf, tf.Tensor]
     differentiated: Sequence[str]
+    written: Sequence[tf.Tensor]
     token: tf.Tensor
     waits: Mapping[str, Sequence[str]]
 
@@ -61,6 +64,7 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
     added_last: list[tf.Operation] = []   # by the last layer that has weights
     waits = {}
     differentiated: list[str] = []
+    written: list[tf.Tensor] = []
     for result in reversed(forward.results if forward.options.training else ()):
         element = result.call.element
         if not element.has_backward:
@@ -84,10 +88,12 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
         added += added_here
         added_last = added_here or added_last
         differentiated += found.weights
+        written += nested.leaves(result.written)
 
     wanted = {leaf: tf.identity(gradients[leaf]) for leaf in forward.cell.gradients_wanted
               if leaf in gradients}
-    return BackwardTrace(wanted, differentiated, token_after(added, 'backward_token'), waits)
+    return BackwardTrace(wanted, differentiated, written, token_after(added, 'backward_token'),
+                         waits)
 
 
 def _readers(tensors: Sequence[tf.Tensor], ops: Sequence[tf.Operation]) -> list[tf.Operation]:

@@ -15,8 +15,9 @@ and micro-batch:
 
     R       runs the cell again ahead of B, which starts from what R returns.
     split   B computes only the gradients of the inputs. W goes back from the additions to
-            accumulators to the first tensors that B computes anyway; B returns these. So nothing is
-            computed twice. An op that makes both kinds of gradients runs in B.
+            accumulators to the first tensors of the layers' forward, or that B computes anyway; B
+            returns these. So nothing is computed twice. An op that makes both kinds of gradients
+            runs in B.
 
 A cell whose inputs want no gradient, such as the first, leaves all to W if it is split.
 """
@@ -40,12 +41,14 @@ class CellParts:
       forward: the forward.
       inputs: the gradients of the inputs; in a fused cell the forward as well.
       weights: the additions of gradients of weights.
+      written: the tensors that the layers write where the backward reads them.
       whole: `inputs` and `weights`.
     """
     cutter: TaskCutter
     forward: Part
     inputs: Part
     weights: Part
+    written: Sequence[tf.Tensor]
     whole: Part
 
     def tasks(self, kinds: Collection[str]) -> dict[str, CompiledTask]:
@@ -82,7 +85,8 @@ class CellParts:
             tasks[f'B{suffix}'] = self.cutter.task(self.whole.after(available))
         if f'W{suffix}' in kinds:
             inputs = self.inputs.after(available)
-            handed_over = self.cutter.handed_over(inputs, self.weights)
+            # What W needs of the layers' forward is handed over as F would keep it.
+            handed_over = self.cutter.handed_over(inputs.giving(self.written), self.weights)
             tasks[f'B_split{suffix}'] = self.cutter.task(inputs.giving(handed_over))
             weights = self.weights.after([*available, *handed_over], self.cutter.ops_of(inputs))
             tasks[f'W{suffix}'] = self.cutter.task(weights)

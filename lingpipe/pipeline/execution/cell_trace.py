@@ -88,6 +88,7 @@ def trace_cell(forward: ForwardTrace, sums: Sums, gradients_in: Sequence[Leaf] =
         forward=Part(forward_token, outputs=forward.outputs),
         inputs=inputs,
         weights=Part(backward.token, differentiated=backward.differentiated),
+        written=backward.written,
         whole=dataclasses.replace(inputs, token=whole_token,
                                   differentiated=backward.differentiated))
     return CellTrace(
