@@ -272,8 +272,11 @@ class _Search:
                     'a layer cannot be cut: split it in two, use smaller micro-batches or larger '
                     'devices.')
 
-        obstacle = (f'the best needs {needs.least():,.0f} bytes on a device'
-                    f'{self._frugal_mode(peak)}')
+        least = needs.least()
+        if self.is_exact or least > self.limit:
+            obstacle = f'the best needs {least:,.0f} bytes on a device{self._frugal_mode(peak)}'
+        else:   # There is a bound, and no partition was found that comes near it.
+            obstacle = f'the fastest needs {peak:,.0f} bytes on a device'
         num_places = len(self.placement.cells_of_place)
         if num_places < self.params.num_devices:
             obstacle = f'{self.params.num_devices} cells share {num_places} devices'

@@ -37,6 +37,8 @@ from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.pipeline.planning.priced_network import PricedNetwork, price
 from lingpipe.pipeline.planning.shared_threads import MOST_SLOTS, num_shared_threads, shared_step_s
 
+UNIFORM = ('none', 'cell', 'layer')   # the modes in which all cells of 'fit' recompute alike
+
 
 def make_plan(network: Sequential, batch_spec: Mapping[str, Nested], params: PipelineParams,
               devices: Sequence[str], is_frozen: Callable[[str], bool] = lambda path: False,
@@ -84,26 +86,53 @@ def fastest_plan(network: PricedNetwork, devices: Sequence[str],
     params = network.params
     plan_of = _plans_of_partitions(network, devices)
     plan = plan_of(choose_partition(network.elements, network.times, params))
-    if params.layers_per_cell:
-        return plan if plan.fits else None
-
-    plan = _with_less_repeated(plan, network, plan_of)
-    candidates = [plan]
-    if plan.is_scarce:
+    if not params.layers_per_cell:
+        plan = _with_less_repeated(plan, network, plan_of)
         in_mode = plan_in_mode or functools.partial(_plan_in_mode, network, devices)
-        uniform = [dataclasses.replace(other, params=params)
-                   for other in map(in_mode, ('none', 'cell', 'layer')) if other is not None]
+        plan = _with_fitting_partition(plan, plan_of, in_mode)
+    plan = _with_best_modes(plan, network)
+    return plan if plan.fits else None
+
+
+def _with_fitting_partition(plan: Plan, plan_of: Callable[[Partition], Plan],
+                            plan_in_mode: Callable[[str], Plan | None]) -> Plan:
+    """The plan, or one whose partition allows to recompute less, or to keep the limit at all."""
+    candidates, params = [plan], plan.params
+    if plan.is_scarce:
+        uniform = [other for other in map(plan_in_mode, UNIFORM) if other is not None]
         candidates += [*(plan_of(other.partition) for other in uniform), *uniform]
     fitting = [candidate for candidate in candidates if candidate.fits]
-    if not fitting and params.device_bytes is not None:
-        trials = Trials(peak_bytes=lambda partition: plan_of(partition).peak_bytes(),
-                        step_s=lambda partition: plan_of(partition).simulate_times().step_s)
-        partition = fitting_partition(plan.forecast, plan.placement, params, params.device_bytes,
-                                      trials)
-        fitting = [] if partition is None else [plan_of(partition)]
-    if len(fitting) < 2:
-        return fitting[0] if fitting else None
-    return min(fitting, key=lambda plan: plan.simulate_times().step_s)
+    if fitting:
+        return plan_of(_fastest(fitting).partition)
+    if params.device_bytes is None:
+        return plan
+    trials = Trials(peak_bytes=lambda partition: plan_of(partition).peak_bytes(),
+                    step_s=lambda partition: plan_of(partition).simulate_times().step_s)
+    partition = fitting_partition(plan.forecast, plan.placement, params, params.device_bytes,
+                                  trials)
+    return plan if partition is None else plan_of(partition)
+
+
+def _with_best_modes(plan: Plan, network: PricedNetwork) -> Plan:
+    """The fastest plan of the partition that keeps the limit, or else the plan itself.
+
+    Cells of 'fit' mostly do better than cells that all recompute in one way. These plans see to it
+    that they never do worse.
+    """
+    if not plan.is_scarce:
+        return plan
+    fitting = [plan] if plan.fits else []
+    for mode in UNIFORM:
+        other = arranged(_in_mode(network, mode), plan.placement, plan.partition)
+        if other.fits:
+            fitting.append(dataclasses.replace(other, params=plan.params))
+    return _fastest(fitting) if fitting else plan
+
+
+def _fastest(plans: Sequence[Plan]) -> Plan:
+    if len(plans) == 1:
+        return plans[0]
+    return min(plans, key=lambda plan: plan.simulate_times().step_s)
 
 
 def _plans_of_partitions(network: PricedNetwork,
@@ -119,14 +148,14 @@ def _plans_of_partitions(network: PricedNetwork,
 
 
 def _plan_in_mode(network: PricedNetwork, devices: Sequence[str], mode: str) -> Plan | None:
-    """The plan that fits if the cells of 'fit' all recompute nothing, as a whole, or by layers.
+    """The plan that fits if the cells of 'fit' all recompute nothing, as a whole, or by layers."""
+    return fastest_plan(_in_mode(network, mode), devices)
 
-    In the same partition cells with 'fit' mostly do better, and these plans see to it that they
-    never do worse.
-    """
+
+def _in_mode(network: PricedNetwork, mode: str) -> PricedNetwork:
+    """The network if the cells of 'fit' all recompute in one way."""
     modes = tuple(mode if one == 'fit' else one for one in network.params.modes)
-    params = network.params.copy().set(recompute=modes)
-    return fastest_plan(dataclasses.replace(network, params=params), devices)
+    return dataclasses.replace(network, params=network.params.copy().set(recompute=modes))
 
 
 def _why_none_fits(network: PricedNetwork, devices: Sequence[str]) -> str:
@@ -182,7 +211,8 @@ def plan_like(plan: Plan, network: Sequential, batch_spec: Mapping[str, Nested],
     network_of_batch = price(network, batch_spec, plan.params, is_frozen, memory.slot_bytes,
                              memory.update_bytes)
     partition = dataclasses.replace(plan.partition, elements=network_of_batch.elements)
-    other = arranged(network_of_batch, plan.placement, partition)
+    other = _with_best_modes(arranged(network_of_batch, plan.placement, partition),
+                             network_of_batch)
     limit = plan.params.device_bytes
     if limit is not None and not other.fits:
         raise ValueError(why_not_by_hand(partition.layers_per_cell, other.peak_bytes(),

@@ -76,6 +76,28 @@ def test_params_to_run_give_exactly_the_plan(recompute):
         assert plan.peak_bytes() == candidate.plan.peak_bytes()
 
 
+@pytest.mark.parametrize('seed', [32, 49, 68])
+def test_params_to_run_give_exactly_the_plan_under_a_limit(seed):
+    """The cuts by hand, together with 'fit', gave another plan than the one that was promised."""
+    rng = random.Random(seed)
+    subject = random_subject(rng)
+    subject.params.set(num_cells=rng.randint(2, 4), num_micro_batches=rng.choice([1, 2, 4]),
+                       recompute='fit')
+    choices = list(space_of(subject, held=frozenset(FREE) - {'schedule', 'num_cells'}).choices())
+    peaks = [candidate.peak_bytes for candidate in made_one_by_one(subject, choices)]
+    least = Candidates(subject).least_limit(choices).limit
+    subject.params.device_bytes = rng.uniform(least, max(peaks))
+    candidates = Candidates(subject)
+    for candidate in itertools.islice(fastest(candidates, choices), 6):
+        params = candidates.params_to_run(candidate)
+        plan = make_plan(subject.network, subject.batch_spec, params.validate(),
+                         subject.devices_for(params), subject.is_frozen, subject.slot_bytes,
+                         subject.update_bytes)
+        assert plan.partition.spans == candidate.plan.partition.spans
+        assert plan.schedule == candidate.plan.schedule
+        assert plan.peak_bytes() == candidate.plan.peak_bytes()
+
+
 def test_the_least_limit_fits_and_a_byte_less_does_not():
     subject = subject_of(made(*CHAIN), num_devices=2, num_micro_batches=4)
     choices = list(space_of(subject, held=frozenset({'num_micro_batches'})).choices())

@@ -43,8 +43,13 @@ def test_only_cells_whose_mode_is_fit_change():
 
 
 def test_cells_that_share_a_device_are_chosen_for_together():
-    recomputation = recomputation_of(1, devices=['CPU:0', 'CPU:0'])
+    recomputation = recomputation_of(489, devices=['CPU:0', 'CPU:0'])
     assert recomputation.modes[0] == 'fit'
+
+
+def test_nothing_is_recomputed_if_another_order_of_the_same_cells_holds_few_enough_bytes():
+    """A cell with cuts by hand was recomputed, which took longer."""
+    assert recomputation_of(488, devices=['CPU:0', 'CPU:0']).modes == ('none', 'none')
 
 
 def test_a_cell_that_cannot_fit_otherwise_recomputes_as_a_whole_or_by_layers():
