@@ -14,7 +14,7 @@ from lingpipe.pipeline.execution.reading_hosts import (
     check_same_data,
     reading_hosts,
     reads_on_workers,
-    shape_of,
+    shape_at,
 )
 from lingpipe.training.experiment import Experiment
 
@@ -66,10 +66,9 @@ class TrainingBatches:
         has_shapes = len(source.specs()) > 1
 
         def unread(number: int) -> UnreadBatch:
-            batch = UnreadBatch(source, position + number * self._batch_size,
-                                made=None if number else first)
-            batch.shape = shape_of(batch, plan) if has_shapes else 0
-            return batch
+            start = position + number * self._batch_size
+            shape = shape_at(source, start, plan) if has_shapes else 0
+            return UnreadBatch(source, start, shape, made=None if number else first)
 
         num_left = source.num_batches(position)
         return map(unread, itertools.count() if num_left is None else range(num_left))

@@ -166,7 +166,7 @@ class ReadBatches:
             yield
         except (tf.errors.InvalidArgumentError, tf.errors.CancelledError):
             for host in self._specs_of_host:
-                ask(host, readers.SHAPE, batch)
+                ask(host, readers.SHAPE, batch.source, batch.position)
             raise
 
     def note_wait(self, batch: Mapping[str, Nested], results: dict[str, tf.Tensor]) -> None:

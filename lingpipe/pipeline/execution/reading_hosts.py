@@ -13,6 +13,7 @@ import tensorflow as tf
 from lingpipe.cluster import HOME
 from lingpipe.cluster.client import host_of, is_on_worker
 from lingpipe.input import readers
+from lingpipe.input.base import Input
 from lingpipe.input.fingerprint import difference, fingerprint
 from lingpipe.input.unread_batch import UnreadBatch
 from lingpipe.pipeline.planning.cell import Cell
@@ -64,44 +65,52 @@ def check_same_data(batch: UnreadBatch, hosts: Iterable[str]) -> None:
     """
     own = fingerprint(batch.source, batch)
     for host in hosts:
-        if host != HOME and (text := difference(own, ask(host, readers.FINGERPRINT, batch))):
+        if host != HOME and (text := difference(
+                own, ask(host, readers.FINGERPRINT, batch.source, batch.position))):
             raise ValueError(
                 f'{_named(host)} reads other data than the trainer: {text}, although '
                 f'{type(batch.source).__name__} is the same; give all machines the same files at '
                 'the same paths, or set pipeline.read_on_workers=False.')
 
 
-def shape_of(batch: UnreadBatch, plan: Plan) -> int:
+def shape_at(source: Input, position: int, plan: Plan) -> int:
     """Returns the index of a mini-batch's spec, which the first of the processes is asked for.
+
+    Args:
+      source: the input.
+      position: the number of examples of the input before the mini-batch.
+      plan: says which processes make mini-batches.
 
     Raises:
       ValueError: the process cannot make the mini-batch.
     """
-    return int(ask(reading_hosts(plan.replicas)[0], readers.SHAPE, batch))
+    return int(ask(reading_hosts(plan.replicas)[0], readers.SHAPE, source, position))
 
 
-def ask(host: str, what: bytes, batch: UnreadBatch) -> Any:
+def ask(host: str, what: bytes, source: Input, position: int) -> Any:
     """Asks a process about a mini-batch.
 
     Args:
       host: of the process.
       what: readers.FINGERPRINT or readers.SHAPE.
-      batch: the mini-batch.
+      source: the input.
+      position: the number of examples of the input before the mini-batch.
 
     Raises:
-      ValueError: the process cannot make it.
+      ValueError: the process cannot make the mini-batch.
       tf.errors.OpError: the worker is lost.
     """
-    def body(position: tf.Tensor) -> tf.Tensor:
+    def body(position_tensor: tf.Tensor) -> tf.Tensor:
         with tf.device(host):
             answer, = tf.raw_ops.PyFunc(
-                input=[tf.constant(what), tf.constant(batch.source.params.to_text()), position],
+                input=[tf.constant(what), tf.constant(source.params.to_text()),
+                       position_tensor],
                 token=token_of(host), Tout=[tf.string])
             return answer
 
     alone = tf.compat.v1.wrap_function(body, [tf.TensorSpec([], tf.int64)])
     try:
-        answer = json.loads(alone(tf.constant(batch.position, tf.int64)).numpy())
+        answer = json.loads(alone(tf.constant(position, tf.int64)).numpy())
     except tf.errors.InvalidArgumentError as error:
         if 'Could not find callback' not in error.message:
             raise
@@ -109,7 +118,7 @@ def ask(host: str, what: bytes, batch: UnreadBatch) -> Any:
                          'start it with the lingpipe of the trainer.') from error
     if 'problem' in answer:
         raise ValueError(
-            f'{_named(host)} cannot make a mini-batch of {type(batch.source).__name__}: '
+            f'{_named(host)} cannot make a mini-batch of {type(source).__name__}: '
             f'{answer["problem"].rstrip(".")}; with pipeline.read_on_workers every worker needs '
             "the trainer's --model, and its files at the same paths.")
     return answer['reply']
