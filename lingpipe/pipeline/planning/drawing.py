@@ -8,7 +8,6 @@ the other.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -99,11 +98,6 @@ class Timeline:
             }
             for slot, (start, end) in in_order
         ]
-
-    def save_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Writes a JSON file that chrome://tracing and ui.perfetto.dev open."""
-        with open(path, 'w', encoding='utf-8') as file:
-            json.dump({'traceEvents': self.to_chrome_trace(), 'displayTimeUnit': 'ms'}, file)
 
     def save_png(self, path: str | os.PathLike[str], title: str = '',
                  other: Timeline | None = None) -> None:
