@@ -50,17 +50,6 @@ def dependency_graph(schedule: Schedule,
     return graph
 
 
-def dependencies(slot: Slot, schedule: Schedule, edges: Edges | None = None) -> tuple[Slot, ...]:
-    """Returns the slots that must end before `slot` starts.
-
-    See `dependency_graph` for many slots.
-    """
-    graph = dependency_graph(schedule, edges)
-    if slot not in graph:
-        raise ValueError(unexpected(slot, schedule))
-    return graph[slot]
-
-
 def _needs(schedule: Schedule, edges: Edges | None,
            ) -> Callable[[str, int, bool], list[tuple[str, int]]]:
     """A function of the kind and the cell of a slot, and of whether it is a B after an R.
@@ -315,21 +304,3 @@ def _why_stuck(schedule: Schedule, edges: Edges | None, done: set[Slot]) -> str:
     return (f'schedule {schedule.name!r} deadlocks: device {device} waits at {slot} for '
             f'{missing}, which can never start; run {missing} on device '
             f'{schedule.device_of.get(missing)} before what waits for it.')
-
-
-def unexpected(slot: Slot, schedule: Schedule) -> str:
-    """Why a slot is none of the schedule's, and what to do about it."""
-    why = (f'there are {schedule.num_cells} cells and {schedule.num_micro_batches} micro-batches, '
-           'of kinds F, B, W and R')
-    why_not_kind = {
-        'F': 'is the last, whose B is its F too',
-        'B': 'is not in backward_cells',
-        'W': 'is not in backward_cells',
-        'R': 'is the last, which never recomputes' if slot.cell == schedule.num_cells - 1
-             else 'is not in backward_cells',
-    }
-    is_inside = (0 <= slot.cell < schedule.num_cells and
-                 0 <= slot.micro_batch < schedule.num_micro_batches)
-    if is_inside and slot.kind in why_not_kind:
-        why = f'cell {slot.cell} {why_not_kind[slot.kind]}'
-    return f'schedule {schedule.name!r} has no place for {slot}: {why}; remove it.'

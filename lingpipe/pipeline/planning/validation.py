@@ -2,7 +2,7 @@
 
 import functools
 
-from lingpipe.pipeline.planning.dependencies import Edges, refuse_deadlock, unexpected
+from lingpipe.pipeline.planning.dependencies import Edges, refuse_deadlock
 from lingpipe.pipeline.planning.schedule import (
     Schedule,
     Slot,
@@ -49,7 +49,7 @@ def _check_complete(schedule: Schedule) -> None:
     for device, slots in enumerate(schedule.devices):
         for slot in slots:
             if slot not in known:
-                raise ValueError(unexpected(slot, schedule))
+                raise ValueError(_why_unexpected(slot, schedule))
             if slot in seen:
                 raise ValueError(f'{name} runs {slot} twice, the second time on device {device}; '
                                  'run every slot once.')
@@ -85,3 +85,21 @@ def _check_next(schedule: Schedule, slot: Slot, next_of_cell: list[int], rule: s
         raise ValueError(f'schedule {schedule.name!r} runs {slot} before micro-batch {expected}; '
                          f'{rule}.')
     next_of_cell[slot.cell] += 1
+
+
+def _why_unexpected(slot: Slot, schedule: Schedule) -> str:
+    """Why a slot is none of the schedule's, and what to do about it."""
+    why = (f'there are {schedule.num_cells} cells and {schedule.num_micro_batches} micro-batches, '
+           'of kinds F, B, W and R')
+    why_not_kind = {
+        'F': 'is the last, whose B is its F too',
+        'B': 'is not in backward_cells',
+        'W': 'is not in backward_cells',
+        'R': 'is the last, which never recomputes' if slot.cell == schedule.num_cells - 1
+             else 'is not in backward_cells',
+    }
+    is_inside = (0 <= slot.cell < schedule.num_cells and
+                 0 <= slot.micro_batch < schedule.num_micro_batches)
+    if is_inside and slot.kind in why_not_kind:
+        why = f'cell {slot.cell} {why_not_kind[slot.kind]}'
+    return f'schedule {schedule.name!r} has no place for {slot}: {why}; remove it.'
