@@ -33,7 +33,7 @@ class TranslationInput(Input):
         label      int32 [B, T]     the English, its end, padding: what it predicts
         weight     float32 [B, T]   1 where there is a label; 0 on padding, and for examples that
                                     fill up the last batch
-        language   int32 [B]        number in `language_codes`
+        language   int32 [B]        number in `corpus.codes`
         index      int64 [B]        row of the split, see PreparedCorpus.texts; -1 for examples
                                     that fill up
 
@@ -115,11 +115,6 @@ class TranslationInput(Input):
             return None
         return max(0, self.params.num_epochs * self._deck.num_batches
                    - self._batch_number(position))
-
-    @property
-    def language_codes(self) -> tuple[str, ...]:
-        """The codes of all languages of the corpus, the largest first, as `language` counts."""
-        return self.corpus.codes
 
     @functools.cached_property
     def corpus(self) -> PreparedCorpus:

@@ -1,6 +1,5 @@
 """The launchers write what Slurm and Kubernetes accept, and a local launch recovers from kills."""
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -16,7 +15,6 @@ from tests.support.forks import Fork, environment, run_module
 from tests.support.held_experiment import let_go
 from tests.support.local_workers import TINY, wait_until
 
-TESTS = pathlib.Path(__file__).resolve().parent.parent
 FLAGS = ['--model=image.digits.Dense', '--set', "task.x='a b'", '--logdir=/training/$digits']
 OF_WORKERS = ['--model=image.digits.Dense', "--set=task.x='a b'"]
 

@@ -13,7 +13,6 @@ from lingpipe.input import ArrayInput
 from lingpipe.tasks.image.inputs.subset import Subset
 
 DIGITS_FILE = pathlib.Path(__file__).parent.parent / 'data' / 'digits.csv.gz'
-NUM_DIGITS = 1797
 TEST_EVERY = 5
 
 

@@ -222,7 +222,7 @@ def test_languages_levels_and_numbers_are_chosen(corpus):
     assert an_input(corpus, examples_per_language=10).num_examples() == 40
     levels = [an_input(corpus, level=level).num_examples() for level in ('high', 'middle', 'low')]
     assert sum(levels) == an_input(corpus).num_examples()
-    assert an_input(corpus).language_codes == ('de', 'cy', 'zu', 'fr')
+    assert an_input(corpus).corpus.codes == ('de', 'cy', 'zu', 'fr')
 
 
 def test_a_tag_goes_before_the_sentence(corpus):
