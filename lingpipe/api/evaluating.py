@@ -1,4 +1,4 @@
-"""Evaluating: the weights of a checkpoint on every eval input.
+"""Evaluating: the weights of a checkpoint on every eval input, or on the examples of a caller.
 
 Of the logdir, only summaries and pictures are written.
 """
@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 from absl import logging
 
 from lingpipe.checkpoint.facts import Metadata
+from lingpipe.layers.nested import Nested
 from lingpipe.process.error_text import reason
-from lingpipe.training.evaluation import Evaluations, Metrics, metrics_text
+from lingpipe.training.evaluation import GIVEN, Evaluations, Metrics, metrics_text
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.reporting.summaries import Summaries
 from lingpipe.training.site import Site
+from lingpipe.training.traced_network import TracedNetwork
 
 
 def check_inputs(experiment: Experiment) -> None:
@@ -75,6 +77,25 @@ class Evaluating:
         if picture:
             self.say(f'{picture.text}: {picture.path}')
         return evaluation.metrics
+
+
+def metrics_on_examples(site: Site, network: TracedNetwork,
+                        examples: tuple[Nested, Nested, Nested], step: int) -> Metrics:
+    """Returns the metrics on examples that belong to no eval input.
+
+    Args:
+      site: is told what happens.
+      network: with the weights of a checkpoint.
+      examples: x, y and sample_weight, as Run.evaluate takes them.
+      step: that of the checkpoint.
+    """
+    site.begin(f'an evaluation with the checkpoint of step {step}')
+    source = network.predictions.examples().input(*examples)
+    evaluations = network.evaluations.of_examples(source)
+    evaluations.check(GIVEN)
+    evaluation = evaluations.run(GIVEN)
+    assert evaluation is not None
+    return evaluation.metrics
 
 
 @contextlib.contextmanager

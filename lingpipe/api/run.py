@@ -1,22 +1,23 @@
 """Run: what a notebook, a script and the trainer's commands do with one logdir.
 
-All of them go through this file, so that there is one way to train or to evaluate. Weights come
-from the newest checkpoint each time, and training ends with one: what a call finds does not depend
-on which calls this process has made before. Only the traced network is kept from call to call,
-since tracing takes long.
+All of them go through this file, so that there is one way to train or to evaluate. Each call takes
+the weights from the newest checkpoint, and training ends with a checkpoint. So the result of a call
+does not depend on the calls that this process has made before. Only the traced network is kept from
+call to call, because tracing takes long.
 """
 from __future__ import annotations
 
 import dataclasses
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
-import numpy as np
 import tensorflow as tf
 
-from lingpipe.api.evaluating import Evaluating, check_inputs
+from lingpipe.api import generating
+from lingpipe.api.arguments import check_steps, refuse_examples, refuse_unknown
+from lingpipe.api.evaluating import Evaluating, check_inputs, metrics_on_examples
 from lingpipe.api.open_run import OpenRun
 from lingpipe.api.views import PlanTable, TimelinePicture, Weights, newest_timeline
 from lingpipe.api.watching import Watch
@@ -29,13 +30,12 @@ from lingpipe.export import check_path, export
 from lingpipe.layers.nested import Nested
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import newest_checkpoint
-from lingpipe.training.evaluation import GIVEN, Metrics
+from lingpipe.training.evaluation import Metrics
 from lingpipe.training.loop import LoopOptions, TrainLoop
 from lingpipe.training.outcome import Outcome
-from lingpipe.training.problem import Piece
 from lingpipe.training.site import Site
-from lingpipe.wording.keras_words import are_examples, method_of, place_of
-from lingpipe.wording.values import show
+from lingpipe.training.traced_network import TracedNetwork
+from lingpipe.wording.keras_words import are_examples, method_of
 
 
 class Run(OpenRun):
@@ -72,19 +72,15 @@ class Run(OpenRun):
           OSError: the last checkpoint cannot be written, or a worker is lost.
           SystemExit: SIGTERM or SIGHUP came, and the checkpoint is saved.
         """
-        if are_examples(steps, *examples, *map(unknown.get, 'xy')):
-            raise TypeError('train() takes no examples: they come from train_input of the '
-                            "experiment, as lp.ArrayInput.of({'x': x, 'labels': y}, "
-                            'batch_size=32).')
-        _refuse('train', unknown, 'steps, evaluate, timeline')
+        refuse_examples(steps, *examples, *map(unknown.get, 'xy'))
+        refuse_unknown('train', unknown, 'steps, evaluate, timeline')
         if not self._is_writer:
             raise ValueError(f'this run only reads {self.logdir}; start one without only_reads.')
         if self._options.checkpoint != NEWEST:
             raise ValueError(f'--checkpoint={self._options.checkpoint} is for evaluating and the '
                              f'like; training goes on from the newest: leave it out.')
-        if steps is not None and not (isinstance(steps, (int, np.integer)) and steps >= 0):
-            raise ValueError(f'steps={show(steps)} is no number of steps; use a whole number of 0 '
-                             'or more.')
+        check_steps(steps)
+
         with side_files.warnings_into(self._log_path):
             options = LoopOptions(has_evaluation=evaluate, has_timeline=timeline,
                                   allow_change=self._options.allow_change)
@@ -155,7 +151,7 @@ class Run(OpenRun):
           ValueError: there is no eval input or no such checkpoint, or they or x do not fit.
           OSError: a worker is lost.
         """
-        _refuse('evaluate', unknown, 'x, y, sample_weight, checkpoint, say')
+        refuse_unknown('evaluate', unknown, 'x, y, sample_weight, checkpoint, say')
         if are_examples(x, y, sample_weight):
             return self.at_site(
                 lambda site: self._evaluate_examples(site, (x, y, sample_weight), checkpoint))
@@ -169,19 +165,16 @@ class Run(OpenRun):
                   say: Callable[[str], object]) -> dict[str, Metrics]:
         check_inputs(self.experiment)
         network, metadata = self.restored(site, checkpoint)
-        return Evaluating(
-            site, self.experiment, network.evaluations, self.logdir, say).on_all(metadata)
+        return self._evaluating(site, network, say).on_all(metadata)
+
+    def _evaluating(self, site: Site, network: TracedNetwork,
+                    say: Callable[[str], object]) -> Evaluating:
+        return Evaluating(site, self.experiment, network.evaluations, self.logdir, say)
 
     def _evaluate_examples(self, site: Site, examples: tuple[Nested, Nested, Nested],
                            checkpoint: str | int | None) -> Metrics:
         network, metadata = self.restored(site, checkpoint)
-        site.begin(f'an evaluation with the checkpoint of step {metadata["step"]}')
-        source = network.predictions.examples().input(*examples)
-        evaluations = network.evaluations.of_examples(source)
-        evaluations.check(GIVEN)
-        evaluation = evaluations.run(GIVEN)
-        assert evaluation is not None
-        return evaluation.metrics
+        return metrics_on_examples(site, network, examples, metadata['step'])
 
     def watch(self, *, say: Callable[[str], object] = print) -> str:
         """Evaluates each new checkpoint while another process trains in the logdir.
@@ -213,8 +206,7 @@ class Run(OpenRun):
             network = self._traced(site)
             metadata = newest_checkpoint.restore(
                 network.program, self.experiment, self.logdir, str(step))
-            return Evaluating(
-                site, self.experiment, network.evaluations, self.logdir, say), metadata
+            return self._evaluating(site, network, say), metadata
 
         Watch(self.experiment, self.logdir, stop, restored).run(say)
 
@@ -244,7 +236,7 @@ class Run(OpenRun):
           ValueError: there is no checkpoint, the examples do not fit, or there are no such outputs.
           OSError: a worker is lost.
         """
-        _refuse('predict', unknown, 'examples, outputs, checkpoint')
+        refuse_unknown('predict', unknown, 'examples, outputs, checkpoint')
         return self.at_site(lambda site: self._predict(site, examples, outputs, checkpoint))
 
     def _predict(self, site: Site, examples: Nested, outputs: Sequence[str],
@@ -275,15 +267,7 @@ class Run(OpenRun):
             prompt is too long, or the vocabulary is not that of the weights.
           OSError: a worker is lost.
         """
-        if isinstance(prompts, str):
-            raise ValueError('prompts is one text; give a list of them, or use run.stream(prompt).')
-        prompts = list(prompts)
-        for prompt in prompts:
-            _check_prompt(prompt, 'prompts has {}, but must be a list of texts')
-        texts = [''] * len(prompts)
-        for number, text, _ in self._generated(prompts, checkpoint, fields):
-            texts[number] += text
-        return texts
+        return generating.texts(self, prompts, checkpoint, fields)
 
     def stream(self, prompt: str, checkpoint: str | int | None = None,
                **fields: Any) -> Iterator[str]:
@@ -291,21 +275,7 @@ class Run(OpenRun):
 
         The arguments and errors are those of `generate`. The pieces of a beam are one.
         """
-        _check_prompt(prompt, 'prompt is {}, but must be one text')
-        for _, text, _ in self._generated([prompt], checkpoint, fields):
-            if text:
-                yield text
-
-    def _generated(self, prompts: Sequence[str], checkpoint: str | int | None,
-                   fields: Mapping[str, Any]) -> Iterator[Piece]:
-        def begin(site: Site) -> Iterator[Piece]:
-            network, metadata = self.restored(site, checkpoint)
-            return self.experiment.task.generate(
-                network.program, prompts, metadata.get('task', {}), **fields)
-
-        pieces = self.at_site(begin)
-        while (piece := self.at_site(lambda site: next(pieces, None))) is not None:
-            yield piece
+        return generating.stream(self, prompt, checkpoint, fields)
 
     def export(self, path: str | os.PathLike[str], format: str = 'saved_model',
                checkpoint: str | int | None = None) -> str:
@@ -378,20 +348,3 @@ class Run(OpenRun):
     def __repr__(self) -> str:
         state = 'closed' if self._is_closed else f'step {self.step}'
         return f'Run({self.logdir}, {state}, {self.params.pipeline.num_cells} cells)'
-
-
-def _check_prompt(prompt: object, rule: str) -> None:
-    """Raises ValueError unless this is a text that a file could hold; {} in the rule is it."""
-    if not isinstance(prompt, str):
-        raise ValueError(f'{rule.format(show(prompt))}; give strings.')
-    try:
-        prompt.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f'the prompt {show(prompt)} has half a character; correct it.') from error
-
-
-def _refuse(method: str, unknown: Mapping[str, object], known: str) -> None:
-    """Raises TypeError if a method was given arguments that it does not have."""
-    for name in unknown:
-        raise TypeError(f'{method}() has no argument {name!r}: '
-                        f'{place_of(name) or f"it has {known}"}')
