@@ -91,7 +91,7 @@ def make_search(params: Experiment.Params, options: RunOptions, allowed: Freedom
     if not choices:
         raise ValueError(_why_no_choice(space, allowed))
 
-    hardware, seconds_of = _hardware_and_seconds(params, options, names, choices)
+    hardware, seconds_of = _hardware_and_seconds(options, names, choices)
     subject = Subject(network, experiment.train_input.spec(), pipeline, names, hardware,
                       seconds_of, learner.is_frozen, learner.slot_bytes,
                       learner.update_bytes)
@@ -121,8 +121,8 @@ def all_devices(params: Experiment.Params, options: RunOptions) -> tuple[str, ..
     return tuple(f'/device:{"GPU" if gpus else "CPU"}:{i}' for i in range(number))
 
 
-def _hardware_and_seconds(params: Experiment.Params, options: RunOptions, names: Sequence[str],
-                          choices: Sequence[Choice]) -> tuple[Hardware, SecondsOf]:
+def _hardware_and_seconds(options: RunOptions, names: Sequence[str], choices: Sequence[Choice],
+                          ) -> tuple[Hardware, SecondsOf]:
     """What the devices can do, and how long layers take there."""
     if options.device_type:
         hardware = device_type(options.device_type)

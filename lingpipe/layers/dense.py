@@ -184,6 +184,6 @@ def _add_narrow_bias(y: tf.Tensor, b: tf.Tensor) -> tuple[
     return tf.nn.bias_add(y, b), gradient
 
 
-def projection_flops(rows: int, input_dim: int, units: int, has_bias: bool = True) -> float:
+def projection_flops(rows: int, input_dim: int, units: int, has_bias: bool) -> float:
     """FLOPs of `project`."""
     return float(rows) * units * (2 * input_dim + has_bias)

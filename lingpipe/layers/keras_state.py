@@ -53,7 +53,7 @@ class KerasState:
     """
 
     def __init__(self, path: str, class_name: str, keras_layer: keras.layers.Layer,
-                 variables: Mapping[str, keras.Variable], averages: bool = False):
+                 variables: Mapping[str, keras.Variable], averages: bool):
         """
         Args:
           path: the path of the KerasLayer, for errors.

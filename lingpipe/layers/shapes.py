@@ -22,9 +22,9 @@ def as_rows(x: tf.Tensor) -> tf.Tensor:
     return x if x.shape.rank == 2 else tf.reshape(x, [-1, x.shape[-1]])
 
 
-def num_rows(x: tf.Tensor | tf.TensorSpec, path: str, what: str = 'x') -> int:
+def num_rows(x: tf.Tensor | tf.TensorSpec, path: str) -> int:
     """The product of all dimensions but the last. Raises ValueError if one is unknown."""
-    return math.prod(static_shape(x, path, what)[:-1])
+    return math.prod(static_shape(x, path, 'x')[:-1])
 
 
 def check_last_dim(x: tf.Tensor | tf.TensorSpec, dim: int, path: str, what: str = 'x') -> None:

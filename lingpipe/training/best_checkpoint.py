@@ -18,7 +18,7 @@ class BestCheckpoint:
     """
 
     def __init__(self, checkpointer: Checkpointer, problem: Problem.Params, input_name: str,
-                 data: str = ''):
+                 data: str):
         """
         Args:
           checkpointer: has the checkpoints.

@@ -170,14 +170,13 @@ class TrainLoop:
                     self._hooks.end(self._counts.step, 'failed')
                     raise
 
-    def has_ended(self, limit_s: float = 5.) -> bool:
+    def has_ended(self) -> bool:
         """Whether everything that ran beside `run` has ended, once `run` has raised an error.
 
-        Args:
-          limit_s: how long to wait for that.
+        It waits a few seconds for that.
         """
         self._report.close()
-        return self._run.checkpointer.abandon(limit_s)
+        return self._run.checkpointer.abandon(limit_s=5.)
 
     # The start.
 

@@ -63,7 +63,7 @@ class Predictions:
                   if name in spec and name not in (*predictor.input_specs, 'weight')]
         return GivenExamples(predictor, labels, spec)
 
-    def of_input(self, name: str, outputs: Sequence[str] = ()) -> dict[str, Nested]:
+    def of_input(self, name: str, outputs: Sequence[str]) -> dict[str, Nested]:
         """Returns the outputs of all examples of an eval input, in its order.
 
         Raises:
@@ -76,14 +76,13 @@ class Predictions:
         return self._of_batches(
             _real_examples(inputs[name]), self.predictor(outputs, name), f'eval_inputs.{name}')
 
-    def of_dataset(self, dataset: tf.data.Dataset, outputs: Sequence[str] = ()
-                   ) -> dict[str, Nested]:
+    def of_dataset(self, dataset: tf.data.Dataset, outputs: Sequence[str]) -> dict[str, Nested]:
         """Returns the outputs of all examples of a dataset, in its order.
 
         Args:
           dataset: of batches of any size, of what the network takes, or of tuples that begin with
             that, as Keras' predict takes it.
-          outputs: names of values; default: task.outputs.
+          outputs: names of values; none: task.outputs.
 
         Raises:
           ValueError: it never ends, has no examples, or ones that do not fit.

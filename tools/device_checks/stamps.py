@@ -23,6 +23,7 @@ from lingpipe.tools.device_checks.subjects import Subject
 
 NUM_STEPS = 5
 NUM_PRODUCTS = 4
+NUM_ROUNDS = 5   # of the products, waited for once
 TOO_SHORT = 0.5   # of the device's time: the stamp is of the queue
 
 
@@ -68,14 +69,14 @@ def _known_operation(machine: Machine) -> Row:
         alone_s=alone_s, stamped_s=stamped_s, ratio=ratio)
 
 
-def _products_s(device: str, batch: int, dim: int, repeats: int = 5) -> float:
-    """Returns the seconds of the products, of several rounds that are waited for once."""
+def _products_s(device: str, batch: int, dim: int) -> float:
+    """Returns the seconds of one round of the products."""
     with tf.device(device):
         x, w = tf.ones([batch, dim]), tf.ones([dim, dim]) / dim
 
         def run() -> None:
             value = x
-            for _ in range(repeats * NUM_PRODUCTS):
+            for _ in range(NUM_ROUNDS * NUM_PRODUCTS):
                 value = tf.matmul(value, w)
             value[:1, :1].numpy()
 
@@ -83,7 +84,7 @@ def _products_s(device: str, batch: int, dim: int, repeats: int = 5) -> float:
         for _ in range(3):
             start_s = time.perf_counter()
             run()
-            times_s.append((time.perf_counter() - start_s) / repeats)
+            times_s.append((time.perf_counter() - start_s) / NUM_ROUNDS)
     return min(times_s)
 
 

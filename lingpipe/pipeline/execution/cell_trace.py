@@ -55,8 +55,8 @@ class CellTrace:
     remarks: tuple[str, ...]
 
 
-def trace_cell(forward: ForwardTrace, sums: Sums, gradients_in: Sequence[Leaf] = (),
-               kinds: Collection[str] = ('F', 'B')) -> CellTrace:
+def trace_cell(forward: ForwardTrace, sums: Sums, gradients_in: Sequence[Leaf],
+               kinds: Collection[str]) -> CellTrace:
     """Traces the rest of a cell and cuts the graph into tasks.
 
     Args:

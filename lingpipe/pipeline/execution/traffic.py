@@ -129,7 +129,7 @@ def forward_traffic(cells: Sequence[Cell], num_micro_batches: int, home: str,
 
 
 def backward_traffic(cells: Sequence[Cell], num_micro_batches: int,
-                     wire_dtype: tf.DType | None = None) -> Traffic:
+                     wire_dtype: tf.DType | None) -> Traffic:
     """The gradients that the backward tasks of one replica send; arguments as above."""
     total = 0
     for value in (value for cell in cells for value in cell.outputs):

@@ -27,7 +27,7 @@ Step: TypeAlias = tf.types.experimental.ConcreteFunction
 
 def build_step(kind: Kind, shape: CompiledShape, trained: TrainedReplicas,
                reached: frozenset[str], wire: Wire, source: BatchSource,
-               has_gradients: bool = False) -> Step:
+               has_gradients: bool) -> Step:
     """Builds a function of what `source` takes, the step and the first micro-batch.
 
     Args:

@@ -67,7 +67,7 @@ class Update:
             accumulators, variables, self.gradients, alike, self._clips)
 
     def decide(self, last: Sequence[tf.Operation], foreign: dict[Use, Gradient], step: tf.Tensor,
-               reached: Collection[str], stamps: Stamps | None = None) -> Decision:
+               reached: Collection[str], stamps: Stamps | None) -> Decision:
         """Computes, after the last op of every device, what all replicas must know to update."""
         cells = self._cells
 

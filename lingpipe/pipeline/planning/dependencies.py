@@ -127,7 +127,7 @@ def play(
     return spans
 
 
-def refuse_deadlock(schedule: Schedule, edges: Edges | None = None) -> None:
+def refuse_deadlock(schedule: Schedule, edges: Edges | None) -> None:
     """Raises ValueError if the devices would wait for each other for ever; see `play`."""
     _turns(schedule, edges)
 

@@ -85,7 +85,7 @@ def make_forward_plan(plan: Plan, network: Sequential, batch_spec: Mapping[str, 
 
 
 def make_prediction_plan(plan: Plan, network: Sequential, batch_spec: Mapping[str, Nested],
-                         num_micro_batches: int = 0, outputs: Sequence[str] = ()) -> ForwardPlan:
+                         num_micro_batches: int, outputs: Sequence[str]) -> ForwardPlan:
     """Plans a prediction: as an evaluation, but only the layers that the outputs need.
 
     Args:
@@ -93,9 +93,9 @@ def make_prediction_plan(plan: Plan, network: Sequential, batch_spec: Mapping[st
       network: the one that it cuts.
       batch_spec: name -> nested tf.TensorSpec of a mini-batch. What the layers do not read, such
         as labels, may be missing.
-      num_micro_batches: default: as many as training has in all replicas, R M, so that results do
+      num_micro_batches: 0: as many as training has in all replicas, R M, so that results do
         not depend on R; if these do not divide the batch, M (of one of sum_groups); or else 1.
-      outputs: names of values; default: see output_names.
+      outputs: names of values; none: see output_names.
 
     Raises:
       ValueError: the network cannot run on such mini-batches, or there are no such outputs.
