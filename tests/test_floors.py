@@ -35,7 +35,7 @@ FLOORS = [
     ['pipeline/decoding', 'export'],
     ['training/site', 'training/train_params', 'training/initialize_from', 'training/problem',
      'training/reporting', 'training/step_counts', 'training/timed_steps',
-     'training/evaluation_log', 'training/experiment_class'],
+     'training/evaluation_log', 'training/experiment_class', 'training/loop_options'],
     ['training/hooks'],
     ['training/experiment', 'training/evaluation', 'training/best_checkpoint',
      'training/skipped_steps', 'training/experiment_modules'],

@@ -31,7 +31,8 @@ from lingpipe.layers.nested import Nested
 from lingpipe.process.stop_signals import StopSignals
 from lingpipe.training import newest_checkpoint
 from lingpipe.training.evaluation import Metrics
-from lingpipe.training.loop import LoopOptions, TrainLoop
+from lingpipe.training.loop import TrainLoop
+from lingpipe.training.loop_options import LoopOptions
 from lingpipe.training.outcome import Outcome
 from lingpipe.training.site import Site
 from lingpipe.training.traced_network import TracedNetwork

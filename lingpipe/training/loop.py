@@ -1,12 +1,12 @@
 """The loop: steps, with checkpoints, evaluations and all that a person sees of them.
 
-Killed at any moment and started again, it ends with the bits of a run that was not interrupted: a
-checkpoint holds weights, slots, averages and the step, from which all else follows. The next
-example is number step * examples_per_step of the input; seeds follow from (experiment seed, step,
-micro-batch, layer). A step whose loss or gradient is not finite, or whose examples all have weight
-0, updates nothing but counts as a step, so that this stays true. While steps are not finite in a
-row, no checkpoint is removed, and none is written but for an evaluation or the end: the weights of
-the newest may be what is wrong.
+A run that is killed at any moment and started again ends with the same bits as a run that was not
+interrupted. A checkpoint holds the weights, slots, averages and the step, from which all else
+follows: the next example is number step * examples_per_step of the input, and seeds follow from
+(experiment seed, step, micro-batch, layer). A step whose loss or gradient is not finite, or whose
+examples all have weight 0, updates nothing but counts as a step, so that this stays true. After a
+step that was not finite, the weights of the newest checkpoint may be at fault. Until a step is
+finite again, no checkpoint is removed, and one is written only for an evaluation or at the end.
 
 If a file cannot be written, for example because the disk is full, the run says so in one line and
 continues. Only a failed last checkpoint is fatal.
@@ -21,12 +21,10 @@ continues. Only a failed last checkpoint is fatal.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
-from typing import IO
+from collections.abc import Iterator
 
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.checkpoint.room import check_room
@@ -38,6 +36,7 @@ from lingpipe.training.announced_checkpoints import AnnouncedCheckpoints
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.hooks.hook import HookedRun
 from lingpipe.training.hooks.hook_calls import HookCalls
+from lingpipe.training.loop_options import LoopOptions
 from lingpipe.training.outcome import Outcome
 from lingpipe.training.remedy import remedy
 from lingpipe.training.reporting.plan_table import overview
@@ -62,31 +61,6 @@ from lingpipe.training.traced_network import TracedNetwork, make_traced_network
 from lingpipe.training.training_batches import Batch, TrainingBatches
 
 
-@dataclasses.dataclass(frozen=True)
-class LoopOptions:
-    """How one process trains, besides what the experiment's Params say.
-
-    Attributes:
-      has_evaluation: whether the eval inputs are used.
-      has_timeline: whether a step is timed soon after the start, if timeline_step names no other.
-      has_overview: whether the plan is shown first.
-      allow_change: paths of Params that may differ from the run that goes on.
-      out: where lines and tables are shown; None: sys.stdout.
-      stop: signals that somebody looks at already; None: they are looked at while the loop runs.
-      when_restored: is called once the newest checkpoint, if there is one, has been restored.
-      check_logdir: is called before each checkpoint; raises ValueError if the logdir is another
-        run's by now.
-    """
-    has_evaluation: bool = True
-    has_timeline: bool = False
-    has_overview: bool = True
-    allow_change: tuple[str, ...] = ()
-    out: IO[str] | None = None
-    stop: StopSignals | None = None
-    when_restored: Callable[[], None] = lambda: None
-    check_logdir: Callable[[], None] = lambda: None
-
-
 class TrainLoop:
     """Trains an experiment in a logdir, once.
 
@@ -94,7 +68,7 @@ class TrainLoop:
       program: the network on its devices.
     """
 
-    def __init__(self, experiment: Experiment, logdir: str, options: LoopOptions = LoopOptions(),
+    def __init__(self, experiment: Experiment, logdir: str, options: LoopOptions,
                  site: Site = THIS_PROCESS, network: TracedNetwork | None = None):
         """
         Args:
@@ -102,7 +76,8 @@ class TrainLoop:
           logdir: where all files go.
           options: how this process trains.
           site: where it trains.
-          network: of this experiment, if there is one already. A new run begins with its weights.
+          network: the traced network of this experiment, if there is one already. A run without a
+            checkpoint begins with its weights.
 
         Raises:
           ValueError: an input, a device or train.best_input is wrong.
@@ -193,7 +168,7 @@ class TrainLoop:
                         self._options.out)
 
     def _start(self, where_from: str, stop: StopSignals) -> Iterator[Batch]:
-        """Shows what begins, makes up for what a kill prevented, and returns the mini-batches."""
+        """Logs the start, makes an evaluation that a kill prevented, and returns the batches."""
         self._say_start(where_from)
         batches = self._checked_batches()
         step = self._counts.step
@@ -251,11 +226,11 @@ class TrainLoop:
     # Steps.
 
     def _train(self, steps: Steps, mini_batches: Iterator[Batch], stop: StopSignals) -> None:
-        """Makes all steps that are left, until a signal comes."""
+        """Makes the steps that are left, until a signal comes or a hook stops the run."""
         p = self._params
         if self._counts.step >= p.num_steps:
             return
-        if self._is_saved_on_the_way():
+        if p.saves_before_end(self._counts.step):
             self._saved.prepare()
 
         batches = InputMeter(mini_batches)
@@ -295,12 +270,6 @@ class TrainLoop:
             self._report.close()
             raise ReturnedWorkerError(returned.text)
 
-    def _is_saved_on_the_way(self) -> bool:
-        """Whether there will be a checkpoint before that of the last step."""
-        intervals = (self._params.checkpoint_every_steps, self._params.eval_every_steps)
-        return any(every and self._counts.step // every * every + every < self._params.num_steps
-                   for every in intervals)
-
     def _count(self, results: dict[str, float]) -> None:
         """Counts a step, and says if it was skipped.
 
@@ -311,18 +280,18 @@ class TrainLoop:
         before, self._counts = self._counts, self._counts.after(results)
         limits = SkippedSteps(self._params.num_steps,
                               self._experiment.params.task.learner.max_nonfinite_steps)
-        found = ''
+        bad_example = ''
         if results['is_finite']:
             limits.check_weight(self._counts)
         else:
-            found = self._batches.check_update(before.step)
+            bad_example = self._batches.check_update(before.step)
             if why := limits.nonfinite_failure(self._counts):
-                self._fail(results, '; '.join(filter(None, [why, found])))
+                self._fail(results, '; '.join(filter(None, [why, bad_example])))
         if text := skipped_text(before, self._counts, results):
-            self._report.say('; '.join(filter(None, [text, found])))
+            self._report.say('; '.join(filter(None, [text, bad_example])))
 
     def _fail(self, results: dict[str, float], why: str) -> None:
-        """Raises NonFiniteError, which says what a person can do."""
+        """Raises NonFiniteError, whose message says what a person can do."""
         counts = self._counts
         with self._report.optional(TENSORBOARD, counts.step):
             self._report.summaries['train'].scalars(

@@ -41,3 +41,8 @@ class TrainParams(Params):
     best_input: str = field(
         '', 'The eval input whose best_metric says which checkpoint is best; empty: the first by '
             'name.')
+
+    def saves_before_end(self, step: int) -> bool:
+        """Whether a run that is at `step` saves another checkpoint before that of the last step."""
+        return any(every and step // every * every + every < self.num_steps
+                   for every in (self.checkpoint_every_steps, self.eval_every_steps))
