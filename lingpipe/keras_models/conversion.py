@@ -15,7 +15,7 @@ from lingpipe.keras_models.likeness import check_alike
 from lingpipe.keras_models.names import differing, is_made_by_keras, stable_names
 from lingpipe.keras_models.probe import mixes_when_called
 from lingpipe.layers.base import Layer
-from lingpipe.layers.keras_arguments import KerasArguments, encoded
+from lingpipe.layers.keras_arguments import KerasArguments, encoded_arguments
 from lingpipe.layers.keras_checks import has_code_of_users
 from lingpipe.layers.keras_layer import KerasLayer
 from lingpipe.layers.sequential import Sequential
@@ -217,9 +217,9 @@ def _layer(call: Call, prefix: str, names: _Names,
                     for i, value in enumerate(call.inputs)}
     operation, path = call.operation, f'{prefix}{call.name}'
     try:
-        arguments = {name: encoded(value, lambda one: arguments_of[one.name]
-                                   if isinstance(one, Value) else None)
-                     for name, value in call.arguments.items()}
+        arguments = encoded_arguments(
+            call.arguments,
+            lambda one: arguments_of[one.name] if isinstance(one, Value) else None)
         shapes = {arguments_of[value]: tuple(tensor.shape[1:])
                   for value, tensor in call.inputs.items()}
         dtypes = {arguments_of[value]: tensor.dtype for value, tensor in call.inputs.items()}

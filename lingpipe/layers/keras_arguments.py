@@ -89,23 +89,32 @@ def tensor_names(reads: Sequence[str], arguments: Mapping[str, Any]) -> list[str
     return list(dict.fromkeys(_tensors_in(arguments) or _tensors_in(_markers(reads, ''))))
 
 
-def encoded(value: Any, name_of: Callable[[Any], str | None]) -> Any:
-    """An argument of call as JSON; `name_of` is the name of a tensor, or None for a constant.
+def encoded_arguments(arguments: Mapping[str, Any], name_of: Callable[[Any], str | None]
+                      ) -> dict[str, Any]:
+    """Returns the arguments of call, by name, as values that JSON can hold.
+
+    Args:
+      arguments: name -> value, which may hold tensors.
+      name_of: returns the name of a tensor, and None for a constant.
 
     Raises:
-      Exception: Keras cannot write it.
+      Exception: Keras cannot write a constant.
     """
+    return {name: _encoded(value, name_of) for name, value in arguments.items()}
+
+
+def _encoded(value: Any, name_of: Callable[[Any], str | None]) -> Any:
     name = name_of(value)
     if name is not None:
         return {'tensor': name}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, list):
-        return [encoded(item, name_of) for item in value]
+        return [_encoded(item, name_of) for item in value]
     if type(value) is tuple:
-        return {'tuple': [encoded(item, name_of) for item in value]}
+        return {'tuple': [_encoded(item, name_of) for item in value]}
     if isinstance(value, dict):
-        return {'dict': {key: encoded(item, name_of) for key, item in value.items()}}
+        return {'dict': {key: _encoded(item, name_of) for key, item in value.items()}}
     if isinstance(value, keras.Variable) and value.trainable:
         raise ValueError(f'it is given the weight {value.path} of another layer, which would be a '
                          'constant here; use keras.layers.ReversibleEmbedding, or a layer class of '

@@ -2,13 +2,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from lingpipe.layers.base import Layer
 from lingpipe.layers.weight import Initializer
+
+_VALUES = '_initial_values'   # The name of an attribute of Params that is no field.
+
+
+class ParamsWithValues(Layer.Params):
+    """Params of a layer whose weights may begin with arrays, which no text of Params holds."""
+
+    @property
+    def initial_values(self) -> tuple[Any, ...] | None:
+        """The arrays with which the weights begin, in the order of the Keras layer's weights.
+
+        They are no part of the text, and two Params that differ in nothing else are equal.
+        """
+        values: tuple[Any, ...] | None = vars(self).get(_VALUES)
+        return values
+
+    def with_values(self, values: tuple[Any, ...] | None) -> Self:
+        """Sets `initial_values`; returns the Params."""
+        vars(self)[_VALUES] = values
+        return self
+
+    def copy(self) -> Self:
+        """A deep copy, not frozen, with no parent; it shares the initial values."""
+        return super().copy().with_values(self.initial_values)
+
+    __copy__ = copy
+
+    def __reduce__(self) -> Any:
+        return _with_values, (super().__reduce__(), self.initial_values)
+
+
+def _with_values(reduced: Any, values: tuple[Any, ...] | None) -> ParamsWithValues:
+    """Makes Params of what pickle keeps of them: what Params.__reduce__ returns, and the values."""
+    restore, arguments = reduced
+    params: ParamsWithValues = restore(*arguments)
+    return params.with_values(values)
 
 
 def values_of(keras_layer: keras.layers.Layer) -> tuple[np.ndarray, ...] | None:

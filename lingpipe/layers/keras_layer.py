@@ -3,23 +3,24 @@
     KerasLayer.Params(layer=keras.layers.LSTM(64))
     KerasLayer.Params(class_name='LSTM', config='{"units": 64}', input_shape=(100, 32))
 
-The object itself is not kept: its class, its configuration and, if it is built, the values of its
-weights are. So Params can be written as text, but for these values. Operations of keras.ops are
-layers without weights.
+Params do not keep the object itself, but its class, its configuration and, if it is built, the
+values of its weights. All of this but the values can be written as text. Operations of keras.ops
+are layers without weights.
 
-Keras layers keep their state in variables; a pipeline passes it. Here the layer is called without
-side effects (keras_call.py), and what it would assign to its state leaves fprop as a value
-(keras_state.py). The Keras layer is built without memory for its variables (keras_building.py).
+A Keras layer keeps its state in variables, whereas a pipeline passes state as values. So the layer
+is called without side effects (keras_call.py), and fprop returns as values what the layer would
+assign to its state (keras_state.py). It is built without memory for its variables
+(keras_building.py).
 
-Any layer gives Keras' own numbers (those of keras.Model.train_on_batch on the whole mini-batch), or
-is refused by name (keras_checks.py). Different from Keras:
+A layer either gives the numbers of Keras (those of keras.Model.train_on_batch on the whole
+mini-batch) or is refused by name (keras_checks.py). There are these differences from Keras:
 
   - BatchNormalization normalises with the moments of the micro-batch; only its moving averages are
-    the mini-batch's;
-  - what `add_loss` is given is averaged over the micro-batches: right for a mean over examples, as
-    Keras' own losses are;
-  - a layer of your own that lets examples see each other sees those of the micro-batch, unless
-    Params.mixes_examples says so; from_keras finds out by calling the layer;
+    those of the mini-batch;
+  - what a layer passes to `add_loss` is averaged over the micro-batches, which is right for a mean
+    over examples, as Keras' own losses are;
+  - a layer of your own that mixes examples mixes those of a micro-batch, unless
+    Params.mixes_examples is set; from_keras finds out by calling the layer;
   - random numbers follow from the seed of the experiment, not from those of Keras;
   - the output has the dtype of x where both are floats, unless Params.has_keras_dtypes.
 """
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -35,7 +36,7 @@ import tensorflow as tf
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Context
-from lingpipe.layers.keras_arguments import KerasArguments, encoded, parsed_object, tensor_names
+from lingpipe.layers.keras_arguments import KerasArguments, encoded_arguments, parsed_object
 from lingpipe.layers.keras_building import (
     build,
     built_shapes,
@@ -56,14 +57,18 @@ from lingpipe.layers.keras_checks import (
     has_code_of_users,
     mixes_examples,
 )
-from lingpipe.layers.keras_initial_values import initializers_from, initializers_of, values_of
+from lingpipe.layers.keras_initial_values import (
+    ParamsWithValues,
+    initializers_from,
+    initializers_of,
+    values_of,
+)
 from lingpipe.layers.keras_state import KerasState
 from lingpipe.layers.masks import mask_of
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.shapes import dims
 
 _EXAMPLE = '{"units": 64}'
-_VALUES = '_initial_values'  # Of Params: what is no field, since no text holds it.
 
 
 class KerasLayer(Layer):
@@ -86,7 +91,7 @@ class KerasLayer(Layer):
 
     mask_rule = 'takes'
 
-    class Params(Layer.Params):
+    class Params(ParamsWithValues):
         """The Keras layer, and what it is given."""
         class_name: str = field(REQUIRED, 'Class in keras.layers, or one registered with Keras '
                                           "as 'package>Name', or the full name of a class.")
@@ -131,10 +136,8 @@ class KerasLayer(Layer):
             Raises:
               ValueError: the layer cannot be described by a class and a configuration.
             """
-            if isinstance(values.get('arguments'), Mapping):
-                values['arguments'] = json.dumps(
-                    {name: encoded(value, lambda value: None)
-                     for name, value in values['arguments'].items()})
+            if isinstance(arguments := values.get('arguments'), Mapping):
+                values['arguments'] = json.dumps(encoded_arguments(arguments, lambda value: None))
             if layer is None:
                 super().__init__(**values)
                 return
@@ -147,38 +150,6 @@ class KerasLayer(Layer):
                                 'has_values': bool(initial_values), 'input_shapes': shapes,
                                 **values})
             self.with_values(initial_values)
-
-        def tensors_without_shape(self) -> list[str]:
-            """The tensors of which these Params do not say the shape."""
-            if self.input_shape is not None:
-                return []
-            known = {**self.reads, **self.input_shapes, **self.input_dtypes}
-            tensors = tensor_names([name for name in known if name != 'mask'],
-                                   parsed_object(self.arguments, 'arguments', '{}'))
-            return [name for name in tensors if name not in self.input_shapes]
-
-        @property
-        def initial_values(self) -> tuple[Any, ...] | None:
-            """The arrays with which the weights begin, in the order of the Keras layer's weights.
-
-            They are no part of the text, and two Params that differ in nothing else are equal.
-            """
-            values: tuple[Any, ...] | None = vars(self).get(_VALUES)
-            return values
-
-        def with_values(self, values: tuple[Any, ...] | None) -> Self:
-            """Sets `initial_values`; returns the Params."""
-            vars(self)[_VALUES] = values
-            return self
-
-        def copy(self) -> Self:
-            """A deep copy, not frozen, with no parent; it shares the initial values."""
-            return super().copy().with_values(self.initial_values)
-
-        __copy__ = copy
-
-        def __reduce__(self) -> Any:
-            return _with_values, (super().__reduce__(), self.initial_values)
 
         def check(self) -> None:
             """Raises ValueError for an unknown class, or a config that is no JSON object."""
@@ -193,9 +164,7 @@ class KerasLayer(Layer):
         p = self.params
         self.keras_layer = build(self.path, p.class_name,
                                  parsed_object(p.config, 'config', _EXAMPLE))
-        tensors = [name for name in {**p.reads, **p.input_shapes, **p.input_dtypes}
-                   if name != 'mask']
-        self._arguments = KerasArguments(self.path, self.keras_layer, tensors,
+        self._arguments = KerasArguments(self.path, self.keras_layer, named_tensors(p),
                                          parsed_object(p.arguments, 'arguments', '{}'))
         self.specs = {name: self._spec(name) for name in self._arguments.names}
         self.takes_text = any(spec.dtype == 'string' for spec in self.specs.values())
@@ -251,10 +220,9 @@ class KerasLayer(Layer):
         weights = list(getattr(self.keras_layer, 'weights', []))
         names = unique([variable.name for variable in weights])
         self._variables = dict(zip(names, weights, strict=True))
-        variables = list(self._variables.values())
         initializers = (
-            initializers_from(p.initial_values, variables, self.path, p.class_name)
-            if p.has_values else initializers_of(variables))
+            initializers_from(p.initial_values, weights, self.path, p.class_name)
+            if p.has_values else initializers_of(weights))
         for (name, variable), initializer in zip(self._variables.items(), initializers,
                                                  strict=True):
             self.add_weight(name, variable.shape, initializer, is_trainable=variable.trainable,
@@ -303,10 +271,10 @@ class KerasLayer(Layer):
           ValueError: the layer would ignore a mask, or changes its state in a way that a pipeline
             cannot follow.
         """
-        given = {name: value for name, value in {'x': x, 'mask': mask, **values}.items()
-                 if value is not None}
-        tensors = {name: self._cast(name, given[name]) for name in self._arguments.names}
-        masks = {name: self._usable(given.get(_mask_key(name))) for name in tensors}
+        inputs = {name: value for name, value in {'x': x, 'mask': mask, **values}.items()
+                  if value is not None}
+        tensors = {name: self._cast(name, inputs[name]) for name in self._arguments.names}
+        masks = {name: self._usable(inputs.get(_mask_key(name))) for name in tensors}
         seeds = self._call.seeds(ctx)
         try:
             call = self._call(theta, seeds, tensors, masks, ctx.training)
@@ -318,7 +286,7 @@ class KerasLayer(Layer):
         if ctx.training:
             self._state.emit_moments(ctx, call.moments)
             self._state.emit_assigned(ctx, call.assigned, self._data_names,
-                                      [*seeds, *given.values()], dims(first)[0])
+                                      [*seeds, *inputs.values()], dims(first)[0])
         if call.losses:
             losses = [tf.cast(tf.reduce_sum(loss), tf.float32) for loss in call.losses]
             ctx.emit_penalty(self.path, 'loss', tf.add_n(losses))
@@ -375,13 +343,12 @@ class KerasLayer(Layer):
         return outputs[0] if list(results) == ['x'] else NestedMap(results)
 
 
+def named_tensors(params: KerasLayer.Params) -> list[str]:
+    """The names of the tensors that Params give a source, a shape or a dtype."""
+    return [name for name in {**params.reads, **params.input_shapes, **params.input_dtypes}
+            if name != 'mask']
+
+
 def _mask_key(name: str) -> str:
     """The name of the mask of a tensor, among arguments and results of fprop."""
     return 'mask' if name == 'x' else f'mask_{name}'
-
-
-def _with_values(reduced: Any, values: tuple[Any, ...] | None) -> KerasLayer.Params:
-    """Restores what pickle keeps of Params."""
-    restore, arguments = reduced
-    params: KerasLayer.Params = restore(*arguments)
-    return params.with_values(values)

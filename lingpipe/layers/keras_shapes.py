@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from lingpipe.layers.base import Layer
-from lingpipe.layers.keras_layer import KerasLayer
+from lingpipe.layers.keras_arguments import parsed_object, tensor_names
+from lingpipe.layers.keras_layer import KerasLayer, named_tensors
 from lingpipe.layers.masks import after
 from lingpipe.layers.nested import Nested
 from lingpipe.layers.sequential import Repeat, Sequential, arguments
@@ -23,10 +24,19 @@ Values = Mapping[str, Nested]
 def are_missing(params: Layer.Params) -> bool:
     """Whether a layer is a KerasLayer that needs a shape, or a Sequential that has one."""
     if isinstance(params, KerasLayer.Params):
-        return bool(params.tensors_without_shape())
+        return bool(_tensors_without_shape(params))
     if isinstance(params, Repeat.Params):
         return are_missing(params.body)
     return isinstance(params, Sequential.Params) and any(map(are_missing, params.layers))
+
+
+def _tensors_without_shape(params: KerasLayer.Params) -> list[str]:
+    """The names of the tensors whose shape the Params do not give."""
+    if params.input_shape is not None:
+        return []
+    tensors = tensor_names(named_tensors(params),
+                           parsed_object(params.arguments, 'arguments', '{}'))
+    return [name for name in tensors if name not in params.input_shapes]
 
 
 def with_shapes(params: Sequential.Params, specs: Sequence[Values]) -> Sequential.Params:
@@ -81,7 +91,7 @@ def _after(layer: Layer, specs: Sequence[Values]) -> list[Values]:
 
 def _fill(params: KerasLayer.Params, path: str, specs: Sequence[Values]) -> None:
     """Sets the shapes that Params lack, from those of the values that the layer reads."""
-    for tensor in params.tensors_without_shape():
+    for tensor in _tensors_without_shape(params):
         name = params.reads.get(tensor, tensor)
         found = [spec for values in specs if isinstance(spec := values.get(name), tf.TensorSpec)]
         if not found:
