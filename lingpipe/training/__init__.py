@@ -1,1 +1,1 @@
-"""Training: experiments and their names, the loop, and what a run takes along when resumed."""
+"""Training: experiments and their names, the loop, and what a resumed run restores."""

@@ -1,4 +1,4 @@
-"""Announced checkpoints: the checkpoints of a run; its hooks are told of each that is whole."""
+"""Announced checkpoints: saves the checkpoints of a run, and tells its hooks of each whole one."""
 from __future__ import annotations
 
 from lingpipe.training.run import Run
@@ -12,23 +12,23 @@ class AnnouncedCheckpoints:
 
     def __init__(self, run: Run, saved: SavedState, batches: TrainingBatches):
         self._run, self._saved, self._batches = run, saved, batches
-        self._unannounced = 0   # the step of a checkpoint of which no hook was told
+        self._unannounced = 0   # the step of a checkpoint that no hook has been told of
 
     def save(self, counts: StepCounts, is_at_end: bool = False) -> None:
-        """Saves the state after a step, if it is not saved; at the end, waits until it is.
+        """Saves the state after a step, unless it is saved; at the end, waits until that is done.
 
         Raises:
-          OSError: at the end: it cannot be written.
+          OSError: the checkpoint at the end cannot be written.
         """
         if not self._saved.is_saved(counts.step):
-            self.check(is_at_end=True)   # Of the checkpoint before.
+            self.check(is_at_end=True)   # The one before may still be being written.
             self._run.site.begin(f'the checkpoint of step {counts.step}')
             self._batches.save()
             self._saved.save(counts, is_at_end)
             self._unannounced = counts.step
 
     def check(self, is_at_end: bool = False) -> None:
-        """Says what went wrong with the checkpoint that is being written, or announces it.
+        """Announces the last checkpoint once it is written, or reports why it could not be.
 
         At the end, it waits for the checkpoint.
         """

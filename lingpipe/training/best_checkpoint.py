@@ -22,9 +22,9 @@ class BestCheckpoint:
         """
         Args:
           checkpointer: has the checkpoints.
-          problem: says which metric is the best when.
+          problem: names the metric that decides, and whether a larger value is better.
           input_name: see the class.
-          data: EvaluationLog.data_of that input; a best on other data does not count.
+          data: EvaluationLog.data_of that input. A best value on other data does not count.
         """
         self.input_name = input_name
         self._checkpointer, self._problem = checkpointer, problem
@@ -50,7 +50,7 @@ class BestCheckpoint:
         """Marks the best checkpoint by the logged evaluations, unless it is marked already.
 
         The mark is missing if best.json was lost, or if the checkpoint was written later than its
-        evaluation. One by another metric, or on other data, does not count.
+        evaluation. A mark by another metric, or on other data, does not count.
 
         Args:
           log: has the evaluations.

@@ -67,9 +67,9 @@ class Evaluations:
         self._has_reviews = True
 
     def of_examples(self, source: Input) -> Evaluations:
-        """The evaluations on one input, GIVEN, that is not the experiment's; it has no reviews.
+        """The evaluations on a single input, named GIVEN, that the experiment does not have.
 
-        Steps that were traced serve both.
+        There are no reviews. Both objects share the steps that either of them traces.
         """
         other = copy.copy(self)
         other.inputs, other._has_reviews = {GIVEN: source}, False
@@ -102,7 +102,7 @@ class Evaluations:
     def check_metric(self, name: str, metric: str, field: str = 'task.best_metric') -> None:
         """Raises ValueError unless an evaluation on the eval input `name` will give `metric`.
 
-        Nothing is computed. `field` is what names the metric.
+        Nothing is computed. `field` is the path in Params that names the metric, for the error.
         """
         names = self._evaluator(name).names_without(metric)
         if names and metric not in self._problem.derived_metrics(dict.fromkeys(names, 1.)):
@@ -143,7 +143,7 @@ class Evaluations:
         return Evaluation({**metrics, **self._problem.derived_metrics(metrics)}, review)
 
     def _at_once(self, name: str) -> Iterator[tuple[Evaluator, dict[int, Batch]]]:
-        """The mini-batches that are evaluated at the same time, by position, and by what."""
+        """Yields evaluators with the mini-batches, by position, that each evaluates at once."""
         batch_size = self.inputs[name].params.batch_size
         evaluated = (
             (number * batch_size, *self._without_copies(name, number * batch_size, batch))
@@ -154,9 +154,9 @@ class Evaluations:
                 yield evaluator, batches
 
     def _batches(self, source: Input) -> Iterator[Batch]:
-        """The mini-batches of an eval input; only positions if workers read them.
+        """The mini-batches of an eval input, or only their positions if workers read them.
 
-        A review looks at the examples, so that this process makes them as well.
+        If there is a review, which looks at the examples, this process makes them as well.
         """
         if not self._is_read_on_workers(source):
             return source.batches()
@@ -211,11 +211,11 @@ class Evaluations:
 
     def _without_copies(self, name: str, position: int,
                         batch: Batch) -> tuple[Evaluator, Batch]:
-        """Returns the evaluator for the mini-batch at a position, and what it evaluates of it.
+        """Returns the evaluator for the mini-batch at a position, and the examples that it takes.
 
-        As a rule these are all: the copies that fill up the last mini-batch have weight 0, so they
-        change nothing, and one traced step serves all mini-batches. Copies that a layer would count
-        all the same are cut off.
+        Usually it takes all of them: the copies that fill up the last mini-batch have weight 0, so
+        they change nothing, and one traced step serves all mini-batches. If a layer counts copies
+        despite their weight, they are cut off.
         """
         evaluator, source = self._evaluator(name), self.inputs[name]
         if not evaluator.counts_copies:
@@ -235,7 +235,7 @@ class Evaluations:
           step: number of steps before the evaluation.
           evaluation: what `run` returned.
           summaries: get the metrics and the picture.
-          optional: makes a context in which files of a kind may be impossible to write.
+          optional: makes a context in which a failure to write files of a kind is no error.
         """
         picture = None
         with optional('pictures'):

@@ -67,23 +67,24 @@ class EvaluationLog:
                             'over', self._path, error.strerror)
 
     def forget_after(self, step: int) -> None:
-        """Removes the evaluations after a step, from which a run goes on.
+        """Removes the evaluations of steps later than the one at which a run resumes.
 
-        Their weights are lost, as when a checkpoint could not be written or was removed, and those
-        that the run comes to may be others. The file as it was is set aside.
+        The weights that they evaluated are lost, for example because a checkpoint could not be
+        written or was removed, and the resumed run may come to others. The file as it was is set
+        aside.
 
         Raises:
           OSError: the file cannot be written.
         """
         lines = self._lines()
-        kept = [line for line in lines
-                if (values := _evaluation(line)) is None or values['step'] <= step]
-        if len(kept) < len(lines):
+        earlier = [line for line in lines
+                   if (values := _evaluation(line)) is None or values['step'] <= step]
+        if len(earlier) < len(lines):
             side_files.set_aside(
-                self._path, f'{len(lines) - len(kept)} of its evaluations are of later steps than '
-                            f'{step}, with which this run begins; the others are kept')
+                self._path, f'{len(lines) - len(earlier)} of its evaluations are of later steps '
+                            f'than {step}, with which this run begins; the others are kept')
             with open(self._path, 'xb') as file:
-                file.write(b'\n'.join(kept))
+                file.write(b'\n'.join(earlier))
 
     def add(self, step: int, name: str, metrics: Mapping[str, float]) -> None:
         """Appends an evaluation.
@@ -109,7 +110,7 @@ class EvaluationLog:
                 or data == self._data.get(values['input'], data)]
 
     def has(self, step: int, name: str) -> bool:
-        """Whether that evaluation ended."""
+        """Whether the evaluation after a step on an eval input was completed."""
         return any(line['step'] == step and line['input'] == name for line in self.read())
 
     def metrics_after(self, step: int) -> dict[str, dict[str, float]]:
@@ -119,7 +120,7 @@ class EvaluationLog:
                 for line in self.read() if line['step'] == step}
 
     def _lines(self) -> list[bytes]:
-        """The lines of the file, if there is one; the last is what follows the last line's end."""
+        """The lines of the file, if there is one. The last is what follows the last line break."""
         try:
             with open(self._path, 'rb') as file:
                 return file.read().split(b'\n')

@@ -7,7 +7,8 @@ Its Params, as text, are the whole description.
     experiment = p.instantiate()              # problem, learner and inputs; no variable yet
     program = experiment.make_program()       # on its devices
 
-An experiment declares. What runs it, as training/loop.py, is made from it elsewhere.
+An experiment only declares. The code that runs it, such as training/loop.py, is given the
+experiment.
 """
 from __future__ import annotations
 

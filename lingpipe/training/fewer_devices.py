@@ -1,10 +1,10 @@
-"""Fewer devices: what an experiment runs on a part of its devices, so that it learns the same.
+"""Fewer devices: the pipeline that an experiment runs on a part of its devices, with equal results.
 
-Where layers are cut changes nothing, unless resumption.why_plan_matters names a reason: then the
-number of cells stays. R replicas of M micro-batches give the bits of one pipeline of
-R M micro-batches that sums them in R groups. So the planner may choose fewer cells, or one replica
-in place of R. All else that decides what is learned stays: the mini-batch, the examples of each
-micro-batch. How the cells recompute may change, since they are others.
+Results do not depend on where layers are cut, unless resumption.why_plan_matters names a reason; in
+that case the number of cells stays. R replicas of M micro-batches give the same bits as one
+pipeline of R M micro-batches that sums them in R groups. So the planner may choose fewer cells, or
+one replica in place of R. Everything else that results depend on stays: the mini-batch, and the
+examples of each micro-batch. The modes of recomputation may change with the cells.
 """
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def pipeline_on(experiment: Experiment, devices: Sequence[str]) -> PipelineParam
       devices: one tf.device string for every cell that there is room for, as --devices names them.
 
     Returns:
-      Of one replica and of all replicas, whichever has the faster plan, with as many cells as
-      devices and their memory allow.
+      The pipeline of one replica or that of all replicas, whichever has the faster plan, with as
+      many cells as the devices and their memory allow.
 
     Raises:
       ValueError: there are no devices, no plan fits them, or every plan that fits would change the

@@ -1,4 +1,4 @@
-"""Logdir: whose experiment it holds."""
+"""Logdir: checks and records which experiment a logdir belongs to."""
 from __future__ import annotations
 
 import os
@@ -35,7 +35,7 @@ def claim(logdir: str, params: Experiment.Params, allowed: Sequence[str] = ()) -
     aside if it is damaged or belongs to another experiment than the newest checkpoint.
 
     Args:
-      logdir: whose it is to be.
+      logdir: the directory to claim for this run.
       params: those of this run.
       allowed: what may change in a run that goes on; see check_resumable. Such a change is logged,
         and kept in LOGDIR/params_history.txt.
@@ -64,7 +64,7 @@ def claim(logdir: str, params: Experiment.Params, allowed: Sequence[str] = ()) -
 
 def _is_usable_beside_checkpoints(logdir: str, path: str, stored: str | None,
                                   params: Experiment.Params, allowed: Sequence[str]) -> bool:
-    """Whether params.txt may be written over, rather than set aside.
+    """Whether params.txt may be overwritten, rather than set aside.
 
     Args:
       logdir: has checkpoints.
@@ -74,13 +74,14 @@ def _is_usable_beside_checkpoints(logdir: str, path: str, stored: str | None,
       allowed: what may change.
 
     Raises:
-      ValueError: the checkpoints, or params.txt if they do not tell, are of another experiment.
+      ValueError: the checkpoints belong to another experiment or, if they do not say to which,
+        params.txt does.
     """
     recorded = params_of_newest_checkpoint(logdir)
     if recorded is not None:
         changes = _check_resumable(logdir, recorded, params, allowed)
         warn_of_plan(recorded, params)
-        if changes and not _tells_of(stored or '', params, ()):   # or else it is told already
+        if changes and not _tells_of(stored or '', params, ()):   # They are not recorded yet.
             _record_changes(logdir, changes)
         return stored == '' or stored is not None and _tells_of(stored, params, allowed)
     if stored == '':
@@ -118,7 +119,7 @@ def _record_changes(logdir: str, changes: Sequence[Difference]) -> None:
 
 
 def _tells_of(text: str, params: Experiment.Params, allowed: Sequence[str]) -> bool:
-    """Whether a text is that of Params whose run can resume with `params`."""
+    """Whether a text holds Params with which a run began that can resume with `params`."""
     try:
         check_resumable(Experiment.Params.from_text(text), params, allowed)
     except ValueError:

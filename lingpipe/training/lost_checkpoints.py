@@ -1,4 +1,4 @@
-"""Lost checkpoints: those of which the log of a logdir tells, and that are not there."""
+"""Lost checkpoints: those that the log of a logdir mentions and that are gone."""
 from __future__ import annotations
 
 import os
@@ -8,7 +8,7 @@ from absl import logging
 
 
 def warn_of_lost_checkpoints(logdir: str) -> None:
-    """Warns if the log of a logdir without checkpoints tells of steps."""
+    """Warns if the log of a logdir without checkpoints mentions steps."""
     try:
         with open(os.path.join(logdir, 'train.log'), encoding='utf-8', errors='replace') as file:
             steps = [int(match[1]) for line in file if (match := re.match(r'step (\d+)/', line))]

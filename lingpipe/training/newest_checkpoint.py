@@ -1,4 +1,4 @@
-"""Newest checkpoint: that of a logdir, and a program with its weights."""
+"""Newest checkpoint: finds that of a logdir, and gives a program its weights."""
 from __future__ import annotations
 
 import contextlib
@@ -17,7 +17,7 @@ from lingpipe.training.resumption import differences_text
 
 
 def checkpoints_in(logdir: str) -> Checkpointer:
-    """The checkpoints of a logdir, to be read."""
+    """The checkpoints of a logdir, for reading."""
     return Checkpointer(os.path.join(logdir, 'checkpoints'), is_writer=False)
 
 

@@ -52,10 +52,10 @@ class Predictions:
         return best or next(iter([*like, *sorted(inputs)]), '')
 
     def examples(self) -> GivenExamples:
-        """What makes an eval input of the examples that a call is given.
+        """Returns what makes an eval input of the examples that a caller gives.
 
         Raises:
-          ValueError: the outputs, on which it depends what is a label, have no names.
+          ValueError: there are no such outputs. They decide which values are labels.
         """
         predictor, spec = self.predictor(), self._experiment.train_input.spec()
         reads = self._experiment.task.network.reads().values()

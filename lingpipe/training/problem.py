@@ -172,23 +172,23 @@ class Problem(Configurable):
         Args:
           program: with the weights of a checkpoint.
           lines: without their ends.
-          facts: what `facts` gave when these were trained; {} if the checkpoint has none.
+          facts: what `facts` returned when the weights were trained; {} if the checkpoint has none.
         """
         raise ValueError(f'{type(self).__name__} has no decode(), so that it cannot answer lines '
                          'of text; use --mode=predict, or give the task a decode().')
 
     def decode_by_pieces(self, program: Program, lines: Sequence[str],
                          facts: Metadata) -> Iterator[Piece]:
-        """Yields the results of `decode` in pieces, as soon as they are there.
+        """Yields the results of `decode` in pieces, as they are written.
 
-        Here each result is one piece.
+        By default each result is one piece.
         """
         for number, text in enumerate(self.decode(program, lines, facts)):
             yield Piece(number, text)
 
     def generate(self, program: Program, prompts: Sequence[str], facts: Metadata,
                  **fields: Any) -> Iterator[Piece]:
-        """Yields what continues texts, as soon as it is there; for Run.generate.
+        """Yields the continuations of texts piece by piece, as they are written; for Run.generate.
 
         Args:
           program, facts: those of `decode`.
@@ -199,15 +199,15 @@ class Problem(Configurable):
                          'that have generate(), as language models.')
 
     def derived_metrics(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
-        """Returns measures of a whole evaluation that follow from its losses and metrics.
+        """Returns measures of a whole evaluation that are computed from its losses and metrics.
 
-        They are reported beside these. Here there are none. A perplexity, which is no mean over
-        tokens, is made so.
+        They are reported beside these; by default there are none. A perplexity, which is not a mean
+        over tokens, is such a measure.
         """
         return {}
 
     def review(self, source: Input) -> Review | None:
-        """A new review of an evaluation on `source`; here none."""
+        """A new review of an evaluation on `source`; by default there is none."""
         return None
 
 

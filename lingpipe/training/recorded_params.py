@@ -1,4 +1,4 @@
-"""Recorded params: those of the run that a logdir holds, from its checkpoints or params.txt."""
+"""Recorded params: reads the Params of the run in a logdir from its checkpoints or params.txt."""
 from __future__ import annotations
 
 import os
@@ -23,11 +23,11 @@ def text_of(path: str) -> str | None:
 
 
 def params_in(path: str, text: str | None, params: Experiment.Params) -> Experiment.Params:
-    """The Params of params.txt, where nothing else tells what they are.
+    """The Params in params.txt of a logdir whose checkpoints do not keep any.
 
     Raises:
-      ValueError: they cannot be read; or they may be those of another experiment than `params`,
-        whose classes are not here.
+      ValueError: they cannot be read, perhaps because they belong to another experiment than
+        `params`, whose classes do not exist here.
     """
     try:
         if text is None:

@@ -1,4 +1,4 @@
-"""Saved state: what a run takes along when it is resumed: variables and counts, in checkpoints."""
+"""Saved state: the variables and counts of a run, which checkpoints keep for its resumption."""
 from __future__ import annotations
 
 import dataclasses
@@ -39,8 +39,8 @@ class SavedState:
                  check_logdir: Callable[[], None] = lambda: None):
         """
         Args:
-          checkpointer: of the checkpoints.
-          program: whose variables they hold.
+          checkpointer: writes and reads the checkpoints.
+          program: has the variables that they hold.
           experiment: what is trained.
           say: shows a sentence about a checkpoint that could not be written.
           allow_change: what may differ from the run that goes on; see resumption.check_resumable.
