@@ -93,13 +93,13 @@ def batches(args: argparse.Namespace) -> list[dict[str, np.ndarray]]:
     """The mini-batches: each token is the one before plus 1 or 2, which can be learned."""
     import numpy as np
     rng = np.random.default_rng(0)
-    made = []
+    mini_batches = []
     for _ in range(2 + args.steps):
         steps = rng.integers(1, 3, [args.batch, args.length + 1])
         ids = (np.cumsum(steps, 1) % args.vocab_size).astype(np.int32)
-        made.append({'target': ids[:, :-1], 'label': ids[:, 1:],
-                     'weight': np.ones([args.batch, args.length], np.float32)})
-    return made
+        mini_batches.append({'target': ids[:, :-1], 'label': ids[:, 1:],
+                             'weight': np.ones([args.batch, args.length], np.float32)})
+    return mini_batches
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:

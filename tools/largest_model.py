@@ -132,15 +132,15 @@ def _largest(planned: Callable[[int], dict[str, Any] | None],
     A network may need more layers than its smallest size has, so sizes without a row may come
     before the first that has one: some size up to `enough`, if any.
     """
-    found, size = None, 1
+    largest_row, size = None, 1
     while size <= MAX_SIZE:
         row_of_size = planned(size)
-        if row_of_size is None and (found is not None or size >= enough):
+        if row_of_size is None and (largest_row is not None or size >= enough):
             break
         if row_of_size is not None:
-            found, fits = row_of_size, size
+            largest_row, fits = row_of_size, size
         size *= 2
-    if found is None:
+    if largest_row is None:
         return None
 
     too_large = size
@@ -150,8 +150,8 @@ def _largest(planned: Callable[[int], dict[str, Any] | None],
         if row_of_size is None:
             too_large = middle
         else:
-            found, fits = row_of_size, middle
-    return found
+            largest_row, fits = row_of_size, middle
+    return largest_row
 
 
 def measured_row(column: Column, devices: Sequence[Device]) -> dict[str, Any]:

@@ -210,27 +210,27 @@ def main(argv: list[str] | None = None) -> None:
     if not args.kinds:
         raise ValueError('no kind of --kinds can be made here; --list says which can.')
 
-    found = try_faults(args, missing)
+    outcome = try_faults(args, missing)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(outcome))
     else:
-        print(summary(found))
-    if found['failure'] or found['differing']:
+        print(summary(outcome))
+    if outcome['failure'] or outcome['differing']:
         sys.exit(1)
 
 
-def summary(found: dict[str, Any]) -> str:
+def summary(outcome: dict[str, Any]) -> str:
     """Returns what came of the faults, for people."""
-    lines = [f'the trainer ended with: {sentence}' for sentence in found['sentences']]
-    counts = ', '.join(f'{count} {name}' for name, count in found['count_by_kind'].items())
-    lines.append(f'{len(found["faults"])} faults: {counts}')
-    if found['failure']:
-        lines.append(f'FAILED at {found["failure"]}')
+    lines = [f'the trainer ended with: {sentence}' for sentence in outcome['sentences']]
+    counts = ', '.join(f'{count} {name}' for name, count in outcome['count_by_kind'].items())
+    lines.append(f'{len(outcome["faults"])} faults: {counts}')
+    if outcome['failure']:
+        lines.append(f'FAILED at {outcome["failure"]}')
     else:
-        num_same = found['variables'] - len(found['differing'])
-        lines.append(f'{num_same} of {found["variables"]} variables are equal to the last bit '
-                     f'after step {found["steps"]}')
-        lines += [f'{key} differs' for key in found['differing']]
+        num_same = outcome['variables'] - len(outcome['differing'])
+        lines.append(f'{num_same} of {outcome["variables"]} variables are equal to the last bit '
+                     f'after step {outcome["steps"]}')
+        lines += [f'{key} differs' for key in outcome['differing']]
     return '\n'.join(lines)
 
 

@@ -84,8 +84,8 @@ class Copier:
                 number = self._group_of[key]
                 group, packed = self._groups[number], packed_groups.pop(number)
                 is_on_shelf = self._shelves[number] is not None
-                found = self._emptied(number) if is_on_shelf else self._unpacked(group, packed)
-                values.update(zip(group, found, strict=True))
+                tensors = self._emptied(number) if is_on_shelf else self._unpacked(group, packed)
+                values.update(zip(group, tensors, strict=True))
             return values.pop(key)
 
         return take

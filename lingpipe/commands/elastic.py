@@ -64,9 +64,9 @@ def rest_of(text: str, params: Experiment.Params, make_experiment: Callable[[], 
         devices_left = devices.without(text, missing)
         if not devices_left:
             raise ValueError('no device is left')
-        found = devices.find_all(devices_left, params.train.worker_timeout_s)
-        cluster.configure(found.num_cpus, params.intra_op_threads)
-        pipeline = fewer_devices.pipeline_on(make_experiment(), found.names)
+        usable = devices.find_all(devices_left, params.train.worker_timeout_s)
+        cluster.configure(usable.num_cpus, params.intra_op_threads)
+        pipeline = fewer_devices.pipeline_on(make_experiment(), usable.names)
     except ValueError as error:
         logging.warning('%s; the run cannot go on without: %s', why, error)
         return None

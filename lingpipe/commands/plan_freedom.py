@@ -36,10 +36,10 @@ def freedom(options: RunOptions) -> Freedom:
     """
     texts = _texts(options.overrides)
     auto = frozenset(name for name, text in texts.items() if is_auto(name, text))
-    given = frozenset(texts) - auto
+    held = frozenset(texts) - auto
     if options.has_auto_plan or options.mode == 'plan' and not auto:
-        return Freedom(frozenset(FREE) - given, given)
-    return Freedom(auto, given)
+        return Freedom(frozenset(FREE) - held, held)
+    return Freedom(auto, held)
 
 
 def values_in(overrides: Sequence[str]) -> list[str]:

@@ -192,13 +192,13 @@ class DatasetInput(Input):
 
     def _examples(self, *position: int) -> tf.data.Dataset:
         """The dataset with dicts of single examples as elements."""
-        made = self._maker(*position)
-        if not isinstance(made, tf.data.Dataset):
-            raise ValueError(f'{self._maker.__qualname__} returns {type(made).__name__}, but must '
-                             'return a tf.data.Dataset.')
+        dataset = self._maker(*position)
+        if not isinstance(dataset, tf.data.Dataset):
+            raise ValueError(f'{self._maker.__qualname__} returns {type(dataset).__name__}, but '
+                             'must return a tf.data.Dataset.')
         if self.params.is_batched:
-            made = made.unbatch()
-        return made.map(traceable(self._named, []))
+            dataset = dataset.unbatch()
+        return dataset.map(traceable(self._named, []))
 
     def _named(self, *element: Nested) -> Element:
         """One element of the dataset as a dict.

@@ -264,10 +264,10 @@ def _check_remade(given: Any, config: Any) -> None:
         remade = keras.saving.deserialize_keras_object(config)
     except (ValueError, TypeError):   # Which is said where it is made.
         return
-    found = difference(given, remade)
-    if found:
+    text = difference(given, remade)
+    if text:
         raise ValueError(f'{type(given).__name__} {given.name!r} is not what its configuration '
-                         f'says: {found}; correct its get_config.')
+                         f'says: {text}; correct its get_config.')
 
 
 def _made(text: str, get: Any, what: str) -> Any:

@@ -36,9 +36,9 @@ def check_alike(given: keras.Operation, remade: keras.Operation) -> None:
 
     pairs = zip(inner_layers(given) or [given], inner_layers(remade) or [remade], strict=False)
     for one, other in pairs:
-        found = difference(one, other)
-        if found:
-            raise ValueError(f'{type(one).__name__} is not what its configuration says: {found}; '
+        text = difference(one, other)
+        if text:
+            raise ValueError(f'{type(one).__name__} is not what its configuration says: {text}; '
                              'write all of it into get_config, and register functions of your '
                              'own with @keras.saving.register_keras_serializable()')
 

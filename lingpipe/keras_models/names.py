@@ -23,18 +23,20 @@ def stable_names(operations: Sequence[keras.Operation]) -> list[str]:
     """
     numbers_by_stem: dict[str, list[int]] = defaultdict(list)
     for operation in operations:
-        made = _made_by_keras(operation)
-        if made is not None:
-            numbers_by_stem[made[0]].append(made[1])
+        parts = _made_by_keras(operation)
+        if parts is not None:
+            stem, number = parts
+            numbers_by_stem[stem].append(number)
     order = {stem: sorted(set(numbers)) for stem, numbers in numbers_by_stem.items()}
 
     names: list[str] = []
     for operation in operations:
-        made = _made_by_keras(operation)
+        parts = _made_by_keras(operation)
         name = operation.name
-        if made is not None:
-            index = order[made[0]].index(made[1])
-            name = made[0] if index == 0 else f'{made[0]}_{index}'
+        if parts is not None:
+            stem, number = parts
+            index = order[stem].index(number)
+            name = stem if index == 0 else f'{stem}_{index}'
         names.append(differing(name.replace('/', '_').replace('.', '_'), names))
     return names
 

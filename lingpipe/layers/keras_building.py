@@ -41,8 +41,8 @@ def _class_in_module(module_name: str, class_name: str) -> Any:
     if module_name.split('.')[0] == 'keras':
         with contextlib.suppress(ImportError):
             importlib.import_module(module_name)
-    found = getattr(sys.modules.get(module_name), class_name, None)
-    return found if isinstance(found, type) and issubclass(found, keras.Operation) else None
+    value = getattr(sys.modules.get(module_name), class_name, None)
+    return value if isinstance(value, type) and issubclass(value, keras.Operation) else None
 
 
 def class_name_of(keras_layer: keras.layers.Layer) -> str:

@@ -93,18 +93,19 @@ def _fill(params: KerasLayer.Params, path: str, specs: Sequence[Values]) -> None
     """Sets the shapes that Params lack, from those of the values that the layer reads."""
     for tensor in _tensors_without_shape(params):
         name = params.reads.get(tensor, tensor)
-        found = [spec for values in specs if isinstance(spec := values.get(name), tf.TensorSpec)]
-        if not found:
+        written_specs = [spec for values in specs
+                         if isinstance(spec := values.get(name), tf.TensorSpec)]
+        if not written_specs:
             raise ValueError(
                 f'{path}: the shape of {tensor}, which {params.class_name} reads, is not known, '
                 f'since neither the input nor a layer before it gives a tensor {name!r} (there '
                 f'are {", ".join(sorted(specs[0])) or "none"}); name another value in reads.')
-        shapes = [spec.shape[1:].as_list() for spec in found]
+        shapes = [spec.shape[1:].as_list() for spec in written_specs]
         if len({len(shape) for shape in shapes}) > 1:
             raise ValueError(f'{path}: {name!r} has shapes of several ranks, '
                              f'{", ".join(map(str, shapes))}; a Keras layer reads one.')
         shape = tuple(sizes[0] if len(set(sizes)) == 1 else None
                       for sizes in zip(*shapes, strict=True))
         params.input_shapes = {**params.input_shapes, tensor: shape}
-        if not found[0].dtype.is_floating and tensor not in params.input_dtypes:
-            params.input_dtypes = {**params.input_dtypes, tensor: found[0].dtype.name}
+        if not written_specs[0].dtype.is_floating and tensor not in params.input_dtypes:
+            params.input_dtypes = {**params.input_dtypes, tensor: written_specs[0].dtype.name}

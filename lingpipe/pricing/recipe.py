@@ -91,8 +91,8 @@ def recipe_of(forward_ops: Mapping[str, tf.Operation], dependent_ops: Sequence[t
         return None if number is None else Made(number, root.value_index)
 
     def sources(tensors: Iterable[tf.Tensor]) -> tuple[Source, ...]:
-        found = dict.fromkeys(source(tensor) for tensor in tensors)
-        return tuple(one for one in found if one is not None)
+        distinct = dict.fromkeys(source(tensor) for tensor in tensors)
+        return tuple(one for one in distinct if one is not None)
 
     roots_written = {leaf: source(tensor) for leaf, tensor in written.items()}
     return Recipe(

@@ -112,9 +112,9 @@ def _plan_of_most_cells(experiment: Experiment, pipeline: PipelineParams,
 
 def _num_devices(pipeline: PipelineParams, num_cells: int, num_named: int) -> int:
     """How many of the devices that are named so many cells use in all replicas."""
-    whole = pipeline.num_replicas * num_cells
+    one_each = pipeline.num_replicas * num_cells
     per_replica = num_devices_for(pipeline.schedule, num_cells, pipeline.cells_per_device)
-    return whole if whole <= num_named else pipeline.num_replicas * per_replica
+    return one_each if one_each <= num_named else pipeline.num_replicas * per_replica
 
 
 def _with_cells(pipeline: PipelineParams, num_cells: int, devices: Sequence[str]) -> PipelineParams:

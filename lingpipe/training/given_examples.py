@@ -50,10 +50,10 @@ class GivenExamples:
         else:
             rows = tf.data.Dataset.from_tensor_slices(self._arrays(x, y, sample_weight))
             dataset = rows.batch(self.predictor.batch_size)
-        given: Input = DatasetInput.of(
+        source: Input = DatasetInput.of(
             lambda: dataset, batch_size=self.predictor.batch_size, is_batched=True,
             num_epochs=1).instantiate()
-        return given
+        return source
 
     def _arrays(self, x: Nested, y: Nested | None, sample_weight: Nested | None
                 ) -> dict[str, Nested]:
@@ -100,12 +100,12 @@ class GivenExamples:
         if not isinstance(x, Mapping) and len(inputs) != 1:
             raise ValueError(f'the network takes {", ".join(inputs)}; give the dataset dicts with '
                              'these names.')
-        given = dict(x) if isinstance(x, Mapping) else {inputs[0]: x}
-        given |= {} if y is None else self._named_labels(y)
-        given |= {} if sample_weight is None else {_WEIGHT: sample_weight}
-        self._check_all_are_in(given)
-        names = {*inputs, *self.labels, _WEIGHT} & given.keys()
-        return {name: nested.map_leaves(functools.partial(_of_like_dtype, name), given[name],
+        values = dict(x) if isinstance(x, Mapping) else {inputs[0]: x}
+        values |= {} if y is None else self._named_labels(y)
+        values |= {} if sample_weight is None else {_WEIGHT: sample_weight}
+        self._check_all_are_in(values)
+        names = {*inputs, *self.labels, _WEIGHT} & values.keys()
+        return {name: nested.map_leaves(functools.partial(_of_like_dtype, name), values[name],
                                         self.spec[name])
                 for name in sorted(names)}
 
@@ -167,8 +167,8 @@ def _columns(value: Nested) -> dict[str, Nested]:
 
 def _of_like_dtype(name: str, tensor: Any, spec: tf.TensorSpec) -> Any:
     """The tensor in the dtype of a spec, if only the width of the numbers differs."""
-    both = (tensor.dtype, spec.dtype)
-    is_like = all(one.is_integer for one in both) or all(one.is_floating for one in both)
+    dtypes = (tensor.dtype, spec.dtype)
+    is_like = all(one.is_integer for one in dtypes) or all(one.is_floating for one in dtypes)
     if not is_like or tensor.dtype == spec.dtype or not isinstance(tensor, tf.Tensor):
         return tensor
     wanted = np.dtype(spec.dtype.as_numpy_dtype)

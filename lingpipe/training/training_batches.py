@@ -86,12 +86,12 @@ class TrainingBatches:
         Raises:
           ValueError: an example has an id that a layer cannot use.
         """
-        found = ''
+        bad_example = ''
         position = step * self._examples_per_step
         batches = self._source.batches(position)
         for batch in itertools.islice(batches, self._batches_per_step):
             check_batch(f'train_input, in step {step + 1}', self._source, position, batch,
                         self._program.check)
-            found = found or nonfinite(self._source, position, batch)
+            bad_example = bad_example or nonfinite(self._source, position, batch)
             position += self._batch_size
-        return found
+        return bad_example

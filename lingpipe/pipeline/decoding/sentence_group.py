@@ -67,10 +67,10 @@ def tensors_of(group: SentenceGroup, inputs: Sequence[Value], max_length: int) -
                for leaf, spec in zip(nested.leaves(group.values[value.name]), value.specs,
                                      strict=True)]
     nothing = np.zeros([len(group.limits), 0])
-    given = [(group.limits, tf.int32),
-             (nothing if group.prompts is None else group.prompts, tf.int32),
-             (nothing if group.chances is None else group.chances, tf.float32)]
-    return [*tensors, *(tf.cast(tf.convert_to_tensor(value), dtype) for value, dtype in given)]
+    others = [(group.limits, tf.int32),
+              (nothing if group.prompts is None else group.prompts, tf.int32),
+              (nothing if group.chances is None else group.chances, tf.float32)]
+    return [*tensors, *(tf.cast(tf.convert_to_tensor(value), dtype) for value, dtype in others)]
 
 
 def _any_size(spec: tf.TensorSpec) -> tf.TensorSpec:

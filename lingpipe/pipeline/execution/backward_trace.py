@@ -79,15 +79,15 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
                 first.append(tf.no_op('begin_again'))
             result = result.call.repeat(after=first)
         num_before = len(forward.graph.get_operations())
-        found = result.backward(gradients)
+        layer_gradients = result.backward(gradients)
         first = first or _readers(complete, forward.graph.get_operations()[num_before:])
         waits.update({op.name: [one.name for one in added_last] for op in first})
-        gradients.update(found.inputs)
-        added_here = [op for path, gradient in found.weights.items()
+        gradients.update(layer_gradients.inputs)
+        added_here = [op for path, gradient in layer_gradients.weights.items()
                       for op in sums.add_gradient(path, gradient, forward.arguments.micro_batch)]
         added += added_here
         added_last = added_here or added_last
-        differentiated += found.weights
+        differentiated += layer_gradients.weights
         written += nested.leaves(result.written)
 
     wanted = {leaf: tf.identity(gradients[leaf]) for leaf in forward.cell.gradients_wanted

@@ -247,7 +247,7 @@ def _given(args: Sequence[Any], pipelines: Sequence[CompiledPipeline],
 
     A process that reads for several pipelines reads in the order of positions.
     """
-    given, rest = [], list(args)
+    replica_batches, rest = [], list(args)
     reads: dict[str, tf.Operation] = {}
     for pipeline, source in zip(pipelines, sources, strict=True):
         num_args = len(source.specs)
@@ -257,9 +257,9 @@ def _given(args: Sequence[Any], pipelines: Sequence[CompiledPipeline],
         with tf.device(first_host):
             weight = mean_weight and mean_weight.of(
                 dict(batch), pipeline.schedule.num_micro_batches)
-        given.append(ReplicaBatch(
+        replica_batches.append(ReplicaBatch(
             arrived.batches, tf.constant(0, tf.int64), tf.constant(0), weight))
-    return given
+    return replica_batches
 
 
 def _no_gradients(cell: Cell, layout: EmissionLayout) -> Accumulators:

@@ -206,9 +206,9 @@ def _price(layer: Layer, reads: Mapping[str, Value]) -> Cost:
 
 def check_gradient_rows(elements: Sequence[Element], accumulate: int) -> None:
     """Raises ValueError if rows of gradients would be kept that Keras adds up."""
-    kept = next((path for element in elements for path in element.gradient_rows), None)
-    if kept and accumulate > 1:
-        raise ValueError(f'the gradients of the rows of {kept} are kept apart, but the learner '
+    path = next((path for element in elements for path in element.gradient_rows), None)
+    if path and accumulate > 1:
+        raise ValueError(f'the gradients of the rows of {path} are kept apart, but the learner '
                          f'accumulates {accumulate} mini-batches, whose gradients Keras adds up; '
                          'set keeps_gradient_rows=False of the layer.')
 

@@ -58,15 +58,15 @@ def fitting_recomputation(modes: Sequence[str], partition: Partition, memory: Me
       limit: the bytes of a device; None if they do not matter.
       graph_of: the graph of the cell of some layers.
     """
-    found = Recomputation(tuple('none' if mode == 'fit' else mode for mode in modes))
+    recomputation = Recomputation(tuple('none' if mode == 'fit' else mode for mode in modes))
     if limit is None or 'fit' not in modes:
-        return found
+        return recomputation
     search = _Search(partition, memory, schedule, placement, limit, graph_of)
     for cells in placement.cells_that_share():
         fitting = [k for k in cells if modes[k] == 'fit' and partition.has_backward(k)]
-        if fitting and not search.fits(found, cells):
-            found = search.chosen(found, cells, fitting)
-    return found
+        if fitting and not search.fits(recomputation, cells):
+            recomputation = search.chosen(recomputation, cells, fitting)
+    return recomputation
 
 
 @dataclass(frozen=True)

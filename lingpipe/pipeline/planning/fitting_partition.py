@@ -176,12 +176,12 @@ class _Search:
         if at_least is None:
             return None
         if self.trials.fits(at_least, self.limit):
-            found = [at_least]
+            fitting = [at_least]
         else:
-            found = [partition for partition in [
+            fitting = [partition for partition in [
                 self._balanced('exact'), self.among_equal_parts(), self.among_weighted_parts()]
                 if partition is not None and self.trials.fits(partition, self.limit)]
-        return min(found, key=self.trials.step_s, default=None)
+        return min(fitting, key=self.trials.step_s, default=None)
 
     def _balanced(self, rows: Rows) -> Partition | None:
         """The partition with the fastest slowest device, of those with no more bytes by `rows`."""

@@ -105,25 +105,26 @@ def order_automatically(work: Workload, limit: Limit | None = None) -> Schedule:
 
 
 def _ordered_within(work: Workload, limit: Limit | None) -> Schedule:
-    found = [_order_split_everywhere(name, work, limit) for name in TRAINING]
+    schedules = [_order_split_everywhere(name, work, limit) for name in TRAINING]
     if limit is not None and work.num_devices < work.num_cells:
         # Fewer W may let an order keep the limit that breaks it with all of them.
-        found += [order_by_name(name, work, limit) for name in TRAINING]
-    found += [_listed(work, policy) for policy in _policies(work, limit)]
-    found = list(dict.fromkeys(map(_as_auto, found)))
+        schedules += [order_by_name(name, work, limit) for name in TRAINING]
+    schedules += [_listed(work, policy) for policy in _policies(work, limit)]
+    schedules = list(dict.fromkeys(map(_as_auto, schedules)))
     if limit is not None:
         # Fewer W may hold less, so what breaks the limit is judged without them.
-        found = [_split_where_it_helps(schedule, work, limit) if limit.excess_of(schedule)
-                 else schedule for schedule in found]
-        found = _closest_to(limit, found)
+        schedules = [_split_where_it_helps(schedule, work, limit) if limit.excess_of(schedule)
+                     else schedule for schedule in schedules]
+        schedules = _closest_to(limit, schedules)
 
-    found = [_split_where_it_helps(schedule, work, limit)
-             for schedule in _promising(found, work)]
+    schedules = [_split_where_it_helps(schedule, work, limit)
+                 for schedule in _promising(schedules, work)]
     repeated = [recompute_early(schedule, work.times, work.edges, work.delay)
-                for schedule in found]
-    found += [schedule for schedule in repeated
-              if schedule not in found and (limit is None or limit.excess_of(schedule) == 0)]
-    return min(_fastest(found, work, AS_GOOD), key=_traffic)
+                for schedule in schedules]
+    schedules += [schedule for schedule in repeated
+                  if schedule not in schedules
+                  and (limit is None or limit.excess_of(schedule) == 0)]
+    return min(_fastest(schedules, work, AS_GOOD), key=_traffic)
 
 
 @functools.lru_cache(maxsize=64)
@@ -209,22 +210,22 @@ def _without_limit(name: str, work: Workload) -> Schedule:
 
 def _split_where_it_helps(schedule: Schedule, work: Workload, limit: Limit | None) -> Schedule:
     """The schedule with fewer W, unless that breaks the limit."""
-    found = split_where_it_helps(schedule, work.times, work.edges, work.delay)
+    split = split_where_it_helps(schedule, work.times, work.edges, work.delay)
     if work.num_threads is not None:
-        found = _whole_if_as_good(found, schedule, work)
+        split = _whole_if_as_good(split, schedule, work)
     elif work.slot_s:
-        found = min(found, whole_everywhere(schedule), key=lambda one: step_s(one, work))
-    if limit is None or limit.excess_of(found) <= limit.excess_of(schedule):
-        return found
+        split = min(split, whole_everywhere(schedule), key=lambda one: step_s(one, work))
+    if limit is None or limit.excess_of(split) <= limit.excess_of(schedule):
+        return split
     return schedule
 
 
-def _whole_if_as_good(found: Schedule, schedule: Schedule, work: Workload) -> Schedule:
-    """The schedule without W, unless `found`, which keeps some of them, is faster."""
+def _whole_if_as_good(split: Schedule, schedule: Schedule, work: Workload) -> Schedule:
+    """The schedule without W, unless `split`, which keeps some of them, is faster."""
     whole = whole_everywhere(schedule)
-    if whole == found or len(schedule.device_of) > MOST_SLOTS:
+    if whole == split or len(schedule.device_of) > MOST_SLOTS:
         return whole
-    return min(_fastest([found, whole], work, AS_GOOD), key=_traffic)
+    return min(_fastest([split, whole], work, AS_GOOD), key=_traffic)
 
 
 def _listed(work: Workload, policy: Policy) -> Schedule:

@@ -91,10 +91,10 @@ def best(candidates: Candidates, choices: Iterable[Choice], num_wanted: int,
     queue.work_out_promising(num_wanted - len(proven), most_effort)
     if not proven and not queue.worked_out:
         queue.work_out_frugal(most_effort)
-    found = list(itertools.islice(distinct([*proven, *queue.worked_out]), num_wanted))
-    slowest_s = found[-1].step_s if len(found) == num_wanted else math.inf
+    wanted = list(itertools.islice(distinct([*proven, *queue.worked_out]), num_wanted))
+    slowest_s = wanted[-1].step_s if len(wanted) == num_wanted else math.inf
     left = [step_s for step_s in queue.bounds_left if step_s < slowest_s]
-    return Found(found, len(left), min(left, default=math.inf))
+    return Found(wanted, len(left), min(left, default=math.inf))
 
 
 class _Queue:

@@ -26,10 +26,10 @@ class CSV(Hook):
         """Removes the lines of steps after the one that the run goes on from."""
         for path in (self._path(run), self._evaluations_path(run)):
             rows = _rows(path)
-            kept = [row for row in rows[1:] if row and row[0].isdigit() and int(row[0]) <= step]
-            if rows and [rows[0], *kept] != rows:
+            earlier = [row for row in rows[1:] if row and row[0].isdigit() and int(row[0]) <= step]
+            if rows and [rows[0], *earlier] != rows:
                 with open(f'{path}.new', 'w', newline='', encoding='utf-8') as file:
-                    csv.writer(file).writerows([rows[0], *kept] if kept else [])
+                    csv.writer(file).writerows([rows[0], *earlier] if earlier else [])
                 os.replace(f'{path}.new', path)
 
     def on_step(self, run: HookedRun, step: int, results: Mapping[str, float]) -> None:
