@@ -20,7 +20,8 @@ changes no bit of a result and no key of a checkpoint.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers import cost as cost_lib
@@ -166,6 +167,21 @@ class Repeat(Sequential):
         name = p.body.name or 'layer'
         p.layers = tuple(p.body.copy().set(name=f'{name}_{i}') for i in range(p.times))
         super().__init__(p, path)
+
+
+SequentialParams = TypeVar('SequentialParams', bound=Sequential.Params)
+
+
+def with_layers(params: SequentialParams, layers: Sequence[Layer.Params]) -> SequentialParams:
+    """Returns a copy of the Params of a Sequential that has the layers its other fields describe.
+
+    Raises:
+      ValueError: the Params have layers already.
+    """
+    if params.layers:
+        raise ValueError(f'{type(params).__qualname__}.layers is made from the other fields; leave '
+                         'it empty.')
+    return params.copy().set(layers=tuple(layers))
 
 
 def arguments(layer: Layer, values: Mapping[str, Nested]) -> dict[str, Nested]:

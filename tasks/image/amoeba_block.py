@@ -5,9 +5,9 @@ from typing import Literal
 
 from lingpipe.hyperparams import REQUIRED, Params, field
 from lingpipe.layers.base import Layer
-from lingpipe.layers.sequential import Sequential
+from lingpipe.layers.sequential import Sequential, with_layers
 from lingpipe.tasks.image.block_tables import ARCHITECTURES, BlockTable
-from lingpipe.tasks.image.blocks import Concat, FactorizedReduction, Norm, conv_norm, with_layers
+from lingpipe.tasks.image.blocks import Concat, FactorizedReduction, Norm, conv_norm
 from lingpipe.tasks.image.operations import Combination, Operation
 
 

@@ -42,9 +42,9 @@ from lingpipe.layers.convolution import Conv2D
 from lingpipe.layers.dense import Activation, Dense
 from lingpipe.layers.dropout import Dropout
 from lingpipe.layers.pooling import GlobalAvgPool2D
-from lingpipe.layers.sequential import Sequential
+from lingpipe.layers.sequential import Sequential, with_layers
 from lingpipe.tasks.image.amoeba_block import AmoebaBlock, State
-from lingpipe.tasks.image.blocks import AUXILIARY_SIZE, AuxiliaryHead, ConvNorm, Norm, with_layers
+from lingpipe.tasks.image.blocks import AUXILIARY_SIZE, AuxiliaryHead, ConvNorm, Norm
 
 
 class Stem(ConvNorm):

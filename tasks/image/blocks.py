@@ -7,7 +7,7 @@ operations.py has the sequences of them that it may cut.
 """
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import tensorflow as tf
 
@@ -22,12 +22,9 @@ from lingpipe.layers.dropout import DropPath
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.pooling import AvgPool2D
 from lingpipe.layers.reshape import Flatten
-from lingpipe.layers.sequential import Sequential
 from lingpipe.pricing import price
 
 AUXILIARY_SIZE = 5  # Height and width, in pixels, of the windows that the auxiliary head averages.
-
-SequentialParams = TypeVar('SequentialParams', bound=Sequential.Params)
 
 
 class Norm(Params):
@@ -38,18 +35,6 @@ class Norm(Params):
     def of(self, dim: int) -> BatchNorm.Params:
         """Returns the Params of a BatchNorm of `dim` channels."""
         return BatchNorm.Params(dim=dim, decay=self.decay, epsilon=self.epsilon)
-
-
-def with_layers(params: SequentialParams, layers: list[Layer.Params]) -> SequentialParams:
-    """Returns a copy of the Params of a Sequential that has the layers its other fields describe.
-
-    Raises:
-      ValueError: the Params have layers already.
-    """
-    if params.layers:
-        raise ValueError(f'{type(params).__qualname__}.layers is made from the other fields; leave '
-                         'it empty.')
-    return params.copy().set(layers=tuple(layers))
 
 
 class Chain(Layer):

@@ -37,14 +37,13 @@ from lingpipe.layers.cost import Cost
 from lingpipe.layers.dropout import DropPath
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.pooling import AvgPool2D, MaxPool2D
-from lingpipe.layers.sequential import Sequential
+from lingpipe.layers.sequential import Sequential, with_layers
 from lingpipe.tasks.image.blocks import (
     ConvNorm,
     FactorizedReduction,
     Norm,
     RampedDropPath,
     conv_norm,
-    with_layers,
 )
 
 

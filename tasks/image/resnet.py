@@ -41,8 +41,8 @@ from lingpipe.layers.dense import Activation, Dense, activation_flops
 from lingpipe.layers.dropout import Dropout
 from lingpipe.layers.nested import NestedMap
 from lingpipe.layers.pooling import GlobalAvgPool2D, MaxPool2D
-from lingpipe.layers.sequential import Sequential
-from lingpipe.tasks.image.blocks import ConvNorm, Norm, conv_norm, with_layers
+from lingpipe.layers.sequential import Sequential, with_layers
+from lingpipe.tasks.image.blocks import ConvNorm, Norm, conv_norm
 
 # Depth -> the number of blocks in each group (Table 1 of the paper).
 NUM_BLOCKS = {

@@ -27,7 +27,7 @@ from typing import Any, Literal
 from lingpipe import layers as lib
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.layers.base import Layer
-from lingpipe.layers.sequential import Sequential
+from lingpipe.layers.sequential import Sequential, with_layers
 from lingpipe.layers.streamed_softmax import logits_of
 from lingpipe.tasks.text.bytes_per_token import BytesPerToken
 
@@ -67,12 +67,9 @@ class LanguageModel(Sequential):
     params: Params
 
     def __init__(self, params: Params, path: str = ''):
-        if params.layers:
-            raise ValueError(f'{type(params).__qualname__}.layers is made from the other fields; '
-                             'leave it empty.')
         p = params.validate()
-        layers = tuple(_layers(p, path or p.name or 'languagemodel'))
-        super().__init__(params.copy().set(layers=layers), path)
+        layers = _layers(p, path or p.name or 'languagemodel')
+        super().__init__(with_layers(params, layers), path)
 
     def output_names(self) -> tuple[str, ...]:
         """The logits. Raises ValueError if the softmax is in shards, which never make them."""
