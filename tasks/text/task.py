@@ -20,8 +20,8 @@ from lingpipe.tasks.text.generation import (
 )
 from lingpipe.tasks.text.inputs import TextInput
 from lingpipe.tasks.text.language_model import LanguageModel
-from lingpipe.tasks.text.tokens import sha256_of
 from lingpipe.tasks.text.vocabulary import Vocabulary
+from lingpipe.tasks.translation import vocabulary_facts
 from lingpipe.training.problem import Piece, Problem
 
 
@@ -119,19 +119,12 @@ class Text(Problem):
         Raises:
           ValueError: no file of the vocabulary is known, or it is another one.
         """
-        path = self.params.vocabulary or facts.get('vocabulary', '')
-        if not path:
-            raise ValueError('task.vocabulary is empty, and the checkpoint names none; name the '
-                             'file of the vocabulary that the run used.')
+        path = vocabulary_facts.path_of_run(self.params.vocabulary, facts)
         if not os.path.exists(path):
             raise ValueError(f'the vocabulary {path} is no file; set task.vocabulary to a copy of '
                              'the one that the run used.')
         vocabulary = Vocabulary(path)
-        if facts and sha256_of(path) != facts['sha256']:
-            raise ValueError(f'{path} is not the vocabulary that the run used, '
-                             f'{facts["vocabulary"]}: its SHA-256 is {sha256_of(path)[:12]}..., '
-                             f'that of the run {facts["sha256"][:12]}...; set task.vocabulary to '
-                             'a copy of that one.')
+        vocabulary_facts.check_is_of_run(path, facts)
         return vocabulary
 
     def facts(self, source: Input) -> dict[str, Any]:
@@ -146,25 +139,14 @@ class Text(Problem):
         now = self.facts(source)
         if facts and now and facts['sha256'] != now['sha256']:
             raise ValueError(
-                f'{now["vocabulary"]} is not the vocabulary that the weights were trained with, '
-                f'{facts["vocabulary"]}: its SHA-256 is {now["sha256"][:12]}..., and that of '
-                f'theirs {facts["sha256"][:12]}...; make the tokens with theirs '
+                f'{vocabulary_facts.text_of_another(now, facts)}; make the tokens with theirs '
                 f'(vocabulary={facts["vocabulary"]}), or choose another logdir.')
 
     def check_taken(self, facts: Mapping[str, Any], keys: Iterable[str], source: Input) -> None:
         """Raises ValueError if a table of ids comes from a run with another vocabulary."""
-        now, keys = self.facts(source), list(keys)
-        if not now or facts.get('sha256', now['sha256']) == now['sha256']:
-            return
-        tables = [layer.path for layer in self.network.layers()
-                  if layer.own_weights and hasattr(layer.params, 'vocab_size')]
-        taken = [path for path in tables if any(f'/{path}/' in key for key in keys)]
-        if taken:
-            raise ValueError(
-                f'{", ".join(taken)} would be taken from a run with the vocabulary '
-                f'{facts["vocabulary"]}, whose ids mean other pieces than those of '
-                f'{now["vocabulary"]}; put ".*/({"|".join(taken)})/.*" -> none first in '
-                'initialize_from.rules, or make the tokens with that vocabulary (vocabulary=).')
+        text = vocabulary_facts.text_of_taken(self.facts(source), facts, keys, self.network)
+        if text:
+            raise ValueError(f'{text}, or make the tokens with that vocabulary (vocabulary=).')
 
 
 def language_problem(model: LanguageModel.Params, learner: Learner.Params) -> Text.Params:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import json
 import os
 import shutil
@@ -25,6 +24,7 @@ from absl import logging
 
 from lingpipe.tasks.text.documents import Format, documents, source_paths
 from lingpipe.tasks.text.vocabulary import END, START, Vocabulary, bytes_of_ids, train_vocabulary
+from lingpipe.tasks.translation.vocabulary_facts import sha256_of
 
 Split = Literal['train', 'test']
 SPLITS: tuple[Split, ...] = ('train', 'test')
@@ -225,9 +225,3 @@ def _is_as_before(path: str, before: dict[str, Any]) -> bool:
     if status.st_size != before['size']:
         return False
     return bool(status.st_mtime_ns == before['mtime_ns'] or sha256_of(path) == before['sha256'])
-
-
-def sha256_of(path: str) -> str:
-    """The SHA-256 of a file's content."""
-    with open(path, 'rb') as file:
-        return hashlib.file_digest(file, 'sha256').hexdigest()

@@ -17,7 +17,7 @@ from lingpipe.tasks.translation.corpus.vocabulary import Vocabulary
 def facts_of(source: Input) -> dict[str, Any]:
     """Returns the file of the input's vocabulary and the hash of its content, if it has one."""
     path = getattr(getattr(source, 'corpus', None), 'vocabulary_path', '')
-    return ({'vocabulary': os.path.abspath(path), 'sha256': _sha256(path)}
+    return ({'vocabulary': os.path.abspath(path), 'sha256': sha256_of(path)}
             if os.path.exists(path) else {})
 
 
@@ -32,10 +32,8 @@ def check_facts(facts: Mapping[str, Any], source: Input, model: Layer.Params) ->
     if not now:
         return
     if facts and now['sha256'] != facts['sha256']:
-        raise ValueError(
-            f'{now["vocabulary"]} is not the vocabulary that the weights were trained with, '
-            f'{facts["vocabulary"]}: its SHA-256 is {now["sha256"][:12]}..., and that of '
-            f'theirs {facts["sha256"][:12]}...; put theirs back, or choose another logdir.')
+        raise ValueError(f'{text_of_another(now, facts)}; put theirs back, or choose another '
+                         'logdir.')
 
     size = Vocabulary(now['vocabulary']).size
     vocab_size: int = getattr(model, 'vocab_size', size)
@@ -55,19 +53,9 @@ def check_taken(facts: Mapping[str, Any], keys: Iterable[str], source: Input,
       ValueError: a weight does.
     """
     now = facts_of(source)
-    if not now or facts.get('sha256', now['sha256']) == now['sha256']:
-        return
-
-    keys = list(keys)
-    tables = [layer.path for layer in network.layers()
-              if layer.own_weights and hasattr(layer.params, 'vocab_size')]
-    taken = [path for path in tables if any(f'/{path}/' in key for key in keys)]
-    if taken:
+    if text := text_of_taken(now, facts, keys, network):
         raise ValueError(
-            f'{", ".join(taken)} would be taken from a run with the vocabulary '
-            f'{facts["vocabulary"]}, whose ids mean other pieces than those of '
-            f'{now["vocabulary"]}; put ".*/({"|".join(taken)})/.*" -> none first in '
-            'initialize_from.rules, or make the corpus ids of that vocabulary: python '
+            f'{text}, or make the corpus ids of that vocabulary: python '
             f'-m lingpipe.tools.train_vocabulary --corpus={os.path.dirname(now["vocabulary"])} '
             f'--vocabulary={facts["vocabulary"]}.')
 
@@ -84,25 +72,81 @@ def vocabulary_of(path: str, facts: Mapping[str, Any], model: Layer.Params) -> V
       ValueError: no file of the vocabulary is known, or the file has other ids than the
         network.
     """
-    path = path or facts.get('vocabulary', '')
-    if not path:
-        raise ValueError('task.vocabulary is empty, and the checkpoint names none; name the '
-                         'file of the vocabulary that the run used.')
-
+    path = path_of_run(path, facts)
     vocabulary = Vocabulary(path)
     vocab_size: int = getattr(model, 'vocab_size', vocabulary.size)
     if vocabulary.size != vocab_size:
         raise ValueError(f'{path} has {vocabulary.size:,} ids, but '
                          f'task.model.vocab_size={vocab_size:,}; set task.vocabulary to the '
                          'vocabulary that the run used.')
-    if facts and _sha256(path) != facts['sha256']:
-        raise ValueError(f'{path} is not the vocabulary that the run used, '
-                         f'{facts["vocabulary"]}: its SHA-256 is {_sha256(path)[:12]}..., that '
-                         f'of the run {facts["sha256"][:12]}...; set task.vocabulary to a '
-                         'copy of that one.')
+    check_is_of_run(path, facts)
     return vocabulary
 
 
-def _sha256(path: str) -> str:
+# What the problem of texts (tasks/text/task.py) shares, whose inputs keep other facts.
+
+
+def text_of_another(now: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """The beginning of the error about an input whose vocabulary is not that of the weights.
+
+    Args:
+      now: the facts of the input.
+      facts: those with which the weights were trained.
+    """
+    return (f'{now["vocabulary"]} is not the vocabulary that the weights were trained with, '
+            f'{facts["vocabulary"]}: its SHA-256 is {now["sha256"][:12]}..., and that of '
+            f'theirs {facts["sha256"][:12]}...')
+
+
+def text_of_taken(now: Mapping[str, Any], facts: Mapping[str, Any], keys: Iterable[str],
+                  network: Layer) -> str:
+    """The beginning of the error about tables of ids from a run with another vocabulary.
+
+    It is '' if there are no such tables, or if the vocabulary is the same.
+
+    Args:
+      now: the facts of the input.
+      facts: those of the other run.
+      keys: of the variables that are taken from it.
+      network: has the tables.
+    """
+    if not now or facts.get('sha256', now['sha256']) == now['sha256']:
+        return ''
+    keys = list(keys)
+    tables = [layer.path for layer in network.layers()
+              if layer.own_weights and hasattr(layer.params, 'vocab_size')]
+    taken = [path for path in tables if any(f'/{path}/' in key for key in keys)]
+    if not taken:
+        return ''
+    return (f'{", ".join(taken)} would be taken from a run with the vocabulary '
+            f'{facts["vocabulary"]}, whose ids mean other pieces than those of '
+            f'{now["vocabulary"]}; put ".*/({"|".join(taken)})/.*" -> none first in '
+            'initialize_from.rules')
+
+
+def path_of_run(path: str, facts: Mapping[str, Any]) -> str:
+    """Returns the path of a copy of a run's vocabulary, if there is one, or else of the original.
+
+    Raises:
+      ValueError: neither is known.
+    """
+    path = path or facts.get('vocabulary', '')
+    if not path:
+        raise ValueError('task.vocabulary is empty, and the checkpoint names none; name the '
+                         'file of the vocabulary that the run used.')
+    return path
+
+
+def check_is_of_run(path: str, facts: Mapping[str, Any]) -> None:
+    """Raises ValueError if the file of a vocabulary is not the one that a run used."""
+    if facts and sha256_of(path) != facts['sha256']:
+        raise ValueError(f'{path} is not the vocabulary that the run used, '
+                         f'{facts["vocabulary"]}: its SHA-256 is {sha256_of(path)[:12]}..., that '
+                         f'of the run {facts["sha256"][:12]}...; set task.vocabulary to a '
+                         'copy of that one.')
+
+
+def sha256_of(path: str) -> str:
+    """The SHA-256 of a file's content."""
     with open(path, 'rb') as file:
         return hashlib.file_digest(file, 'sha256').hexdigest()
