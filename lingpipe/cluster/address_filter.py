@@ -273,7 +273,9 @@ def _program(allowed: list[str], clients: Collection[Client] | None = None) -> b
 
 
 def _is_client(clients: Collection[Client]) -> list[bytes]:
-    """Assembles what returns for connections of this machine: all of them come through loopback.
+    """Assembles the end of the program, which returns 1 for the clients and for other machines.
+
+    It returns 0 for all other connections of this machine, all of which come through loopback.
 
     The port is behind the 20 bytes of a header of IP without options.
     """
@@ -293,7 +295,7 @@ def _is_client(clients: Collection[Client]) -> list[bytes]:
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """Assembles an instruction; a jump skips so many of those after it."""
+    """Assembles an instruction; a jump skips the given number of instructions after it."""
     return struct.pack('HBBI', code, if_true, if_false, value)
 
 

@@ -1,4 +1,4 @@
-"""Admission: other users of this machine cannot connect, where sockets may not have filters.
+"""Admission: keeps out other users of this machine where sockets may not have filters.
 
 user_filter.py holds each connection by a filter of its socket until it is known whose it is. Newer
 kernels (6.18.44 is one) attach filters to TCP sockets only for processes with CAP_NET_ADMIN. For

@@ -24,10 +24,10 @@ from lingpipe.cluster.at_once import at_once
 from lingpipe.process.process_name import this_process
 from lingpipe.process.tensorflow_settings import HOME
 
-# What the messages of errors say that follow from a broken connection, though of other types.
+# Texts in the messages of errors of other types that follow from a broken connection.
 _BROKEN = re.compile('poisoned|RecvFromRemote|Socket closed|'
                      r'\A(UNAVAILABLE|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ')
-# Before each of the errors that a message lists if several devices have failed in one call.
+# If several devices have failed in one call, the message lists their errors, each after this.
 _ROOT = re.compile(r'^ +\(\d+\) (?=[A-Z_]+: )', re.MULTILINE)
 _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
          tf.errors.DeadlineExceededError)
@@ -82,7 +82,7 @@ def process_of(value: tf.Tensor) -> str:
 
 
 def host_of(device: str) -> str:
-    """Returns the first CPU of the process that has a device, in whose memory files are made."""
+    """Returns the first CPU of the process that has a device."""
     spec = tf.DeviceSpec.from_string(device)
     return str(spec.replace(device_type='CPU', device_index=0).to_string())
 
@@ -93,7 +93,7 @@ def is_on_worker(device: str) -> bool:
 
 
 def done_after(*ops: tf.Operation) -> tf.Tensor:
-    """In a graph: returns a value of this process that is there once the ops have run."""
+    """In a graph: returns a tensor of this process that exists once the ops have run."""
     with tf.device(None), tf.control_dependencies(ops), tf.device(HOME):   # HOME names no task.
         return tf.constant(True)
 
@@ -187,7 +187,7 @@ class Connection:
         return at_once(start_again, list(enumerate(workers_before)))
 
     def _check_not_taken(self, task: int, name: str) -> None:
-        """Raises OSError if `name`, of the controller that a worker serves, is another one's."""
+        """Raises OSError if a worker serves another controller, whose name is `name`."""
         if name not in ('', self._name):
             raise OSError(f'worker {task}, {self._addresses[task]}, was taken by {name}; wait for '
                           'the end of that one or stop it, or name other workers in --devices: '

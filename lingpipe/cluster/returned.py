@@ -1,4 +1,4 @@
-"""Returned: a thread that looks whether workers that were missing answer again."""
+"""Returned: a thread that asks whether workers that were missing answer again."""
 from __future__ import annotations
 
 import threading
@@ -15,9 +15,9 @@ class ReturnedWorkerError(Exception):
 
 
 class ReturnedWorkers:
-    """Asks workers from time to time whether they answer; one that another process took does not.
+    """Asks workers from time to time whether they answer, until it is stopped.
 
-    Stop it at the end.
+    A worker that serves another process counts as one that does not answer.
 
     Attributes:
       text: describes the first worker that answers again; '' as long as none does.

@@ -38,7 +38,7 @@ class Worker:
 def wait_for(addresses: Sequence[str], wait_s: float) -> list[Worker]:
     """Asks all workers until each has answered, and returns them in the order of their tasks.
 
-    They are asked at the same time, since a worker keeps whoever comes waiting for 0.2 s.
+    They are asked at the same time, since a worker lets each new connection wait for 0.2 s.
 
     Raises:
       OSError: one does not answer within wait_s.

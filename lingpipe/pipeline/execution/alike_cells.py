@@ -124,7 +124,7 @@ def _task_of(task: CompiledTask, captures: Mapping[Any, tf.Tensor], leaves: Mapp
 def likeness(cell: Cell, gradients_in: Sequence[Leaf], kinds: Collection[str],
              options: TracingOptions, variables: Sequence[tf.Variable],
              elsewhere: Collection[str]) -> Hashable:
-    """Returns what is equal for cells that are alike, if they are cells of one network.
+    """Returns a key that is the same for all cells of one network that are alike.
 
     Args:
       cell: the cell.
@@ -169,7 +169,7 @@ def _kept(cell: Cell, options: TracingOptions) -> Hashable:
 
 
 def _of_layer(layer: Layer) -> Hashable:
-    """What is equal for layers that are alike."""
+    """A key that is the same for all layers that are alike."""
     if not vars(type(layer)).get('is_traced_once'):
         return layer.path
     params = layer.params.copy().set(name='').to_text()

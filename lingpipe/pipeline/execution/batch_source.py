@@ -35,13 +35,14 @@ BatchesByHost: TypeAlias = Mapping[str, Mapping[str, Nested]]
 
 @dataclasses.dataclass(frozen=True)
 class Arrived:
-    """A mini-batch where devices take their parts from.
+    """A mini-batch at the hosts from which devices take their parts.
 
     Attributes:
-      batches: the host at which the mean weight is computed comes first.
-      results: what the step returns of it, scalars by name: 'input_wait_s', float64, the longest
-        that a process has waited for it, unless it was given.
-      reads: host -> the op of a graph that has read it there, unless it was given.
+      batches: the mini-batch at each host. The host that computes the mean weight comes first.
+      results: scalars by name that the step returns: 'input_wait_s', float64, the longest time
+        that a process has waited for the mini-batch. Empty if the step was given it.
+      reads: host -> the op of a graph that reads the mini-batch there. Empty if the step was given
+        it.
     """
     batches: BatchesByHost
     results: dict[str, tf.Tensor] = dataclasses.field(default_factory=dict)
@@ -69,13 +70,13 @@ class GivenBatches:
                 earlier: Mapping[str, tf.Operation] | None = None) -> Arrived:
         """Returns the mini-batch that the arguments of a step stand for, in a graph or eagerly.
 
-        `earlier` is for the mini-batches that are read.
+        `earlier` is not used here, since no process reads anything.
         """
         tensors = [tf.convert_to_tensor(value) for value in args]
         return Arrived({HOME: nested.pack_like(self._spec, tensors)})
 
     def explained(self, batch: Mapping[str, Nested]) -> AbstractContextManager[None]:
-        """A context for a step. A mini-batch that is here is not the reason why it fails."""
+        """A context for a step, which never fails because its mini-batch could not be read."""
         return contextlib.nullcontext()
 
     def note_wait(self, batch: Mapping[str, Nested], results: dict[str, tf.Tensor]) -> None:

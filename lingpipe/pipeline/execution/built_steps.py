@@ -40,7 +40,7 @@ class Shape:
 
 
 class BuiltSteps:
-    """What mini-batches of every shape run.
+    """The graphs that mini-batches of all shapes run.
 
     Attributes:
       shapes: the first one determines the partition.

@@ -51,7 +51,7 @@ class LayerCall:
             return LayerResult(self, written, emissions, tape)
 
     def repeat(self, after: Sequence[tf.Tensor | tf.Operation]) -> LayerResult:
-        """Runs fprop again under a tape, not before what is in `after`.
+        """Runs fprop again under a tape, after the ops in `after`.
 
         The caller must ignore what it emits.
         """
@@ -167,7 +167,7 @@ def _kept(gradient: Gradient, path: str, element: Element) -> Gradient:
     """The gradient of a weight, as rows if the plan has a place for them, and else dense.
 
     Raises:
-      ValueError: it is rows that should be kept, or is none, other than the plan says.
+      ValueError: the gradient is rows, or is dense, contrary to the plan.
     """
     is_rows = isinstance(gradient, tf.IndexedSlices)
     if element.layer.keeps_gradient_rows and is_rows != (path in element.gradient_rows):

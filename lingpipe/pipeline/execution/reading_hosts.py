@@ -1,6 +1,6 @@
 """Reading hosts: the processes that make mini-batches for the cells on their devices.
 
-A host is the first CPU of a process: there is what the process has made.
+A host is the first CPU of a process, in whose memory the mini-batches of that process are.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Renewal: what was on workers that have started again is made there once more.
+"""Renewal: makes again, on workers that have restarted, what was there before.
 
 When a process connects to its workers again, TensorFlow forgets all tensors that were on them, but
 not the functions that it has traced, which takes half the time of a start. On workers, functions
@@ -25,11 +25,11 @@ _T = TypeVar('_T')
 
 
 class NotRenewableError(Exception):
-    """What was on workers cannot be made once more, so that another process must start anew."""
+    """What was on workers cannot be made again, so that a new process must start from scratch."""
 
 
 def renew(saved: Iterable[tf.Variable]) -> None:
-    """Makes the successors of all that was on workers; call it after connecting to them again.
+    """Makes successors of everything that was on workers; call it after connecting to them again.
 
     Args:
       saved: the variables of a checkpoint, which must be restored next. Until then, those on

@@ -68,7 +68,7 @@ class Candidates:
             choice, self.subject.limit)
 
     def bound_s(self, choice: Choice) -> float:
-        """Seconds that no plan of a choice is faster than, found at once."""
+        """A lower bound on the seconds of a step, for all plans of a choice, found at once."""
         return self._bounds.of_choice(choice)
 
     def likely_s(self, choice: Choice) -> float:
@@ -83,7 +83,7 @@ class Candidates:
             return math.inf
 
     def close_bound_s(self, choice: Choice) -> tuple[float, bool]:
-        """Seconds that no plan of a choice is faster than, and whether memory does not matter.
+        """A lower bound on the seconds of a step, and whether memory does not matter.
 
         They are infinite if no plan fits.
         """

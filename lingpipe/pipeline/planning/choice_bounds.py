@@ -1,4 +1,4 @@
-"""Bounds of choices: the seconds that no plan of a choice is faster than.
+"""Bounds of choices: lower bounds on the seconds of a step, for all plans of a choice.
 
 R replicas, K cells, M micro-batches.
 """
@@ -38,7 +38,7 @@ _BELOW = 1 - 1e-9   # A bound is no more than what sums in another order give.
 
 
 class ChoiceBounds:
-    """Bounds the steps of the plans of each choice, from its costs."""
+    """Lower bounds on the seconds of a step for the plans of each choice, from its costs."""
 
     def __init__(self, costs: ChoiceCosts):
         self._costs = costs
@@ -51,7 +51,7 @@ class ChoiceBounds:
         self._limited_bound = functools.lru_cache(maxsize=_REMEMBERED)(self._make_limited_bound)
 
     def of_choice(self, choice: Choice) -> float:
-        """Seconds that no plan of the choice is faster than, found at once.
+        """A lower bound on the seconds of a step, for all plans of the choice, found at once.
 
         With recomputation, all cells but the last repeat their forwards. No device takes longer
         than the slowest, and the last cell's forward is no longer than it either. A micro-batch

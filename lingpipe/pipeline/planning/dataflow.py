@@ -291,7 +291,7 @@ def residuals_of(elements: Sequence[Element]) -> list[Residuals]:
 
 
 def signature(element: Element) -> Hashable:
-    """Equal for layers that compute the same, with other weights."""
+    """A key that is the same for layers that compute the same function with other weights."""
     return dataclasses.replace(_kind_of(element, set()), asked=())
 
 

@@ -38,7 +38,7 @@ MAX_TRIED = 2_000  # partitions of cells that share devices
 
 @dataclasses.dataclass(frozen=True)
 class Trials:
-    """What comes of a partition once it is placed and scheduled.
+    """The bytes and the time of a partition, once it is placed and scheduled.
 
     Attributes:
       peak_bytes: the most that each device holds at a time.

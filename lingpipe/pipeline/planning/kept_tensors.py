@@ -93,14 +93,14 @@ class CellGraph:
         default_factory=dict, compare=False)
 
     def keeping(self, kept: frozenset[int]) -> KeptTensors:
-        """What comes of keeping these tensors, and no others; the cell's inputs are kept anyway."""
+        """The outcome of keeping exactly these tensors, besides the cell's inputs."""
         if kept not in self._outcomes:
             self._outcomes[kept] = self._keeping(kept)
         return self._outcomes[kept]
 
     @functools.cached_property
     def _outcomes(self) -> dict[frozenset[int], KeptTensors]:
-        """What came of the sets that were asked for."""
+        """The outcomes of the sets that were asked for."""
         return {}
 
     def _keeping(self, kept: frozenset[int]) -> KeptTensors:

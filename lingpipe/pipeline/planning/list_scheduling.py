@@ -25,7 +25,7 @@ from lingpipe.pipeline.planning.schedule import Schedule, Slot
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """What there is to do, and where.
+    """The slots to schedule, and the devices on which they run.
 
     Attributes:
       homes: [K] the device of each cell, counted from 0.

@@ -16,7 +16,7 @@ know that others are better:
 Whatever is first in the queue goes on to its next stage, and a candidate that comes first when it
 fits is better than all that are left. Where choices are too many, that takes too long. So after
 some effort (effort.py) the most promising choices are worked out, and what is left is told: how
-many choices, and the seconds that none of them is faster than.
+many choices, and a lower bound on the seconds of their steps.
 """
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Found:
       candidates: the fastest, each plan once.
       num_left: how many choices may have a faster plan than the last of these, or any if they are
         fewer than was asked for; only bounds of them are known.
-      left_s: seconds that none of those is faster than.
+      left_s: a lower bound on the seconds of their steps.
     """
     candidates: Sequence[Candidate]
     num_left: int = 0
