@@ -181,7 +181,7 @@ def test_a_measurement_that_fails_says_why_and_no_more(monkeypatch):
         bench_pipeline.measured([])
 
 
-def test_an_error_of_a_layer_names_the_layer_and_keeps_its_lines(capsys, monkeypatch):
+def test_an_error_of_a_layer_names_the_layer_and_keeps_its_lines(monkeypatch):
     """The sentence of a ValueError once lacked the layer that the trainer names."""
     from lingpipe.tools import partition
 

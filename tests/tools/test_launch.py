@@ -168,7 +168,7 @@ def test_slurm_script_is_bash_and_passes_flags_through_its_quotes(tmp_path):
             '--logdir=/training/$digits' in lines)
 
 
-def test_slurm_workers_get_their_address_and_flags(tmp_path):
+def test_slurm_workers_get_their_address_and_flags():
     inner = (launch_slurm.script(1, FLAGS, python='echo', port=5000)
              .split("bash -c '")[1].split("done' &")[0])
     outer = f"port=5000; export SLURMD_NODENAME=n; bash -c '{inner.replace('sleep 1', 'exit')}done'"

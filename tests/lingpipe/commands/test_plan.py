@@ -154,7 +154,7 @@ def test_a_resumed_run_with_other_cells_leaves_the_cuts_of_the_plan_before(
 
 
 @pytest.mark.slow
-def test_a_run_asks_another_process_for_its_plan(capsys, monkeypatch, tmp_path):
+def test_a_run_asks_another_process_for_its_plan(monkeypatch, tmp_path):
     monkeypatch.setattr(device_setup, 'configure', lambda params: None)
     monkeypatch.setattr(subprocess, 'run', forks.run)
     flags = [MODEL, f'--logdir={tmp_path}', '--steps=1', *ON_H100, '--plan=auto',

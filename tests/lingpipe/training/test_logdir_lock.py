@@ -53,7 +53,7 @@ def test_dead_owner_keeps_nothing(tmp_path, holder, number):
         assert re.fullmatch(SINCE.format(os.getpid()), (tmp_path / 'lock').read_text().strip())
 
 
-def test_trainer_does_not_touch_a_logdir_that_is_in_use(tmp_path, holder, monkeypatch, capsys):
+def test_trainer_does_not_touch_a_logdir_that_is_in_use(tmp_path, holder, capsys):
     unfinished = tmp_path / 'checkpoints' / 'tmp-step-00000004'
     unfinished.mkdir(parents=True)
     before = sorted(tmp_path.rglob('*'))

@@ -90,7 +90,7 @@ def test_vocabulary_of_another_run_is_refused(corpus, tmp_path):
         task.decode(program, ['nepo'], {})
 
 
-def test_training_does_not_go_on_with_another_vocabulary(corpus, tmp_path):
+def test_training_does_not_go_on_with_another_vocabulary(corpus):
     task, _ = made()
     source = TranslationInput.Params(directory=corpus.folder, batch_size=2).instantiate()
     task.check_facts(facts(task, corpus), source)

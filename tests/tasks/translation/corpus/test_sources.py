@@ -114,7 +114,7 @@ def test_an_empty_file_and_one_that_is_not_there_are_refused(tmp_path):
         list(files.tab_pairs('de', str(tmp_path / 'b.tsv'), Report()))
 
 
-def test_an_unknown_language_names_the_nearest(tmp_path):
+def test_an_unknown_language_names_the_nearest():
     with pytest.raises(ValueError,
                        match=r"language 'geman' is not known; the nearest are de \(German\)"):
         list(files.tab_pairs('geman', 'a.tsv', Report()))
