@@ -56,9 +56,9 @@ class OpenRun:
         self._options, self._is_writer, self._is_trainer = options, is_writer, is_trainer
         self._log_path = os.path.join(self.logdir, 'train.log')
         self._lock: Lock | None = None
-        self._placement: Placement | None = None       # made when it is first needed, as is
-        self._network: TracedNetwork | None = None     # this, which a failure takes away again
-        self._left: TracedNetwork | None = None        # what a use left that lost a worker
+        self._placement: Placement | None = None       # found when it is first needed
+        self._network: TracedNetwork | None = None     # traced when needed; dropped by a failure
+        self._left: TracedNetwork | None = None        # that of a use that lost a worker
         self._is_closed = False
         self._held = contextlib.ExitStack()
         if is_writer:
@@ -68,7 +68,7 @@ class OpenRun:
                     if not recovery.has_started_again():
                         warn_of_lost_checkpoints(self.logdir)
                     logdir.claim(self.logdir, params)
-                else:   # What changes is recorded once the run has gone on with it.
+                else:   # Changes are recorded once the run is resumed with them.
                     logdir.check(self.logdir, params, options.allow_change)
                 self._held = held.pop_all()
 
@@ -79,7 +79,7 @@ class OpenRun:
         return experiment
 
     def claim(self, params: Experiment.Params) -> None:
-        """Records the Params of a run that has begun, or has gone on, with them."""
+        """Records the Params with which a run has begun or was resumed."""
         logdir.claim(self.logdir, params, self._options.allow_change)
 
     def keep_logdir(self, params: Experiment.Params) -> None:

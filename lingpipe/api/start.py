@@ -28,7 +28,7 @@ def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLi
           plan: str = 'as_set', device_type: str = '', change_statistics: bool = False,
           allow_change: Sequence[str] = (), checkpoint: str | int = 'newest', address: str = '',
           only_reads: bool = False, **pipeline: Any) -> Run:
-    """Starts a run, or goes on with the one that the logdir holds. Nothing is trained yet.
+    """Starts a run, or resumes the one that the logdir holds. Nothing is trained yet.
 
     The arguments are the trainer's flags of the same names. Call it before anything else that uses
     TensorFlow, which cannot make devices for the cells later: they would share those that there
@@ -43,7 +43,7 @@ def start(experiment: Experiment.Params | type | str, *, logdir: str | os.PathLi
       device_type: for plan='auto': what the devices are, as 'h100'.
       change_statistics: for plan='auto': whether it may change which examples BatchNorm sees
         together.
-      allow_change: paths of Params that may differ from the run that goes on, as
+      allow_change: paths of Params that may differ from those with which the run began, as
         ['task.learner.*']. LOGDIR/params_history.txt keeps what has changed.
       checkpoint: for a run that only reads: 'newest', 'best' or a step.
       address: 'host:port' where workers reach this process.

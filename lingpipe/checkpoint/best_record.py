@@ -48,6 +48,6 @@ class BestRecord:
         files.sync(self._directory)
 
     def repair(self) -> None:
-        """Sets the file aside if it cannot be read; the caller may know the best otherwise."""
+        """Sets the file aside if it cannot be read; the caller may know the best from elsewhere."""
         if os.path.lexists(self._path) and self.read() is None:
             side_files.set_aside(self._path, 'it does not name the best checkpoint')

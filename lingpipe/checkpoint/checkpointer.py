@@ -150,7 +150,7 @@ class Checkpointer:
             raise error
 
     def abandon(self, limit_s: float) -> bool:
-        """Waits for a save in the background, whatever it comes to; returns whether it has ended.
+        """Waits for a save in the background, even one that fails; returns whether it has ended.
 
         Args:
           limit_s: time limit. A save that waits for a worker may never end.

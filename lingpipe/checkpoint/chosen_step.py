@@ -20,8 +20,8 @@ def step_named(checkpointer: Checkpointer, checkpoint: str) -> int | None:
     """The step that is meant; None: the newest that is whole.
 
     Raises:
-      ValueError: the text means no checkpoint, or no checkpoint is marked as the best. Whether
-        there is one of a step, restoring it tells.
+      ValueError: the text means no checkpoint, or no checkpoint is marked as the best. A
+        step may have no checkpoint; that shows when it is restored.
     """
     check_name(checkpoint)
     if checkpoint == NEWEST:

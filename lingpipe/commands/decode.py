@@ -81,7 +81,7 @@ def _print(text: str) -> None:
 
 @contextlib.contextmanager
 def _writing(path: str) -> Iterator[None]:
-    """Says of an OSError what could not be written."""
+    """Adds to an OSError what could not be written."""
     try:
         yield
     except BrokenPipeError:   # as in decode | head

@@ -106,7 +106,7 @@ def place(params: Experiment.Params, options: RunOptions, is_again: bool = False
       options: the trainer's.
       is_again: whether this process has had the workers before and lost one. It does not take them
         from whoever has them now.
-      make_experiment: makes the experiment, whose network is planned anew if workers are missing.
+      make_experiment: makes the experiment, whose network is planned again if workers are missing.
         None: all workers must answer.
 
     Raises:

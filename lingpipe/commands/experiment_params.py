@@ -15,7 +15,7 @@ def read_params(options: RunOptions) -> Experiment.Params:
 
 
 def with_options(params: Experiment.Params, options: RunOptions) -> Experiment.Params:
-    """The Params with all overrides, checked and frozen: what is saved runs.
+    """The Params with all overrides, checked and frozen, so that what is saved is what runs.
 
     Raises:
       ParamsError: an override that does not fit, or values that do not go together.

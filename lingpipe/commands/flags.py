@@ -21,7 +21,7 @@ _MODES_OF_FLAGS = {
 
 
 def define_flags() -> flags.FlagValues:
-    """All flags there are. What is about the experiment is in its Params."""
+    """Defines all flags. What concerns the experiment is in its Params."""
     values = flags.FlagValues()   # type: ignore[no-untyped-call]   # absl has few types
     _define_flags_of_experiments(values)
     _define_flags_of_devices(values)

@@ -31,7 +31,7 @@ from lingpipe.training.reporting import candidate_table
 from lingpipe.training.reporting.candidate_table import value_text
 
 NUM_SHOWN = 12
-MEASURING_S = 40.0   # for layers of all sizes together; to trace them takes time besides
+MEASURING_S = 40.0   # for layers of all sizes together, without the time to trace them
 
 
 def plan(params: Experiment.Params, options: RunOptions) -> str:
@@ -79,7 +79,7 @@ def make_search(params: Experiment.Params, options: RunOptions, allowed: Freedom
     """
     pipeline = params.pipeline.copy()
     if 'layers_per_cell' not in allowed.given:
-        pipeline.layers_per_cell = ()   # of one K; the planner cuts anew
+        pipeline.layers_per_cell = ()   # They are for one K.
     experiment: Experiment = params.instantiate()
     network, learner = experiment.task.network, experiment.task.learner
     space = SearchSpace(

@@ -1,9 +1,8 @@
-"""Recovery: what a process does that loses a worker: it waits for it, and goes on from the last
-checkpoint.
+"""Recovery: a process that loses a worker waits for it, and goes on from the last checkpoint.
 
-A training connects to its workers again, and keeps the graphs that it has traced, which takes a
-third of the time of a start (pipeline/execution/renewal.py). In all other cases the process starts
-itself again, with the same command. So it does if its main thread waits in TensorFlow, which cannot
+A run connects to its workers again, and keeps the graphs that it has traced, which takes a third of
+the time of a start (pipeline/execution/renewal.py). In all other cases the process starts itself
+again, with the same command. It does so too if its main thread waits in TensorFlow, which cannot
 end a wait for a lost worker. A script or a notebook cannot start again without its user, so there
 an error says what was lost. Either way, the worker is waited for as at any start
 (train.worker_timeout_s).

@@ -27,8 +27,9 @@ class RunOptions:
         layers keep statistics of them.
       is_json: whether --mode=plan prints JSON.
       checkpoint: 'newest', 'best' or a step, for what reads one.
-      has_watch: whether eval goes on with each new checkpoint.
-      allow_change: paths of Params that may differ from the run that goes on, with * for any text.
+      has_watch: whether eval evaluates each new checkpoint too, until the run has ended.
+      allow_change: paths of Params that may differ from those with which the run began; * stands
+        for any text.
       address: 'host:port' or a source of it, or ''.
       hangs_after_s: a worker's server that has not answered for so long is started again.
       has_timeline: whether a step is timed soon after the start.

@@ -61,7 +61,7 @@ def check_resumable(stored: Experiment.Params, now: Experiment.Params,
 
     Args:
       stored: those of the run.
-      now: those that it is to go on with.
+      now: those with which it is to resume.
       allowed: paths of what a person lets differ all the same; * stands for any text, as in
         'task.learner.*'.
 

@@ -43,7 +43,8 @@ class SavedState:
           program: has the variables that they hold.
           experiment: what is trained.
           say: shows a sentence about a checkpoint that could not be written.
-          allow_change: what may differ from the run that goes on; see resumption.check_resumable.
+          allow_change: what may differ from the Params with which the run began; see
+            resumption.check_resumable.
           check_logdir: is called before each checkpoint; raises an error if none may be written.
         """
         self._checkpointer, self._program, self._experiment = checkpointer, program, experiment

@@ -38,7 +38,7 @@ class MLflow(Hook):
         self._has_begun = False
 
     def on_start(self, run: HookedRun, step: int) -> None:
-        """Begins or goes on with the run there."""
+        """Begins or resumes the run there."""
         p = self.params
         if p.tracking_uri:
             self._mlflow.set_tracking_uri(p.tracking_uri)

@@ -33,7 +33,7 @@ class WeightsAndBiases(Hook):
         self._theirs: Any = None
 
     def on_start(self, run: HookedRun, step: int) -> None:
-        """Begins or goes on with the run there."""
+        """Begins or resumes the run there."""
         p = self.params
         mode = {'mode': p.mode} if p.mode else {}
         self._theirs = self._wandb.init(
