@@ -18,7 +18,7 @@ from lingpipe.pipeline.planning.effort import bound_effort, likely_s, plan_effor
 from lingpipe.pipeline.planning.kept_tensors import CellGraph
 from lingpipe.pipeline.planning.layer_times import LayerTimes, layer_times
 from lingpipe.pipeline.planning.memory import Memory
-from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import Mode, PipelineParams
 from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.pipeline.planning.planner import fastest_plan
 from lingpipe.pipeline.planning.priced_network import PricedNetwork, cell_graphs, memory_of
@@ -151,7 +151,7 @@ class Candidates:
             return None
         in_mode = None
         if choice.recompute == 'fit':
-            def in_mode(mode: str) -> Plan | None:
+            def in_mode(mode: Mode) -> Plan | None:
                 return self._plan(choice._replace(recompute=mode), limit)
         return self._plan_of_params(choice, params, in_mode)
 
@@ -165,7 +165,7 @@ class Candidates:
             return True
 
     def _plan_of_params(self, choice: Choice, params: PipelineParams,
-                        in_mode: Callable[[str], Plan | None] | None = None) -> Plan | None:
+                        in_mode: Callable[[Mode], Plan | None] | None = None) -> Plan | None:
         """The plan of Params that a choice leads to; see `fastest_plan`."""
         elements, memory = self._costs.elements(choice), self._memory(choice)
         times = layer_times(elements, params)

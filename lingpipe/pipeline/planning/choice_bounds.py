@@ -8,7 +8,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Hashable, Iterable
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from lingpipe.pipeline.planning.limited_bound import LimitedBound
 from lingpipe.pipeline.planning.links import sent_share
 from lingpipe.pipeline.planning.memory import Memory
 from lingpipe.pipeline.planning.partition import Partition, choose_partition
-from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import Mode, Modes, PipelineParams
 from lingpipe.pipeline.planning.schedule import Schedule, Slot
 from lingpipe.pipeline.planning.schedules import UNSPLIT, make_schedule, with_backward_cells
 from lingpipe.pipeline.planning.search_space import Choice
@@ -43,7 +42,7 @@ class ChoiceBounds:
     def __init__(self, costs: ChoiceCosts):
         self._costs = costs
         self._subject = costs.subject
-        self._partition_of: dict[tuple[int, int, Any], Partition] = {}
+        self._partition_of: dict[tuple[int, int, Modes], Partition] = {}
         self._within: dict[tuple[Choice, float], float] = {}
         self._in_v: dict[tuple[Choice, float], float] = {}
         self._path_of: dict[tuple[int, bool], float] = {}
@@ -107,21 +106,21 @@ class ChoiceBounds:
             return 0.0
         key = (choice.num_parts, choice.num_replicas, choice.schedule in UNSPLIT, mode, limit)
         if key not in self._families:
-            self._families[key] = self._make_family(choice, limit, memory)
+            self._families[key] = self._make_family(choice, mode, limit, memory)
         num_devices = self.num_devices(choice)
         slots_s = self._families[key].slots_s(choice.num_cells, num_devices)
         return _BELOW * slots_s + self._besides_slots(choice, num_devices)
 
-    def _make_family(self, choice: Choice, limit: float | None, memory: Memory) -> FamilyBound:
+    def _make_family(self, choice: Choice, mode: Mode, limit: float | None, memory: Memory
+                     ) -> FamilyBound:
         elements = self._costs.elements(choice)
         starts = units_of(elements).starts
         spans = SpanSeconds(elements, self._costs.seconds(choice),
                             self._costs.params_of(choice, None), starts)
         fits = np.ones((len(starts), len(starts)), bool)
         if limit is not None:
-            mode = choice.recompute
             fits = need_alone(mode, tables_of([mode], memory, starts), live=1) <= limit
-        return FamilyBound(spans, choice.recompute, fits)
+        return FamilyBound(spans, mode, fits)
 
     def within(self, choice: Choice, limit: float, memory: Memory) -> float:
         """As `of_choice`, for plans that may fit; infinity if there is none.

@@ -14,6 +14,9 @@ from lingpipe.pipeline.planning.validation import validate
 Mode: TypeAlias = Literal['none', 'cell', 'layer', 'fit']
 """What runs again in the backward pass of a cell; see PipelineParams.recompute."""
 
+Modes: TypeAlias = Mode | tuple[Mode, ...]
+"""One mode for all cells, or one for each."""
+
 
 class PipelineParams(Params):
     """How a network is run on devices.

@@ -25,11 +25,12 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from lingpipe.pipeline.planning.candidate import Candidate, distinct
 from lingpipe.pipeline.planning.candidates import Candidates, cost_of_trying
 from lingpipe.pipeline.planning.effort import bound_effort, plan_effort
+from lingpipe.pipeline.planning.pipeline_params import Modes
 from lingpipe.pipeline.planning.search_space import Choice
 
 # Many choices give the same plan, as most schedules do with M = 1.
@@ -41,6 +42,8 @@ MOST_EFFORT = 35e6
 
 # If a choice does not fit, others of its schedule and mode count as this many times as slow.
 _UNLIKELY = 1.3
+
+_Kind: TypeAlias = tuple[str, Modes]   # schedule and modes of recomputation of a choice
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,12 +222,12 @@ class _Promising:
         self._choices, self._num_units = choices, candidates.num_units
         self._likely_s = {entry.place: max(entry.step_s, candidates.likely_s(choices[entry.place]))
                           for entry in entries}
-        self._factor_of: dict[tuple[str, Any], float] = {}   # of the kinds that were tried
+        self._factor_of: dict[_Kind, float] = {}   # of the kinds that were tried
 
     def pop(self, most_s: float) -> _Entry | None:
         """The entry to work out next; those that are not faster than `most_s` are dropped."""
         self.entries = [entry for entry in self.entries if entry.step_s < most_s]
-        best_of_kind: dict[tuple[str, Any], _Entry] = {}
+        best_of_kind: dict[_Kind, _Entry] = {}
         for entry in sorted(self.entries, key=lambda entry: (
                 self._likely_s[entry.place], entry.place)):
             best_of_kind.setdefault(self._kind(entry), entry)
@@ -249,7 +252,7 @@ class _Promising:
         else:
             self._factor_of[self._kind(entry)] = following.step_s / self._likely_s[entry.place]
 
-    def _kind(self, entry: _Entry) -> tuple[str, Any]:
+    def _kind(self, entry: _Entry) -> _Kind:
         choice = self._choices[entry.place]
         return choice.schedule, choice.recompute
 

@@ -31,13 +31,14 @@ from lingpipe.pipeline.planning.partition import (
     choose_partition,
     with_longer_last_cell,
 )
-from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import Mode, PipelineParams
 from lingpipe.pipeline.planning.placement import place_cells
 from lingpipe.pipeline.planning.plan import Plan
 from lingpipe.pipeline.planning.priced_network import PricedNetwork, price
 from lingpipe.pipeline.planning.shared_threads import MOST_SLOTS, num_shared_threads, shared_step_s
 
-UNIFORM = ('none', 'cell', 'layer')   # the modes in which all cells of 'fit' recompute alike
+# The modes in which all cells of 'fit' recompute alike.
+UNIFORM: tuple[Mode, ...] = ('none', 'cell', 'layer')
 
 
 def make_plan(network: Sequential, batch_spec: Mapping[str, Nested], params: PipelineParams,
@@ -75,7 +76,7 @@ def plan_priced(network: PricedNetwork, devices: Sequence[str]) -> Plan:
 
 
 def fastest_plan(network: PricedNetwork, devices: Sequence[str],
-                 plan_in_mode: Callable[[str], Plan | None] | None = None) -> Plan | None:
+                 plan_in_mode: Callable[[Mode], Plan | None] | None = None) -> Plan | None:
     """As `plan_priced`, but None if devices would hold more than their limit.
 
     Args:
@@ -95,7 +96,7 @@ def fastest_plan(network: PricedNetwork, devices: Sequence[str],
 
 
 def _with_fitting_partition(plan: Plan, plan_of: Callable[[Partition], Plan],
-                            plan_in_mode: Callable[[str], Plan | None]) -> Plan:
+                            plan_in_mode: Callable[[Mode], Plan | None]) -> Plan:
     """The plan, or one whose partition allows to recompute less, or to keep the limit at all."""
     candidates, params = [plan], plan.params
     if plan.is_scarce:
@@ -147,12 +148,12 @@ def _plans_of_partitions(network: PricedNetwork,
     return plan_of
 
 
-def _plan_in_mode(network: PricedNetwork, devices: Sequence[str], mode: str) -> Plan | None:
+def _plan_in_mode(network: PricedNetwork, devices: Sequence[str], mode: Mode) -> Plan | None:
     """The plan that fits if the cells of 'fit' all recompute nothing, as a whole, or by layers."""
     return fastest_plan(_in_mode(network, mode), devices)
 
 
-def _in_mode(network: PricedNetwork, mode: str) -> PricedNetwork:
+def _in_mode(network: PricedNetwork, mode: Mode) -> PricedNetwork:
     """The network if the cells of 'fit' all recompute in one way."""
     modes = tuple(mode if one == 'fit' else one for one in network.params.modes)
     return dataclasses.replace(network, params=network.params.copy().set(recompute=modes))

@@ -15,7 +15,7 @@ from lingpipe.hyperparams import fields_of
 from lingpipe.layers.base import Layer
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.planning.layout import num_devices_for
-from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.pipeline.planning.pipeline_params import Modes, PipelineParams
 
 
 class Choice(NamedTuple):
@@ -24,7 +24,7 @@ class Choice(NamedTuple):
     num_replicas: int
     num_micro_batches: int
     schedule: str
-    recompute: Any   # one mode for all cells, or a tuple with one for each
+    recompute: Modes
 
     @classmethod
     def of(cls, params: PipelineParams) -> Choice:
@@ -44,7 +44,7 @@ class Choice(NamedTuple):
         if len(differing) != 1:
             return False
         mine, theirs = differing[0]
-        if not isinstance(mine, int):
+        if not (isinstance(mine, int) and isinstance(theirs, int)):
             return True
         is_neighbour = abs(mine - theirs) == 1 and self.num_micro_batches == other.num_micro_batches
         return is_neighbour or max(mine, theirs) == 2 * min(mine, theirs)
