@@ -22,6 +22,7 @@ from lingpipe.layers.weight import Weight
 from lingpipe.learning.averages import accumulator_dtype
 from lingpipe.learning.gradient import Gradient
 from lingpipe.pipeline.execution.emission_layout import EmissionLayout, Key, Merged
+from lingpipe.pipeline.planning.cell import Cell
 from lingpipe.pipeline.planning.dataflow import Element
 
 
@@ -234,6 +235,11 @@ class _Rows:
     def read(self) -> tf.IndexedSlices:
         """All rows; those of no micro-batch are zeros for row 0 of the weight."""
         return tf.IndexedSlices(self.values.read_value(), self.indices.read_value())
+
+
+def without_gradients(cell: Cell, layout: EmissionLayout) -> Accumulators:
+    """The accumulators of a cell that only runs forward, for what it emits."""
+    return Accumulators(cell.device, [], layout)
 
 
 def set_to_zero(variables: Iterable[tf.Variable]) -> tf.Tensor:

@@ -17,13 +17,12 @@ from lingpipe.input.unread_batch import UnreadBatch
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution import results
-from lingpipe.pipeline.execution.accumulators import Accumulators
+from lingpipe.pipeline.execution.accumulators import Accumulators, without_gradients
 from lingpipe.pipeline.execution.alike_cells import TracedCell
 from lingpipe.pipeline.execution.bad_ids import BadId, find_bad_id
 from lingpipe.pipeline.execution.batch_checks import check_batch, explained
 from lingpipe.pipeline.execution.batch_source import BatchSource, GivenBatches, ReadBatches
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, compile_pipeline
-from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.forward_trace import TracingOptions
 from lingpipe.pipeline.execution.mean_weight import MeanWeight, asked_for
 from lingpipe.pipeline.execution.placed import placed
@@ -34,7 +33,7 @@ from lingpipe.pipeline.execution.step_graph import AddedTasks, add_tasks
 from lingpipe.pipeline.execution.task_values import ReplicaBatch
 from lingpipe.pipeline.execution.traffic import Traffic, forward_traffic
 from lingpipe.pipeline.execution.wire import Wire
-from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
+from lingpipe.pipeline.planning.cell import Leaf, leaves_of
 from lingpipe.pipeline.planning.forward_plan import make_forward_plan
 from lingpipe.pricing import trace
 
@@ -202,7 +201,7 @@ class Evaluator:
         of, plan = self._of, self._plan.on(self._of.plan.placement.devices[replica])
         options = TracingOptions(False, of.seed, jit_compile=of.plan.params.jit_compile)
         return compile_pipeline(
-            plan.schedule, plan.cells, of.replicas[replica], options, _no_gradients,
+            plan.schedule, plan.cells, of.replicas[replica], options, without_gradients,
             templates=self._templates, weights=of.evaluated_on(replica))
 
     def _build(self, pipelines: Sequence[CompiledPipeline], text: str) -> _EvaluationStep:
@@ -260,10 +259,6 @@ def _given(args: Sequence[Any], pipelines: Sequence[CompiledPipeline],
         replica_batches.append(ReplicaBatch(
             arrived.batches, tf.constant(0, tf.int64), tf.constant(0), weight))
     return replica_batches
-
-
-def _no_gradients(cell: Cell, layout: EmissionLayout) -> Accumulators:
-    return Accumulators(cell.device, [], layout)
 
 
 def _emitted(pipeline: CompiledPipeline, added: AddedTasks) -> list[results.Emitted]:

@@ -27,7 +27,7 @@ class Subgraphs:
           graph: a function's graph, as a trace leaves it.
           waits: name of an op -> names of ops that come before it in a function that has both.
         """
-        self._graph, self._waits = graph, waits or {}
+        self._waits = waits or {}
         self._def = graph.as_graph_def()
         self._nodes = {node.name: node for node in self._def.node}
         self._same = _equal_constants(self._def.node)

@@ -19,18 +19,17 @@ from lingpipe.cluster import HOME
 from lingpipe.input.checked_arrays import checked
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
-from lingpipe.pipeline.execution.accumulators import Accumulators
+from lingpipe.pipeline.execution.accumulators import without_gradients
 from lingpipe.pipeline.execution.bad_ids import BadIdError, find_bad_id
 from lingpipe.pipeline.execution.batch_checks import explained
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline, compile_pipeline
-from lingpipe.pipeline.execution.emission_layout import EmissionLayout
 from lingpipe.pipeline.execution.forward_trace import TracingOptions
 from lingpipe.pipeline.execution.placed_network import PlacedNetwork
 from lingpipe.pipeline.execution.replay import run_or_replay
 from lingpipe.pipeline.execution.step_graph import add_tasks
 from lingpipe.pipeline.execution.task_values import ReplicaBatch
 from lingpipe.pipeline.execution.wire import Wire
-from lingpipe.pipeline.planning.cell import Cell, Leaf, leaves_of
+from lingpipe.pipeline.planning.cell import Leaf, leaves_of
 from lingpipe.pipeline.planning.dataflow import Value
 from lingpipe.pipeline.planning.forward_plan import make_prediction_plan
 from lingpipe.pipeline.planning.outputs import inputs_of
@@ -204,7 +203,7 @@ class Predictor:
                 False, self._of.seed, jit_compile=self._of.plan.params.jit_compile,
                 has_emissions=False)
             self._pipeline = compile_pipeline(
-                plan.schedule, plan.cells, self._of.variables, options, _no_sums)
+                plan.schedule, plan.cells, self._of.variables, options, without_gradients)
         pipeline = dataclasses.replace(self._pipeline, schedule=plan.schedule)
 
         def whole(leaf: Leaf, values: Any) -> tf.Tensor:
@@ -229,10 +228,6 @@ class Predictor:
 def _given(batch: Mapping[str, Nested]) -> ReplicaBatch:
     with tf.device(HOME):
         return ReplicaBatch({HOME: batch}, tf.constant(0, tf.int64), tf.constant(0))
-
-
-def _no_sums(cell: Cell, layout: EmissionLayout) -> Accumulators:
-    return Accumulators(cell.device, [], layout)
 
 
 def _of_example(spec: tf.TensorSpec) -> tf.TensorSpec:

@@ -47,7 +47,7 @@ class Variables:
         self.cell_of: dict[str, int] = {}
         self.trained: dict[str, TrainedLayer] = {}
         self.learners: dict[str, LayerLearner] = {}
-        self._cells, self._others = cells, others
+        self._others = others
         by_path = {w.path: w for w in network.weights()}
 
         for cell in cells:
