@@ -75,9 +75,17 @@ def _philox(shape: Sequence[int | tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
     return words
 
 
-def drop_flops(x: tf.TensorSpec, rate: float) -> float:
-    """FLOPs of `drop` with a decision for every element: scaling the mask, and the product."""
-    return 2. * num_elements(x) if round(rate * _RANGE) else 0.
+def drop_flops(x: tf.TensorSpec, rate: float, num_decisions: int | None = None) -> float:
+    """FLOPs of `drop`: scaling the mask, and the product.
+
+    Args:
+      x: what is dropped from.
+      rate: the probability of a zero.
+      num_decisions: the number of elements of the mask; default: those of x.
+    """
+    if not round(rate * _RANGE):
+        return 0.
+    return float(num_elements(x) + (num_elements(x) if num_decisions is None else num_decisions))
 
 
 class Dropout(Layer):
@@ -127,8 +135,7 @@ class DropPath(Layer):
     def cost(self, x: tf.TensorSpec) -> Cost:
         """1 operation an element and 1 an example."""
         b = static_shape(x, self.path, 'x')[0]
-        is_active = bool(round(self.params.rate * _RANGE))
-        return Cost(float(num_elements(x) + b) * is_active, 0, as_spec(x))
+        return Cost(drop_flops(x, self.params.rate, b), 0, as_spec(x))
 
 
 class WordDropout(Layer):
@@ -156,5 +163,4 @@ class WordDropout(Layer):
     def cost(self, x: tf.TensorSpec) -> Cost:
         """1 operation an element and 1 a word."""
         num_words = math.prod(static_shape(x, self.path, 'x')[:-1])
-        is_active = bool(round(self.params.rate * _RANGE))
-        return Cost(float(num_elements(x) + num_words) * is_active, 0, as_spec(x))
+        return Cost(drop_flops(x, self.params.rate, num_words), 0, as_spec(x))
