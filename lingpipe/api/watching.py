@@ -21,6 +21,7 @@ from typing import Protocol
 from lingpipe.api.evaluating import Evaluating, check_inputs
 from lingpipe.checkpoint.checkpointer import NotWholeError
 from lingpipe.checkpoint.facts import Metadata
+from lingpipe.checkpoint.unreadable import UnreadableError
 from lingpipe.process.error_text import reason
 from lingpipe.training import logdir_lock, recorded_params
 from lingpipe.training.best_checkpoint import BestCheckpoint
@@ -76,7 +77,9 @@ class Watch:
 
         Raises:
           ValueError: a checkpoint does not fit the experiment, or none has come.
+          OSError: a checkpoint or the log cannot be read, or the log cannot be written.
         """
+        self._log.check_readable()
         last_seen_s = time.monotonic()
         steps = self._checkpoints.steps()
         if not steps:
@@ -145,9 +148,11 @@ class Watch:
         self._passed_over.pop(step, None)
         try:
             evaluating, metadata = self._restored(step)
-        except NotWholeError as error:
-            self._passed_over[step] = written_s
+        except (NotWholeError, UnreadableError) as error:
             is_gone = step not in self._checkpoints.steps()
+            if isinstance(error, UnreadableError) and not is_gone:
+                raise
+            self._passed_over[step] = written_s
             say(f'step {step}: its checkpoint was removed before it was evaluated' if is_gone
                 else f'step {step} is passed over: {error}')
             return
@@ -173,6 +178,8 @@ class Watch:
         """Says of an OSError what a watch writes, and where."""
         try:
             yield
+        except UnreadableError:
+            raise
         except OSError as error:
             raise OSError(f'{self._logdir} cannot be written, and a watch keeps its evaluations '
                           f'and the mark of the best checkpoint there: {reason(error)}; make room '

@@ -30,6 +30,7 @@ process that trains does so for them, and workers need no file system in common.
     weight_files.py    files of weights that other programs have written
     copier.py          the values of variables at one moment, to be written while training goes on
     pacing.py          how much CPU time the thread that writes takes
+    unreadable.py      what is there and cannot be read, which is not damage
     room.py            whether the disk has room for a checkpoint
     side_files.py      what a logdir holds besides its checkpoints
 

@@ -6,6 +6,7 @@ import os
 from typing import NamedTuple
 
 from lingpipe.checkpoint import files, side_files
+from lingpipe.checkpoint.unreadable import NO_FILE, reading
 
 
 class Best(NamedTuple):
@@ -21,6 +22,10 @@ class Best(NamedTuple):
     value: float
     measure: str
 
+    def is_beaten_by(self, value: float, higher_is_better: bool) -> bool:
+        """Whether another value of the metric is better."""
+        return value > self.value if higher_is_better else value < self.value
+
 
 class BestRecord:
     """Reads and writes best.json of a directory of checkpoints."""
@@ -30,14 +35,18 @@ class BestRecord:
         self._path = os.path.join(directory, 'best.json')
 
     def read(self) -> Best | None:
-        """Returns the best; None if the file is not there or cannot be read."""
+        """Returns the best; None if the file is not there or does not name one.
+
+        Raises:
+          UnreadableError: the system does not let this process read the file.
+        """
         try:
-            with open(self._path, encoding='utf-8') as file:
+            with reading(self._path), open(self._path, encoding='utf-8') as file:
                 best = json.load(file)
             step = best['step']
             value = best['value']
             measure = best.get('measure', '')
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (*NO_FILE, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         is_right = type(step) is int and type(value) in (int, float) and value == value
         return Best(step, float(value), str(measure)) if is_right else None
@@ -48,6 +57,10 @@ class BestRecord:
         files.sync(self._directory)
 
     def repair(self) -> None:
-        """Sets the file aside if it cannot be read; the caller may know the best from elsewhere."""
+        """Sets the file aside if it is damaged; the caller may know the best from elsewhere.
+
+        Raises:
+          UnreadableError: the system does not let this process read the file.
+        """
         if os.path.lexists(self._path) and self.read() is None:
             side_files.set_aside(self._path, 'it does not name the best checkpoint')

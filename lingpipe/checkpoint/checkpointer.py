@@ -15,6 +15,7 @@ from lingpipe.checkpoint.copier import Copier
 from lingpipe.checkpoint.directory import CheckpointDirectory, remove
 from lingpipe.checkpoint.facts import DamagedError, Metadata, check_same, facts_of, read_facts
 from lingpipe.checkpoint.pacing import Pacing
+from lingpipe.checkpoint.unreadable import UnreadableError
 from lingpipe.checkpoint.worker_files import WorkerFiles, hosts_of
 from lingpipe.process.error_text import reason
 
@@ -40,7 +41,7 @@ class Checkpointer:
 
         Raises:
           ValueError: keep is below 1.
-          OSError: the directory cannot be made or cleaned up.
+          OSError: the directory cannot be made or cleaned up, or best.json cannot be read.
         """
         if keep < 1:
             raise ValueError(f'keep={keep} would keep no checkpoint; use 1 or more.')
@@ -62,10 +63,10 @@ class Checkpointer:
             try:
                 side_files.make_directory(directory)
                 self._directory.clean_up()
-                self._best.repair()
             except OSError as error:
                 raise OSError(f'checkpoints cannot be kept in {directory}: {reason(error)}; '
                               'choose a logdir that can be written.') from error
+            self._best.repair()
 
     def steps(self) -> list[int]:
         """Returns the steps that are saved, oldest first."""
@@ -213,8 +214,7 @@ class Checkpointer:
         self.wait()
         best = self._best.read() if self.has_best(measure) else None
         is_number = value == value
-        if not is_number or best is not None and not _is_better(value, best.value,
-                                                                higher_is_better):
+        if not is_number or best is not None and not best.is_beaten_by(value, higher_is_better):
             return False
         if step not in self.steps():
             logging.warning('step %d has the best value, %g, but its checkpoint is gone; keep more '
@@ -255,6 +255,8 @@ class Checkpointer:
 
         Raises:
           NotWholeError: there is no checkpoint of `step`, or it is damaged.
+          UnreadableError: the system does not let this process read a checkpoint, which may be
+            whole.
           ValueError: keys, shapes or dtypes differ, all of the checkpoints are damaged, or `check`
             refuses the one that is whole.
         """
@@ -303,10 +305,10 @@ class Checkpointer:
     def _newest_whole_text(self) -> str:
         """Says which checkpoint could be used in place of one that is damaged."""
         for step in reversed(self.steps()):
-            with contextlib.suppress(DamagedError):
+            with contextlib.suppress(DamagedError, UnreadableError):
                 read_facts(self.path(step))
                 return f'The newest whole checkpoint is that of step {step}: name that one.'
-        return 'No other checkpoint is whole: restore the files from a copy.'
+        return 'No other checkpoint can be used: restore the files from a copy.'
 
     def newest_metadata(self) -> dict[str, Any]:
         """Returns the metadata of the newest checkpoint whose files belong together, or {}."""
@@ -328,13 +330,13 @@ class Checkpointer:
 
     def _prune(self, spared: Iterable[int]) -> None:
         """Removes the checkpoints that are neither among the newest, nor the best, nor spared."""
-        best = self.best()
-        best_step = [best[0]] if best else []
-        self._directory.prune({*spared, *self.steps()[-self._keep:], *best_step})
-
-
-def _is_better(value: float, other: float, higher_is_better: bool) -> bool:
-    return value > other if higher_is_better else value < other
+        try:
+            best = self.best()
+            newest = self.steps()[-self._keep:]
+        except UnreadableError as error:
+            logging.warning('no checkpoint is removed, since the best is not known: %s', error)
+            return
+        self._directory.prune({*spared, *newest, *([best[0]] if best else [])})
 
 
 def _value_of(variable: tf.Variable) -> tf.Tensor:

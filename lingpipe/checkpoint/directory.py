@@ -10,6 +10,7 @@ from absl import logging
 
 from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.facts import STEP_NAME
+from lingpipe.checkpoint.unreadable import MISSING, is_directory, reading
 
 
 class CheckpointDirectory:
@@ -23,10 +24,18 @@ class CheckpointDirectory:
         self.path = path
 
     def steps(self) -> list[int]:
-        """Returns the steps that are saved, oldest first."""
-        names = os.listdir(self.path) if os.path.isdir(self.path) else []
+        """Returns the steps that are saved, oldest first.
+
+        Raises:
+          UnreadableError: the system does not let this process see what is there.
+        """
+        try:
+            with reading(self.path):
+                names = os.listdir(self.path)
+        except MISSING:
+            return []
         return sorted(int(match[1]) for name in names if (match := STEP_NAME.fullmatch(name))
-                      and os.path.isdir(os.path.join(self.path, name)))
+                      and is_directory(os.path.join(self.path, name)))
 
     def of(self, step: int, prefix: str = '') -> str:
         """Returns the path of a step's checkpoint; with a prefix, of one not in use."""

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from lingpipe.checkpoint.parts import Kinds
+from lingpipe.checkpoint.unreadable import NO_FILE, reading
 
 FORMAT = 1
 STEP_NAME = re.compile(r'step-(\d{8,})')   # of a checkpoint's directory
@@ -28,7 +29,7 @@ Metadata: TypeAlias = Mapping[str, Any]   # whatever JSON can hold
 
 
 class DamagedError(Exception):
-    """A checkpoint that cannot be read; the message says why."""
+    """A checkpoint that is not whole; the message says what is wrong."""
 
 
 # Writing.
@@ -82,6 +83,7 @@ def read_facts(path: str) -> dict[str, Any]:
     Raises:
       DamagedError: metadata.json is missing or damaged, or belongs to another step or to other
         files than those beside it.
+      UnreadableError: a file is there and cannot be opened.
       ValueError: a later version wrote the checkpoint.
     """
     facts = _read_metadata(path)
@@ -91,9 +93,11 @@ def read_facts(path: str) -> dict[str, Any]:
                            'steps')
 
     for file_name, expected in facts.get('files', {}).items():
+        file_path = os.path.join(path, file_name)
         try:
-            identity = _identity(os.path.join(path, file_name))
-        except OSError as error:
+            with reading(file_path, left_out=path):
+                identity = _identity(file_path)
+        except NO_FILE as error:
             raise DamagedError(f'{file_name}, which belongs to it, cannot be read: '
                                f'{error.strerror}{_lost_text(facts, file_name)}') from error
         if identity != expected:
@@ -111,22 +115,23 @@ def _lost_text(facts: Metadata, file_name: str) -> str:
 
 def _identity(path: str) -> dict[str, int | str]:
     """Returns what tells a file of variables from others: its length, and the index's hash."""
-    identity: dict[str, int | str] = {'bytes': os.path.getsize(path)}
-    if path.endswith('.index'):
-        with open(path, 'rb') as file:
+    with open(path, 'rb') as file:   # which also shows whether this process may read it
+        identity: dict[str, int | str] = {'bytes': os.fstat(file.fileno()).st_size}
+        if path.endswith('.index'):
             identity['sha256'] = hashlib.file_digest(file, 'sha256').hexdigest()
     return identity
 
 
 def _read_metadata(path: str) -> dict[str, Any]:
     """Returns what metadata.json holds, without its checksum; raises as read_facts does."""
+    file_path = os.path.join(path, 'metadata.json')
     try:
-        with open(os.path.join(path, 'metadata.json')) as file:
+        with reading(file_path, left_out=path), open(file_path) as file:
             facts: dict[str, Any] = json.load(file)
         is_newer = facts['format'] > FORMAT
         checksum = facts.pop('checksum') if not is_newer else 0
         text = json.dumps(facts, sort_keys=True)
-    except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (*NO_FILE, KeyError, TypeError, ValueError, RecursionError) as error:
         raise DamagedError('metadata.json cannot be read: '
                            f'{type(error).__name__}: {error}') from error
 

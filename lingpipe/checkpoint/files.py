@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from lingpipe.checkpoint import parts
 from lingpipe.checkpoint.facts import DamagedError, Metadata, kinds_of, write_facts
 from lingpipe.checkpoint.pacing import Pacing
 from lingpipe.checkpoint.parts import Kinds, Part
+from lingpipe.checkpoint.unreadable import NO_FILE, check_files, reading
 from lingpipe.checkpoint.worker_files import WorkerError, WorkerFiles, hosts_of
 from lingpipe.cluster import HOME
 from lingpipe.cluster.at_once import at_once
@@ -162,7 +164,8 @@ def tensors(path: str, keys: Iterable[str]) -> Iterator[np.ndarray]:
     """Yields the tensors saved under the keys, so that a network is never in memory twice.
 
     Raises:
-      DamagedError: a tensor cannot be read.
+      DamagedError: a tensor is damaged or missing.
+      UnreadableError: the system does not let this process read a file.
     """
     reader: Any = None
     for key in keys:
@@ -170,6 +173,7 @@ def tensors(path: str, keys: Iterable[str]) -> Iterator[np.ndarray]:
             reader = reader or tf.train.load_checkpoint(os.path.join(path, 'variables'))
             value = reader.get_tensor(_saved_name(key))
         except Exception as error:   # IndexError, RuntimeError, ValueError or tf.errors.OpError
+            check_files(path)
             raise DamagedError(sentence(error)) from error
         yield value
 
@@ -182,19 +186,51 @@ def assign(path: str, kinds: Kinds, pairs: Iterable[tuple[tf.Variable, str]],
       path: a checkpoint.
       kinds: of the tensors in it.
       pairs: (variable, key).
-      workers: read what is for their own variables, if they share the directory.
+      workers: read what is for their own variables, if they share the directory. What one of
+        them cannot read, this process does.
 
     Raises:
-      DamagedError: a tensor cannot be read. Some variables may be assigned.
+      DamagedError: a tensor is damaged or missing. Some variables may be assigned.
+      UnreadableError: the system does not let this process read a file. Some variables may be
+        assigned.
     """
     pairs = list(pairs)
     variables = {str(number): variable for number, (variable, _) in enumerate(pairs)}
+    metadata_path = os.path.join(path, 'metadata.json')
     try:
-        hosts = workers.hosts_that_read(os.path.join(path, 'metadata.json'), hosts_of(variables))
-    except OSError as error:
+        with reading(metadata_path, left_out=path):
+            hosts = workers.hosts_that_read(metadata_path, hosts_of(variables))
+    except NO_FILE as error:
         raise DamagedError(f'metadata.json cannot be read: {error.strerror}') from error
     here = [pairs[int(number)] for number in variables if number not in hosts]
-    on_workers = {number: variables[number] for number in hosts}
+    try:
+        _assign_on_workers(path, kinds, pairs, hosts, workers)
+    except WorkerError as error:
+        logging.warning('%s cannot be read on %s; the trainer reads it', path, error)
+        here = pairs
+
+    values = tensors(path, [key for _, key in here])
+    for (variable, _), value in zip(here, values, strict=True):
+        with tf.device(variable.device):
+            variable.assign(tf.cast(value, variable.dtype))
+    wait_for_ops(variable.read_value() for variable, _ in here)
+
+
+def _assign_on_workers(path: str, kinds: Kinds, pairs: Sequence[tuple[tf.Variable, str]],
+                       hosts: Mapping[str, str], workers: WorkerFiles) -> None:
+    """Lets workers assign their own variables; see `assign`.
+
+    Args:
+      path: a checkpoint.
+      kinds: of the tensors in it.
+      pairs: (variable, key).
+      hosts: the number of a pair -> CPU of the worker that reads it.
+      workers: read.
+
+    Raises:
+      WorkerError: one cannot read it.
+    """
+    on_workers = {number: pairs[int(number)][0] for number in hosts}
     wait_for_assignments(on_workers.values())
     for one_round in parts.rounds(kinds_of(on_workers), hosts):
         calls = []
@@ -202,16 +238,7 @@ def assign(path: str, kinds: Kinds, pairs: Iterable[tuple[tf.Variable, str]],
             own, keys = zip(*(pairs[int(number)] for number in part.keys), strict=True)
             calls.append((part.host, os.path.abspath(os.path.join(path, 'variables')),
                           list(map(_saved_name, keys)), own, [kinds[key]['dtype'] for key in keys]))
-        try:
-            at_once(workers.restore, calls)
-        except WorkerError as error:
-            raise DamagedError(str(error)) from error
-
-    values = tensors(path, [key for _, key in here])
-    for (variable, _), value in zip(here, values, strict=True):
-        with tf.device(variable.device):
-            variable.assign(tf.cast(value, variable.dtype))
-    wait_for_ops(variable.read_value() for variable, _ in here)
+        at_once(workers.restore, calls)
 
 
 # Names and texts.

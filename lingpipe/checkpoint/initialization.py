@@ -15,6 +15,7 @@ from lingpipe.checkpoint.checkpointer import Checkpointer
 from lingpipe.checkpoint.chosen_step import NEWEST, step_named
 from lingpipe.checkpoint.facts import STEP_NAME, DamagedError, Metadata, read_facts
 from lingpipe.checkpoint.parts import Kinds
+from lingpipe.checkpoint.unreadable import is_directory
 from lingpipe.checkpoint.worker_files import WorkerFiles
 
 Rules = Sequence[tuple[str, str | None]]   # (regular expression, replacement); see `initialize`
@@ -171,7 +172,7 @@ def _whole_ones(source_dir: str, checkpoint: str) -> Iterator[tuple[str, dict[st
                              'names another one; leave one of the two out.')
     else:
         subfolder = os.path.join(source_dir, 'checkpoints')
-        folder = subfolder if os.path.isdir(subfolder) else source_dir
+        folder = subfolder if is_directory(subfolder) else source_dir
         reader = Checkpointer(folder, is_writer=False)
         step = step_named(reader, checkpoint)
         steps = reader.steps()[::-1] if step is None else [step]

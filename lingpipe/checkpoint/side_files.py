@@ -67,8 +67,11 @@ def make_directory(path: str) -> None:
     Raises:
       OSError: it cannot be made.
     """
-    is_dangling = os.path.islink(path) and not os.path.exists(path)
-    if os.path.isfile(path) or is_dangling:   # a device such as /dev/null stays
+    try:
+        is_in_the_way = stat.S_ISREG(os.stat(path).st_mode)   # a device such as /dev/null stays
+    except FileNotFoundError:
+        is_in_the_way = os.path.islink(path)   # to nowhere
+    if is_in_the_way:
         set_aside(path, 'it is not a directory')
     os.makedirs(path, exist_ok=True)
 

@@ -1,6 +1,7 @@
 """Evaluation log: a line for every evaluation, so that a missing one is known to be missing."""
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -10,6 +11,7 @@ from typing import Any
 from absl import logging
 
 from lingpipe.checkpoint import side_files
+from lingpipe.checkpoint.unreadable import MISSING, reading
 from lingpipe.hyperparams import Params
 
 _DATA = 'input_digest'  # The key of the digest in a line.
@@ -41,12 +43,14 @@ class EvaluationLog:
 
         A last line that a kill cut short is removed. If other lines are wrong, the file as it was
         is set aside.
+
+        Raises:
+          UnreadableError: the system does not let this process read the file.
         """
         side_files.make_way_for_file(self._path)
         try:
             lines = self._lines()
-        except OSError as error:
-            side_files.set_aside(self._path, f'it cannot be read: {error.strerror}')
+        except IsADirectoryError:   # `make_way_for_file` has warned of it
             return
         *ended, last = lines or [b'']
         wrong_numbers = [number for number, line in enumerate(ended, 1)
@@ -65,6 +69,11 @@ class EvaluationLog:
         except OSError as error:
             logging.warning('%s cannot be repaired: %s; lines that are no evaluations are passed '
                             'over', self._path, error.strerror)
+
+    def check_readable(self) -> None:
+        """Raises UnreadableError if the system does not let this process read the file."""
+        with contextlib.suppress(IsADirectoryError):
+            self._lines()
 
     def forget_after(self, step: int) -> None:
         """Removes the evaluations of steps later than the one at which a run resumes.
@@ -99,10 +108,13 @@ class EvaluationLog:
             file.write((json.dumps(values) + '\n').encode())
 
     def read(self) -> list[dict[str, Any]]:
-        """The evaluations on the data of the inputs, oldest first; other lines are skipped."""
+        """The evaluations on the data of the inputs, oldest first; other lines are skipped.
+
+        If the file can no longer be read, it counts as empty, so that this does not end a run.
+        """
         try:
             lines = self._lines()
-        except OSError:   # `repair` has warned of it
+        except OSError:
             return []
         evaluations = [values for line in lines if (values := _evaluation(line)) is not None]
         return [values for values in evaluations
@@ -122,9 +134,9 @@ class EvaluationLog:
     def _lines(self) -> list[bytes]:
         """The lines of the file, if there is one. The last is what follows the last line break."""
         try:
-            with open(self._path, 'rb') as file:
+            with reading(self._path), open(self._path, 'rb') as file:
                 return file.read().split(b'\n')
-        except FileNotFoundError:
+        except MISSING:
             return []
 
 

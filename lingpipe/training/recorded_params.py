@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import re
 
+from lingpipe.checkpoint.unreadable import MISSING, reading
 from lingpipe.hyperparams import ParamsError
 from lingpipe.training.experiment import Experiment
 from lingpipe.training.newest_checkpoint import checkpoints_in, newest_step
@@ -12,13 +13,17 @@ _CLASS = re.compile(r'[\w.]+:[\w.]+')   # as Params name one
 
 
 def text_of(path: str) -> str | None:
-    """The text of a file; '' if there is none, None if it cannot be read."""
+    """The text of a file; '' if there is none, None if it is a directory.
+
+    Raises:
+      UnreadableError: the system does not let this process read the file.
+    """
     try:
-        with open(path, encoding='utf-8', errors='replace') as file:
+        with reading(path), open(path, encoding='utf-8', errors='replace') as file:
             return file.read()
-    except FileNotFoundError:
+    except MISSING:
         return ''
-    except OSError:
+    except IsADirectoryError:
         return None
 
 
@@ -31,7 +36,7 @@ def params_in(path: str, text: str | None, params: Experiment.Params) -> Experim
     """
     try:
         if text is None:
-            raise ValueError('it is no file, or its permissions forbid it')
+            raise ValueError('it is a directory')
         return Experiment.Params.from_text(text)
     except ValueError as error:
         where = error.path if isinstance(error, ParamsError) else ''

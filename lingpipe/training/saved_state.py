@@ -148,16 +148,15 @@ class SavedState:
         if self.is_saved(counts.step):
             return
         self.check(is_at_end=True)   # of the checkpoint before
-        earlier = [step for step in self._checkpointer.steps() if step < counts.step]
-        # Whether this step's weights are good shows in the next step. If this step was finite, the
-        # newest checkpoint before it is good; otherwise no one knows which of them is.
-        spared = earlier if counts.num_nonfinite_in_a_row else earlier[-1:]
-
         is_beside_steps = self._is_in_background and not is_at_end
         write = self._checkpointer.begin if is_beside_steps else self._checkpointer.save
         self._last_saved_step = counts.step
         try:
             self._check_logdir()
+            earlier = [step for step in self._checkpointer.steps() if step < counts.step]
+            # Whether this step's weights are good shows in the next step. If this step was finite,
+            # the newest checkpoint before it is good; otherwise no one knows which of them is.
+            spared = earlier if counts.num_nonfinite_in_a_row else earlier[-1:]
             write(counts.step, self._variables, self._metadata(counts), spared)
         except OSError as error:
             if is_at_end:

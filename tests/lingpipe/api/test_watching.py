@@ -11,6 +11,7 @@ import tensorflow as tf
 from lingpipe.api import watching
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.checkpoint.checkpointer import NotWholeError
+from lingpipe.checkpoint.unreadable import UnreadableError
 from lingpipe.training import logdir_lock
 from lingpipe.training.evaluation_log import EvaluationLog
 from tests.support.tiny_experiment import Tiny
@@ -119,3 +120,16 @@ def test_a_mark_that_cannot_be_written_is_written_by_the_next_watch(
             watch()
     watch()
     assert trainer.best() == (1, 1.)
+
+
+def test_a_watch_ends_at_a_checkpoint_that_it_may_not_read(tmp_path: pathlib.Path) -> None:
+    """It may be whole, and whoever started the watch can give it the permission."""
+    Checkpointer(str(tmp_path / 'checkpoints')).save(1, {'weights/w': tf.Variable(1.)})
+
+    def restored(step: int) -> Any:
+        raise UnreadableError('a file cannot be read')
+
+    watch = watching.Watch(Tiny().params().freeze().instantiate(), str(tmp_path),
+                           types.SimpleNamespace(name=''), restored)
+    with pytest.raises(OSError, match=r'^a file cannot be read$'):
+        watch.run(lambda text: None)

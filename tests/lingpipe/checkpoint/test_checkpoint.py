@@ -23,6 +23,7 @@ from lingpipe.checkpoint import Checkpointer, initialize
 from lingpipe.checkpoint.copier import Copier
 from tests.support.forks import Fork, environment
 from tests.support.local_workers import wait_until
+from tests.support.plain_user import plain_user
 
 
 def make_variables(value: float = 0.) -> dict[str, tf.Variable]:
@@ -248,6 +249,74 @@ def test_a_lost_file_is_told_with_what_was_in_it_and_with_what_is_whole(tmp_path
             'name that one.')):
         checkpointer.restore(make_variables(), 5)
     assert checkpointer.restore(make_variables()) == {'position': 40, 'step': 4}
+
+
+# What cannot be read, and may be whole.
+
+UNREADABLE = ['step-00000005/variables.data-00000-of-00001', 'step-00000005/variables.index',
+              'step-00000005/metadata.json', 'step-00000005', 'best.json']
+
+
+@pytest.mark.parametrize('name', UNREADABLE)
+def test_what_may_not_be_read_is_neither_damaged_nor_missing(name):
+    """Root had trained on with umask 077.
+
+    The checkpoints of root were renamed to bad-step-..., and the run went on from an older one.
+    """
+    with plain_user() as folder:
+        saved(folder, 4, 5).mark_best(5, 1.)
+        before = sorted(os.listdir(folder))
+        (folder / name).chmod(0)
+        with pytest.raises(OSError, match=rf'^{folder}.* cannot be read: Permission denied; it may '
+                                          'be whole, so nothing is changed: let this process read '
+                                          r'it and start again, or move .* away to go on without '
+                                          r'it\.$'):
+            Checkpointer(str(folder)).restore(make_variables())
+        (folder / name).chmod(0o700)
+        assert sorted(os.listdir(folder)) == before
+        variables = make_variables()
+        Checkpointer(str(folder)).restore(variables)
+        assert values_of(variables) == {5.}
+
+
+@pytest.mark.parametrize('mode', [0, 0o600])   # 0o600: its names may be listed
+def test_a_directory_that_may_not_be_entered_is_not_empty(mode):
+    with plain_user() as folder:
+        saved(folder, 4)
+        folder.chmod(mode)
+        with pytest.raises(OSError, match=' cannot be read: Permission denied; '):
+            Checkpointer(str(folder), is_writer=False).steps()
+
+
+def test_too_many_open_files_are_no_damage(tmp_path):
+    checkpointer = saved(tmp_path, 4, 5)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match='cannot be read: Too many open files; '):
+            checkpointer.restore(make_variables())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_if_the_best_is_not_known_no_checkpoint_is_removed(caplog):
+    with plain_user() as folder:
+        checkpointer = saved(folder, 1, 2, keep=1)
+        checkpointer.mark_best(2, 1.)
+        (folder / 'best.json').chmod(0)
+        checkpointer.save(3, make_variables(), {})
+        assert checkpointer.steps() == [2, 3]
+    assert 'no checkpoint is removed, since the best is not known: ' in caplog.text
+
+
+def test_a_link_to_a_place_that_may_not_be_entered_stays():
+    with plain_user() as folder:
+        saved(folder / 'closed' / 'checkpoints', 4)
+        (folder / 'link').symlink_to(folder / 'closed' / 'checkpoints')
+        (folder / 'closed').chmod(0)
+        with pytest.raises(OSError, match='Permission denied'):
+            Checkpointer(str(folder / 'link'))
+        assert (folder / 'link').is_symlink()
 
 
 def test_if_all_are_damaged_it_says_so(tmp_path):

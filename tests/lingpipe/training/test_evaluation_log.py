@@ -6,6 +6,7 @@ import pytest
 
 from lingpipe.training import registry
 from lingpipe.training.evaluation_log import EvaluationLog
+from tests.support.plain_user import plain_user
 
 LINE = '{"step": 3, "input": "test", "loss": 0.5}\n'
 
@@ -49,6 +50,18 @@ def test_damaged_file_is_set_aside(tmp_path, caplog, text, expected):
     assert expected in caplog.records[0].getMessage()
     aside, = set(os.listdir(tmp_path)) - {'evaluations.jsonl'}
     assert (tmp_path / aside).read_text() == text
+
+
+def test_log_that_may_not_be_read_is_not_set_aside():
+    with plain_user() as folder:
+        log = log_of(folder, LINE)
+        (folder / 'evaluations.jsonl').chmod(0)
+        with pytest.raises(OSError, match=rf'^{folder}/evaluations.jsonl cannot be read: '
+                                          'Permission denied; it may be whole, so nothing is '):
+            log.repair()
+        with pytest.raises(OSError, match='cannot be read: Permission denied'):
+            log.check_readable()
+        assert os.listdir(folder) == ['evaluations.jsonl']
 
 
 def test_log_that_cannot_be_read_is_empty(tmp_path):

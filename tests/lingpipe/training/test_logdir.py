@@ -13,6 +13,7 @@ import tensorflow as tf
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.training import logdir, registry, resumption
 from lingpipe.training.lost_checkpoints import warn_of_lost_checkpoints
+from tests.support.plain_user import plain_user
 
 
 def make_params(**overrides):
@@ -80,6 +81,18 @@ def test_damaged_params_txt_is_refused_if_nothing_else_tells_whose_it_is(tmp_pat
                                          'or else choose another logdir'):
         logdir.claim(str(tmp_path), make_params())
     assert sorted(os.listdir(tmp_path)) == ['checkpoints', 'params.txt']
+
+
+def test_params_txt_that_may_not_be_read_is_not_set_aside():
+    params = make_params()
+    with plain_user() as folder:
+        save(folder, 1, params)
+        (folder / 'params.txt').write_text(params.to_text())
+        (folder / 'params.txt').chmod(0)
+        with pytest.raises(OSError, match=rf'^{folder}/params.txt cannot be read: Permission '
+                                          'denied; it may be whole, so nothing is changed: '):
+            logdir.claim(str(folder), params)
+        assert sorted(os.listdir(folder)) == ['checkpoints', 'params.txt']
 
 
 def test_a_run_whose_classes_are_not_here_is_of_another_experiment(tmp_path):
