@@ -21,7 +21,7 @@ Exit codes: 0 all done; 1 a mistake, or a run that failed, in one sentence on st
 143, 130 and 129 stopped by SIGTERM, Ctrl-C and SIGHUP, with a checkpoint saved if a step was made,
 so that whoever started it knows that it is not done: the same command goes on from there, and a
 second signal ends it without a checkpoint; 141 nobody reads what it prints, as in
---list | head (a run goes on).
+--list | head (a run or a watch goes on).
 If a worker is lost during training, evaluation or decoding, the trainer waits for the worker and
 goes on from the last checkpoint, if need be by starting its process again.
 """
@@ -126,12 +126,12 @@ def run(options: RunOptions) -> int:
     params = read_params(options)
     if options.mode == 'plan':
         from lingpipe.commands.plan import plan
-        print(plan(params, options), end='')
+        closed_pipe.show(plan(params, options), end='')
         return 0
     params = chosen(params, options)
     if options.mode == 'inspect':
         from lingpipe.commands.inspect import inspect
-        print(inspect(params, options), end='')
+        closed_pipe.show(inspect(params, options), end='')
         return 0
     if not options.logdir:
         raise ValueError('--logdir is missing; name a directory for checkpoints and summaries.')
@@ -166,7 +166,7 @@ def _use_checkpoint(params: Experiment.Params, options: RunOptions) -> int:
         predict(params, options)
     else:
         from lingpipe.commands.export import export
-        print(export(params, options))
+        closed_pipe.show(export(params, options))
     return 0
 
 
@@ -181,7 +181,7 @@ def print_list() -> int:
     classes_by_name, errors_by_module = experiment_modules.find_all()
     width = max(map(len, classes_by_name), default=0)
     for name, cls in classes_by_name.items():
-        print(f'{name.ljust(width)}  {experiment_class.summary(cls)}')
+        closed_pipe.show(f'{name.ljust(width)}  {experiment_class.summary(cls)}')
     for module, error in errors_by_module.items():
         print(f'trainer: {module} cannot be imported: {error}', file=sys.stderr)
     return 1 if errors_by_module else 0

@@ -5,9 +5,11 @@ api/evaluating.py and api/watching.py do it.
 from __future__ import annotations
 
 import functools
+import sys
 
 from lingpipe.api.run import Run
 from lingpipe.commands.run_options import RunOptions
+from lingpipe.process import closed_pipe
 from lingpipe.training.evaluation import Metrics
 from lingpipe.training.experiment import Experiment
 
@@ -18,13 +20,14 @@ def evaluate(params: Experiment.Params, options: RunOptions) -> dict[str, Metric
     This process is replaced by another if a worker is lost.
     """
     with Run(params, options, is_writer=False, is_trainer=True) as run:
-        return run.evaluate(say=functools.partial(print, flush=True))
+        return run.evaluate(say=closed_pipe.show)
 
 
 def watch(params: Experiment.Params, options: RunOptions) -> str:
     """Evaluates each new checkpoint, and prints; returns the name of the signal that ended it.
 
+    It goes on if nobody reads what it prints, or if the standard output cannot be written.
     This process is replaced by another if a worker is lost.
     """
     with Run(params, options, is_writer=False, is_trainer=True) as run:
-        return run.watch(say=functools.partial(print, flush=True))
+        return run.watch(say=functools.partial(closed_pipe.say, out=sys.stdout))

@@ -21,6 +21,7 @@ import numpy as np
 from lingpipe.export.replacement import check_writable, replaced_file
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
+from lingpipe.process import closed_pipe
 
 _REMEDY = 'correct --predict_output'
 
@@ -55,7 +56,9 @@ def write_predictions(path: str, outputs: Mapping[str, Nested]) -> None:
     flat = {name: np.asarray(array, np.float32) if array.dtype.kind == 'V' else array
             for name, array in nested.flatten(dict(outputs))}   # NumPy has no bfloat16
     if not path:
-        _write_json_lines(sys.stdout, flat)
+        with closed_pipe.writing_output():
+            _write_json_lines(sys.stdout, flat)
+            sys.stdout.flush()
         return
     with replaced_file(path, _REMEDY) as new:
         if _suffix(path) == '.npz':

@@ -1,6 +1,6 @@
 """Closed pipe: a command whose reader has gone, as in `command | head`, ends quietly.
 
-A run or a worker goes on without its reader.
+A run, a watch or a worker goes on without its reader.
 
 Python raises BrokenPipeError for the next line that is printed, and again when the interpreter
 flushes the standard output at its end. The obvious way is to restore the default action of SIGPIPE,
@@ -9,11 +9,14 @@ signal stays ignored.
 """
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TextIO
+
+from lingpipe.process.error_text import reason
 
 EXIT_CODE = 141   # 128 + SIGPIPE, as shells count a command that the signal has ended
 
@@ -22,12 +25,14 @@ def ends_quietly(command: Callable[[], int]) -> int:
     """Runs a command, and returns its exit code, or EXIT_CODE if its standard output has no reader.
 
     Raises:
+      OSError: what is still in the buffer cannot be written, as on a full disk.
       BaseException: whatever else the command raises, SystemExit included, whether anybody reads or
         not.
     """
     try:
         code = command()
-        _flush()
+        with writing_output():
+            _flush()
         return code
     except BrokenPipeError:
         if not _has_no_reader(1):
@@ -40,6 +45,28 @@ def ends_quietly(command: Callable[[], int]) -> int:
         except OSError:
             discard_output()
         raise
+
+
+@contextlib.contextmanager
+def writing_output() -> Iterator[None]:
+    """A context in which an OSError says that the standard output cannot be written.
+
+    All that is printed later is discarded. A BrokenPipeError stays as it is, for `ends_quietly`.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_output()
+        raise OSError(f'standard output cannot be written: {reason(error)}; make room, or send it '
+                      'elsewhere.') from error
+
+
+def show(text: str, end: str = '\n') -> None:
+    """Prints text at once, for a command whose result it is; raises as `writing_output` does."""
+    with writing_output():
+        print(text, end=end, flush=True)
 
 
 def say(text: str, out: TextIO) -> None:

@@ -189,6 +189,29 @@ def test_a_training_goes_on_when_its_output_cannot_be_written(tmp_path, run, exp
     assert 'step 3/3' in log
 
 
+@pytest.mark.parametrize('run', [run_unread, run_on_full_disk])
+def test_a_watch_goes_on_when_its_output_cannot_be_written(monkeypatch, tmp_path, run):
+    """It ended before it had added to evaluations.jsonl."""
+    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2', '--mode=train')
+    process = Fork(run, 'lingpipe.trainer', MODEL, f'--logdir={tmp_path}', '--mode=eval', '--watch',
+                   '--steps=2', env=environment())
+    _, err = process.communicate()
+    assert (process.returncode, err) == (0, '')
+    assert [line['step'] for line in EvaluationLog(str(tmp_path)).read()] == [1, 2]
+
+
+@pytest.mark.parametrize('flags', [
+    ['--mode=eval'], ['--mode=inspect'], ['--mode=predict', '--predict_input=test']])
+def test_a_command_whose_result_finds_no_room_says_where(monkeypatch, tmp_path, flags):
+    run_here(monkeypatch, MODEL, f'--logdir={tmp_path}', '--steps=2', '--mode=train')
+    process = Fork(run_on_full_disk, 'lingpipe.trainer', MODEL, f'--logdir={tmp_path}', *flags,
+                   env=environment())
+    _, err = process.communicate()
+    assert (process.returncode, err) == (
+        1, 'trainer: standard output cannot be written: No space left on device; make room, or '
+           'send it elsewhere.\n')
+
+
 def test_list_prints_names_and_first_lines(capsys, monkeypatch, tmp_path):
     (tmp_path / 'params').mkdir()
     (tmp_path / 'params' / '__init__.py').write_text('')
