@@ -51,6 +51,7 @@ class Checkpointer:
         self._keep = keep
         self._is_writer = is_writer
         self._damaged: set[int] = set()
+        self._written: set[int] = set()   # steps
 
         # The save in the background, if there is one.
         self._copier: Copier | None = None
@@ -192,6 +193,7 @@ class Checkpointer:
                           'logdir.') from error
 
         self._damaged.clear()
+        self._written.add(step)
         self._directory.clean_up()
         self._prune([step, *spared])
         return self.path(step)
@@ -217,8 +219,9 @@ class Checkpointer:
         if not is_number or best is not None and not best.is_beaten_by(value, higher_is_better):
             return False
         if step not in self.steps():
-            logging.warning('step %d has the best value, %g, but its checkpoint is gone; keep more '
-                            'of them', step, value)
+            if step in self._written:   # Otherwise the log says why it was not written.
+                logging.warning('step %d has the best value, %g, but its checkpoint is gone; keep '
+                                'more of them', step, value)
             return False
 
         self._best.write(Best(step, value, measure))

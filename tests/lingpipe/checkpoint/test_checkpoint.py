@@ -407,6 +407,15 @@ def test_the_best_may_be_the_lowest(tmp_path):
     assert checkpointer.best() == (2, 2.)
 
 
+@pytest.mark.parametrize('step, is_said', [(1, True), (4, False)])
+def test_only_a_checkpoint_that_was_there_is_called_gone(tmp_path, caplog, step, is_said):
+    """The log advised to keep more checkpoints where none could be written."""
+    assert not saved(tmp_path, 1, 2, 3, keep=1).mark_best(step, 0.5)
+    expected = (f'step {step} has the best value, 0.5, but its checkpoint is gone; keep more of '
+                'them')
+    assert [record.getMessage() for record in caplog.records] == [expected] * is_said
+
+
 def test_a_step_that_is_gone_cannot_be_the_best(tmp_path):
     checkpointer = saved(tmp_path, 1, 2, keep=1)
     assert not checkpointer.mark_best(1, 5.)
