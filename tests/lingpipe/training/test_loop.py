@@ -10,6 +10,7 @@ import re
 import resource
 import shlex
 import signal
+import types
 
 import numpy as np
 import pytest
@@ -533,6 +534,18 @@ def test_signal_finishes_the_step_and_saves(tmp_path):
             'from there') in out.getvalue()
     assert Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False).steps() == [4]
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_signal_before_the_first_step_saves_step_0(tmp_path):
+    """The log said that the checkpoint was saved; the documents, that there is none."""
+    stop = types.SimpleNamespace(name='SIGTERM')
+    params = make_params(train__num_steps=2)
+    outcome = make_loop(params, tmp_path, out=(out := io.StringIO()), stop=stop).run()
+    assert (outcome.signal, outcome.step) == ('SIGTERM', 0)
+    assert 'SIGTERM: stopped after step 0, whose checkpoint is saved' in out.getvalue()
+    assert Checkpointer(str(tmp_path / 'checkpoints'), is_writer=False).steps() == [0]
+    make_loop(params, tmp_path, out=(out := io.StringIO())).run()
+    assert 'going on after step 0, from ' in out.getvalue()
 
 
 def test_weights_are_taken_from_another_training(tmp_path):
