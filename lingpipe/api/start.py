@@ -11,7 +11,7 @@ import numpy as np
 from lingpipe.api.run import Run
 from lingpipe.checkpoint.chosen_step import check_name
 from lingpipe.commands.experiment_params import chosen, with_options
-from lingpipe.commands.run_options import RunOptions
+from lingpipe.commands.run_options import RunOptions, may_be_logdir
 from lingpipe.hyperparams import fields_of
 from lingpipe.hyperparams.value_text import write
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
@@ -93,8 +93,15 @@ def _find_devices(run: Run) -> None:
 
 
 def _absolute(logdir: str | os.PathLike[str]) -> str:
-    """Returns the absolute path, since the process may change its working directory; '' for ''."""
+    """Returns the absolute path, since the process may change its working directory; '' for ''.
+
+    Raises:
+      ValueError: TensorFlow could not open it.
+    """
     path = os.path.expanduser(os.fspath(logdir))
+    if not may_be_logdir(path):
+        raise ValueError(f'logdir={path!r} is not UTF-8, and TensorFlow opens no other path; '
+                         'choose another directory.')
     return os.path.abspath(path) if path else ''
 
 

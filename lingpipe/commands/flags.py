@@ -8,7 +8,7 @@ from os.path import expanduser  # A shell leaves the ~ of --logdir=~/runs as it 
 
 from absl import flags
 
-from lingpipe.commands.run_options import MODES, RunOptions
+from lingpipe.commands.run_options import MODES, RunOptions, may_be_logdir
 
 # Flags that only some modes read. Another mode would pass over them without a word.
 _MODES_OF_FLAGS = {
@@ -47,6 +47,9 @@ def _define_flags_of_experiments(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         'logdir', '', 'The directory of checkpoints, summaries and pictures; a run that is there '
         'already is resumed.', flag_values=values)
+    flags.register_validator(   # type: ignore[no-untyped-call]
+        'logdir', may_be_logdir, 'the path is not UTF-8, and TensorFlow opens no other; choose '
+        'another directory', flag_values=values)
     flags.DEFINE_string(
         'checkpoint', 'newest', 'newest, best or a step: the checkpoint that eval, decode and the '
         'like take. Training goes on from the newest.', flag_values=values)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import typing
 from typing import Literal
 
@@ -64,3 +65,12 @@ class RunOptions:
     export_path: str = ''
     export_format: str = 'saved_model'
     command_line: tuple[str, ...] = ()
+
+
+def may_be_logdir(path: str) -> bool:
+    """Whether a path and those above it are UTF-8, as TensorFlow needs them; '' is no path."""
+    try:
+        os.path.abspath(path or '/').encode()
+    except UnicodeEncodeError:   # Python writes a byte that is no UTF-8 as a surrogate.
+        return False
+    return True

@@ -126,6 +126,16 @@ def test_mistake_is_one_sentence(capsys, monkeypatch, flags, error):
     assert re.search(error, error_of(capsys, monkeypatch, *flags))
 
 
+def test_a_logdir_that_is_not_utf_8_is_a_wrong_flag():
+    """TensorFlow refused it in words of its own, after files had been written."""
+    process = subprocess.run(   # The errors of a Fork must be UTF-8 too.
+        [sys.executable, '-m', 'lingpipe.trainer', MODEL, '--logdir=a\udcffb'], env=environment(),
+        stderr=subprocess.PIPE, text=True, check=False)
+    assert (process.returncode, process.stderr) == (
+        2, r'trainer: flag --logdir=a\udcffb: the path is not UTF-8, and TensorFlow opens no '
+           'other; choose another directory; --help lists all flags.\n')
+
+
 def test_a_mistake_that_the_trainer_itself_finds_needs_no_traceback():
     """Its module is called __main__ in python -m, and was taken for a user's."""
     process = Fork(run_module, 'lingpipe.trainer')

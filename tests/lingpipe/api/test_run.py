@@ -208,6 +208,8 @@ def test_an_experiment_need_not_be_importable(tmp_path: pathlib.Path) -> None:
     ({'num_cells': 5, 'devices': 'cpu:5'}, ValueError,
      r'TensorFlow has started before 5 CPU devices .* \(in a notebook: the kernel\)'),
     ({'logdir': ''}, ValueError, '--logdir is missing'),
+    ({'logdir': 'a\udcffb'}, ValueError, r"^logdir='a\\udcffb' is not UTF-8, and TensorFlow opens "
+     'no other path; choose another directory'),
     ({'set': ['train.num_steps=3']}, TypeError, 'but must be a dict of values by path; write set='),
     ({'devices': 3}, TypeError, 'devices is 3, but must be a text or a list of texts'),
     ({'checkpoint': 'old'}, ValueError, 'checkpoint=old is no checkpoint; write newest, best'),
