@@ -1,17 +1,19 @@
 """Formats: how a network is written for other programs."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from lingpipe.checkpoint import side_files
+from lingpipe.checkpoint import files, side_files
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.export.description import described
 from lingpipe.export.replacement import (
@@ -110,7 +112,8 @@ def _write_saved_model(exported: _Exported, path: str) -> None:
     except ValueError as error:
         logging.warning('the export has no signature at_once: %s', error)
     with replaced_directory(path, _REMEDY) as new:
-        tf.saved_model.save(network.module, new, signatures=signatures)
+        with _errors_of_files(tf.errors.OpError):
+            tf.saved_model.save(network.module, new, signatures=signatures)
         side_files.write_text(os.path.join(new, DESCRIPTION), exported.text)
 
 
@@ -138,7 +141,8 @@ def _write_npz(exported: _Exported, path: str) -> None:
 def _write_safetensors(exported: _Exported, path: str) -> None:
     """Writes a tensor for every weight."""
     safetensors: Any = _import('safetensors.numpy', 'safetensors')
-    with replaced_file(path, _REMEDY) as new:
+    error_class = _import('safetensors', 'safetensors').SafetensorError
+    with replaced_file(path, _REMEDY) as new, _errors_of_files(error_class):
         safetensors.save_file(_arrays(exported), new, metadata={'format': 'lingpipe'})
     _write_description(exported, path, '.safetensors')
 
@@ -177,6 +181,20 @@ def _write_onnx(exported: _Exported, path: str) -> None:
             raise ValueError(f'tf2onnx made no valid model of opset {_ONNX_OPSET} of the network: '
                              f'{sentence(error)}; replace {layer} or write a saved_model.'
                              ) from error
+
+
+@contextlib.contextmanager
+def _errors_of_files(kind: type[Exception]) -> Iterator[None]:
+    """A context in which a library's error becomes an OSError of the system's words alone.
+
+    TensorFlow writes 'PATH; No space left on device', and safetensors '... I/O error: No space left
+    on device (os error 28)'.
+    """
+    try:
+        yield
+    except kind as error:
+        words = re.sub(r'^.*(; |I/O error: )| \(os error \d+\)$', '', files.sentence(error))
+        raise OSError(words) from error
 
 
 def _write_erfc(graph: Any, node: Any, name: str, args: object) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 
 import keras
 import numpy as np
@@ -270,6 +271,20 @@ def test_an_export_that_fails_leaves_what_was_there(program, predictor, tmp_path
         export(program, predictor, path, 'npz')
     assert pathlib.Path(path).read_bytes() == before
     assert sorted(os.listdir(tmp_path)) == ['weights.json', 'weights.npz']
+
+
+@pytest.mark.parametrize('format', ['saved_model', 'npz', 'safetensors'])
+def test_a_full_disk_is_the_same_sentence_for_all_formats(program, predictor, tmp_path, format):
+    """For a saved_model it was a ResourceExhaustedError with a hint to --traceback."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))   # the longest file, in bytes
+    try:
+        with pytest.raises(OSError, match=rf'^{tmp_path}/out[.a-z]* cannot be written: File too '
+                                          r'large; choose another path to export to\.$'):
+            export(program, predictor, f'{tmp_path}/out', format)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize(('path', 'format', 'sentence'), [
