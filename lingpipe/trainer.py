@@ -20,8 +20,9 @@
 Exit codes: 0 all done; 1 a mistake, or a run that failed, in one sentence on stderr; 2 wrong flags;
 143, 130 and 129 stopped by SIGTERM, Ctrl-C and SIGHUP, with a checkpoint saved once the run has
 begun, even if no step was made, so that whoever started it knows that it is not done: the same
-command goes on from there, and a second signal ends it without a checkpoint; 141 nobody reads what
-it prints, as in --list | head (a run or a watch goes on).
+command goes on from there, and a second signal ends it without a checkpoint, as any other signal
+does, SIGUSR1 and SIGXCPU included; 141 nobody reads what it prints, as in --list | head (a run or a
+watch goes on).
 If a worker is lost during training, evaluation or decoding, the trainer waits for the worker and
 goes on from the last checkpoint, if need be by starting its process again.
 """
