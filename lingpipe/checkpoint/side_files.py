@@ -14,6 +14,8 @@ from collections.abc import Iterator
 
 from absl import logging
 
+from lingpipe.checkpoint.unreadable import is_directory
+
 
 def free_name(path: str) -> str:
     """Returns the path if nothing is there, or else the first free one of PATH-2, PATH-3, ..."""
@@ -46,8 +48,11 @@ def make_way_for_file(path: str) -> None:
     """Sets aside what is not a file but stands where one is to be written.
 
     It may be a directory, a pipe, or a link to nowhere.
+
+    Raises:
+      UnreadableError: a link leads to a place that this process may not look at.
     """
-    if os.path.islink(path) and not os.path.isdir(os.path.dirname(os.path.realpath(path))):
+    if os.path.islink(path) and not is_directory(os.path.dirname(os.path.realpath(path))):
         set_aside(path, 'it is a link to a place that does not exist')
     with contextlib.suppress(OSError):
         mode = os.stat(path).st_mode

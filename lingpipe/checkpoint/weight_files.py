@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from lingpipe.checkpoint.unreadable import NO_FILE, reading
+
 
 def is_weight_file(path: str) -> bool:
     """Whether a path has the ending of such a file."""
@@ -55,11 +57,16 @@ def read_weights(path: str) -> dict[str, np.ndarray]:
 
 
 def read_metadata(path: str) -> dict[str, Any]:
-    """Returns what the description beside a file says, or {}."""
+    """Returns what the description beside a file says, or {}.
+
+    Raises:
+      UnreadableError: there is one, and the system does not let this process read it.
+    """
+    description = f'{os.path.splitext(path)[0]}.json'
     try:
-        with open(f'{os.path.splitext(path)[0]}.json', encoding='utf-8') as file:
+        with reading(description), open(description, encoding='utf-8') as file:
             metadata = json.load(file)
-    except (OSError, ValueError, RecursionError):
+    except (*NO_FILE, ValueError, RecursionError):
         return {}
     return metadata if isinstance(metadata, dict) else {}
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from absl import logging
 
 from lingpipe.checkpoint import side_files
+from lingpipe.checkpoint.unreadable import MISSING, reading
 from lingpipe.process.error_text import reason
 from lingpipe.process.process_name import this_process
 
@@ -40,12 +41,18 @@ class Lock:
     number: int | None
 
     def is_lost(self) -> bool:
-        """Whether the file is gone, or another one is there."""
+        """Whether the file is gone, or another one is there; False while that cannot be known."""
         if self.number is None:
             return False
         try:
-            return not os.path.samestat(os.fstat(self.number), os.stat(self.path))
-        except OSError:
+            file_there = os.stat(self.path)
+        except MISSING:
+            return True
+        except OSError:   # such as EIO of a network file system that is away for a moment
+            return False
+        try:
+            return not os.path.samestat(os.fstat(self.number), file_there)
+        except OSError:   # such as ESTALE of a file that was removed
             return True
 
     def take_again(self) -> None:
@@ -112,10 +119,15 @@ def is_held(logdir: str) -> bool:
     """Whether a trainer holds the lock of a logdir, as far as one can know.
 
     The lock is taken for a moment if it is free. A trainer that starts just then tries again.
+
+    Raises:
+      UnreadableError: the system does not let this process open the file.
     """
+    path = os.path.join(logdir, 'lock')
     try:
-        number = os.open(os.path.join(logdir, 'lock'), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        with reading(path):
+            number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except MISSING:
         return False
     try:
         fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -143,7 +155,7 @@ def _acquired(path: str) -> int | None:
     """Opens and locks the file, and returns its number; None if there can be no lock."""
     number = None
     try:
-        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        number = _opened(path)
         is_ours = _is_locked_in_time(number)
     except OSError as error:
         logging.warning('%s cannot be locked (%s): nothing keeps another trainer from writing '
@@ -166,6 +178,16 @@ def _acquired(path: str) -> int | None:
         os.ftruncate(number, 0)
         os.pwrite(number, f'{this_process()}\n'.encode(), 0)
     return number
+
+
+def _opened(path: str) -> int:
+    """Opens the file, for reading alone if it belongs to a user who lets others only read it."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except PermissionError:
+        with contextlib.suppress(OSError):
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        raise
 
 
 def _owner(number: int) -> str:

@@ -13,6 +13,7 @@ from lingpipe import trainer
 from lingpipe.checkpoint import Checkpointer, side_files
 from lingpipe.commands import device_setup
 from lingpipe.training.evaluation_log import EvaluationLog
+from tests.support.plain_user import plain_user
 
 FILES = ['params.txt', 'evaluations.jsonl', 'train.log', 'checkpoints/best.json']
 DIRECTORIES = ['tensorboard', 'timeline']
@@ -204,3 +205,13 @@ def test_devices_are_left_where_they_are(tmp_path):
         side_files.make_way_for_file(str(tmp_path / name))
     assert (sorted(os.listdir(tmp_path)) == ['later', 'link.bad', 'pipe.bad']
             and os.path.exists('/dev/null'))
+
+
+def test_a_link_to_a_place_that_may_not_be_entered_is_not_set_aside():
+    with plain_user() as folder:
+        (folder / 'closed' / 'inside').mkdir(parents=True)
+        (folder / 'train.log').symlink_to(folder / 'closed' / 'inside' / 'train.log')
+        (folder / 'closed').chmod(0)
+        with pytest.raises(OSError, match='closed/inside cannot be read: Permission denied; '):
+            side_files.make_way_for_file(str(folder / 'train.log'))
+        assert (folder / 'train.log').is_symlink()

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from lingpipe.checkpoint import initialize
 from lingpipe.checkpoint.weight_files import read_weights
+from tests.support.plain_user import plain_user
 
 KERNEL = np.arange(12, dtype=np.float32).reshape([3, 4])
 BIAS = np.arange(4, dtype=np.float32)
@@ -76,6 +77,14 @@ def test_the_description_beside_a_file_is_checked_before_anything_is_assigned(tm
     with pytest.raises(ValueError, match=re.escape("another: ['weights/model/a/b']")):
         initialize(here, f'{tmp_path}/w.npz', [('weights/(.*)', r'weights/\1')], refuse)
     np.testing.assert_array_equal(here['weights/model/a/b'], 0 * BIAS)
+
+
+def test_a_description_that_may_not_be_read_is_not_passed_over():
+    with plain_user() as folder:
+        np.savez(f'{folder}/w.npz', **{'model/a/b': BIAS})
+        (folder / 'w.json').touch(0)
+        with pytest.raises(OSError, match=f'^{folder}/w.json cannot be read: Permission denied; '):
+            initialize(variables(), f'{folder}/w.npz', [('weights/(.*)', r'weights/\1')])
 
 
 @pytest.mark.parametrize(('name', 'content', 'sentence'), [

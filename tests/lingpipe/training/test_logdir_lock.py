@@ -13,6 +13,7 @@ import pytest
 
 from lingpipe import trainer
 from lingpipe.training import logdir_lock
+from tests.support.plain_user import plain_user
 
 SINCE = r'process {} on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d'
 
@@ -103,6 +104,31 @@ def test_file_system_without_locks_costs_a_line(tmp_path, monkeypatch, caplog):
     assert [record.getMessage() for record in caplog.records] == [
         f'{tmp_path}/lock cannot be locked (No locks available): nothing keeps another trainer '
         f'from writing there.']
+
+
+def test_a_lock_that_may_only_be_read_keeps_others_away(caplog):
+    """As the lock of another user, which counted as one that cannot be taken at all."""
+    with plain_user() as folder:
+        (folder / 'lock').write_text('process 7')
+        (folder / 'lock').chmod(0o444)
+        in_use = pytest.raises(OSError, match='is in use by process 7, and only one trainer')
+        with logdir_lock.hold(str(folder)), in_use, logdir_lock.hold(str(folder)):
+            pass
+    assert not caplog.records
+
+
+def test_whether_a_lock_is_held_is_not_known_if_it_may_not_be_read():
+    with plain_user() as folder:
+        (folder / 'lock').touch(0)
+        with pytest.raises(OSError, match=f'^{folder}/lock cannot be read: Permission denied; '):
+            logdir_lock.is_held(str(folder))
+
+
+def test_a_lock_that_cannot_be_looked_at_is_not_lost():
+    """It was taken once more, in vain since this process has it, and the run ended."""
+    with plain_user() as folder, logdir_lock.hold(str(folder / 'log')) as lock:
+        folder.chmod(0)
+        assert not lock.is_lost()
 
 
 def test_a_logdir_that_was_removed_is_made_again(tmp_path, caplog):
