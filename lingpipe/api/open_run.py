@@ -2,14 +2,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
+from lingpipe.api.views import Weights
 from lingpipe.checkpoint import side_files
-from lingpipe.checkpoint.chosen_step import check_name
+from lingpipe.checkpoint.chosen_step import NEWEST, check_name
 from lingpipe.checkpoint.facts import Metadata
 from lingpipe.cluster import StartedTooEarlyError
 from lingpipe.commands import device_setup, recovery
@@ -26,6 +28,16 @@ from lingpipe.training.site import Site
 from lingpipe.training.traced_network import TracedNetwork, make_traced_network
 
 T = TypeVar('T')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WeightsHeld:
+    """What the variables of a network hold, until another object says that they hold other weights.
+
+    Attributes:
+      step: of the checkpoint that they are from; None of initial weights and during training.
+    """
+    step: int | None = None
 
 
 class OpenRun:
@@ -59,6 +71,7 @@ class OpenRun:
         self._placement: Placement | None = None       # found when it is first needed
         self._network: TracedNetwork | None = None     # traced when needed; dropped by a failure
         self._left: TracedNetwork | None = None        # that of a use that lost a worker
+        self._weights_held = WeightsHeld()
         self._is_closed = False
         self._held = contextlib.ExitStack()
         if is_writer:
@@ -128,8 +141,23 @@ class OpenRun:
         check_name(name)
         newest_checkpoint.check_has_checkpoint(self.logdir)
         network = self._traced(site)
-        return network, newest_checkpoint.restore(
+        return network, self._restore(network, name)
+
+    def _restore(self, network: TracedNetwork, name: str) -> Metadata:
+        """Gives the network the weights of a checkpoint, and returns its metadata."""
+        held, self._weights_held = self._weights_held, WeightsHeld()   # It may fail on the way.
+        metadata = newest_checkpoint.restore(
             network.program, self.experiment, self.logdir, name)
+        step = metadata['step']
+        self._weights_held = held if held.step == step else WeightsHeld(step)
+        return metadata
+
+    def newest_weights(self, site: Site) -> Weights:
+        """The weights of the newest checkpoint, or else the initial ones."""
+        if newest_checkpoint.newest_step(self.logdir) is not None:
+            self.restored(site, NEWEST)
+        variables, held = self._traced(site).program.weights, self._weights_held
+        return Weights(variables, lambda: self._weights_held is held)
 
     def _placed(self) -> Placement:
         if self._placement is None:

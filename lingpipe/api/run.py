@@ -18,7 +18,7 @@ import tensorflow as tf
 from lingpipe.api import generating
 from lingpipe.api.arguments import check_steps, refuse_examples, refuse_unknown
 from lingpipe.api.evaluating import Evaluating, check_inputs, metrics_on_examples
-from lingpipe.api.open_run import OpenRun
+from lingpipe.api.open_run import OpenRun, WeightsHeld
 from lingpipe.api.views import PlanTable, TimelinePicture, Weights, newest_timeline
 from lingpipe.api.watching import Watch
 from lingpipe.checkpoint import side_files
@@ -110,6 +110,7 @@ class Run(OpenRun):
             when_restored=lambda: self.claim(experiment.params),
             check_logdir=lambda: self.keep_logdir(experiment.params))
         network, self._network = self._traced(site), None
+        self._weights_held = WeightsHeld()
         loop = TrainLoop(experiment, self.logdir, loop_options, site, network)
         try:
             outcome = loop.run()
@@ -205,9 +206,7 @@ class Run(OpenRun):
             """Gives the program the weights of a step."""
             site.begin(f'the checkpoint of step {step}')
             network = self._traced(site)
-            metadata = newest_checkpoint.restore(
-                network.program, self.experiment, self.logdir, str(step))
-            return self._evaluating(site, network, say), metadata
+            return self._evaluating(site, network, say), self._restore(network, str(step))
 
         Watch(self.experiment, self.logdir, stop, restored).run(say)
 
@@ -316,14 +315,10 @@ class Run(OpenRun):
         """The weights of the newest checkpoint, or else the initial ones: path -> NumPy array.
 
         They are those that train, not their averages, which `export` writes. A new run takes those
-        that `initialize_from` names when it begins to train.
+        that `initialize_from` names when it begins to train. An array is copied when it is read;
+        once the run holds other weights, that is a ValueError.
         """
-        return self.at_site(self._weights)
-
-    def _weights(self, site: Site) -> Weights:
-        if newest_checkpoint.newest_step(self.logdir) is not None:
-            self.restored(site, NEWEST)
-        return Weights(self._traced(site).program.weights)
+        return self.at_site(self.newest_weights)
 
     @property
     def plan(self) -> PlanTable:

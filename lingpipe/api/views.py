@@ -5,7 +5,7 @@ import glob
 import html
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,23 @@ _MAX_WEIGHTS_SHOWN = 40
 
 
 class Weights(Mapping[str, np.ndarray]):
-    """path -> NumPy array. A weight is copied when it is asked for, as it is then."""
+    """path -> NumPy array, which is copied when it is read, while the run has these weights."""
 
-    def __init__(self, variables: Mapping[str, tf.Variable]):
-        self._variables = variables
+    def __init__(self, variables: Mapping[str, tf.Variable], is_current: Callable[[], bool]):
+        """
+        Args:
+          variables: by path.
+          is_current: whether they still hold what they held when this was made.
+        """
+        self._variables, self._is_current = variables, is_current
 
     def __getitem__(self, path: str) -> np.ndarray:
         if path not in self._variables:
             raise KeyError(f'there is no weight {path!r}: {nearest(path, self._variables)}')
+        if not self._is_current():
+            raise ValueError('the run holds other weights by now, since it has trained or read '
+                             'another checkpoint; take run.weights again, or keep a copy before, '
+                             'as weights = dict(run.weights).')
         value: np.ndarray = self._variables[path].numpy()
         return value
 

@@ -88,6 +88,31 @@ def test_keras_arguments_of_train_are_refused(run: Run) -> None:
         run.weights['dense_3/w']
 
 
+def test_weights_taken_before_are_never_those_of_another_time(tmp_path: pathlib.Path) -> None:
+    """They were a view of the variables, so that weights before and after training were equal."""
+    other = 'the run holds other weights by now, .*, as weights = dict'
+    with start(Tiny, logdir=tmp_path) as run:
+        initial, copy = run.weights, dict(run.weights)
+        run.train(steps=2, evaluate=False)
+        with pytest.raises(ValueError, match=other):
+            initial['model/dense_3/w']
+        before = run.weights
+        assert not np.array_equal(before['model/dense_3/w'], copy['model/dense_3/w'])
+        at_2 = before['model/dense_3/w']
+        run.evaluate()
+        np.testing.assert_array_equal(before['model/dense_3/w'], at_2)
+        run.train(steps=2, evaluate=False)
+        with pytest.raises(ValueError, match=other):
+            dict(before)
+
+        newest = run.weights
+        run.evaluate(2)
+        with pytest.raises(ValueError, match=other):
+            newest['model/dense_3/w']
+        newest = run.weights
+    assert not np.array_equal(newest['model/dense_3/w'], at_2)
+
+
 class Frame:
     """As a pandas DataFrame: columns that have names, and no dict."""
 
