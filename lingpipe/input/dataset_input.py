@@ -143,12 +143,12 @@ class DatasetInput(Input):
         if p.num_epochs == 1:
             return one_epoch.skip(position)
         self._check_enough(int(one_epoch.cardinality()))
-        self._warn_of_order(one_epoch)
+        self._warn_of_order()
         return one_epoch.repeat(p.num_epochs).skip(position)
 
-    def _warn_of_order(self, one_epoch: tf.data.Dataset) -> None:
+    def _warn_of_order(self) -> None:
         """Warns if each start sees the examples in another order."""
-        if shuffles_without_seed(one_epoch):
+        if shuffles_without_seed(self._examples):
             consequence = '' if self.saves_iterator else (
                 ', and a resumed run repeats some examples and leaves out others')
             logging.warning('the dataset of %s shuffles without a seed, as list_files does by '

@@ -166,6 +166,17 @@ def test_a_shuffle_without_a_seed_costs_a_warning(change, warns, caplog):
     assert not caplog.text
 
 
+@pytest.mark.parametrize(('seed', 'warns'), [(None, True), (0, False)])
+def test_tensorflows_own_seed_makes_no_shuffle_the_same(seed, warns, caplog):
+    """After keras.utils.set_random_seed, each dataset gets another seed, and nobody was warned."""
+    tf.random.set_seed(0)
+    try:
+        batches(DatasetInput.of(lambda: pairs().shuffle(7, seed=seed), batch_size=3))
+    finally:
+        tf.random.set_seed(None)
+    assert ('shuffles without a seed' in caplog.text) == warns
+
+
 @pytest.mark.parametrize(('make', 'sentence'), [
     (lambda: pairs().take(2), 'batch_size=3 is larger than the 2 examples of GivenDataset, so a '),
     (lambda: pairs().map(lambda x, y: (tf.sparse.from_dense(x), y)),
