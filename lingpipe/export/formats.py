@@ -153,6 +153,11 @@ def _write_onnx(exported: _Exported, path: str) -> None:
     checker: Any = _import('onnx.checker', 'onnx')
     network = ServedNetwork(exported.program, exported.predictor)
     served = network.at_once(is_inlined=True)
+    tensors = (tensor for op in served.graph.get_operations() for tensor in op.outputs)
+    if any(tensor.dtype == tf.bfloat16 for tensor in tensors):
+        raise ValueError('the network computes in bfloat16, which ONNX lacks for many operations, '
+                         'so that a runtime refuses the file; write a saved_model, or export a '
+                         'network of float32 that has these weights.')
 
     # All values of an ONNX graph have names of their own.
     new_names = {name: f'{name}_output' for name in network.outputs if name in network.inputs}

@@ -232,6 +232,20 @@ def test_onnx_has_masked_attention(tmp_path):
                                rtol=1e-5, atol=1e-5)
 
 
+def test_onnx_of_bfloat16_is_refused(tmp_path):
+    """A file was written, and onnxruntime could not load it."""
+    inputs = keras.Input([D], name='image')
+    model = keras.Model(inputs, keras.layers.Dense(V, dtype='mixed_bfloat16')(inputs))
+    model.compile(loss='mse')
+    network = from_keras(model).instantiate('model')
+    spec = {**SPEC, 'labels': tf.TensorSpec([B, V])}
+    program = Program(network, spec, PipelineParams(), Learner.Params(
+        learning_rate=learning_rates.Constant.Params(rate=0.1)).instantiate())
+    with pytest.raises(ValueError, match='the network computes in bfloat16, which ONNX lacks'):
+        export(program, program.predictor(program.batch_spec), f'{tmp_path}/model', 'onnx')
+    assert not os.listdir(tmp_path)
+
+
 def test_an_earlier_export_is_replaced_and_nothing_else(program, predictor, tmp_path):
     path = f'{tmp_path}/model'
     export(program, predictor, path, 'saved_model')
