@@ -115,3 +115,21 @@ class KerasCall:
             call = self(theta, seeds, tensors, {}, training=True)
             return tuple(name for name in self._state.names if name in call.assigned
                          and depends_on(call.assigned[name], [*tensors.values(), *seeds]))
+
+
+def cast_to_keras(path: str, tensor: tf.Tensor, dtype: str) -> tf.Tensor:
+    """Returns a tensor in the dtype that a Keras layer was built for.
+
+    Args:
+      path: of the layer, for the error.
+      tensor: what it reads.
+      dtype: what it was built for.
+
+    Raises:
+      ValueError: the tensor is complex and the dtype is not.
+    """
+    if tensor.dtype.is_complex and not tf.as_dtype(dtype).is_complex:
+        raise ValueError(f'{path} reads {tensor.dtype.name}, but the Keras layer was built for '
+                         f'{dtype}, which would lose the imaginary part; give it the real and the '
+                         'imaginary part as channels, or make the input of the model complex.')
+    return tf.cast(tensor, dtype)

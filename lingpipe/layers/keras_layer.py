@@ -48,7 +48,7 @@ from lingpipe.layers.keras_building import (
     unique,
     with_constants,
 )
-from lingpipe.layers.keras_call import CallResult, KerasCall
+from lingpipe.layers.keras_call import CallResult, KerasCall, cast_to_keras
 from lingpipe.layers.keras_checks import (
     check_is_layer,
     check_shapes,
@@ -311,7 +311,7 @@ class KerasLayer(Layer):
         """The tensor in the dtype that the Keras layer was built for, if Params say so."""
         if not self.params.has_keras_dtypes:
             return tensor
-        return tf.cast(tensor, self.specs[name].dtype)
+        return cast_to_keras(self.path, tensor, self.specs[name].dtype)
 
     def _usable(self, mask: tf.Tensor | None) -> tf.Tensor | None:
         """The mask, or None if the Keras layer would lose it and may.

@@ -266,6 +266,15 @@ def test_layers_compute_in_the_dtypes_of_their_policies() -> None:
     np.testing.assert_array_equal(outputs(params, batch)['out'], model.predict_on_batch(batch['x']))
 
 
+def test_complex_values_are_refused_where_the_model_takes_real_ones() -> None:
+    """The imaginary part was dropped."""
+    x = keras.Input((4,))
+    params = lp.from_keras(keras.Model(x, keras.layers.Dense(3, name='out')(x)))
+    with pytest.raises(ValueError, match='out reads complex64, but the Keras layer was built for '
+                                         'float32, which would lose the imaginary part'):
+        outputs(params, {'x': np.ones([5, 4], np.complex64)})
+
+
 def test_an_architecture_of_keras_gives_the_outputs_of_keras() -> None:
     model = keras.applications.MobileNetV2(weights=None, input_shape=(32, 32, 3), classes=5,
                                            alpha=0.35)
