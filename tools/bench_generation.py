@@ -66,13 +66,32 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     shape = [args.prompts, args.length - 1]
     prompts = np.random.default_rng(0).integers(3, args.vocab_size, shape).astype(np.int32)
     generate = keras_generate(args) if args.keras else lingpipe_generate(args)
-    first_s, _ = seconds(generate, prompts, args.new), seconds(generate, prompts, 1)
+    first_s = seconds(generate, prompts, args.new)
 
+    # The first pair warms up.
     times_s = [(seconds(generate, prompts, 1), seconds(generate, prompts, args.new))
-               for _ in range(args.repeats)]
+               for _ in range(1 + args.repeats)][1:]
     read_s, whole_s = (min(times) for times in zip(*times_s, strict=True))
     return {'read_per_s': args.prompts * args.length / read_s,
-            'written_per_s': args.prompts * (args.new - 1) / (whole_s - read_s), 'first_s': first_s}
+            'written_per_s': written_per_s(args.prompts * (args.new - 1), read_s, whole_s),
+            'first_s': first_s}
+
+
+def written_per_s(num_ids: int, read_s: float, whole_s: float) -> float:
+    """Returns how many ids are written in a second.
+
+    Args:
+      num_ids: ids that follow the first.
+      read_s: seconds until the first id of each prompt.
+      whole_s: seconds until the last.
+
+    Raises:
+      ValueError: writing took no time that can be told from noise.
+    """
+    if whole_s <= read_s:
+        raise ValueError(f'writing took {1e3 * whole_s:.3g} ms with the first ids, and these alone '
+                         f'{1e3 * read_s:.3g} ms: that is too short to measure; use more --new.')
+    return num_ids / (whole_s - read_s)
 
 
 def lingpipe_generate(args: argparse.Namespace) -> Callable[[np.ndarray, int], np.ndarray]:
