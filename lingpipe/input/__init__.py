@@ -23,6 +23,7 @@ has read before.
     datasets.py        tensorflow-datasets
     dataset_input.py   any tf.data.Dataset
     sources.py         any object with len() and [], as Grain's; ArrayRecord files
+    elements.py        what a tuple's parts are called, as Keras has them
     given.py           arrays, datasets and sources without a class
     checked_arrays.py  arrays that a call is given, in the shapes and dtypes of a network
     example_files.py   files of examples to predict from

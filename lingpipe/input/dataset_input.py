@@ -23,6 +23,7 @@ from absl import logging
 from lingpipe.hyperparams import field
 from lingpipe.input.base import Input
 from lingpipe.input.dataset import check_static, traceable
+from lingpipe.input.elements import NAMES, named
 from lingpipe.input.errors import one_sentence
 from lingpipe.input.given import GivenParams
 from lingpipe.input.unseeded import shuffles_without_seed
@@ -40,8 +41,9 @@ class DatasetInput(Input):
         shuffle: bool = field(False, 'The order is that of the dataset: shuffle there, with a '
                                      'seed.')
         names: tuple[str, ...] = field(
-            ('x', 'labels', 'weight'), 'The names of the elements of a tuple, in order. A dict has '
-                                       'names already.')
+            NAMES, 'The names of the elements of a tuple, in order. A dict has names already; so '
+                   'have, as in Keras, the values of a dict in the place of x, and a dict in that '
+                   'of labels has the names of outputs.')
         is_batched: bool = field(
             False, 'Whether the elements are batches, of which batch_size makes others.')
         resume: Literal['skip', 'saved_iterator'] = field(
@@ -204,15 +206,20 @@ class DatasetInput(Input):
         """One element of the dataset as a dict.
 
         Raises:
-          ValueError: a tuple has more elements than there are names.
+          ValueError: a tuple has more elements than there are names, or another tuple in it.
         """
         if len(element) == 1 and isinstance(element[0], dict):
             return dict(element[0])
+        if any(isinstance(part, tuple) for part in element):
+            raise ValueError('an element of the dataset has a tuple in a tuple, whose values have '
+                             "no names; name them, as dataset.map(lambda x, y: {'a': x[0], 'b': "
+                             "x[1], 'labels': y}), where labels of several outputs are labels_u "
+                             'of the output u.')
         names = self.params.names
         if len(element) > len(names):
             raise ValueError(f'the elements of the dataset have {len(element)} parts, and there '
                              f'are names for {len(names)} ({", ".join(names)}); set names.')
-        return dict(zip(names, element, strict=False))
+        return named(element, names)
 
     def _filled_up(self, batch: Element) -> Element:
         """A batch of the static size, with weights; copies of the last example have weight 0."""

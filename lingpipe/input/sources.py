@@ -18,6 +18,7 @@ import tensorflow as tf
 from lingpipe.hyperparams import field
 from lingpipe.input.arrays import array_of
 from lingpipe.input.base import Input
+from lingpipe.input.elements import NAMES, named
 from lingpipe.input.given import GivenParams
 from lingpipe.input.records import RecordInput, Records, find_files
 from lingpipe.layers import nested
@@ -40,8 +41,9 @@ class SourceInput(Input):
     class Params(Input.Params):
         """How an element becomes an example."""
         names: tuple[str, ...] = field(
-            ('x', 'labels', 'weight'), 'The names of the elements of a tuple, in order. A dict has '
-                                       'names already.')
+            NAMES, 'The names of the elements of a tuple, in order. A dict has names already; so '
+                   'have, as in Keras, the values of a dict in the place of x, and a dict in that '
+                   'of labels has the names of outputs.')
 
     params: Params
 
@@ -91,7 +93,7 @@ class SourceInput(Input):
         """One example as nested arrays by name."""
         element = self._source[index]
         if isinstance(element, tuple | list) and len(element) <= len(self.params.names):
-            element = dict(zip(self.params.names, element, strict=False))
+            element = named(element, self.params.names)
         if element is None:
             raise ValueError(f'element {index} of {type(self._source).__name__} is None, as where '
                              'a MapDataset of Grain is filtered; leave such indices out of the '

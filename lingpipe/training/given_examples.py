@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from lingpipe.input import DatasetInput, Input
 from lingpipe.input.checked_arrays import checked, narrowed
+from lingpipe.input.elements import check_weight, of_output
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
 from lingpipe.pipeline.execution.predictor import Predictor
@@ -61,7 +62,7 @@ class GivenExamples:
         arrays = self.predictor.arrays(x)
         labels = _columns(x) | ({} if y is None else self._named_labels(y))
         self._check_all_are_in({*arrays, *labels})
-        _check_weight(sample_weight)
+        check_weight(sample_weight)
         weight = labels.get(_WEIGHT) if sample_weight is None else sample_weight
         others = {name: labels[name] for name in self.labels}
         others |= {} if weight is None else {_WEIGHT: weight}
@@ -89,7 +90,7 @@ class GivenExamples:
                              'dataset.take(n).')
         check_batched(dataset, self.predictor)
         if isinstance(dataset.element_spec, tuple):
-            _check_weight(dict(enumerate(dataset.element_spec)).get(2))
+            check_weight(dict(enumerate(dataset.element_spec)).get(2))
             return dataset.map(self._example)
         return dataset.map(lambda element: self._example(element))
 
@@ -112,8 +113,7 @@ class GivenExamples:
     def _named_labels(self, y: Nested) -> dict[str, Nested]:
         """The labels by name. Those of several outputs may have the outputs' names, as in Keras."""
         if isinstance(y, Mapping):
-            return {f'labels_{name}' if f'labels_{name}' in self.labels else name: value
-                    for name, value in y.items()}
+            return {of_output(name, self.labels): value for name, value in y.items()}
         if len(self.labels) != 1:
             raise ValueError('y is given, but beside x the network reads '
                              f'{", ".join(self.labels) or "nothing"}; give a dict by these names.')
@@ -148,14 +148,6 @@ def check_batched(dataset: tf.data.Dataset, predictor: Predictor) -> None:
     if any(theirs == ours for theirs, ours in ranks):
         raise ValueError('the elements of the dataset are single examples, and batches are needed; '
                          'call its batch(n) first.')
-
-
-def _check_weight(sample_weight: Nested | None) -> None:
-    """Raises ValueError if each output has weights of its own, as Keras may be given."""
-    if isinstance(sample_weight, Mapping):
-        raise ValueError(f'sample_weight is a dict ({", ".join(sample_weight)}), but an example '
-                         'has one weight for all outputs; give an array [N], and what an output '
-                         'counts as loss_weights of model.compile.')
 
 
 def _columns(value: Nested) -> dict[str, Nested]:

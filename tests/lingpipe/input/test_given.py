@@ -75,6 +75,32 @@ def test_an_evaluation_has_every_example_once_and_copies_of_weight_0(kind):
     assert found[0]['x'].dtype == np.float32
 
 
+def keras_element() -> tuple[dict[str, Any], dict[str, Any], np.ndarray]:
+    return {'a': X, 'b': 2 * X}, {'u': LABELS, 'v': LABELS + 1}, LABELS + 2
+
+
+@pytest.mark.parametrize('make', [
+    lambda: DatasetInput.of(
+        lambda: tf.data.Dataset.from_tensor_slices(keras_element()), batch_size=7),
+    lambda: SourceInput.of(
+        [tf.nest.map_structure(lambda array, i=i: array[i], keras_element()) for i in range(7)],
+        batch_size=7, shuffle=False)])
+def test_dicts_of_inputs_and_of_labels_are_as_in_keras(make):
+    batch, = batches(make(), most=1)
+    assert sorted(batch) == ['a', 'b', 'labels_u', 'labels_v', 'weight']
+    np.testing.assert_array_equal(batch['b'], 2 * X)
+    np.testing.assert_array_equal(batch['labels_v'], LABELS + 1)
+    np.testing.assert_array_equal(batch['weight'], LABELS + 2)
+
+
+def test_with_a_name_of_its_own_a_dict_is_one_value():
+    made = DatasetInput.of(
+        lambda: tf.data.Dataset.from_tensor_slices(({'a': X}, LABELS)), batch_size=7,
+        names=('features', 'labels'))
+    batch, = batches(made, most=1)
+    np.testing.assert_array_equal(batch['features']['a'], X)
+
+
 @pytest.mark.parametrize('kind', ['arrays', 'batches', 'positioned', 'source'])
 def test_a_position_gives_the_batches_that_follow_it(kind):
     params = GIVEN[kind](batch_size=3, shuffle=False)
@@ -130,6 +156,12 @@ class Static(DatasetInput):
     (lambda: Static.Params(batch_size=1).instantiate().spec(), 'x of Static has shape (None,)'),
     (lambda: DatasetInput.of(pairs, batch_size=1, shuffle=True).validate(),
      'shuffle=True, but a DatasetInput keeps the order of its dataset'),
+    (lambda: DatasetInput.of(lambda: tf.data.Dataset.from_tensor_slices(((X, X), LABELS)),
+                             batch_size=1).instantiate().spec(),
+     "no names; name them, as dataset.map(lambda x, y: {'a': x[0], 'b': x[1], 'labels': y})"),
+    (lambda: DatasetInput.of(lambda: tf.data.Dataset.from_tensor_slices((X, X, {'u': LABELS})),
+                             batch_size=1).instantiate().spec(),
+     'sample_weight is a dict (u), but an example has one weight for all outputs'),
     (lambda: SourceInput.of(iter([1]), batch_size=1), 'which has no len() or no []'),
     (lambda: batches(SourceInput.of([{'x': X}, {'x': X[:1]}], batch_size=2, shuffle=False)),
      "'x' of example 1 has shape (1, 2), but that of example 0 has (7, 2)"),
