@@ -30,6 +30,8 @@ _ACCURACY = {'sparse_categorical_crossentropy': 'SparseCategoricalAccuracy',
              'BinaryFocalCrossentropy': 'CategoricalAccuracy'}
 """Loss -> what Keras takes 'accuracy' for, if the output has several channels."""
 
+LABELS = 'labels'
+"""What the loss of a model's only output reads, if nobody says another name."""
 
 _NOT_HAD = {
     'clipnorm': 'compile with global_clipnorm, which is clip_norm of a Learner',
@@ -51,21 +53,34 @@ def has_logits(model: keras.Model, keras_names: Sequence[str]) -> list[bool]:
     return ['crossentropy' in text for text in texts]
 
 
-def labels_of(outputs: Sequence[str]) -> list[str]:
-    """What the losses of a model with these outputs read as labels."""
-    return [f'labels_{output}' for output in outputs] if len(outputs) > 1 else ['labels']
+def labels_of(outputs: Sequence[str], labels: str = LABELS) -> list[str]:
+    """What the losses of a model with these outputs read as labels.
+
+    Args:
+      outputs: their names.
+      labels: what the loss of a model's only output reads.
+
+    Raises:
+      ValueError: there are several outputs, and `labels` is given.
+    """
+    if len(outputs) == 1:
+        return [labels]
+    if labels != LABELS:
+        raise ValueError(f'labels={labels!r} names the labels of one output, and the Keras model '
+                         f'has {len(outputs)} ({", ".join(outputs)}), whose losses read '
+                         f'{LABELS}_OUTPUT; leave labels out.')
+    return [f'{LABELS}_{output}' for output in outputs]
 
 
 def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[str],
-              logits: Mapping[str, str]) -> list[KerasLoss.Params]:
+              labels: Sequence[str], logits: Mapping[str, str]) -> list[KerasLoss.Params]:
     """Returns the losses of a compiled model; none for a model that has no loss.
-
-    The loss of the only output reads `labels`; those of several read `labels_OUTPUT`.
 
     Args:
       model: it.
       keras_names: what Keras calls the outputs.
       outputs: the values that these are.
+      labels: what the loss of each output reads as labels.
       logits: output -> the value of which it is the softmax or sigmoid.
 
     Raises:
@@ -91,7 +106,7 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
         if losses[i] is None:
             _refuse_metrics(keras_names[i], metrics[i] or weighted[i])
             continue
-        reads = {'x': output, 'labels': labels_of(outputs)[i]}
+        reads = {'x': output, 'labels': labels[i]}
         if output in logits:
             reads['logits'] = logits[output]
         own, own_weighted = (

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from lingpipe.keras_models.compiled import has_logits, labels_of, losses_of
+from lingpipe.keras_models.compiled import LABELS, has_logits, labels_of, losses_of
 from lingpipe.keras_models.graph import Call, Graph, Value, functional, graph_of, keys_of
 from lingpipe.keras_models.keras_model import KerasModel
 from lingpipe.keras_models.likeness import check_alike
@@ -22,7 +22,8 @@ from lingpipe.layers.sequential import Sequential
 from lingpipe.wording.values import show
 
 
-def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:
+def from_keras(model: keras.Model, name: str = 'model', labels: str = LABELS
+               ) -> KerasModel.Params:
     """Returns the Params of a network that computes what a Keras model computes.
 
     Every call of a layer becomes a KerasLayer, and every nested model a Sequential, so that a
@@ -36,6 +37,7 @@ def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:
       model: Sequential or Functional. It may have any number of inputs and outputs, nested models,
         layers that are called several times, and operations of keras.ops.
       name: of the network, with which the paths of weights begin.
+      labels: what the loss of the only output reads, as 'label' for the image inputs.
 
     Raises:
       ValueError: the model has no known graph, or a layer that cannot be described by a class and a
@@ -47,7 +49,8 @@ def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:
     inputs = _input_names(inner)
     graph = graph_of(model, name, inputs)
     keras_names, outputs = _output_names(inner, inputs)
-    reserved = _reserved(model, inputs, outputs)
+    names_of_labels = labels_of(outputs, labels)
+    reserved = _reserved(model, inputs, outputs, names_of_labels)
     renamed, copies = _renaming(graph, inputs, outputs, reserved)
 
     with_logits = [
@@ -57,7 +60,7 @@ def from_keras(model: keras.Model, name: str = 'model') -> KerasModel.Params:
     layers = [*_layers(graph, '', _Names(renamed, written), []), *copies]
     taken = [layer.name for layer in layers]   # A layer of Keras may be called loss.
     layers += [loss.set(name=differing(loss.name, taken))
-               for loss in losses_of(model, keras_names, outputs, logits)]
+               for loss in losses_of(model, keras_names, outputs, names_of_labels, logits)]
     params = KerasModel.Params(name=name, layers=tuple(layers), inputs=tuple(inputs),
                                outputs=tuple(outputs))
     if model.compiled and model.optimizer.gradient_accumulation_steps:
@@ -113,7 +116,8 @@ def _output_names(model: keras.Model, taken: Sequence[str]) -> tuple[list[str], 
     return list(model.output_names), names
 
 
-def _reserved(model: keras.Model, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
+def _reserved(model: keras.Model, inputs: Sequence[str], outputs: Sequence[str],
+              labels: Sequence[str]) -> list[str]:
     """The names that the losses of a compiled model read beside its outputs.
 
     Raises:
@@ -121,7 +125,7 @@ def _reserved(model: keras.Model, inputs: Sequence[str], outputs: Sequence[str])
     """
     if not (model.compiled and model.loss):
         return []
-    reserved = ['weight', *labels_of(outputs)]
+    reserved = ['weight', *labels]
     for kind, names in ('input', inputs), ('output', outputs):
         for name in names:
             if name in reserved:

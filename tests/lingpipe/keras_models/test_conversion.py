@@ -64,6 +64,21 @@ def test_outputs_of_an_ordered_dict_are_those_of_its_keys() -> None:
         np.testing.assert_allclose(found[name], expected[name], atol=1e-6)
 
 
+def test_the_labels_of_one_output_may_have_another_name() -> None:
+    """The image inputs give `label`, and there was no way to have a Keras model read it."""
+    x = keras.Input((4,))
+    one = keras.Model(x, keras.layers.Dense(2, name='out')(x))
+    several = keras.Model(x, {name: keras.layers.Dense(2)(x) for name in 'uv'})
+    for model in one, several:
+        model.compile('sgd', 'mse')
+    network = lp.from_keras(one, labels='label').instantiate('model')
+    assert set(network.reads().values()) == {'x', 'label'}
+    with pytest.raises(ValueError, match=r"labels='label' names the labels of one output, and the "
+                                         r'Keras model has 2 \(u, v\), whose losses read '
+                                         'labels_OUTPUT; leave labels out'):
+        lp.from_keras(several, labels='label')
+
+
 def test_dicts_of_more_than_tensors_are_refused() -> None:
     x = keras.Input((4,))
     with pytest.raises(ValueError, match='give a list, or a dict with one tensor for each name'):
