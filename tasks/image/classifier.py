@@ -55,10 +55,19 @@ class ImageClassification(Problem):
 
     def review(self, source: Input) -> Misclassified | None:
         """Returns the review that finds misclassified images, if the input has images."""
-        if 'image' not in source.spec():
+        spec, reads = source.spec(), self._loss_reads()
+        label = reads['labels'] if reads['labels'] in spec else 'label'
+        if 'image' not in spec or not spec[label].dtype.is_integer:
             return None
-        return Misclassified(
-            image='image', label='label', logits='x', class_names=source.class_names)
+        # A loss of Keras computes of the logits where its x is their softmax.
+        return Misclassified(image='image', label=label, logits=reads.get('logits', reads['x']),
+                             class_names=source.class_names)
+
+    def _loss_reads(self) -> dict[str, str]:
+        """Argument of the last loss -> name of the value that it reads."""
+        losses = [reads for layer in self.network.elements()
+                  if (reads := layer.reads()).keys() >= {'x', 'labels'}]
+        return losses[-1] if losses else {'x': 'x', 'labels': 'label'}
 
 
 class AuxiliaryLoss(CrossEntropyLoss):

@@ -41,7 +41,7 @@ class Misclassified(Review):
         Args:
           image: name of the value of the mini-batch that holds the images [B, h, w, C].
           label: name of the value of the mini-batch that holds their classes, int [B].
-          logits: name of the value that the network writes, [B, V].
+          logits: name of the value that the network writes, [B, V], or [B, 1] for two classes.
           class_names: names of the classes in order; a class without a name is shown as a number.
         """
         self.fetch = (logits,)
@@ -57,6 +57,8 @@ class Misclassified(Review):
     def see(self, batch: Mapping[str, Any], fetched: Mapping[str, Any]) -> None:
         """Counts the images of a mini-batch, and keeps the worst of them."""
         logits = np.asarray(fetched[self._logits]).astype(np.float32)
+        if logits.shape[-1] == 1:   # That of the second of two classes, as for a sigmoid.
+            logits = np.concatenate([np.zeros_like(logits), logits], -1)
         labels = np.asarray(batch[self._label])
         is_real = np.asarray(batch['weight']) != 0
         predicted = logits.argmax(-1)  # [B]

@@ -15,6 +15,7 @@ from lingpipe.pipeline.planning.outputs import layers_before, output_names, outp
 from lingpipe.pipeline.planning.partition import Partition, schedule_for
 from lingpipe.pipeline.planning.plan import Plan, cells_on
 from lingpipe.pipeline.planning.schedule import Schedule, check_sizes
+from lingpipe.wording.values import nearest
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -138,5 +139,7 @@ def _fetched(elements: Sequence[Element], fetch: Sequence[str]) -> dict[str, Val
     written = {name: value for element in elements for name, value in element.writes.items()}
     for name in fetch:
         if name not in written:
-            raise ValueError(f'no layer writes {name!r}; there are {", ".join(sorted(written))}.')
+            hint = nearest(name, sorted(written), 'there are')
+            raise ValueError(
+                f'no layer writes {name!r}; {hint}{"" if hint.endswith("?") else "."}')
     return {name: value for name, value in written.items() if name in fetch}

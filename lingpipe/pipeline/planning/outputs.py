@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from lingpipe.layers.sequential import Sequential
 from lingpipe.pipeline.planning.dataflow import BATCH, Element, Value
+from lingpipe.wording.values import nearest
 
 
 def output_names(network: Sequential, elements: Sequence[Element],
@@ -38,8 +39,9 @@ def output_names(network: Sequential, elements: Sequence[Element],
     written = {name for element in writers for name in element.writes}
     for name in names:
         if name not in written:
-            raise ValueError(f'outputs names {name!r}, which no layer writes; there are '
-                             f'{", ".join(sorted(written))}: correct task.outputs.')
+            hint = nearest(name, sorted(written), 'there are')
+            raise ValueError(f'outputs names {name!r}, which no layer writes; {hint}'
+                             f'{"" if hint.endswith("?") else ": correct task.outputs."}')
     return names
 
 

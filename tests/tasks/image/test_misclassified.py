@@ -3,11 +3,17 @@ from __future__ import annotations
 
 import io
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from lingpipe.input import ArrayInput
+from lingpipe.keras_models import from_keras, learner_from_keras
+from lingpipe.pipeline.execution.program import Program
+from lingpipe.pipeline.planning.pipeline_params import PipelineParams
+from lingpipe.tasks.image.classifier import ImageClassification
 from lingpipe.tasks.image.misclassified import NUM_SHOWN, Misclassified, caption, picture
 from lingpipe.training import registry
 from lingpipe.training.loop import LoopOptions, TrainLoop
@@ -25,6 +31,11 @@ def batch_of(labels, weight=None, size=4):
 def logits_of(*probabilities):
     """Returns logits [B, V] whose softmax gives the rows."""
     return {'x': tf.math.log(tf.constant(probabilities))}
+
+
+class GivenImages(ArrayInput):
+    def load(self):
+        return {name: batch_of([0, 1])[name] for name in ('image', 'label')}
 
 
 def make(class_names=()):
@@ -51,6 +62,28 @@ def test_logits_that_are_not_finite_predict_nothing():
     made = make()
     made.see(batch_of([1, 1]), {'x': np.array([[np.nan, 0], [1, 0]], np.float32)})
     assert [row[:2] for row in made.rows()] == [('1', '0')]
+
+
+def test_one_logit_is_that_of_the_second_of_two_classes():
+    made = make()
+    made.see(batch_of([1, 0, 0]), {'x': np.array([[1.], [1.], [-1.]], np.float32)})
+    assert made.rows() == [('0', '1', pytest.approx(1 / (1 + np.exp(-1))))]
+
+
+def test_a_network_of_keras_is_seen_by_the_logits_of_its_loss():
+    """It asked for a value x, which no layer of a Keras model writes."""
+    image = keras.Input((4, 4, 3), name='image')
+    flat = keras.layers.Flatten()(image)
+    model = keras.Model(image, keras.layers.Dense(2, 'softmax', name='out')(flat))
+    model.compile('sgd', 'sparse_categorical_crossentropy')
+    task = ImageClassification.Params(
+        model=from_keras(model, labels='label'), learner=learner_from_keras(model)).instantiate()
+    source = GivenImages.Params(batch_size=2).instantiate()
+    logits, = task.review(source).fetch
+    program = Program(task.network, source.spec(), PipelineParams(), task.learner)
+    batch = batch_of([1, 0])
+    evaluated = program.evaluator(program.batch_spec, fetch=[logits]).step(batch)[1][logits]
+    np.testing.assert_allclose(tf.nn.softmax(evaluated), model(batch['image']), atol=1e-6)
 
 
 def test_of_many_only_the_surest_are_kept():
