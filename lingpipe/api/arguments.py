@@ -35,3 +35,10 @@ def check_steps(steps: object) -> None:
     if steps is not None and not (isinstance(steps, (int, np.integer)) and steps >= 0):
         raise ValueError(f'steps={show(steps)} is no number of steps; use a whole number of 0 '
                          'or more.')
+
+
+def check_outputs(outputs: object) -> None:
+    """Raises TypeError for one name, of which Python would make a list of letters."""
+    if isinstance(outputs, str):
+        raise TypeError(f'outputs is {show(outputs)}, but must be a list of names; write '
+                        f'outputs=[{show(outputs)}].')

@@ -16,7 +16,7 @@ from typing import Any, overload
 import tensorflow as tf
 
 from lingpipe.api import generating
-from lingpipe.api.arguments import check_steps, refuse_examples, refuse_unknown
+from lingpipe.api.arguments import check_outputs, check_steps, refuse_examples, refuse_unknown
 from lingpipe.api.evaluating import Evaluating, check_inputs, metrics_on_examples
 from lingpipe.api.open_run import OpenRun, WeightsHeld
 from lingpipe.api.views import PlanTable, TimelinePicture, Weights, newest_timeline
@@ -237,6 +237,7 @@ class Run(OpenRun):
           OSError: a worker is lost.
         """
         refuse_unknown('predict', unknown, 'examples, outputs, checkpoint')
+        check_outputs(outputs)
         return self.at_site(lambda site: self._predict(site, examples, outputs, checkpoint))
 
     def _predict(self, site: Site, examples: Nested, outputs: Sequence[str],

@@ -96,8 +96,12 @@ def _absolute(logdir: str | os.PathLike[str]) -> str:
     """Returns the absolute path, since the process may change its working directory; '' for ''.
 
     Raises:
+      TypeError: it is no path.
       ValueError: TensorFlow could not open it.
     """
+    if not isinstance(logdir, str | os.PathLike):
+        raise TypeError(f'logdir is {show(logdir)}, but must be a path; name a directory for '
+                        'checkpoints and summaries.')
     path = os.path.expanduser(os.fspath(logdir))
     if not may_be_logdir(path):
         raise ValueError(f'logdir={path!r} is not UTF-8, and TensorFlow opens no other path; '

@@ -23,6 +23,7 @@ from lingpipe.input.given import GivenParams
 from lingpipe.input.records import RecordInput, Records, find_files
 from lingpipe.layers import nested
 from lingpipe.layers.nested import Nested
+from lingpipe.wording.keras_words import gives_batches
 
 
 class Source(Protocol):
@@ -59,6 +60,10 @@ class SourceInput(Input):
         if not (hasattr(source, '__len__') and hasattr(source, '__getitem__')):
             raise ValueError(f'source is {type(source).__name__}, which has no len() or no []; '
                              'give one that is read by index, or a DatasetInput for a stream.')
+        if gives_batches(source):
+            raise ValueError(f'source is {type(source).__name__}, a PyDataset of Keras, whose '
+                             'items are batches; give a source whose items are single examples, or '
+                             'a DatasetInput with is_batched=True.')
         contents = f'{type(source).__name__} of {len(source)} examples'
         return GivenSource.Params(batch_size=batch_size, contents=contents,
                                   **params).giving(source)
@@ -102,6 +107,10 @@ class SourceInput(Input):
             raise ValueError(f'element {index} of {type(self._source).__name__} is '
                              f'{type(element).__name__}, but must be a dict of arrays, or a tuple '
                              f'of at most {len(self.params.names)}: set names.')
+        for name, value in element.items():
+            if value is None:
+                raise ValueError(f'{name!r} of element {index} of {type(self._source).__name__} is '
+                                 'None; give it a value, or leave it out of every element.')
         arrays: dict[str, Nested] = nested.map_leaves(array_of, element)
         return arrays
 

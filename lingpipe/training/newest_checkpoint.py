@@ -64,7 +64,7 @@ def check_has_checkpoint(logdir: str) -> None:
     checkpointer = checkpoints_in(logdir)
     if not checkpointer.steps():
         raise ValueError(f'{checkpointer.directory} has no checkpoint; train first, or correct '
-                         f'--logdir.')
+                         'the logdir.')
 
 
 def restore(program: Program, experiment: Experiment, logdir: str,

@@ -81,6 +81,12 @@ def are_examples(*values: object) -> bool:
     return not all(value is None or isinstance(value, (str, numbers.Number)) for value in values)
 
 
+def gives_batches(value: object) -> bool:
+    """Whether a value is a PyDataset of Keras, each item of which is a batch."""
+    return any(base.__name__ == 'PyDataset' and base.__module__.startswith('keras.')
+               for base in type(value).__mro__)
+
+
 def remedy_for(value: object) -> str:
     """What to write in place of an object of Keras, a data set or an array; '' for others."""
     if isinstance(value, (tuple, list)) and value:

@@ -112,7 +112,7 @@ def test_help_prints_every_flag(capsys):
     ([MODEL, '--logdir=/dev/null/x'],
      r'trainer: /dev/null/x cannot be written: .*choose another logdir\.'),
     ([MODEL, '--logdir=/nowhere', '--mode=eval'],
-     r'trainer: /nowhere/checkpoints has no checkpoint; train first, or correct --logdir\.'),
+     r'trainer: /nowhere/checkpoints has no checkpoint; train first, or correct the logdir\.'),
     ([MODEL, '--logdir=/nowhere', '--mode=eval', '--checkpoint=last'],
      r'trainer: --checkpoint=last is no checkpoint; write newest, best, or the number of a step'),
     ([MODEL, '--logdir=/nowhere', '--watch'],

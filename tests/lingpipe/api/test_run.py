@@ -65,6 +65,10 @@ def test_keras_arguments_of_train_are_refused(run: Run) -> None:
         run.train(epochs=3)
     with pytest.raises(TypeError, match=r"predict\(\) has no argument 'batch': it has examples"):
         run.predict([], batch=3)
+    with pytest.raises(TypeError, match=r"outputs is 'x', but must be .*; write outputs=\['x'\]"):
+        run.predict([], outputs='x')
+    with pytest.raises(TypeError, match='logdir is None, but must be a path; name a directory for'):
+        start(Tiny, logdir=None)   # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"is an eval input, .* write evaluate\(\)\['test'\]"):
         run.evaluate('test')
     for given in np.zeros([8, 4]), tf.data.Dataset.range(3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -33,6 +34,16 @@ class Source:
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         return {'x': X[index], 'labels': LABELS[index]}
+
+
+class Batches(keras.utils.PyDataset):
+    """A data set of Keras: its length is a number of batches."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        return X[index:index + 2], LABELS[index:index + 2]
 
 
 class Series:
@@ -162,6 +173,10 @@ class Static(DatasetInput):
     (lambda: DatasetInput.of(lambda: tf.data.Dataset.from_tensor_slices((X, X, {'u': LABELS})),
                              batch_size=1).instantiate().spec(),
      'sample_weight is a dict (u), but an example has one weight for all outputs'),
+    (lambda: SourceInput.of(Batches(), batch_size=1),
+     'source is Batches, a PyDataset of Keras, whose items are batches; give a source whose'),
+    (lambda: SourceInput.of([{'x': X, 'labels': None}], batch_size=1).instantiate().spec(),
+     "'labels' of element 0 of list is None; give it a value, or leave it out of every element."),
     (lambda: SourceInput.of(iter([1]), batch_size=1), 'which has no len() or no []'),
     (lambda: batches(SourceInput.of([{'x': X}, {'x': X[:1]}], batch_size=2, shuffle=False)),
      "'x' of example 1 has shape (1, 2), but that of example 0 has (7, 2)"),
