@@ -33,13 +33,15 @@ class Outcome:
     stop_reason: str = ''
 
     def __repr__(self) -> str:
-        how = f'stopped by {self.signal}' if self.signal else 'done'
+        how = (f'stopped by {self.signal}' if self.signal
+               else 'stopped by a hook' if self.stop_reason else 'done')
         metrics = ''.join(f'; {name}: {metrics_text(one)}' for name, one in self.metrics.items())
         return f'Outcome({how} after {self.step} steps{metrics})'
 
     def text(self, logdir: str) -> str:
         """Results, and where everything is."""
-        rows = [(f'  {name}', metrics_text(metrics)) for name, metrics in self.metrics.items()]
+        rows = [('  reason', self.stop_reason)] if self.stop_reason else []
+        rows += [(f'  {name}', metrics_text(metrics)) for name, metrics in self.metrics.items()]
         if self.best:
             step, value = self.best
             rows.append(('  best', f'{value:.4g} at step {step}'))
@@ -57,5 +59,6 @@ class Outcome:
         width = max(len(name) for name, _ in rows)
         skipped = (f', {self.num_nonfinite} of which were skipped: their loss or gradient was not '
                    f'finite' if self.num_nonfinite else '')
-        return f'\ndone after {self.step} steps{skipped}\n' + ''.join(
+        how = 'stopped by a hook' if self.stop_reason else 'done'
+        return f'\n{how} after {self.step} steps{skipped}\n' + ''.join(
             f'{name.ljust(width)}  {text}\n' for name, text in rows)

@@ -92,4 +92,10 @@ class Hook(Configurable):
         """Called when the checkpoint of a step is whole on the disk, perhaps some steps later."""
 
     def on_end(self, run: HookedRun, how: How) -> None:
-        """Called once: at the end, after a stop by a signal or a hook, or after a failure."""
+        """Called once, when the process makes no more steps.
+
+        Args:
+          run: what there is to look at.
+          how: 'done' after the last step, or the one after which a hook has stopped the run;
+            'stopped' by a signal, so that the run may go on; or 'failed'.
+        """

@@ -11,6 +11,17 @@ def test_text_of_a_run_without_evaluation():
         '  TensorBoard  tensorboard --logdir=/log/tensorboard\n')
 
 
+def test_a_run_that_a_hook_has_stopped_says_why():
+    """It was said to be done."""
+    outcome = Outcome(3, stop_reason='loss has got no better for 2 evaluations')
+    assert outcome.text('/log') == (
+        '\nstopped by a hook after 3 steps\n'
+        '  reason       loss has got no better for 2 evaluations\n'
+        '  checkpoints  /log/checkpoints\n'
+        '  TensorBoard  tensorboard --logdir=/log/tensorboard\n')
+    assert repr(outcome) == 'Outcome(stopped by a hook after 3 steps)'
+
+
 def test_text_of_a_run_with_everything():
     outcome = Outcome(
         step=9, num_nonfinite=2, metrics={'test': {'loss': 0.5, 'error': 1.25}}, best=(8, 0.25),
