@@ -105,7 +105,7 @@ spec:
     metadata:
       labels: {{app: {name}, role: worker}}
     spec:
-      terminationGracePeriodSeconds: 5
+      terminationGracePeriodSeconds: 120
       automountServiceAccountToken: false
       {worker_pod}
       nodeSelector: {node_selector}

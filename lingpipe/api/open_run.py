@@ -196,9 +196,11 @@ class OpenRun:
         return self._network
 
     def close(self) -> None:
-        """Lets go of the logdir and of the network's memory. A closed run does nothing more."""
+        """Lets go of logdir, workers and the network's memory. A closed run does nothing more."""
         self._is_closed = True
         self._network = None
+        if self._placement and self._placement.connection:
+            self._placement.connection.let_go()
         self._held.close()
 
     def __enter__(self) -> Self:

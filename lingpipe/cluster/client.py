@@ -11,6 +11,7 @@ a server that another one has claimed start again, and one that comes back gives
 """
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
@@ -159,6 +160,19 @@ class Connection:
         if [worker.devices for worker in self.workers] != devices_before:
             raise LostWorkerError('the workers have other devices than before')
         _connect(self._addresses, self._own_address, deadline_s)
+
+    def let_go(self) -> None:
+        """Tells the workers that this process needs them no longer.
+
+        A worker that is to end waits for that (server.py).
+        """
+        def let_go(worker: workers.Worker) -> None:
+            """Lets go of a worker, unless it has started again, perhaps for somebody else."""
+            with contextlib.suppress(OSError):
+                if workers.ask(worker.address).incarnation == worker.incarnation:
+                    workers.let_go(worker.address, self._name)
+
+        at_once(let_go, [(worker,) for worker in self.workers])
 
     def _started_workers(self, deadline_s: float, wait_s: float, is_again: bool
                          ) -> list[workers.Worker]:

@@ -8,6 +8,10 @@ The process above starts another server whenever a server ends or hangs:
 
 So a worker is back a moment after its server was lost, at the same address, with empty memory.
 
+What ends a whole tree of processes, or all pods of a job, sends a worker SIGTERM together with its
+trainer, which has yet to save what the worker holds. So a worker that serves a trainer goes on
+until the trainer has let go of it, for at most LAST_S seconds.
+
 The obvious way is a supervisor such as supervisord, circus or systemd. But they start a program
 from its beginning, and so would import TensorFlow each time. multiprocessing forks too, but its
 child survives when the parent is killed, and a process that is itself a daemonic child cannot start
@@ -33,11 +37,14 @@ from typing import NoReturn
 
 import tensorflow as tf
 
-from lingpipe.cluster import address_filter, ports
+from lingpipe.cluster import address_filter, ports, workers
 from lingpipe.process import closed_pipe, tensorflow_settings
+from lingpipe.process.stop_signals import StopSignals
 
+LAST_S = 120.           # how long a worker serves its trainer after SIGTERM
 _LOOK_EVERY_S = 1.0
 _MOST_FAILURES = 5      # of servers one after another, at once, before a worker gives up
+_LOOK_AT_END_EVERY_S = 0.2
 TAKEN_FOR_S = 5.0       # how long a worker that has just been killed can hold its port
 _PR_SET_PDEATHSIG = 1    # linux/prctl.h
 
@@ -105,7 +112,7 @@ def _parsed(devices: str) -> tuple[str, str | None, str | None]:
 
 def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float,
           prepare: Callable[[], object] | None = None) -> NoReturn:
-    """Serves at 'host:port' for ever; the host 0.0.0.0 means all addresses of this machine.
+    """Serves at 'host:port' until SIGTERM; the host 0.0.0.0 means all addresses of this machine.
 
     Args:
       address: 'host:port'.
@@ -117,17 +124,35 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float,
       ValueError: the address is malformed.
       OSError: the host is not this machine, the port is taken at this or another address of it,
         this system cannot hold a server to the host, or no server can start.
+      SystemExit: SIGTERM came.
     """
     host, port = ports.split_address(address)
     _wait_for_port(host, port)
     address_filter.check_system(host)   # checked once, or every server would fail in turn
 
     closed_pipe.say(f'worker at {address}, process {os.getpid()}', sys.stdout)
+    with StopSignals([signal.SIGTERM], 'this worker ends at once') as stop:
+        _serve_until(stop, address, config, hangs_after_s, prepare)
+    sys.exit(128 + signal.SIGTERM)
+
+
+def _serve_until(stop: StopSignals, address: str, config: tf.compat.v1.ConfigProto,
+                 hangs_after_s: float, prepare: Callable[[], object] | None) -> None:
+    """Starts a server whenever the one before has ended, until a signal comes.
+
+    Raises:
+      OSError: no server can start.
+    """
+    host, port = ports.split_address(address)
     num_failures = 0
     while num_failures < _MOST_FAILURES:
         started_s = time.monotonic()
         server = fork_server(host, port, config, prepare)
-        why = wait_for_end(server, host, port, hangs_after_s)
+        why = wait_for_end(server, host, port, hangs_after_s, lambda: bool(stop.name))
+        if stop.name:
+            if not why:
+                _end_when_let_go(server, host, port)
+            return
         closed_pipe.say(f'worker at {address}: {why}; it starts again', sys.stdout)
         ends_at_once = time.monotonic() - started_s < 1.
         num_failures = num_failures + 1 if ends_at_once and why == _how_it_ended(1) else 0
@@ -135,6 +160,31 @@ def serve(address: str, config: tf.compat.v1.ConfigProto, hangs_after_s: float,
             time.sleep(1.)   # It is not started in a busy loop.
     raise OSError(f'{num_failures} servers of the worker at {address} have failed one after the '
                   'other as they started, and have said why above; correct that, and start again.')
+
+
+def _end_when_let_go(server: int, host: str, port: int) -> None:
+    """Kills a server once it serves no trainer, or has done so for LAST_S more."""
+    deadline_s = time.monotonic() + LAST_S
+    has_told = False
+    while _serves(host, port) and time.monotonic() < deadline_s:
+        if not has_told:
+            has_told = True
+            closed_pipe.say(f'worker at {host}:{port}: SIGTERM; it goes on until its trainer has '
+                            f'let go of it, at most {LAST_S:g} s; a second signal ends it at once',
+                            sys.stdout)
+        if os.waitpid(server, os.WNOHANG)[0]:
+            return
+        time.sleep(_LOOK_AT_END_EVERY_S)
+    os.kill(server, signal.SIGKILL)
+    os.waitpid(server, 0)
+
+
+def _serves(host: str, port: int) -> bool:
+    """Whether a server serves a trainer, or is too busy to say."""
+    try:
+        return workers.serves(f'{_own_host(host)}:{port}')
+    except OSError:
+        return True
 
 
 def _wait_for_port(host: str, port: int) -> None:
@@ -159,7 +209,8 @@ def fork_server(host: str, port: int, config: tf.compat.v1.ConfigProto,
     if server:
         return server
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)   # Ctrl-C is for the process above
+        for number in (signal.SIGINT, signal.SIGTERM):   # They are for the process above.
+            signal.signal(number, signal.SIG_IGN)
         end_with_parent(above, signal.SIGKILL)
         if prepare:
             prepare()
@@ -193,22 +244,29 @@ def start(host: str, port: int, config: tf.compat.v1.ConfigProto) -> tf.distribu
     tensorflow_settings.set_malloc()
     tensorflow_settings.use_system_names()
     guard = address_filter.Guard(port, host)
-    own_host = '127.0.0.1' if host == '0.0.0.0' else host
-    spec = {'worker': {0: f'{own_host}:{port}'}}   # a controller gives the task its real number
+    # A controller gives the task its real number.
+    spec = {'worker': {0: f'{_own_host(host)}:{port}'}}
     server = tf.distribute.Server(spec, job_name='worker', task_index=0, config=config, start=False)
     guard.check()
     server.start()
     return server
 
 
-def wait_for_end(server: int, host: str, port: int, hangs_after_s: float) -> str:
-    """Waits until a server ends, or kills it if it hangs; returns what happened."""
+def wait_for_end(server: int, host: str, port: int, hangs_after_s: float,
+                 is_stopping: Callable[[], bool] = lambda: False) -> str:
+    """Waits until a server ends, or kills it if it hangs.
+
+    Returns:
+      What happened; '' if is_stopping() became true before.
+    """
     answered_s = time.monotonic()
     next_look_s = answered_s + _LOOK_EVERY_S
     while True:
         ended, status = os.waitpid(server, os.WNOHANG)
         if ended:
             return _how_it_ended(os.waitstatus_to_exitcode(status))
+        if is_stopping():
+            return ''
 
         if time.monotonic() >= next_look_s:
             if answers(host, port, min(_LOOK_EVERY_S * 5, hangs_after_s)):
@@ -231,10 +289,14 @@ def _how_it_ended(code: int) -> str:
 
 def answers(host: str, port: int, timeout_s: float) -> bool:
     """Whether a gRPC server is at host:port and sends its first byte in time."""
-    own_host = '127.0.0.1' if host == '0.0.0.0' else host
     try:
-        with socket.create_connection((own_host, port), timeout_s) as sock:
+        with socket.create_connection((_own_host(host), port), timeout_s) as sock:
             sock.settimeout(timeout_s)
             return bool(sock.recv(1))
     except OSError:
         return False
+
+
+def _own_host(host: str) -> str:
+    """Where this machine reaches a server that listens at a host."""
+    return '127.0.0.1' if host == '0.0.0.0' else host

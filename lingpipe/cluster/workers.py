@@ -191,6 +191,32 @@ def _claimed(own: tf.Tensor, ends_server: bool) -> tf.Tensor:
     return _either(tf.reduce_all(is_own), served, _abort, tf.no_op)
 
 
+def let_go(address: str, name: str) -> None:
+    """Tells a worker that the controller of this name needs it no longer, if it serves that one."""
+    def make_op() -> tf.Tensor:
+        """Removes the name on the worker; fails if there is none."""
+        variable = _name_variable()
+        served = tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.uint8)
+        is_own = tf.raw_ops.Equal(x=served, y=tf.constant([*name.encode()], tf.uint8),
+                                  incompatible_shape_error=False)
+        return _either(tf.reduce_all(is_own), served,
+                       lambda: tf.raw_ops.DestroyResourceOp(resource=variable), tf.no_op)
+
+    with contextlib.suppress(OSError):
+        services.run(address, make_op, ASK_S)
+
+
+def serves(address: str) -> bool:
+    """Whether a worker serves a controller that has not let go of it.
+
+    Raises:
+      OSError: the worker does not answer; the message is a few words.
+    """
+    is_claimed = services.run(
+        address, lambda: tf.raw_ops.VarIsInitializedOp(resource=_name_variable()), ASK_S)
+    return bool(is_claimed)
+
+
 def _either(condition: tf.Tensor, value: tf.Tensor, if_true: Callable[[], Any],
             if_false: Callable[[], Any]) -> tf.Tensor:
     """Runs one of two ops, and returns its value, or `value` if it has none.

@@ -25,7 +25,7 @@ from typing import IO, NoReturn, TypeVar
 
 import tensorflow as tf
 
-from lingpipe.cluster.client import LostWorkerError
+from lingpipe.cluster.client import Connection, LostWorkerError
 from lingpipe.cluster.returned import ReturnedWorkerError, ReturnedWorkers
 from lingpipe.cluster.watchdog import Watchdog
 from lingpipe.commands import device_setup
@@ -73,6 +73,7 @@ class Recovery:
         self._options, self._stop, self._log_path = options, stop, log_path
         self._lock_of_logdir, self._starts_again = lock_of_logdir, starts_again
         self._lock = threading.Lock()
+        self._connection: Connection | None = None   # to the workers that this process has now
 
     def run(self, params: Experiment.Params, place: Callable[[], Placement],
             body: Callable[[Site], T], place_again: Callable[[], Placement] | None = None) -> T:
@@ -130,7 +131,7 @@ class Recovery:
         returned: ReturnedWorkers | None = None
         try:
             placement = place()
-            watchdog.connection = placement.connection
+            watchdog.connection = self._connection = placement.connection
             if placement.missing and self._starts_again:
                 returned = self._returned(placement.missing, params)
             return body(Site(placement.devices, watchdog, placement.pipeline, returned))
@@ -218,6 +219,8 @@ class Recovery:
         if self._stop and self._stop.name:
             self._say(f'{self._stop.name}: stopped; {at}, and no newer one can be written: the '
                       f'same command goes on from there')
+            if self._connection:
+                self._connection.let_go()
             os._exit(128 + signal.Signals[self._stop.name].value)
 
     def _say(self, line: str) -> None:

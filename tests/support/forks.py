@@ -106,6 +106,10 @@ class Fork:
         self.returncode = self._process.exitcode
         return self.returncode
 
+    def printed(self) -> str:
+        """Returns what has been printed so far, without errors."""
+        return pathlib.Path(self._printed[0].name).read_text(encoding='utf-8')
+
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Waits for the end, and returns everything that was printed: output and errors."""
         self._process.join(timeout)

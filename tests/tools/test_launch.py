@@ -9,6 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from lingpipe.cluster import server
 from lingpipe.tools import launch_kubernetes, launch_local, launch_slurm, trainer_flags
 from lingpipe.tools.kubernetes_pod import WorkerPod
 from tests.support.forks import Fork, environment, run_module
@@ -74,6 +75,12 @@ def test_kubernetes_workers_write_checkpoints_if_they_share_the_claim():
     worker, trainer = (found[kind]['spec']['template']['spec'] for kind in ('StatefulSet', 'Job'))
     assert worker['volumes'] == trainer['volumes']
     assert worker['containers'][0]['volumeMounts'] == trainer['containers'][0]['volumeMounts']
+
+
+def test_kubernetes_lets_workers_go_on_for_as_long_as_the_trainer_may_save():
+    worker, trainer = (one['spec']['template']['spec']['terminationGracePeriodSeconds']
+                       for kind, one in objects().items() if kind in ('StatefulSet', 'Job'))
+    assert worker == trainer == server.LAST_S
 
 
 @pytest.mark.parametrize('values, error', [

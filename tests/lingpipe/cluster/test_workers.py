@@ -1,6 +1,8 @@
 """Workers: which controller has one, if several want it at the same time."""
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -36,6 +38,25 @@ def test_a_worker_is_claimed_once_and_ended_only_for_its_controller(address: str
     assert workers.ask(address).incarnation != before.incarnation
     assert workers.served_by(address) == ''
     assert workers.claim(address, other, ends_server=True) == ''   # It was free.
+
+
+@pytest.mark.parametrize('has_trainer', [True, False])
+def test_a_worker_that_is_to_end_serves_its_trainer_until_that_lets_go(has_trainer: bool) -> None:
+    """SIGTERM to all processes once ended the workers before the trainer could save."""
+    with local_workers.workers(1, hangs_after_s=60.) as (worker,):
+        worker.wait()
+        if has_trainer:
+            assert workers.claim(worker.address, 'trainer') == 'trainer'
+        for pid in (worker.process.pid, worker.server()):
+            os.kill(pid, signal.SIGTERM)
+        if has_trainer:
+            text = f'worker at {worker.address}: SIGTERM; it goes on until its trainer has let go'
+            local_workers.wait_until(lambda: text in worker.process.printed())
+            workers.let_go(worker.address, 'another')
+            assert workers.served_by(worker.address) == 'trainer'
+            workers.let_go(worker.address, 'trainer')
+        worker.process.communicate(timeout=60)
+        assert worker.process.returncode == 143
 
 
 def check_that_a_newcomer_gets_it(address: str) -> None:

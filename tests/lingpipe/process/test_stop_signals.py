@@ -1,6 +1,7 @@
 """Stop signals: which there are, and that none is lost."""
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -48,3 +49,35 @@ def test_a_closed_terminal_asks_for_a_stop_but_not_under_nohup(ignores, name):
     process = subprocess.run([sys.executable, '-c', HUP.format(ignores=ignores)],
                              capture_output=True, text=True, timeout=60, check=False)
     assert (process.stdout, process.stderr, process.returncode) == (f'{name}\n', '', 0)
+
+
+# The first comes between two steps, the others while TensorFlow computes and no handler runs.
+TWICE = """
+import ctypes, os, signal, threading, time
+from lingpipe.process.stop_signals import REPEATED_S, StopSignals
+with StopSignals() as stop:
+    os.kill(os.getpid(), signal.SIGTERM)
+    kill = f'sleep {delay}; kill -{second} {{os.getpid()}}; sleep {{2 * REPEATED_S - {delay}}}'
+    ctypes.CDLL(None).system(kill.encode())
+    print(stop.name, flush=True)
+"""
+
+
+def second_signal(second, delay):
+    process = subprocess.run([sys.executable, '-c', TWICE.format(second=second, delay=delay)],
+                             capture_output=True, text=True, timeout=60, check=False)
+    return process.stdout, process.stderr.splitlines()[:1], process.returncode
+
+
+def test_a_signal_that_a_launcher_forwards_a_moment_later_is_the_same_request():
+    """Whoever kills a whole tree sends it to launcher and trainer, which once ended without a word.
+
+    Everything since the last checkpoint was lost.
+    """
+    assert second_signal('TERM', 0) == ('SIGTERM\n', [], 0)
+
+
+def test_a_second_signal_ends_the_process_and_a_line_says_what_is_lost():
+    text = 'a second signal; this run ends at once, without a checkpoint of its last steps'
+    assert second_signal('TERM', 1.5) == ('', [f'SIGTERM: {text}'], -signal.SIGTERM)
+    assert second_signal('HUP', 0) == ('', [f'SIGHUP: {text}'], -signal.SIGHUP)
