@@ -242,7 +242,7 @@ def start(host: str, port: int, config: tf.compat.v1.ConfigProto) -> tf.distribu
       OSError: the port is taken, or the system cannot hold the server to the host.
     """
     tensorflow_settings.set_malloc()
-    tensorflow_settings.use_system_names()
+    tensorflow_settings.set_grpc()
     guard = address_filter.Guard(port, host)
     # A controller gives the task its real number.
     spec = {'worker': {0: f'{_own_host(host)}:{port}'}}

@@ -110,7 +110,7 @@ def _calls(address: str, timeout_s: float) -> Iterator[Callable[..., Any]]:
     It returns the message that the server answers, or raises OSError as `run` does. All calls have
     one connection, since a server keeps each new one waiting for 0.2 s (user_filter.py).
     """
-    tensorflow_settings.use_system_names()
+    tensorflow_settings.set_grpc()
     import grpc  # here, since the process that forks servers must not import it (server.py)
 
     def call(method: str, **fields: Any) -> Any:
@@ -124,8 +124,7 @@ def _calls(address: str, timeout_s: float) -> Iterator[Callable[..., Any]]:
         except grpc.RpcError as error:
             raise OSError(_why(error.code().name, error.details())) from error
 
-    options = [('grpc.enable_http_proxy', 0),           # as TensorFlow does
-               ('grpc.use_local_subchannel_pool', 1)]   # remembers no failures of past calls
+    options = [('grpc.use_local_subchannel_pool', 1)]   # remembers no failures of past calls
     with grpc.insecure_channel(address, options) as channel:
         yield call
 

@@ -225,6 +225,26 @@ def test_waiting_for_a_stopped_worker_lets_other_threads_run():
         assert process.returncode == 0, err[-2000:]
 
 
+def check_that_a_worker_computes(address: str) -> None:
+    """Runs an op on a worker, in a process of its own."""
+    cluster.configure()
+    Connection([address], wait_s=30.)
+    with tf.device(WORKER_CPU):
+        assert (tf.constant(2.) + 1.).numpy() == 3.
+
+
+@pytest.mark.parametrize('variable', ['http_proxy', 'grpc_proxy'])
+def test_a_proxy_of_the_environment_does_not_stand_before_workers(variable: str) -> None:
+    """TensorFlow's gRPC once asked it even for loopback, and no run on workers started."""
+    with local_workers.workers(1, hangs_after_s=60.) as (worker,):
+        worker.wait()
+        nobody = f'http://127.0.0.1:{ports.free_port()}'
+        process = Fork(check_that_a_worker_computes, worker.address,
+                       env={**local_workers.environment(), variable: nobody})
+        _, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err[-2000:]
+
+
 def test_a_program_goes_on_with_workers_that_have_started_again(tmp_path: pathlib.Path) -> None:
     with local_workers.workers(2, hangs_after_s=60.) as workers:
         for worker in workers:
