@@ -20,7 +20,6 @@ from lingpipe.cluster.client import (
     host_of,
     is_on_worker,
     wait_for_assignments,
-    wait_for_ops,
 )
 
 _GROUP_SIZE = 64   # variables: preparing a group takes a time that grows with its size squared
@@ -73,9 +72,7 @@ class Copier:
         Raises:
           tf.errors.OpError: a variable cannot be read.
         """
-        copies = self._graph()
-        wait_for_ops(copies)
-        packed_groups = dict(enumerate(copies))
+        packed_groups = dict(enumerate(self._graph()))
         values: dict[str, tf.Tensor] = {}
 
         def take(key: str) -> tf.Tensor:

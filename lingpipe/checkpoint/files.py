@@ -28,7 +28,6 @@ from lingpipe.cluster.client import (
     host_of,
     process_of,
     wait_for_assignments,
-    wait_for_ops,
 )
 
 # Writing.
@@ -213,7 +212,7 @@ def assign(path: str, kinds: Kinds, pairs: Iterable[tuple[tf.Variable, str]],
     for (variable, _), value in zip(here, values, strict=True):
         with tf.device(variable.device):
             variable.assign(tf.cast(value, variable.dtype))
-    wait_for_ops(variable.read_value() for variable, _ in here)
+    wait_for_assignments(variable for variable, _ in here)
 
 
 def _assign_on_workers(path: str, kinds: Kinds, pairs: Sequence[tuple[tf.Variable, str]],

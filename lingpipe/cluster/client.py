@@ -38,23 +38,23 @@ class LostWorkerError(OSError):
     """A worker, or the connection to it, is gone; the run can go on from its last checkpoint."""
 
 
-def wait_for_ops(values: Iterable[tf.Tensor]) -> None:
-    """Waits until workers have run the ops that made these values, and all ops before them.
-
-    A worker runs single ops in the order of the calls, but the calls return at once. Without
-    waiting, the next step, which is sent another way, can overtake the ops.
-    """
-    for value in list(values):   # All ops are called before one is waited for.
-        value.get_shape()   # It is known only when the op has run.
-
-
 def wait_for_assignments(variables: Iterable[tf.Variable]) -> None:
     """Waits until workers have made what single ops have assigned to these variables so far.
 
-    A graph that assigns to them itself could otherwise be overwritten by an earlier single op.
+    A worker runs single ops in the order of the calls, but the calls return at once. Without
+    waiting, a graph that assigns to the variables itself, which is sent another way, could overtake
+    the ops and be overwritten by them.
+
+    The obvious way is to ask an op of a worker for the shape of its value. But TensorFlow does not
+    wait if it can tell the shape before the op has run. So the value of one more op is fetched.
     """
-    wait_for_ops(tf.raw_ops.VarIsInitializedOp(resource=variable.handle) for variable in variables
-                 if is_on_worker(variable.device))
+    hosts = {host_of(variable.device) for variable in variables if is_on_worker(variable.device)}
+    last_values = []
+    for host in sorted(hosts):   # All ops are called before one is waited for.
+        with tf.device(host):
+            last_values.append(tf.raw_ops.Timestamp())
+    for value in last_values:
+        value.numpy()
 
 
 def device_of(value: tf.Tensor) -> str:

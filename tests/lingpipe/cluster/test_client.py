@@ -212,6 +212,45 @@ def check_that_other_threads_run(address: str, pid: int) -> None:
     assert found == [WORKER_CPU]
 
 
+def check_that_assignments_are_waited_for(address: str, worker: int) -> None:
+    """Assigns on a stopped server, and lets the main thread wait until another one wakes it."""
+    cluster.configure()
+    Connection([address])
+    with tf.device(WORKER_CPU):
+        variable = tf.Variable(1.)
+    server, has_gone_on = local_workers.server_of(worker), threading.Event()
+
+    def wake() -> None:
+        has_gone_on.set()
+        os.kill(server, signal.SIGCONT)
+
+    os.kill(server, signal.SIGSTOP)
+    waker = threading.Timer(0.5, wake)
+    waker.start()
+    variable.assign(2.)
+    client.wait_for_assignments([variable])
+    assert has_gone_on.is_set()
+    waker.join()
+
+
+def test_assignments_on_workers_are_waited_for() -> None:
+    """Who asks TensorFlow for the shape of a number waits for nothing.
+
+    So the first, empty value of the variable in which a worker keeps a copy for a checkpoint could
+    come after the copy, and the run ended as it started: "The given optional does not have a
+    value".
+    """
+    with local_workers.workers(1, hangs_after_s=1000.) as (worker,):
+        worker.wait()
+        process = Fork(check_that_assignments_are_waited_for, worker.address, worker.process.pid,
+                       env=local_workers.environment())
+        try:
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode == 0, err[-2000:]
+
+
 def test_waiting_for_a_stopped_worker_lets_other_threads_run():
     """The watchdog is one of them: a worker that hung at such a moment was never found."""
     with local_workers.workers(1, hangs_after_s=1000.) as (worker,):
