@@ -131,16 +131,19 @@ class Connection:
           OSError: a worker does not answer in time or serves another process, or this process
             cannot listen at own_address.
           LostWorkerError: a worker answered once and then no more.
+          ValueError: a host is not known, or workers cannot reach own_address.
         """
         self._addresses, self._name = addresses, name or this_process()
         if own_address:
             # Checked first, or workers would leave their trainer for one that cannot begin.
             _check_own_address(own_address)
+            ports.reached_at(own_address, list(addresses))
 
         deadline_s = time.monotonic() + wait_s
         self.workers = self._started_workers(deadline_s, wait_s, is_again)
-        self._own_address = own_address or ports.own_address(list(addresses))
-        host, port = ports.split_address(self._own_address)
+        listening_at = own_address or ports.own_address(list(addresses))
+        self._own_address = ports.reached_at(listening_at, list(addresses))
+        host, port = ports.split_address(listening_at)
         guard = Guard(port, host)
         _connect(addresses, self._own_address, deadline_s)
         guard.check()

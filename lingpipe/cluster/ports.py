@@ -58,21 +58,78 @@ def own_address(peers: list[str]) -> str:
     Raises:
       ValueError: a host is not known, or some are on loopback and others are not.
     """
-    try:
-        on_loopback = [peer for peer in peers
-                       if socket.gethostbyname(split_address(peer)[0]).startswith('127.')]
-        if on_loopback and len(on_loopback) < len(peers):
-            raise ValueError(
-                f'workers on other machines cannot reach {on_loopback[0]}, which is this machine '
-                f'for whoever asks; name its address in the network.')
+    return f'{_own_host(peers)}:{free_port()}'
 
-        # Connecting a UDP socket sends nothing, but chooses the interface that leads to the peer.
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.connect((socket.gethostbyname(split_address(peers[0])[0]), 9))
-            return f'{sock.getsockname()[0]}:{free_port()}'
+
+def reached_at(address: str, peers: list[str]) -> str:
+    """Returns the address by which the machines of `peers` reach what listens at `address` here.
+
+    It is another one if this process listens at 0.0.0.0, which means all addresses.
+
+    Raises:
+      ValueError: a host is not known, or nobody but this machine reaches the address.
+    """
+    host, port = split_address(address)
+    if host == '0.0.0.0':
+        return f'{_own_host(peers)}:{port}'
+    is_on_loopback = _number(address).startswith('127.')
+    for peer in peers if is_on_loopback else ():
+        if not _is_here(_number(peer)):
+            raise ValueError(f'--address={address} can be reached on this machine only, and the '
+                             f'worker {peer} is on another one; give the address of this machine '
+                             'in the network, or leave --address out.')
+    return address
+
+
+def _is_here(number: str) -> bool:
+    """Whether an IPv4 address is one of this machine."""
+    try:
+        _bound(number, 0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _own_host(peers: list[str]) -> str:
+    """The host of `own_address`."""
+    on_loopback = [peer for peer in peers if _number(peer).startswith('127.')]
+    if on_loopback and len(on_loopback) < len(peers):
+        raise ValueError(
+            f'workers on other machines cannot reach {on_loopback[0]}, which is this machine '
+            f'for whoever asks; name its address in the network.')
+    return _own_number(peers[0])
+
+
+def _number(address: str) -> str:
+    """The IPv4 address of the host of 'host:port'.
+
+    Raises:
+      ValueError: the host is not known.
+    """
+    try:
+        return socket.gethostbyname(split_address(address)[0])
     except OSError as error:
-        raise ValueError(f'the host of {peers[0]} is not known here ({reason(error)}); correct it '
-                         'in --devices.') from error
+        raise _unknown(address, error) from error
+
+
+def _own_number(peer: str) -> str:
+    """The IPv4 address of this machine from which packets leave for a peer, 'host:port'.
+
+    Raises:
+      ValueError: the host is not known, or no interface leads there.
+    """
+    # Connecting a UDP socket sends nothing, but chooses the interface that leads to the peer.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect((_number(peer), 9))
+        except OSError as error:
+            raise _unknown(peer, error) from error
+        return str(sock.getsockname()[0])
+
+
+def _unknown(address: str, error: OSError) -> ValueError:
+    return ValueError(f'the host of {address} is not known here ({reason(error)}); correct it '
+                      'in --devices.')
 
 
 def family_of_all_addresses() -> socket.AddressFamily:

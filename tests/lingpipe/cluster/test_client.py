@@ -264,10 +264,10 @@ def test_waiting_for_a_stopped_worker_lets_other_threads_run():
         assert process.returncode == 0, err[-2000:]
 
 
-def check_that_a_worker_computes(address: str) -> None:
+def check_that_a_worker_computes(address: str, own_address: str = '') -> None:
     """Runs an op on a worker, in a process of its own."""
     cluster.configure()
-    Connection([address], wait_s=30.)
+    Connection([address], own_address, wait_s=30.)
     with tf.device(WORKER_CPU):
         assert (tf.constant(2.) + 1.).numpy() == 3.
 
@@ -280,6 +280,15 @@ def test_a_proxy_of_the_environment_does_not_stand_before_workers(variable: str)
         nobody = f'http://127.0.0.1:{ports.free_port()}'
         process = Fork(check_that_a_worker_computes, worker.address,
                        env={**local_workers.environment(), variable: nobody})
+        _, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err[-2000:]
+
+
+def test_a_trainer_may_listen_at_all_addresses() -> None:
+    with local_workers.workers(1, hangs_after_s=60.) as (worker,):
+        worker.wait()
+        process = Fork(check_that_a_worker_computes, worker.address,
+                       f'0.0.0.0:{ports.free_port()}', env=local_workers.environment())
         _, err = process.communicate(timeout=200)
         assert process.returncode == 0, err[-2000:]
 

@@ -164,6 +164,20 @@ def test_workers_on_loopback_and_elsewhere_do_not_go_together():
         ports.own_address(['192.0.2.1:2222', '127.0.0.1:2222'])
 
 
+def test_a_trainer_that_listens_at_all_addresses_tells_workers_one_of_them():
+    """They were told 0.0.0.0, which is each of them for itself, and the run never started."""
+    assert ports.reached_at('0.0.0.0:2230', ['127.0.0.1:2222']) == '127.0.0.1:2230'
+    assert ports.reached_at('127.0.0.1:2230', ['127.0.0.1:2222']) == '127.0.0.1:2230'
+
+
+def test_a_trainer_on_loopback_does_not_go_with_workers_elsewhere():
+    with pytest.raises(ValueError, match=(
+            r'^--address=127\.0\.0\.1:2230 can be reached on this machine only, and the worker '
+            r'192\.0\.2\.1:2222 is on another one; give the address of this machine in the '
+            r'network, or leave --address out\.$')):
+        ports.reached_at('127.0.0.1:2230', ['127.0.0.1:2222', '192.0.2.1:2222'])
+
+
 # Hosts.
 
 def test_tf_config_names_workers_and_this_one(monkeypatch):
