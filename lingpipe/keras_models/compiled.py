@@ -99,7 +99,7 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
     metrics = _by_output(config['metrics'], keras_names, is_list=True)
     weighted = _by_output(config['weighted_metrics'], keras_names, is_list=True)
 
-    num_channels = [tensor.shape[-1] for tensor in keras.tree.flatten(model.outputs)]
+    tensors = keras.tree.flatten(model.outputs)
     params: list[KerasLoss.Params] = []
     has_several = sum(loss is not None for loss in losses) > 1
     for i, output in enumerate(outputs):
@@ -110,7 +110,8 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
         if output in logits:
             reads['logits'] = logits[output]
         own, own_weighted = (
-            tuple(json.dumps(_metric(one, losses[i], num_channels[i])) for one in _listed(some[i]))
+            tuple(json.dumps(_metric(one, losses[i], tensors[i].shape[-1]))
+                  for one in _listed(some[i]))
             for some in (metrics, weighted))
         params.append(KerasLoss.Params(
             name=f'loss_{output}' if has_several else 'loss', reads=reads,
@@ -119,6 +120,7 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
             scale=1. if factors[i] is None else float(factors[i]),
             is_auxiliary=bool(params), is_mean_of_examples=has_several))
         params[-1].check()
+        params[-1].mixes_examples = params[-1].is_mixing(tensors[i])
     return params
 
 

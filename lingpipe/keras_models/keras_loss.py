@@ -1,6 +1,7 @@
 """KerasLoss: a loss of Keras, and metrics that are means, as the last layer of a pipeline."""
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from keras.src.losses.losses import LossFunctionWrapper
 
 from lingpipe.hyperparams import REQUIRED, field
 from lingpipe.keras_models.likeness import difference, is_of_keras
+from lingpipe.keras_models.probe import loss_mixes_when_called
 from lingpipe.layers.context import Context
 from lingpipe.layers.losses import Loss
 from lingpipe.layers.nested import NestedMap
@@ -48,12 +50,22 @@ class KerasLoss(Loss):
         is_mean_of_examples: bool = field(False, 'Whether each example counts as one, however many '
                                                  'of its positions count: so that several losses '
                                                  'add up.')
+        mixes_examples: bool = field(False, 'Whether the loss or a metric compares examples of the '
+                                            'mini-batch, which then cannot be split. from_keras '
+                                            'finds out.')
 
         def check(self) -> None:
             """Raises ValueError for a loss that is no mean, or a metric that is none."""
             loss_of(self.loss)
             for text in (*self.metrics, *self.weighted_metrics):
                 metric_of(text)
+
+        def is_mixing(self, output: keras.KerasTensor) -> bool:
+            """Whether the loss or a metric, called with a few outputs, compares examples."""
+            metrics = [metric_of(text) for text in (*self.metrics, *self.weighted_metrics)]
+            functions = [loss_of(self.loss).call,
+                         *(functools.partial(one._fn, **one._fn_kwargs) for one in metrics)]
+            return any(loss_mixes_when_called(function, output) for function in functions)
 
     params: Params
 
@@ -64,6 +76,10 @@ class KerasLoss(Loss):
             type(self._loss), getattr(self._loss, 'fn', self._loss))))
         self._metrics = [metric_of(text) for text in self.params.metrics]
         self._weighted_metrics = [metric_of(text) for text in self.params.weighted_metrics]
+        self.needs_whole_batch = self.params.mixes_examples
+        self.whole_batch_remedy = (
+            f'compile the Keras model with another loss than {self._loss.name} or other metrics, '
+            'which give an example the same value whatever examples are beside it')
 
     def takes_masks(self, reads: Mapping[str, str]) -> dict[str, str]:
         """The mask of x."""
@@ -77,7 +93,7 @@ class KerasLoss(Loss):
         Raises:
           ValueError: weight or labels do not fit, or the loss is one number for all examples.
         """
-        if weight is not None:
+        if weight is not None and not self.needs_whole_batch:
             counts = expanded(weight, x.shape[:tf.TensorShape(weight.shape).rank], self.path) != 0
             x, labels = _where(counts, x, 1), _where(counts, labels, 0)
             logits = None if logits is None else _where(counts, logits, 0)

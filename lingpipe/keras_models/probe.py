@@ -1,13 +1,18 @@
-"""Probe: whether a user's Keras layer computes each example on its own, found out by calling it.
+"""Probe: whether a user's layer or loss computes each example on its own, found out by calling it.
 
-Its code cannot tell. So it is called with a few examples, and again with all but the first of them
-changed: what comes out for the first must stay as it is. Nothing that a call assigns, draws or adds
-to its losses stays. The weights differ a little from the layer's own, since a branch that begins
-with a factor of 0 would hide what it does.
+Its code cannot tell. So a layer is called with a few examples, and again with all but the first of
+them changed: what comes out for the first must stay as it is. Nothing that a call assigns, draws or
+adds to its losses stays. The weights differ a little from the layer's own, since a branch that
+begins with a factor of 0 would hide what it does.
+
+A loss is called with a few examples, and again with the same ones in two parts, which must give the
+same values. Which labels it takes is not known either, so it gets all that it could take.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -62,6 +67,56 @@ def mixes_when_called(operation: keras.Operation, arguments: KerasArguments,
                          'or counting; draw random numbers by keras.random with a '
                          'keras.random.SeedGenerator of the layer, and count in a weight')
     return not _are_alike(first, other)
+
+
+def loss_mixes_when_called(loss: Callable[[Any, Any], Any], output: keras.KerasTensor) -> bool:
+    """Whether a loss or metric compares examples; False if it cannot be found out.
+
+    It is found out with the labels that it takes, and not for very large outputs. With labels of a
+    wrong shape, broadcasting may mix examples, so it compares them only if it does with all labels.
+
+    Args:
+      loss: a function of labels and predictions, which gives a value for each example.
+      output: the predictions that it is given.
+    """
+    if not tf.executing_eagerly() or _is_large(output):
+        return False
+    shape = [_NUM_EXAMPLES, *(size or _ANY_LENGTH for size in output.shape[1:])]
+    rng = np.random.default_rng(0)
+    predictions = rng.uniform(0.1, 0.9, shape).astype(np.float32)
+
+    parts = (slice(None), slice(None), slice(0, 2), slice(2, None))
+
+    def values(labels: np.ndarray) -> list[np.ndarray]:
+        """What it gives for each of the parts, [b, ...]; random numbers go on from part to part."""
+        with keras.StatelessScope(), warnings.catch_warnings():
+            warnings.simplefilter('ignore')   # Of shapes that Keras finds strange.
+            found = [keras.ops.convert_to_numpy(loss(tf.constant(labels[part]),
+                                                     tf.constant(predictions[part])))
+                     for part in parts]
+        return [one.reshape(len(one), -1) for one in found]
+
+    findings: list[bool] = []
+    for labels in _labels(rng, shape):
+        try:
+            whole, again, first, others = values(labels)
+            apart = np.concatenate([first, others])
+        except Exception:   # A loss is anyone's code. It may want other labels, or give one number.
+            continue
+        if np.isfinite(whole).all() and _are_alike([whole], [again]):
+            # A loss may put its values into another order.
+            findings.append(whole.shape != apart.shape or not _are_alike(
+                [np.sort(whole, axis=None)], [np.sort(apart, axis=None)]))
+    return bool(findings) and all(findings)
+
+
+def _labels(rng: np.random.Generator, shape: list[int]) -> Iterator[np.ndarray]:
+    """Labels that a loss may take for predictions of a shape: like them, or numbers of classes."""
+    yield rng.integers(0, 2, shape).astype(np.float32)
+    if len(shape) > 1:
+        classes = np.arange(np.prod(shape[:-1])).reshape(shape[:-1]) % min(shape[-1], 3)
+        yield classes.astype(np.float32)
+        yield classes[..., np.newaxis].astype(np.float32)
 
 
 def _is_large(tensor: keras.KerasTensor) -> bool:

@@ -1,4 +1,4 @@
-"""Probe: layers of users that let examples see each other, or that no call can repeat."""
+"""Probe: layers and losses that let examples see each other, or that no call can repeat."""
 from __future__ import annotations
 
 import itertools
@@ -6,6 +6,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import lingpipe as lp
 from lingpipe.pipeline.planning import micro_batches
@@ -114,3 +115,65 @@ def test_mixing_is_found_wherever_it_is_and_whatever_the_weights_are():
     gated.mixes_examples = False   # A run may do so, and may go on with another finding.
     assert resumption.MAY_CHANGE.fullmatch('task.model.layers[0].mixes_examples')
     assert not resumption.MAY_CHANGE.fullmatch('task.model.layers[0].averages_state')
+
+
+def others_of_the_batch(labels, x):
+    """The in-batch negatives of a contrastive loss."""
+    first, second = keras.ops.split(x, 2, axis=-1)
+    logits = keras.ops.matmul(first, keras.ops.transpose(second))
+    own = keras.ops.arange(keras.ops.shape(logits)[0])
+    return keras.losses.sparse_categorical_crossentropy(own, logits, from_logits=True)
+
+
+def of_the_same_class(labels, x):
+    """A supervised contrastive loss, which takes the number of the class."""
+    is_same = keras.ops.equal(labels[:, None], labels[None])
+    return keras.ops.mean(keras.ops.where(is_same, 1., -1.) * (x @ keras.ops.transpose(x)), 1)
+
+
+def less_the_mean(labels, x):
+    return keras.ops.square(labels - keras.ops.mean(x, axis=0))
+
+
+def of_ones_own_class(labels, x):
+    """Broadcasting mixes examples if this is given labels of the shape of x."""
+    wanted = keras.ops.one_hot(keras.ops.cast(labels, 'int32'), 5)
+    return -keras.ops.sum(wanted * keras.ops.log(x), -1)
+
+
+def of_what_is_positive(labels, x):
+    return tf.boolean_mask(keras.ops.square(labels - x), labels > 0)
+
+
+def noisy(labels, x):
+    return keras.ops.mean(labels - x * keras.random.uniform(keras.ops.shape(x)), -1)
+
+
+def unusual(labels, x):
+    return {'impossible': labels}[3]
+
+
+@pytest.mark.parametrize(('loss', 'channels', 'is_mixing'), [
+    (others_of_the_batch, 6, True), (of_the_same_class, 4, True), (less_the_mean, 1, True),
+    (keras.losses.CosineSimilarity(axis=0), 3, True),
+    (of_ones_own_class, 5, False), (of_what_is_positive, 3, False), (noisy, 3, False),
+    (unusual, 3, False), (keras.losses.SparseCategoricalCrossentropy(), 5, False),
+    (keras.losses.Dice(axis=1), 5, False)])
+def test_a_loss_or_metric_that_compares_examples_is_not_given_micro_batches(
+        loss, channels, is_mixing):
+    """It compared those of a micro-batch, and the copies that fill up an evaluation among them."""
+    model = keras.Sequential([keras.Input([6]), keras.layers.Dense(channels)])
+    uses = [{'loss': loss}]
+    if not isinstance(loss, keras.losses.Loss):
+        serializable(loss)
+        uses.append({'loss': 'mse', 'weighted_metrics': [loss]})
+    for compiled in uses:
+        model.compile('sgd', **compiled)
+        made = lp.from_keras(model).instantiate('model')
+        micro_batches.check_whole(made, 1, 1)
+        if is_mixing:
+            with pytest.raises(ValueError, match='model/loss: KerasLoss needs the whole mini-batch'
+                                                 '.*set both to 1, or compile the Keras model wit'):
+                micro_batches.check_whole(made, 2, 1)
+        else:
+            micro_batches.check_whole(made, 2, 1)
