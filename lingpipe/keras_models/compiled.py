@@ -13,6 +13,7 @@ from absl import logging
 
 from lingpipe.hyperparams import fields_of
 from lingpipe.keras_models.keras_loss import KerasLoss, described
+from lingpipe.keras_models.logits import Logits
 from lingpipe.layers.keras_building import inner_layers
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
@@ -73,7 +74,7 @@ def labels_of(outputs: Sequence[str], labels: str = LABELS) -> list[str]:
 
 
 def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[str],
-              labels: Sequence[str], logits: Mapping[str, str]) -> list[KerasLoss.Params]:
+              labels: Sequence[str], logits: Logits) -> list[KerasLoss.Params]:
     """Returns the losses of a compiled model; none for a model that has no loss.
 
     Args:
@@ -81,7 +82,7 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
       keras_names: what Keras calls the outputs.
       outputs: the values that these are.
       labels: what the loss of each output reads as labels.
-      logits: output -> the value of which it is the softmax or sigmoid.
+      logits: those of which outputs are the softmax or sigmoid.
 
     Raises:
       ValueError: a loss or a metric is not to be had in a pipeline.
@@ -107,8 +108,8 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
             _refuse_metrics(keras_names[i], metrics[i] or weighted[i])
             continue
         reads = {'x': output, 'labels': labels[i]}
-        if output in logits:
-            reads['logits'] = logits[output]
+        if output in logits.read:
+            reads['logits'] = logits.read[output]
         own, own_weighted = (
             tuple(json.dumps(_metric(one, losses[i], tensors[i].shape[-1]))
                   for one in _listed(some[i]))
@@ -118,6 +119,7 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
             loss=json.dumps(losses[i]), metrics=own, weighted_metrics=own_weighted,
             metric_prefix=f'{output}_' if has_several else '',
             scale=1. if factors[i] is None else float(factors[i]),
+            has_logits_in_training=output not in logits.in_evaluations,
             is_auxiliary=bool(params), is_mean_of_examples=has_several))
         params[-1].check()
         params[-1].mixes_examples = params[-1].is_mixing(tensors[i])

@@ -12,6 +12,7 @@ from lingpipe.keras_models.compiled import LABELS, has_logits, labels_of, losses
 from lingpipe.keras_models.graph import Call, Graph, Value, functional, graph_of, keys_of
 from lingpipe.keras_models.keras_model import KerasModel
 from lingpipe.keras_models.likeness import check_alike
+from lingpipe.keras_models.logits import logits_of
 from lingpipe.keras_models.names import differing, is_made_by_keras, stable_names
 from lingpipe.keras_models.probe import mixes_when_called
 from lingpipe.layers.base import Layer
@@ -53,11 +54,9 @@ def from_keras(model: keras.Model, name: str = 'model', labels: str = LABELS
     reserved = _reserved(model, inputs, outputs, names_of_labels)
     renamed, copies = _renaming(graph, inputs, outputs, reserved)
 
-    with_logits = [
-        output for output, has in zip(outputs, has_logits(model, keras_names), strict=True) if has]
-    written = _own_logits(graph, renamed, with_logits)
-    logits = {**written, **_read_logits(graph, renamed, with_logits)}
-    layers = [*_layers(graph, '', _Names(renamed, written), []), *copies]
+    values = zip(outputs, graph.outputs, has_logits(model, keras_names), strict=True)
+    logits = logits_of(graph, renamed, {output: value for output, value, has in values if has})
+    layers = [*_layers(graph, '', _Names(renamed, logits.written), []), *copies]
     taken = [layer.name for layer in layers]   # A layer of Keras may be called loss.
     layers += [loss.set(name=differing(loss.name, taken))
                for loss in losses_of(model, keras_names, outputs, names_of_labels, logits)]
@@ -163,38 +162,10 @@ class _Names:
 
     Attributes:
       renamed: value of the graph -> its name.
-      logits: the name of an output -> that of its logits, which the same layer writes.
+      logits: the name of a value -> that of its logits, which the same layer writes.
     """
     renamed: Mapping[str, str]
     logits: Mapping[str, str]
-
-
-def _own_logits(graph: Graph, renamed: Mapping[str, str], outputs: Sequence[str]
-                ) -> dict[str, str]:
-    """Output -> the name of its logits, where a layer ends with a softmax or sigmoid."""
-    activations = (keras.activations.softmax, keras.activations.sigmoid)
-    return {output: f'{output}.logits' for output, call in _makers(graph, renamed).items()
-            if output in outputs and getattr(call.operation, 'activation', None) in activations}
-
-
-def _read_logits(graph: Graph, renamed: Mapping[str, str], outputs: Sequence[str]
-                 ) -> dict[str, str]:
-    """Output -> the name of its logits, where a layer or operation is a softmax or sigmoid."""
-    logits: dict[str, str] = {}
-    for output, call in _makers(graph, renamed).items():
-        axis = getattr(call.operation, 'axis', -1)
-        has_one_axis = not isinstance(axis, (list, tuple)) or len(axis) == 1
-        is_keras_own = type(call.operation).__module__.startswith('keras.')
-        is_bare = is_keras_own and type(call.operation).__name__ in ('Softmax', 'Sigmoid')
-        if output in outputs and is_bare and has_one_axis and len(call.inputs) == 1:
-            value, = call.inputs
-            logits[output] = renamed.get(value, value)
-    return logits
-
-
-def _makers(graph: Graph, renamed: Mapping[str, str]) -> dict[str, Call]:
-    """The name of a value -> the call that writes it, if it writes nothing else."""
-    return {renamed[call.writes[0]]: call for call in graph.calls() if len(call.writes) == 1}
 
 
 def _layers(graph: Graph, prefix: str, names: _Names,

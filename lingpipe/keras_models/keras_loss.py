@@ -50,6 +50,9 @@ class KerasLoss(Loss):
         is_mean_of_examples: bool = field(False, 'Whether each example counts as one, however many '
                                                  'of its positions count: so that several losses '
                                                  'add up.')
+        has_logits_in_training: bool = field(
+            True, 'Whether x is the softmax or sigmoid of the logits in training, too: it is not '
+                  'behind a Dropout.')
         mixes_examples: bool = field(False, 'Whether the loss or a metric compares examples of the '
                                             'mini-batch, which then cannot be split. from_keras '
                                             'finds out.')
@@ -98,7 +101,8 @@ class KerasLoss(Loss):
             x, labels = _where(counts, x, 1), _where(counts, labels, 0)
             logits = None if logits is None else _where(counts, logits, 0)
         prediction = tf.cast(tf.identity(x), tf.float32)
-        if logits is not None and x.dtype == prediction.dtype:
+        is_of_logits = self.params.has_logits_in_training or not ctx.training
+        if logits is not None and is_of_logits and x.dtype == prediction.dtype:
             prediction._keras_logits = tf.cast(logits, tf.float32)
         is_number = labels.dtype.is_floating or not self._is_of_keras
         targets = tf.cast(labels, tf.float32) if is_number else labels

@@ -421,6 +421,31 @@ def test_a_saturated_softmax_of_its_own_learns_from_its_logits(softmax: Any) -> 
     assert check_learning(model, batches)['loss'] > 30
 
 
+@pytest.mark.parametrize('behind', [
+    keras.layers.Identity(), keras.layers.Activation('linear'), keras.layers.Dropout(0.),
+    keras.layers.Dropout(0.3, seed=1), keras.layers.Reshape([3])])
+def test_what_is_behind_a_saturated_softmax_hides_its_logits_where_it_does_in_keras(
+        behind: Any) -> None:
+    """Behind an Identity, the loss was computed of probabilities: 10 in place of 26."""
+    x = keras.Input((4,), name='x')
+    kernel = keras.initializers.GlorotUniform(seed=2)
+    softmax = keras.layers.Dense(3, 'softmax', kernel_initializer=kernel)
+    model = keras.Model([x], behind(softmax(x * 100.)))
+    model.compile(keras.optimizers.SGD(RATE), 'sparse_categorical_crossentropy')
+    rng = np.random.default_rng(2)
+    batch = {'x': rng.normal(size=[8, 4]).astype(np.float32), 'labels': rng.integers(0, 3, [8])}
+    network, ctx = lp.from_keras(model).instantiate('model'), Context()
+    network.fprop(network.initial_theta(), ctx, **nested.map_leaves(tf.constant, batch))
+    found = sum(ctx.emissions.losses.values()) / sum(ctx.emissions.weights.values())
+    expected = model.test_on_batch(batch['x'], batch['labels'])
+    np.testing.assert_allclose(found, expected, rtol=TOLERANCE)
+    if getattr(behind, 'rate', 0) == 0:   # Others draw other numbers.
+        check_learning(model, [batch])
+    else:   # An entry that is dropped counts 1e-7, of which the logarithm is -16.
+        _, report = learned(lp.from_keras(model), [batch])
+        assert report['loss'] < 16.2 < expected
+
+
 @pytest.mark.parametrize(('compiled', 'sentence'), [
     ({'loss': keras.losses.Circle()}, 'Circle compares the examples of a mini-batch'),
     ({'loss': 'mse', 'metrics': ['accuracy']}, 'which accuracy that is depends on labels'),
