@@ -46,11 +46,14 @@ _NOT_HAD = {
 def has_logits(model: keras.Model, keras_names: Sequence[str]) -> list[bool]:
     """Whether each output has a cross-entropy, which Keras computes of logits where it sees them.
 
-    It does so too if the loss says from_logits=True and the output is a softmax or sigmoid.
+    It may be a loss or a metric. Keras does so too if it says from_logits=True and the output is a
+    softmax or sigmoid.
     """
     config = _config(model)
     losses = _by_output(config.get('loss'), keras_names, is_for_all=True)
-    texts = [json.dumps(loss).lower() for loss in losses]
+    metrics = [_by_output(config.get(name), keras_names, is_list=True)
+               for name in ('metrics', 'weighted_metrics')]
+    texts = [json.dumps(of_output).lower() for of_output in zip(losses, *metrics, strict=True)]
     return ['crossentropy' in text for text in texts]
 
 

@@ -117,7 +117,10 @@ class KerasLoss(Loss):
         if own_mask is not None:
             counts = counts * tf.cast(own_mask, tf.float32)
         self._emit_mean(ctx, tf.cast(losses, tf.float32), counts)
-        self._emit_metrics(ctx, targets, tf.stop_gradient(prediction), weight, mask)
+        measured = tf.stop_gradient(prediction)
+        if hasattr(prediction, '_keras_logits'):
+            measured._keras_logits = tf.stop_gradient(prediction._keras_logits)
+        self._emit_metrics(ctx, targets, measured, weight, mask)
 
     def _losses(self, targets: tf.Tensor, prediction: tf.Tensor) -> tf.Tensor:
         """The losses of all elements.

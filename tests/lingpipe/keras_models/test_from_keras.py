@@ -327,6 +327,11 @@ def _tenth() -> float:
     return 0.1
 
 
+@keras.saving.register_keras_serializable('tests')
+def _of_classes(labels: Any, x: Any) -> Any:
+    return keras.ops.mean(keras.ops.square(labels[:, None] - x), -1)
+
+
 def _distance(labels: Any, x: Any) -> Any:
     return keras.ops.mean(abs(x - labels), -1)
 
@@ -419,6 +424,23 @@ def test_a_saturated_softmax_of_its_own_learns_from_its_logits(softmax: Any) -> 
     rng = np.random.default_rng(2)
     batches = [{'x': rng.normal(size=[8, 4]).astype(np.float32), 'labels': rng.integers(0, 3, [8])}]
     assert check_learning(model, batches)['loss'] > 30
+
+
+@pytest.mark.parametrize('loss', ['sparse_categorical_crossentropy', _of_classes])
+def test_a_cross_entropy_that_is_a_metric_is_computed_of_logits_as_in_keras(loss: Any) -> None:
+    """The metric was 10 beside a loss of the same name of 26."""
+    x = keras.Input((4,), name='x')
+    kernel = keras.initializers.GlorotUniform(seed=2)
+    model = keras.Model([x], keras.layers.Dense(3, 'softmax', kernel_initializer=kernel)(x * 100.))
+    model.compile(keras.optimizers.SGD(RATE), loss,
+                  metrics=['sparse_categorical_crossentropy'],
+                  weighted_metrics=[keras.metrics.SparseCategoricalCrossentropy(name='weighted')])
+    rng = np.random.default_rng(2)
+    report = check_learning(model, [{'x': rng.normal(size=[8, 4]).astype(np.float32),
+                                     'labels': rng.integers(0, 3, [8])}])
+    assert report['weighted'] > 20
+    for name, value in report['keras'].items():
+        np.testing.assert_allclose(report[name], value, rtol=TOLERANCE, err_msg=name)
 
 
 @pytest.mark.parametrize('behind', [
