@@ -19,8 +19,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lingpipe.checkpoint import Checkpointer, initialize
+from lingpipe.checkpoint import Checkpointer, files, initialize
 from lingpipe.checkpoint.copier import Copier
+from lingpipe.checkpoint.facts import kinds_of
+from lingpipe.checkpoint.worker_files import WorkerError, WorkerFiles
 from tests.support.forks import Fork, environment
 from tests.support.local_workers import wait_until
 from tests.support.plain_user import plain_user
@@ -297,6 +299,27 @@ def test_too_many_open_files_are_no_damage(tmp_path):
             checkpointer.restore(make_variables())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+class BlindWorkers(WorkerFiles):
+    """A worker that finds metadata.json, and may not read the other files."""
+
+    def hosts_that_read(self, path, hosts):
+        return {'0': 'CPU:0'}
+
+    def restore(self, host, prefix, names, variables, dtypes):
+        raise WorkerError('worker 0: Permission denied')
+
+
+def test_what_a_worker_may_not_read_the_trainer_reads(tmp_path, caplog):
+    """The checkpoint counted as damaged."""
+    path = saved(tmp_path, 5).path(5)
+    variables = make_variables()
+    pairs = [(variable, key) for key, variable in variables.items()]
+    files.assign(path, kinds_of(variables), pairs, BlindWorkers())
+    assert values_of(variables) == {5.}
+    assert [record.getMessage() for record in caplog.records] == [
+        f'{path} cannot be read on worker 0: Permission denied; the trainer reads it']
 
 
 def test_if_the_best_is_not_known_no_checkpoint_is_removed(caplog):
