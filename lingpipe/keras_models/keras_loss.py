@@ -151,6 +151,10 @@ class KerasLoss(Loss):
         names: list[str] = []
         for metric in [*self._metrics, *self._weighted_metrics]:
             values = tf.cast(metric._fn(targets, prediction, **metric._fn_kwargs), tf.float32)
+            if not values.shape.rank:
+                raise ValueError(f'{self.path}: the metric {metric.name} gives one number for all '
+                                 'examples, which micro-batches cannot add up; use one that gives '
+                                 'a value for each example.')
             weights = self._weights(values, weight, mask)
             if metric not in self._weighted_metrics:
                 weights = _counted(weights)
@@ -197,7 +201,7 @@ def loss_of(text: str) -> Any:
     """
     loss = _made(text, keras.losses.get, 'loss')
     if not isinstance(loss, keras.losses.Loss):
-        loss = LossFunctionWrapper(loss)
+        loss = LossFunctionWrapper(loss, name=getattr(loss, '__name__', None))
     if type(loss).__call__ is not keras.losses.Loss.__call__:
         raise ValueError(f'the Keras loss {loss.name} has a __call__ of its own, which takes the '
                          'mean of a mini-batch; write call, which gives a loss for each example.')
@@ -227,9 +231,11 @@ def metric_of(text: str) -> Any:
         getattr(type(metric), name) is getattr(wrapper, name)
         for name in ('update_state', 'result'))
     if not is_mean:
-        raise ValueError(f'the Keras metric {type(metric).__name__} is no mean over examples, as '
-                         'metrics of a pipeline are; leave it out of compile, and compute it of '
-                         'the predictions.')
+        raise ValueError(f'the Keras metric {type(metric).__name__} is no mean over examples of a '
+                         'function of labels and predictions, as metrics of a pipeline are: give '
+                         'such a function, or a keras.metrics.MeanMetricWrapper without an '
+                         'update_state or result of its own; or leave the metric out of compile, '
+                         'and compute it of the predictions.')
     return metric
 
 

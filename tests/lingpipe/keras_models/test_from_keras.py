@@ -492,6 +492,37 @@ def test_a_metric_may_be_a_registered_function() -> None:
     assert metric_of(text).name == '_distance'
 
 
+@keras.saving.register_keras_serializable('tests')
+class _OwnMean(keras.metrics.Mean):
+    """A mean over examples, which only its code says."""
+
+
+@keras.saving.register_keras_serializable('tests')
+def _one_number(labels: Any, x: Any) -> Any:
+    return keras.ops.mean(abs(x - labels))
+
+
+@pytest.mark.parametrize(('compiled', 'sentence'), [
+    ({'loss': _one_number}, 'model/loss: the Keras loss _one_number gives one number for all'),
+    ({'loss': 'mse', 'metrics': [_one_number]}, 'model/loss: the metric _one_number gives one '
+                                                'number for all examples, which micro-batches')])
+def test_losses_and_metrics_of_one_number_are_named(compiled: Any, sentence: str) -> None:
+    """The loss was called loss_function_wrapper_60, and the metric gave an IndexError."""
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model.compile('sgd', **compiled)
+    network = lp.from_keras(model).instantiate('model')
+    with pytest.raises(ValueError, match=sentence):
+        network.fprop(network.initial_theta(), Context(), x=tf.ones([4, 4]), labels=tf.ones([4, 2]))
+
+
+def test_the_metrics_that_are_accepted_are_named_to_the_author_of_another() -> None:
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model.compile('sgd', 'mse', metrics=[_OwnMean()])
+    with pytest.raises(ValueError, match='_OwnMean is no mean over examples of a function .* '
+                                         'or a keras.metrics.MeanMetricWrapper without an upd'):
+        lp.from_keras(model)
+
+
 @pytest.mark.parametrize(('loss', 'labels', 'sentence'), [
     ('sparse_categorical_crossentropy', tf.zeros([4, 3]), 'for one-hot labels, compile the model'),
     ('categorical_crossentropy', tf.zeros([4], tf.int32), 'it takes one-hot labels; for numbers'),
