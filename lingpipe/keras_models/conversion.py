@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
+from absl import logging
 
 from lingpipe.keras_models.compiled import LABELS, has_logits, labels_of, losses_of
 from lingpipe.keras_models.graph import Call, Graph, Value, functional, graph_of, keys_of
@@ -14,7 +15,7 @@ from lingpipe.keras_models.keras_model import KerasModel
 from lingpipe.keras_models.likeness import check_alike
 from lingpipe.keras_models.logits import logits_of
 from lingpipe.keras_models.names import differing, is_made_by_keras, stable_names
-from lingpipe.keras_models.probe import mixes_when_called
+from lingpipe.keras_models.probe import adds_a_sum_when_called, mixes_when_called
 from lingpipe.layers.base import Layer
 from lingpipe.layers.keras_arguments import KerasArguments, encoded_arguments
 from lingpipe.layers.keras_checks import has_code_of_users
@@ -209,9 +210,16 @@ def _layer(call: Call, prefix: str, names: _Names,
         _check(call, layer)
         check_alike(operation, layer.keras_layer)
         if has_code_of_users(params.class_name, params.config):
-            params.mixes_examples = mixes_when_called(
-                operation, KerasArguments(path, operation, list(shapes), arguments),
-                {arguments_of[value]: tensor for value, tensor in call.inputs.items()})
+            given = (KerasArguments(path, operation, list(shapes), arguments),
+                     {arguments_of[value]: tensor for value, tensor in call.inputs.items()})
+            params.mixes_examples = mixes_when_called(operation, *given)
+            if adds_a_sum_when_called(operation, *given):
+                logging.warning(
+                    'the layer %r of the Keras model adds a loss that grows with the number of '
+                    'examples, as a sum over them does. Losses that layers add are averaged over '
+                    'micro-batches and replicas, so that with M micro-batches it counts 1/M of '
+                    'what it does in Keras; add a mean, as by keras.ops.mean, or leave '
+                    'num_micro_batches and num_replicas at 1', path)
         params.share = _share(layer, operation, path, owners)
         return params
     except Exception as error:   # A layer is anyone's code.

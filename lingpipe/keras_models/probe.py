@@ -69,6 +69,34 @@ def mixes_when_called(operation: keras.Operation, arguments: KerasArguments,
     return not _are_alike(first, other)
 
 
+def adds_a_sum_when_called(operation: keras.Operation, arguments: KerasArguments,
+                           tensors: Mapping[str, keras.KerasTensor]) -> bool:
+    """Whether a loss that a layer adds doubles if each example is there twice; False if unknown.
+
+    Args:
+      operation, arguments, tensors: those of mixes_when_called.
+    """
+    if not tf.executing_eagerly() or any(map(_is_large, tensors.values())):
+        return False
+
+    def added(repeats: int) -> list[float]:
+        examples = {name: np.tile(_examples(tensor, False), [repeats, *[1] * len(tensor.shape[1:])])
+                    for name, tensor in tensors.items()}
+        positional, named = arguments.bound(examples)
+        with keras.StatelessScope(state_mapping=weights, collect_losses=True):
+            operation(*positional, **{'training': True, **named})
+            return [float(keras.ops.sum(loss)) for loss in operation.losses]
+
+    try:
+        weights = _other_weights(operation)
+        once, twice = added(1), added(2)
+    except Exception:   # A layer is anyone's code, and may want other examples.
+        return False
+    return len(once) == len(twice) and any(
+        np.isclose(double, 2 * single, 1e-3) and not np.isclose(double, single, 1e-3)
+        for single, double in zip(once, twice, strict=True))
+
+
 def loss_mixes_when_called(loss: Callable[[Any, Any], Any], output: keras.KerasTensor) -> bool:
     """Whether a loss or metric compares examples; False if it cannot be found out.
 

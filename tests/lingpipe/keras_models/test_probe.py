@@ -177,3 +177,30 @@ def test_a_loss_or_metric_that_compares_examples_is_not_given_micro_batches(
                 micro_batches.check_whole(made, 2, 1)
         else:
             micro_batches.check_whole(made, 2, 1)
+
+
+@serializable
+class Penalised(keras.layers.Layer):
+    def __init__(self, is_sum, **config):
+        super().__init__(**config)
+        self.is_sum = is_sum
+
+    def build(self, shape):
+        self.factor = self.add_weight(name='factor', shape=[6], regularizer='l2')
+
+    def call(self, inputs):
+        reduce = keras.ops.sum if self.is_sum else keras.ops.mean
+        self.add_loss(reduce(keras.ops.square(inputs)))
+        return inputs * self.factor
+
+    def get_config(self):
+        return {**super().get_config(), 'is_sum': self.is_sum}
+
+
+@pytest.mark.parametrize('is_sum', [True, False])
+def test_a_sum_over_examples_that_a_layer_adds_is_warned_of(is_sum, caplog):
+    """It was divided by M without a word."""
+    with caplog.at_level('WARNING', 'absl'):
+        network(Penalised(is_sum, name='penalised'))
+    sentence = "the layer 'penalised' of the Keras model adds a loss that grows with the number of "
+    assert (sentence in caplog.text) == is_sum
