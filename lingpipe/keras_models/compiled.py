@@ -99,10 +99,9 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
                              'its own, which no pipeline runs; make a keras.Model of its inputs '
                              'and outputs and compile that, or write the loss as a Layer.')
     losses = _by_output(config['loss'], keras_names, is_for_all=True)
-    factors = _by_output(config['loss_weights'], keras_names)
-    metrics = _by_output(config['metrics'], keras_names, is_list=True)
-    weighted = _by_output(config['weighted_metrics'], keras_names, is_list=True)
-
+    factors = _factors(config['loss_weights'], keras_names)
+    metrics, weighted = (_by_output(config[name], keras_names, is_list=True)
+                         for name in ('metrics', 'weighted_metrics'))
     tensors = keras.tree.flatten(model.outputs)
     params: list[KerasLoss.Params] = []
     has_several = sum(loss is not None for loss in losses) > 1
@@ -114,19 +113,34 @@ def losses_of(model: keras.Model, keras_names: Sequence[str], outputs: Sequence[
         if output in logits.read:
             reads['logits'] = logits.read[output]
         own, own_weighted = (
-            tuple(json.dumps(_metric(one, losses[i], tensors[i].shape[-1]))
-                  for one in _listed(some[i]))
+            tuple(json.dumps(_metric(one, losses[i], tensors[i])) for one in _listed(some[i]))
             for some in (metrics, weighted))
         params.append(KerasLoss.Params(
             name=f'loss_{output}' if has_several else 'loss', reads=reads,
             loss=json.dumps(losses[i]), metrics=own, weighted_metrics=own_weighted,
             metric_prefix=f'{output}_' if has_several else '',
-            scale=1. if factors[i] is None else float(factors[i]),
+            scale=factors[i],
             has_logits_in_training=output not in logits.in_evaluations,
             is_auxiliary=bool(params), is_mean_of_examples=has_several))
         params[-1].check()
         params[-1].mixes_examples = params[-1].is_mixing(tensors[i])
     return params
+
+
+def _factors(config: Any, keras_names: Sequence[str]) -> list[float]:
+    """The factor on the loss of each output.
+
+    Raises:
+      ValueError: loss_weights of compile is something else.
+    """
+    factors = _by_output(config, keras_names)
+    wrong = [one for one in factors if not isinstance(one, (int, float, np.number, type(None)))]
+    if wrong:
+        raise ValueError(f'compile has loss_weights={config}, but the weight of a loss is a '
+                         'number. The third argument of compile is loss_weights in Keras 3; give '
+                         'metrics by name, as model.compile(optimizer, loss, '
+                         "metrics=['accuracy']).")
+    return [1. if one is None else float(one) for one in factors]
 
 
 def _refuse_metrics(output: str, metrics: Any) -> None:
@@ -320,7 +334,7 @@ def _listed(config: Any) -> list[Any]:
     return [] if config is None else list(config) if isinstance(config, (list, tuple)) else [config]
 
 
-def _metric(config: Any, loss: Any, num_channels: int) -> Any:
+def _metric(config: Any, loss: Any, output: keras.KerasTensor) -> Any:
     """A metric of compile, where 'accuracy' is the one that Keras takes for the output.
 
     Raises:
@@ -329,6 +343,7 @@ def _metric(config: Any, loss: Any, num_channels: int) -> Any:
     if str(config).lower() not in ('accuracy', 'acc'):
         return config
     name = loss['class_name'] if isinstance(loss, dict) else loss
+    num_channels = output.shape[-1]
     if name not in _ACCURACY:
         choices = (['BinaryAccuracy'] if num_channels == 1 else
                    ['CategoricalAccuracy', 'SparseCategoricalAccuracy'])
