@@ -49,6 +49,7 @@ def from_keras(model: keras.Model, name: str = 'model', labels: str = LABELS
     if inner is None:
         raise ValueError(_without_graph(model))
     inputs = _input_names(inner)
+    _check_batch_size(model, inner)
     graph = graph_of(model, name, inputs)
     keras_names, outputs = _output_names(inner, inputs)
     names_of_labels = labels_of(outputs, labels)
@@ -83,6 +84,23 @@ def _without_graph(model: keras.Model) -> str:
                 'KerasLayer.Params(layer=model).')
     remedy = ', as keras.models.load_model gives one' if isinstance(model, str) else ''
     return f'{show(model)} is no model of Keras; give a keras.Sequential or keras.Model{remedy}.'
+
+
+def _check_batch_size(model: keras.Model, inner: keras.Model) -> None:
+    """Raises ValueError for a Sequential that was made for the examples of its first call.
+
+    Args:
+      model: the model.
+      inner: the model whose graph is its own.
+    """
+    sizes = [tensor.shape[0] for tensor in inner.inputs if tensor.shape]
+    if isinstance(model, keras.Sequential) and sizes[0] is not None:
+        raise ValueError(f'the Sequential {model.name!r} takes mini-batches of {sizes[0]} examples '
+                         'only: without a keras.Input, Keras makes its graph for the examples of '
+                         'the first call, as of fit or predict, and with batch_size for as many. '
+                         'Give it a number of examples that varies, with the same layers and '
+                         f'weights, by keras.Sequential([keras.Input({inner.inputs[0].shape[1:]}), '
+                         '*model.layers]), and compile that.')
 
 
 def _input_names(model: keras.Model) -> list[str]:

@@ -312,6 +312,19 @@ def test_models_without_a_graph_are_refused() -> None:
             lp.from_keras(model)
 
 
+def test_a_sequential_that_was_made_by_its_first_call_is_refused_with_a_remedy_that_works() -> None:
+    """It was told to leave out a batch_size that nobody had given."""
+    model = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(2)])
+    x = np.random.default_rng(0).normal(size=[8, 4]).astype(np.float32)
+    expected = model.predict(x, verbose=0)
+    with pytest.raises(ValueError, match=r'takes mini-batches of 8 examples only: .* by '
+                                         r'keras.Sequential\(\[keras.Input\(\(4,\)\), \*model.lay'):
+        lp.from_keras(model)
+    params = lp.from_keras(keras.Sequential([keras.Input((4,)), *model.layers]))
+    np.testing.assert_allclose(outputs(params, {'x': x})[params.outputs[0]], expected,
+                               atol=TOLERANCE)
+
+
 def test_layers_that_cannot_be_had_are_refused_by_name() -> None:
     x = keras.Input((4,))
     model = keras.Model(x, keras.layers.Lambda(lambda y: y * 2, name='twice')(x))
@@ -470,6 +483,10 @@ def test_what_is_behind_a_saturated_softmax_hides_its_logits_where_it_does_in_ke
 
 @pytest.mark.parametrize(('compiled', 'sentence'), [
     ({'loss': keras.losses.Circle()}, 'Circle compares the examples of a mini-batch'),
+    ({'loss': keras.losses.CTC()}, 'the Keras loss CTC keeps state that TensorFlow makes'),
+    ({'loss': keras.losses.ctc}, 'the Keras loss CTC keeps state that TensorFlow makes'),
+    ({'loss': 'mse', 'loss_weights': ['mae']},
+     r"has loss_weights=\['mae'\], .* The third argument of compile is loss_weights in Keras 3"),
     ({'loss': 'mse', 'metrics': ['accuracy']}, 'which accuracy that is depends on labels'),
     ({'loss': 'mse', 'metrics': [keras.metrics.AUC()]}, 'AUC is no mean over examples'),
     ({'loss': keras.losses.MeanSquaredError(reduction='sum')}, "has reduction='sum'"),
