@@ -71,7 +71,10 @@ class MeanWeight:
         parts = (self._weight_part(element) for element in reversed(elements))
         loss = next((part for part in parts if part is not None), None)
         if loss is None:
-            raise ValueError('no layer gives a loss with a weight; end the network with a loss.')
+            raise ValueError(
+                'no layer gives a loss with a weight; end the network with a loss. What layers of '
+                'Keras give to add_loss only comes on top of one; if a Keras model is trained by '
+                'add_loss alone, compile it with a loss that is 0 (docs/keras.md).')
         self._loss: _Part = loss
 
         self._makers: dict[Leaf, _Part] = {}

@@ -325,6 +325,41 @@ def test_a_sequential_that_was_made_by_its_first_call_is_refused_with_a_remedy_t
                                atol=TOLERANCE)
 
 
+@keras.saving.register_keras_serializable('tests')
+class _Reconstruction(keras.layers.Layer):
+    def call(self, x: Any, y: Any) -> Any:
+        self.add_loss(keras.ops.mean(keras.ops.square(x - y)))
+        return y
+
+
+@keras.saving.register_keras_serializable('tests')
+def _nothing(labels: Any, x: Any) -> Any:
+    return 0. * keras.ops.mean(x, -1)
+
+
+def test_a_model_that_is_trained_by_add_loss_alone_learns_it_beside_a_loss_of_0() -> None:
+    x = keras.Input((4,), name='x')
+    model = keras.Model([x], _Reconstruction()(x, keras.layers.Dense(4)(x)))
+    batches = [{'x': np.random.default_rng(step).normal(size=[8, 4]).astype(np.float32)}
+               for step in range(STEPS)]
+    model.compile(keras.optimizers.SGD(RATE))
+    with pytest.raises(ValueError, match='if a Keras model is trained by add_loss alone, compile '
+                                         'it with a loss that is 0'):
+        learned(lp.from_keras(model), batches)
+
+    before = model.get_weights()
+    for batch in batches:
+        model.train_on_batch(batch['x'])
+    wanted = model.get_weights()
+    model.set_weights(before)
+    model.compile(keras.optimizers.SGD(RATE), _nothing)
+    weights, _ = learned(lp.from_keras(model), [
+        {**batch, 'labels': np.zeros([8], np.float32)} for batch in batches], 2, 2)
+    found = weights['model/dense/kernel'], weights['model/dense/bias']
+    for value, expected in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(value, expected, atol=TOLERANCE)
+
+
 def test_layers_that_cannot_be_had_are_refused_by_name() -> None:
     x = keras.Input((4,))
     model = keras.Model(x, keras.layers.Lambda(lambda y: y * 2, name='twice')(x))
