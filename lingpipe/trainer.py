@@ -55,6 +55,7 @@ def main(argv: Sequence[str]) -> int:
     Args:
       argv: the program's name and its flags.
     """
+    closed_pipe.open_standard_files()
     values = define_flags()
     try:
         rest = values(list(argv))[1:]

@@ -50,6 +50,7 @@ def command(main: Main) -> Main:
     @functools.wraps(main)
     def run(argv: list[str] | None = None) -> None:
         """Runs the tool, and exits with a sentence if it fails."""
+        closed_pipe.open_standard_files()
         flags = sys.argv[1:] if argv is None else argv
         try:
             with _ended_by_signals():

@@ -1,6 +1,6 @@
 """Closed pipe: a command whose reader has gone, as in `command | head`, ends quietly.
 
-A run, a watch or a worker goes on without its reader.
+A run, a watch or a worker goes on without its reader, and without a standard file that is closed.
 
 Python raises BrokenPipeError for the next line that is printed, and again when the interpreter
 flushes the standard output at its end. The obvious way is to restore the default action of SIGPIPE,
@@ -67,6 +67,22 @@ def show(text: str, end: str = '\n') -> None:
     """Prints text at once, for a command whose result it is; raises as `writing_output` does."""
     with writing_output():
         print(text, end=end, flush=True)
+
+
+def open_standard_files() -> None:
+    """Opens /dev/null in place of each standard file that is closed, as by 2>&- in a shell.
+
+    Call it first. Otherwise the next file that is opened, such as a lock or a pipe, would get the
+    number of standard error, and be taken for it by libraries and by the next process.
+    """
+    for descriptor, mode in enumerate('rww'):
+        try:
+            os.fstat(descriptor)
+        except OSError:   # The lowest number that is free is taken.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        name = ('stdin', 'stdout', 'stderr')[descriptor]
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(descriptor, mode, encoding='utf-8', closefd=False))
 
 
 def say(text: str, out: TextIO) -> None:

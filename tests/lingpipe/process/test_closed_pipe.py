@@ -34,3 +34,20 @@ def test_an_error_is_told_though_nobody_reads_the_output(end, code, said):
     finally:
         os.close(writer)
     assert (process.returncode, process.stderr) == (code, said)
+
+
+CLOSED = '''
+import os, sys
+from lingpipe.process import closed_pipe
+closed_pipe.open_standard_files()
+print('nobody reads this', file=sys.stderr, flush=True)
+lock = os.open('/', os.O_RDONLY)
+os.execvp('readlink', ['readlink', '/proc/self/fd/0', '/proc/self/fd/2'])
+'''
+
+
+def test_standard_files_that_are_closed_lead_nowhere_also_in_the_next_process():
+    """A lock or a pipe got the number 2, and the process that took the place lost it."""
+    process = subprocess.run(['sh', '-c', 'exec 0<&- 2>&-; exec "$@"', '-', sys.executable, '-c',
+                              CLOSED], stdout=subprocess.PIPE, text=True, check=False)
+    assert process.stdout == '/dev/null\n/dev/null\n'
