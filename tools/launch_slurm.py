@@ -54,37 +54,47 @@ _SCRIPT = '''#!/bin/bash
 # Written by lingpipe.tools.launch_slurm. A worker on every node; the trainer here, on the first.
 set -uo pipefail
 
+# A signal may come at any moment, also before there is a trainer and between two of them.
+asked=0
+restarts=0
+trainer=
+stop() {{ asked=1; if [ -n "$trainer" ]; then kill -TERM "$trainer" 2>/dev/null; fi; }}
+trap stop TERM INT
+
 port={port}
 workers=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "s/\\$/:$port/" | paste -sd, -)
 {links}
 srun --overlap --ntasks-per-node=1 --kill-on-bad-exit=0 bash -c '{run_links}
-  while true; do
+  ended=
+  trap ended=1 TERM   # The worker ends first.
+  while [ -z "$ended" ]; do
     {worker_python} -m lingpipe.trainer --mode=worker \
 --address="{worker_address}" {worker_flags}
     sleep 1
   done' &
 srun_id=$!
 
-asked=0
-restarts=0
-trap 'asked=1; kill -TERM "$trainer"' TERM INT
-while true; do
+code=143
+while [ "$asked" = 0 ]; do
   {python} -m lingpipe.trainer --devices="$workers" \
 --address="{trainer_address}" {flags} &
   trainer=$!
+  if [ "$asked" = 1 ]; then kill -TERM "$trainer"; fi
   while true; do
     wait "$trainer"
     code=$?
     kill -0 "$trainer" 2>/dev/null || break   # a signal ends wait before the trainer has ended
   done
+  trainer=
   if [ "$code" -le 128 ] || [ "$asked" = 1 ] || [ "$restarts" = {max_restarts} ]; then break; fi
   restarts=$((restarts + 1))
   echo "the trainer has ended with exit code $code and is started again"
+  code=143   # of the job, if a signal comes before the trainer is started
   sleep 1
 done
 
 kill "$srun_id" 2>/dev/null
-{remove_links}if [ "$asked" = 1 ] && [ "$code" = 143 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+if [ "$asked" = 1 ] && [ "$code" = 143 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 exit "$code"
 '''
 
@@ -92,6 +102,7 @@ exit "$code"
 _LINKS = '''
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd, -)
 links={folder}/$SLURM_JOB_ID-${{SLURM_RESTART_COUNT:-0}}
+trap 'rm -rf "$links"' EXIT
 {python} -m lingpipe.tools.secure_links --hosts="$hosts" --output="$links" --port="$port" || exit 1
 workers=$(seq -s, -f "127.0.0.1:%g" "$port" "$((port + {nodes} - 1))")
 '''
@@ -110,8 +121,7 @@ _RUN_LINKS = '''
 def _parts_of_links(folder: str, nodes: int, port: int, python: str) -> dict[str, str]:
     """Returns what the script says of links and addresses; '' as the folder means no links."""
     if not folder:
-        return {'links': '', 'run_links': '', 'remove_links': '',
-                'worker_address': '$SLURMD_NODENAME:\'"$port"\'',
+        return {'links': '', 'run_links': '', 'worker_address': '$SLURMD_NODENAME:\'"$port"\'',
                 'trainer_address': '$SLURMD_NODENAME:$((port + 1))'}
     if not re.fullmatch(_FOLDER, folder):
         raise ValueError(f'--secure_links={folder!r} is no folder that all nodes see; write an '
@@ -123,7 +133,6 @@ def _parts_of_links(folder: str, nodes: int, port: int, python: str) -> dict[str
                          f'ports end at 65535; choose a smaller one than --port={port}.')
     return {'links': _LINKS.format(folder=folder, nodes=nodes, python=python),
             'run_links': _RUN_LINKS.format(worker_python=_within_quotes(python)),
-            'remove_links': 'rm -rf "$links"\n',
             'worker_address': '127.0.0.1:$((\'"$port"\' + place))',
             'trainer_address': f'127.0.0.1:$((port + {nodes}))'}
 

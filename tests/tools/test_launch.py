@@ -211,6 +211,34 @@ def test_slurm_links_every_node_to_all_workers_and_the_trainer(tmp_path):
     }, done.stderr
 
 
+@pytest.mark.parametrize('moment', ['before the trainer', 'between two trainers'])
+def test_slurm_forgets_no_signal_and_leaves_no_keys(tmp_path, moment):
+    """Without a trainer that it could go to, a SIGTERM left no requeue, or was lost."""
+    is_before = moment == 'before the trainer'
+    kill = f'kill -TERM $(cat {tmp_path}/script)'
+    programs = {
+        'scontrol': f'echo "$@" >> {tmp_path}/asked; if [ $1 = show ]; then '
+                    f'{kill if is_before else ":"}; echo node1; echo node2; fi',
+        'srun': 'exec sleep 60',
+        'python': 'case "$*" in *--output=*) mkdir -p links/1-0; exit ;; esac; '
+                  'echo started >> trainers; kill -KILL $$',
+        'sleep': f'if [ "$1" = 1 ]; then {kill}; fi'}
+    for name, body in programs.items():
+        (tmp_path / name).write_text(f'#!/bin/bash\n{body}\n')
+        (tmp_path / name).chmod(0o755)
+    text = launch_slurm.script(2, FLAGS, python=f'{tmp_path}/python', links=f'{tmp_path}/links')
+    done = subprocess.run(
+        ['bash', '-c', f'echo $$ > script\n{text}'], capture_output=True, text=True, timeout=30,
+        cwd=tmp_path,
+        env={**os.environ, 'PATH': f'{tmp_path}:{os.environ["PATH"]}', 'SLURM_JOB_ID': '1',
+             'SLURM_JOB_NODELIST': 'node[1-2]', 'SLURMD_NODENAME': 'node1'})
+    assert done.returncode == 143, done.stderr
+    assert 'requeue 1\n' in (tmp_path / 'asked').read_text()
+    assert not (tmp_path / 'links' / '1-0').exists()
+    trainers = tmp_path / 'trainers'
+    assert (trainers.read_text() if trainers.exists() else '') == ('' if is_before else 'started\n')
+
+
 @pytest.mark.parametrize(('nodes', 'folder', 'error'), [
     (1, '/shared', '--secure_links are between nodes, and --nodes=1 is one'),
     (2, 'shared', "--secure_links='shared' is no folder that all nodes see")])
