@@ -42,15 +42,26 @@ def wait_for(addresses: Sequence[str], wait_s: float) -> list[Worker]:
 
     Raises:
       OSError: one does not answer within wait_s.
-      ValueError: an address is named twice.
+      ValueError: a worker is named twice, perhaps by different names of its host.
     """
     for address in addresses:
         if addresses.count(address) > 1:
-            raise ValueError(f'--devices names the worker {address} twice; name each once, as '
-                             f'2*{address} if it is to have two cells a device.')
+            raise _named_twice(address)
     deadline_s = time.monotonic() + wait_s
-    return at_once(wait_for_worker, [(address, task, deadline_s, wait_s)
-                                     for task, address in enumerate(addresses)])
+    workers = at_once(wait_for_worker, [(address, task, deadline_s, wait_s)
+                                        for task, address in enumerate(addresses)])
+
+    first_by_incarnation: dict[int, Worker] = {}
+    for worker in workers:
+        first = first_by_incarnation.setdefault(worker.incarnation, worker)
+        if first is not worker:
+            raise _named_twice(first.address, f', by {first.address} and {worker.address}')
+    return workers
+
+
+def _named_twice(address: str, names: str = '') -> ValueError:
+    return ValueError(f'--devices names the worker {address} twice{names}; name each once, as '
+                      f'2*{address} if it is to have two cells a device.')
 
 
 def missing(addresses: Sequence[str], wait_s: float) -> dict[str, str]:

@@ -18,7 +18,7 @@ def cluster(monkeypatch):
         if address == 'a:2222':
             return workers.Worker(address, (f'{prefix}GPU:0', f'{prefix}GPU:1'),
                                   (f'{prefix}CPU:0',), 1)
-        if address == 'b:2222':
+        if address in ('b:2222', 'also-b:2222'):
             return workers.Worker(address, tuple(f'{prefix}CPU:{i}' for i in range(3)), (), 2)
         raise OSError('no connection')
     monkeypatch.setattr(workers, 'ask', ask)
@@ -117,6 +117,8 @@ def test_only_as_many_cpus_are_made_as_cells_need():
     ('[::1]:2222', 1, r"'\[::1\]:2222' is an IPv6 address, and lingpipe connects by IPv4; give a "
                       r'host name or an IPv4 address\.'),
     ('a:2222,a:2222', 1, r'--devices names the worker a:2222 twice; name each once, as 2\*a:2222'),
+    ('b:2222,also-b:2222', 2, r'--devices names the worker b:2222 twice, by b:2222 and '
+                              r'also-b:2222; name each once, as 2\*b:2222 if it is to have'),
     ('b:2222,/job:worker/task:0/device:CPU:3', 1,
      r'--devices names /job:worker/replica:0/task:0/device:CPU:3, but the 1 workers have '
      r'.*CPU:2\.'),
