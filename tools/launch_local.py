@@ -14,6 +14,7 @@ So Python's subprocess starts the processes, and they are watched by hand.
 """
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -31,6 +32,9 @@ Handler = Callable[[int, FrameType | None], object] | int | None   # of signal.s
 
 _LOOK_EVERY_S = 0.1
 _PROBE_EVERY_S = 5.0
+_SAVE_S = 120.    # for the last checkpoint, before a launch ends that cannot go on
+# A worker that a signal has ended says so, although it runs Python's handlers.
+_ENDED_BY_SIGNAL = [128 + number for number in stop_signals.SIGNALS]
 _ANSWER_S = 3.0   # a connection may take one second (cluster/admission.py)
 
 
@@ -61,16 +65,21 @@ class Worker:
                        f'--hangs_after_s={server_hangs_after_s:g}', *flags]
         self._out, self._errors, self._prefix = out, errors, prefix
         self.process = self._started()
+        self._has_answered = False   # since it was started
         self._answered_s = time.monotonic()
         self._probed_s = self._answered_s
 
     def look(self) -> None:
-        """Starts the worker again if it has ended or hangs."""
+        """Starts the worker again if it has ended or hangs.
+
+        Raises:
+          SystemExit: it has ended by itself before it answered.
+        """
         code = self.process.poll()
         if code is None and time.monotonic() > self._probed_s + _PROBE_EVERY_S:
             now_s = time.monotonic()
             if server.answers(*ports.split_address(self.address), timeout_s=_ANSWER_S):
-                self._answered_s = now_s
+                self._answered_s, self._has_answered = now_s, True
             elif now_s - self._answered_s > self.hangs_after_s:
                 self.process.kill()
                 code = self.process.wait()
@@ -78,12 +87,12 @@ class Worker:
 
         if code is None:
             return
-        if code > 0:
+        if code > 0 and code not in _ENDED_BY_SIGNAL and not self._has_answered:
             raise SystemExit(f'launch_local: worker {self.address} cannot start ({name_of(code)}); '
                              'it has said why.')
         say(f'worker {self.address} has ended ({name_of(code)}) and is started again')
         self.process = self._started()
-        self._answered_s = time.monotonic()
+        self._answered_s, self._has_answered = time.monotonic(), False
 
     def _started(self) -> subprocess.Popen[bytes]:
         return start(self._flags, signal.SIGKILL, self._out, self._errors, self._prefix)
@@ -136,16 +145,25 @@ def run(num_workers: int, worker_devices: str, flags: Sequence[str], max_restart
                     f'of {max_restarts} times')
                 trainer = start(trainer_command, signal.SIGTERM)
 
-            for worker in workers:
+            for worker in workers if not signals else ():   # They may have got the signal, too.
                 worker.look()
             time.sleep(_LOOK_EVERY_S)
     finally:
-        trainer.kill()
-        trainer.wait()
+        _end(trainer)
         for worker in workers:
             worker.end()
         for number, handler in handlers_before.items():
             signal.signal(number, handler)
+
+
+def _end(trainer: subprocess.Popen[bytes]) -> None:
+    """Lets a trainer save, if it has not ended, and ends it."""
+    if trainer.poll() is None:
+        trainer.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            trainer.wait(_SAVE_S)
+    trainer.kill()
+    trainer.wait()
 
 
 def name_of(code: int) -> str:

@@ -382,6 +382,32 @@ def test_local_launch_ends_if_a_worker_cannot_start(monkeypatch):
         launch_local.main(['--workers=2', *TRAINER])
 
 
+def launched(monkeypatch, folder, worker, trainer):
+    """Launches shell commands, which run in a folder, as one worker and the trainer."""
+    monkeypatch.setattr(
+        launch_local, 'start',
+        lambda flags, *_: subprocess.Popen(
+            ['sh', '-c', worker if '--mode=worker' in flags else trainer], cwd=folder))
+    with pytest.raises(SystemExit) as ended:
+        launch_local.main(['--workers=1', *TRAINER])
+    return ended.value.code
+
+
+@pytest.mark.parametrize('code', [129, 130, 143])
+def test_local_launch_starts_a_worker_again_that_a_signal_has_ended(monkeypatch, tmp_path, code):
+    """Its exit code was taken for that of a worker that cannot start, and ended the launch."""
+    worker = f'if [ -e first ]; then touch second; exec sleep 60; fi; touch first; exit {code}'
+    trainer = 'while [ ! -e second ]; do sleep 0.1; done'
+    assert launched(monkeypatch, tmp_path, worker, trainer) == 0
+
+
+def test_local_launch_lets_the_trainer_save_before_it_gives_up(monkeypatch, tmp_path):
+    worker = 'while [ ! -e ready ]; do sleep 0.1; done; exit 1'
+    trainer = 'trap "touch saved; exit 143" TERM; touch ready; while :; do sleep 0.1; done'
+    assert 'cannot start (exit code 1)' in launched(monkeypatch, tmp_path, worker, trainer)
+    assert (tmp_path / 'saved').exists()
+
+
 @pytest.mark.slow
 def test_local_launch_starts_again_what_is_killed_and_ends_with_the_trainer(
         capsys, monkeypatch, tmp_path):
