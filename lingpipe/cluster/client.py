@@ -22,6 +22,7 @@ import tensorflow as tf
 from lingpipe.cluster import ports, workers
 from lingpipe.cluster.address_filter import Guard
 from lingpipe.cluster.at_once import at_once
+from lingpipe.process.error_text import sentence
 from lingpipe.process.process_name import this_process
 from lingpipe.process.tensorflow_settings import HOME
 
@@ -238,7 +239,7 @@ class Connection:
             return LostWorkerError(silent)
         if is_broken(error):
             return LostWorkerError('the connection to a worker broke '
-                                   f'({type(error).__name__}: {_first_line(error)})')
+                                   f'({sentence(error)})')
         return None
 
 
@@ -280,10 +281,6 @@ def _connect(addresses: Sequence[str], own_address: str, deadline_s: float) -> N
     error = outcome[0]
     if isinstance(error, tf.errors.OpError):
         raise LostWorkerError(
-            f'a worker was lost while connecting ({_first_line(error)})') from error
+            f'a worker was lost while connecting ({sentence(error)})') from error
     if error:
         raise error
-
-
-def _first_line(error: tf.errors.OpError) -> str:
-    return str(error.message).strip().split('\n')[0][:200]

@@ -138,4 +138,8 @@ def _why(code: str, details: str) -> str:
     if code != 'UNAVAILABLE':
         return f'{code}: {details}'
     is_unknown = any(word in details for word in ('resolving', 'resolution', 'lookup'))
-    return 'the host cannot be looked up' if is_unknown else 'no connection'
+    if is_unknown:
+        return 'the host cannot be looked up as an IPv4 address'
+    is_closed = any(word in details for word in ('Socket closed', 'Connection reset'))
+    return ('the connection is closed, as by a worker of another user of that machine' if is_closed
+            else 'no connection')

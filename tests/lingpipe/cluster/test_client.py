@@ -264,6 +264,25 @@ def test_waiting_for_a_stopped_worker_lets_other_threads_run():
         assert process.returncode == 0, err[-2000:]
 
 
+def check_that_a_broken_connection_says_why(address: str) -> None:
+    """Connects, in a process of its own, and asks what an error of a step means."""
+    cluster.configure()
+    connection = Connection([address])
+    lost = connection.lost(tf.errors.UnavailableError(
+        None, None, 'Graph execution error:\n\nDetected at node Add defined at\nSocket closed'))
+    assert str(lost) == 'the connection to a worker broke (UnavailableError: Socket closed)'
+
+
+def test_a_broken_connection_says_why() -> None:
+    """The reason was 'Graph execution error:', which is the heading of the message."""
+    with local_workers.workers(1, hangs_after_s=60.) as (worker,):
+        worker.wait()
+        process = Fork(check_that_a_broken_connection_says_why, worker.address,
+                       env=local_workers.environment())
+        _, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err[-2000:]
+
+
 def check_that_a_worker_computes(address: str, own_address: str = '') -> None:
     """Runs an op on a worker, in a process of its own."""
     cluster.configure()

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import http.server
 import io
+import socket
 import threading
 
 import pytest
@@ -55,9 +56,25 @@ def web_server():
         server.shutdown()
 
 
-def test_why_there_is_no_worker_is_told(web_server):
+@pytest.fixture
+def closing_server():
+    """The address of a server that accepts connections and closes them."""
+    with socket.create_server(('127.0.0.1', 0)) as listener:
+        def close_all():
+            with contextlib.suppress(OSError):
+                while True:
+                    listener.accept()[0].close()
+        threading.Thread(target=close_all, daemon=True).start()
+        yield f'127.0.0.1:{listener.getsockname()[1]}'
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_why_there_is_no_worker_is_told(web_server, closing_server):
     for address, words in ((web_server, 'something that is no worker answers there'),
                            (f'127.0.0.1:{ports.free_port()}', 'no connection'),
-                           ('none.invalid:2222', 'the host cannot be looked up')):
+                           (closing_server, 'the connection is closed, as by a worker of another '
+                                            'user of that machine'),
+                           ('none.invalid:2222',
+                            'the host cannot be looked up as an IPv4 address')):
         with pytest.raises(OSError, match=f'^{words}$'):
             services.devices(address, 10.)
