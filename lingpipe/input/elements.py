@@ -19,18 +19,20 @@ def named(parts: Sequence[Nested], names: Sequence[str]) -> dict[str, Nested]:
       names: a name for each of them, or for more.
 
     Raises:
-      ValueError: there are weights for each output.
+      ValueError: there are weights for each output, or two values have one name.
     """
     values: dict[str, Nested] = {}
     for name, default, part in zip(names, [*NAMES, *names], parts, strict=False):
-        if name != default or not isinstance(part, Mapping):
-            values[name] = part
-        elif name == 'x':
-            values |= dict(part)
-        elif name == 'labels':
-            values |= {of_output(output): value for output, value in part.items()}
-        else:
-            check_weight(part)
+        own = {name: part}
+        if name == default and isinstance(part, Mapping):
+            if name == 'weight':
+                check_weight(part)
+            own = dict(part) if name == 'x' else {
+                of_output(output): value for output, value in part.items()}
+        if twice := sorted(values.keys() & own):
+            raise ValueError(f'an element has {twice[0]!r} in x and as another part of the tuple; '
+                             'give one of them another name, or leave it out.')
+        values |= own
     return values
 
 
