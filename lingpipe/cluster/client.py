@@ -11,7 +11,9 @@ a server that another one has claimed start again, and one that comes back gives
 """
 from __future__ import annotations
 
+import atexit
 import contextlib
+import os
 import re
 import threading
 import time
@@ -142,6 +144,8 @@ class Connection:
 
         deadline_s = time.monotonic() + wait_s
         self.workers = self._started_workers(deadline_s, wait_s, is_again)
+        self._process = os.getpid()
+        atexit.register(self._let_go_at_exit)
         listening_at = own_address or ports.own_address(list(addresses))
         self._own_address = ports.reached_at(listening_at, list(addresses))
         host, port = ports.split_address(listening_at)
@@ -168,15 +172,22 @@ class Connection:
     def let_go(self) -> None:
         """Tells the workers that this process needs them no longer.
 
-        A worker that is to end waits for that (server.py).
+        A worker that is to end waits for that (server.py). A process that ends does it by itself.
         """
-        def let_go(worker: workers.Worker) -> None:
-            """Lets go of a worker, unless it has started again, perhaps for somebody else."""
-            with contextlib.suppress(OSError):
-                if workers.ask(worker.address).incarnation == worker.incarnation:
-                    workers.let_go(worker.address, self._name)
+        atexit.unregister(self._let_go_at_exit)
+        at_once(self._let_go_of, [(worker,) for worker in self.workers])
 
-        at_once(let_go, [(worker,) for worker in self.workers])
+    def _let_go_at_exit(self) -> None:
+        """Lets go of the workers one by one, since Python starts no threads any more."""
+        if os.getpid() == self._process:   # Forks have the same functions to call at their end.
+            for worker in self.workers:
+                self._let_go_of(worker)
+
+    def _let_go_of(self, worker: workers.Worker) -> None:
+        """Lets go of a worker, unless it has started again, perhaps for somebody else."""
+        with contextlib.suppress(OSError):
+            if workers.ask(worker.address).incarnation == worker.incarnation:
+                workers.let_go(worker.address, self._name)
 
     def _started_workers(self, deadline_s: float, wait_s: float, is_again: bool
                          ) -> list[workers.Worker]:

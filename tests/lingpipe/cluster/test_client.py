@@ -4,6 +4,8 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -15,6 +17,7 @@ from lingpipe import cluster, layers
 from lingpipe.checkpoint import Checkpointer
 from lingpipe.cluster import client, ports
 from lingpipe.cluster.client import Connection
+from lingpipe.cluster.workers import served_by
 from lingpipe.layers import Sequential
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
@@ -289,6 +292,25 @@ def check_that_a_worker_computes(address: str, own_address: str = '') -> None:
     Connection([address], own_address, wait_s=30.)
     with tf.device(WORKER_CPU):
         assert (tf.constant(2.) + 1.).numpy() == 3.
+
+
+SCRIPT = """
+import sys
+from lingpipe import cluster
+from lingpipe.cluster.client import Connection
+from lingpipe.cluster.workers import served_by
+cluster.configure()
+Connection([sys.argv[1]])
+"""
+
+
+def test_a_script_that_ends_lets_go_of_its_workers() -> None:
+    """A worker that got SIGTERM after a script without run.close() went on for two minutes."""
+    with local_workers.workers(1, hangs_after_s=60.) as (worker,):
+        worker.wait()
+        subprocess.run([sys.executable, '-c', SCRIPT, worker.address], check=True,
+                       env={**os.environ, **local_workers.environment()}, timeout=200)
+        assert served_by(worker.address) == ''
 
 
 @pytest.mark.parametrize('variable', ['http_proxy', 'grpc_proxy'])
