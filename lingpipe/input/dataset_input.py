@@ -41,9 +41,9 @@ class DatasetInput(Input):
         shuffle: bool = field(False, 'The order is that of the dataset: shuffle there, with a '
                                      'seed.')
         names: tuple[str, ...] = field(
-            NAMES, 'The names of the elements of a tuple, in order. A dict has names already; so '
-                   'have, as in Keras, the values of a dict in the place of x, and a dict in that '
-                   'of labels has the names of outputs.')
+            NAMES, 'The names of the elements of a tuple, in order. A dict needs none: as in '
+                   'Keras, a dict in the place of x names its values, and one in the place of '
+                   'labels names outputs.')
         is_batched: bool = field(
             False, 'Whether the elements are batches, of which batch_size makes others.')
         resume: Literal['skip', 'saved_iterator'] = field(

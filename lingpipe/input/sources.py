@@ -42,9 +42,9 @@ class SourceInput(Input):
     class Params(Input.Params):
         """How an element becomes an example."""
         names: tuple[str, ...] = field(
-            NAMES, 'The names of the elements of a tuple, in order. A dict has names already; so '
-                   'have, as in Keras, the values of a dict in the place of x, and a dict in that '
-                   'of labels has the names of outputs.')
+            NAMES, 'The names of the elements of a tuple, in order. A dict needs none: as in '
+                   'Keras, a dict in the place of x names its values, and one in the place of '
+                   'labels names outputs.')
 
     params: Params
 
