@@ -97,10 +97,9 @@ class StopSignals:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        self._put_back_handlers()
         if self._timer:
-            self._timer.cancel()
-            self._timer.join()   # It may be reading the pipe.
+            self._timer.join()   # The first signal may come again until then.
+        self._put_back_handlers()
         if self._pipe:
             signal.set_wakeup_fd(self._wakeup_fd_before)
             pipe = self._pipe

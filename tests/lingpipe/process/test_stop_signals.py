@@ -77,6 +77,23 @@ def test_a_signal_that_a_launcher_forwards_a_moment_later_is_the_same_request():
     assert second_signal('TERM', 0) == ('SIGTERM\n', [], 0)
 
 
+ENDS_AT_ONCE = """
+import os, signal, threading
+from lingpipe.process.stop_signals import StopSignals
+with StopSignals() as stop:
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGTERM]).start()
+print(stop.name, flush=True)
+"""
+
+
+def test_a_signal_that_comes_again_does_not_end_what_follows_a_quick_stop():
+    """The process was killed before it had let go of its workers."""
+    process = subprocess.run([sys.executable, '-c', ENDS_AT_ONCE],
+                             capture_output=True, text=True, timeout=60, check=False)
+    assert (process.stdout, process.stderr, process.returncode) == ('SIGTERM\n', '', 0)
+
+
 def test_a_second_signal_ends_the_process_and_a_line_says_what_is_lost():
     text = 'a second signal; this run ends at once, without a checkpoint of its last steps'
     assert second_signal('TERM', 1.5) == ('', [f'SIGTERM: {text}'], -signal.SIGTERM)
