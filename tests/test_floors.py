@@ -215,9 +215,10 @@ OF_LIBRARIES = {
     ('lingpipe.keras_models.graph', '_inbound_nodes'): 'Keras: the calls of a layer',
     ('lingpipe.keras_models.graph', '_keras_history'): 'Keras: what made a symbolic tensor',
     ('lingpipe.keras_models.compiled', '_compile_config'): 'Keras: the losses that compile has',
-    ('lingpipe.keras_models.compiled', '_exclude_from_weight_decay'): 'Keras: weights',
-    ('lingpipe.keras_models.compiled', '_exclude_from_weight_decay_pattern'): 'Keras: their names',
-    ('lingpipe.keras_models.compiled', '_keras_mask'): 'Keras: whether an output has a mask',
+    ('lingpipe.keras_models.compiled_learner', '_exclude_from_weight_decay'): 'Keras: weights',
+    ('lingpipe.keras_models.compiled_learner', '_exclude_from_weight_decay_pattern'):
+        'Keras: their names',
+    ('lingpipe.keras_models.compiled_learner', '_keras_mask'): 'Keras: whether one has a mask',
     ('lingpipe.keras_models.keras_loss', '_keras_mask'): 'Keras: what ignore_class leaves out',
     ('lingpipe.keras_models.keras_loss', '_fn'): 'Keras: the function of a metric that is a mean',
     ('lingpipe.keras_models.keras_loss', '_fn_kwargs'): 'Keras: what that function is given',

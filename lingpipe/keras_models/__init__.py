@@ -13,10 +13,11 @@ The files:
     logits.py        those of which outputs are the softmax or sigmoid
     conversion.py    from_keras
     weights.py       to_keras
-    compiled.py      what model.compile says: losses, and learner_from_keras
+    compiled.py      what model.compile says of losses and metrics
+    compiled_learner.py   what it says of the optimizer
     keras_loss.py    KerasLoss
 """
-from lingpipe.keras_models.compiled import learner_from_keras
+from lingpipe.keras_models.compiled_learner import learner_from_keras
 from lingpipe.keras_models.conversion import from_keras
 from lingpipe.keras_models.keras_loss import KerasLoss
 from lingpipe.keras_models.keras_model import KerasModel
