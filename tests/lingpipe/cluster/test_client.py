@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -215,6 +216,18 @@ def check_that_other_threads_run(address: str, pid: int) -> None:
     assert found == [WORKER_CPU]
 
 
+def run_beside_a_worker(check: Callable[[str, int], None]) -> None:
+    """Runs a check in a process of its own, with a worker's address and process, which it stops."""
+    with local_workers.workers(1, hangs_after_s=1000.) as (worker,):
+        worker.wait()
+        process = Fork(check, worker.address, worker.process.pid, env=local_workers.environment())
+        try:
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode == 0, err[-2000:]
+
+
 def check_that_assignments_are_waited_for(address: str, worker: int) -> None:
     """Assigns on a stopped server, and lets the main thread wait until another one wakes it."""
     cluster.configure()
@@ -243,28 +256,12 @@ def test_assignments_on_workers_are_waited_for() -> None:
     come after the copy, and the run ended as it started: "The given optional does not have a
     value".
     """
-    with local_workers.workers(1, hangs_after_s=1000.) as (worker,):
-        worker.wait()
-        process = Fork(check_that_assignments_are_waited_for, worker.address, worker.process.pid,
-                       env=local_workers.environment())
-        try:
-            _, err = process.communicate(timeout=60)
-        finally:
-            process.kill()
-        assert process.returncode == 0, err[-2000:]
+    run_beside_a_worker(check_that_assignments_are_waited_for)
 
 
 def test_waiting_for_a_stopped_worker_lets_other_threads_run():
     """The watchdog is one of them: a worker that hung at such a moment was never found."""
-    with local_workers.workers(1, hangs_after_s=1000.) as (worker,):
-        worker.wait()
-        process = Fork(check_that_other_threads_run, worker.address, worker.process.pid,
-                       env=local_workers.environment())
-        try:
-            _, err = process.communicate(timeout=60)
-        finally:
-            process.kill()
-        assert process.returncode == 0, err[-2000:]
+    run_beside_a_worker(check_that_other_threads_run)
 
 
 def check_that_a_broken_connection_says_why(address: str) -> None:
