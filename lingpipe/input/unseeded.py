@@ -31,8 +31,8 @@ def _shuffle_seeds(dataset: tf.data.Dataset) -> list[tuple[int, int]]:
         seen.add(one)
         if 'Shuffle' in type(one).__name__:
             # TensorFlow has no public way to them.
-            given = [getattr(one, '_seed', None), getattr(one, '_seed2', None)]
-            first, second = (None if seed is None else tf.get_static_value(seed) for seed in given)
+            tensors = [getattr(one, '_seed', None), getattr(one, '_seed2', None)]
+            first, second = (None if t is None else tf.get_static_value(t) for t in tensors)
             if first is not None and second is not None:
                 seeds.append((int(first), int(second)))
         left += one._inputs()

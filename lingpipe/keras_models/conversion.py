@@ -228,10 +228,10 @@ def _layer(call: Call, prefix: str, names: _Names,
         _check(call, layer)
         check_alike(operation, layer.keras_layer)
         if has_code_of_users(params.class_name, params.config):
-            given = (KerasArguments(path, operation, list(shapes), arguments),
-                     {arguments_of[value]: tensor for value, tensor in call.inputs.items()})
-            params.mixes_examples = mixes_when_called(operation, *given)
-            if adds_a_sum_when_called(operation, *given):
+            probed = (KerasArguments(path, operation, list(shapes), arguments),
+                      {arguments_of[value]: tensor for value, tensor in call.inputs.items()})
+            params.mixes_examples = mixes_when_called(operation, *probed)
+            if adds_a_sum_when_called(operation, *probed):
                 logging.warning(
                     'the layer %r of the Keras model adds a loss that grows with the number of '
                     'examples, as a sum over them does. Losses that layers add are averaged over '

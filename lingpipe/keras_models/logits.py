@@ -84,8 +84,8 @@ def _passes(call: Call, training: bool) -> bool:
         return False
     named = {'training': training} if isinstance(call.operation, keras.layers.Layer) else {}
     with tf.Graph().as_default(), keras.StatelessScope(collect_losses=True):
-        given = tf.compat.v1.placeholder(tensor.dtype, tensor.shape)
+        placeholder = tf.compat.v1.placeholder(tensor.dtype, tensor.shape)
         try:
-            return call.operation(given, **named) is given
+            return call.operation(placeholder, **named) is placeholder
         except Exception:   # A layer is anyone's code, and may want numbers.
             return False

@@ -112,17 +112,16 @@ def loss_mixes_when_called(loss: Callable[[Any, Any], Any], output: keras.KerasT
     shape = [_NUM_EXAMPLES, *(size or _ANY_LENGTH for size in output.shape[1:])]
     rng = np.random.default_rng(0)
     predictions = rng.uniform(0.1, 0.9, shape).astype(np.float32)
-
     parts = (slice(None), slice(None), slice(0, 2), slice(2, None))
 
     def values(labels: np.ndarray) -> list[np.ndarray]:
         """What it gives for each of the parts, [b, ...]; random numbers go on from part to part."""
         with keras.StatelessScope(), warnings.catch_warnings():
             warnings.simplefilter('ignore')   # Of shapes that Keras finds strange.
-            found = [keras.ops.convert_to_numpy(loss(tf.constant(labels[part]),
-                                                     tf.constant(predictions[part])))
-                     for part in parts]
-        return [one.reshape(len(one), -1) for one in found]
+            losses = [keras.ops.convert_to_numpy(loss(tf.constant(labels[part]),
+                                                      tf.constant(predictions[part])))
+                      for part in parts]
+        return [array.reshape(len(array), -1) for array in losses]
 
     findings: list[bool] = []
     for labels in _labels(rng, shape):

@@ -1,6 +1,7 @@
-"""Closed pipe: a command whose reader has gone, as in `command | head`, ends quietly.
+"""Closed pipe: standard files without a reader, without room, or that are closed.
 
-A run, a watch or a worker goes on without its reader, and without a standard file that is closed.
+A command whose reader has gone, as in `command | head`, ends quietly. A run, a watch or a worker
+goes on without its reader, and without a standard file that is closed.
 
 Python raises BrokenPipeError for the next line that is printed, and again when the interpreter
 flushes the standard output at its end. The obvious way is to restore the default action of SIGPIPE,
