@@ -49,13 +49,14 @@ def wait_for_assignments(variables: Iterable[tf.Variable]) -> None:
     the ops and be overwritten by them.
 
     The obvious way is to ask an op of a worker for the shape of its value. But TensorFlow does not
-    wait if it can tell the shape before the op has run. So the value of one more op is fetched.
+    wait if it can tell the shape before the op has run. So the value of one more op is fetched, one
+    that the worker runs: a constant comes from this process.
     """
     hosts = {host_of(variable.device) for variable in variables if is_on_worker(variable.device)}
     last_values = []
     for host in sorted(hosts):   # All ops are called before one is waited for.
         with tf.device(host):
-            last_values.append(tf.raw_ops.Timestamp())
+            last_values.append(tf.raw_ops.Fill(dims=[], value=0.))
     for value in last_values:
         value.numpy()
 

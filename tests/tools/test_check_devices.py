@@ -75,6 +75,14 @@ def test_rows_fit_80_columns():
     assert max(map(len, row.line().splitlines())) <= 80
 
 
+@pytest.mark.slow
+def test_two_workers_give_the_bits_of_one_cell_with_deterministic_ops():
+    """TensorFlow refused an op of the trainer there, and no other test had such ops."""
+    row, = running.run(device_checks.find('workers'), 4, 256, 3.0)
+    assert row.verdict == 'ok', row.text
+    assert 'equal bits' in row.text
+
+
 def test_bits_stand_for_both_kinds_of_ops():
     assert [check.name for check in device_checks.find('bits,overlap')] == [
         'bits_deterministic', 'overlap', 'bits']

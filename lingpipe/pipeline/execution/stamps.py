@@ -1,11 +1,11 @@
 """Stamps: when each piece of work of a timed step began and ended, added to the step's graph.
 
-tf.timestamp is an op of the host. On a CPU, an op is done when its results exist, so a timestamp
-behind the results of a task is the end of that task. On a GPU, an op is done as soon as its kernels
-are in the queue. There, the timestamp waits for a copy to the host of one number that is computed
-after the results. The copy waits for all kernels that are in the queue before it, so that the stamp
-is that of the device. The next task is launched after the stamp: a timed step on a GPU is longer
-than others by the launch of one kernel a task.
+The clock is an op of the host (clock.py). On a CPU, an op is done when its results exist, so a
+stamp behind the results of a task is the end of that task. On a GPU, an op is done as soon as its
+kernels are in the queue. There, the stamp waits for a copy to the host of one number that is
+computed after the results. The copy waits for all kernels that are in the queue before it, so that
+the stamp is that of the device. The next task is launched after the stamp: a timed step on a GPU is
+longer than others by the launch of one kernel a task.
 """
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from lingpipe import cluster
+from lingpipe.pipeline.execution import clock
 from lingpipe.pipeline.execution.compiled_pipeline import CompiledPipeline
 from lingpipe.pipeline.execution.task_values import order_of_calls
 from lingpipe.pipeline.planning.breakdown import StepTimes, UpdateSpan
@@ -64,11 +65,10 @@ class Stamps:
             # A control dependency on a tensor of another device does not wait for its value.
             arrived = [value if cluster.place(value.device) == cluster.place(device)
                        else tf.identity(value) for value in taken]
-        with tf.device(_host_of(device)):
-            with tf.control_dependencies(arrived):
-                arrival = tf.timestamp()
-            with tf.control_dependencies([*before, arrival]):
-                start = tf.timestamp()
+        with tf.control_dependencies(arrived):
+            arrival = clock.now(_host_of(device))
+        with tf.control_dependencies([*before, arrival]):
+            start = clock.now(_host_of(device))
         self._stamps[work] = [arrival, start]
         return start.op
 
@@ -105,8 +105,8 @@ def stamp(device: str, results: Sequence[tf.Tensor | tf.Operation], number: tf.T
             last = tf.cast(number, tf.float32)
         with tf.device(_host_of(device)):
             results = [tf.identity(last)]
-    with tf.device(_host_of(device)), tf.control_dependencies(results):
-        return tf.timestamp()
+    with tf.control_dependencies(results):
+        return clock.now(_host_of(device))
 
 
 def call_stamped(function: Callable[..., Any], args: Sequence[Any], work: Work, device: str,

@@ -21,6 +21,11 @@ class Placement:
     """
     devices: tuple[tuple[str, ...], ...]
 
+    @property
+    def all_devices(self) -> list[str]:
+        """The devices of all replicas in one list, with one entry a cell."""
+        return [device for devices in self.devices for device in devices]
+
     @functools.cached_property
     def places(self) -> tuple[tuple[Place, ...], ...]:
         """The place of each device, [R, K]."""
@@ -50,8 +55,7 @@ class Placement:
 
     def device_at(self, place: Place) -> str:
         """The first string that names this device."""
-        strings = (device for devices in self.devices for device in devices)
-        return next(device for device in strings if cluster.place(device) == place)
+        return next(device for device in self.all_devices if cluster.place(device) == place)
 
 
 def place_cells(devices: Sequence[str], num_replicas: int, layout: Layout) -> Placement:

@@ -216,11 +216,15 @@ def check_that_other_threads_run(address: str, pid: int) -> None:
     assert found == [WORKER_CPU]
 
 
-def run_beside_a_worker(check: Callable[[str, int], None]) -> None:
-    """Runs a check in a process of its own, with a worker's address and process, which it stops."""
+def run_beside_a_worker(check: Callable[[str, int], None], **env: str) -> None:
+    """Runs a check in a process of its own, with a worker's address and process, which it stops.
+
+    `env` is added to the environment of the check.
+    """
     with local_workers.workers(1, hangs_after_s=1000.) as (worker,):
         worker.wait()
-        process = Fork(check, worker.address, worker.process.pid, env=local_workers.environment())
+        process = Fork(check, worker.address, worker.process.pid,
+                       env={**local_workers.environment(), **env})
         try:
             _, err = process.communicate(timeout=60)
         finally:
@@ -249,14 +253,16 @@ def check_that_assignments_are_waited_for(address: str, worker: int) -> None:
     waker.join()
 
 
-def test_assignments_on_workers_are_waited_for() -> None:
+@pytest.mark.parametrize('env', [{}, {'TF_DETERMINISTIC_OPS': '1'}])
+def test_assignments_on_workers_are_waited_for(env: dict[str, str]) -> None:
     """Who asks TensorFlow for the shape of a number waits for nothing.
 
     So the first, empty value of the variable in which a worker keeps a copy for a checkpoint could
     come after the copy, and the run ended as it started: "The given optional does not have a
-    value".
+    value". Who asks for the time is refused where ops must be deterministic: no run on workers
+    began.
     """
-    run_beside_a_worker(check_that_assignments_are_waited_for)
+    run_beside_a_worker(check_that_assignments_are_waited_for, **env)
 
 
 def test_waiting_for_a_stopped_worker_lets_other_threads_run():
