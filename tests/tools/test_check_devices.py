@@ -57,6 +57,22 @@ def test_plans_are_compared_until_the_time_is_over():
     assert row.numbers['plans_left_out'] == len(bits.PLANS) - 1
 
 
+@pytest.mark.parametrize(('second', 'says'), [
+    (1., 'and repeats its own bits'), (2., 'and does not repeat its own bits')])
+def test_a_plan_that_differs_is_repeated(monkeypatch, second, says):
+    """The one cell is trained twice, and so is the first plan that differs from it."""
+    values = iter([0., 0., 1., second])
+
+    def arrays_after(*args: object) -> dict[str, np.ndarray]:
+        return {'a': np.full(1, next(values, 0.))}
+
+    monkeypatch.setattr(subjects.Subject, 'arrays_after', arrays_after)
+    row = bits.compared(machine.Machine('bits', DEVICES, 'CPU', 1, True), SMALL, end_s=0.)
+    assert row.verdict == 'BROKEN'
+    assert row.text.endswith(f'in 1 of 1 variables by up to 1.0e+00, {says} '
+                             f'({len(bits.PLANS) - 1} plans left out: time is over)')
+
+
 def test_bits_differ_even_if_the_numbers_are_equal():
     expected = {'a': np.zeros(2, np.float32), 'b': np.ones(1), 'c': np.ones(1)}
     found = {'a': -np.zeros(2, np.float32), 'b': np.ones(1), 'c': np.full(1, 1.5)}

@@ -1,12 +1,13 @@
 """Bits: whether weights after some steps are bitwise identical for every plan.
 
 The first plan, K = 1, is built twice. If even these two differ, kernels are not deterministic, and
-nothing can be said of plans.
+nothing can be said of plans. A plan that differs is repeated too, which tells a kernel that depends
+on what runs beside it from a plan that computes something else.
 """
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -51,16 +52,20 @@ def compared(machine: Machine, subject: Subject, end_s: float) -> Row:
             subject=subject.name, repeated=repeated)
 
     differences: dict[str, dict[str, float]] = {}   # plan -> variables; none if they are equal
+    unrepeated: list[str] = []   # plans that differ, and that do not repeat their own bits
     failed: dict[str, str] = {}
     for plan in PLANS:
         if differences and time.monotonic() > end_s:
             break
         name = 'K={} {} {}'.format(*plan)
         try:
-            differences[name] = differing(expected, _arrays(machine, subject, plan))
+            arrays = _arrays(machine, subject, plan)
+            differences[name] = differing(expected, arrays)
+            if differences[name] and differing(arrays, _arrays(machine, subject, plan)):
+                unrepeated.append(name)
         except Exception as error:   # the other plans go on
             failed[name] = f'{type(error).__name__}: {(str(error) or "?").splitlines()[0][:300]}'
-    return _row(machine, subject, expected, differences, failed)
+    return _row(machine, subject, expected, differences, unrepeated, failed)
 
 
 def _arrays(machine: Machine, subject: Subject, plan: Plan) -> dict[str, np.ndarray]:
@@ -80,14 +85,16 @@ def differing(expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray
 
 
 def _row(machine: Machine, subject: Subject, expected: Mapping[str, np.ndarray],
-         differences: Mapping[str, dict[str, float]], failed: Mapping[str, str]) -> Row:
+         differences: Mapping[str, dict[str, float]], unrepeated: Sequence[str],
+         failed: Mapping[str, str]) -> Row:
     """Returns the row of plans that were compared with the first one."""
     broken = {name: variables for name, variables in differences.items() if variables}
     num_plans = len(differences)
     num_left_out = len(PLANS) - num_plans - len(failed)
     numbers = {'subject': subject.name, 'steps': NUM_STEPS, 'variables': len(expected),
                'same': [name for name in differences if name not in broken],
-               'different': broken, 'failed': failed, 'plans_left_out': num_left_out}
+               'different': broken, 'unrepeated': unrepeated, 'failed': failed,
+               'plans_left_out': num_left_out}
     end = f' ({num_left_out} plans left out: time is over)' if num_left_out else ''
     if failed:
         name, reason = next(iter(failed.items()))
@@ -99,10 +106,11 @@ def _row(machine: Machine, subject: Subject, expected: Mapping[str, np.ndarray],
             f'{subject.name}: {len(expected)} variables equal after {NUM_STEPS} steps of one cell '
             f'and of {num_plans} other plans{end}', **numbers)
     name, variables = next(iter(broken.items()))
+    again = ('does not repeat its own bits' if name in unrepeated else 'repeats its own bits')
     return machine.row(
         machine.promised(False),
         f'{subject.name}: {len(broken)} of {num_plans} plans differ from one cell, e.g. {name} '
-        f'{_how(variables, expected)}{_remedy(machine)}{end}', **numbers)
+        f'{_how(variables, expected)}, and {again}{_remedy(machine)}{end}', **numbers)
 
 
 def _how(variables: Mapping[str, float], expected: Mapping[str, np.ndarray]) -> str:

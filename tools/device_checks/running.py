@@ -19,6 +19,10 @@ from lingpipe.tools.device_checks.rows import Row
 
 START_S = 120.0    # until TensorFlow is imported and the first check begins
 PATIENCE = 2.0     # a check that takes so many times its budget is ended
+# The second is for logical GPUs, which share a card and a handle of cuBLAS: it picks other kernels
+# while several streams compute, unless its workspaces are fixed ("Results reproducibility" in the
+# manual of cuBLAS).
+DETERMINISTIC = {'TF_DETERMINISTIC_OPS': '1', 'CUBLAS_WORKSPACE_CONFIG': ':4096:8'}
 COMMAND = (sys.executable, '-m', 'lingpipe.tools.device_checks.process')
 
 
@@ -56,7 +60,8 @@ class _Process:
         self._process = subprocess.Popen(
             [*command, json.dumps(asked)],
             stdout=subprocess.PIPE, stderr=self._errors, text=True, process_group=0,
-            env={**os.environ, 'TF_DETERMINISTIC_OPS': str(int(checks[0].is_deterministic))})
+            env={**os.environ, **(DETERMINISTIC if checks[0].is_deterministic
+                                  else {'TF_DETERMINISTIC_OPS': '0'})})
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from lingpipe.training.timed_steps import TimedSteps, soon_after
+from tests.support import local_workers
 
 
 @pytest.mark.parametrize(('last_step', 'expected'), [
@@ -28,3 +29,16 @@ def test_warm_up_is_not_measured_unless_it_is_all_there_is():
     for timeline in timelines[2:]:
         timed.add(timeline)
     assert list(timed.measured) == ['third', 'fourth']
+
+
+@pytest.mark.slow
+def test_steps_on_workers_are_not_timed_where_ops_must_be_deterministic(tmp_path, monkeypatch):
+    """The run is refused before its first step, and not in the step that would be timed."""
+    monkeypatch.setenv('TF_DETERMINISTIC_OPS', '1')
+    with local_workers.workers(1, hangs_after_s=60.) as (worker,):
+        worker.wait()
+        trainer = local_workers.Trainer(tmp_path, [f'2*{worker.address}'], '--timeline')
+        _, err = trainer.process.communicate(timeout=200)
+        assert trainer.process.returncode == 1
+        assert 'tasks on workers cannot be timed where ops must be deterministic' in err
+        assert 'step 1/' not in trainer.log()
