@@ -40,8 +40,9 @@ class BackwardTrace:
       written: the tensors that the layers write, in their second run if they have one.
       token: exists once all gradients of weights have been added.
       waits: name of an op with which a layer's backward begins, or with which the layer runs again
-        -> names of the ops that add the gradients of the layer after it. The graph has no such
-        edges, since a task of one kind need not have both.
+        -> names of the ops that make the gradients of what the layer writes, and of those that add
+        the gradients of the layer after it. The graph has no such edges, since a task of one kind
+        need not have both.
     """
     gradients: Mapping[Leaf, tf.Tensor]
     differentiated: Sequence[str]
@@ -70,7 +71,8 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
         if not element.has_backward:
             continue
         # Without `waits`, TensorFlow goes on to the next layer and puts off the gradients of
-        # weights. These, or what they read, then stay in memory for several layers at once.
+        # weights. These, or what they read, then stay in memory for several layers at once. So does
+        # what a backward makes of forward tensors alone, which could run before any gradient comes.
         complete = [gradients[leaf] for leaf in leaves_of(element.writes.values())
                     if leaf in gradients]
         first: list[tf.Operation] = []
@@ -80,8 +82,9 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
             result = result.call.repeat(after=first)
         num_before = len(forward.graph.get_operations())
         layer_gradients = result.backward(gradients)
-        first = first or _readers(complete, forward.graph.get_operations()[num_before:])
-        waits.update({op.name: [one.name for one in added_last] for op in first})
+        first = first or _first_ops(forward.graph.get_operations()[num_before:])
+        before = [*(tensor.op for tensor in complete), *added_last]
+        waits.update({op.name: [one.name for one in before] for op in first})
         gradients.update(layer_gradients.inputs)
         added_here = [op for path, gradient in layer_gradients.weights.items()
                       for op in sums.add_gradient(path, gradient, forward.arguments.micro_batch)]
@@ -96,10 +99,11 @@ def trace_backward(forward: ForwardTrace, sums: Sums,
                          waits)
 
 
-def _readers(tensors: Sequence[tf.Tensor], ops: Sequence[tf.Operation]) -> list[tf.Operation]:
-    """Returns those of the ops that read one of the tensors."""
-    read = {tensor.ref() for tensor in tensors}
-    return [op for op in ops if any(tensor.ref() in read for tensor in op.inputs)]
+def _first_ops(ops: Sequence[tf.Operation]) -> list[tf.Operation]:
+    """Returns those of the ops that read nothing that others of them make, but for constants."""
+    computed = [op for op in ops if op.type != 'Const']
+    names = {op.name for op in computed}
+    return [op for op in computed if not any(tensor.op.name in names for tensor in op.inputs)]
 
 
 def token_after(ops: Sequence[tf.Operation | tf.Tensor], name: str) -> tf.Tensor:

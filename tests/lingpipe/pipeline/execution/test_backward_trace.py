@@ -69,3 +69,26 @@ def test_a_frozen_weight_has_no_gradient():
 def test_only_training_has_gradients(training):
     trace, _, sums = traced(cell(), training)
     assert bool(sums.paths) == bool(trace.gradients) == training
+
+
+def test_what_a_backward_makes_of_forward_tensors_waits_for_the_gradient():
+    """It ran as soon as the forward had, and stayed in memory until the gradient came."""
+    network = Sequential.Params(name='model', layers=(
+        *[layers.SwiGLU.Params(name=name, input_dim=3, hidden_dim=4)
+          for name in ('first', 'second')],
+        layers.MeanSquaredErrorLoss.Params(name='loss'))).instantiate('model')
+    one = Cell(0, wire(network, SPEC)[:2], 'CPU:0')
+    forward = trace_forward(one, lambda path: tf.zeros(
+        [4, 3] if path.endswith('w_down') else [3, 4]), TracingOptions(True))
+    with forward.graph.as_default():
+        arguments = forward.arguments.with_gradients(leaves_of(one.outputs))
+        trace = trace_backward(forward, Records(), arguments.gradients)
+
+    ops = {op.name: op for op in forward.graph.get_operations()}
+    early = [name for name, op in ops.items() if op.type == 'Sigmoid' and '_backward' in name]
+    assert len(early) == 2
+    gradient = {tensor.op.name for tensor in arguments.gradients.values()}
+    of_second, = (name for name in early if 'second' in name)
+    of_first, = (name for name in early if 'first' in name)
+    assert set(trace.waits[of_second]) == gradient
+    assert any('second' in name for name in trace.waits[of_first])
