@@ -12,6 +12,7 @@ There is no variable and no data in such a graph. The files:
     gradient_rows.py  which gradients are rows of a weight
     handed_over.py    what the two parts of a split backward hand over
     recipe.py         how the forward pass makes what the backward pass reads
+    temporaries.py    what a pass needs while it runs
     residuals.py      what is kept for the backward pass
 """
 from lingpipe.pricing.flops import count_flops

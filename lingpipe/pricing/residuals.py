@@ -19,11 +19,13 @@ import tensorflow as tf
 from lingpipe.layers.base import Layer
 from lingpipe.layers.context import Emissions
 from lingpipe.layers.nested import Nested, leaves
+from lingpipe.learning.gradient import Gradient
 from lingpipe.learning.pool_gradients import pair_with_pools
 from lingpipe.pricing.graph import FPROP, Trace, trace
 from lingpipe.pricing.handed_over import HandedOver, Leaves, handed_over
 from lingpipe.pricing.ops import ancestors, bytes_of, narrow_casts, viewed
 from lingpipe.pricing.recipe import Leaf, Recipe, recipe_of
+from lingpipe.pricing.temporaries import most_bytes
 
 Views: TypeAlias = Mapping[Leaf, tuple[str, Leaf]]
 """A leaf of the outputs -> the leaf of the inputs ('reads') or outputs ('writes') that it views."""
@@ -42,6 +44,7 @@ class Residuals:
       recipe: how the forward makes all of it.
       handed_over: what the gradients of weights need, if the backward is split.
       cast_bytes: bytes of weights in a narrower dtype; a step holds them.
+      temporary_bytes: the most that the forward or the backward needs besides, while it runs.
     """
     inner_bytes: int = 0
     inputs: frozenset[Leaf] = frozenset()
@@ -51,6 +54,7 @@ class Residuals:
     recipe: Recipe = dataclasses.field(default_factory=Recipe)
     handed_over: HandedOver = dataclasses.field(default_factory=HandedOver)
     cast_bytes: int = 0
+    temporary_bytes: int = 0
 
 
 def residuals_of_layer(layer: Layer, inputs: Mapping[str, Nested], trained: Sequence[str],
@@ -100,7 +104,29 @@ def residuals_of_layer(layer: Layer, inputs: Mapping[str, Nested], trained: Sequ
             [*backward.residuals, *traced.micro_batch_args],
             list(traced.weights.values()),
             Leaves(leaf_of_input, leaf_of_output, backward.leaf_of_seed(targets))),
-        cast_bytes=_cast_bytes(traced))
+        cast_bytes=_cast_bytes(traced),
+        temporary_bytes=max(
+            most_bytes(forward, {tensor.name for tensor in args},
+                       {*kept, *(tensor.name for tensor in args)}),
+            _temporary_bytes_of_backward(backward, args, of_weights,
+                                         list(gradients_of_inputs.values()))))
+
+
+def _temporary_bytes_of_backward(backward: _Backward, args: Sequence[tf.Tensor],
+                                 of_weights: Sequence[Gradient | None],
+                                 of_inputs: Sequence[Gradient]) -> int:
+    """The most that a backward needs besides what it starts from; sums take gradients of weights.
+
+    Args:
+      backward: of a layer.
+      args: of the layer: its inputs and weights.
+      of_weights, of_inputs: the gradients.
+    """
+    held = {tensor.name for tensor in [*args, *backward.residuals]}
+    seeds = {seed.name for seed in backward.seeds}
+    return most_bytes([tensor for gradient in of_inputs for tensor in _tensors_of(gradient)],
+                      held | seeds, held | set(backward.kept),
+                      [tensor for gradient in of_weights for tensor in _tensors_of(gradient)])
 
 
 def _cast_bytes(traced: Trace) -> int:

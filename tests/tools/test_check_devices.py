@@ -92,6 +92,15 @@ def test_rows_fit_80_columns():
 
 
 @pytest.mark.slow
+def test_the_allocator_of_a_cpu_is_seen():
+    """Every mode of recomputation takes about what is forecast."""
+    rows = list(running.run(device_checks.find('memory'), 4, 256, 3.0))
+    assert [row.verdict for row in rows] == ['info'] * 5, rows
+    assert [row.numbers['mode'] for row in rows[1:]] == ['none', 'cell', 'layer', 'fit']
+    assert all(0.9 < row.numbers['ratio'] < 1.1 for row in rows[1:]), rows
+
+
+@pytest.mark.slow
 def test_two_workers_give_the_bits_of_one_cell_with_deterministic_ops():
     """TensorFlow refused an op of the trainer there, and no other test had such ops."""
     row, = running.run(device_checks.find('workers'), 4, 256, 3.0)

@@ -1,24 +1,15 @@
-"""Memory: the forecast of a plan beside the peak of the device's allocator.
-
-TensorFlow has no allocator statistics for CPUs. There the growth of the resident memory of the
-process is compared with the sum over its devices. It holds TensorFlow's own memory of the step too,
-and pages that an earlier program has left are used again without being seen. So only one program is
-measured, the first of the process.
-"""
+"""Memory: the forecast of a plan beside the peak of the device's allocator."""
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
 
-import tensorflow as tf
-
 from lingpipe import cluster
-from lingpipe.pipeline.execution.program import Program
 from lingpipe.tools.device_checks import subjects
+from lingpipe.tools.device_checks.allocator import bytes_in_use, most_bytes
 from lingpipe.tools.device_checks.machine import Machine
 from lingpipe.tools.device_checks.rows import Row
 from lingpipe.tools.device_checks.subjects import Subject
-from lingpipe.tools.pipeline_benchmark import reset_peak, status_mb
 
 MB = 1e6
 MODES = ('none', 'cell', 'layer')
@@ -26,66 +17,45 @@ MODES = ('none', 'cell', 'layer')
 
 def rows(machine: Machine) -> Iterator[Row]:
     """Trains two cells in every mode of recomputation, the last with a limit."""
-    if not machine.is_gpu:
-        yield machine.row('n/a', 'TensorFlow has no statistics of the allocator of a CPU; the '
-                                 'resident memory of the process (RSS) is compared, for one mode')
-        small = subjects.transformer(2, 32, 16, 8)   # loads what any program needs
-        small.step_s(small.program(machine.devices_of(2), num_cells=2), 1)
-        yield _measured(machine, subjects.transformer(4, 256, 64, 32), 'none', 'none')[1]
-        return
-
-    subject = subjects.transformer(8, 512, 256, 32)
-    yield machine.row('info', f'{subject.name}, K=2, M=4, in MB (10^6 bytes), the highest device:')
+    if machine.is_gpu:
+        subject, devices = subjects.transformer(8, 512, 256, 32), machine.devices_of(2)
+    else:
+        # All CPUs have one allocator: on two of them, the peaks of two cells could come together.
+        subject, devices = subjects.transformer(8, 128, 128, 32), machine.devices_of(1) * 2
+    where = 'the highest device' if machine.is_gpu else 'both cells on one device'
+    yield machine.row('info', f'{subject.name}, K=2, M=4, in MB (10^6 bytes), {where}; a layer '
+                              'needs the second number while it runs:')
     forecasts = {}
     for mode in MODES:
-        forecasts[mode], row = _measured(machine, subject, mode, mode)
+        forecasts[mode], row = _measured(machine, subject, devices, mode, mode)
         yield row
         if machine.is_late:
             return
     limit = (forecasts['none'] + forecasts['layer']) / 2
-    yield _measured(machine, subject, 'fit', f'fit, limit {limit / MB:.0f}', limit)[1]
+    yield _measured(machine, subject, devices, 'fit', f'fit, limit {limit / MB:.0f}', limit)[1]
 
 
-def _measured(machine: Machine, subject: Subject, mode: str, name: str,
+def _measured(machine: Machine, subject: Subject, devices: tuple[str, ...], mode: str, name: str,
               device_bytes: float | None = None) -> tuple[float, Row]:
     """Returns the highest forecast of a device, and the row of a program."""
     gc.collect()
-    before = [_used(device) for device in machine.devices_of(2)]
-    resident_before_mb = status_mb('VmRSS')
-    _reset_peaks(machine)
-    program = subject.program(machine.devices_of(2), num_cells=2, num_micro_batches=4,
-                              recompute=mode, device_bytes=device_bytes)
-    subject.step_s(program, 3)
-    forecasts = _forecasts(program, machine.devices_of(2))
+    distinct = list(dict.fromkeys(devices))
+    before = [bytes_in_use(device) for device in distinct]
+    program = subject.program(devices, num_cells=2, num_micro_batches=4, recompute=mode,
+                              device_bytes=device_bytes)
+    subject.step_s(program, 2)
+    peaks = [most_bytes(lambda: subject.step_s(program, 1, 2), device) - own
+             for device, own in zip(distinct, before, strict=True)]
 
-    if machine.is_gpu:
-        measured = [float(tf.config.experimental.get_memory_info(device[8:])['peak']) - own
-                    for device, own in zip(machine.devices_of(2), before, strict=True)]
-        pairs = list(zip(forecasts, measured, strict=True))
-    else:
-        pairs = [(sum(forecasts), (status_mb('VmHWM') - resident_before_mb) * 2**20)]
-    forecast, peak = max(pairs, key=lambda pair: pair[1])
-    return max(forecasts), machine.row(
-        'info', f'{name}: forecast {forecast / MB:.0f}, peak {peak / MB:.0f}, {peak / forecast:.2f}'
-                ' times' + ('' if machine.is_gpu else ' (both devices, RSS)'),
-        mode=mode, device_bytes=device_bytes, forecast_bytes=[pair[0] for pair in pairs],
-        peak_bytes=[pair[1] for pair in pairs], is_resident=not machine.is_gpu)
-
-
-def _forecasts(program: Program, devices: tuple[str, ...]) -> list[float]:
-    by_place = {place[2:]: peak for place, peak in program.plan.peak_bytes().items()}
-    return [by_place[cluster.place(device)[2:]] for device in devices]
-
-
-def _used(device: str) -> float:
-    if cluster.place(device)[2] == 'CPU':
-        return 0.0
-    return float(tf.config.experimental.get_memory_info(device[8:])['current'])
-
-
-def _reset_peaks(machine: Machine) -> None:
-    if machine.is_gpu:
-        for device in machine.devices_of(2):
-            tf.config.experimental.reset_memory_stats(device[8:])
-    else:
-        reset_peak()
+    forecasts, temporaries = (
+        {place[2:]: num_bytes for place, num_bytes in by_place.items()}
+        for by_place in (program.plan.peak_bytes(), program.plan.temporary_bytes()))
+    places = [cluster.place(device)[2:] for device in distinct]
+    peak, place = max(zip(peaks, places, strict=True))
+    forecast, temporary = forecasts[place], temporaries[place]
+    ratio = peak / (forecast + temporary)
+    return max(forecasts.values()), machine.row(
+        'info', f'{name}: forecast {forecast / MB:.0f} and {temporary / MB:.0f}, peak '
+                f'{peak / MB:.0f}, {ratio:.2f} times',
+        mode=mode, device_bytes=device_bytes, forecast_bytes=forecast, temporary_bytes=temporary,
+        peak_bytes=peak, ratio=ratio)

@@ -23,6 +23,7 @@ PATIENCE = 2.0     # a check that takes so many times its budget is ended
 # while several streams compute, unless its workspaces are fixed ("Results reproducibility" in the
 # manual of cuBLAS).
 DETERMINISTIC = {'TF_DETERMINISTIC_OPS': '1', 'CUBLAS_WORKSPACE_CONFIG': ':4096:8'}
+SEEN_ALLOCATOR = {'TF_CPU_ALLOCATOR_USE_BFC': '1'}   # see allocator.py
 COMMAND = (sys.executable, '-m', 'lingpipe.tools.device_checks.process')
 
 
@@ -61,7 +62,8 @@ class _Process:
             [*command, json.dumps(asked)],
             stdout=subprocess.PIPE, stderr=self._errors, text=True, process_group=0,
             env={**os.environ, **(DETERMINISTIC if checks[0].is_deterministic
-                                  else {'TF_DETERMINISTIC_OPS': '0'})})
+                                  else {'TF_DETERMINISTIC_OPS': '0'}),
+                 **(SEEN_ALLOCATOR if checks[0].group == 'memory' else {})})
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -53,6 +53,11 @@ class Candidate:
         return max(self.plan.peak_bytes().values())
 
     @functools.cached_property
+    def temporary_bytes(self) -> float:
+        """The most that any device needs besides, while a layer runs."""
+        return max(self.plan.temporary_bytes().values())
+
+    @functools.cached_property
     def losses(self) -> dict[str, float]:
         """What keeps the step from being the work divided by the devices -> seconds, most first."""
         loads: dict[int, float] = {}

@@ -16,8 +16,9 @@ these numbers, peaks.py follows them through a schedule, and inspection prints t
     received  from a cell's last backward on: the gradients of other replicas and the sums of all;
               or, where that is more, the temporaries of the update, which is made weight by weight
 
-Not counted are the temporaries of single ops, gradients of values on their way between layers,
-values that have been sent and not yet been read, and the framework itself.
+Not counted are values that have been sent and not yet been read, and the framework itself. What a
+layer needs besides while it runs is known (`temporary_bytes`) and shown, and no part of the limit:
+temporaries of its ops, gradients of values, and what its forward writes.
 
 All numbers are integers, so that sums in any order agree and a limit is kept to the byte. There is
 no closed formula for a span of layers: residuals that two of its layers share count once, and what
@@ -139,6 +140,11 @@ class Memory:
             yield Footprint(fixed.total, held, working, fixed.received, activations.residual,
                             activations.handed.total, activations.handed.gradient_bytes,
                             activations.handed.gives_gradients)
+
+    @functools.cached_property
+    def temporary_bytes(self) -> list[int]:
+        """[L] the most that each layer needs besides while it runs; it runs alone on its device."""
+        return [residuals.temporary_bytes for residuals in self._residuals]
 
     @functools.cached_property
     def _grown(self) -> dict[tuple[int, str], tuple[list[Footprint], Iterator[Footprint]]]:

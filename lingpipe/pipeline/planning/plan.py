@@ -64,6 +64,23 @@ class Plan:
         """The most that each device holds at a time, of all cells of all replicas."""
         return peaks_of_devices(self.schedule, self.placement, self.forecast.footprints)
 
+    def temporary_bytes(self) -> dict[Place, float]:
+        """The most that each device needs besides, while a layer runs; see memory.py."""
+        temporaries: dict[Place, float] = {}
+        for places in self.placement.places:
+            for place in dict.fromkeys(places):
+                of_replica = max(num_bytes for num_bytes, other
+                                 in zip(self._temporaries_of_cells, places, strict=True)
+                                 if other == place)
+                temporaries[place] = temporaries.get(place, 0.0) + of_replica
+        return temporaries
+
+    @functools.cached_property
+    def _temporaries_of_cells(self) -> list[int]:
+        """[K] the most that a layer of each cell needs besides while it runs."""
+        of_layers = self.forecast.memory.temporary_bytes
+        return [max(of_layers[layer] for layer in span) for span in self.partition.spans]
+
     @property
     def fits(self) -> bool:
         """Whether no device holds more than PipelineParams.device_bytes."""
@@ -109,8 +126,9 @@ class Plan:
         Of memory, in MB (10^6 bytes): `state_mb` is of weights, gradients and optimizer slots;
         `held_mb_per_micro_batch` of activations between forward and backward, `held_mb` that of all
         micro-batches that are live at once; `recomputed_mb` of what a backward makes again;
-        `residual_mb_per_micro_batch` what would be held without recomputation; `peak_mb` the most
-        that the cell's device holds at a time, with its other cells if there are any.
+        `residual_mb_per_micro_batch` what would be held without recomputation; `temporary_mb` what
+        a layer of the cell needs besides while it runs; `peak_mb` the most that the cell's device
+        holds at a time, with its other cells if there are any, and without temporaries.
         """
         simulation = self.simulate()
         list_of_cell = {slot.cell: i for slot, i in self.schedule.device_of.items()}
@@ -133,6 +151,7 @@ class Plan:
                 'held_mb': footprint.held * simulation.peak_live[k] / 1e6,
                 'recomputed_mb': footprint.working / 1e6,
                 'residual_mb_per_micro_batch': footprint.residual / 1e6,
+                'temporary_mb': self._temporaries_of_cells[k] / 1e6,
                 'peak_mb': simulation.peak_bytes[list_of_cell[k]] / 1e6,
                 'sent_mb_per_micro_batch': sum(value.num_bytes for value in cell.outputs) / 1e6,
                 'step_share': step_cost / total_cost if total_cost else 0.0,

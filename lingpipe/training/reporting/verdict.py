@@ -38,6 +38,8 @@ class Verdict:
         lost = self.current.limited_by
         lines = [
             f'fits      {self._fits()}',
+            f'temporary {_size(self.current.temporary_bytes)} more while a layer runs, which no '
+            'limit counts',
             f'speed-up  {self.current.speed_up:.2f} times one device with memory enough, of '
             f'{num_devices} at most',
             f'bubble    {self.current.bubble_share:.1%}'

@@ -28,6 +28,8 @@ def test_a_plan_without_a_limit_is_told_what_it_takes():
     said = first_lines(num_cells=2)
     assert re.fullmatch(r'if a device has [\d.]+ kB \(--device_type says what one has\)',
                         said['fits'])
+    assert re.fullmatch(r'[\d.]+ kB more while a layer runs, which no limit counts',
+                        said['temporary'])
 
 
 def test_a_plan_that_fits_is_told_by_how_much():

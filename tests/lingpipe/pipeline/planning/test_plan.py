@@ -43,6 +43,21 @@ def test_layers_are_wired_for_a_micro_batch():
     assert plan_of_two_cells().elements[0].reads['x'].spec == tf.TensorSpec([4, 8])
 
 
+def test_a_device_needs_what_its_largest_layer_needs():
+    apart = plan_of_two_cells(devices=['CPU:0', 'CPU:1'])
+    of_layers = apart.forecast.memory.temporary_bytes
+    first, second = max(of_layers[:3]), of_layers[3]
+    assert 0 < first != second > 0
+    assert list(apart.temporary_bytes().values()) == [first, second]
+    assert [row['temporary_mb'] for row in apart.rows()] == [first / 1e6, second / 1e6]
+
+    together = plan_of_two_cells(devices=['CPU:0', 'CPU:0'])
+    assert list(together.temporary_bytes().values()) == [max(first, second)]
+    replicas = plan_of_two_cells(num_micro_batches=2, num_replicas=2, devices=['CPU:0'] * 4)
+    of_layers = replicas.forecast.memory.temporary_bytes
+    assert list(replicas.temporary_bytes().values()) == [2 * max(of_layers)]
+
+
 def test_the_table_has_a_row_for_each_cell():
     """Each layer takes 3 s, and 1 s more in the first cell, which is recomputed."""
     rows = plan_of_two_cells(layer_seconds=(3., 3., 3., 3.)).rows()

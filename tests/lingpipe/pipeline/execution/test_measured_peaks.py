@@ -1,0 +1,75 @@
+"""Measured peaks: the forecast of memory beside what TensorFlow's allocator really gives out."""
+from __future__ import annotations
+
+import gc
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from lingpipe import cluster, layers
+from lingpipe.layers.sequential import Sequential
+from lingpipe.tools import stacks
+from lingpipe.tools.device_checks import subjects
+from lingpipe.tools.device_checks.allocator import bytes_in_use, most_bytes
+from lingpipe.tools.device_checks.running import SEEN_ALLOCATOR
+from lingpipe.tools.device_checks.subjects import Subject
+from tests.support.forks import Fork
+
+pytestmark = pytest.mark.slow
+CPU = '/device:CPU:0'
+PLANS = [(1, 'none', '1f1b'), (2, 'none', '1f1b'), (2, 'cell', '1f1b'), (2, 'layer', '1f1b'),
+         (3, 'none', 'zb_h1')]
+
+
+def gated(num_layers: int, dim: int, rows: int) -> Subject:
+    """Feed-forward parts whose backward makes two tensors of what the forward has made."""
+    parts = [layers.SwiGLU.Params(name=f'part_{i}', input_dim=dim, hidden_dim=4 * dim)
+             for i in range(num_layers)]
+    rng = np.random.default_rng(0)
+    batch = {name: tf.constant(rng.standard_normal((rows, dim)), tf.float32)
+             for name in ('x', 'target')}
+    network = Sequential.Params(
+        name='model', layers=(*parts, layers.MeanSquaredErrorLoss.Params(name='loss')))
+    return Subject('gated', network, batch)
+
+
+def images() -> Subject:
+    """An AmoebaNet-D (3, 32)."""
+    with tf.device(CPU):
+        batch = {name: tf.constant(value) for name, value in stacks.image_batch(32, 64).items()}
+    return Subject('AmoebaNet', stacks.amoebanet(3, 32), batch)
+
+
+SUBJECTS = {'Transformer': lambda: subjects.transformer(6, 128, 128, 32),
+            'gated': lambda: gated(6, 64, 8192), 'AmoebaNet': images}
+
+
+def check_peaks(name: str, most: float) -> None:
+    """Trains a network by several plans on one device, in a process of its own.
+
+    No peak is `most` times what is forecast.
+    """
+    cluster.configure(1, 1, 1)
+    subject = SUBJECTS[name]()
+    for k, mode, schedule in PLANS:
+        gc.collect()
+        before = bytes_in_use(CPU)
+        program = subject.program([CPU] * k, num_cells=k, num_micro_batches=4, schedule=schedule,
+                                  recompute=mode)
+        subject.step_s(program, 2)
+        peak = most_bytes(lambda: subject.step_s(program, 1, 2), CPU) - before   # noqa: B023
+        (forecast,), (temporary,) = (by_place.values() for by_place in (
+            program.plan.peak_bytes(), program.plan.temporary_bytes()))
+        ratio = peak / (forecast + temporary)
+        assert 0.8 < ratio < most, (name, k, mode, schedule, peak, forecast, temporary)
+
+
+@pytest.mark.parametrize(('name', 'most'), [
+    ('Transformer', 1.1), ('gated', 1.05), ('AmoebaNet', 1.1)])
+def test_peaks_are_as_forecast(name: str, most: float):
+    """The gated parts took 1.08 times as much: backward ops ran before any gradient had come."""
+    process = Fork(check_peaks, name, most, env={**os.environ, **SEEN_ALLOCATOR})
+    _, err = process.communicate(timeout=400)
+    assert process.returncode == 0, err[-2000:]
