@@ -98,6 +98,10 @@ class TextInput(Input):
     def _ids(self) -> np.ndarray:
         return self.tokens.ids(self.params.split)
 
+    @functools.cached_property
+    def _bytes_of_ids(self) -> np.ndarray:
+        return self.tokens.bytes_of_ids(self.params.split)
+
     def _rows(self, index: np.ndarray) -> list[np.ndarray]:
         """The values of `spec` for the examples at index [n]."""
         length = self.params.length
@@ -112,4 +116,4 @@ class TextInput(Input):
         beginnings = np.maximum.accumulate(np.where(is_start, places, 0), 1)
         weight = ((label != PAD) & (label != START)).astype(np.float32)
         return [target, label, weight, (places - beginnings).astype(np.int32),
-                np.cumsum(is_start, 1, dtype=np.int32), self.tokens.bytes_of_ids[label]]
+                np.cumsum(is_start, 1, dtype=np.int32), self._bytes_of_ids[label]]

@@ -11,7 +11,6 @@ split, and one that comes twice is not in both parts.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import shutil
@@ -68,15 +67,16 @@ class Tokens:
         """The file of the vocabulary."""
         return os.path.join(self.directory, 'vocabulary.model')
 
-    @functools.cached_property
-    def bytes_of_ids(self) -> np.ndarray:
-        """The bytes of text that each id stands for, float32 [V].
+    def bytes_of_ids(self, split: Split) -> np.ndarray:
+        """The bytes of text that each id of a part stands for, float32 [V].
 
-        A vocabulary that folds characters spells fewer bytes than the text has; the rest is shared
-        among all ids in proportion.
+        A vocabulary that folds characters spells fewer bytes than the text of the part has; the
+        rest is shared among all ids in proportion.
         """
-        return (bytes_of_ids(Vocabulary(self.vocabulary_path))
-                * self.facts['bytes_per_spelt_byte']).astype(np.float32)
+        # Earlier versions wrote one number for both parts.
+        ratio = self.facts[split].get('bytes_per_spelt_byte',
+                                      self.facts.get('bytes_per_spelt_byte'))
+        return (bytes_of_ids(Vocabulary(self.vocabulary_path)) * ratio).astype(np.float32)
 
     def ids(self, split: Split) -> np.ndarray:
         """The ids of a part, mapped into memory."""
@@ -147,10 +147,10 @@ def _write(directory: str, recipe: Recipe) -> None:
     vocabulary = _vocabulary(recipe, paths)
     dtype = np.dtype(np.uint16 if vocabulary.size <= 1 << 16 else np.int32)
     sizes = bytes_of_ids(vocabulary)
-    counts: dict[str, dict[str, int]] = {
+    counts: dict[str, dict[str, float]] = {
         split: {'documents': 0, 'tokens': 0, 'bytes': 0} for split in SPLITS}
-    num_spelt = 0
     for split in SPLITS:
+        num_spelt = 0
         with open(os.path.join(directory, f'{split}.bin'), 'wb') as file:
             for texts in _chunks(_documents(paths, recipe, split)):
                 rows = vocabulary.encode(texts)
@@ -160,13 +160,13 @@ def _write(directory: str, recipe: Recipe) -> None:
                 counts[split]['documents'] += len(texts)
                 counts[split]['tokens'] += len(flat)
                 counts[split]['bytes'] += sum(len(text.encode()) for text in texts)
+        counts[split]['bytes_per_spelt_byte'] = counts[split]['bytes'] / max(1, num_spelt)
 
-    num_bytes = sum(of_split['bytes'] for of_split in counts.values())
-    if not num_bytes:
+    if not any(of_split['bytes'] for of_split in counts.values()):
         raise ValueError(f'{", ".join(recipe.files)} hold no text; name files that do.')
     vocabulary.save(os.path.join(directory, 'vocabulary.model'))
-    facts = {**counts, 'dtype': dtype.name, 'bytes_per_spelt_byte': num_bytes / num_spelt,
-             'settings': recipe.settings(), 'sources': {path: _facts_of(path) for path in paths},
+    facts = {**counts, 'dtype': dtype.name, 'settings': recipe.settings(),
+             'sources': {path: _facts_of(path) for path in paths},
              'vocabulary_sha256': sha256_of(os.path.join(directory, 'vocabulary.model'))}
     with open(os.path.join(directory, 'facts.json'), 'w', encoding='utf-8') as out:
         json.dump(facts, out, indent=1)

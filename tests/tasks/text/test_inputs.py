@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import re
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 
 from lingpipe.tasks.text.documents import documents
@@ -16,6 +19,7 @@ from lingpipe.tasks.text.inputs import TextInput
 from lingpipe.tasks.text.language_model import LanguageModel
 from lingpipe.tasks.text.task import language_learner, language_problem
 from lingpipe.tasks.text.vocabulary import END, PAD, START
+from lingpipe.tasks.translation.corpus.vocabulary import UNKNOWN
 
 TEXTS = [f'Document {i} says:\n    {"on and " * (i % 7)}on,\twith 「ünïcödé」.\n'
          for i in range(60)]
@@ -55,6 +59,38 @@ def test_the_examples_are_the_documents_one_after_the_other(tmp_path: Path) -> N
     counts = data['weight'] > 0
     assert not np.isin(data['label'][counts], [PAD, START]).any()
     assert np.sum(data['bytes'][counts]) == sum(len(text.encode()) for text in texts)
+
+
+def test_ids_of_each_part_stand_for_all_bytes_of_its_text(tmp_path: Path) -> None:
+    """A vocabulary that joins spaces had one ratio for both parts, and so wrong bits per byte."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS), model_writer=model, vocab_size=350, model_type='bpe',
+        byte_fallback=True, pad_id=PAD, bos_id=START, eos_id=END, unk_id=UNKNOWN, minloglevel=2)
+    (tmp_path / 'joins_spaces.model').write_bytes(model.getvalue())
+    texts = [text + ' ' * 50 * (zlib.crc32(text.encode()) % 2) for text in TEXTS]
+    (tmp_path / 'corpus.jsonl').write_text(
+        ''.join(json.dumps({'text': text}) + '\n' for text in texts))
+
+    num_bytes = {}
+    for split in ('train', 'test'):
+        source = params(tmp_path, split=split,
+                        vocabulary=str(tmp_path / 'joins_spaces.model')).instantiate()
+        data = whole(source)
+        num_bytes[split] = source.tokens.facts[split]['bytes']
+        assert np.sum(data['bytes'] * data['weight']) == pytest.approx(num_bytes[split], rel=1e-5)
+    assert num_bytes['train'] + num_bytes['test'] == sum(len(text.encode()) for text in texts)
+
+
+def test_tokens_of_an_earlier_version_keep_their_ratio_of_bytes(tmp_path: Path) -> None:
+    source = params(tmp_path).instantiate()
+    before = whole(source)['bytes']
+    path = tmp_path / 'tokens' / 'facts.json'
+    facts = json.loads(path.read_text())
+    for split in ('train', 'test'):
+        del facts[split]['bytes_per_spelt_byte']
+    path.write_text(json.dumps({**facts, 'bytes_per_spelt_byte': 1.5}))
+    np.testing.assert_array_equal(whole(params(tmp_path).instantiate())['bytes'], 1.5 * before)
 
 
 def test_positions_and_documents_begin_with_each_document(tmp_path: Path) -> None:
