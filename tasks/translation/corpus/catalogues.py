@@ -163,7 +163,7 @@ def _entries(text: str) -> Iterator[_Entry]:
         elif line.startswith('"') and key:
             entry.strings[key] += _unquoted(line, number)
         elif line.startswith('#,'):
-            entry.is_fuzzy = 'fuzzy' in line
+            entry.is_fuzzy |= 'fuzzy' in line   # A message may have several lines of flags.
         elif line and not line.startswith('#'):
             raise ValueError(f'line {number} is no part of a message')
     yield entry

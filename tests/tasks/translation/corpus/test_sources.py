@@ -138,6 +138,11 @@ msgstr "Dileu"
 msgid "Move"
 msgstr "Symud?"
 
+#, fuzzy
+#, c-format
+msgid "Move %s"
+msgstr "Symud %s?"
+
 msgctxt "menu"
 msgid "Open "
 "file"
