@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lingpipe.tasks.translation.corpus.languages import checked
+from lingpipe.tasks.translation.corpus.languages import checked, language_of
 from lingpipe.tasks.translation.corpus.prepared import Language, PreparedCorpus
 from lingpipe.tasks.translation.dictionary import Dictionary
 from lingpipe.tasks.translation.scores import Translated, scored
@@ -73,7 +73,9 @@ def check(args: argparse.Namespace) -> None:
     if not (args.model or args.file or args.baselines and args.corpus):
         raise ValueError('nothing to score; give --model and --logdir, or --file, or --corpus and '
                          '--baselines.')
-    codes = [flag.partition(':')[0] for flag in args.file]
+    # Two codes may be one language: nb is no.
+    codes = [language_of(code)[0] or code
+             for code in (flag.partition(':')[0] for flag in args.file)]
     if twice := [code for code in codes if codes.count(code) > 1]:
         raise ValueError(f'--file names the language {twice[0]} twice, whose sentences would count '
                          'twice; give each language once.')

@@ -172,6 +172,9 @@ def test_a_training_is_decoded_and_scored(capsys, monkeypatch, corpus, tmp_path)
     (['--file=de:a:b', '--file=de:c:d'],
      '--file names the language de twice, whose sentences would count twice; give each language '
      'once.'),
+    (['--file=no:a:b', '--file=nb:c:d'],
+     '--file names the language no twice, whose sentences would count twice; give each language '
+     'once.'),
     (['--model=x'], '--model and --logdir go together; give both, or neither.'),
     (['--model=x', '--logdir=y'],
      '--model translates the test part of a corpus; give --corpus, and no --file.'),
