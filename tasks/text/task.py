@@ -8,6 +8,7 @@ from typing import Any
 
 from lingpipe.hyperparams import field
 from lingpipe.input import Input
+from lingpipe.layers.losses import Loss
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
@@ -30,7 +31,8 @@ class Text(Problem):
 
     An evaluation gives, besides the loss in nats a token, `perplexity`, which is exp(loss), and
     `bits_per_byte`, the loss in bits divided by the bytes that a token stands for. Only the last
-    can be compared between vocabularies.
+    can be compared between vocabularies. Where the loss is more than the cross-entropy, as with
+    label smoothing, there is neither.
     """
 
     class Params(Problem.Params):
@@ -44,9 +46,13 @@ class Text(Problem):
     def __init__(self, params: Params):
         super().__init__(params)
         self._last_generator: Generator | None = None
+        self._is_cross_entropy = _is_cross_entropy(
+            [layer.params for layer in self.network.layers() if isinstance(layer, Loss)])
 
     def derived_metrics(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Perplexity and, if the mini-batch has bytes, bits per byte."""
+        if not self._is_cross_entropy:
+            return {}
         loss = metrics['loss']
         derived = {'perplexity': math.exp(min(loss, 700.))}
         if 'bytes_per_token' in metrics:
@@ -147,6 +153,12 @@ class Text(Problem):
         text = vocabulary_facts.text_of_taken(self.facts(source), facts, keys, self.network)
         if text:
             raise ValueError(f'{text}, or make the tokens with that vocabulary (vocabulary=).')
+
+
+def _is_cross_entropy(losses: Sequence[Loss.Params]) -> bool:
+    """Whether the sum of a network's losses is the cross-entropy, as far as their Params say."""
+    return len(losses) <= 1 and all(
+        p.scale == 1 and not getattr(p, 'label_smoothing', 0) for p in losses)
 
 
 def language_problem(model: LanguageModel.Params, learner: Learner.Params) -> Text.Params:

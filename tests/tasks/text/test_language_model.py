@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from lingpipe import layers as lib
 from lingpipe.layers.context import Context
 from lingpipe.learning import learning_rates, optimizers
 from lingpipe.learning.learner import Learner
 from lingpipe.pipeline.execution.program import Program
 from lingpipe.pipeline.planning.pipeline_params import PipelineParams
 from lingpipe.tasks.text.language_model import LanguageModel
-from lingpipe.tasks.text.task import language_learner, language_problem
+from lingpipe.tasks.text.task import Text, language_learner, language_problem
 from lingpipe.training import registry
 
 V, T, B = 13, 6, 4
@@ -137,3 +138,13 @@ def test_perplexity_and_bits_per_byte_follow_from_the_loss() -> None:
     problem = language_problem(tiny(), language_learner(0.01, 10, warmup_steps=1)).instantiate()
     assert problem.derived_metrics({'loss': math.log(8), 'bytes_per_token': 2.}) == pytest.approx(
         {'perplexity': 8, 'bits_per_byte': 1.5})
+
+
+@pytest.mark.parametrize('fields', [{'label_smoothing': 0.1}, {'scale': 2.}])
+def test_a_loss_that_is_not_the_cross_entropy_has_no_perplexity(fields: dict[str, float]) -> None:
+    """With label smoothing, exp(loss) was reported as the perplexity."""
+    softmax = lib.Logits.Params(name='softmax', input_dim=4, vocab_size=V)
+    loss = lib.CrossEntropyLoss.Params(name='loss', reads={'labels': 'label'}, **fields)
+    problem = Text.Params(model=lib.Sequential.Params(layers=(softmax, loss)),
+                          learner=language_learner(0.01, 10, warmup_steps=1)).instantiate()
+    assert problem.derived_metrics({'loss': math.log(8), 'bytes_per_token': 2.}) == {}
