@@ -4,7 +4,8 @@
     *.tfrecord, *.tfrecords    tf.train.Example, the text in a feature of bytes
     all others                 plain text, one document a file
 
-A plain file or JSON lines may be compressed by gzip.
+A file of another name that holds JSON lines is refused, since its braces and keys would be read as
+text. A plain file or JSON lines may be compressed by gzip.
 """
 from __future__ import annotations
 
@@ -48,10 +49,12 @@ def documents(path: str, format: Format = 'auto', key: str = 'text') -> Iterator
       key: the key of JSON, or the feature of a record, that holds the text.
 
     Raises:
-      ValueError: the file is not in that format.
+      ValueError: the file is not in that format, or holds JSON lines and its name does not say so.
     """
     readers = {'text': _whole, 'lines': _lines, 'jsonl': _json_lines, 'tfrecord': _records}
     name = format if format != 'auto' else _format_of(path)
+    if format == 'auto' and name == 'text':
+        _check_is_plain(path, key)
     for text in readers[name](path, key):
         if text.strip():
             yield text
@@ -62,6 +65,21 @@ def _format_of(path: str) -> str:
     if extension in ('.jsonl', '.ndjson'):
         return 'jsonl'
     return 'tfrecord' if extension in ('.tfrecord', '.tfrecords') else 'text'
+
+
+def _check_is_plain(path: str, key: str) -> None:
+    """Raises ValueError if the first line of a file is a JSON object with a text under a key."""
+    first = next(_lines(path, key), '')
+    if not first.startswith('{'):   # Other lines need not be parsed.
+        return
+    try:
+        value = json.loads(first)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(value.get(key), str):
+        raise ValueError(f'{path} holds JSON lines with a text under {key!r}, but by its name it '
+                         'is plain text; set format=jsonl of the input, or format=text to read it '
+                         'as it is.')
 
 
 def _whole(path: str, key: str) -> Iterator[str]:

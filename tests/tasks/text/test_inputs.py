@@ -168,6 +168,19 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     assert list(documents(str(tmp_path / 'a.txt'))) == ['one']
 
 
+def test_json_lines_under_another_name_are_refused(tmp_path: Path) -> None:
+    """Corpora come as *.json.gz, and their braces and keys were learned as text."""
+    path = tmp_path / 'a.json.gz'
+    path.write_bytes(gzip.compress(b'{"text": "one"}\n{"text": "two"}\n'))
+    with pytest.raises(ValueError, match=r"holds JSON lines with a text under 'text'.*=jsonl"):
+        list(documents(str(path)))
+    assert list(documents(str(path), 'jsonl')) == ['one', 'two']
+    assert list(documents(str(path), 'text')) == ['{"text": "one"}\n{"text": "two"}\n']
+    for text in ('{"name": "one"}', '{\n"text": "one"}', '{braces}', ''):
+        (tmp_path / 'b.json').write_text(text)
+        assert list(documents(str(tmp_path / 'b.json'))) == [text] * bool(text)
+
+
 def test_damaged_texts_are_refused(tmp_path: Path) -> None:
     path = tmp_path / 'a.txt.gz'
     path.write_bytes(gzip.compress(b'one two three')[:-3])
