@@ -23,6 +23,13 @@ from lingpipe.input.records import RecordFiles
 
 Format = Literal['auto', 'text', 'lines', 'jsonl', 'tfrecord']
 
+# What files that are not UTF-8 are, by their first bytes, with the remedy.
+_NOT_UTF8 = {b'\xff\xfe': 'is UTF-16; convert it: iconv -f UTF-16 -t UTF-8',
+             b'\xfe\xff': 'is UTF-16; convert it: iconv -f UTF-16 -t UTF-8',
+             b'BZh': 'is compressed by bzip2; unpack it, or compress it by gzip',
+             b'\xfd7zX': 'is compressed by xz; unpack it, or compress it by gzip',
+             b'\x28\xb5\x2f\xfd': 'is compressed by zstd; unpack it, or compress it by gzip'}
+
 
 def source_paths(patterns: Sequence[str]) -> list[str]:
     """The files that patterns name, sorted; ** stands for any number of folders.
@@ -90,7 +97,8 @@ def _lines(path: str, key: str, end: str = '\n') -> Iterator[str]:
     number = 0
     try:
         with open(path, 'rb') as raw:
-            is_compressed = raw.read(2) == b'\x1f\x8b'
+            beginning = raw.read(4)
+        is_compressed = beginning.startswith(b'\x1f\x8b')
         # Some programs put a byte order mark before a text, which is not part of it.
         with (gzip.open(path, 'rt', encoding='utf-8-sig') if is_compressed
               else open(path, encoding='utf-8-sig')) as file:
@@ -98,8 +106,9 @@ def _lines(path: str, key: str, end: str = '\n') -> Iterator[str]:
                 number += 1
                 yield line.rstrip(end) if end else line
     except UnicodeDecodeError as error:
-        raise ValueError(f'{path} is not UTF-8 after line {number}; convert it: iconv -f LATIN1 '
-                         '-t UTF-8, or leave it out of files=.') from error
+        what = next((text for magic, text in _NOT_UTF8.items() if beginning.startswith(magic)),
+                    f'is not UTF-8 after line {number}; convert it: iconv -f LATIN1 -t UTF-8')
+        raise ValueError(f'{path} {what}, or leave it out of files=.') from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f'{path} is damaged ({error}); fetch it again.') from error
 

@@ -1,9 +1,11 @@
 """Text input: what each example holds, from which sources, and that it is never another."""
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import re
 import zlib
 from pathlib import Path
@@ -179,6 +181,22 @@ def test_json_lines_under_another_name_are_refused(tmp_path: Path) -> None:
     for text in ('{"name": "one"}', '{\n"text": "one"}', '{braces}', ''):
         (tmp_path / 'b.json').write_text(text)
         assert list(documents(str(tmp_path / 'b.json'))) == [text] * bool(text)
+
+
+@pytest.mark.parametrize('content, what', [
+    ('one'.encode('utf-16'), 'is UTF-16; convert it: iconv -f UTF-16 -t UTF-8'),
+    (bz2.compress(b'one'), 'is compressed by bzip2; unpack it, or compress it by gzip'),
+    (lzma.compress(b'one'), 'is compressed by xz; unpack it, or compress it by gzip'),
+    (b'(\xb5/\xfd\x20', 'is compressed by zstd; unpack it, or compress it by gzip'),
+    (b'ok\nm\xfcde\n', 'is not UTF-8 after line 0; convert it: iconv -f LATIN1 -t UTF-8'),
+])
+def test_a_file_that_is_not_utf_8_says_what_makes_text_of_it(tmp_path: Path, content: bytes,
+                                                             what: str) -> None:
+    """For UTF-16, the remedy was to convert from Latin 1, which makes other text without a word."""
+    path = tmp_path / 'a.txt'
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(f'{path} {what}, or leave it out of files=.')):
+        list(documents(str(path)))
 
 
 def test_damaged_texts_are_refused(tmp_path: Path) -> None:
