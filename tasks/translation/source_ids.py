@@ -54,6 +54,30 @@ def source_ids(vocabulary: Vocabulary, lines: Sequence[str], language: str,
     return sources
 
 
+def warn_of_tags(sources: Sequence[Sequence[int]], vocabulary: Vocabulary,
+                 has_tags: bool | None) -> None:
+    """Warns of sources that do not begin as those of the training did.
+
+    Args:
+      sources: as `source_ids` returned them.
+      vocabulary: theirs.
+      has_tags: whether sources of the training had tags; None: it is not known.
+    """
+    if has_tags is None or not vocabulary.tags:
+        return
+    tags = set(vocabulary.tags.values())
+    unlike = [i for i, ids in enumerate(sources) if ids and (ids[0] in tags) != has_tags]
+    if unlike and has_tags:
+        logging.warning('%d of %d lines lack the tag of their language, which all sources of the '
+                        'training had: %s; begin them with it, as <%s>, or set '
+                        'task.decode.language', len(unlike), len(sources), line_numbers(unlike),
+                        next(iter(vocabulary.tags)))
+    elif unlike:
+        logging.warning('%d of %d lines have the tag of a language, but no source of the training '
+                        'had one: %s; leave it out', len(unlike), len(sources),
+                        line_numbers(unlike))
+
+
 def _tag(code: str, tags: Mapping[str, int], where: str) -> int:
     """Returns the id of a language's tag; `where` begins the error."""
     try:

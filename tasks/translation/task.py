@@ -20,7 +20,7 @@ from lingpipe.pipeline.execution.program import Program
 from lingpipe.tasks.translation import vocabulary_facts
 from lingpipe.tasks.translation.corpus.vocabulary import END, PAD, START, Vocabulary
 from lingpipe.tasks.translation.decode_params import DecodeParams
-from lingpipe.tasks.translation.source_ids import line_numbers, source_ids
+from lingpipe.tasks.translation.source_ids import line_numbers, source_ids, warn_of_tags
 from lingpipe.training.problem import Problem
 
 
@@ -37,7 +37,7 @@ class Translation(Problem):
     params: Params
 
     def facts(self, source: Input) -> dict[str, Any]:
-        """Returns the file of the input's vocabulary and the hash of its content, if it has one."""
+        """Returns the vocabulary of the input, and whether it has tags; see vocabulary_facts."""
         return vocabulary_facts.facts_of(source)
 
     def check_facts(self, facts: Mapping[str, Any], source: Input) -> None:
@@ -73,6 +73,7 @@ class Translation(Problem):
         p = self.params.decode
         vocabulary = self.vocabulary(facts)
         sources = source_ids(vocabulary, lines, p.language, p.max_source_length)
+        warn_of_tags(sources, vocabulary, facts.get('language_tags'))
         translations = [''] * len(lines)
         endless: list[int] = []
         # The largest come first: if any sentence is too large, the first one fails.
@@ -118,8 +119,7 @@ class Translation(Problem):
         """Returns the vocabulary of the run with these facts, or Params.vocabulary, a copy of it.
 
         Raises:
-          ValueError: no file of the vocabulary is known, or the file has other ids than the
-            network.
+          ValueError: no file of it is known, or the file has other ids than the network.
         """
         return vocabulary_facts.vocabulary_of(self.params.vocabulary, facts, self.params.model)
 

@@ -1,6 +1,7 @@
 """Vocabulary facts: which vocabulary a run was trained with, and that no other takes its place.
 
-A checkpoint holds the facts: the file of the vocabulary and the hash of its content.
+A checkpoint holds the facts: the file of the vocabulary, the hash of its content, and whether
+sources had tags.
 """
 from __future__ import annotations
 
@@ -15,10 +16,17 @@ from lingpipe.tasks.translation.corpus.vocabulary import Vocabulary
 
 
 def facts_of(source: Input) -> dict[str, Any]:
-    """Returns the file of the input's vocabulary and the hash of its content, if it has one."""
+    """Returns what decoding must know of the input, if it has a vocabulary.
+
+    It is the file of the vocabulary, the hash of its content and, if the input says so, whether
+    sources begin with the tag of their language.
+    """
     path = getattr(getattr(source, 'corpus', None), 'vocabulary_path', '')
-    return ({'vocabulary': os.path.abspath(path), 'sha256': sha256_of(path)}
-            if os.path.exists(path) else {})
+    if not os.path.exists(path):
+        return {}
+    has_tags = getattr(source.params, 'language_tags', None)
+    return {'vocabulary': os.path.abspath(path), 'sha256': sha256_of(path),
+            **({} if has_tags is None else {'language_tags': has_tags})}
 
 
 def check_facts(facts: Mapping[str, Any], source: Input, model: Layer.Params) -> None:

@@ -167,6 +167,29 @@ def test_lines_are_translated_without_tags_too(without_tags):
         task.decode(program, ['nepo'], known)
 
 
+def test_lines_with_other_tags_than_the_training_are_named(corpus, caplog):
+    """Without its tag, a line was translated as no sentence of the training was, and silently."""
+    task, program = made(num_cells=1)
+    program.weights['model/softmax/b'].assign(np.where(np.arange(500) == END, 40., 0.))
+    source = TranslationInput.Params(directory=corpus.folder, batch_size=2, language_tags=True)
+    known = task.facts(source.instantiate())
+    task.decode(program, ['<de> nepo', ''], known)
+    assert not caplog.messages
+    task.decode(program, ['nepo', '<de> nepo', '', 'etirw'], known)
+    assert caplog.messages == [
+        '2 of 4 lines lack the tag of their language, which all sources of the training had: '
+        'lines 1, 4; begin them with it, as <de>, or set task.decode.language']
+
+    caplog.clear()
+    task.decode(program, ['nepo', '<de> nepo'], facts(task, corpus))
+    assert caplog.messages == ['1 of 2 lines have the tag of a language, but no source of the '
+                               'training had one: line 2; leave it out']
+    caplog.clear()
+    of_earlier_versions = {name: known[name] for name in ('vocabulary', 'sha256')}
+    task.decode(program, ['nepo', '<de> nepo'], of_earlier_versions)
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize('num_cells', [1, 2])
 def test_translations_without_an_end_are_named(corpus, caplog, num_cells):
     task, program = made(num_cells, decode__max_length=4, decode__beam_size=2)
